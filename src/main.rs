@@ -49,7 +49,7 @@ enum Command {
         logs: LogArgs,
     },
     #[command(flatten)]
-    Cli(cli::Command),
+    Cli(cli::CliCommand),
 }
 
 // One thread: the operator needs less than a core, and handing tasks from thread to thread would be a fifth of that; the gateway

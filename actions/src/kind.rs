@@ -1,4 +1,4 @@
-//! Ties the state machine to the kinds: [`ControlledKind`], and the machine's types over our [`World`].
+//! Ties the state machine to the kinds: [`ControlledKind`], and the machine's types over our [`Deps`].
 
 use machine::{Table, TableError};
 use meta::PhasedObject;

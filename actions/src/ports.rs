@@ -263,7 +263,7 @@ pub trait ChildClient: Send + Sync {
     /// As the API server answered.
     async fn apply(&self, manifest: &ChildManifest, uid: Option<&str>) -> Result<Arc<CachedChild>, ApiError>;
 
-    /// As [`Cluster::apply`], but nothing is stored.
+    /// As [`ChildClient::apply`], but nothing is stored.
     ///
     /// # Errors
     /// [`ApiError::Invalid`] when the API server would refuse it.

@@ -68,7 +68,7 @@ impl PostgresUrl {
     /// Reads one.
     ///
     /// # Errors
-    /// [`BadPostgresUrl`].
+    /// [`PostgresUrlError`].
     pub fn read(text: &str) -> Result<Self, PostgresUrlError> {
         let rest = text.split_once("://").filter(|_| is_postgres(text)).map(|(_, rest)| rest);
         let rest = rest.ok_or(PostgresUrlError::Malformed)?;

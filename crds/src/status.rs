@@ -1,4 +1,4 @@
-//! Holds what the statuses of the kinds add to [`MachineStatus`], by life cycle.
+//! Holds what the statuses of the kinds add to [`CommonStatus`], by life cycle.
 //!
 //! Any field may be missing: a status written by another build must not make its object unreadable.
 

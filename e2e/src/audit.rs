@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 pub const OPERATOR: &str = "system:serviceaccount:recif-system:recif-operator";
 
 /// How often the file is looked at.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The audit log of the API server.
 pub struct Audit {
@@ -34,20 +34,20 @@ pub struct Audit {
 
 /// A place in the log: everything asked before is before it.
 #[derive(Debug, Clone, Copy)]
-pub struct Mark(u64);
+pub struct AuditOffset(u64);
 
 /// An answered request.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Request {
+pub struct AuditEvent {
     stage: String,
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`.
     pub verb: String,
-    user: User,
+    user: AuditUser,
     #[serde(default)]
-    object_ref: Target,
+    object_ref: AuditObjectRef,
     #[serde(default)]
-    response_status: Answer,
+    response_status: AuditResponseStatus,
     #[serde(rename = "requestURI")]
     uri: String,
     /// When the request came in.
@@ -60,13 +60,13 @@ pub struct Request {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct User {
+struct AuditUser {
     username: String,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Target {
+struct AuditObjectRef {
     api_group: String,
     resource: String,
     subresource: String,
@@ -76,20 +76,20 @@ struct Target {
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-struct Answer {
+struct AuditResponseStatus {
     code: u16,
 }
 
-impl fmt::Display for Request {
+impl fmt::Display for AuditEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}/{} {}", self.verb, self.resource(), self.namespace(), self.name(), self.code())
     }
 }
 
-impl Request {
+impl AuditEvent {
     /// Plural and subresource, such as `agents/status`.
     pub fn resource(&self) -> String {
-        let Target { resource, subresource, .. } = &self.object_ref;
+        let AuditObjectRef { resource, subresource, .. } = &self.object_ref;
         if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
     }
 
@@ -130,7 +130,7 @@ impl Request {
 
     /// Whether it is part of what runs all the time: watches, the lease, reviews of its own rights, paths without object.
     pub fn is_upkeep(&self) -> bool {
-        let Target { resource, api_group, .. } = &self.object_ref;
+        let AuditObjectRef { resource, api_group, .. } = &self.object_ref;
         self.verb == "watch" || resource == "leases" || resource.is_empty() || api_group == "authorization.k8s.io"
     }
 }
@@ -145,26 +145,31 @@ impl Audit {
     ///
     /// # Errors
     /// The file cannot be read, or does not tell our own request.
-    pub async fn mark(&self) -> Result<Mark> {
+    pub async fn mark(&self) -> Result<AuditOffset> {
         let length = std::fs::metadata(&self.path).with_context(|| format!("find {}", self.path.display()))?.len();
-        Ok(Mark(self.read_to_fence(Mark(length)).await?.1))
+        Ok(AuditOffset(self.read_to_fence(AuditOffset(length)).await?.1))
     }
 
     /// Everything that was answered since the mark, by whomever.
     ///
     /// # Errors
     /// As of [`Audit::mark`]; a line is no entry of an audit log.
-    pub async fn since(&self, mark: Mark) -> Result<Vec<Request>> {
-        answered(self.read_to_fence(mark).await?.0.lines())
+    pub async fn since(&self, mark: AuditOffset) -> Result<Vec<AuditEvent>> {
+        completed_requests(self.read_to_fence(mark).await?.0.lines())
     }
 
     /// A user's requests in one namespace since the mark, or in every namespace.
     ///
     /// # Errors
     /// As of [`Audit::since`].
-    pub async fn by(&self, user: &str, since: Mark, namespace: Option<&str>) -> Result<Vec<Request>> {
+    pub async fn requests_by(
+        &self,
+        user: &str,
+        since: AuditOffset,
+        namespace: Option<&str>,
+    ) -> Result<Vec<AuditEvent>> {
         let (text, _) = self.read_to_fence(since).await?;
-        let mut requests = answered(text.lines().filter(|line| line.contains(user)))?;
+        let mut requests = completed_requests(text.lines().filter(|line| line.contains(user)))?;
         requests.retain(|request| request.is_by(user) && namespace.is_none_or(|wanted| request.namespace() == wanted));
         Ok(requests)
     }
@@ -173,8 +178,8 @@ impl Audit {
     ///
     /// # Errors
     /// As of [`Audit::since`].
-    pub async fn by_operator(&self, since: Mark, namespace: Option<&str>) -> Result<Vec<Request>> {
-        self.by(OPERATOR, since, namespace).await
+    pub async fn requests_by_operator(&self, since: AuditOffset, namespace: Option<&str>) -> Result<Vec<AuditEvent>> {
+        self.requests_by(OPERATOR, since, namespace).await
     }
 
     /// Whether the operator asks for nothing in a namespace from the mark until `window` from now is over. That something does
@@ -182,24 +187,24 @@ impl Audit {
     ///
     /// # Errors
     /// It does; as of [`Audit::since`].
-    pub async fn quiet(&self, since: Mark, namespace: &str, window: Duration) -> Result<()> {
+    pub async fn ensure_quiet(&self, since: AuditOffset, namespace: &str, window: Duration) -> Result<()> {
         let end = Instant::now() + window;
         loop {
             let over = Instant::now() >= end;
-            let mut requests = self.by_operator(since, Some(namespace)).await?;
+            let mut requests = self.requests_by_operator(since, Some(namespace)).await?;
             requests.retain(|request| !request.is_upkeep());
             if !requests.is_empty() {
-                bail!("the operator asked for {}", listed(&requests));
+                bail!("the operator asked for {}", describe_requests(&requests));
             }
             if over {
                 return Ok(());
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Reads from the mark up to the line of a request that is made now; also gives the place after that line.
-    async fn read_to_fence(&self, since: Mark) -> Result<(String, u64)> {
+    async fn read_to_fence(&self, since: AuditOffset) -> Result<(String, u64)> {
         let fence = format!("fence-{}-{}", process::id(), self.fences.fetch_add(1, Ordering::Relaxed));
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
         api.get_opt(&fence).await.context("send the request that ends the count")?;
@@ -214,12 +219,12 @@ impl Audit {
                 let end = since.0 + text.len() as u64;
                 return Ok((text, end));
             }
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
         }
         bail!("our own request does not appear in {}", self.path.display())
     }
 
-    fn read(&self, since: Mark) -> Result<String> {
+    fn read(&self, since: AuditOffset) -> Result<String> {
         let mut file = std::fs::File::open(&self.path).with_context(|| format!("open {}", self.path.display()))?;
         file.seek(SeekFrom::Start(since.0))?;
         let mut bytes = Vec::new();
@@ -230,15 +235,15 @@ impl Audit {
     }
 }
 
-fn answered<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<Request>> {
-    let requests = lines.map(serde_json::from_str::<Request>).collect::<Result<Vec<_>, _>>();
+fn completed_requests<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<AuditEvent>> {
+    let requests = lines.map(serde_json::from_str::<AuditEvent>).collect::<Result<Vec<_>, _>>();
     let mut requests = requests.context("read a line of the audit log")?;
     requests.retain(|request| request.stage == "ResponseComplete");
     Ok(requests)
 }
 
 /// The requests as one text, for the message of a failed count.
-pub fn listed<'a>(requests: impl IntoIterator<Item = &'a Request>) -> String {
+pub fn describe_requests<'a>(requests: impl IntoIterator<Item = &'a AuditEvent>) -> String {
     let lines: Vec<String> = requests.into_iter().map(ToString::to_string).collect();
     if lines.is_empty() { "no request".into() } else { lines.join(", ") }
 }
@@ -247,14 +252,14 @@ pub fn listed<'a>(requests: impl IntoIterator<Item = &'a Request>) -> String {
 mod tests {
     use super::*;
 
-    fn request(verb: &str, target: &str, uri: &str) -> Request {
+    fn request(verb: &str, target: &str, uri: &str) -> AuditEvent {
         let time = "2030-01-01T00:00:00.000000Z";
         let line = format!(
             r#"{{"stage":"ResponseComplete","verb":"{verb}","requestURI":"{uri}","objectRef":{{{target}}},
                 "requestReceivedTimestamp":"{time}","stageTimestamp":"{time}",
                 "user":{{"username":"{OPERATOR}","uid":"1"}},"responseStatus":{{"metadata":{{}},"code":200}}}}"#,
         );
-        answered([line.as_str()].into_iter()).unwrap().remove(0)
+        completed_requests([line.as_str()].into_iter()).unwrap().remove(0)
     }
 
     #[test]

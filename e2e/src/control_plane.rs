@@ -16,15 +16,15 @@ use tokio::{
 };
 
 use crate::{
-    kinds::{AGENT, CONFIG_MAP, FLOW, FLOW_SET, Kind, MCP_SERVER, REMOTE_MCP_SERVER},
+    kinds::{AGENT, CONFIG_MAP, FLOW, FLOW_SET, KubeKind, MCP_SERVER, REMOTE_MCP_SERVER},
     namespace::Namespace,
-    object::Read as _,
+    object::ObjectExt as _,
     watch::poll,
 };
 
 /// The kinds that have rows in `workloads`, and those in `tool_servers`, with what the ConfigMaps of their tools are called.
-const STORED: [Kind; 4] = [AGENT, FLOW, FLOW_SET, MCP_SERVER];
-const SERVERS: [(Kind, &str); 2] = [(MCP_SERVER, "mcp-server-tools"), (REMOTE_MCP_SERVER, "mcp-tools")];
+const STORED: [KubeKind; 4] = [AGENT, FLOW, FLOW_SET, MCP_SERVER];
+const SERVERS: [(KubeKind, &str); 2] = [(MCP_SERVER, "mcp-server-tools"), (REMOTE_MCP_SERVER, "mcp-tools")];
 /// How long the copy may take to be what there is.
 const CAUGHT_UP: Duration = Duration::from_secs(30);
 
@@ -73,7 +73,7 @@ impl ControlPlane {
     }
 
     /// Status and answer of a GET of its API.
-    pub(crate) async fn ask(&self, path: &str) -> Result<(u16, Value)> {
+    pub(crate) async fn query_api(&self, path: &str) -> Result<(u16, Value)> {
         let answer = get(self.api, path).await?;
         let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
         let status = head.split(' ').nth(1).context("no status")?.parse()?;
@@ -93,15 +93,15 @@ async fn get(address: SocketAddr, path: &str) -> Result<String> {
 }
 
 /// What is stored of one namespace.
-pub(crate) struct Copy<'a> {
+pub(crate) struct DatabaseMirror<'a> {
     pool: AnyPool,
     ns: &'a Namespace,
 }
 
 /// By kind and name: uid, version, spec and status; of a server uid, version, phase and digest; of its tools all there is.
-type Rows = BTreeMap<String, Value>;
+type StoredRows = BTreeMap<String, Value>;
 
-impl<'a> Copy<'a> {
+impl<'a> DatabaseMirror<'a> {
     /// In this database.
     pub(crate) fn new(ns: &'a Namespace, database: &str) -> Result<Self> {
         sqlx::any::install_default_drivers();
@@ -111,7 +111,7 @@ impl<'a> Copy<'a> {
     }
 
     /// What is stored.
-    pub(crate) async fn rows(&self) -> Result<Rows> {
+    pub(crate) async fn rows(&self) -> Result<StoredRows> {
         let query = "SELECT kind, name, uid, resource_version, spec, status FROM workloads WHERE namespace = $1";
         let rows = sqlx::query(query).bind(self.ns.name.as_str()).fetch_all(&self.pool).await?;
         let text = |row: &sqlx::any::AnyRow, column: &str| row.try_get::<String, _>(column);
@@ -120,7 +120,7 @@ impl<'a> Copy<'a> {
             let name = format!("{}/{}", text(row, "kind")?, text(row, "name")?);
             Ok((name, json!([text(row, "uid")?, version, text(row, "spec")?, text(row, "status")?])))
         };
-        let mut all: Rows = rows.iter().map(row).collect::<Result<_>>()?;
+        let mut all: StoredRows = rows.iter().map(row).collect::<Result<_>>()?;
         let query =
             "SELECT kind, name, uid, resource_version, phase, tools_digest FROM tool_servers WHERE namespace = $1";
         for row in sqlx::query(query).bind(self.ns.name.as_str()).fetch_all(&self.pool).await? {
@@ -139,8 +139,8 @@ impl<'a> Copy<'a> {
         Ok(all)
     }
 
-    async fn listed(&self) -> Result<Rows> {
-        let mut rows = Rows::new();
+    async fn listed(&self) -> Result<StoredRows> {
+        let mut rows = StoredRows::new();
         for kind in STORED {
             for object in self.ns.list(kind).await? {
                 let name = format!("{}/{}", kind.kind, object.metadata.name.as_deref().unwrap_or_default());
@@ -173,7 +173,7 @@ impl<'a> Copy<'a> {
     }
 
     /// Waits until what is stored is exactly what a list shows. The list has to be the same before and after.
-    pub(crate) async fn is_the_list(&self) -> Result<()> {
+    pub(crate) async fn await_equal_to_list(&self) -> Result<()> {
         let equal = async || {
             let listed = self.listed().await?;
             // The database may be away.
@@ -189,11 +189,11 @@ impl<'a> Copy<'a> {
     }
 
     /// Checks that with each version of an object the steps are stored that it tells of, for both are of one transaction.
-    pub(crate) async fn rows_have_their_steps(&self) -> Result<()> {
+    pub(crate) async fn check_transitions_stored(&self) -> Result<()> {
         for (name, row) in self.rows().await? {
             let status: Value = serde_json::from_str(row[3].as_str().unwrap_or_default()).unwrap_or_default();
             let last = status["history"].as_array().and_then(|steps| steps.last()?["seq"].as_i64()).unwrap_or_default();
-            let steps = self.steps(row[0].as_str().unwrap_or_default()).await?;
+            let steps = self.transition_numbers(row[0].as_str().unwrap_or_default()).await?;
             ensure!(
                 steps.last().copied().unwrap_or_default() >= last,
                 "{name} tells of step {last}, stored: {steps:?}"
@@ -209,7 +209,7 @@ impl<'a> Copy<'a> {
     }
 
     /// The numbers of the steps that are stored of an object, in their order.
-    pub(crate) async fn steps(&self, uid: &str) -> Result<Vec<i64>> {
+    pub(crate) async fn transition_numbers(&self, uid: &str) -> Result<Vec<i64>> {
         let query = sqlx::query("SELECT seq FROM transitions WHERE uid = $1 ORDER BY seq").bind(uid.to_owned());
         query.fetch_all(&self.pool).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()
     }

@@ -13,11 +13,11 @@ use e2e::audit::Audit;
 use kube::{Api, Client, Config};
 use tokio::{io::AsyncWriteExt as _, process::Command, sync::OnceCell};
 
-use crate::{gateway, inside::Inside, kinds::Kind, object::Object, operator};
+use crate::{gateway, kinds::KubeKind, netns::NetnsRuntime, object::Object, operator};
 
 /// Where things are.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Places {
+pub(crate) struct TestPaths {
     /// The cluster's state folder, which holds the API server's audit log.
     #[arg(long, env = "RECIF_STATE")]
     state: PathBuf,
@@ -43,17 +43,17 @@ pub(crate) struct Env {
     /// A client with every right.
     pub(crate) client: Client,
     /// The same, but an answer that says "try again" is given as it is.
-    pub(crate) impatient: Client,
+    pub(crate) client_without_retry: Client,
     /// Its audit log.
     pub(crate) audit: Audit,
-    inside: OnceCell<Arc<Inside>>,
+    netns: OnceCell<Arc<NetnsRuntime>>,
     token: String,
-    places: Places,
+    paths: TestPaths,
 }
 
 impl Env {
     /// Connects to the cluster of KUBECONFIG.
-    pub(crate) async fn connect(places: Places) -> Result<Self> {
+    pub(crate) async fn connect(places: TestPaths) -> Result<Self> {
         let mut config = Config::infer().await.context("read KUBECONFIG")?;
         let client = Client::try_from(config.clone()).context("make a client")?;
         config.default_retry = false;
@@ -62,12 +62,12 @@ impl Env {
         let impatient = Client::try_from(config).context("make a client")?;
         client.apiserver_version().await.context("ask the API server for its version")?;
         let audit = Audit::new(client.clone(), places.state.join("audit.log"));
-        Ok(Self { client, impatient, audit, inside: OnceCell::new(), token, places })
+        Ok(Self { client, client_without_retry: impatient, audit, netns: OnceCell::new(), token, paths: places })
     }
 
     /// The thread whose sockets are of the cluster's network.
-    pub(crate) async fn inside(&self) -> Result<Arc<Inside>> {
-        let started = self.inside.get_or_try_init(async || Ok(Arc::new(Inside::start(&self.places.state).await?)));
+    pub(crate) async fn netns(&self) -> Result<Arc<NetnsRuntime>> {
+        let started = self.netns.get_or_try_init(async || Ok(Arc::new(NetnsRuntime::start(&self.paths.state).await?)));
         started.await.cloned()
     }
 
@@ -79,7 +79,7 @@ impl Env {
 
     /// Brings operator and gateway into the cluster, if an image of theirs was given.
     pub(crate) async fn deploy(&self) -> Result<()> {
-        let Some(image) = &self.places.operator_image else { return Ok(()) };
+        let Some(image) = &self.paths.operator_image else { return Ok(()) };
         let minute = Duration::from_secs(60);
         let kubectl = self.file("hack/kubectl");
         let mut build = self.in_cluster(&kubectl);
@@ -88,7 +88,7 @@ impl Env {
         let mut apply = self.in_cluster(&kubectl);
         apply.args(["apply", "--server-side", "--force-conflicts", "--filename", "-"]);
         output(apply, Some(manifests), minute).await?;
-        if self.places.lose_wakes {
+        if self.paths.lose_wakes {
             let deployment = format!("deployment/{}", operator::NAME);
             self.kubectl(&["--namespace", operator::NAMESPACE, "set", "env", &deployment, "RECIF_LOSE_WAKES=true"])
                 .await?;
@@ -99,33 +99,33 @@ impl Env {
 
     fn in_cluster(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        command.env("RECIF_CLUSTER", &self.places.cluster);
+        command.env("RECIF_CLUSTER", &self.paths.cluster);
         command
     }
 
     /// The cluster's state folder.
     pub(crate) fn state(&self) -> &Path {
-        &self.places.state
+        &self.paths.state
     }
 
     /// A file of the repository.
     pub(crate) fn file(&self, path: &str) -> PathBuf {
-        self.places.root.join(path)
+        self.paths.root.join(path)
     }
 
     /// Objects of a kind in all namespaces, or of a kind without namespaces.
-    pub(crate) fn all(&self, kind: Kind) -> Api<Object> {
+    pub(crate) fn all(&self, kind: KubeKind) -> Api<Object> {
         Api::all_with(self.client.clone(), &kind.resource())
     }
 
     /// Objects of a kind in one namespace.
-    pub(crate) fn within(&self, namespace: &str, kind: Kind) -> Api<Object> {
+    pub(crate) fn within(&self, namespace: &str, kind: KubeKind) -> Api<Object> {
         Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
     }
 
     /// Runs `hack/cluster <arguments>`: a part of the cluster is stopped, started, restarted, paused.
     pub(crate) async fn cluster(&self, arguments: &[&str]) -> Result<()> {
-        ensure!(self.places.cluster != "existing", "{arguments:?} needs a cluster of hack/cluster");
+        ensure!(self.paths.cluster != "existing", "{arguments:?} needs a cluster of hack/cluster");
         let mut command = self.in_cluster(&self.file("hack/cluster"));
         command.args(arguments);
         output(command, None, Duration::from_secs(120)).await.map(drop)
@@ -133,14 +133,14 @@ impl Env {
 
     /// The built `recif`, to be run as a process of the test.
     pub(crate) fn recif_command(&self) -> Command {
-        Command::new(self.places.bin_dir.join("recif"))
+        Command::new(self.paths.bin_dir.join("recif"))
     }
 
     /// Runs `recif <arguments>`; returns its exit code and what it prints, complaints included.
     pub(crate) async fn recif(&self, arguments: &[&str]) -> Result<(i32, String)> {
         let mut command = self.recif_command();
         command.args(arguments);
-        let Ended { code, said, complained } = ended(command, None).await?;
+        let ProcessOutput { code, stdout: said, stderr: complained } = run_to_exit(command, None).await?;
         Ok((code, said + &complained))
     }
 
@@ -154,29 +154,29 @@ impl Env {
 
 /// What became of a command.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct ProcessOutput {
     /// Its exit code; -1 after a signal.
     pub(crate) code: i32,
     /// What it printed.
-    pub(crate) said: String,
+    pub(crate) stdout: String,
     /// What it printed to standard error.
-    pub(crate) complained: String,
+    pub(crate) stderr: String,
 }
 
 /// What becomes of a command that ends by itself.
-pub(crate) async fn ended(command: Command, input: Option<String>) -> Result<Ended> {
+pub(crate) async fn run_to_exit(command: Command, input: Option<String>) -> Result<ProcessOutput> {
     run(command, input, Duration::from_secs(60)).await
 }
 
 /// What a command prints that has to succeed.
 async fn output(command: Command, input: Option<String>, deadline: Duration) -> Result<String> {
     let shown = format!("{:?}", command.as_std());
-    let Ended { code, said, complained } = run(command, input, deadline).await?;
+    let ProcessOutput { code, stdout: said, stderr: complained } = run(command, input, deadline).await?;
     ensure!(code == 0, "{shown}: exit code {code}\n{said}{complained}");
     Ok(said)
 }
 
-async fn run(mut command: Command, input: Option<String>, deadline: Duration) -> Result<Ended> {
+async fn run(mut command: Command, input: Option<String>, deadline: Duration) -> Result<ProcessOutput> {
     let shown = format!("{:?}", command.as_std());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = command.spawn().with_context(|| format!("start {shown}"))?;
@@ -190,5 +190,5 @@ async fn run(mut command: Command, input: Option<String>, deadline: Duration) ->
     };
     let output = output.with_context(|| format!("run {shown}"))?;
     let [said, complained] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Ok(Ended { code: output.status.code().unwrap_or(-1), said, complained })
+    Ok(ProcessOutput { code: output.status.code().unwrap_or(-1), stdout: said, stderr: complained })
 }

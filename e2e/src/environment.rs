@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::{
     kinds::POD,
-    namespace::{Namespace, SAID},
+    namespace::{Namespace, REPORT_TIMEOUT},
     watch::poll,
 };
 
@@ -18,7 +18,7 @@ const AGENT: &str = "CORAIL_AGENT_NAME";
 /// The environment of the agent's container in each of its Pods that is not being deleted, read from the machine's processes: an
 /// image needs no shell for it.
 pub(crate) async fn of_agent(ns: &Namespace, agent: &str) -> Result<Vec<BTreeMap<String, String>>> {
-    poll(SAID, "the processes of the agent's Pods", || async {
+    poll(REPORT_TIMEOUT, "the processes of the agent's Pods", || async {
         let pods = ns.list(POD).await?;
         let label = |pod: &crate::object::Object| pod.labels().get("app.kubernetes.io/name").cloned();
         let live = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());

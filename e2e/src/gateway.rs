@@ -13,7 +13,7 @@ use serde_json::json;
 use crate::{
     env::Env,
     kinds::{DEPLOYMENT, POD},
-    object::{Object, Objects, Read as _},
+    object::{Object, ObjectExt as _, ObjectsByName},
     operator::NAMESPACE,
     watch::await_condition,
 };
@@ -36,7 +36,7 @@ pub(crate) async fn roll_out(env: &Env) -> Result<()> {
     let patched =
         api.patch(NAME, &PatchParams::default(), &Patch::Merge(patch)).await.context("roll out the gateway")?;
     ready(env, patched.generation()).await?;
-    let none_goes = |pods: &Objects| {
+    let none_goes = |pods: &ObjectsByName| {
         let mut ours = pods.iter().filter(|(name, _)| name.starts_with(NAME));
         ours.all(|(_, pod)| pod.metadata.deletion_timestamp.is_none()).then_some(())
     };
@@ -46,7 +46,7 @@ pub(crate) async fn roll_out(env: &Env) -> Result<()> {
 
 /// Waits until this generation of its Deployment, or a later one, has all its Pods and no other.
 pub(crate) async fn ready(env: &Env, generation: i64) -> Result<()> {
-    let is_ready = |objects: &Objects| {
+    let is_ready = |objects: &ObjectsByName| {
         let gateway = objects.get(NAME)?;
         let replicas = gateway.number("/spec/replicas");
         let counts = ["replicas", "updatedReplicas", "readyReplicas", "availableReplicas"];

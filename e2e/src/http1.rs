@@ -12,7 +12,7 @@ pub type Io = BufReader<TcpStream>;
 
 /// A request with its body.
 #[derive(Debug)]
-pub struct Request {
+pub struct ReceivedRequest {
     /// The first line.
     pub line: String,
     /// Names in lower case, values as they came.
@@ -21,7 +21,7 @@ pub struct Request {
     pub body: Vec<u8>,
 }
 
-impl Request {
+impl ReceivedRequest {
     /// The next one; `None`: the client wants no more.
     ///
     /// # Errors
@@ -71,7 +71,7 @@ async fn read_line(io: &mut Io) -> io::Result<Option<String>> {
     Ok((read > 0).then(|| line.trim_end_matches(['\r', '\n']).to_owned()))
 }
 
-async fn read_body(io: &mut Io, request: &Request) -> io::Result<Vec<u8>> {
+async fn read_body(io: &mut Io, request: &ReceivedRequest) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
     if let Some(length) = request.header("content-length").and_then(|length| length.parse().ok()) {
         io.take(length).read_to_end(&mut body).await?;
@@ -143,7 +143,7 @@ pub async fn end_events(io: &mut Io) -> io::Result<()> {
 }
 
 /// Returns when the client is gone. Bytes of another request are left alone; while there are some, nothing is noticed.
-pub async fn gone(io: &mut Io) {
+pub async fn disconnected(io: &mut Io) {
     if io.fill_buf().await.is_ok_and(|bytes| !bytes.is_empty()) {
         std::future::pending().await
     }

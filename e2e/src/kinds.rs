@@ -4,7 +4,7 @@ use kube::core::ApiResource;
 
 /// A kind of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Kind {
+pub(crate) struct KubeKind {
     group: &'static str,
     version: &'static str,
     /// As written in manifests.
@@ -13,59 +13,59 @@ pub(crate) struct Kind {
     pub(crate) plural: &'static str,
 }
 
-const fn kind(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> Kind {
-    Kind { group, version, kind, plural }
+const fn kind(group: &'static str, version: &'static str, kind: &'static str, plural: &'static str) -> KubeKind {
+    KubeKind { group, version, kind, plural }
 }
 
-pub(crate) const AGENT: Kind = kind(crds::GROUP, crds::VERSION, "Agent", "agents");
-pub(crate) const FLOW: Kind = kind(crds::GROUP, crds::VERSION, "Flow", "flows");
-pub(crate) const FLOW_SET: Kind = kind(crds::GROUP, crds::VERSION, "FlowSet", "flowsets");
-pub(crate) const TOOL: Kind = kind(crds::GROUP, crds::VERSION, "Tool", "tools");
-pub(crate) const MODEL: Kind = kind(crds::GROUP, crds::VERSION, "Model", "models");
-pub(crate) const PLUGIN_CONFIG: Kind = kind(crds::GROUP, crds::VERSION, "PluginConfig", "pluginconfigs");
-pub(crate) const PROMPT: Kind = kind(crds::GROUP, crds::VERSION, "Prompt", "prompts");
-pub(crate) const MCP_SERVER: Kind = kind(crds::GROUP, crds::VERSION, "MCPServer", "mcpservers");
-pub(crate) const REMOTE_MCP_SERVER: Kind = kind(crds::GROUP, crds::VERSION, "RemoteMCPServer", "remotemcpservers");
-pub(crate) const DEPLOYMENT: Kind = kind("apps", "v1", "Deployment", "deployments");
-pub(crate) const REPLICA_SET: Kind = kind("apps", "v1", "ReplicaSet", "replicasets");
-pub(crate) const HORIZONTAL_POD_AUTOSCALER: Kind =
+pub(crate) const AGENT: KubeKind = kind(crds::GROUP, crds::VERSION, "Agent", "agents");
+pub(crate) const FLOW: KubeKind = kind(crds::GROUP, crds::VERSION, "Flow", "flows");
+pub(crate) const FLOW_SET: KubeKind = kind(crds::GROUP, crds::VERSION, "FlowSet", "flowsets");
+pub(crate) const TOOL: KubeKind = kind(crds::GROUP, crds::VERSION, "Tool", "tools");
+pub(crate) const MODEL: KubeKind = kind(crds::GROUP, crds::VERSION, "Model", "models");
+pub(crate) const PLUGIN_CONFIG: KubeKind = kind(crds::GROUP, crds::VERSION, "PluginConfig", "pluginconfigs");
+pub(crate) const PROMPT: KubeKind = kind(crds::GROUP, crds::VERSION, "Prompt", "prompts");
+pub(crate) const MCP_SERVER: KubeKind = kind(crds::GROUP, crds::VERSION, "MCPServer", "mcpservers");
+pub(crate) const REMOTE_MCP_SERVER: KubeKind = kind(crds::GROUP, crds::VERSION, "RemoteMCPServer", "remotemcpservers");
+pub(crate) const DEPLOYMENT: KubeKind = kind("apps", "v1", "Deployment", "deployments");
+pub(crate) const REPLICA_SET: KubeKind = kind("apps", "v1", "ReplicaSet", "replicasets");
+pub(crate) const HORIZONTAL_POD_AUTOSCALER: KubeKind =
     kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers");
-pub(crate) const SERVICE: Kind = kind("", "v1", "Service", "services");
-pub(crate) const CONFIG_MAP: Kind = kind("", "v1", "ConfigMap", "configmaps");
-pub(crate) const SECRET: Kind = kind("", "v1", "Secret", "secrets");
-pub(crate) const SERVICE_ACCOUNT: Kind = kind("", "v1", "ServiceAccount", "serviceaccounts");
-pub(crate) const POD: Kind = kind("", "v1", "Pod", "pods");
-pub(crate) const EVENT: Kind = kind("", "v1", "Event", "events");
-pub(crate) const NAMESPACE: Kind = kind("", "v1", "Namespace", "namespaces");
-pub(crate) const RESOURCE_QUOTA: Kind = kind("", "v1", "ResourceQuota", "resourcequotas");
-pub(crate) const LEASE: Kind = kind("coordination.k8s.io", "v1", "Lease", "leases");
-pub(crate) const NETWORK_POLICY: Kind = kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
-pub(crate) const ROLE: Kind = kind("rbac.authorization.k8s.io", "v1", "Role", "roles");
-pub(crate) const ROLE_BINDING: Kind = kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
-pub(crate) const CLUSTER_ROLE: Kind = kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
-pub(crate) const CLUSTER_ROLE_BINDING: Kind =
+pub(crate) const SERVICE: KubeKind = kind("", "v1", "Service", "services");
+pub(crate) const CONFIG_MAP: KubeKind = kind("", "v1", "ConfigMap", "configmaps");
+pub(crate) const SECRET: KubeKind = kind("", "v1", "Secret", "secrets");
+pub(crate) const SERVICE_ACCOUNT: KubeKind = kind("", "v1", "ServiceAccount", "serviceaccounts");
+pub(crate) const POD: KubeKind = kind("", "v1", "Pod", "pods");
+pub(crate) const EVENT: KubeKind = kind("", "v1", "Event", "events");
+pub(crate) const NAMESPACE: KubeKind = kind("", "v1", "Namespace", "namespaces");
+pub(crate) const RESOURCE_QUOTA: KubeKind = kind("", "v1", "ResourceQuota", "resourcequotas");
+pub(crate) const LEASE: KubeKind = kind("coordination.k8s.io", "v1", "Lease", "leases");
+pub(crate) const NETWORK_POLICY: KubeKind = kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies");
+pub(crate) const ROLE: KubeKind = kind("rbac.authorization.k8s.io", "v1", "Role", "roles");
+pub(crate) const ROLE_BINDING: KubeKind = kind("rbac.authorization.k8s.io", "v1", "RoleBinding", "rolebindings");
+pub(crate) const CLUSTER_ROLE: KubeKind = kind("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
+pub(crate) const CLUSTER_ROLE_BINDING: KubeKind =
     kind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings");
 
-pub(crate) const ADMISSION_POLICY: Kind =
+pub(crate) const ADMISSION_POLICY: KubeKind =
     kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies");
-pub(crate) const ADMISSION_POLICY_BINDING: Kind =
+pub(crate) const ADMISSION_POLICY_BINDING: KubeKind =
     kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
-pub(crate) const MUTATING_POLICY: Kind =
+pub(crate) const MUTATING_POLICY: KubeKind =
     kind("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies");
-pub(crate) const MUTATING_POLICY_BINDING: Kind =
+pub(crate) const MUTATING_POLICY_BINDING: KubeKind =
     kind("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings");
-pub(crate) const DEFINITION: Kind =
+pub(crate) const DEFINITION: KubeKind =
     kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
 
 /// Our kinds that end in Pods.
-pub(crate) const WORKLOADS: [Kind; 3] = [AGENT, FLOW, FLOW_SET];
+pub(crate) const WORKLOADS: [KubeKind; 3] = [AGENT, FLOW, FLOW_SET];
 /// Our kinds.
-pub(crate) const OURS: [Kind; 9] =
+pub(crate) const OURS: [KubeKind; 9] =
     [AGENT, FLOW, FLOW_SET, TOOL, MODEL, PLUGIN_CONFIG, PROMPT, MCP_SERVER, REMOTE_MCP_SERVER];
 /// The kinds of a workload's children.
-pub(crate) const CHILDREN: [Kind; 6] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, NETWORK_POLICY, DEPLOYMENT];
+pub(crate) const CHILDREN: [KubeKind; 6] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, NETWORK_POLICY, DEPLOYMENT];
 
-const ALL: [Kind; 27] = [
+const ALL: [KubeKind; 27] = [
     AGENT,
     FLOW,
     FLOW_SET,
@@ -95,7 +95,7 @@ const ALL: [Kind; 27] = [
     NETWORK_POLICY,
 ];
 
-impl Kind {
+impl KubeKind {
     /// The kind of a manifest.
     pub(crate) fn of(manifest: &serde_json::Value) -> Option<Self> {
         ALL.into_iter().find(|kind| manifest["kind"] == kind.kind)

@@ -4,4 +4,4 @@
 pub mod audit;
 pub mod fault;
 pub mod http1;
-pub mod outside;
+pub mod local_operator;

@@ -9,11 +9,11 @@ mod control_plane;
 mod env;
 mod environment;
 mod gateway;
-mod inside;
 mod kinds;
 mod manifests;
 mod mutate;
 mod namespace;
+mod netns;
 mod object;
 mod operator;
 mod report;
@@ -26,7 +26,7 @@ use std::{process::ExitCode, sync::Arc};
 
 use clap::Parser;
 
-use crate::env::{Env, Places};
+use crate::env::{Env, TestPaths};
 
 /// Runs scenarios against the cluster of KUBECONFIG.
 #[derive(Debug, Parser)]
@@ -44,7 +44,7 @@ struct Args {
     #[arg(long, default_value_t = 6)]
     jobs: usize,
     #[command(flatten)]
-    places: Places,
+    places: TestPaths,
 }
 
 #[tokio::main]

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use crate::kinds::{AGENT, FLOW, FLOW_SET, Kind, MODEL, PLUGIN_CONFIG, PROMPT, SECRET, TOOL};
+use crate::kinds::{AGENT, FLOW, FLOW_SET, KubeKind, MODEL, PLUGIN_CONFIG, PROMPT, SECRET, TOOL};
 
 /// An image that ends at once with exit code 1.
 pub(crate) const CRASH: &str = "recif.local/crash:dev";
@@ -101,7 +101,7 @@ pub(crate) fn quota(what: &str, limit: &str) -> Value {
 }
 
 /// An object of a kind.
-pub(crate) fn object(kind: Kind, name: &str, spec: Value) -> Value {
+pub(crate) fn object(kind: KubeKind, name: &str, spec: Value) -> Value {
     json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}, "spec": spec})
 }
 

@@ -38,14 +38,14 @@ pub(crate) fn mutate(random: &mut Random, spec: &mut Value, known: &[String]) {
         if random.below(3) == 0
             && let (Some(field), Some(fields)) = (random.one_of(known), spec.as_object_mut())
         {
-            let value = odd(random, fields.get(&field));
+            let value = edge_value(random, fields.get(&field));
             fields.insert(field, value);
             continue;
         }
         let mut pointers = Vec::new();
         collect(spec, String::new(), &mut pointers);
         if let Some(found) = random.one_of(&pointers).and_then(|pointer| spec.pointer_mut(&pointer)) {
-            *found = odd(random, Some(found));
+            *found = edge_value(random, Some(found));
         }
     }
 }
@@ -71,7 +71,7 @@ fn collect(value: &Value, at: String, into: &mut Vec<String>) {
 }
 
 /// A value that a schema, a template or an API server may stumble over.
-fn odd(random: &mut Random, was: Option<&Value>) -> Value {
+fn edge_value(random: &mut Random, was: Option<&Value>) -> Value {
     match random.below(16) {
         0 => Value::Null,
         1 => json!(true),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use e2e::audit::{Mark, Request};
+use e2e::audit::{AuditEvent, AuditOffset};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy},
@@ -13,15 +13,15 @@ use serde_json::{Value, json};
 
 use crate::{
     env::Env,
-    kinds::{AGENT, DEPLOYMENT, EVENT, Kind, NAMESPACE, OURS, POD, WORKLOADS},
-    object::{Object, Objects, Read as _},
+    kinds::{AGENT, DEPLOYMENT, EVENT, KubeKind, NAMESPACE, OURS, POD, WORKLOADS},
+    object::{Object, ObjectExt as _, ObjectsByName},
     watch::{Recorder, await_condition, poll, stays_the_same},
 };
 
 /// How long a workload may take to run, beside others on a small machine.
-pub(crate) const START: Duration = Duration::from_secs(90);
+pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long a condition may take to say what is wrong.
-pub(crate) const SAID: Duration = Duration::from_secs(10);
+pub(crate) const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The field manager of everything that scenarios write.
 const MANAGER: &str = "e2e";
 
@@ -61,7 +61,7 @@ impl Namespace {
     }
 
     /// Objects of a kind in it.
-    pub(crate) fn api(&self, kind: Kind) -> Api<Object> {
+    pub(crate) fn api(&self, kind: KubeKind) -> Api<Object> {
         self.env.within(&self.name, kind)
     }
 
@@ -92,14 +92,14 @@ impl Namespace {
     }
 
     /// Merges a patch into an object.
-    pub(crate) async fn edit(&self, kind: Kind, name: &str, patch: Value) -> Result<Object> {
+    pub(crate) async fn edit(&self, kind: KubeKind, name: &str, patch: Value) -> Result<Object> {
         let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         let edited = self.api(kind).patch(name, &params, &Patch::Merge(patch)).await;
         edited.with_context(|| format!("edit {}/{name}", kind.kind))
     }
 
     /// Sets the replicas of an object through its scale subresource, as `kubectl scale` and autoscalers do.
-    pub(crate) async fn scale(&self, kind: Kind, name: &str, replicas: i32, manager: &str) -> Result<()> {
+    pub(crate) async fn scale(&self, kind: KubeKind, name: &str, replicas: i32, manager: &str) -> Result<()> {
         let patch = Patch::Merge(json!({"spec": {"replicas": replicas}}));
         let params = PatchParams { field_manager: Some(manager.into()), ..PatchParams::default() };
         let result = self.api(kind).patch_scale(name, &params, &patch).await.map(drop);
@@ -107,27 +107,27 @@ impl Namespace {
     }
 
     /// The object, if it is there.
-    pub(crate) async fn find(&self, kind: Kind, name: &str) -> Result<Option<Object>> {
+    pub(crate) async fn find(&self, kind: KubeKind, name: &str) -> Result<Option<Object>> {
         self.api(kind).get_opt(name).await.with_context(|| format!("get {}/{name}", kind.kind))
     }
 
     /// The object.
-    pub(crate) async fn get(&self, kind: Kind, name: &str) -> Result<Object> {
+    pub(crate) async fn get(&self, kind: KubeKind, name: &str) -> Result<Object> {
         self.find(kind, name).await?.with_context(|| format!("{}/{name} is not there", kind.kind))
     }
 
     /// Every object of a kind.
-    pub(crate) async fn list(&self, kind: Kind) -> Result<Vec<Object>> {
+    pub(crate) async fn list(&self, kind: KubeKind) -> Result<Vec<Object>> {
         Ok(self.api(kind).list(&Default::default()).await.with_context(|| format!("list {}", kind.plural))?.items)
     }
 
     /// Deletes an object in the background.
-    pub(crate) async fn delete(&self, kind: Kind, name: &str) -> Result<()> {
+    pub(crate) async fn delete(&self, kind: KubeKind, name: &str) -> Result<()> {
         self.delete_with(kind, name, PropagationPolicy::Background).await
     }
 
     /// Deletes an object.
-    pub(crate) async fn delete_with(&self, kind: Kind, name: &str, policy: PropagationPolicy) -> Result<()> {
+    pub(crate) async fn delete_with(&self, kind: KubeKind, name: &str, policy: PropagationPolicy) -> Result<()> {
         let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
         let deleted = self.api(kind).delete(name, &params).await;
         deleted.map(drop).with_context(|| format!("delete {}/{name}", kind.kind))
@@ -136,7 +136,7 @@ impl Namespace {
     /// Waits until the object is as the predicate wants it.
     pub(crate) async fn until(
         &self,
-        kind: Kind,
+        kind: KubeKind,
         name: &str,
         deadline: Duration,
         what: &str,
@@ -144,55 +144,61 @@ impl Namespace {
     ) -> Result<Object> {
         let what = format!("{}/{name} {what}", kind.kind);
         let named = Config::default().fields(&format!("metadata.name={name}"));
-        let found = |objects: &Objects| objects.get(name).filter(|object| predicate(object)).cloned();
+        let found = |objects: &ObjectsByName| objects.get(name).filter(|object| predicate(object)).cloned();
         await_condition(self.api(kind), named, deadline, &what, found).await
     }
 
     /// Waits until all objects of a kind are as the predicate wants them.
     pub(crate) async fn until_all(
         &self,
-        kind: Kind,
+        kind: KubeKind,
         deadline: Duration,
         what: &str,
-        predicate: impl Fn(&Objects) -> bool,
-    ) -> Result<Objects> {
-        let found = |objects: &Objects| predicate(objects).then(|| objects.clone());
+        predicate: impl Fn(&ObjectsByName) -> bool,
+    ) -> Result<ObjectsByName> {
+        let found = |objects: &ObjectsByName| predicate(objects).then(|| objects.clone());
         await_condition(self.api(kind), Config::default(), deadline, what, found).await
     }
 
     /// Waits until the object is gone.
-    pub(crate) async fn until_gone(&self, kind: Kind, name: &str, deadline: Duration) -> Result<()> {
+    pub(crate) async fn until_gone(&self, kind: KubeKind, name: &str, deadline: Duration) -> Result<()> {
         let what = format!("{}/{name} gone", kind.kind);
         let named = Config::default().fields(&format!("metadata.name={name}"));
         await_condition(self.api(kind), named, deadline, &what, |objects| objects.is_empty().then_some(())).await
     }
 
     /// Waits until the agent runs the newest spec.
-    pub(crate) async fn running(&self, agent: &str) -> Result<Object> {
-        self.runs(AGENT, agent).await
+    pub(crate) async fn await_agent_running(&self, agent: &str) -> Result<Object> {
+        self.await_running(AGENT, agent).await
     }
 
     /// Waits until the workload runs the newest spec.
-    pub(crate) async fn runs(&self, kind: Kind, name: &str) -> Result<Object> {
-        self.until(kind, name, START, "is Running and Ready", crate::object::Read::is_running).await
+    pub(crate) async fn await_running(&self, kind: KubeKind, name: &str) -> Result<Object> {
+        self.until(kind, name, START_TIMEOUT, "is Running and Ready", crate::object::ObjectExt::is_running).await
     }
 
     /// Waits until the workload runs with another configuration than before.
-    pub(crate) async fn renewed(&self, kind: Kind, before: &Object) -> Result<Object> {
+    pub(crate) async fn await_reconfigured(&self, kind: KubeKind, before: &Object) -> Result<Object> {
         let (seq, hash) = (before.last_seq(), before.text("/status/contentHash"));
         let renewed = |it: &Object| it.is_running() && it.last_seq() > seq && it.text("/status/contentHash") != hash;
-        self.until(kind, &before.name_any(), START, "runs with a new configuration", renewed).await
+        self.until(kind, &before.name_any(), START_TIMEOUT, "runs with a new configuration", renewed).await
     }
 
     /// Waits until Ready or another condition of the agent says this while it is not ready.
-    pub(crate) async fn says(&self, agent: &str, deadline: Duration, phase: &str, words: &[&str]) -> Result<Object> {
-        self.tells(AGENT, agent, deadline, phase, words).await
+    pub(crate) async fn await_agent_not_ready(
+        &self,
+        agent: &str,
+        deadline: Duration,
+        phase: &str,
+        words: &[&str],
+    ) -> Result<Object> {
+        self.await_not_ready(AGENT, agent, deadline, phase, words).await
     }
 
     /// Waits until the condition Ready of the object says this while it is not ready.
-    pub(crate) async fn tells(
+    pub(crate) async fn await_not_ready(
         &self,
-        kind: Kind,
+        kind: KubeKind,
         name: &str,
         deadline: Duration,
         phase: &str,
@@ -201,7 +207,7 @@ impl Namespace {
         let what = format!("is {phase}, its condition Ready says {words:?}");
         let said = |object: &Object| {
             let ready = object.condition("Ready");
-            object.phase() == phase && ready.is_false() && words.iter().all(|word| ready.says(word))
+            object.phase() == phase && ready.is_false() && words.iter().all(|word| ready.contains(word))
         };
         self.until(kind, name, deadline, &what, said).await
     }
@@ -210,26 +216,26 @@ impl Namespace {
     pub(crate) async fn start(&self, workload: &Value) -> Result<Object> {
         let (kind, name) = target(workload)?;
         self.apply(workload).await?;
-        self.runs(kind, &name).await
+        self.await_running(kind, &name).await
     }
 
     /// Waits for the operator's Event with this reason. Events come after the status they tell of; whoever counts requests
     /// afterwards must not count this one.
-    pub(crate) async fn told(&self, name: &str, reason: &str) -> Result<()> {
+    pub(crate) async fn await_event(&self, name: &str, reason: &str) -> Result<()> {
         let tells = |event: &Object| event.text("/reason") == reason && event.text("/involvedObject/name") == name;
         let what = format!("the Event {reason} of {name}");
-        self.until_all(EVENT, SAID, &what, |events| events.values().any(tells)).await.map(drop)
+        self.until_all(EVENT, REPORT_TIMEOUT, &what, |events| events.values().any(tells)).await.map(drop)
     }
 
     /// Creates something that others refer to and waits until it may be used.
     pub(crate) async fn provide(&self, reference: &Value) -> Result<Object> {
         let (kind, name) = target(reference)?;
         self.apply(reference).await?;
-        self.until(kind, &name, SAID, "is Available", |it| it.phase() == "Available" && it.is_current()).await
+        self.until(kind, &name, REPORT_TIMEOUT, "is Available", |it| it.phase() == "Available" && it.is_current()).await
     }
 
     /// Watches one object from now on.
-    pub(crate) async fn record(&self, kind: Kind, name: &str) -> Result<Recorder> {
+    pub(crate) async fn record(&self, kind: KubeKind, name: &str) -> Result<Recorder> {
         Recorder::start(self.api(kind), name).await
     }
 
@@ -245,7 +251,7 @@ impl Namespace {
             .iter()
             .filter(|pod| pod.labels().get("app.kubernetes.io/name").is_some_and(|label| label == workload))
             .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-            .map(crate::object::Read::id)
+            .map(crate::object::ObjectExt::id)
             .collect();
         uids.sort();
         Ok(uids)
@@ -253,7 +259,7 @@ impl Namespace {
 
     /// A place in the audit log, behind the Events that tell of workloads that run by now: those are sent off the
     /// reconcile path.
-    pub(crate) async fn mark(&self) -> Result<Mark> {
+    pub(crate) async fn mark(&self) -> Result<AuditOffset> {
         let mut running = Vec::new();
         for kind in WORKLOADS {
             running.extend(self.list(kind).await?.into_iter().filter(|it| it.phase() == "Running"));
@@ -263,7 +269,7 @@ impl Namespace {
             let told = |event: &Object| {
                 event.text("/involvedObject/name") == name && matches!(event.text("/reason"), "Running" | "Recovered")
             };
-            poll(SAID, "the Event that the workload runs", || async {
+            poll(REPORT_TIMEOUT, "the Event that the workload runs", || async {
                 Ok(self.list(EVENT).await?.iter().any(told).then_some(()))
             })
             .await?;
@@ -272,16 +278,16 @@ impl Namespace {
     }
 
     /// What the operator has asked for in this namespace since the mark, watches left out.
-    pub(crate) async fn operator_requests(&self, since: Mark) -> Result<Vec<Request>> {
-        let mut requests = self.env.audit.by_operator(since, Some(&self.name)).await?;
+    pub(crate) async fn operator_requests(&self, since: AuditOffset) -> Result<Vec<AuditEvent>> {
+        let mut requests = self.env.audit.requests_by_operator(since, Some(&self.name)).await?;
         requests.retain(|request| !request.is_upkeep());
         Ok(requests)
     }
 }
 
 /// Kind and name of a manifest.
-fn target(manifest: &Value) -> Result<(Kind, String)> {
-    let kind = Kind::of(manifest).with_context(|| format!("unknown kind {}", manifest["kind"]))?;
+fn target(manifest: &Value) -> Result<(KubeKind, String)> {
+    let kind = KubeKind::of(manifest).with_context(|| format!("unknown kind {}", manifest["kind"]))?;
     let name = manifest["metadata"]["name"].as_str().context("a manifest without a name")?;
     Ok((kind, name.into()))
 }

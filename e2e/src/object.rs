@@ -8,10 +8,10 @@ use serde_json::Value;
 /// Any object of the cluster.
 pub(crate) type Object = DynamicObject;
 /// Objects of one kind and namespace by name.
-pub(crate) type Objects = BTreeMap<String, Object>;
+pub(crate) type ObjectsByName = BTreeMap<String, Object>;
 
 /// What scenarios ask of an object. What is absent reads as empty, zero or null.
-pub(crate) trait Read {
+pub(crate) trait ObjectExt {
     /// The value at a JSON pointer outside `metadata`, such as `/status/phase`.
     fn at(&self, pointer: &str) -> &Value;
     /// Text at a JSON pointer.
@@ -21,7 +21,7 @@ pub(crate) trait Read {
     /// `status.phase`.
     fn phase(&self) -> &str;
     /// The condition of this type.
-    fn condition(&self, type_: &str) -> Condition<'_>;
+    fn condition(&self, type_: &str) -> ConditionView<'_>;
     /// Whether the status speaks of the newest spec.
     fn is_current(&self) -> bool;
     /// Phase Running, Ready, and both said of the newest spec.
@@ -33,7 +33,7 @@ pub(crate) trait Read {
     /// `metadata.uid`.
     fn id(&self) -> String;
     /// The moves of `status.history` later than this one, as `Running>Deploying`.
-    fn moves_after(&self, seq: i64) -> Vec<String>;
+    fn transitions_after(&self, seq: i64) -> Vec<String>;
     /// The newest entry of `status.history`.
     fn last_seq(&self) -> i64;
     /// One line for people.
@@ -42,14 +42,14 @@ pub(crate) trait Read {
 
 /// A condition; an absent one has empty texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Condition<'a> {
+pub(crate) struct ConditionView<'a> {
     pub(crate) status: &'a str,
     pub(crate) reason: &'a str,
     pub(crate) message: &'a str,
     pub(crate) observed_generation: i64,
 }
 
-impl Condition<'_> {
+impl ConditionView<'_> {
     pub(crate) fn is_true(&self) -> bool {
         self.status == "True"
     }
@@ -57,12 +57,12 @@ impl Condition<'_> {
         self.status == "False"
     }
     /// Whether reason or message contain this.
-    pub(crate) fn says(&self, text: &str) -> bool {
+    pub(crate) fn contains(&self, text: &str) -> bool {
         self.reason.contains(text) || self.message.contains(text)
     }
 }
 
-impl Read for Object {
+impl ObjectExt for Object {
     fn at(&self, pointer: &str) -> &Value {
         self.data.pointer(pointer).unwrap_or(&Value::Null)
     }
@@ -79,11 +79,11 @@ impl Read for Object {
         self.text("/status/phase")
     }
 
-    fn condition(&self, type_: &str) -> Condition<'_> {
+    fn condition(&self, type_: &str) -> ConditionView<'_> {
         let all = self.at("/status/conditions").as_array().map(Vec::as_slice).unwrap_or_default();
         let found = all.iter().find(|condition| condition["type"] == type_);
         let text = |key: &str| found.and_then(|condition| condition[key].as_str()).unwrap_or_default();
-        Condition {
+        ConditionView {
             status: text("status"),
             reason: text("reason"),
             message: text("message"),
@@ -111,7 +111,7 @@ impl Read for Object {
         self.uid().unwrap_or_default()
     }
 
-    fn moves_after(&self, seq: i64) -> Vec<String> {
+    fn transitions_after(&self, seq: i64) -> Vec<String> {
         history(self)
             .filter(|entry| entry["seq"].as_i64() > Some(seq) && entry["from"] != entry["to"])
             .map(|entry| {
@@ -151,7 +151,7 @@ fn history(object: &Object) -> impl Iterator<Item = &Value> {
 
 /// The phases that a series of observations went through, each run of the same phase once.
 pub(crate) fn phases(seen: &[Object]) -> Vec<&str> {
-    let mut phases: Vec<&str> = seen.iter().map(Read::phase).filter(|phase| !phase.is_empty()).collect();
+    let mut phases: Vec<&str> = seen.iter().map(ObjectExt::phase).filter(|phase| !phase.is_empty()).collect();
     phases.dedup();
     phases
 }

@@ -16,7 +16,7 @@ use crate::{
     env::Env,
     environment,
     kinds::{DEPLOYMENT, LEASE, POD},
-    object::{Object, Objects, Read as _},
+    object::{Object, ObjectExt as _, ObjectsByName},
     watch::await_condition,
 };
 
@@ -48,7 +48,7 @@ pub(crate) async fn kill(env: &Env, pod: &str) -> Result<()> {
 
 /// Waits until the Deployment has this many Pods, all ready, and no other.
 pub(crate) async fn ready(env: &Env, replicas: i64) -> Result<()> {
-    let has = |objects: &Objects| {
+    let has = |objects: &ObjectsByName| {
         let deployment = objects.get(NAME)?;
         let status = |field: &str| deployment.number(&format!("/status/{field}"));
         (status("observedGeneration") == deployment.generation()
@@ -87,7 +87,7 @@ pub(crate) async fn await_leader(
     what: &str,
     accept: impl Fn(&str) -> bool,
 ) -> Result<String> {
-    let held = |leases: &Objects| {
+    let held = |leases: &ObjectsByName| {
         let (_, lease) = leases.iter().find(|(name, _)| name.starts_with("recif"))?;
         let holder = lease.text("/spec/holderIdentity");
         accept(holder).then(|| holder.to_owned())

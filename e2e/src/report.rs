@@ -8,7 +8,7 @@ use kube::ResourceExt as _;
 use crate::{
     kinds::{DEPLOYMENT, EVENT, OURS, POD},
     namespace::Namespace,
-    object::{Object, Read as _},
+    object::{Object, ObjectExt as _},
     operator,
 };
 
@@ -46,7 +46,7 @@ async fn write_state(namespace: &Namespace, text: &mut String) -> Result<()> {
         writeln!(text, "  Pod/{} {} {}", pod.name_any(), pod.phase(), states.join(", "))?;
     }
     let mut events = namespace.list(EVENT).await?;
-    events.sort_by_key(crate::object::Read::revision);
+    events.sort_by_key(crate::object::ObjectExt::revision);
     for event in events.iter().skip(events.len().saturating_sub(EVENTS)) {
         let of = format!("{}/{}", event.text("/involvedObject/kind"), event.text("/involvedObject/name"));
         writeln!(text, "  Event {of} {}: {}", event.text("/reason"), event.text("/message"))?;

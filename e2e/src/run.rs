@@ -1,4 +1,4 @@
-//! Runs the scenarios: those that bear company side by side, the others alone afterwards, each in a namespace of its own. Each
+//! Runs the scenarios: the parallel ones side by side, the serial ones afterwards, each in a namespace of its own. Each
 //! ends with a look at what the operator still writes there.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Result, anyhow, bail};
-use e2e::audit::{Request, listed};
+use e2e::audit::{AuditEvent, describe_requests};
 use futures::StreamExt as _;
 use tokio::time::sleep;
 
@@ -15,18 +15,18 @@ use crate::{
     env::Env,
     namespace::Namespace,
     report,
-    scenarios::{Company, Scenario},
+    scenarios::{Isolation, Scenario},
 };
 
 /// Runs the scenarios and prints a line for each; returns how many failed. While one is watched for writes after its end, the
 /// next ones run.
 pub(crate) async fn run(env: &Arc<Env>, scenarios: &[&'static Scenario], jobs: usize) -> usize {
-    let of = |company| scenarios.iter().copied().filter(move |scenario| scenario.company == company);
-    let together = futures::stream::iter(of(Company::Shared)).map(|scenario| begin(env, scenario));
-    let ended = together.buffer_unordered(jobs).map(end).buffer_unordered(SETTLING);
+    let of = |isolation| scenarios.iter().copied().filter(move |scenario| scenario.isolation == isolation);
+    let together = futures::stream::iter(of(Isolation::Parallel)).map(|scenario| run_body(env, scenario));
+    let ended = together.buffer_unordered(jobs).map(finish).buffer_unordered(SETTLING);
     let mut failed = ended.filter(|passed| std::future::ready(!passed)).count().await;
-    for scenario in of(Company::Alone) {
-        failed += usize::from(!end(begin(env, scenario).await).await);
+    for scenario in of(Isolation::Serial) {
+        failed += usize::from(!finish(run_body(env, scenario).await).await);
     }
     failed
 }
@@ -35,7 +35,7 @@ pub(crate) async fn run(env: &Arc<Env>, scenarios: &[&'static Scenario], jobs: u
 const SETTLING: usize = 24;
 
 /// A scenario whose body has ended.
-struct Run {
+struct EndedScenario {
     scenario: &'static Scenario,
     took: Duration,
     /// Its namespace and how the body ended; why there was no namespace.
@@ -43,26 +43,26 @@ struct Run {
 }
 
 /// Runs a scenario's body in a namespace of its own; a panic is its failure.
-async fn begin(env: &Arc<Env>, scenario: &'static Scenario) -> Run {
+async fn run_body(env: &Arc<Env>, scenario: &'static Scenario) -> EndedScenario {
     let started = Instant::now();
     let result = match Namespace::create(env.clone(), &unique(scenario.name)).await {
         Err(error) => Err(error),
         Ok(namespace) => {
             let body = tokio::spawn((scenario.run)(namespace.clone())).await;
-            Ok((namespace, body.unwrap_or_else(|panic| Err(anyhow!("{}", said_in_panic(panic))))))
+            Ok((namespace, body.unwrap_or_else(|panic| Err(anyhow!("{}", panic_message(panic))))))
         }
     };
-    Run { scenario, took: started.elapsed(), result }
+    EndedScenario { scenario, took: started.elapsed(), result }
 }
 
 /// Checks that the operator comes to rest in the scenario's namespace, and deletes it whatever the outcome; whether the scenario
 /// passed. A failure is printed with the state of the namespace at that moment.
-async fn end(run: Run) -> bool {
+async fn finish(run: EndedScenario) -> bool {
     let result = match run.result {
         Err(error) => Err(format!("  {error:#}")),
         Ok((namespace, body)) => {
             let result = match body {
-                Ok(()) => settled(&namespace).await,
+                Ok(()) => await_quiet(&namespace).await,
                 failed => failed,
             };
             let failure = match result {
@@ -92,25 +92,25 @@ async fn end(run: Run) -> bool {
 /// How long the operator must write nothing once a scenario has ended.
 const QUIET: Duration = Duration::from_secs(10);
 /// How many such stretches what the scenario began may take to come to rest: rollouts, drains, windows of the scaler.
-const STRETCHES: usize = 12;
+const MAX_QUIET_WINDOWS: usize = 12;
 
 /// Compares the operator's writes in the namespace over ten seconds, by the audit log, with what is expected of objects that
 /// have converged or cannot: none. A write loop that is faster than that never has such a stretch.
-async fn settled(namespace: &Namespace) -> Result<()> {
+async fn await_quiet(namespace: &Namespace) -> Result<()> {
     let mut written = Vec::new();
-    for _ in 0..STRETCHES {
+    for _ in 0..MAX_QUIET_WINDOWS {
         let mark = namespace.env.audit.mark().await?;
         sleep(QUIET).await;
         written = namespace.operator_requests(mark).await?;
-        written.retain(Request::is_write);
+        written.retain(AuditEvent::is_write);
         if written.is_empty() {
             return Ok(());
         }
     }
-    bail!("the operator does not come to rest; in the last {QUIET:?} it wrote: {}", listed(&written))
+    bail!("the operator does not come to rest; in the last {QUIET:?} it wrote: {}", describe_requests(&written))
 }
 
-fn said_in_panic(error: tokio::task::JoinError) -> String {
+fn panic_message(error: tokio::task::JoinError) -> String {
     let Ok(panic) = error.try_into_panic() else { return "cancelled".into() };
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));

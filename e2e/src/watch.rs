@@ -14,8 +14,8 @@ use kube::{
 use tokio::{sync::watch, task::AbortHandle, time::timeout};
 
 use crate::{
-    kinds::{DEPLOYMENT, Kind},
-    object::{Object, Objects, Read as _},
+    kinds::{DEPLOYMENT, KubeKind},
+    object::{Object, ObjectExt as _, ObjectsByName},
 };
 
 /// Waits until the predicate finds what it looks for in the objects of a watch. The error says what was seen last.
@@ -24,9 +24,9 @@ pub(crate) async fn await_condition<T>(
     config: watcher::Config,
     deadline: Duration,
     what: &str,
-    mut predicate: impl FnMut(&Objects) -> Option<T>,
+    mut predicate: impl FnMut(&ObjectsByName) -> Option<T>,
 ) -> Result<T> {
-    let mut objects = Objects::new();
+    let mut objects = ObjectsByName::new();
     let found = async {
         let mut changes = pin!(changes(api, config));
         while let Some(change) = changes.next().await {
@@ -40,7 +40,7 @@ pub(crate) async fn await_condition<T>(
     if let Ok(Some(found)) = timeout(deadline, found).await {
         return Ok(found);
     }
-    let seen: Vec<String> = objects.values().map(super::object::Read::describe).collect();
+    let seen: Vec<String> = objects.values().map(super::object::ObjectExt::describe).collect();
     bail!(
         "after {deadline:?} not seen: {what}; last seen: {}",
         if seen.is_empty() { "nothing".into() } else { seen.join("; ") }
@@ -48,10 +48,10 @@ pub(crate) async fn await_condition<T>(
 }
 
 /// The state after each event of a watch, the first one after the list. A broken watch is opened again.
-fn changes(api: Api<Object>, config: watcher::Config) -> impl futures::Stream<Item = Objects> {
+fn changes(api: Api<Object>, config: watcher::Config) -> impl futures::Stream<Item = ObjectsByName> {
     watcher::watcher(api, config)
         .default_backoff()
-        .scan((Objects::new(), Objects::new()), |(objects, listed), event| {
+        .scan((ObjectsByName::new(), ObjectsByName::new()), |(objects, listed), event| {
             let complete = match event {
                 Ok(Event::Init) => {
                     listed.clear();
@@ -147,7 +147,7 @@ impl Drop for Recorder {
 
 /// Looks at a rule that something does *not* happen, which can only be watched for a while: the objects are to stay as
 /// they are during `window`. Of a Deployment that is what is asked of it: its status still changes while old Pods end.
-pub(crate) async fn stays_the_same(apis: Vec<(Kind, Api<Object>)>, window: Duration) -> Result<()> {
+pub(crate) async fn stays_the_same(apis: Vec<(KubeKind, Api<Object>)>, window: Duration) -> Result<()> {
     let streams = apis
         .into_iter()
         .map(|(kind, api)| Box::pin(changes(api, watcher::Config::default()).map(move |objects| (kind, objects))));
@@ -163,7 +163,7 @@ pub(crate) async fn stays_the_same(apis: Vec<(Kind, Api<Object>)>, window: Durat
             if let Some(before) = known.insert(kind.plural, now)
                 && before != known[kind.plural]
             {
-                return objects.values().map(super::object::Read::describe).collect::<Vec<_>>().join("; ");
+                return objects.values().map(super::object::ObjectExt::describe).collect::<Vec<_>>().join("; ");
             }
         }
         "the watch ended".into()

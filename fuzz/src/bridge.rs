@@ -29,8 +29,8 @@ mod reply {
 }
 
 use framing::{Frame, Framer};
-use message::{Id, Message, Outcome};
-use scanner::{Scanner, Step};
+use message::{RpcId, Message, RpcOutcome};
+use scanner::{Scanner, ScanStep};
 
 /// Limits the noise that is reported, in bytes.
 const TOLD: usize = 200;
@@ -54,7 +54,7 @@ pub fn child_output(bytes: &[u8]) {
                 assert!(message.len() <= limit);
                 assert!(memchr::memchr2(b'\n', b'\r', message).is_none());
                 let message = message.trim_ascii();
-                assert_eq!(scan(message).1, (message.len(), Step::Done));
+                assert_eq!(scan(message).1, (message.len(), ScanStep::Done));
             }
             Frame::Noise(noise) => assert!(noise.len() <= TOLD && !noise.contains(&b'\n')),
             Frame::TooLarge(_) => {}
@@ -71,21 +71,21 @@ fn frames(limit: usize, bytes: &[u8], piece: usize) -> Vec<Frame> {
     let (mut framer, mut found) = (Framer::new(limit), VecDeque::new());
     for part in bytes.chunks(piece.max(1)) {
         framer.push(part, &mut found);
-        assert!(framer.held() <= limit.max(TOLD));
+        assert!(framer.buffered() <= limit.max(TOLD));
     }
     found.into()
 }
 
 /// Scans the first value; gives the scanner, and where and how it stopped.
-fn scan(bytes: &[u8]) -> (Scanner, (usize, Step)) {
+fn scan(bytes: &[u8]) -> (Scanner, (usize, ScanStep)) {
     let mut scanner = Scanner::default();
     for (at, byte) in bytes.iter().enumerate() {
         let step = scanner.step(*byte);
-        if step != Step::More {
+        if step != ScanStep::More {
             return (scanner, (at + 1, step));
         }
     }
-    (scanner, (bytes.len(), Step::More))
+    (scanner, (bytes.len(), ScanStep::More))
 }
 
 /// Checks that a value that serde reads ends at the same byte for the scanner, and that both find the same id and method.
@@ -97,7 +97,7 @@ fn as_serde_reads(bytes: &[u8]) {
     let Some(Ok(_)) = values.next() else { return };
     let end = values.byte_offset();
     let (scanner, found) = scan(bytes);
-    assert_eq!(found, (end, Step::Done));
+    assert_eq!(found, (end, ScanStep::Done));
     let Ok(text) = str::from_utf8(&bytes[..end]) else { return };
     // The scanner does not read escapes, nor ids that are too long.
     if text.contains('\\') || scanner.id().len() >= 256 {
@@ -106,11 +106,11 @@ fn as_serde_reads(bytes: &[u8]) {
     let (id, asks) = match Message::read(text) {
         Ok(Message::Request { id, .. }) => (Some(id), true),
         Ok(Message::Notification { .. }) => (None, true),
-        Ok(Message::Answer { id, .. }) => (id, false),
+        Ok(Message::Response { id, .. }) => (id, false),
         Err(_) => return,
     };
-    let known = str::from_utf8(scanner.id()).ok().and_then(Id::read);
-    assert_eq!((known, scanner.asks()), (id, asks));
+    let known = str::from_utf8(scanner.id()).ok().and_then(RpcId::read);
+    assert_eq!((known, scanner.is_request()), (id, asks));
 }
 
 /// Checks that a request reaches the shared child under the bridge's own number with nothing else changed, that what comes back
@@ -124,26 +124,26 @@ pub fn mcp_message(bytes: &[u8]) {
     assert_eq!(format!("{:?}", kind(&Message::read(line))), format!("{:?}", kind(&Ok(message))));
     match Message::read(text).expect("it was read before") {
         Message::Request { id, method, params } => {
-            assert_eq!(Id::read(&id.to_json()), Some(id));
+            assert_eq!(RpcId::read(&id.to_json()), Some(id));
             request(&method, params.map(|params| params.get()));
         }
         Message::Notification { method, params: Some(params) } => {
-            let theirs = Id::Text("the client's \"own\"".into());
+            let theirs = RpcId::Text("the client's \"own\"".into());
             if let Some(text) = rewrite::progress(&method, params, &theirs) {
                 renamed(&text, &method, params.get(), &["progressToken"], &theirs);
             }
-            if rewrite::subscription(params).is_some() {
-                let text = rewrite::subscribed(&method, params, &theirs).expect("it names a subscription");
+            if rewrite::subscription_of(params).is_some() {
+                let text = rewrite::subscription_notification(&method, params, &theirs).expect("it names a subscription");
                 renamed(&text, &method, params.get(), &["_meta", SUBSCRIPTION], &theirs);
             }
         }
-        Message::Answer { outcome, .. } => {
-            let theirs = Id::Text("the client's \"own\"".into());
-            let given = rewrite::answer(&theirs, &outcome, false);
-            let Ok(Message::Answer { id, outcome: passed }) = Message::read(&given) else { panic!("{given}") };
+        Message::Response { outcome, .. } => {
+            let theirs = RpcId::Text("the client's \"own\"".into());
+            let given = rewrite::response(&theirs, &outcome, false);
+            let Ok(Message::Response { id, outcome: passed }) = Message::read(&given) else { panic!("{given}") };
             assert_eq!(id, Some(theirs));
             match (outcome, passed) {
-                (Outcome::Result(from), Outcome::Result(to)) | (Outcome::Error(from), Outcome::Error(to)) => {
+                (RpcOutcome::Result(from), RpcOutcome::Result(to)) | (RpcOutcome::Error(from), RpcOutcome::Error(to)) => {
                     assert_eq!(from.get(), to.get());
                 }
                 _ => panic!("{given}"),
@@ -158,13 +158,13 @@ const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 /// Checks a request on its way to the child that all clients share.
 fn request(method: &str, params: Option<&str>) {
     let raw = params.and_then(|params| serde_json::from_str(params).ok());
-    let Some(meta) = headers::Params::read(raw).and_then(|params| params.meta) else { return };
-    let token = meta.token.map(|token| Id::read(token.get()));
+    let Some(meta) = headers::StatelessParams::read(raw).and_then(|params| params.meta) else { return };
+    let token = meta.token.map(|token| RpcId::read(token.get()));
     if token == Some(None) {
         return;
     }
     let sent = rewrite::request(NUMBER, method, raw, token.is_some());
-    let Ok(Message::Request { id: Id::Number(NUMBER), method: passed, params: Some(arrived) }) = Message::read(&sent)
+    let Ok(Message::Request { id: RpcId::Number(NUMBER), method: passed, params: Some(arrived) }) = Message::read(&sent)
     else {
         panic!("{sent}")
     };
@@ -177,7 +177,7 @@ fn request(method: &str, params: Option<&str>) {
 }
 
 /// Checks that only the value at `path` of a notification has changed.
-fn renamed(text: &str, method: &str, before: &str, path: &[&str], theirs: &Id) {
+fn renamed(text: &str, method: &str, before: &str, path: &[&str], theirs: &RpcId) {
     let Ok(Message::Notification { method: passed, params: Some(params) }) = Message::read(text) else {
         panic!("{text}")
     };
@@ -194,11 +194,11 @@ fn value(text: &str) -> Option<Value> {
 }
 
 /// Gives the id, the method and whether a message is no error.
-fn kind(message: &Result<Message<'_>, message::NoMessage>) -> (Option<Id>, Option<String>, bool) {
+fn kind(message: &Result<Message<'_>, message::MessageError>) -> (Option<RpcId>, Option<String>, bool) {
     match message {
         Ok(Message::Request { id, method, .. }) => (Some(id.clone()), Some(method.clone()), true),
         Ok(Message::Notification { method, .. }) => (None, Some(method.clone()), true),
-        Ok(Message::Answer { id, outcome }) => (id.clone(), None, matches!(outcome, Outcome::Result(_))),
+        Ok(Message::Response { id, outcome }) => (id.clone(), None, matches!(outcome, RpcOutcome::Result(_))),
         Err(_) => (None, None, false),
     }
 }

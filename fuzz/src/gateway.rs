@@ -7,7 +7,7 @@ use http1::{Fields, RequestHead};
 #[path = "../../src/gateway/src/path.rs"]
 mod path;
 
-use path::{Astray, Path};
+use path::{RouteError, Path};
 
 /// Checks that a target is split without loss, and that a path is hidden if a server may read it as one of the sidecar's own.
 /// Servers differ in the order in which they decode, split and cut off parameters. Input that does not begin with `/` is put
@@ -20,8 +20,8 @@ pub fn gateway_path(bytes: &[u8]) {
     let Ok(head) = RequestHead::read(&request, &mut fields) else { return };
     let path = match Path::read(head.target) {
         Ok(path) => path,
-        Err(Astray::Unknown) => return,
-        Err(Astray::Hidden) => return hidden_for_a_reason(head.target),
+        Err(RouteError::Unknown) => return,
+        Err(RouteError::Hidden) => return hidden_for_a_reason(head.target),
     };
     let names: Vec<_> = path.key.split(|byte| *byte == b'/').collect();
     assert!(names.len() == 3 && !names[1].is_empty() && !names[2].is_empty());

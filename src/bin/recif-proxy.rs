@@ -4,7 +4,7 @@ use std::{fmt::Display, path::PathBuf, process::ExitCode};
 
 use bridge::{self, ServeError};
 use clap::{Parser, Subcommand};
-use proxy::{self, Config};
+use proxy::{self, ProxyConfig};
 use tracing_subscriber::{filter::Targets, fmt, prelude::*};
 
 /// Takes the requests of a workload, lets no more in than its cap, and empties its Pod before it goes. It is configured by
@@ -45,12 +45,12 @@ fn main() -> ExitCode {
     match instead {
         None => {
             daemon::limits::raise_open_files();
-            match Config::read(|name| std::env::var(name).ok()) {
+            match ProxyConfig::read(|name| std::env::var(name).ok()) {
                 Ok(config) => ended(runtime.block_on(proxy::run(config))),
                 Err(error) => failed(2, error),
             }
         }
-        Some(Instead::LameDuck) => match Config::read(|name| std::env::var(name).ok()) {
+        Some(Instead::LameDuck) => match ProxyConfig::read(|name| std::env::var(name).ok()) {
             Ok(config) => ended(runtime.block_on(proxy::lame_duck(&config))),
             Err(error) => failed(2, error),
         },

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use runner::{self, Config, LogFormat, Mode};
+use runner::{self, LogFormat, Mode, RunnerConfig};
 use tracing_subscriber::EnvFilter;
 
 /// Serves one AI agent, one flow or a set of flows over HTTP.
@@ -26,7 +26,7 @@ enum Instead {
 
 enum Program {
     Serve(Mode),
-    Tools(Box<Config>),
+    Tools(Box<RunnerConfig>),
 }
 
 fn main() -> ExitCode {
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     let variable = |name: &str| std::env::var(name).ok();
     let program = match instead {
         None => Mode::read(&variable).map(Program::Serve),
-        Some(Instead::Mcp) => Config::read(&variable).map(|config| Program::Tools(config.into())),
+        Some(Instead::Mcp) => RunnerConfig::read(&variable).map(|config| Program::Tools(config.into())),
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

@@ -97,11 +97,11 @@ pub trait ObjectClient<K: PhasedObject>: Send + Sync {
     /// Sends a JSON Patch to the status subresource and returns what the API server answered.
     ///
     /// # Errors
-    /// [`ApiError::Stale`] when one of the patch's tests failed.
+    /// [`ApiError::StaleVersion`] when one of the patch's tests failed.
     async fn patch_status(&self, key: &Key, patch: Value) -> Result<Arc<K>, ApiError>;
     /// Sends a JSON Patch to the object itself; `None` when that was the end of it (its last finalizer went).
     ///
     /// # Errors
-    /// [`ApiError::Stale`] when one of the patch's tests failed.
+    /// [`ApiError::StaleVersion`] when one of the patch's tests failed.
     async fn patch_metadata(&self, key: &Key, patch: Value) -> Result<Option<Arc<K>>, ApiError>;
 }

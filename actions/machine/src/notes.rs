@@ -65,12 +65,12 @@ impl StepNotes {
         self.waiting_up_to(QUIET_PERIOD, reason, message);
     }
 
-    /// As [`Notes::waiting`], silent for longer because such a wait is usual.
+    /// As [`StepNotes::waiting`], silent for longer because such a wait is usual.
     pub fn waiting_up_to(&self, patience: Duration, reason: &'static str, message: impl Into<String>) {
         self.set(Wait::new(reason, message, patience));
     }
 
-    /// As [`Notes::waiting`], for something that is wrong and that a person wants to be told of.
+    /// As [`StepNotes::waiting`], for something that is wrong and that a person wants to be told of.
     pub fn problem(&self, reason: &'static str, message: impl Into<String>) {
         self.set(Wait { pod_problem: true, ..Wait::new(reason, message, QUIET_PERIOD) });
     }

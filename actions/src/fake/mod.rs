@@ -2,7 +2,7 @@
 //!
 //! [`Store`] keeps objects as the API server does, `apply` knows who owns which field, `controllers` stand for the
 //! Deployment controller, the garbage collector and the namespace controller, [`Ports`] are the operator's way in (with a
-//! cache that may lag, a log of every request, and faults), and [`Operator`] runs the real drivers over them.
+//! cache that may lag, a log of every request, and faults), and [`OperatorProcess`] runs the real drivers over them.
 
 mod apply;
 mod cache;

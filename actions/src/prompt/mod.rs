@@ -63,7 +63,7 @@ pub(crate) fn inline_problem(flow: &FlowDefinition) -> Option<String> {
 /// variables are for flows.
 ///
 /// # Errors
-/// As [`Reference::validate`] would find.
+/// As [`ReferenceKind::validate`] would find.
 pub(crate) fn template(prompt: &Prompt) -> Result<&str, ActionError> {
     dotprompt::template(&prompt.spec.content).map_err(|error| ActionError::terminal("InvalidSpec", error.to_string()))
 }

@@ -86,7 +86,7 @@ impl PromptRejections {
 
 impl fmt::Debug for PromptRejections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Verdicts").field("kept", &self.lock().len()).finish()
+        f.debug_struct("PromptRejections").field("kept", &self.lock().len()).finish()
     }
 }
 

@@ -66,7 +66,7 @@ impl AvailableVariables {
         })
     }
 
-    /// As [`Given::lacks`], of the provider of this PluginConfig, whose Secret is given besides.
+    /// As [`AvailableVariables::lacks`], of the provider of this PluginConfig, whose Secret is given besides.
     pub(crate) fn plugin_config_problem(
         &mut self,
         views: &dyn CacheReader,

@@ -36,7 +36,7 @@ pub struct Resolver<'a> {
 
 impl std::fmt::Debug for Resolver<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Lookup").field("namespace", &self.namespace).finish_non_exhaustive()
+        f.debug_struct("Resolver").field("namespace", &self.namespace).finish_non_exhaustive()
     }
 }
 

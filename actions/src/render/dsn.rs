@@ -33,7 +33,7 @@ impl std::error::Error for DsnError {}
 /// name and password escaped.
 ///
 /// # Errors
-/// [`BadDsn`] when it is not a URL of PostgreSQL, or when it can be read in more than one way.
+/// [`DsnError`] when it is not a URL of PostgreSQL, or when it can be read in more than one way.
 pub fn expand(dsn: &str, namespace: &str, cluster_domain: &str) -> Result<String, DsnError> {
     let Dsn { scheme, userinfo, host, port, path, query } = read(dsn)?;
     let userinfo = match userinfo.strip_suffix('@') {

@@ -1,4 +1,4 @@
-//! What the kinds that run Pods share: one action per file, over the [`Workload`] trait.
+//! What the kinds that run Pods share: one action per file, over the [`WorkloadKind`] trait.
 //!
 //! The life in one paragraph: `accept` judges the spec, `resolve` waits for every reference and pins what it read,
 //! `render` writes the configuration, `deploy` makes the Pods and waits for them, `monitor` watches over all of it,
@@ -126,7 +126,7 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     fn report_status(&mut self, _inputs: &Inputs) -> bool {
         false
     }
-    /// What of it is left out while the rest runs, as one sentence, as [`Workload::tell`] told it.
+    /// What of it is left out while the rest runs, as one sentence, as [`WorkloadKind::tell`] told it.
     fn degraded(&self) -> Option<String> {
         None
     }

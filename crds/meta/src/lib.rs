@@ -1,5 +1,5 @@
 //! Holds what every kind of the API has in common, so that the state machine needs to know no kind: [`Key`], [`Phase`],
-//! [`PhasedObject`], the common part of a status ([`MachineStatus`]) and its conditions.
+//! [`PhasedObject`], the common part of a status ([`CommonStatus`]) and its conditions.
 
 mod conditions;
 mod key;

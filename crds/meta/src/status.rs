@@ -1,4 +1,4 @@
-//! Holds what the state machine needs in the status of every kind: [`MachineStatus`]. The kinds add their own fields.
+//! Holds what the state machine needs in the status of every kind: [`CommonStatus`]. The kinds add their own fields.
 //!
 //! Any field may be missing: a status written by another build must not make its object unreadable.
 
@@ -49,7 +49,7 @@ pub struct CommonStatus {
     /// other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
-    /// Conditions that are stored in other words than ours, see [`MachineStatus::keep_verbatim`]. Not part of the API.
+    /// Conditions that are stored in other words than ours, see [`CommonStatus::keep_verbatim`]. Not part of the API.
     #[serde(skip)]
     pub raw_conditions: Vec<Value>,
 }

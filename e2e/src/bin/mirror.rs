@@ -175,7 +175,7 @@ fn lags(answered: Vec<(i64, Instant)>, stored: &[(i64, Instant)]) -> Vec<Duratio
     answered.into_iter().filter_map(lag).collect()
 }
 
-type Rows = BTreeMap<String, (String, i64, Value, Value)>;
+type WorkloadRows = BTreeMap<String, (String, i64, Value, Value)>;
 
 /// Waits until the rows are those of a list.
 async fn settle(agents: &Agents, pool: &AnyPool) -> Result<()> {
@@ -190,7 +190,7 @@ async fn settle(agents: &Agents, pool: &AnyPool) -> Result<()> {
     }
 }
 
-async fn list(agents: &Agents) -> Result<Rows> {
+async fn list(agents: &Agents) -> Result<WorkloadRows> {
     let listed = agents.list(&Default::default()).await?;
     let row = |agent: DynamicObject| {
         let status = agent.data.get("status").cloned().unwrap_or_else(|| json!({}));
@@ -200,7 +200,7 @@ async fn list(agents: &Agents) -> Result<Rows> {
     listed.items.into_iter().map(row).collect()
 }
 
-async fn rows(pool: &AnyPool) -> Result<Rows> {
+async fn rows(pool: &AnyPool) -> Result<WorkloadRows> {
     let rows = sqlx::query("SELECT name, uid, resource_version, spec, status FROM workloads").fetch_all(pool).await?;
     let row = |row: &sqlx::any::AnyRow| {
         let json = |column: &str| -> Result<Value> { Ok(serde_json::from_str(row.try_get(column)?)?) };

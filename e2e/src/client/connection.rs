@@ -9,20 +9,20 @@ use tokio::{
     time::timeout,
 };
 
-use super::{PATIENCE, Target};
+use super::{ClientTarget, TIMEOUT};
 
 /// A client's end of a connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct HttpClientConnection {
     io: BufReader<TcpStream>,
-    target: Target,
-    body: Body,
-    stays: bool,
+    target: ClientTarget,
+    body: RemainingBody,
+    keep_alive: bool,
 }
 
 /// How much of an answer's body is still to come.
 #[derive(Debug, PartialEq, Eq)]
-enum Body {
+enum RemainingBody {
     Done,
     Length(usize),
     Chunked,
@@ -30,7 +30,7 @@ enum Body {
 
 /// An answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Answer {
+pub(crate) struct HttpClientResponse {
     /// Its status code.
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
@@ -38,29 +38,34 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-impl Answer {
+impl HttpClientResponse {
     /// A header's value; its name in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
-impl Connection {
+impl HttpClientConnection {
     /// Opens one.
-    pub(crate) async fn open(target: &Target) -> Result<Self> {
-        let io = within("a connection", TcpStream::connect(target.address)).await?.context("connect")?;
+    pub(crate) async fn open(target: &ClientTarget) -> Result<Self> {
+        let io = with_timeout("a connection", TcpStream::connect(target.address)).await?.context("connect")?;
         io.set_nodelay(true)?;
-        Ok(Self { io: BufReader::new(io), target: target.clone(), body: Body::Done, stays: true })
+        Ok(Self { io: BufReader::new(io), target: target.clone(), body: RemainingBody::Done, keep_alive: true })
     }
 
     /// One request on a connection of its own, and its whole answer.
-    pub(crate) async fn request(target: &Target, method: &str, path: &str, body: &str) -> Result<Answer> {
+    pub(crate) async fn request(
+        target: &ClientTarget,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<HttpClientResponse> {
         let mut connection = Self::open(target).await?;
         connection.send(method, path, body).await
     }
 
     /// Sends a request and reads its whole answer.
-    pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) -> Result<Answer> {
+    pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) -> Result<HttpClientResponse> {
         let mut answer = self.begin(method, path, body).await?;
         while let Some(piece) = self.next().await? {
             answer.text += &piece;
@@ -69,9 +74,9 @@ impl Connection {
     }
 
     /// Sends a request and reads the head of its answer.
-    pub(crate) async fn begin(&mut self, method: &str, path: &str, body: &str) -> Result<Answer> {
-        ensure!(self.body == Body::Done, "the answer before was not read to its end");
-        let Target { address, prefix, headers, .. } = &self.target;
+    pub(crate) async fn begin(&mut self, method: &str, path: &str, body: &str) -> Result<HttpClientResponse> {
+        ensure!(self.body == RemainingBody::Done, "the answer before was not read to its end");
+        let ClientTarget { address, prefix, headers, .. } = &self.target;
         let mut text = format!("{method} {prefix}{path} HTTP/1.1\r\nHost: {address}\r\n{headers}");
         if !body.is_empty() {
             let _ = write!(text, "Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
@@ -81,20 +86,20 @@ impl Connection {
         self.head().await
     }
 
-    async fn head(&mut self) -> Result<Answer> {
+    async fn head(&mut self) -> Result<HttpClientResponse> {
         let line = self.line().await?.context("closed without an answer")?;
         let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());
         let status = status.with_context(|| format!("{line:?} is no status line"))?;
-        let mut answer = Answer { status, headers: Vec::new(), text: String::new() };
+        let mut answer = HttpClientResponse { status, headers: Vec::new(), text: String::new() };
         while let Some(field) = self.line().await?.filter(|line| !line.is_empty()) {
             let (name, value) = field.split_once(':').with_context(|| format!("{field:?} is no header"))?;
             answer.headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
         }
-        self.stays = answer.header("connection").is_none_or(|value| !value.eq_ignore_ascii_case("close"));
+        self.keep_alive = answer.header("connection").is_none_or(|value| !value.eq_ignore_ascii_case("close"));
         self.body = match (answer.header("transfer-encoding"), answer.header("content-length")) {
-            (Some(_), _) => Body::Chunked,
-            (None, Some("0")) => Body::Done,
-            (None, Some(length)) => Body::Length(length.parse().context("a Content-Length")?),
+            (Some(_), _) => RemainingBody::Chunked,
+            (None, Some("0")) => RemainingBody::Done,
+            (None, Some(length)) => RemainingBody::Length(length.parse().context("a Content-Length")?),
             (None, None) => bail!("an answer of unknown length: {answer:?}"),
         };
         Ok(answer)
@@ -103,39 +108,39 @@ impl Connection {
     /// The next piece of the body as it was sent, or its end. An error: it broke off.
     pub(crate) async fn next(&mut self) -> Result<Option<String>> {
         let length = match self.body {
-            Body::Done => return Ok(None),
-            Body::Length(length) => length,
-            Body::Chunked => {
+            RemainingBody::Done => return Ok(None),
+            RemainingBody::Length(length) => length,
+            RemainingBody::Chunked => {
                 let size = self.line().await?.context("the stream ended without its last chunk")?;
                 usize::from_str_radix(&size, 16).with_context(|| format!("{size:?} is no size of a chunk"))?
             }
         };
         let mut piece = vec![0; length];
-        within("the body", self.io.read_exact(&mut piece)).await?.context("the body broke off")?;
-        if self.body == Body::Chunked {
+        with_timeout("the body", self.io.read_exact(&mut piece)).await?.context("the body broke off")?;
+        if self.body == RemainingBody::Chunked {
             ensure!(self.line().await?.is_some_and(|line| line.is_empty()), "a chunk that does not end");
         }
-        if self.body != Body::Chunked || length == 0 {
-            self.body = Body::Done;
+        if self.body != RemainingBody::Chunked || length == 0 {
+            self.body = RemainingBody::Done;
         }
         Ok((length > 0).then(|| String::from_utf8_lossy(&piece).into_owned()))
     }
 
     /// Whether another request may follow: nobody said that this was the last one, and the connection is open.
-    pub(crate) fn stays(&self) -> bool {
+    pub(crate) fn is_reusable(&self) -> bool {
         let open = self.io.get_ref().try_read(&mut [0]).is_err_and(|it| it.kind() == std::io::ErrorKind::WouldBlock);
-        self.stays && self.body == Body::Done && open
+        self.keep_alive && self.body == RemainingBody::Done && open
     }
 
     async fn line(&mut self) -> Result<Option<String>> {
         let mut line = String::new();
-        let read = within("a line", self.io.read_line(&mut line)).await?.context("read")?;
+        let read = with_timeout("a line", self.io.read_line(&mut line)).await?.context("read")?;
         ensure!(read == 0 || line.ends_with("\r\n"), "it broke off in the line {line:?}");
         Ok((read > 0).then(|| line.trim_end().to_owned()))
     }
 }
 
 /// Waits for what is to come at once.
-pub(super) async fn within<T>(what: &str, work: impl Future<Output = T>) -> Result<T> {
-    timeout(PATIENCE, work).await.with_context(|| format!("{what} did not come within {PATIENCE:?}"))
+pub(super) async fn with_timeout<T>(what: &str, work: impl Future<Output = T>) -> Result<T> {
+    timeout(TIMEOUT, work).await.with_context(|| format!("{what} did not come within {TIMEOUT:?}"))
 }

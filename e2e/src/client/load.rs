@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail, ensure};
 use futures::future::join_all;
 use tokio::{sync::watch, time::sleep};
 
-use super::{Answer, Connection, Target};
+use super::{ClientTarget, HttpClientConnection, HttpClientResponse};
 use crate::env::Env;
 
 /// Failures that are kept word by word.
@@ -14,7 +14,7 @@ const KEPT: usize = 8;
 
 /// How much is asked of a target all the time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Plan {
+pub(crate) struct LoadProfile {
     /// Clients that send short requests, one after the other.
     pub(crate) requests: usize,
     /// Clients that open streams, one after the other.
@@ -22,12 +22,12 @@ pub(crate) struct Plan {
     /// How long each stream lasts.
     pub(crate) stream: Duration,
     /// With which reason clients who are refused do what `Retry-After` says, instead of taking it for a failure.
-    pub(crate) come_again: Option<&'static str>,
+    pub(crate) retry_on: Option<&'static str>,
 }
 
 /// What came of it.
 #[derive(Debug, Default)]
-struct Tally {
+struct LoadTally {
     requests: usize,
     streams: usize,
     failed: usize,
@@ -36,25 +36,25 @@ struct Tally {
 
 /// Load on one or more targets, until it is stopped.
 #[derive(Debug)]
-pub(crate) struct Load {
+pub(crate) struct BackgroundLoad {
     stop: watch::Sender<bool>,
-    tally: tokio::task::JoinHandle<Result<Tally>>,
+    tally: tokio::task::JoinHandle<Result<LoadTally>>,
 }
 
-impl Load {
+impl BackgroundLoad {
     /// Starts it.
-    pub(crate) async fn start(env: &Env, targets: &[Target], plan: Plan) -> Result<Self> {
+    pub(crate) async fn start(env: &Env, targets: &[ClientTarget], plan: LoadProfile) -> Result<Self> {
         let (stop, stopped) = watch::channel(false);
-        let inside = env.inside().await?;
+        let inside = env.netns().await?;
         let targets = targets.to_vec();
         let work = async move {
             let clients = targets.iter().flat_map(|target| {
-                let start = |sort| client(target.clone(), sort, plan.come_again, stopped.clone());
-                let requests = (0..plan.requests).map(|_| start(Sort::Request));
-                let streams = (0..plan.streams).map(|_| start(Sort::Stream(plan.stream)));
+                let start = |sort| client(target.clone(), sort, plan.retry_on, stopped.clone());
+                let requests = (0..plan.requests).map(|_| start(LoadClientKind::Request));
+                let streams = (0..plan.streams).map(|_| start(LoadClientKind::Stream(plan.stream)));
                 requests.chain(streams).collect::<Vec<_>>()
             });
-            let mut sum = Tally::default();
+            let mut sum = LoadTally::default();
             join_all(clients).await.into_iter().for_each(|tally| sum.add(tally));
             Ok(sum)
         };
@@ -78,7 +78,7 @@ impl Load {
     }
 }
 
-impl Tally {
+impl LoadTally {
     fn add(&mut self, other: Self) {
         self.requests += other.requests;
         self.streams += other.streams;
@@ -89,34 +89,39 @@ impl Tally {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Sort {
+enum LoadClientKind {
     Request,
     Stream(Duration),
 }
 
 /// A client that sends one request after the other, on the same connection as long as that is offered.
-async fn client(target: Target, sort: Sort, come_again: Option<&'static str>, stopped: watch::Receiver<bool>) -> Tally {
+async fn client(
+    target: ClientTarget,
+    sort: LoadClientKind,
+    come_again: Option<&'static str>,
+    stopped: watch::Receiver<bool>,
+) -> LoadTally {
     let started = Instant::now();
-    let mut tally = Tally::default();
+    let mut tally = LoadTally::default();
     let mut connection = None;
     while !*stopped.borrow() {
         let ended = match sort {
-            Sort::Request => short(&target, &mut connection).await,
-            Sort::Stream(length) => stream(&target, length).await,
+            LoadClientKind::Request => send_request(&target, &mut connection).await,
+            LoadClientKind::Stream(length) => read_stream(&target, length).await,
         };
         match (ended, sort) {
             (Ok(Some(refused)), _) if come_again == Some(&*refused.reason) => {
                 connection = None;
                 sleep(refused.after).await;
             }
-            (Ok(None), Sort::Request) => tally.requests += 1,
-            (Ok(None), Sort::Stream(_)) => tally.streams += 1,
+            (Ok(None), LoadClientKind::Request) => tally.requests += 1,
+            (Ok(None), LoadClientKind::Stream(_)) => tally.streams += 1,
             (ended, _) => {
                 let error = match ended {
                     Ok(refused) => anyhow!("refused: {refused:?}"),
                     Err(error) => error,
                 };
-                let (way, after) = (target.way, started.elapsed().as_secs_f32());
+                let (way, after) = (target.route, started.elapsed().as_secs_f32());
                 tally.failed += 1;
                 tally.failures.push(format!("{way}, {sort:?}, after {after:.1} s: {error:#}"));
                 tally.failures.truncate(KEPT);
@@ -130,20 +135,23 @@ async fn client(target: Target, sort: Sort, come_again: Option<&'static str>, st
 
 /// Nothing was done.
 #[derive(Debug)]
-struct Refused {
+struct RefusedAttempt {
     reason: String,
     /// When to come again.
     after: Duration,
 }
 
 /// A short request.
-async fn short(target: &Target, kept: &mut Option<Connection>) -> Result<Option<Refused>> {
-    let mut connection = match kept.take().filter(Connection::stays) {
+async fn send_request(
+    target: &ClientTarget,
+    kept: &mut Option<HttpClientConnection>,
+) -> Result<Option<RefusedAttempt>> {
+    let mut connection = match kept.take().filter(HttpClientConnection::is_reusable) {
         Some(connection) => connection,
-        None => Connection::open(target).await?,
+        None => HttpClientConnection::open(target).await?,
     };
     let answer = connection.send("GET", "/sleep?ms=50", "").await?;
-    if let Some(refused) = refused(&answer) {
+    if let Some(refused) = refused_attempt(&answer) {
         return Ok(Some(refused));
     }
     ensure!(answer.status == 200 && answer.text == "slept", "{answer:?}");
@@ -152,10 +160,10 @@ async fn short(target: &Target, kept: &mut Option<Connection>) -> Result<Option<
 }
 
 /// The same for a stream.
-async fn stream(target: &Target, length: Duration) -> Result<Option<Refused>> {
-    let mut connection = Connection::open(target).await?;
+async fn read_stream(target: &ClientTarget, length: Duration) -> Result<Option<RefusedAttempt>> {
+    let mut connection = HttpClientConnection::open(target).await?;
     let answer = connection.begin("GET", &format!("/hold?ms={}", length.as_millis()), "").await?;
-    if let Some(refused) = refused(&answer) {
+    if let Some(refused) = refused_attempt(&answer) {
         return Ok(Some(refused));
     }
     ensure!(answer.status == 200, "{answer:?}");
@@ -167,8 +175,8 @@ async fn stream(target: &Target, length: Duration) -> Result<Option<Refused>> {
     Ok(None)
 }
 
-fn refused(answer: &Answer) -> Option<Refused> {
+fn refused_attempt(answer: &HttpClientResponse) -> Option<RefusedAttempt> {
     let seconds = answer.header("retry-after").filter(|_| answer.status == 503)?.parse().ok()?;
     let reason = answer.header("x-recif-reason")?.to_owned();
-    Some(Refused { reason, after: Duration::from_secs(seconds) })
+    Some(RefusedAttempt { reason, after: Duration::from_secs(seconds) })
 }

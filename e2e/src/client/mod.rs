@@ -5,12 +5,12 @@ mod load;
 mod target;
 mod websocket;
 
-pub(crate) use connection::{Answer, Connection};
-pub(crate) use load::{Load, Plan};
-pub(crate) use target::Target;
-pub(crate) use websocket::echoes;
+pub(crate) use connection::{HttpClientConnection, HttpClientResponse};
+pub(crate) use load::{BackgroundLoad, LoadProfile};
+pub(crate) use target::ClientTarget;
+pub(crate) use websocket::check_websocket_echo;
 
 use std::time::Duration;
 
 /// Longest wait for anything that is to come at once.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);

@@ -7,17 +7,17 @@ use anyhow::{Context as _, Result};
 use crate::{
     env::Env,
     gateway,
-    kinds::{Kind, MCP_SERVER, SERVICE},
+    kinds::{KubeKind, MCP_SERVER, SERVICE},
     namespace::Namespace,
-    object::{Object, Read as _},
+    object::{Object, ObjectExt as _},
     operator,
 };
 
 /// Whom requests go to.
 #[derive(Debug, Clone)]
-pub(crate) struct Target {
+pub(crate) struct ClientTarget {
     /// The way, for messages.
-    pub(crate) way: &'static str,
+    pub(crate) route: &'static str,
     /// Where to connect to.
     pub(crate) address: SocketAddr,
     /// What is put before every path.
@@ -26,16 +26,16 @@ pub(crate) struct Target {
     pub(crate) headers: String,
 }
 
-impl Target {
+impl ClientTarget {
     /// A workload through its own Service.
     pub(crate) async fn service(ns: &Namespace, name: &str) -> Result<Self> {
         let address = address(&ns.get(SERVICE, name).await?)?;
-        Ok(Self { way: "Service", address, prefix: String::new(), headers: String::new() })
+        Ok(Self { route: "Service", address, prefix: String::new(), headers: String::new() })
     }
 
     /// A workload through the gateway, as a user who may do everything.
-    pub(crate) async fn gateway(ns: &Namespace, kind: Kind, name: &str) -> Result<Self> {
-        let mut target = Self::gateway_itself(&ns.env).await?;
+    pub(crate) async fn gateway(ns: &Namespace, kind: KubeKind, name: &str) -> Result<Self> {
+        let mut target = Self::gateway_root(&ns.env).await?;
         let word = if kind == MCP_SERVER { "mcp" } else { kind.plural };
         target.prefix = format!("/v1/{word}/{}/{name}", ns.name);
         Ok(target)
@@ -46,15 +46,15 @@ impl Target {
         let service = env.within(operator::NAMESPACE, SERVICE).get("recif-control-plane").await;
         let service = service.context("get the control plane's Service")?;
         let headers = format!("Authorization: Bearer {}\r\n", env.token()?);
-        Ok(Self { way: "control plane", address: address(&service)?, prefix: String::new(), headers })
+        Ok(Self { route: "control plane", address: address(&service)?, prefix: String::new(), headers })
     }
 
     /// The gateway.
-    pub(crate) async fn gateway_itself(env: &Env) -> Result<Self> {
+    pub(crate) async fn gateway_root(env: &Env) -> Result<Self> {
         let service = env.within(operator::NAMESPACE, SERVICE).get(gateway::NAME).await;
         let service = service.context("get the gateway's Service")?;
         let headers = format!("Authorization: Bearer {}\r\n", env.token()?);
-        Ok(Self { way: "gateway", address: address(&service)?, prefix: String::new(), headers })
+        Ok(Self { route: "gateway", address: address(&service)?, prefix: String::new(), headers })
     }
 }
 

@@ -8,25 +8,25 @@ use tokio_tungstenite::{
     tungstenite::{Message, client::IntoClientRequest as _, http::HeaderValue},
 };
 
-use super::{Target, connection::within};
+use super::{ClientTarget, connection::with_timeout};
 
 /// Checks that a WebSocket sends back texts and bytes, large ones too, and closes properly.
-pub(crate) async fn echoes(target: &Target, path: &str) -> Result<()> {
+pub(crate) async fn check_websocket_echo(target: &ClientTarget, path: &str) -> Result<()> {
     let mut request = format!("ws://{}{}{path}", target.address, target.prefix).into_client_request()?;
     for line in target.headers.lines() {
         let (name, value) = line.split_once(": ").context("a header line")?;
         let name: http::HeaderName = name.parse()?;
         request.headers_mut().insert(name, HeaderValue::from_str(value)?);
     }
-    let io = within("a connection", TcpStream::connect(target.address)).await??;
-    let (mut socket, _) = within("the WebSocket's handshake", client_async(request, io)).await??;
+    let io = with_timeout("a connection", TcpStream::connect(target.address)).await??;
+    let (mut socket, _) = with_timeout("the WebSocket's handshake", client_async(request, io)).await??;
     for message in [Message::text("hello"), Message::binary(vec![7; 100_000]), Message::text("")] {
         socket.send(message.clone()).await?;
-        let back = within("the echo", socket.next()).await?.context("the WebSocket was closed")??;
+        let back = with_timeout("the echo", socket.next()).await?.context("the WebSocket was closed")??;
         ensure!(back == message, "another message came back");
     }
     socket.close(None).await?;
-    let end = within("the close frame", socket.next()).await?;
+    let end = with_timeout("the close frame", socket.next()).await?;
     ensure!(matches!(end, Some(Ok(Message::Close(_)))), "the WebSocket ended with {end:?}");
     Ok(())
 }

@@ -6,7 +6,7 @@ use http::{Method, Uri};
 
 /// What a request is about. Every part but the verb may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Call {
+pub struct ApiCall {
     /// `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
     /// Such as `deployments`.
@@ -21,7 +21,7 @@ pub struct Call {
     pub is_dry_run: bool,
 }
 
-impl Call {
+impl ApiCall {
     /// Reads what a request is about; paths outside of the resources have their first segment as resource.
     pub fn read(method: &Method, uri: &Uri) -> Self {
         let mut parts = uri.path().split('/').filter(|part| !part.is_empty());
@@ -66,7 +66,7 @@ impl Call {
     }
 }
 
-impl fmt::Display for Call {
+impl fmt::Display for ApiCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{} {}", if self.is_dry_run { "dry-run " } else { "" }, self.verb, self.resource)?;
         if !self.subresource.is_empty() {
@@ -102,7 +102,7 @@ mod tests {
             ("PATCH", "/api/v1/namespaces/a/secrets/s?fieldManager=m&dryRun=All", "dry-run patch secrets a/s"),
             ("GET", "/readyz", "list readyz"),
         ] {
-            let call = Call::read(&method.parse().unwrap(), &path.parse().unwrap());
+            let call = ApiCall::read(&method.parse().unwrap(), &path.parse().unwrap());
             assert_eq!(call.to_string(), expected);
             let is_read = ["get", "list", "watch", "dry-run"].iter().any(|verb| expected.starts_with(verb));
             assert_eq!(call.is_write(), !is_read, "{expected}");

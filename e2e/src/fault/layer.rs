@@ -21,58 +21,58 @@ use tokio::time::sleep;
 use tower::{Layer, Service};
 
 use super::{
-    Call, Fault, Log, Plan,
-    watch::{Frames, disturbed},
+    ApiCall, CallLog, FaultSchedule, ProxyFault,
+    watch::{BodyFrames, disturb_events},
 };
 
 /// What a disturbed call is answered with.
-pub type FaultyBody = UnsyncBoxBody<Bytes, Lost>;
+pub type FaultBody = UnsyncBoxBody<Bytes, ConnectionLostError>;
 
 /// A call whose connection is to be reset: there is no answer, or no more of it.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was lost: {0}")]
-pub struct Lost(String);
+pub struct ConnectionLostError(String);
 
-impl From<Lost> for io::Error {
-    fn from(lost: Lost) -> Self {
+impl From<ConnectionLostError> for io::Error {
+    fn from(lost: ConnectionLostError) -> Self {
         Self::new(io::ErrorKind::ConnectionReset, lost)
     }
 }
 
 /// The layer.
 #[derive(Debug, Clone)]
-pub struct Faults {
+pub struct FaultLayer {
     /// What is to be done.
-    pub plan: Arc<Plan>,
+    pub schedule: Arc<FaultSchedule>,
     /// What was asked.
-    pub log: Arc<Log>,
+    pub log: Arc<CallLog>,
     /// Every answer to each list, for [`Fault::Past`].
-    past: Arc<Mutex<HashMap<String, Vec<Bytes>>>>,
+    earlier_lists: Arc<Mutex<HashMap<String, Vec<Bytes>>>>,
 }
 
-impl Faults {
+impl FaultLayer {
     /// Without rules; decisions are drawn from this seed.
     pub fn new(seed: u64) -> Self {
-        Self { plan: Arc::new(Plan::new(seed)), log: Arc::default(), past: Arc::default() }
+        Self { schedule: Arc::new(FaultSchedule::new(seed)), log: Arc::default(), earlier_lists: Arc::default() }
     }
 }
 
-impl<S> Layer<S> for Faults {
-    type Service = Faulty<S>;
+impl<S> Layer<S> for FaultLayer {
+    type Service = FaultService<S>;
 
-    fn layer(&self, inner: S) -> Faulty<S> {
-        Faulty { faults: self.clone(), inner }
+    fn layer(&self, inner: S) -> FaultService<S> {
+        FaultService { faults: self.clone(), inner }
     }
 }
 
 /// A service under faults.
 #[derive(Debug, Clone)]
-pub struct Faulty<S> {
-    faults: Faults,
+pub struct FaultService<S> {
+    faults: FaultLayer,
     inner: S,
 }
 
-impl<S, B, R> Service<Request<B>> for Faulty<S>
+impl<S, B, R> Service<Request<B>> for FaultService<S>
 where
     S: Service<Request<Bytes>, Response = Response<R>> + Clone + Send + 'static,
     S::Future: Send,
@@ -82,12 +82,12 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: std::fmt::Display + Send,
 {
-    type Response = Response<FaultyBody>;
-    type Error = Lost;
-    type Future = Pin<Box<dyn Future<Output = Result<Response<FaultyBody>, Lost>> + Send>>;
+    type Response = Response<FaultBody>;
+    type Error = ConnectionLostError;
+    type Future = Pin<Box<dyn Future<Output = Result<Response<FaultBody>, ConnectionLostError>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Lost>> {
-        self.inner.poll_ready(cx).map_err(lost)
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionLostError>> {
+        self.inner.poll_ready(cx).map_err(connection_lost)
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
@@ -97,7 +97,11 @@ where
     }
 }
 
-async fn disturb<S, B, R>(faults: Faults, mut inner: S, request: Request<B>) -> Result<Response<FaultyBody>, Lost>
+async fn disturb<S, B, R>(
+    faults: FaultLayer,
+    mut inner: S,
+    request: Request<B>,
+) -> Result<Response<FaultBody>, ConnectionLostError>
 where
     S: Service<Request<Bytes>, Response = Response<R>>,
     S::Error: std::fmt::Display,
@@ -106,69 +110,69 @@ where
     R: Body<Data = Bytes> + Send + 'static,
     R::Error: std::fmt::Display + Send,
 {
-    let call = Call::read(request.method(), request.uri());
+    let call = ApiCall::read(request.method(), request.uri());
     let (parts, body) = request.into_parts();
-    let body = body.collect().await.map_err(lost)?.to_bytes();
-    let met = faults.plan.decide(&call);
-    let guarded = is_guarded(&body);
-    let number = faults.log.begin(call.clone(), guarded, met.iter().map(|(fault, _)| *fault).collect());
+    let body = body.collect().await.map_err(connection_lost)?.to_bytes();
+    let met = faults.schedule.decide(&call);
+    let guarded = has_precondition(&body);
+    let number = faults.log.record(call.clone(), guarded, met.iter().map(|(fault, _)| *fault).collect());
     for (fault, drawn) in &met {
         match fault {
-            Fault::Delay(longest) => sleep(longest.mul_f64(*drawn)).await,
-            Fault::Refuse(code, reason, after) => return Ok(refusal(*code, reason, *after)),
-            Fault::Drop => return Err(lost("before the request was sent")),
-            Fault::Silence => pending().await,
+            ProxyFault::Delay(longest) => sleep(longest.mul_f64(*drawn)).await,
+            ProxyFault::Refuse(code, reason, after) => return Ok(refusal(*code, reason, *after)),
+            ProxyFault::Drop => return Err(connection_lost("before the request was sent")),
+            ProxyFault::Silence => pending().await,
             _ => {}
         }
     }
-    if met.iter().any(|(fault, _)| *fault == Fault::Repeat) {
-        let first = inner.call(Request::from_parts(parts.clone(), body.clone())).await.map_err(lost)?;
-        let number = faults.log.begin(call.clone(), guarded, Vec::new());
-        faults.log.answered(number, first.status().as_u16());
-        first.into_body().collect().await.map_err(lost)?;
+    if met.iter().any(|(fault, _)| *fault == ProxyFault::Repeat) {
+        let first = inner.call(Request::from_parts(parts.clone(), body.clone())).await.map_err(connection_lost)?;
+        let number = faults.log.record(call.clone(), guarded, Vec::new());
+        faults.log.record_status(number, first.status().as_u16());
+        first.into_body().collect().await.map_err(connection_lost)?;
     }
     let asked = parts.uri.to_string();
-    let answer = inner.call(Request::from_parts(parts, body)).await.map_err(lost)?;
-    faults.log.answered(number, answer.status().as_u16());
+    let answer = inner.call(Request::from_parts(parts, body)).await.map_err(connection_lost)?;
+    faults.log.record_status(number, answer.status().as_u16());
     let (mut head, body) = answer.into_parts();
-    let mut frames: Frames = Box::pin(BodyStream::new(body.map_err(lost)));
-    if call.verb == "list" && head.status.is_success() && faults.plan.still(Fault::Past) {
+    let mut frames: BodyFrames = Box::pin(BodyStream::new(body.map_err(connection_lost)));
+    if call.verb == "list" && head.status.is_success() && faults.schedule.is_in_force(ProxyFault::Past) {
         let body = BodyExt::collect(StreamBody::new(frames)).await?.to_bytes();
         head.headers.remove(CONTENT_LENGTH);
-        let mut past = faults.past.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut past = faults.earlier_lists.lock().unwrap_or_else(PoisonError::into_inner);
         let answers = past.entry(asked).or_default();
         answers.push(body.clone());
-        let drawn = met.iter().find_map(|(fault, drawn)| (*fault == Fault::Past).then_some(*drawn));
+        let drawn = met.iter().find_map(|(fault, drawn)| (*fault == ProxyFault::Past).then_some(*drawn));
         let given = drawn.map_or(body.clone(), |drawn| answers[(drawn * answers.len() as f64) as usize].clone());
         drop(past);
         if given != body {
-            faults.log.disturbed(number);
+            faults.log.count_changed_event(number);
         }
         frames = Box::pin(stream::iter([Ok(Frame::data(given))]));
     }
     for (fault, _) in &met {
         match fault {
-            Fault::LoseAnswer | Fault::AnswerWith(_) => {
+            ProxyFault::LoseAnswer | ProxyFault::AnswerWith(_) => {
                 // All of it, so that the write is surely done.
                 while frames.next().await.is_some() {}
                 match fault {
-                    Fault::AnswerWith(code) => return Ok(refusal(*code, "Timeout", None)),
-                    _ => return Err(lost("after the request was carried out")),
+                    ProxyFault::AnswerWith(code) => return Ok(refusal(*code, "Timeout", None)),
+                    _ => return Err(connection_lost("after the request was carried out")),
                 }
             }
-            Fault::Cut(length) => frames = cut(frames, *length),
+            ProxyFault::Cut(length) => frames = truncate_body(frames, *length),
             _ => {}
         }
     }
-    let of_events: Vec<_> = met.into_iter().map(|(fault, _)| fault).filter(Fault::is_of_events).collect();
+    let of_events: Vec<_> = met.into_iter().map(|(fault, _)| fault).filter(ProxyFault::is_of_events).collect();
     if call.verb == "watch" && !of_events.is_empty() {
-        frames = disturbed(frames, call, of_events, &faults, number);
+        frames = disturb_events(frames, call, of_events, &faults, number);
     }
     Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
 }
 
 /// Whether a write says which object or version it means.
-fn is_guarded(body: &[u8]) -> bool {
+fn has_precondition(body: &[u8]) -> bool {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
     // A JSON Patch is refused whole where a test of what was read fails.
     body.as_array().into_iter().flatten().any(|operation| operation["op"] == "test")
@@ -178,15 +182,18 @@ fn is_guarded(body: &[u8]) -> bool {
 }
 
 /// So many bytes of a body, and then a reset.
-fn cut(frames: Frames, length: usize) -> Frames {
+fn truncate_body(frames: BodyFrames, length: usize) -> BodyFrames {
     let mut left = length;
     Box::pin(frames.flat_map(move |frame| {
-        let parts = match frame.and_then(|frame| frame.into_data().map_err(|_| lost("in the trailers"))) {
+        let parts = match frame.and_then(|frame| frame.into_data().map_err(|_| connection_lost("in the trailers"))) {
             Ok(data) if data.len() <= left => {
                 left -= data.len();
                 vec![Ok(Frame::data(data))]
             }
-            Ok(data) => vec![Ok(Frame::data(data.slice(..std::mem::take(&mut left)))), Err(lost("within the answer"))],
+            Ok(data) => vec![
+                Ok(Frame::data(data.slice(..std::mem::take(&mut left)))),
+                Err(connection_lost("within the answer")),
+            ],
             Err(error) => vec![Err(error)],
         };
         stream::iter(parts)
@@ -194,7 +201,7 @@ fn cut(frames: Frames, length: usize) -> Frames {
 }
 
 /// A refusal as the API server words it.
-fn refusal(code: u16, reason: &str, after: Option<u32>) -> Response<FaultyBody> {
+fn refusal(code: u16, reason: &str, after: Option<u32>) -> Response<FaultBody> {
     let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": format!("the fault proxy says {code}"), "reason": reason, "code": code,
@@ -218,6 +225,6 @@ fn refusal(code: u16, reason: &str, after: Option<u32>) -> Response<FaultyBody> 
     response
 }
 
-fn lost(why: impl std::fmt::Display) -> Lost {
-    Lost(why.to_string())
+fn connection_lost(why: impl std::fmt::Display) -> ConnectionLostError {
+    ConnectionLostError(why.to_string())
 }

@@ -8,12 +8,12 @@
 mod call;
 mod layer;
 mod log;
-mod plan;
 mod proxy;
+mod schedule;
 mod watch;
 
-pub use call::Call;
-pub use layer::{Faults, FaultyBody, Lost};
-pub use log::{Entry, Log};
-pub use plan::{Fault, Of, Plan, Rule, When};
-pub use proxy::Proxy;
+pub use call::ApiCall;
+pub use layer::{ConnectionLostError, FaultBody, FaultLayer};
+pub use log::{CallLog, CallRecord};
+pub use proxy::FaultProxy;
+pub use schedule::{CallFilter, FaultRule, FaultSchedule, FaultTrigger, ProxyFault};

@@ -11,24 +11,24 @@ use kube::{Client, Config, client::Body};
 use tokio::{net::TcpListener, task::AbortHandle};
 use tower::{Layer as _, service_fn};
 
-use super::Faults;
+use super::FaultLayer;
 
 /// A proxy. It ends when it is dropped.
 #[derive(Debug)]
-pub struct Proxy {
+pub struct FaultProxy {
     /// Where it listens: plain HTTP/1.1, without a credential of its own.
     pub address: SocketAddr,
     /// What it does to calls, and what passed.
-    pub faults: Faults,
+    pub faults: FaultLayer,
     accepting: AbortHandle,
 }
 
-impl Proxy {
+impl FaultProxy {
     /// One that forwards as the user of `upstream`, which says where the API server is.
     ///
     /// # Errors
     /// No port, or a configuration that no client can be made of.
-    pub async fn start(mut upstream: Config, faults: Faults) -> Result<Self> {
+    pub async fn start(mut upstream: Config, faults: FaultLayer) -> Result<Self> {
         // What is refused is refused once.
         upstream.default_retry = false;
         // A watch may be silent for as long as its client bears it.
@@ -57,7 +57,7 @@ impl Proxy {
     }
 }
 
-impl Drop for Proxy {
+impl Drop for FaultProxy {
     fn drop(&mut self) {
         self.accepting.abort();
     }

@@ -12,40 +12,46 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Call, Fault, Faults, Lost};
+use super::{ApiCall, ConnectionLostError, FaultLayer, ProxyFault};
 
 /// The parts of an answer's body.
-pub(super) type Frames = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, Lost>> + Send>>;
+pub(super) type BodyFrames = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, ConnectionLostError>> + Send>>;
 
 /// How often is looked whether faults are over.
-const LOOK: Duration = Duration::from_millis(500);
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// An event, as far as faults look at it.
 #[derive(Deserialize)]
-struct Event {
+struct WatchEventType {
     #[serde(rename = "type")]
     type_: String,
 }
 
 /// The events of a watch as the faults leave them, for as long as those are in force. `number` is that of the watch in the log.
-pub(super) fn disturbed(frames: Frames, call: Call, met: Vec<Fault>, faults: &Faults, number: usize) -> Frames {
+pub(super) fn disturb_events(
+    frames: BodyFrames,
+    call: ApiCall,
+    met: Vec<ProxyFault>,
+    faults: &FaultLayer,
+    number: usize,
+) -> BodyFrames {
     let (mut out, events) = mpsc::channel(16);
     let (read, mut lines) = mpsc::unbounded();
-    let (plan, log) = (faults.plan.clone(), faults.log.clone());
+    let (plan, log) = (faults.schedule.clone(), faults.log.clone());
     let reading = tokio::spawn(read_lines(frames, read));
     tokio::spawn(async move {
         let mut ordinal = 0_u64;
-        let lossy = met.iter().copied().find(Fault::is_lossy);
+        let lossy = met.iter().copied().find(ProxyFault::is_lossy);
         loop {
             if out.is_closed() {
                 break;
             }
-            if lossy.is_some_and(|fault| !plan.still(fault)) {
-                let _ = out.send(Ok(gone())).await;
+            if lossy.is_some_and(|fault| !plan.is_in_force(fault)) {
+                let _ = out.send(Ok(expired_event())).await;
                 break;
             }
             // Looks again whether the faults are over although nothing comes.
-            let Ok(line) = timeout(LOOK, lines.next()).await else { continue };
+            let Ok(line) = timeout(POLL_INTERVAL, lines.next()).await else { continue };
             let (arrived, line) = match line {
                 Some(Ok(line)) => line,
                 Some(Err(lost)) => {
@@ -55,19 +61,19 @@ pub(super) fn disturbed(frames: Frames, call: Call, met: Vec<Fault>, faults: &Fa
                 None => {
                     // A bookmark may have led past what was not passed on.
                     if lossy.is_some() {
-                        let _ = out.send(Ok(gone())).await;
+                        let _ = out.send(Ok(expired_event())).await;
                     }
                     break;
                 }
             };
             ordinal += 1;
             let (is_bookmark, drawn) = (is_bookmark(&line), plan.draw((&call, ordinal)));
-            let in_force = met.iter().copied().filter(|fault| plan.still(*fault));
+            let in_force = met.iter().copied().filter(|fault| plan.is_in_force(*fault));
             let of_event: Vec<_> = in_force.filter(|fault| is_about(*fault, is_bookmark, drawn)).collect();
             if !of_event.is_empty() {
-                log.disturbed(number);
+                log.count_changed_event(number);
             }
-            if pass(&mut out, arrived, line, &of_event).await.is_none() {
+            if forward_event(&mut out, arrived, line, &of_event).await.is_none() {
                 break;
             }
         }
@@ -77,7 +83,7 @@ pub(super) fn disturbed(frames: Frames, call: Call, met: Vec<Fault>, faults: &Fa
 }
 
 /// Reads events with the time at which each arrived.
-async fn read_lines(mut frames: Frames, lines: UnboundedSender<Result<(Instant, Vec<u8>), Lost>>) {
+async fn read_lines(mut frames: BodyFrames, lines: UnboundedSender<Result<(Instant, Vec<u8>), ConnectionLostError>>) {
     let mut rest = Vec::new();
     while let Some(frame) = frames.next().await {
         let frame = match frame {
@@ -97,37 +103,37 @@ async fn read_lines(mut frames: Frames, lines: UnboundedSender<Result<(Instant, 
 }
 
 fn is_bookmark(line: &[u8]) -> bool {
-    serde_json::from_slice::<Event>(line).is_ok_and(|event| event.type_ == "BOOKMARK")
+    serde_json::from_slice::<WatchEventType>(line).is_ok_and(|event| event.type_ == "BOOKMARK")
 }
 
 /// Whether an event meets a fault; `drawn` is from 0 to 1.
-fn is_about(fault: Fault, is_bookmark: bool, drawn: f64) -> bool {
+fn is_about(fault: ProxyFault, is_bookmark: bool, drawn: f64) -> bool {
     match fault {
-        Fault::Duplicate(chance) => drawn < chance,
-        Fault::Deaf => !is_bookmark,
-        Fault::Garble(chance) => !is_bookmark && drawn < chance,
+        ProxyFault::Duplicate(chance) => drawn < chance,
+        ProxyFault::Deaf => !is_bookmark,
+        ProxyFault::Garble(chance) => !is_bookmark && drawn < chance,
         _ => true,
     }
 }
 
 /// Passes one event on; `None`: the watch is over.
-async fn pass(
-    out: &mut Sender<Result<Frame<Bytes>, Lost>>,
+async fn forward_event(
+    out: &mut Sender<Result<Frame<Bytes>, ConnectionLostError>>,
     arrived: Instant,
     line: Vec<u8>,
-    faults: &[Fault],
+    faults: &[ProxyFault],
 ) -> Option<()> {
     let mut line = Bytes::from(line);
     let mut times = 1;
     for fault in faults {
         match fault {
-            Fault::Late(length) => sleep_until(arrived + *length).await,
-            Fault::Duplicate(_) => times = 2,
-            Fault::Deaf => times = 0,
-            Fault::Garble(_) => line = garbled(&line)?,
-            Fault::End => return None,
-            Fault::Gone => {
-                out.send(Ok(gone())).await.ok()?;
+            ProxyFault::Late(length) => sleep_until(arrived + *length).await,
+            ProxyFault::Duplicate(_) => times = 2,
+            ProxyFault::Deaf => times = 0,
+            ProxyFault::Garble(_) => line = garbled(&line)?,
+            ProxyFault::End => return None,
+            ProxyFault::Gone => {
+                out.send(Ok(expired_event())).await.ok()?;
                 return None;
             }
             _ => {}
@@ -147,7 +153,7 @@ fn garbled(line: &[u8]) -> Option<Bytes> {
 }
 
 /// The event that says that a watch is too old to go on.
-fn gone() -> Frame<Bytes> {
+fn expired_event() -> Frame<Bytes> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "too old resource version", "reason": "Expired", "code": 410,

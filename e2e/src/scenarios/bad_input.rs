@@ -9,12 +9,12 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, EVENT},
     manifests::{agent, tool},
-    namespace::{Namespace, SAID},
-    object::Read as _,
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::ObjectExt as _,
     operator,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     bad_input_is_said_within_ten_seconds_and_harms_nobody_else,
     a_password_is_never_shown,
     a_mended_agent_runs,
@@ -72,7 +72,7 @@ async fn bad_input_is_said_within_ten_seconds_and_harms_nobody_else(ns: Namespac
 
     for (name, fields, phase, words) in cases() {
         ns.apply(&agent(name, fields)).await?;
-        let said = ns.says(name, SAID, phase, words).await?;
+        let said = ns.await_agent_not_ready(name, REPORT_TIMEOUT, phase, words).await?;
         let stalled = said.condition("Stalled").is_true();
         ensure!(stalled == (phase == "Failed"), "Stalled is {stalled}: {}", said.describe());
     }
@@ -102,7 +102,7 @@ async fn a_password_is_never_shown(ns: Namespace) -> Result<()> {
         ("bad-host", "postgresql://agent:hunter2secret@[db/agent"),
     ] {
         ns.apply(&agent(name, json!({"databaseUrl": url}))).await?;
-        let failed = ns.says(name, SAID, "Failed", &["InvalidDatabaseUrl"]).await?;
+        let failed = ns.await_agent_not_ready(name, REPORT_TIMEOUT, "Failed", &["InvalidDatabaseUrl"]).await?;
         let status = failed.at("/status").to_string();
         ensure!(!status.contains("hunter2secret"), "the password is in the status: {status}");
     }
@@ -115,8 +115,8 @@ async fn a_password_is_never_shown(ns: Namespace) -> Result<()> {
 
 async fn a_mended_agent_runs(ns: Namespace) -> Result<()> {
     ns.apply(&agent("mended", json!({"databaseUrl": "postgresql://a:b@db:port/x"}))).await?;
-    ns.says("mended", SAID, "Failed", &["InvalidDatabaseUrl"]).await?;
+    ns.await_agent_not_ready("mended", REPORT_TIMEOUT, "Failed", &["InvalidDatabaseUrl"]).await?;
     ns.edit(AGENT, "mended", json!({"spec": {"databaseUrl": null}})).await?;
-    ns.running("mended").await?;
+    ns.await_agent_running("mended").await?;
     Ok(())
 }

@@ -13,17 +13,17 @@ use tokio::{
 
 use super::{
     Scenario, scenarios,
-    traffic::{ask, serves, ways},
+    traffic::{await_response, send_request, targets_of},
 };
-use crate::{client::Target, manifests::workload, namespace::Namespace};
+use crate::{client::ClientTarget, manifests::workload, namespace::Namespace};
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     bad_requests_are_refused_and_never_passed_on,
     what_a_server_could_take_for_more_stays_behind,
 );
 
 /// Longest wait for an answer and the end of the connection. A head may take 10 s.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 /// Where the workload is: what is put before each path.
 const AT: &str = "@";
 
@@ -97,16 +97,16 @@ const CHUNKS: &[&str] = &[
 
 async fn bad_requests_are_refused_and_never_passed_on(ns: Namespace) -> Result<()> {
     ns.start(&workload("strict", json!({}))).await?;
-    let targets = ways(&ns, "strict").await?;
+    let targets = targets_of(&ns, "strict").await?;
     for target in &targets {
-        serves(&ns, target).await?;
+        await_response(&ns, target).await?;
     }
     let before = completed(&ns, &targets[0]).await?;
     let sent = targets.clone();
-    let inside = ns.env.inside().await?;
+    let inside = ns.env.netns().await?;
     let failures = inside.run(async move {
         let all = sent.iter().flat_map(|target| {
-            let cases = cases(target).into_iter().map(move |(bytes, expected)| judge(target, bytes, expected));
+            let cases = cases(target).into_iter().map(move |(bytes, expected)| check_response(target, bytes, expected));
             cases.map(futures::FutureExt::boxed).chain([futures::FutureExt::boxed(slow(target))])
         });
         let failed = join_all(all).await.into_iter().filter_map(Result::err);
@@ -115,7 +115,7 @@ async fn bad_requests_are_refused_and_never_passed_on(ns: Namespace) -> Result<(
     let failures = failures.await?;
     ensure!(failures.is_empty(), "{} bad requests were not refused:\n    {}", failures.len(), failures.join("\n    "));
     for target in &targets {
-        serves(&ns, target).await?;
+        await_response(&ns, target).await?;
     }
     // The last `serves` are the only requests that have reached the workload.
     let after = completed(&ns, &targets[0]).await?;
@@ -134,23 +134,23 @@ const LEFT_OUT: &[&str] = &[
 
 async fn what_a_server_could_take_for_more_stays_behind(ns: Namespace) -> Result<()> {
     ns.start(&workload("literal", json!({}))).await?;
-    for target in ways(&ns, "literal").await? {
-        serves(&ns, &target).await?;
+    for target in targets_of(&ns, "literal").await? {
+        await_response(&ns, &target).await?;
         for fields in LEFT_OUT {
-            let target = Target { headers: format!("{}{fields}", target.headers), ..target.clone() };
-            let answer = ask(&ns, &target, "GET", "/seen").await?;
+            let target = ClientTarget { headers: format!("{}{fields}", target.headers), ..target.clone() };
+            let answer = send_request(&ns, &target, "GET", "/seen").await?;
             let seen = answer.text.to_lowercase();
             let found = ["upgrade", "h2c", "http2", "smuggled", "trailer"].iter().find(|word| seen.contains(*word));
-            ensure!(answer.status == 200 && found.is_none(), "through the {}: {found:?} of {fields:?}", target.way);
+            ensure!(answer.status == 200 && found.is_none(), "through the {}: {found:?} of {fields:?}", target.route);
         }
-        let Target { address, prefix, headers, way } = target;
-        let inside = ns.env.inside().await?;
+        let ClientTarget { address, prefix, headers, route: way } = target;
+        let inside = ns.env.netns().await?;
         let answer = inside.run(async move {
             let mut io = TcpStream::connect(address).await?;
             let chunks = "2\r\n{}\r\n0\r\nX-Recif-User: smuggled\r\nX-Pad: 1\r\n\r\n";
             let head = format!("POST {prefix}/seen HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n");
             io.write_all(format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}").as_bytes()).await?;
-            to_the_end(&mut io).await
+            read_to_close(&mut io).await
         });
         let answer = answer.await?;
         ensure!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("smuggled"), "through the {way}: trailers");
@@ -158,15 +158,15 @@ async fn what_a_server_could_take_for_more_stays_behind(ns: Namespace) -> Result
     Ok(())
 }
 
-async fn completed(ns: &Namespace, target: &Target) -> Result<u64> {
-    let stats = ask(ns, target, "GET", "/stats").await?;
+async fn completed(ns: &Namespace, target: &ClientTarget) -> Result<u64> {
+    let stats = send_request(ns, target, "GET", "/stats").await?;
     let stats: Value = serde_json::from_str(&stats.text).with_context(|| format!("{stats:?}"))?;
     stats["completed"].as_u64().context("no count")
 }
 
 /// Every bad request, and the status codes that it may be answered with.
-fn cases(target: &Target) -> Vec<(Vec<u8>, &'static [u16])> {
-    let Target { address, prefix, headers, .. } = target;
+fn cases(target: &ClientTarget) -> Vec<(Vec<u8>, &'static [u16])> {
+    let ClientTarget { address, prefix, headers, .. } = target;
     let host = format!("Host: {address}\r\n{headers}");
     let line = "GET @/seen HTTP/1.1";
     let with = |line: &str, host: &str, rest: &str| format!("{line}\r\n{host}{rest}").replace(AT, prefix).into_bytes();
@@ -189,23 +189,23 @@ fn cases(target: &Target) -> Vec<(Vec<u8>, &'static [u16])> {
 }
 
 /// Sends it and wants to be refused, once, and the connection closed.
-async fn judge(target: &Target, bytes: Vec<u8>, expected: &[u16]) -> Result<()> {
+async fn check_response(target: &ClientTarget, bytes: Vec<u8>, expected: &[u16]) -> Result<()> {
     let shown = || {
         // The token is nobody's business.
         let text = String::from_utf8_lossy(&bytes).replace(target.headers.as_str(), "");
-        format!("through the {}: {:?}", target.way, text.chars().take(160).collect::<String>())
+        format!("through the {}: {:?}", target.route, text.chars().take(160).collect::<String>())
     };
     let mut io = TcpStream::connect(target.address).await?;
     let (mut reading, mut writing) = io.split();
     // Who refuses a large head need not read all of it.
     let write = async { drop(writing.write_all(&bytes).await) };
-    let ((), answer) = tokio::join!(write, to_the_end(&mut reading));
+    let ((), answer) = tokio::join!(write, read_to_close(&mut reading));
     let answer = answer.with_context(shown)?;
-    refused(&answer, expected).with_context(shown)
+    check_refusal(&answer, expected).with_context(shown)
 }
 
 /// Sends a byte a second.
-async fn slow(target: &Target) -> Result<()> {
+async fn slow(target: &ClientTarget) -> Result<()> {
     let mut io = TcpStream::connect(target.address).await?;
     let (mut reading, mut writing) = io.split();
     let write = async {
@@ -219,23 +219,23 @@ async fn slow(target: &Target) -> Result<()> {
         std::future::pending().await
     };
     let answer = tokio::select! {
-        answer = to_the_end(&mut reading) => answer,
+        answer = read_to_close(&mut reading) => answer,
         () = write => return Ok(()),
     };
-    let shown = || format!("through the {}: a byte a second", target.way);
-    refused(&answer.with_context(shown)?, &[408]).with_context(shown)
+    let shown = || format!("through the {}: a byte a second", target.route);
+    check_refusal(&answer.with_context(shown)?, &[408]).with_context(shown)
 }
 
 /// Everything that comes until the connection is closed, or reset.
-async fn to_the_end(io: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<String> {
+async fn read_to_close(io: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<String> {
     let mut bytes = Vec::new();
-    let ended = timeout(PATIENCE, io.read_to_end(&mut bytes)).await;
+    let ended = timeout(TIMEOUT, io.read_to_end(&mut bytes)).await;
     let text = String::from_utf8_lossy(&bytes).into_owned();
     ensure!(ended.is_ok(), "the connection is still open after {text:?}");
     Ok(text)
 }
 
-fn refused(answer: &str, expected: &[u16]) -> Result<()> {
+fn check_refusal(answer: &str, expected: &[u16]) -> Result<()> {
     let status = answer.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)?.parse().ok());
     ensure!(status.is_some_and(|status| expected.contains(&status)), "answered with {answer:?}");
     let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);

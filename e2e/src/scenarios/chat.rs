@@ -10,18 +10,18 @@ use super::{
     Scenario,
     commands::interrupt,
     flows::provide_stub,
-    gateway_auth::{ask, token},
+    gateway_auth::{send_request, token},
     scenarios,
 };
 use crate::{
-    client::Target,
-    env::{Ended, ended},
+    client::ClientTarget,
+    env::{ProcessOutput, run_to_exit},
     manifests::{agent, flow, flow_set, workload},
-    namespace::{Namespace, SAID},
+    namespace::{Namespace, REPORT_TIMEOUT},
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_chat_shows_the_first_word_before_the_last,
     a_chat_is_stopped_by_ctrl_c,
     a_chat_goes_on_with_its_conversation,
@@ -34,17 +34,17 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 const SOON: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// What becomes of a chat that is told this.
-async fn chat(ns: &Namespace, arguments: &[&str], input: &str, token: Option<&str>) -> Result<Ended> {
+async fn chat(ns: &Namespace, arguments: &[&str], input: &str, token: Option<&str>) -> Result<ProcessOutput> {
     let mut command = ns.env.recif_command();
     command.arg("chat").args(arguments).args(["-n", &ns.name]).env_remove("RECIF_GATEWAY");
     if let Some(token) = token {
         command.env("RECIF_TOKEN", token);
     }
-    ended(command, Some(input.to_owned())).await
+    run_to_exit(command, Some(input.to_owned())).await
 }
 
 /// A chat that waits for a gate of the workload, after its first word.
-async fn gated(ns: &Namespace, gate: &str) -> Result<(tokio::process::Child, tokio::process::ChildStdout)> {
+async fn start_gated_chat(ns: &Namespace, gate: &str) -> Result<(tokio::process::Child, tokio::process::ChildStdout)> {
     let mut command = ns.env.recif_command();
     command.args(["chat", "agent/talks", "gate", gate, "-n", &ns.name]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -59,12 +59,12 @@ async fn gated(ns: &Namespace, gate: &str) -> Result<(tokio::process::Child, tok
 
 async fn a_chat_shows_the_first_word_before_the_last(ns: Namespace) -> Result<()> {
     ns.start(&workload("talks", json!({}))).await?;
-    let (mut process, mut said) = gated(&ns, "g").await?;
+    let (mut process, mut said) = start_gated_chat(&ns, "g").await?;
     // The last word is not even made yet.
-    let service = Target::service(&ns, "talks").await?;
+    let service = ClientTarget::service(&ns, "talks").await?;
     // The Service's address may lead nowhere for a moment after the Pod is ready.
     poll(SOON, "the gate open", || async {
-        let opened = ask(&ns, &service, "POST", "/open?gate=g", "").await?;
+        let opened = send_request(&ns, &service, "POST", "/open?gate=g", "").await?;
         Ok((opened.status == 200).then_some(()))
     })
     .await?;
@@ -76,14 +76,14 @@ async fn a_chat_shows_the_first_word_before_the_last(ns: Namespace) -> Result<()
 
 async fn a_chat_is_stopped_by_ctrl_c(ns: Namespace) -> Result<()> {
     ns.start(&workload("talks", json!({}))).await?;
-    let (mut process, _said) = gated(&ns, "never").await?;
+    let (mut process, _said) = start_gated_chat(&ns, "never").await?;
     interrupt(&process)?;
     let ended = tokio::time::timeout(SOON, process.wait()).await.context("it did not end")??;
     ensure!(ended.code() == Some(130), "{ended}");
     // The runtime is told, so that it ends the turn.
-    let service = Target::service(&ns, "talks").await?;
+    let service = ClientTarget::service(&ns, "talks").await?;
     poll(SOON, "nothing in flight", || async {
-        let stats = ask(&ns, &service, "GET", "/stats", "").await?;
+        let stats = send_request(&ns, &service, "GET", "/stats", "").await?;
         let stats: serde_json::Value = serde_json::from_str(&stats.text)?;
         ensure!(stats["inFlight"] == 0, "{stats}");
         Ok(Some(()))
@@ -94,10 +94,10 @@ async fn a_chat_is_stopped_by_ctrl_c(ns: Namespace) -> Result<()> {
 async fn a_chat_goes_on_with_its_conversation(ns: Namespace) -> Result<()> {
     ns.start(&agent("talks", json!({}))).await?;
     let first = chat(&ns, &["agent/talks", "hello", "there"], "", None).await?;
-    ensure!(first.code == 0 && first.said == "echo: hello there\n", "{first:?}");
-    let id = first.complained.split("--conversation ").nth(1).context(first.complained.clone())?.trim().to_owned();
+    ensure!(first.code == 0 && first.stdout == "echo: hello there\n", "{first:?}");
+    let id = first.stderr.split("--conversation ").nth(1).context(first.stderr.clone())?.trim().to_owned();
     let next = chat(&ns, &["agent/talks", "--conversation", &id], "from\na pipe\n", None).await?;
-    ensure!(next.code == 0 && next.said == "echo: from\na pipe\n" && next.complained.contains(&id), "{next:?}");
+    ensure!(next.code == 0 && next.stdout == "echo: from\na pipe\n" && next.stderr.contains(&id), "{next:?}");
     Ok(())
 }
 
@@ -107,7 +107,7 @@ async fn flows_are_asked_with_their_variables(ns: Namespace) -> Result<()> {
     ns.start(&flow_set("set", &[("one", &["say"])], json!({}))).await?;
     for target in ["flow/says", "flowset/set/one"] {
         let said = chat(&ns, &[target, r#"{"text": "Ada"}"#], "", None).await?;
-        ensure!(said.code == 0 && said.said == "echo: Ada\n", "{target}: {said:?}");
+        ensure!(said.code == 0 && said.stdout == "echo: Ada\n", "{target}: {said:?}");
     }
     Ok(())
 }
@@ -115,7 +115,7 @@ async fn flows_are_asked_with_their_variables(ns: Namespace) -> Result<()> {
 async fn a_chat_says_why_there_is_no_answer(ns: Namespace) -> Result<()> {
     ns.start(&agent("talks", json!({}))).await?;
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
-    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
     let stranger = token(&ns, "stranger").await?;
     for (arguments, token, code, words) in [
         (&["agent/absent", "hi"][..], None, 4, "there is no Agent absent"),
@@ -129,11 +129,8 @@ async fn a_chat_says_why_there_is_no_answer(ns: Namespace) -> Result<()> {
         (&["tool/x", "hi"], None, 2, "cannot be talked to"),
     ] {
         let ended = chat(&ns, arguments, "", token).await?;
-        ensure!(
-            ended.code == code && ended.complained.contains(words),
-            "{arguments:?}: not {code}, {words}: {ended:?}"
-        );
-        ensure!(ended.said.is_empty() && !ended.complained.contains("panicked"), "{ended:?}");
+        ensure!(ended.code == code && ended.stderr.contains(words), "{arguments:?}: not {code}, {words}: {ended:?}");
+        ensure!(ended.stdout.is_empty() && !ended.stderr.contains("panicked"), "{ended:?}");
     }
     Ok(())
 }

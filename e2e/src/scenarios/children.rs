@@ -3,19 +3,19 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use e2e::audit::{Mark, Request, listed};
+use e2e::audit::{AuditEvent, AuditOffset, describe_requests};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, NETWORK_POLICY, SECRET, SERVICE, SERVICE_ACCOUNT},
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, KubeKind, NETWORK_POLICY, SECRET, SERVICE, SERVICE_ACCOUNT},
     manifests::{agent, http_tool},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_drifted_child_is_back_with_one_write,
     a_deleted_child_is_back_with_one_write,
     a_deleted_deployment_is_back_with_two_moves,
@@ -26,21 +26,21 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 );
 
 /// What is asked: back within this time.
-const BACK: Duration = Duration::from_secs(2);
+const REPAIR_TIMEOUT: Duration = Duration::from_secs(2);
 /// The wait itself lasts longer, so that a late return is told from none.
-const PATIENCE: Duration = Duration::from_secs(15);
+const TIMEOUT: Duration = Duration::from_secs(15);
 
 async fn start(ns: &Namespace) -> Result<Object> {
     ns.provide(&http_tool("weather")).await?;
     let running = ns.start(&agent("owner", json!({"tools": ["weather"]}))).await?;
-    ns.told("owner", "Running").await?;
+    ns.await_event("owner", "Running").await?;
     Ok(running)
 }
 
 async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
     start(&ns).await?;
     let first = ns.mark().await?;
-    let drifts: [(Kind, Value, &str); 6] = [
+    let drifts: [(KubeKind, Value, &str); 6] = [
         (
             SERVICE_ACCOUNT,
             json!([{"op": "replace", "path": "/metadata/labels/app.kubernetes.io~1part-of", "value": "drift"}]),
@@ -76,7 +76,7 @@ async fn a_drifted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
         let drifted = patch(&ns, kind, &name, drift).await?;
         ensure!(value(&drifted) != before, "{} did not drift", kind.kind);
         let since = Instant::now();
-        ns.until(kind, &name, PATIENCE, "is as it was", |it| value(it) == before).await?;
+        ns.until(kind, &name, TIMEOUT, "is as it was", |it| value(it) == before).await?;
         back_with_one_write(&ns, kind, since, mark).await?;
     }
     no_other_write(&ns, first, CHILDREN.len()).await
@@ -91,7 +91,7 @@ async fn a_deleted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
         let mark = ns.mark().await?;
         let since = Instant::now();
         ns.delete(kind, &name).await?;
-        ns.until(kind, &name, PATIENCE, "is there again", |it| it.id() != before.id()).await?;
+        ns.until(kind, &name, TIMEOUT, "is there again", |it| it.id() != before.id()).await?;
         back_with_one_write(&ns, kind, since, mark).await?;
     }
     // The status names the Service by its uid.
@@ -106,17 +106,17 @@ async fn a_deleted_deployment_is_back_with_two_moves(ns: Namespace) -> Result<()
     let mark = ns.mark().await?;
     let since = Instant::now();
     ns.delete(DEPLOYMENT, "owner").await?;
-    ns.until(DEPLOYMENT, "owner", PATIENCE, "is there again", |it| it.id() != before.id()).await?;
+    ns.until(DEPLOYMENT, "owner", TIMEOUT, "is there again", |it| it.id() != before.id()).await?;
     let took = since.elapsed();
-    ensure!(took <= BACK, "it was back after {took:?}");
+    ensure!(took <= REPAIR_TIMEOUT, "it was back after {took:?}");
     let seq = agent.last_seq();
     let again = |it: &Object| it.is_running() && it.last_seq() > seq;
-    let running = ns.until(AGENT, "owner", START, "is Running again", again).await?;
-    let moves = running.moves_after(seq);
+    let running = ns.until(AGENT, "owner", START_TIMEOUT, "is Running again", again).await?;
+    let moves = running.transitions_after(seq);
     ensure!(moves == ["Running>Deploying", "Deploying>Running"], "moves: {moves:?}");
     let requests = ns.operator_requests(mark).await?;
-    let writes = of(&requests, "deployments");
-    ensure!(writes.len() == 1, "writes of the Deployment: {}", listed(writes));
+    let writes = requests_for(&requests, "deployments");
+    ensure!(writes.len() == 1, "writes of the Deployment: {}", describe_requests(writes));
     Ok(())
 }
 
@@ -136,14 +136,19 @@ async fn a_child_that_lost_its_label_or_owner_is_taken_back(ns: Namespace) -> Re
                 let managed = it.metadata.labels.iter().flatten().any(|(_, value)| value == crds::MANAGED_BY);
                 managed && owners.filter(|owner| Some(&owner.uid) == agent.metadata.uid.as_ref()).count() == 1
             };
-            ns.until(kind, &name, PATIENCE, &format!("is ours again after {drift}"), ours).await?;
+            ns.until(kind, &name, TIMEOUT, &format!("is ours again after {drift}"), ours).await?;
             // The second time in a row is a truce's two seconds later.
-            ensure!(since.elapsed() <= BACK * nth, "{} was ours again after {:?}", kind.kind, since.elapsed());
+            ensure!(
+                since.elapsed() <= REPAIR_TIMEOUT * nth,
+                "{} was ours again after {:?}",
+                kind.kind,
+                since.elapsed()
+            );
             let requests = ns.operator_requests(mark).await?;
             // Without its label it is in no watch, and an apply for a new one is refused first.
-            let writes = of(&requests, kind.plural);
+            let writes = requests_for(&requests, kind.plural);
             let done = writes.iter().filter(|it| it.succeeded()).count();
-            ensure!(writes.len() <= 2 && done == 1, "writes: {}", listed(writes));
+            ensure!(writes.len() <= 2 && done == 1, "writes: {}", describe_requests(writes));
         }
     }
     Ok(())
@@ -157,7 +162,7 @@ async fn a_foreign_annotation_on_a_child_costs_nothing(ns: Namespace) -> Result<
         ns.edit(kind, &kind.child_of("owner"), note).await?;
     }
     // Only an observation over time shows that nothing follows.
-    ns.env.audit.quiet(mark, &ns.name, Duration::from_secs(3)).await
+    ns.env.audit.ensure_quiet(mark, &ns.name, Duration::from_secs(3)).await
 }
 
 async fn replicas_of_another_manager_are_left_alone(ns: Namespace) -> Result<()> {
@@ -168,14 +173,14 @@ async fn replicas_of_another_manager_are_left_alone(ns: Namespace) -> Result<()>
         let mut messages = all.filter_map(|condition| condition["message"].as_str());
         messages.any(|message| message.contains("horizontal-autoscaler"))
     };
-    ns.until(AGENT, "owner", START, "says who owns replicas", told).await?;
+    ns.until(AGENT, "owner", START_TIMEOUT, "says who owns replicas", told).await?;
     let ready = |it: &Object| it.number("/status/readyReplicas") == 2;
-    let deployment = ns.until(DEPLOYMENT, "owner", START, "has two ready Pods", ready).await?;
+    let deployment = ns.until(DEPLOYMENT, "owner", START_TIMEOUT, "has two ready Pods", ready).await?;
     ensure!(deployment.number("/spec/replicas") == 2, "replicas were set back");
 
     ns.edit(AGENT, "owner", json!({"spec": {"replicas": 3}})).await?;
     let three = |it: &Object| it.number("/spec/replicas") == 3;
-    ns.until(DEPLOYMENT, "owner", SAID, "follows an edit of spec.replicas", three).await?;
+    ns.until(DEPLOYMENT, "owner", REPORT_TIMEOUT, "follows an edit of spec.replicas", three).await?;
     Ok(())
 }
 
@@ -193,14 +198,14 @@ async fn a_field_that_somebody_keeps_changing_starts_no_write_war(ns: Namespace)
     };
     stubborn.await?;
     let requests = ns.operator_requests(mark).await?;
-    let writes = of(&requests, "configmaps");
-    ensure!(!writes.is_empty() && writes.len() <= 6, "in 10 s: {}", listed(writes));
+    let writes = requests_for(&requests, "configmaps");
+    ensure!(!writes.is_empty() && writes.len() <= 6, "in 10 s: {}", describe_requests(writes));
     let back = |it: &Object| it.text("/data/CORAIL_STRATEGY") == "simple";
     ns.until(CONFIG_MAP, "owner-config", Duration::from_secs(60), "is as it was in the end", back).await?;
     Ok(())
 }
 
-async fn patch(ns: &Namespace, kind: Kind, name: &str, operations: Value) -> Result<Object> {
+async fn patch(ns: &Namespace, kind: KubeKind, name: &str, operations: Value) -> Result<Object> {
     let patch = Patch::Json::<()>(serde_json::from_value(operations)?);
     let params = PatchParams { field_manager: Some("stranger".into()), ..PatchParams::default() };
     Ok(ns.api(kind).patch(name, &params, &patch).await?)
@@ -210,24 +215,24 @@ fn part_of(object: &Object) -> Value {
     json!(object.metadata.labels.iter().flatten().find(|(key, _)| *key == "app.kubernetes.io/part-of"))
 }
 
-async fn back_with_one_write(ns: &Namespace, kind: Kind, since: Instant, mark: Mark) -> Result<()> {
+async fn back_with_one_write(ns: &Namespace, kind: KubeKind, since: Instant, mark: AuditOffset) -> Result<()> {
     let took = since.elapsed();
-    ensure!(took <= BACK, "{} was back after {took:?}", kind.kind);
+    ensure!(took <= REPAIR_TIMEOUT, "{} was back after {took:?}", kind.kind);
     let requests = ns.operator_requests(mark).await?;
-    let writes = of(&requests, kind.plural);
-    ensure!(writes.len() == 1, "writes of the {}: {}", kind.kind, listed(writes));
+    let writes = requests_for(&requests, kind.plural);
+    ensure!(writes.len() == 1, "writes of the {}: {}", kind.kind, describe_requests(writes));
     Ok(())
 }
 
 /// Once nothing moves any more, the operator has made this many writes and no other.
-async fn no_other_write(ns: &Namespace, since: Mark, writes: usize) -> Result<()> {
-    ns.stays_the_same(BACK).await?;
+async fn no_other_write(ns: &Namespace, since: AuditOffset, writes: usize) -> Result<()> {
+    ns.stays_the_same(REPAIR_TIMEOUT).await?;
     let requests = ns.operator_requests(since).await?;
     let made = requests.iter().filter(|request| request.is_write()).count();
-    ensure!(made == writes, "{made} writes for {writes} children: {}", listed(&requests));
+    ensure!(made == writes, "{made} writes for {writes} children: {}", describe_requests(&requests));
     Ok(())
 }
 
-fn of<'a>(requests: &'a [Request], resource: &str) -> Vec<&'a Request> {
+fn requests_for<'a>(requests: &'a [AuditEvent], resource: &str) -> Vec<&'a AuditEvent> {
     requests.iter().filter(|request| request.is_write() && request.resource() == resource).collect()
 }

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 use super::{Scenario, scenarios};
 use crate::{
     manifests::agent,
-    namespace::{Namespace, SAID},
+    namespace::{Namespace, REPORT_TIMEOUT},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     why_says_what_a_running_a_waiting_and_a_failed_agent_are,
     trace_shows_every_phase_in_order,
 );
@@ -21,9 +21,9 @@ async fn why_says_what_a_running_a_waiting_and_a_failed_agent_are(ns: Namespace)
     ns.apply(&agent("runs", json!({}))).await?;
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
     ns.apply(&agent("fails", json!({"storage": "postgresql"}))).await?;
-    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
-    ns.says("fails", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
-    ns.running("runs").await?;
+    ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
+    ns.await_agent_not_ready("fails", REPORT_TIMEOUT, "Failed", &["MissingDatabaseUrl"]).await?;
+    ns.await_agent_running("runs").await?;
     for (name, ready, words) in [
         ("runs", true, &["running"][..]),
         ("waits", false, &["nowhere", "not found"]),
@@ -45,7 +45,7 @@ async fn why_says_what_a_running_a_waiting_and_a_failed_agent_are(ns: Namespace)
 
 async fn trace_shows_every_phase_in_order(ns: Namespace) -> Result<()> {
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
-    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
     ns.start(&agent("runs", json!({}))).await?;
     let (code, shown) = ns.env.recif(&["trace", "agent/runs", "-n", &ns.name]).await?;
     ensure!(code == 0, "exit code {code}: {shown}");

@@ -11,14 +11,14 @@ use tokio::{
 
 use super::{Scenario, gateway_auth::token, scenarios};
 use crate::{
-    client::{Connection, Target},
-    env::{Ended, ended},
+    client::{ClientTarget, HttpClientConnection},
+    env::{ProcessOutput, run_to_exit},
     manifests::{agent, tool},
-    namespace::{Namespace, SAID},
-    object::Read as _,
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::ObjectExt as _,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     get_shows_what_kubectl_shows,
     get_prints_each_form,
     the_ui_is_shown_to_whoever_has_the_key,
@@ -31,10 +31,10 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 /// How long a process may take to print its first line, and to end.
 const SOON: Duration = Duration::from_secs(30);
 
-async fn recif(ns: &Namespace, arguments: &[&str]) -> Result<Ended> {
+async fn recif(ns: &Namespace, arguments: &[&str]) -> Result<ProcessOutput> {
     let mut command = ns.env.recif_command();
     command.args(arguments);
-    ended(command, None).await
+    run_to_exit(command, None).await
 }
 
 /// The words of each line but for the age, which goes on.
@@ -47,23 +47,20 @@ fn ageless(text: &str) -> Vec<Vec<&str>> {
 async fn get_shows_what_kubectl_shows(ns: Namespace) -> Result<()> {
     ns.start(&agent("runs", json!({}))).await?;
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
-    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
     for (kind, more) in [("agents", &[][..]), ("agent", &["runs", "-o", "wide"]), ("agent", &["runs"])] {
         let arguments = [&["get", kind, "-n", &ns.name][..], more].concat();
         let (ours, theirs) = (recif(&ns, &arguments).await?, ns.env.kubectl(&arguments).await?);
-        ensure!(ours.code == 0 && ageless(&ours.said) == ageless(&theirs), "{ours:?} instead of {theirs}");
+        ensure!(ours.code == 0 && ageless(&ours.stdout) == ageless(&theirs), "{ours:?} instead of {theirs}");
     }
     ns.provide(&tool("clock", json!({}))).await?;
     let all = recif(&ns, &["get", "-n", &ns.name]).await?;
-    ensure!(all.said.contains("agent/runs ") && all.said.contains("tool/clock "), "{all:?}");
+    ensure!(all.stdout.contains("agent/runs ") && all.stdout.contains("tool/clock "), "{all:?}");
     let labelled = recif(&ns, &["get", "agents", "-n", &ns.name, "-l", "team=x"]).await?;
-    ensure!(
-        labelled.code == 0 && labelled.said.is_empty() && labelled.complained.contains("no agents"),
-        "{labelled:?}"
-    );
+    ensure!(labelled.code == 0 && labelled.stdout.is_empty() && labelled.stderr.contains("no agents"), "{labelled:?}");
     let everywhere = recif(&ns, &["get", "agents", "-A"]).await?;
-    let row = everywhere.said.lines().find(|line| line.starts_with(&ns.name) && line.contains("runs"));
-    ensure!(everywhere.said.starts_with("NAMESPACE ") && row.is_some(), "{everywhere:?}");
+    let row = everywhere.stdout.lines().find(|line| line.starts_with(&ns.name) && line.contains("runs"));
+    ensure!(everywhere.stdout.starts_with("NAMESPACE ") && row.is_some(), "{everywhere:?}");
     Ok(())
 }
 
@@ -76,16 +73,16 @@ async fn get_prints_each_form(ns: Namespace) -> Result<()> {
         items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect()
     };
     let json = recif(&ns, &["get", "tools", "-n", &ns.name, "-o", "json"]).await?;
-    let list: Value = serde_json::from_str(&json.said).context(json.said)?;
+    let list: Value = serde_json::from_str(&json.stdout).context(json.stdout)?;
     ensure!(names(&list) == ["one", "two"] && list["items"][0]["spec"]["type"] == "builtin", "{list}");
     let yaml = recif(&ns, &["get", "-n", &ns.name, "-o", "yaml"]).await?;
-    let list: Value = serde_yaml::from_str(&yaml.said).context(yaml.said)?;
+    let list: Value = serde_yaml::from_str(&yaml.stdout).context(yaml.stdout)?;
     ensure!(names(&list) == ["one", "two"], "{list}");
     let one = recif(&ns, &["get", "tl/one", "-n", &ns.name, "-o", "yaml"]).await?;
-    let one: Value = serde_yaml::from_str(&one.said).context(one.said)?;
+    let one: Value = serde_yaml::from_str(&one.stdout).context(one.stdout)?;
     ensure!(one["metadata"]["name"] == "one" && one["metadata"]["managedFields"].is_null(), "{one}");
     let names = recif(&ns, &["get", "tools", "-n", &ns.name, "-o", "name"]).await?;
-    ensure!(names.said == "tool.agents.recif.dev/one\ntool.agents.recif.dev/two\n", "{names:?}");
+    ensure!(names.stdout == "tool.agents.recif.dev/one\ntool.agents.recif.dev/two\n", "{names:?}");
     let mut command = ns.env.recif_command();
     command.args(["get", "tools", "--watch", "-o", "name", "-n", &ns.name]).stdout(Stdio::piped()).kill_on_drop(true);
     let mut watch = command.spawn().context("start the watch")?;
@@ -113,28 +110,28 @@ async fn the_ui_is_shown_to_whoever_has_the_key(ns: Namespace) -> Result<()> {
     let line = line.context("the relay ended")?;
     let address = line.strip_prefix("http://").context("no address")?;
     let (address, path) = address.split_once('/').context("no path")?;
-    let stranger = Target {
-        way: "relay",
+    let stranger = ClientTarget {
+        route: "relay",
         address: address.parse().with_context(|| line.clone())?,
         prefix: String::new(),
         headers: String::new(),
     };
-    let refused = Connection::request(&stranger, "GET", "/api/v1/me", "").await?;
+    let refused = HttpClientConnection::request(&stranger, "GET", "/api/v1/me", "").await?;
     ensure!(refused.status == 403, "without the key: {refused:?}");
-    let let_in = Connection::request(&stranger, "GET", &format!("/{path}"), "").await?;
+    let let_in = HttpClientConnection::request(&stranger, "GET", &format!("/{path}"), "").await?;
     ensure!(let_in.status == 303 && let_in.header("location") == Some("/ui/"), "{let_in:?}");
     let cookie = let_in.header("set-cookie").and_then(|cookie| cookie.split(';').next()).context("no cookie")?;
-    let browser = Target { headers: format!("Cookie: {cookie}\r\n"), ..stranger.clone() };
-    let page = Connection::request(&browser, "GET", "/ui/", "").await?;
+    let browser = ClientTarget { headers: format!("Cookie: {cookie}\r\n"), ..stranger.clone() };
+    let page = HttpClientConnection::request(&browser, "GET", "/ui/", "").await?;
     // As the control plane sends it, also where it was built without its UI.
     ensure!(page.header("content-security-policy").is_some_and(|policy| policy.contains("'self'")), "{page:?}");
-    let me = Connection::request(&browser, "GET", "/api/v1/me", "").await?;
+    let me = HttpClientConnection::request(&browser, "GET", "/api/v1/me", "").await?;
     ensure!(me.status == 200 && me.text.contains("admin"), "the kubeconfig's user: {me:?}");
     let path = format!("/v1/agents/{}/seen", ns.name);
-    let object = Connection::request(&browser, "GET", &path, "").await?;
+    let object = HttpClientConnection::request(&browser, "GET", &path, "").await?;
     ensure!(object.status == 200 && object.text.contains("\"seen\""), "{object:?}");
-    let other = Target { headers: format!("{}Origin: http://evil.example\r\n", browser.headers), ..stranger };
-    let refused = Connection::request(&other, "GET", "/api/v1/me", "").await?;
+    let other = ClientTarget { headers: format!("{}Origin: http://evil.example\r\n", browser.headers), ..stranger };
+    let refused = HttpClientConnection::request(&other, "GET", "/api/v1/me", "").await?;
     ensure!(refused.status == 403, "a page of another origin: {refused:?}");
     interrupt(&relay)?;
     let ended = tokio::time::timeout(SOON, relay.wait()).await.context("it did not end by Ctrl-C")??;
@@ -153,13 +150,13 @@ async fn a_rollout_is_waited_for(ns: Namespace) -> Result<()> {
     ns.start(&agent("rolls", json!({}))).await?;
     let before = ns.pod_uids("rolls").await?;
     let done = recif(&ns, &["rollout", "agent/rolls", "-n", &ns.name, "--wait", "--timeout", "50s"]).await?;
-    ensure!(done.code == 0 && done.said.contains("has rolled out"), "{done:?}");
-    ns.running("rolls").await?;
+    ensure!(done.code == 0 && done.stdout.contains("has rolled out"), "{done:?}");
+    ns.await_agent_running("rolls").await?;
     ensure!(ns.pod_uids("rolls").await? != before, "the Pods are those of before");
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
-    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
     let late = recif(&ns, &["rollout", "agent/waits", "-n", &ns.name, "--wait", "--timeout", "2s"]).await?;
-    ensure!(late.code == 7 && late.complained.contains("nowhere"), "{late:?}");
+    ensure!(late.code == 7 && late.stderr.contains("nowhere"), "{late:?}");
     Ok(())
 }
 
@@ -169,14 +166,14 @@ async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
                 COMP_WORDS=(recif rol); COMP_CWORD=1; _recif recif rol recif; echo \"${COMPREPLY[@]}\"\n";
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-s"]).env_remove("BASH_ENV");
-    let told = ended(bash, Some(script.said + asks)).await?;
-    let mut lines = told.said.lines();
+    let told = run_to_exit(bash, Some(script.stdout + asks)).await?;
+    let mut lines = told.stdout.lines();
     let (kinds, commands) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    ensure!(told.code == 0 && told.complained.is_empty() && commands == "rollout", "{told:?}");
+    ensure!(told.code == 0 && told.stderr.is_empty() && commands == "rollout", "{told:?}");
     ensure!(kinds.contains("remotemcpservers") && kinds.contains("--all-namespaces"), "{kinds}");
     for shell in ["zsh", "fish"] {
         let script = recif(&ns, &["completions", shell]).await?;
-        ensure!(script.code == 0 && script.said.contains("rollout"), "{shell}: {script:?}");
+        ensure!(script.code == 0 && script.stdout.contains("rollout"), "{shell}: {script:?}");
     }
     Ok(())
 }
@@ -197,7 +194,7 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
     let server = config.split("server: ").nth(1).and_then(|rest| rest.split([',', '}', '\n']).next());
     std::fs::write(&nowhere, config.replace(server.context("no server in the kubeconfig")?, "https://127.0.0.1:1"))?;
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
-    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
     let (stranger, nowhere) = (["--kubeconfig", &stranger], ["--kubeconfig", &nowhere]);
     let none: [&str; 0] = [];
     for (arguments, more, code, said) in [
@@ -221,9 +218,9 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
     ] {
         let arguments = [arguments, &["-n", &ns.name], more].concat();
         let ended = recif(ns, &arguments).await?;
-        let all = format!("{}{}", ended.said, ended.complained);
+        let all = format!("{}{}", ended.stdout, ended.stderr);
         ensure!(ended.code == code && all.contains(said), "{arguments:?}: not {code}, {said}: {ended:?}");
-        ensure!(!ended.complained.contains("panicked"), "{arguments:?}: {ended:?}");
+        ensure!(!ended.stderr.contains("panicked"), "{arguments:?}: {ended:?}");
     }
     Ok(())
 }
@@ -231,15 +228,15 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
 async fn logs_are_those_of_the_pods(ns: Namespace) -> Result<()> {
     ns.start(&agent("runs", json!({}))).await?;
     let logs = recif(&ns, &["logs", "agent/runs", "-n", &ns.name]).await?;
-    ensure!(logs.code == 0 && !logs.said.is_empty() && !logs.complained.contains("error"), "{logs:?}");
+    ensure!(logs.code == 0 && !logs.stdout.is_empty() && !logs.stderr.contains("error"), "{logs:?}");
     let sidecar = recif(&ns, &["logs", "agent/runs", "-c", "proxy", "--tail", "1", "-n", &ns.name]).await?;
-    ensure!(sidecar.code == 0 && sidecar.said.lines().count() <= 1 && sidecar.said != logs.said, "{sidecar:?}");
+    ensure!(sidecar.code == 0 && sidecar.stdout.lines().count() <= 1 && sidecar.stdout != logs.stdout, "{sidecar:?}");
     let mut command = ns.env.recif_command();
     command.args(["logs", "agent/runs", "-f", "-n", &ns.name]).stdout(Stdio::piped()).kill_on_drop(true);
     let mut follower = command.spawn().context("start to follow")?;
     let mut lines = BufReader::new(follower.stdout.take().context("no standard output")?).lines();
     let first = tokio::time::timeout(SOON, lines.next_line()).await.context("no line")??;
-    ensure!(first.as_deref() == logs.said.lines().next(), "{first:?} instead of {logs:?}");
+    ensure!(first.as_deref() == logs.stdout.lines().next(), "{first:?} instead of {logs:?}");
     // A Pod that comes with a rollout is followed too, and its lines name it.
     let rolled = recif(&ns, &["rollout", "agent/runs", "--wait", "-n", &ns.name]).await?;
     ensure!(rolled.code == 0, "{rolled:?}");
@@ -255,10 +252,10 @@ async fn logs_are_those_of_the_pods(ns: Namespace) -> Result<()> {
     follower.kill().await.context("end it")?;
     ns.provide(&tool("clock", json!({}))).await?;
     let none = recif(&ns, &["logs", "tool/clock", "-n", &ns.name]).await?;
-    ensure!(none.code == 2 && none.complained.contains("has no Pods"), "{none:?}");
+    ensure!(none.code == 2 && none.stderr.contains("has no Pods"), "{none:?}");
     ns.apply(&agent("stopped", json!({"replicas": 0}))).await?;
-    ns.until(crate::kinds::AGENT, "stopped", SAID, "is stopped", |it| it.phase() == "Terminated").await?;
+    ns.until(crate::kinds::AGENT, "stopped", REPORT_TIMEOUT, "is stopped", |it| it.phase() == "Terminated").await?;
     let stopped = recif(&ns, &["logs", "agent/stopped", "-n", &ns.name]).await?;
-    ensure!(stopped.code == 3 && stopped.complained.contains("has no Pods"), "{stopped:?}");
+    ensure!(stopped.code == 3 && stopped.stderr.contains("has no Pods"), "{stopped:?}");
     Ok(())
 }

@@ -7,11 +7,11 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, TOOL},
     manifests::{agent, tool},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     conditions_follow_the_phase_at_every_moment,
     ready_is_never_true_of_a_spec_that_does_not_run_yet,
     a_tools_conditions_follow_its_phase_at_every_moment,
@@ -20,14 +20,14 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 async fn conditions_follow_the_phase_at_every_moment(ns: Namespace) -> Result<()> {
     let recorder = ns.record(AGENT, "model").await?;
     ns.apply(&agent("model", json!({"tools": ["late"]}))).await?;
-    ns.says("model", SAID, "Resolving", &["late"]).await?;
+    ns.await_agent_not_ready("model", REPORT_TIMEOUT, "Resolving", &["late"]).await?;
     ns.provide(&tool("late", json!({}))).await?;
-    ns.running("model").await?;
+    ns.await_agent_running("model").await?;
     ns.edit(AGENT, "model", json!({"spec": {"storage": "postgresql"}})).await?;
-    ns.says("model", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
+    ns.await_agent_not_ready("model", REPORT_TIMEOUT, "Failed", &["MissingDatabaseUrl"]).await?;
     ns.edit(AGENT, "model", json!({"spec": {"storage": null, "replicas": 0}})).await?;
     let stopped = |it: &Object| it.phase() == "Terminated" && it.is_current();
-    let last = ns.until(AGENT, "model", START, "is Terminated", stopped).await?;
+    let last = ns.until(AGENT, "model", START_TIMEOUT, "is Terminated", stopped).await?;
     let seen = recorder.up_to(&last).await?;
     seen.iter().try_for_each(consistent)
 }
@@ -36,9 +36,11 @@ async fn a_tools_conditions_follow_its_phase_at_every_moment(ns: Namespace) -> R
     let recorder = ns.record(TOOL, "model").await?;
     ns.provide(&tool("model", json!({}))).await?;
     ns.edit(TOOL, "model", json!({"spec": {"type": "cli"}})).await?;
-    ns.until(TOOL, "model", SAID, "is in Error", |it| it.phase() == "Error" && it.is_current()).await?;
+    ns.until(TOOL, "model", REPORT_TIMEOUT, "is in Error", |it| it.phase() == "Error" && it.is_current()).await?;
     ns.edit(TOOL, "model", json!({"spec": {"binary": "kubectl"}})).await?;
-    let last = ns.until(TOOL, "model", SAID, "is Available", |it| it.phase() == "Available" && it.is_current()).await?;
+    let last = ns
+        .until(TOOL, "model", REPORT_TIMEOUT, "is Available", |it| it.phase() == "Available" && it.is_current())
+        .await?;
     let seen = recorder.up_to(&last).await?;
     seen.iter().try_for_each(consistent)
 }
@@ -80,7 +82,7 @@ async fn ready_is_never_true_of_a_spec_that_does_not_run_yet(ns: Namespace) -> R
             let ready = it.condition("Ready");
             ready.is_true() && ready.observed_generation >= edited.generation()
         };
-        last = ns.until(AGENT, "edited", START, "is accepted by kubectl wait", accepted).await?;
+        last = ns.until(AGENT, "edited", START_TIMEOUT, "is accepted by kubectl wait", accepted).await?;
         let prompt = ns.chat("edited", "/prompt").await?;
         ensure!(prompt.contains(&round.to_string()), "accepted while its prompt is still {prompt:?}");
     }

@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use super::{
     Scenario,
-    gateway_auth::{ask, bind, nobody, token, with},
+    gateway_auth::{bind, send_request, token, with_token, without_token},
     scenarios,
 };
 use crate::{
-    client::{Connection, Target},
+    client::{ClientTarget, HttpClientConnection},
     kinds::AGENT,
     manifests::agent,
-    namespace::{Namespace, SAID},
-    object::Read as _,
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::ObjectExt as _,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     lists_and_objects_are_as_the_cluster_has_them,
     why_and_trace_say_what_the_commands_say,
     changes_are_told_live_and_a_client_goes_on_where_it_was,
@@ -32,14 +32,19 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 /// How long a change may take to be shown, and a new right: a no is remembered for 5 s.
 const SHOWN: Duration = Duration::from_secs(20);
 
-async fn get(ns: &Namespace, target: &Target, path: &str) -> Result<(u16, Value)> {
-    let answer = ask(ns, target, "GET", path, "").await?;
+async fn get(ns: &Namespace, target: &ClientTarget, path: &str) -> Result<(u16, Value)> {
+    let answer = send_request(ns, target, "GET", path, "").await?;
     let value = serde_json::from_str(&answer.text).with_context(|| format!("{path}: {answer:?}"))?;
     Ok((answer.status, value))
 }
 
 /// What is shown once it is as it should be.
-async fn shown(ns: &Namespace, target: &Target, path: &str, wanted: impl Fn(&Value) -> bool) -> Result<Value> {
+async fn await_shown(
+    ns: &Namespace,
+    target: &ClientTarget,
+    path: &str,
+    wanted: impl Fn(&Value) -> bool,
+) -> Result<Value> {
     poll(SHOWN, path, || async {
         let (status, value) = get(ns, target, path).await?;
         ensure!(status == 200 && wanted(&value), "{status}: {value}");
@@ -53,13 +58,13 @@ fn names(list: &Value) -> Vec<&str> {
 }
 
 async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<()> {
-    let target = Target::control_plane(&ns.env).await?;
+    let target = ClientTarget::control_plane(&ns.env).await?;
     let secret = json!({ "env": [{ "name": "MY_TOKEN", "value": "visible-to-nobody" }] });
     ns.start(&agent("runs", secret)).await?;
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
-    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
+    ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
     let list = format!("/v1/fleet?namespace={}", ns.name);
-    let fleet = shown(&ns, &target, &list, |fleet| {
+    let fleet = await_shown(&ns, &target, &list, |fleet| {
         names(fleet) == ["waits", "runs"]
             && fleet["items"][0]["phase"] == "Resolving"
             && fleet["items"][0]["why"].as_str().is_some_and(|why| why.contains("nowhere"))
@@ -72,7 +77,7 @@ async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<
     let stored = ns.get(AGENT, "runs").await?;
     let version = stored.metadata.resource_version.clone();
     let object =
-        shown(&ns, &target, &path, |object| object["metadata"]["resourceVersion"].as_str() == version.as_deref())
+        await_shown(&ns, &target, &path, |object| object["metadata"]["resourceVersion"].as_str() == version.as_deref())
             .await?;
     ensure!(object["status"] == *stored.at("/status"), "{object}");
     ensure!(object["spec"]["image"] == *stored.at("/spec/image"), "{object}");
@@ -95,11 +100,11 @@ async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<
 }
 
 async fn why_and_trace_say_what_the_commands_say(ns: Namespace) -> Result<()> {
-    let target = Target::control_plane(&ns.env).await?;
+    let target = ClientTarget::control_plane(&ns.env).await?;
     ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
     ns.apply(&agent("fails", json!({"storage": "postgresql"}))).await?;
-    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
-    ns.says("fails", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
+    ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
+    ns.await_agent_not_ready("fails", REPORT_TIMEOUT, "Failed", &["MissingDatabaseUrl"]).await?;
     ns.start(&agent("runs", json!({}))).await?;
     for name in ["runs", "waits", "fails"] {
         let path = format!("/v1/agents/{}/{name}/why", ns.name);
@@ -119,60 +124,60 @@ async fn why_and_trace_say_what_the_commands_say(ns: Namespace) -> Result<()> {
         };
         let expected = seqs(stored.at("/status/history"));
         let path = format!("/v1/agents/{}/{name}/trace", ns.name);
-        let trace = shown(&ns, &target, &path, |trace| seqs(&trace["entries"]).ends_with(&expected)).await?;
+        let trace = await_shown(&ns, &target, &path, |trace| seqs(&trace["entries"]).ends_with(&expected)).await?;
         ensure!(trace["gaps"] == json!([]), "{trace}");
     }
     Ok(())
 }
 
 /// A client of the events, and what it has been told.
-struct Follower {
-    connection: Connection,
-    heard: String,
+struct EventStreamClient {
+    connection: HttpClientConnection,
+    received: String,
 }
 
-impl Follower {
-    async fn start(target: &Target, last: &str) -> Result<Self> {
+impl EventStreamClient {
+    async fn start(target: &ClientTarget, last: &str) -> Result<Self> {
         let mut target = target.clone();
         if !last.is_empty() {
             target.headers += &format!("Last-Event-ID: {last}\r\n");
         }
-        let mut connection = Connection::open(&target).await?;
+        let mut connection = HttpClientConnection::open(&target).await?;
         let answer = connection.begin("GET", "/v1/events", "").await?;
         ensure!(answer.header("content-type") == Some("text/event-stream"), "{answer:?}");
-        Ok(Self { connection, heard: String::new() })
+        Ok(Self { connection, received: String::new() })
     }
 
     /// Reads on until `wanted` is in it.
-    async fn hears(&mut self, wanted: &[&str]) -> Result<()> {
+    async fn await_event(&mut self, wanted: &[&str]) -> Result<()> {
         tokio::time::timeout(SHOWN, async {
-            while !self.heard.split("\n\n").any(|event| wanted.iter().all(|word| event.contains(word))) {
-                self.heard += &self.connection.next().await?.context("the stream ended")?;
+            while !self.received.split("\n\n").any(|event| wanted.iter().all(|word| event.contains(word))) {
+                self.received += &self.connection.next().await?.context("the stream ended")?;
             }
             Ok(())
         })
         .await
-        .with_context(|| format!("no event with {wanted:?} in {}", self.heard))?
+        .with_context(|| format!("no event with {wanted:?} in {}", self.received))?
     }
 
     /// The id that it heard last.
     fn last(&self) -> &str {
-        self.heard.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap_or_default()
+        self.received.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap_or_default()
     }
 }
 
 async fn changes_are_told_live_and_a_client_goes_on_where_it_was(ns: Namespace) -> Result<()> {
-    let target = Target::control_plane(&ns.env).await?;
-    let inside = ns.env.inside().await?;
+    let target = ClientTarget::control_plane(&ns.env).await?;
+    let inside = ns.env.netns().await?;
     let namespace = format!("\"namespace\":\"{}\"", ns.name);
     let to = target.clone();
-    let mut follower = inside.run(async move { Follower::start(&to, "").await }).await?;
+    let mut follower = inside.run(async move { EventStreamClient::start(&to, "").await }).await?;
     ns.start(&agent("seen", json!({}))).await?;
     let wanted = namespace.clone();
     let place = inside
         .run(async move {
-            follower.hears(&["event: transition", &wanted, "\"from\":\"Pending\""]).await?;
-            follower.hears(&["event: change", &wanted, "\"phase\":\"Running\""]).await?;
+            follower.await_event(&["event: transition", &wanted, "\"from\":\"Pending\""]).await?;
+            follower.await_event(&["event: change", &wanted, "\"phase\":\"Running\""]).await?;
             Ok(follower.last().to_owned())
         })
         .await?;
@@ -180,19 +185,19 @@ async fn changes_are_told_live_and_a_client_goes_on_where_it_was(ns: Namespace) 
     ns.until_gone(AGENT, "seen", SHOWN).await?;
     inside
         .run(async move {
-            let mut resumed = Follower::start(&target, &place).await?;
-            resumed.hears(&["event: change", "\"type\":\"deleted\"", &namespace]).await?;
-            let mut lost = Follower::start(&target, "elsewhere-1").await?;
-            lost.hears(&["event: reset"]).await
+            let mut resumed = EventStreamClient::start(&target, &place).await?;
+            resumed.await_event(&["event: change", "\"type\":\"deleted\"", &namespace]).await?;
+            let mut lost = EventStreamClient::start(&target, "elsewhere-1").await?;
+            lost.await_event(&["event: reset"]).await
         })
         .await
 }
 
 async fn what_hangs_on_an_object_is_shown(ns: Namespace) -> Result<()> {
-    let target = Target::control_plane(&ns.env).await?;
+    let target = ClientTarget::control_plane(&ns.env).await?;
     ns.start(&agent("runs", json!({"databaseUrl": "postgresql://u:hunter2@db/x", "storage": "memory"}))).await?;
     let at = |part: &str| format!("/v1/agents/{}/runs/{part}", ns.name);
-    let children = shown(&ns, &target, &at("children"), |children| {
+    let children = await_shown(&ns, &target, &at("children"), |children| {
         let items = children["items"].as_array().cloned().unwrap_or_default();
         let has = |kind: &str, state: &str| items.iter().any(|item| item["kind"] == kind && item["state"] == state);
         has("Deployment", "1/1 ready")
@@ -203,14 +208,14 @@ async fn what_hangs_on_an_object_is_shown(ns: Namespace) -> Result<()> {
     .await?;
     let recorded = ns.get(AGENT, "runs").await?.at("/status/children").as_array().map_or(0, Vec::len);
     ensure!(children["items"].as_array().is_some_and(|items| items.len() == recorded + 1), "{children}");
-    let rendered = shown(&ns, &target, &at("rendered"), |rendered| !rendered["files"].is_null()).await?;
+    let rendered = await_shown(&ns, &target, &at("rendered"), |rendered| !rendered["files"].is_null()).await?;
     let text = rendered.to_string();
     ensure!(text.contains("CORAIL_AGENT_NAME") && !text.contains("hunter2"), "{rendered}");
-    shown(&ns, &target, &at("events"), |events| {
+    await_shown(&ns, &target, &at("events"), |events| {
         events["items"].as_array().is_some_and(|items| items.iter().any(|event| event["reason"] == "Running"))
     })
     .await?;
-    shown(&ns, &target, &at("load"), |load| {
+    await_shown(&ns, &target, &at("load"), |load| {
         load["inFlight"] == 0 && load["silent"] == 0 && load["pods"].as_array().is_some_and(|pods| pods.len() == 1)
     })
     .await?;
@@ -218,14 +223,14 @@ async fn what_hangs_on_an_object_is_shown(ns: Namespace) -> Result<()> {
 }
 
 async fn a_caller_sees_what_he_may_see(ns: Namespace) -> Result<()> {
-    let target = Target::control_plane(&ns.env).await?;
+    let target = ClientTarget::control_plane(&ns.env).await?;
     ns.start(&agent("mine", json!({}))).await?;
-    for unknown in [nobody(&target), with(&target, "Authorization", "wrong")] {
-        let answer = ask(&ns, &unknown, "GET", "/v1/fleet", "").await?;
+    for unknown in [without_token(&target), with_token(&target, "Authorization", "wrong")] {
+        let answer = send_request(&ns, &unknown, "GET", "/v1/fleet", "").await?;
         ensure!(answer.status == 401 && answer.header("www-authenticate") == Some("Bearer"), "{answer:?}");
     }
     let token = token(&ns, "bot").await?;
-    let bot = with(&target, "Authorization", &token);
+    let bot = with_token(&target, "Authorization", &token);
     let object = format!("/v1/agents/{}/mine", ns.name);
     let (status, problem) = get(&ns, &bot, &object).await?;
     ensure!(status == 403 && problem["detail"].as_str().is_some_and(|said| said.contains("get agents")), "{problem}");
@@ -234,24 +239,24 @@ async fn a_caller_sees_what_he_may_see(ns: Namespace) -> Result<()> {
     let (status, me) = get(&ns, &bot, "/v1/me").await?;
     ensure!(status == 200 && me["user"] == format!("system:serviceaccount:{}:bot", ns.name), "{me}");
     bind(&ns, "bot", "ClusterRole", "recif-view").await?;
-    shown(&ns, &bot, &object, |object| object["kind"] == "Agent").await?;
+    await_shown(&ns, &bot, &object, |object| object["kind"] == "Agent").await?;
     // Of the whole fleet only what is in his namespace.
-    let fleet = shown(&ns, &bot, "/v1/fleet", |fleet| names(fleet) == ["mine"]).await?;
+    let fleet = await_shown(&ns, &bot, "/v1/fleet", |fleet| names(fleet) == ["mine"]).await?;
     ensure!(fleet["total"] == 1 && fleet["counts"] == json!({"Agent": {"Running": 1}}), "{fleet}");
     Ok(())
 }
 
 async fn a_chat_goes_through_to_the_gateway(ns: Namespace) -> Result<()> {
     ns.start(&agent("chats", json!({}))).await?;
-    let target = Target::control_plane(&ns.env).await?;
+    let target = ClientTarget::control_plane(&ns.env).await?;
     let path = format!("/gateway/v1/agents/{}/chats/chat", ns.name);
     poll(SHOWN, "an answer through both", || async {
-        let answer = ask(&ns, &target, "POST", &path, r#"{"message":"hi"}"#).await?;
+        let answer = send_request(&ns, &target, "POST", &path, r#"{"message":"hi"}"#).await?;
         ensure!(answer.status == 200 && answer.text.contains("echo: hi"), "{answer:?}");
         Ok(Some(()))
     })
     .await?;
-    let answer = ask(&ns, &nobody(&target), "POST", &path, r#"{"message":"hi"}"#).await?;
+    let answer = send_request(&ns, &without_token(&target), "POST", &path, r#"{"message":"hi"}"#).await?;
     ensure!(answer.status == 401, "the gateway judges: {answer:?}");
     Ok(())
 }
@@ -259,18 +264,18 @@ async fn a_chat_goes_through_to_the_gateway(ns: Namespace) -> Result<()> {
 async fn the_shipped_history_outlives_its_objects(ns: Namespace) -> Result<()> {
     // The Deployment as `config/` has it, with its read-only root: what it tells of an object that is gone is a row of its
     // database.
-    let target = Target::control_plane(&ns.env).await?;
+    let target = ClientTarget::control_plane(&ns.env).await?;
     ns.apply(&agent("gone", json!({"replicas": 0}))).await?;
     let stopped = |it: &crate::object::Object| it.phase() == "Terminated";
-    let uid = ns.until(AGENT, "gone", crate::namespace::START, "is stopped", stopped).await?.id();
+    let uid = ns.until(AGENT, "gone", crate::namespace::START_TIMEOUT, "is stopped", stopped).await?.id();
     ns.delete(AGENT, "gone").await?;
     ns.until_gone(AGENT, "gone", SHOWN).await?;
     let path = format!("/v1/agents/{}/gone/trace", ns.name);
-    shown(&ns, &target, &path, |trace| {
+    await_shown(&ns, &target, &path, |trace| {
         trace["entries"].as_array().is_some_and(|entries| entries.iter().any(|entry| entry["to"] == "Terminated"))
     })
     .await?;
-    shown(&ns, &target, "/v1/transitions?limit=1000", |page| {
+    await_shown(&ns, &target, "/v1/transitions?limit=1000", |page| {
         page["items"].as_array().is_some_and(|items| items.iter().any(|item| item["uid"] == uid.as_str()))
     })
     .await?;

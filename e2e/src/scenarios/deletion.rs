@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::audit::{Request, listed};
+use e2e::audit::{AuditEvent, describe_requests};
 use kube::{ResourceExt as _, api::PropagationPolicy};
 use serde_json::json;
 
@@ -11,12 +11,12 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, CHILDREN, DEPLOYMENT, NAMESPACE},
     manifests::{agent, http_tool},
-    namespace::{Namespace, SAID},
-    object::Read as _,
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::ObjectExt as _,
     watch::await_condition,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     background_deletion_takes_the_children_and_makes_none_again,
     foreground_deletion_takes_the_children_and_makes_none_again,
     orphan_deletion_leaves_the_children_and_a_successor_takes_them,
@@ -52,14 +52,14 @@ async fn takes_the_children(ns: &Namespace, policy: PropagationPolicy) -> Result
     }
     let requests = ns.operator_requests(mark).await?;
     makes_no_child(&requests)?;
-    let deletes: Vec<&Request> = requests.iter().filter(|request| request.verb == "delete").collect();
+    let deletes: Vec<&AuditEvent> = requests.iter().filter(|request| request.verb == "delete").collect();
     // The garbage collector may have been faster.
     let one = deletes.len() <= 1 && deletes.iter().all(|request| request.resource() == "deployments");
-    ensure!(one, "deletes: {}", listed(deletes));
+    ensure!(one, "deletes: {}", describe_requests(deletes));
     ensure!(
         requests.iter().filter(|request| request.is_write()).count() <= 6,
         "for one deletion: {}",
-        listed(&requests)
+        describe_requests(&requests)
     );
     Ok(())
 }
@@ -85,14 +85,14 @@ async fn orphan_deletion_leaves_the_children_and_a_successor_takes_them(ns: Name
 
 async fn an_agent_deleted_while_it_waits_is_gone(ns: Namespace) -> Result<()> {
     ns.apply(&agent("waiter", json!({"tools": ["never"]}))).await?;
-    ns.says("waiter", SAID, "Resolving", &["never"]).await?;
+    ns.await_agent_not_ready("waiter", REPORT_TIMEOUT, "Resolving", &["never"]).await?;
     ns.delete(AGENT, "waiter").await?;
-    ns.until_gone(AGENT, "waiter", SAID).await
+    ns.until_gone(AGENT, "waiter", REPORT_TIMEOUT).await
 }
 
 async fn an_agent_deleted_while_it_starts_is_gone(ns: Namespace) -> Result<()> {
     ns.apply(&agent("brief", json!({}))).await?;
-    ns.until(AGENT, "brief", SAID, "is Deploying", |it| it.phase() == "Deploying").await?;
+    ns.until(AGENT, "brief", REPORT_TIMEOUT, "is Deploying", |it| it.phase() == "Deploying").await?;
     ns.delete(AGENT, "brief").await?;
     ns.until_gone(AGENT, "brief", GONE).await?;
     for kind in CHILDREN {
@@ -105,21 +105,21 @@ async fn a_deleted_namespace_takes_its_agents_along(ns: Namespace) -> Result<()>
     let doomed = Namespace::create(ns.env.clone(), &format!("{}-x", ns.name)).await?;
     doomed.start(&agent("runs", json!({}))).await?;
     doomed.apply(&agent("waits", json!({"tools": ["never"]}))).await?;
-    doomed.says("waits", SAID, "Resolving", &["never"]).await?;
+    doomed.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["never"]).await?;
     let mark = doomed.mark().await?;
     doomed.delete_itself().await?;
     let named = kube::runtime::watcher::Config::default().fields(&format!("metadata.name={}", doomed.name));
-    let gone = |found: &crate::object::Objects| found.is_empty().then_some(());
+    let gone = |found: &crate::object::ObjectsByName| found.is_empty().then_some(());
     await_condition(ns.env.all(NAMESPACE), named, NAMESPACE_GONE, "the namespace gone", gone).await?;
     let requests = doomed.operator_requests(mark).await?;
     let writes: Vec<_> = requests.iter().filter(|it| it.is_write()).collect();
-    ensure!(writes.len() <= 12, "for two agents whose namespace went: {}", listed(writes));
+    ensure!(writes.len() <= 12, "for two agents whose namespace went: {}", describe_requests(writes));
     Ok(())
 }
 
-fn makes_no_child(requests: &[Request]) -> Result<()> {
-    let child = |request: &Request| CHILDREN.iter().any(|kind| request.resource() == kind.plural);
+fn makes_no_child(requests: &[AuditEvent]) -> Result<()> {
+    let child = |request: &AuditEvent| CHILDREN.iter().any(|kind| request.resource() == kind.plural);
     let mut made = requests.iter().filter(|it| child(it) && it.is_write() && it.verb != "delete").peekable();
-    ensure!(made.peek().is_none(), "for an object that is being deleted: {}", listed(made));
+    ensure!(made.peek().is_none(), "for an object that is being deleted: {}", describe_requests(made));
     Ok(())
 }

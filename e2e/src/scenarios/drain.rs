@@ -9,25 +9,25 @@ use tokio::time::sleep;
 
 use super::{
     Scenario, number, scenarios,
-    traffic::{serves, ways},
+    traffic::{await_response, targets_of},
 };
 use crate::{
     cleanup::await_ended_namespaces,
-    client::{Load, Plan, Target},
+    client::{BackgroundLoad, ClientTarget, LoadProfile},
     gateway,
     kinds::{AGENT, POD},
     manifests::{agent, workload},
-    namespace::{Namespace, START},
-    object::{Object, Objects, Read as _},
+    namespace::{Namespace, START_TIMEOUT},
+    object::{Object, ObjectExt as _, ObjectsByName},
     operator,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_rollout_and_a_step_down_lose_no_request,
     a_pod_of_several_that_is_deleted_loses_no_request,
     a_single_pod_that_is_deleted_loses_no_request,
 );
-pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     a_rollout_of_the_gateway_loses_no_request,
     requests_do_not_notice_that_the_control_plane_dies,
     requests_do_not_notice_that_the_control_plane_is_away,
@@ -35,25 +35,26 @@ pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
 
 /// What every workload here has to empty itself, and how long the streams are.
 const DRAIN: &str = "10s";
-const PLAN: Plan = Plan { requests: 2, streams: 2, stream: Duration::from_secs(6), come_again: None };
+const LOAD_PROFILE: LoadProfile =
+    LoadProfile { requests: 2, streams: 2, stream: Duration::from_secs(6), retry_on: None };
 /// How long Pods may take to go: lame duck, drain, and the time of a busy machine.
 const GONE: Duration = Duration::from_secs(60);
 
-async fn start(ns: &Namespace, name: &str, replicas: usize) -> Result<[Target; 2]> {
+async fn start(ns: &Namespace, name: &str, replicas: usize) -> Result<[ClientTarget; 2]> {
     // Ready as soon as it can be.
     let probe = json!({"initialDelaySeconds": 0, "periodSeconds": 1});
     let template = json!({"spec": {"containers": [{"name": "agent", "readinessProbe": probe}]}});
     ns.start(&workload(name, json!({"replicas": replicas, "drainTimeout": DRAIN, "podTemplate": template}))).await?;
-    let targets = ways(ns, name).await?;
+    let targets = targets_of(ns, name).await?;
     for target in &targets {
-        serves(ns, target).await?;
+        await_response(ns, target).await?;
     }
     Ok(targets)
 }
 
 /// Waits until there are only these many Pods, all of them ready.
-async fn settled(ns: &Namespace, count: usize) -> Result<Objects> {
-    let settled = |pods: &Objects| {
+async fn settled(ns: &Namespace, count: usize) -> Result<ObjectsByName> {
+    let settled = |pods: &ObjectsByName| {
         pods.len() == count && pods.values().all(|pod| pod.metadata.deletion_timestamp.is_none() && is_ready(pod))
     };
     ns.until_all(POD, GONE, &format!("only {count} ready Pods"), settled).await
@@ -66,10 +67,10 @@ fn is_ready(pod: &crate::object::Object) -> bool {
 async fn a_rollout_and_a_step_down_lose_no_request(ns: Namespace) -> Result<()> {
     let targets = start(&ns, "fleet", 2).await?;
     let old = ns.pod_uids("fleet").await?;
-    let load = Load::start(&ns.env, &targets, PLAN).await?;
+    let load = BackgroundLoad::start(&ns.env, &targets, LOAD_PROFILE).await?;
     let before = ns.get(AGENT, "fleet").await?;
     ns.edit(AGENT, "fleet", json!({"spec": {"systemPrompt": "be brief"}})).await?;
-    ns.renewed(AGENT, &before).await?;
+    ns.await_reconfigured(AGENT, &before).await?;
     let pods = settled(&ns, 2).await?;
     ensure!(pods.values().all(|pod| !old.contains(&pod.id())), "an old Pod is still there");
     ns.scale(AGENT, "fleet", 1, "kubectl").await?;
@@ -81,8 +82,9 @@ async fn a_single_pod_that_is_deleted_loses_no_request(ns: Namespace) -> Result<
     let [service, gateway] = start(&ns, "single", 1).await?;
     // The lame duck serves for 5 s. On a busy machine the next Pod takes longer, and who comes by the Service is told so. Who
     // comes by the gateway waits there.
-    let by_service = Load::start(&ns.env, &[service], Plan { come_again: Some("draining"), ..PLAN }).await?;
-    let by_gateway = Load::start(&ns.env, &[gateway], PLAN).await?;
+    let by_service =
+        BackgroundLoad::start(&ns.env, &[service], LoadProfile { retry_on: Some("draining"), ..LOAD_PROFILE }).await?;
+    let by_gateway = BackgroundLoad::start(&ns.env, &[gateway], LOAD_PROFILE).await?;
     let pod = ns.list(POD).await?.pop().context("no Pod")?;
     ns.delete(POD, &pod.name_any()).await?;
     ns.until_gone(POD, &pod.name_any(), GONE).await?;
@@ -93,7 +95,7 @@ async fn a_single_pod_that_is_deleted_loses_no_request(ns: Namespace) -> Result<
 
 async fn a_pod_of_several_that_is_deleted_loses_no_request(ns: Namespace) -> Result<()> {
     let targets = start(&ns, "several", 2).await?;
-    let load = Load::start(&ns.env, &targets, PLAN).await?;
+    let load = BackgroundLoad::start(&ns.env, &targets, LOAD_PROFILE).await?;
     let pod = ns.list(POD).await?.pop().context("no Pod")?;
     ns.delete(POD, &pod.name_any()).await?;
     ns.until_gone(POD, &pod.name_any(), GONE).await?;
@@ -105,7 +107,7 @@ async fn a_rollout_of_the_gateway_loses_no_request(ns: Namespace) -> Result<()> 
     let [_, through_gateway] = start(&ns, "behind", 1).await?;
     let before = gateway::pods(&ns.env).await?;
     ensure!(before.len() == 2, "{} gateways", before.len());
-    let load = Load::start(&ns.env, &[through_gateway], PLAN).await?;
+    let load = BackgroundLoad::start(&ns.env, &[through_gateway], LOAD_PROFILE).await?;
     gateway::roll_out(&ns.env).await?;
     let after = gateway::pods(&ns.env).await?;
     ensure!(after.iter().all(|pod| before.iter().all(|old| old.id() != pod.id())), "a gateway was not replaced");
@@ -118,18 +120,18 @@ async fn requests_do_not_notice_that_the_control_plane_dies(ns: Namespace) -> Re
     // Each connection leads to either gateway, and one that has never seen a caller cannot ask who it is meanwhile.
     for _ in 0..12 {
         for target in &targets {
-            serves(&ns, target).await?;
+            await_response(&ns, target).await?;
         }
     }
     let replicas = operator::replicas(&ns.env).await?;
-    let load = Load::start(&ns.env, &targets, PLAN).await?;
+    let load = BackgroundLoad::start(&ns.env, &targets, LOAD_PROFILE).await?;
     for pod in operator::pods(&ns.env).await? {
         operator::kill(&ns.env, &pod.name_any()).await?;
     }
     ns.env.cluster(&["restart-apiserver"]).await?;
     operator::ready(&ns.env, replicas).await?;
     ns.env.cluster(&["restart-etcd"]).await?;
-    ns.until(AGENT, "steadfast", START, "is still there", Object::is_running).await?;
+    ns.until(AGENT, "steadfast", START_TIMEOUT, "is still there", Object::is_running).await?;
     load.stop(50, 4).await
 }
 
@@ -139,15 +141,15 @@ async fn requests_do_not_notice_that_the_control_plane_is_away(ns: Namespace) ->
     let [_, through_gateway] = start(&ns, "orphan", 1).await?;
     await_ended_namespaces(&ns.env, &ns.name).await?;
     for _ in 0..12 {
-        serves(&ns, &through_gateway).await?;
+        await_response(&ns, &through_gateway).await?;
     }
-    let load = Load::start(&ns.env, &[through_gateway], PLAN).await?;
+    let load = BackgroundLoad::start(&ns.env, &[through_gateway], LOAD_PROFILE).await?;
     for (part, length) in [("apiserver", outage), ("etcd", outage / 4)] {
         ns.env.cluster(&[&format!("stop-{part}")]).await?;
         sleep(length).await;
         ns.env.cluster(&[&format!("start-{part}")]).await?;
     }
-    ns.until(AGENT, "orphan", START, "is still there", Object::is_running).await?;
+    ns.until(AGENT, "orphan", START_TIMEOUT, "is still there", Object::is_running).await?;
     load.stop(50, 4).await?;
     // kube-proxy, whose watch has a back-off of up to 30 s, shows the Pods the way to the API server again: the next scenario needs
     // an operator that works.

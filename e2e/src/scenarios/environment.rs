@@ -12,15 +12,15 @@ use crate::{
     environment::has,
     kinds::{AGENT, SECRET, TOOL},
     manifests::{tool, workload},
-    namespace::{Namespace, START},
-    object::{Objects, Read as _},
+    namespace::{Namespace, START_TIMEOUT},
+    object::{ObjectExt as _, ObjectsByName},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     what_is_taken_away_is_in_no_new_pod,
 );
 /// Its edits come as fast as the API server takes them, for half a minute: nothing else gets its turn in time.
-pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     quick_edits_between_databases_and_none_leave_no_secret,
 );
 
@@ -52,7 +52,7 @@ async fn what_is_taken_away_is_in_no_new_pod(ns: Namespace) -> Result<()> {
     ];
     for ((kind, object, patch), variable, text) in steps {
         ns.edit(kind, object, patch).await?;
-        now = ns.renewed(AGENT, &now).await?;
+        now = ns.await_reconfigured(AGENT, &now).await?;
         has(&ns, name, variable, text).await?;
     }
     ensure!(ns.find(SECRET, "reader-config").await?.is_none(), "the Secret is there although nothing wants it");
@@ -78,10 +78,10 @@ async fn quick_edits_between_databases_and_none_leave_no_secret(ns: Namespace) -
         }
     };
     futures::stream::iter((0..AGENTS).map(edited)).buffer_unordered(4).try_collect::<Vec<()>>().await?;
-    let at_rest = |agents: &Objects| agents.values().all(|it| it.phase() == "Terminated" && it.is_current());
-    ns.until_all(AGENT, 2 * START, "stopped, as the last edit says", at_rest).await?;
-    let left = |secrets: &Objects| secrets.keys().any(|name| name.ends_with("-config"));
-    let gone = ns.until_all(SECRET, START, "gone", |secrets| !left(secrets)).await;
+    let at_rest = |agents: &ObjectsByName| agents.values().all(|it| it.phase() == "Terminated" && it.is_current());
+    ns.until_all(AGENT, 2 * START_TIMEOUT, "stopped, as the last edit says", at_rest).await?;
+    let left = |secrets: &ObjectsByName| secrets.keys().any(|name| name.ends_with("-config"));
+    let gone = ns.until_all(SECRET, START_TIMEOUT, "gone", |secrets| !left(secrets)).await;
     if gone.is_err() {
         let secrets = ns.list(SECRET).await?;
         let names: Vec<_> = secrets.iter().map(ResourceExt::name_any).collect();

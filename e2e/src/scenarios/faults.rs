@@ -18,13 +18,13 @@ use crate::{
     cleanup::await_ended_namespaces,
     kinds::{AGENT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CONFIG_MAP, DEPLOYMENT, SECRET, SERVICE},
     manifests::agent,
-    namespace::{Namespace, SAID, START},
-    object::{Object, Objects, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _, ObjectsByName},
     operator, report,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
     an_operator_killed_in_the_middle_of_churn_loses_nothing,
     a_standby_takes_over_from_a_killed_leader,
     an_api_server_that_restarts_loses_no_agent,
@@ -59,8 +59,8 @@ async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) 
             let last = over.load(Ordering::Relaxed);
             if last {
                 // What is applied to an object that is being deleted goes with it.
-                let none = |agents: &Objects| agents.values().all(|it| it.metadata.deletion_timestamp.is_none());
-                ns.until_all(AGENT, START, "the deleted agents gone", none).await?;
+                let none = |agents: &ObjectsByName| agents.values().all(|it| it.metadata.deletion_timestamp.is_none());
+                ns.until_all(AGENT, START_TIMEOUT, "the deleted agents gone", none).await?;
             }
             for index in 0..AGENTS {
                 ns.apply(&churned(index, round)).await?;
@@ -71,8 +71,8 @@ async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) 
             if last {
                 break;
             }
-            let half = |agents: &Objects| agents.values().filter(|it| it.is_current()).count() * 2 > AGENTS;
-            ns.until_all(AGENT, START, "half of the agents looked at", half).await?;
+            let half = |agents: &ObjectsByName| agents.values().filter(|it| it.is_current()).count() * 2 > AGENTS;
+            ns.until_all(AGENT, START_TIMEOUT, "half of the agents looked at", half).await?;
         }
         Ok::<_, anyhow::Error>(())
     };
@@ -85,7 +85,7 @@ async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) 
                 operator::kill(&ns.env, &pod.name_any()).await?;
             }
             let other = |holder: &str| !holder.is_empty() && holder != leader;
-            operator::await_leader(&ns.env, START, "a new holder of the lease", other).await?;
+            operator::await_leader(&ns.env, START_TIMEOUT, "a new holder of the lease", other).await?;
             // At a moment of its work that no step of ours picks.
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let moment = Duration::from_millis(u64::from(dice >> 22));
@@ -100,7 +100,7 @@ async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) 
         let phase = if it.number("/spec/replicas") == 0 { "Terminated" } else { "Running" };
         it.phase() == phase && it.is_current() && it.condition("Ready").is_true()
     };
-    let all = |agents: &Objects| agents.len() == AGENTS && agents.values().all(done);
+    let all = |agents: &ObjectsByName| agents.len() == AGENTS && agents.values().all(done);
     let what = "every agent where its spec wants it";
     let agents = ns.until_all(AGENT, Duration::from_secs(300), what, all).await?;
     let deployments = ns.list(DEPLOYMENT).await?;
@@ -156,12 +156,12 @@ async fn an_api_server_that_restarts_loses_no_agent(ns: Namespace) -> Result<()>
     let create = async {
         for index in 0..COUNT {
             let agent = agent(&format!("a{index}"), json!({}));
-            poll(START, "the agent applied", || async { ns.apply(&agent).await.map(Some) }).await?;
+            poll(START_TIMEOUT, "the agent applied", || async { ns.apply(&agent).await.map(Some) }).await?;
         }
         Ok(())
     };
     tokio::try_join!(create, ns.env.cluster(&["restart-apiserver"]))?;
-    let all = |agents: &Objects| agents.len() == COUNT && agents.values().all(Object::is_running);
+    let all = |agents: &ObjectsByName| agents.len() == COUNT && agents.values().all(Object::is_running);
     ns.until_all(AGENT, Duration::from_secs(180), "all agents running", all).await?;
     let now: Vec<String> = operator::pods(&ns.env).await?.iter().map(Object::id).collect();
     ensure!(now == uids, "the operator's Pods were replaced");
@@ -194,10 +194,10 @@ async fn without_the_right(ns: &Namespace) -> Result<()> {
         let ready = it.condition("Ready");
         ready.is_false() && ready.message.contains("create") && ready.message.contains("services")
     };
-    ns.until(AGENT, "late", SAID, "names the verb and the resource", said).await?;
+    ns.until(AGENT, "late", REPORT_TIMEOUT, "names the verb and the resource", said).await?;
     let edited = ns.edit(AGENT, "early", json!({"spec": {"systemPrompt": "go on"}})).await?;
     let goes_on = |it: &Object| it.is_running() && it.generation() == edited.generation();
-    ns.until(AGENT, "early", START, "goes on", goes_on).await?;
+    ns.until(AGENT, "early", START_TIMEOUT, "goes on", goes_on).await?;
     Ok(())
 }
 

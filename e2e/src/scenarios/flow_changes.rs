@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::{Scenario, flows::provide_stub, scenarios};
 use crate::{
-    kinds::{CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, Kind, MODEL, PLUGIN_CONFIG, PROMPT, REPLICA_SET, SECRET},
+    kinds::{CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, KubeKind, MODEL, PLUGIN_CONFIG, PROMPT, REPLICA_SET, SECRET},
     manifests::{agent, flow, flow_set, model, plugin_config, prompt, secret},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Objects, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _, ObjectsByName},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     an_edited_prompt_rolls_exactly_its_users_and_answers_change,
     a_rotated_secret_rolls_exactly_its_users_once,
     a_changed_model_and_its_provider_are_rendered_anew,
@@ -28,17 +28,17 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 const AFTERWARDS: Duration = Duration::from_secs(3);
 
 /// A workload as it was before a change.
-struct Before {
-    kind: Kind,
+struct RolloutBaseline {
+    kind: KubeKind,
     object: Object,
     deployment: i64,
     pods: Vec<String>,
 }
 
-impl Before {
+impl RolloutBaseline {
     /// Starts the workload.
     async fn start(ns: &Namespace, manifest: &Value) -> Result<Self> {
-        let kind = Kind::of(manifest).context("a known kind")?;
+        let kind = KubeKind::of(manifest).context("a known kind")?;
         let object = ns.start(manifest).await?;
         let name = object.name_any();
         let deployment = ns.get(DEPLOYMENT, &name).await?.generation();
@@ -51,7 +51,7 @@ impl Before {
 
     /// Waits until it runs with another configuration, and sees that it was rolled once.
     async fn rolled_once(&self, ns: &Namespace) -> Result<Object> {
-        let now = ns.renewed(self.kind, &self.object).await?;
+        let now = ns.await_reconfigured(self.kind, &self.object).await?;
         self.was_rolled_once(ns).await?;
         Ok(now)
     }
@@ -88,18 +88,19 @@ fn is_of(child: &Object, name: &str) -> bool {
 async fn an_edited_prompt_rolls_exactly_its_users_and_answers_change(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
     ns.provide(&prompt("shared", "Before: {{text}}")).await?;
-    let user = Before::start(&ns, &flow("user", &["shared"], json!({}))).await?;
-    let set = Before::start(&ns, &flow_set("set", &[("one", &["say"]), ("two", &["shared"])], json!({}))).await?;
-    let bystander = Before::start(&ns, &flow("bystander", &["say"], json!({}))).await?;
-    ns.answers("user", "/", json!({"text": "hi"}), "echo: Before: hi").await?;
-    ns.answers("set", "/two", json!({"text": "hi"}), "echo: Before: hi").await?;
+    let user = RolloutBaseline::start(&ns, &flow("user", &["shared"], json!({}))).await?;
+    let set =
+        RolloutBaseline::start(&ns, &flow_set("set", &[("one", &["say"]), ("two", &["shared"])], json!({}))).await?;
+    let bystander = RolloutBaseline::start(&ns, &flow("bystander", &["say"], json!({}))).await?;
+    ns.await_response("user", "/", json!({"text": "hi"}), "echo: Before: hi").await?;
+    ns.await_response("set", "/two", json!({"text": "hi"}), "echo: Before: hi").await?;
 
     ns.edit(PROMPT, "shared", json!({"spec": {"content": "After: {{text}}"}})).await?;
     user.rolled_once(&ns).await?;
     set.rolled_once(&ns).await?;
-    ns.answers("user", "/", json!({"text": "hi"}), "echo: After: hi").await?;
-    ns.answers("set", "/two", json!({"text": "hi"}), "echo: After: hi").await?;
-    ns.answers("set", "/one", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("user", "/", json!({"text": "hi"}), "echo: After: hi").await?;
+    ns.await_response("set", "/two", json!({"text": "hi"}), "echo: After: hi").await?;
+    ns.await_response("set", "/one", json!({"text": "hi"}), "echo: hi").await?;
     bystander.is_untouched(&ns).await
 }
 
@@ -112,9 +113,9 @@ async fn a_rotated_secret_rolls_exactly_its_users_once(ns: Namespace) -> Result<
     let keyed = json!({"modelRef": {"name": "keyed"}});
     let mut set = flow_set("set", &[("plain", &["say"]), ("keyed", &["say"])], json!({}));
     set["spec"]["flows"][1]["modelRef"]["name"] = json!("keyed");
-    let user = Before::start(&ns, &flow("user", &["say"], keyed)).await?;
-    let set = Before::start(&ns, &set).await?;
-    let bystander = Before::start(&ns, &flow("bystander", &["say"], json!({}))).await?;
+    let user = RolloutBaseline::start(&ns, &flow("user", &["say"], keyed)).await?;
+    let set = RolloutBaseline::start(&ns, &set).await?;
+    let bystander = RolloutBaseline::start(&ns, &flow("bystander", &["say"], json!({}))).await?;
 
     ns.edit(SECRET, "keys", json!({"stringData": {"KEY": "hunter2-new"}})).await?;
     for rolled in [&user, &set] {
@@ -124,16 +125,16 @@ async fn a_rotated_secret_rolls_exactly_its_users_once(ns: Namespace) -> Result<
     ns.stays_the_same(AFTERWARDS).await?;
     user.was_rolled_once(&ns).await?;
     set.was_rolled_once(&ns).await?;
-    ns.answers("user", "/", json!({"text": "hi"}), "echo: hi").await?;
-    ns.answers("set", "/keyed", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("user", "/", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("set", "/keyed", json!({"text": "hi"}), "echo: hi").await?;
     bystander.is_untouched(&ns).await
 }
 
 async fn a_changed_model_and_its_provider_are_rendered_anew(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
     ns.provide(&model("other", "stub")).await?;
-    let user = Before::start(&ns, &flow("user", &["say"], json!({}))).await?;
-    let other = Before::start(&ns, &flow("other", &["say"], json!({"modelRef": {"name": "other"}}))).await?;
+    let user = RolloutBaseline::start(&ns, &flow("user", &["say"], json!({}))).await?;
+    let other = RolloutBaseline::start(&ns, &flow("other", &["say"], json!({"modelRef": {"name": "other"}}))).await?;
 
     let changed = json!({"model": "echo-2", "defaultConfig": {"temperature": 0.5}});
     ns.edit(MODEL, "echo", json!({ "spec": changed })).await?;
@@ -144,13 +145,13 @@ async fn a_changed_model_and_its_provider_are_rendered_anew(ns: Namespace) -> Re
     other.is_untouched(&ns).await?;
 
     ns.edit(PLUGIN_CONFIG, "stub", json!({"spec": {"region": "eu", "extraConfig": {"note": "seen"}}})).await?;
-    ns.renewed(FLOW, &renewed).await?;
-    ns.renewed(FLOW, &other.object).await?;
+    ns.await_reconfigured(FLOW, &renewed).await?;
+    ns.await_reconfigured(FLOW, &other.object).await?;
     for name in ["user", "other"] {
         let config = rendered(&ns, name).await?;
         let expected = json!({"type": "stub", "region": "eu", "extraConfig": {"note": "seen"}});
         ensure!(config["plugin"] == expected, "config.json of {name}: {config}");
-        ns.answers(name, "/", json!({"text": "hi"}), "echo: hi").await?;
+        ns.await_response(name, "/", json!({"text": "hi"}), "echo: hi").await?;
     }
     Ok(())
 }
@@ -162,13 +163,13 @@ async fn rendered(ns: &Namespace, flow: &str) -> Result<Value> {
 
 async fn an_edit_that_no_flow_reads_restarts_nothing(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
-    let user = Before::start(&ns, &flow("calm", &["say"], json!({}))).await?;
+    let user = RolloutBaseline::start(&ns, &flow("calm", &["say"], json!({}))).await?;
     let edited = ns.edit(PROMPT, "say", json!({"spec": {"description": "Says it"}})).await?;
     let looked =
         |it: &Object| it.phase() == "Available" && it.number("/status/observedGeneration") == edited.generation();
-    ns.until(PROMPT, "say", SAID, "is Available again", looked).await?;
+    ns.until(PROMPT, "say", REPORT_TIMEOUT, "is Available again", looked).await?;
     crate::watch::stays_the_same(vec![(DEPLOYMENT, ns.api(DEPLOYMENT))], AFTERWARDS).await?;
-    let now = ns.runs(FLOW, "calm").await?;
+    let now = ns.await_running(FLOW, "calm").await?;
     let hash = |it: &Object| it.text("/status/contentHash").to_owned();
     ensure!(hash(&now) == hash(&user.object), "the content hash changed");
     ensure!(ns.get(DEPLOYMENT, "calm").await?.generation() == user.deployment, "the Deployment was changed");
@@ -178,51 +179,58 @@ async fn an_edit_that_no_flow_reads_restarts_nothing(ns: Namespace) -> Result<()
 
 async fn a_template_that_cannot_be_read_leaves_the_old_pods_serving(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
-    let before = Before::start(&ns, &flow("steady", &["say"], json!({}))).await?;
+    let before = RolloutBaseline::start(&ns, &flow("steady", &["say"], json!({}))).await?;
     let pods = ns.pod_uids("steady").await?;
     ns.edit(PROMPT, "say", json!({"spec": {"content": "{{#if text}}never closed"}})).await?;
-    ns.tells(PROMPT, "say", SAID, "Error", &["line 1: the block `{{#if}}` does not end"]).await?;
-    ns.tells(FLOW, "steady", SAID, "Resolving", &["prompt \"say\" is in phase Error", "does not end"]).await?;
+    ns.await_not_ready(PROMPT, "say", REPORT_TIMEOUT, "Error", &["line 1: the block `{{#if}}` does not end"]).await?;
+    ns.await_not_ready(
+        FLOW,
+        "steady",
+        REPORT_TIMEOUT,
+        "Resolving",
+        &["prompt \"say\" is in phase Error", "does not end"],
+    )
+    .await?;
     ensure!(ns.pod_uids("steady").await? == pods, "the Pods of a template that every reader refuses are replaced");
     // This one only our own runtime does not read, which the operator knows.
     ns.edit(PROMPT, "say", json!({"spec": {"content": "{{^text}}never read{{/text}}"}})).await?;
-    ns.tells(FLOW, "steady", SAID, "Failed", &["InvalidSpec", "prompt \"say\", line 1"]).await?;
+    ns.await_not_ready(FLOW, "steady", REPORT_TIMEOUT, "Failed", &["InvalidSpec", "prompt \"say\", line 1"]).await?;
     ensure!(ns.pod_uids("steady").await? == pods, "the Pods of a template that our runtime refuses are replaced");
-    ns.answers("steady", "/", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("steady", "/", json!({"text": "hi"}), "echo: hi").await?;
     // Which tools there are is seen by the runtime alone.
     ns.edit(PROMPT, "say", json!({"spec": {"content": "---\ntools: [absent]\n---\n{{text}}"}})).await?;
-    ns.tells(FLOW, "steady", START, "Deploying", &["NotReady"]).await?;
+    ns.await_not_ready(FLOW, "steady", START_TIMEOUT, "Deploying", &["NotReady"]).await?;
     let (code, said) = ns.env.recif(&["why", "flow/steady", "-n", &ns.name]).await?;
     ensure!(code == 3 && said.contains("prompts/say.prompt:2: "), "recif why: exit code {code}: {said}");
     let now = ns.get(FLOW, "steady").await?;
     ensure!(now.condition("Available").is_true(), "its old Pods do not count: {}", now.describe());
     let pods = ns.pod_uids("steady").await?;
     ensure!(before.pods.iter().all(|pod| pods.contains(pod)), "the old Pod is gone");
-    ns.answers("steady", "/", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("steady", "/", json!({"text": "hi"}), "echo: hi").await?;
     ns.edit(PROMPT, "say", json!({"spec": {"content": "Mended: {{text}}"}})).await?;
-    ns.renewed(FLOW, &before.object).await?;
-    ns.answers("steady", "/", json!({"text": "hi"}), "echo: Mended: hi").await
+    ns.await_reconfigured(FLOW, &before.object).await?;
+    ns.await_response("steady", "/", json!({"text": "hi"}), "echo: Mended: hi").await
 }
 
 async fn a_rollout_that_is_asked_for_happens_once(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
-    let asked = Before::start(&ns, &flow("asked", &["say"], json!({}))).await?;
-    let set = Before::start(&ns, &flow_set("set", &[("one", &["say"])], json!({}))).await?;
-    let agent = Before::start(&ns, &agent("agent", json!({}))).await?;
+    let asked = RolloutBaseline::start(&ns, &flow("asked", &["say"], json!({}))).await?;
+    let set = RolloutBaseline::start(&ns, &flow_set("set", &[("one", &["say"])], json!({}))).await?;
+    let agent = RolloutBaseline::start(&ns, &agent("agent", json!({}))).await?;
     for target in ["flow/asked", "flowset/set", "agent/agent"] {
         let (code, said) = ns.env.recif(&["rollout", target, "-n", &ns.name]).await?;
         ensure!(code == 0, "recif rollout {target}: exit code {code}: {said}");
     }
     for before in [&asked, &set, &agent] {
         let name = before.name();
-        let two = |sets: &Objects| sets.values().filter(|it| is_of(it, &name)).count() == 2;
-        ns.until_all(REPLICA_SET, START, &format!("{name} has a second ReplicaSet"), two).await?;
-        let replaced = |pods: &Objects| {
+        let two = |sets: &ObjectsByName| sets.values().filter(|it| is_of(it, &name)).count() == 2;
+        ns.until_all(REPLICA_SET, START_TIMEOUT, &format!("{name} has a second ReplicaSet"), two).await?;
+        let replaced = |pods: &ObjectsByName| {
             let mut pods = pods.values().filter(|it| is_of(it, &name)).peekable();
             pods.peek().is_some() && pods.all(|pod| !before.pods.contains(&pod.id()))
         };
-        ns.until_all(crate::kinds::POD, START, &format!("{name} has only new Pods"), replaced).await?;
-        let now = ns.runs(before.kind, &name).await?;
+        ns.until_all(crate::kinds::POD, START_TIMEOUT, &format!("{name} has only new Pods"), replaced).await?;
+        let now = ns.await_running(before.kind, &name).await?;
         let hash = |it: &Object| it.text("/status/contentHash").to_owned();
         ensure!(hash(&now) == hash(&before.object), "the content hash of {name} changed");
     }
@@ -236,13 +244,13 @@ async fn a_rollout_that_is_asked_for_happens_once(ns: Namespace) -> Result<()> {
 
 async fn kubectl_scale_works_on_flows_and_sets(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
-    let one = Before::start(&ns, &flow("one", &["say"], json!({}))).await?;
-    let set = Before::start(&ns, &flow_set("set", &[("one", &["say"])], json!({}))).await?;
+    let one = RolloutBaseline::start(&ns, &flow("one", &["say"], json!({}))).await?;
+    let set = RolloutBaseline::start(&ns, &flow_set("set", &[("one", &["say"])], json!({}))).await?;
     for before in [one, set] {
         let name = before.name();
         ns.scale(before.kind, &name, 2, "kubectl").await?;
         let two = |it: &Object| it.is_running() && it.number("/status/replicas") == 2;
-        ns.until(before.kind, &name, START, "runs with two ready Pods", two).await?;
+        ns.until(before.kind, &name, START_TIMEOUT, "runs with two ready Pods", two).await?;
         let pods = ns.pod_uids(&name).await?;
         ensure!(
             pods.len() == 2 && before.pods.iter().all(|pod| pods.contains(pod)),
@@ -250,7 +258,7 @@ async fn kubectl_scale_works_on_flows_and_sets(ns: Namespace) -> Result<()> {
         );
         ns.scale(before.kind, &name, 0, "kubectl").await?;
         let stopped = |it: &Object| it.phase() == "Terminated" && it.condition("Ready").is_true();
-        ns.until(before.kind, &name, START, "is Terminated", stopped).await?;
+        ns.until(before.kind, &name, START_TIMEOUT, "is Terminated", stopped).await?;
     }
     ensure!(ns.get(FLOW_SET, "set").await?.number("/status/totalFlows") == 1, "the set no longer says how many it has");
     Ok(())

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::{Scenario, flows::provide_stub, scenarios};
 use crate::{
-    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, Kind, POD, PROMPT},
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, KubeKind, POD, PROMPT},
     manifests::{agent, flow, flow_set, http_tool, prompt},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Objects, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _, ObjectsByName},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     thirty_flows_of_a_set_all_answer,
     a_broken_flow_degrades_only_itself_until_it_is_mended,
     a_flow_that_breaks_later_leaves_the_others_serving,
@@ -49,7 +49,7 @@ async fn degraded(ns: &Namespace, set: &str, flow: &str, why: &str) -> Result<Ob
             && message.contains(why)
             && it.number("/status/readyFlows") == it.number("/status/totalFlows") - 1
     };
-    ns.until(FLOW_SET, set, START, &what, said).await
+    ns.until(FLOW_SET, set, START_TIMEOUT, &what, said).await
 }
 
 async fn thirty_flows_of_a_set_all_answer(ns: Namespace) -> Result<()> {
@@ -68,7 +68,7 @@ async fn thirty_flows_of_a_set_all_answer(ns: Namespace) -> Result<()> {
     for name in &names {
         ensure!(flow_state(&running, name) == (true, ""), "{name}: {:?}", flow_state(&running, name));
         let expected = format!("echo: {name}: hi");
-        ns.answers("thirty", &format!("/{name}"), json!({"text": "hi"}), &expected).await?;
+        ns.await_response("thirty", &format!("/{name}"), json!({"text": "hi"}), &expected).await?;
     }
     Ok(())
 }
@@ -81,13 +81,13 @@ async fn a_broken_flow_degrades_only_itself_until_it_is_mended(ns: Namespace) ->
     ensure!(seen.condition("Available").is_true(), "its Pods do not count: {}", seen.describe());
     for name in ["one", "two"] {
         ensure!(flow_state(&seen, name) == (true, ""), "{name}: {:?}", flow_state(&seen, name));
-        ns.answers("set", &format!("/{name}"), json!({"text": "hi"}), "echo: hi").await?;
+        ns.await_response("set", &format!("/{name}"), json!({"text": "hi"}), "echo: hi").await?;
     }
     ns.provide(&prompt("late", "Late: {{text}}")).await?;
-    let mended = ns.runs(FLOW_SET, "set").await?;
+    let mended = ns.await_running(FLOW_SET, "set").await?;
     ensure!(mended.number("/status/readyFlows") == 3, "{}", mended.at("/status/flows"));
     ensure!(flow_state(&mended, "broken") == (true, ""), "{:?}", flow_state(&mended, "broken"));
-    ns.answers("set", "/broken", json!({"text": "hi"}), "echo: Late: hi").await
+    ns.await_response("set", "/broken", json!({"text": "hi"}), "echo: Late: hi").await
 }
 
 async fn a_flow_that_breaks_later_leaves_the_others_serving(ns: Namespace) -> Result<()> {
@@ -96,10 +96,10 @@ async fn a_flow_that_breaks_later_leaves_the_others_serving(ns: Namespace) -> Re
     ns.start(&flow_set("set", &[("one", &["say"]), ("two", &["lost"])], json!({}))).await?;
     ns.delete(PROMPT, "lost").await?;
     degraded(&ns, "set", "two", r#"prompt "lost" not found"#).await?;
-    ns.answers("set", "/one", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("set", "/one", json!({"text": "hi"}), "echo: hi").await?;
     ns.provide(&prompt("lost", "Found: {{text}}")).await?;
-    ns.runs(FLOW_SET, "set").await?;
-    ns.answers("set", "/two", json!({"text": "hi"}), "echo: Found: hi").await
+    ns.await_running(FLOW_SET, "set").await?;
+    ns.await_response("set", "/two", json!({"text": "hi"}), "echo: Found: hi").await
 }
 
 async fn a_template_that_cannot_be_read_costs_only_its_flow(ns: Namespace) -> Result<()> {
@@ -112,13 +112,13 @@ async fn a_template_that_cannot_be_read_costs_only_its_flow(ns: Namespace) -> Re
         .await?;
     degraded(&ns, "set", "torn", r#"prompt "torn", line 2: this is not Handlebars"#).await?;
     ensure!(ns.get(PROMPT, "torn").await?.phase() == "Available", "the Prompt is not Available");
-    ns.answers("set", "/whole", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("set", "/whole", json!({"text": "hi"}), "echo: hi").await?;
     let answer = ns.post("set", "/lacking", json!({"text": "hi"})).await?;
     ensure!(answer.status == 503 && answer.text.contains("lacking.prompt"), "{answer:?}");
     // Of the sidecar, /readyz says whether the Pod serves.
     let pods = ns.list(POD).await?;
     let pod = pods.first().context("the set has no Pod")?;
-    let ready = ns.look_behind(&pod.name_any(), 8080, "/readyz").await?;
+    let ready = ns.get_from_pod(&pod.name_any(), 8080, "/readyz").await?;
     let said: Value = serde_json::from_str(&ready.text).with_context(|| format!("read {ready:?}"))?;
     let lacking = said["flows"]["lacking"].as_str();
     ensure!(lacking.is_some_and(|why| why.contains("the flow has no tool `absent`")), "/readyz says {said}");
@@ -130,28 +130,30 @@ async fn a_set_without_a_healthy_flow_waits_and_says_why(ns: Namespace) -> Resul
     provide_stub(&ns).await?;
     ns.apply(&flow_set("set", &[("one", &["late"]), ("two", &["never"])], json!({}))).await?;
     let words = [r#"flow "one": prompt "late" not found"#, r#"flow "two": prompt "never" not found"#];
-    let waiting = ns.tells(FLOW_SET, "set", SAID, "Resolving", &words).await?;
+    let waiting = ns.await_not_ready(FLOW_SET, "set", REPORT_TIMEOUT, "Resolving", &words).await?;
     let reason = waiting.condition("ReferencesResolved").reason;
     ensure!(reason == "MissingDependency", "the reason is {reason}");
     ns.provide(&prompt("late", "{{text}}")).await?;
     degraded(&ns, "set", "two", r#"prompt "never" not found"#).await?;
-    ns.answers("set", "/one", json!({"text": "hi"}), "echo: hi").await
+    ns.await_response("set", "/one", json!({"text": "hi"}), "echo: hi").await
 }
 
 async fn what_a_removed_flow_leaves_is_taken_away(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
     let before = ns.start(&flow_set("set", &[("kept", &["say"]), ("gone", &["say"])], json!({}))).await?;
-    let of_gone = |maps: &Objects| maps.keys().filter(|name| name.starts_with("set-gone-")).count();
-    let maps = ns.until_all(CONFIG_MAP, SAID, "there are ConfigMaps of both flows", |it| of_gone(it) > 0).await?;
+    let of_gone = |maps: &ObjectsByName| maps.keys().filter(|name| name.starts_with("set-gone-")).count();
+    let maps =
+        ns.until_all(CONFIG_MAP, REPORT_TIMEOUT, "there are ConfigMaps of both flows", |it| of_gone(it) > 0).await?;
     ensure!(maps.keys().any(|name| name.starts_with("set-kept-")), "only {:?}", maps.keys());
 
     ns.apply(&flow_set("set", &[("kept", &["say"])], json!({}))).await?;
-    ns.renewed(FLOW_SET, &before).await?;
-    let maps = ns.until_all(CONFIG_MAP, SAID, "those of the removed flow are gone", |it| of_gone(it) == 0).await?;
+    ns.await_reconfigured(FLOW_SET, &before).await?;
+    let maps =
+        ns.until_all(CONFIG_MAP, REPORT_TIMEOUT, "those of the removed flow are gone", |it| of_gone(it) == 0).await?;
     ensure!(maps.keys().any(|name| name.starts_with("set-kept-")), "only {:?}", maps.keys());
     let answer = ns.post("set", "/gone", json!({"text": "hi"})).await?;
     ensure!(answer.status == 404, "{answer:?}");
-    ns.answers("set", "/kept", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("set", "/kept", json!({"text": "hi"}), "echo: hi").await?;
     let children = ns.get(FLOW_SET, "set").await?;
     ensure!(!children.at("/status/children").to_string().contains("set-gone-"), "the status still lists them");
     Ok(())
@@ -162,25 +164,25 @@ async fn names_that_would_collide_are_refused(ns: Namespace) -> Result<()> {
     let first = ns.start(&flow_set("a", &[("b-c", &["say"])], json!({}))).await?;
     let ours: Vec<(String, u64)> = revisions(&ns).await?;
     ns.apply(&flow_set("a-b", &[("c", &["say"])], json!({}))).await?;
-    ns.tells(FLOW_SET, "a-b", SAID, "Failed", &["NameConflict", "a-b-c-"]).await?;
+    ns.await_not_ready(FLOW_SET, "a-b", REPORT_TIMEOUT, "Failed", &["NameConflict", "a-b-c-"]).await?;
     // A Flow has the same children as an Agent of its name.
     ns.apply(&agent("a", json!({}))).await?;
-    ns.says("a", SAID, "Failed", &["NameConflict"]).await?;
+    ns.await_agent_not_ready("a", REPORT_TIMEOUT, "Failed", &["NameConflict"]).await?;
     ns.apply(&flow("a", &["say"], json!({}))).await?;
-    ns.tells(FLOW, "a", SAID, "Failed", &["NameConflict"]).await?;
+    ns.await_not_ready(FLOW, "a", REPORT_TIMEOUT, "Failed", &["NameConflict"]).await?;
 
     let now = revisions(&ns).await?;
     ensure!(ours.iter().all(|it| now.contains(it)), "what the first one has was written: {ours:?}, then {now:?}");
     let still = ns.get(FLOW_SET, "a").await?;
     ensure!(still.revision() == first.revision(), "the first one was written: {}", still.describe());
-    ns.answers("a", "/b-c", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("a", "/b-c", json!({"text": "hi"}), "echo: hi").await?;
 
     ns.delete(FLOW, "a").await?;
     ns.delete(AGENT, "a").await?;
     ns.delete(FLOW_SET, "a").await?;
     ns.until_gone(FLOW_SET, "a", Duration::from_secs(60)).await?;
-    ns.runs(FLOW_SET, "a-b").await?;
-    ns.answers("a-b", "/c", json!({"text": "hi"}), "echo: hi").await
+    ns.await_running(FLOW_SET, "a-b").await?;
+    ns.await_response("a-b", "/c", json!({"text": "hi"}), "echo: hi").await
 }
 
 async fn what_a_set_has_is_made_again_and_goes_with_it(ns: Namespace) -> Result<()> {
@@ -190,7 +192,7 @@ async fn what_a_set_has_is_made_again_and_goes_with_it(ns: Namespace) -> Result<
     set["spec"]["flows"][1]["tools"] = json!([{"name": "weather"}]);
     let running = ns.start(&set).await?;
     let pods = ns.pod_uids("set").await?;
-    let children: Vec<(Kind, String)> = CHILDREN
+    let children: Vec<(KubeKind, String)> = CHILDREN
         .into_iter()
         .flat_map(|kind| {
             let all = running.at("/status/children").as_array().into_iter().flatten();
@@ -202,19 +204,19 @@ async fn what_a_set_has_is_made_again_and_goes_with_it(ns: Namespace) -> Result<
     for (kind, name) in children.iter().filter(|(kind, _)| *kind != DEPLOYMENT) {
         let before = ns.get(*kind, name).await?;
         ns.delete(*kind, name).await?;
-        let again = ns.until(*kind, name, START, "is there again", |it| it.id() != before.id()).await?;
+        let again = ns.until(*kind, name, START_TIMEOUT, "is there again", |it| it.id() != before.id()).await?;
         ensure!(again.at("/data") == before.at("/data"), "{} is not as it was", again.describe());
     }
-    let now = ns.runs(FLOW_SET, "set").await?;
+    let now = ns.await_running(FLOW_SET, "set").await?;
     ensure!(now.text("/status/contentHash") == running.text("/status/contentHash"), "the content hash changed");
     ensure!(ns.pod_uids("set").await? == pods, "its Pods were replaced");
-    ns.answers("set", "/two", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("set", "/two", json!({"text": "hi"}), "echo: hi").await?;
 
     ns.delete(FLOW_SET, "set").await?;
     for (kind, name) in &children {
-        ns.until_gone(*kind, name, START).await?;
+        ns.until_gone(*kind, name, START_TIMEOUT).await?;
     }
-    ns.until_gone(FLOW_SET, "set", START).await
+    ns.until_gone(FLOW_SET, "set", START_TIMEOUT).await
 }
 
 /// Names and resourceVersions of the ConfigMaps of the set `a`.

@@ -7,11 +7,11 @@ use super::{Scenario, columns, scenarios};
 use crate::{
     kinds::{AGENT, CONFIG_MAP, FLOW, FLOW_SET, MODEL, PLUGIN_CONFIG, PROMPT, SECRET},
     manifests::{agent, flow, flow_set, http_tool, model, object, plugin_config, prompt, secret, tool},
-    namespace::{Namespace, SAID},
-    object::{Read as _, phases},
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::{ObjectExt as _, phases},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     the_phases_of_a_flow_are_seen_in_order,
     a_flow_needs_no_object_but_its_provider,
     a_flow_answers_on_every_route_it_has,
@@ -44,7 +44,7 @@ async fn the_phases_of_a_flow_are_seen_in_order(ns: Namespace) -> Result<()> {
     let available = running.condition("Available");
     ensure!(available.is_true() && available.reason == "DeploymentReady", "Available: {available:?}");
     ensure!(running.condition("ReferencesResolved").is_true(), "{}", running.describe());
-    ns.answers("steps", "/", json!({"text": "hi"}), "echo: hi").await
+    ns.await_response("steps", "/", json!({"text": "hi"}), "echo: hi").await
 }
 
 async fn a_flow_needs_no_object_but_its_provider(ns: Namespace) -> Result<()> {
@@ -54,7 +54,7 @@ async fn a_flow_needs_no_object_but_its_provider(ns: Namespace) -> Result<()> {
         "modelSpec": {"provider": "stub", "model": "echo", "pluginConfigRef": {"name": "stub"}},
     });
     ns.start(&object(FLOW, "alone", spec)).await?;
-    ns.answers("alone", "/", json!({"word": "yes"}), "echo: Say yes.").await
+    ns.await_response("alone", "/", json!({"word": "yes"}), "echo: Say yes.").await
 }
 
 async fn a_flow_answers_on_every_route_it_has(ns: Namespace) -> Result<()> {
@@ -70,7 +70,7 @@ async fn a_flow_answers_on_every_route_it_has(ns: Namespace) -> Result<()> {
         ("/first", json!({"name": "Cy"}), "echo: Hello Cy. Bye Cy."),
         ("/second", json!({"name": "Di"}), "echo: Bye Di."),
     ] {
-        ns.answers("routes", path, variables, expected).await?;
+        ns.await_response("routes", path, variables, expected).await?;
     }
     Ok(())
 }
@@ -80,7 +80,7 @@ async fn a_caller_who_asks_wrongly_is_told_so(ns: Namespace) -> Result<()> {
     let strict = "---\ninput:\n  schema:\n    count: integer\n---\n{{count}}";
     ns.provide(&prompt("strict", strict)).await?;
     ns.start(&flow("strict", &["strict"], json!({}))).await?;
-    ns.answers("strict", "/", json!({"count": 3}), "echo: 3").await?;
+    ns.await_response("strict", "/", json!({"count": 3}), "echo: 3").await?;
     for (path, variables, status, says) in [
         ("/", json!({}), 400, "count"),
         ("/", json!({"count": "three"}), 400, "count"),
@@ -91,11 +91,11 @@ async fn a_caller_who_asks_wrongly_is_told_so(ns: Namespace) -> Result<()> {
         let told = answer.status == status && answer.text.contains(says);
         ensure!(told, "{path} {variables}: {status} with {says:?} is expected, got {answer:?}");
     }
-    let answer = ns.look_up("strict", "/").await?;
+    let answer = ns.get_path("strict", "/").await?;
     ensure!(answer.status == 405, "GET is answered {answer:?}");
     let answer = ns.post("strict", "/", json!({"count": 3, "text": "x".repeat(2 << 20)})).await?;
     ensure!(answer.status == 413, "a body of 2 MiB is answered with status {}", answer.status);
-    ns.answers("strict", "/", json!({"count": 4}), "echo: 4").await
+    ns.await_response("strict", "/", json!({"count": 4}), "echo: 4").await
 }
 
 async fn a_prompt_calls_the_tools_of_its_flow(ns: Namespace) -> Result<()> {
@@ -136,7 +136,7 @@ async fn an_agent_takes_its_model_and_prompt_from_objects(ns: Namespace) -> Resu
     ensure!(said == "You are brief.", "its prompt is {said:?}");
 
     ns.edit(PROMPT, "role", json!({"spec": {"content": "You are wordy."}})).await?;
-    ns.renewed(AGENT, &before).await?;
+    ns.await_reconfigured(AGENT, &before).await?;
     let said = ns.chat("told", "/prompt").await?;
     ensure!(said == "You are wordy.", "its prompt is {said:?}");
     Ok(())
@@ -157,7 +157,7 @@ async fn secrets_of_a_flow_are_in_no_config_map(ns: Namespace) -> Result<()> {
     ns.provide(&tool("referred", referred)).await?;
     let tools = json!({"tools": [{"name": "inline"}, {"name": "referred"}]});
     let running = ns.start(&flow("careful", &["say"], tools)).await?;
-    ns.answers("careful", "/", json!({"text": "hi"}), "echo: hi").await?;
+    ns.await_response("careful", "/", json!({"text": "hi"}), "echo: hi").await?;
 
     for config_map in ns.list(CONFIG_MAP).await? {
         ensure!(!config_map.data.to_string().contains("hunter2"), "a secret is in {}", config_map.describe());
@@ -176,7 +176,7 @@ async fn the_columns_of_flows_are_the_documented_ones(ns: Namespace) -> Result<(
     ns.apply(&flow("one", &["say"], json!({"replicas": 0}))).await?;
     ns.apply(&flow_set("set", &[("one", &["say"])], json!({"replicas": 0}))).await?;
     for (kind, name) in [(FLOW, "one"), (FLOW_SET, "set")] {
-        ns.until(kind, name, SAID, "has a phase", |it| !it.phase().is_empty()).await?;
+        ns.until(kind, name, REPORT_TIMEOUT, "has a phase", |it| !it.phase().is_empty()).await?;
     }
     for (kind, expected) in [
         (FLOW, &["Name", "Phase", "Available", "Ready", "Age"][..]),

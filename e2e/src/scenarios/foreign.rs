@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, Kind, NETWORK_POLICY, ROLE_BINDING, SECRET, SERVICE},
+    kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, KubeKind, NETWORK_POLICY, ROLE_BINDING, SECRET, SERVICE},
     manifests::{agent, http_tool},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_foreign_object_under_a_childs_name_is_left_untouched,
     an_agent_called_kubernetes_leaves_the_api_servers_service_alone,
     a_foreign_object_that_another_controller_owns_is_left_untouched,
@@ -33,14 +33,16 @@ async fn a_foreign_object_under_a_childs_name_is_left_untouched(ns: Namespace) -
             kind != DEPLOYMENT
                 || (it.is_current() && it.at("/status/conditions").as_array().is_some_and(|all| all.len() >= 2))
         };
-        strangers.push((kind, agent, ns.until(kind, &name, SAID, "has settled", settled).await?));
+        strangers.push((kind, agent, ns.until(kind, &name, REPORT_TIMEOUT, "has settled", settled).await?));
     }
     for (_, name, _) in &strangers {
         ns.apply(&agent(name, json!({"tools": ["weather"]}))).await?;
     }
     for (kind, agent, before) in &strangers {
         let name = kind.child_of(agent);
-        let failed = ns.says(agent, SAID, "Failed", &["NameConflict", &format!("{}/{name}", kind.kind)]).await?;
+        let failed = ns
+            .await_agent_not_ready(agent, REPORT_TIMEOUT, "Failed", &["NameConflict", &format!("{}/{name}", kind.kind)])
+            .await?;
         ensure!(failed.condition("Stalled").is_true(), "{}", failed.describe());
         let now = ns.get(*kind, &name).await?;
         ensure!(now.revision() == before.revision(), "{}/{name} was written", kind.kind);
@@ -49,7 +51,7 @@ async fn a_foreign_object_under_a_childs_name_is_left_untouched(ns: Namespace) -
         ns.delete(*kind, &kind.child_of(agent)).await?;
     }
     for (_, agent, _) in &strangers {
-        ns.running(agent).await?;
+        ns.await_agent_running(agent).await?;
     }
     Ok(())
 }
@@ -58,7 +60,9 @@ async fn an_agent_called_kubernetes_leaves_the_api_servers_service_alone(ns: Nam
     let default = Namespace::existing(ns.env.clone(), "default");
     let before = default.get(SERVICE, "kubernetes").await?;
     default.apply(&agent("kubernetes", json!({}))).await?;
-    let failed = default.says("kubernetes", SAID, "Failed", &["NameConflict", "Service/kubernetes"]).await;
+    let failed = default
+        .await_agent_not_ready("kubernetes", REPORT_TIMEOUT, "Failed", &["NameConflict", "Service/kubernetes"])
+        .await;
     let now = default.get(SERVICE, "kubernetes").await;
     default.delete(AGENT, "kubernetes").await?;
     default.until_gone(AGENT, "kubernetes", Duration::from_secs(30)).await?;
@@ -68,7 +72,7 @@ async fn an_agent_called_kubernetes_leaves_the_api_servers_service_alone(ns: Nam
         default.get(SERVICE, "kubernetes").await?.revision() == before.revision(),
         "Service/kubernetes was written"
     );
-    default.until_gone(DEPLOYMENT, "kubernetes", START).await
+    default.until_gone(DEPLOYMENT, "kubernetes", START_TIMEOUT).await
 }
 
 async fn a_foreign_object_that_another_controller_owns_is_left_untouched(ns: Namespace) -> Result<()> {
@@ -84,7 +88,7 @@ async fn a_foreign_object_that_another_controller_owns_is_left_untouched(ns: Nam
     }]);
     let before = ns.create_object(&body).await?;
     ns.apply(&agent("second", json!({}))).await?;
-    ns.says("second", SAID, "Failed", &["NameConflict", "ConfigMap/second-config"]).await?;
+    ns.await_agent_not_ready("second", REPORT_TIMEOUT, "Failed", &["NameConflict", "ConfigMap/second-config"]).await?;
     ensure!(ns.get(CONFIG_MAP, "second-config").await?.revision() == before.revision(), "it was written");
     Ok(())
 }
@@ -154,7 +158,7 @@ async fn the_operators_account_may_make_nothing_of_its_own_wherever_it_is_instal
 
 /// A dry run of a server-side apply, as this account, which has every right for it.
 async fn apply_as(ns: &Namespace, account: &str, object: &Value) -> Result<Value> {
-    let kind = Kind::of(object).context("a kind")?;
+    let kind = KubeKind::of(object).context("a kind")?;
     let (group, name) = (kind.api_version(), object["metadata"]["name"].as_str().unwrap_or_default());
     let root = if group.contains('/') { "apis" } else { "api" };
     let path = format!("/{root}/{group}/namespaces/{}/{}/{name}", ns.name, kind.plural);
@@ -178,7 +182,7 @@ async fn as_operator(ns: &Namespace, secret: &str, verb: &str) -> Result<Value> 
 }
 
 /// An object that somebody else made.
-fn stranger(kind: Kind, name: &str) -> Value {
+fn stranger(kind: KubeKind, name: &str) -> Value {
     let mut body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}});
     let labels = json!({"app": "stranger"});
     if kind == CONFIG_MAP || kind == SECRET {

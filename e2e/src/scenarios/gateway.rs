@@ -5,18 +5,18 @@ use serde_json::{Value, json};
 
 use super::{
     Scenario, scenarios,
-    traffic::{ask, serves},
+    traffic::{await_response, send_request},
 };
 use crate::{
-    client::{Answer, Connection, Target},
+    client::{ClientTarget, HttpClientConnection, HttpClientResponse},
     kinds::{AGENT, SERVICE},
     manifests::{agent, workload},
-    namespace::{Namespace, SAID},
-    object::Read as _,
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::ObjectExt as _,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     who_cannot_be_reached_is_said_in_a_sentence,
     nothing_of_the_sidecar_is_reached_through_it,
     a_service_with_a_workloads_labels_gets_none_of_its_requests,
@@ -24,15 +24,15 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 );
 
 /// The word and the sentence of a refusal.
-fn refusal(answer: &Answer) -> Result<(String, String)> {
+fn refusal(answer: &HttpClientResponse) -> Result<(String, String)> {
     let body: Value = serde_json::from_str(&answer.text).with_context(|| format!("{answer:?}"))?;
     let word = |key: &str| body[key].as_str().map(ToOwned::to_owned).with_context(|| format!("no {key} in {body}"));
     Ok((word("reason")?, word("error")?))
 }
 
 async fn who_cannot_be_reached_is_said_in_a_sentence(ns: Namespace) -> Result<()> {
-    let nobody = Target::gateway(&ns, AGENT, "nobody").await?;
-    let answer = ask(&ns, &nobody, "GET", "/").await?;
+    let nobody = ClientTarget::gateway(&ns, AGENT, "nobody").await?;
+    let answer = send_request(&ns, &nobody, "GET", "/").await?;
     let (_, error) = refusal(&answer)?;
     ensure!(answer.status == 404 && !error.is_empty(), "{answer:?}");
 
@@ -40,9 +40,9 @@ async fn who_cannot_be_reached_is_said_in_a_sentence(ns: Namespace) -> Result<()
     ns.apply(&agent("stopped", json!({"replicas": 0}))).await?;
     ns.apply(&agent("invalid", json!({"tools": ["no/name"]}))).await?;
     for (name, words) in [("waiting", "not-yet-there"), ("stopped", "stopped"), ("invalid", "no/name")] {
-        let target = Target::gateway(&ns, AGENT, name).await?;
-        poll(SAID, &format!("the gateway says of {name} {words:?}"), || async {
-            let answer = ask(&ns, &target, "GET", "/").await?;
+        let target = ClientTarget::gateway(&ns, AGENT, name).await?;
+        poll(REPORT_TIMEOUT, &format!("the gateway says of {name} {words:?}"), || async {
+            let answer = send_request(&ns, &target, "GET", "/").await?;
             let (reason, error) = refusal(&answer)?;
             ensure!(answer.status == 503 && !reason.is_empty() && error.contains(words), "{answer:?}");
             ensure!(answer.header("retry-after").is_some(), "{answer:?}");
@@ -55,37 +55,38 @@ async fn who_cannot_be_reached_is_said_in_a_sentence(ns: Namespace) -> Result<()
 
 async fn nothing_of_the_sidecar_is_reached_through_it(ns: Namespace) -> Result<()> {
     ns.start(&workload("guarded", json!({}))).await?;
-    let gateway = Target::gateway(&ns, AGENT, "guarded").await?;
-    serves(&ns, &gateway).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "guarded").await?;
+    await_response(&ns, &gateway).await?;
     let paths =
         ["/_recif/inflight", "/_recif/drain", "/_recif/lame-duck", "/_recif", "/metrics", "/_recif/inflight?x=1"];
     let written_otherwise = ["/%5Frecif/inflight", "/_recif%2Finflight", "//_recif/inflight", "/%6Detrics"];
     for path in paths.into_iter().chain(written_otherwise) {
-        let answer = ask(&ns, &gateway, "GET", path).await?;
+        let answer = send_request(&ns, &gateway, "GET", path).await?;
         let of_the_sidecar = answer.text.contains("uptimeMs") || answer.text.contains("recif_proxy");
         ensure!(answer.status == 404 && !of_the_sidecar, "{path}: {answer:?}");
     }
     for path in ["/x/../_recif/inflight", "/%2e%2e/metrics", "/x/..%2f_recif/inflight", "/./metrics"] {
-        let answer = ask(&ns, &gateway, "GET", path).await?;
+        let answer = send_request(&ns, &gateway, "GET", path).await?;
         ensure!(answer.status == 400, "{path}: {answer:?}");
     }
     // The hooks, which would empty the Pod, prove themselves by a key also where the sidecar itself is reached.
-    let service = Target::service(&ns, "guarded").await?;
-    serves(&ns, &service).await?;
+    let service = ClientTarget::service(&ns, "guarded").await?;
+    await_response(&ns, &service).await?;
     for path in ["/_recif/drain", "/_recif/lame-duck"] {
-        let answer = ask(&ns, &service, "GET", path).await?;
+        let answer = send_request(&ns, &service, "GET", path).await?;
         ensure!(answer.status == 404, "{path}: {answer:?}");
     }
-    serves(&ns, &gateway).await
+    await_response(&ns, &gateway).await
 }
 
 async fn a_service_with_a_workloads_labels_gets_none_of_its_requests(ns: Namespace) -> Result<()> {
     for name in ["owner", "stranger"] {
         ns.start(&workload(name, json!({}))).await?;
     }
-    let (gateway, stranger) = (Target::gateway(&ns, AGENT, "owner").await?, Target::service(&ns, "stranger").await?);
-    serves(&ns, &gateway).await?;
-    serves(&ns, &stranger).await?;
+    let (gateway, stranger) =
+        (ClientTarget::gateway(&ns, AGENT, "owner").await?, ClientTarget::service(&ns, "stranger").await?);
+    await_response(&ns, &gateway).await?;
+    await_response(&ns, &stranger).await?;
     let (owned, theirs) = (ns.get(SERVICE, "owner").await?, ns.get(SERVICE, "stranger").await?);
     // What an EndpointSlice has are the labels of its Service.
     let thief = json!({
@@ -95,15 +96,15 @@ async fn a_service_with_a_workloads_labels_gets_none_of_its_requests(ns: Namespa
                 "targetPort": port["targetPort"]})).collect::<Vec<_>>()},
     });
     ns.create_object(&thief).await?;
-    let thief = Target::service(&ns, "thief").await?;
-    serves(&ns, &thief).await?;
+    let thief = ClientTarget::service(&ns, "thief").await?;
+    await_response(&ns, &thief).await?;
     let completed = async || -> Result<Value> {
-        let stats = ask(&ns, &stranger, "GET", "/stats").await?;
+        let stats = send_request(&ns, &stranger, "GET", "/stats").await?;
         Ok(serde_json::from_str::<Value>(&stats.text).with_context(|| format!("{stats:?}"))?["completed"].clone())
     };
     let before = completed().await?;
     for _ in 0..30 {
-        let answer = ask(&ns, &gateway, "GET", "/sleep?ms=0").await?;
+        let answer = send_request(&ns, &gateway, "GET", "/sleep?ms=0").await?;
         ensure!(answer.status == 200, "{answer:?}");
     }
     let after = completed().await?;
@@ -113,14 +114,14 @@ async fn a_service_with_a_workloads_labels_gets_none_of_its_requests(ns: Namespa
 
 async fn the_rest_of_the_path_and_the_headers_arrive_as_they_should(ns: Namespace) -> Result<()> {
     ns.start(&workload("seer", json!({}))).await?;
-    let mut gateway = Target::gateway(&ns, AGENT, "seer").await?;
-    serves(&ns, &gateway).await?;
+    let mut gateway = ClientTarget::gateway(&ns, AGENT, "seer").await?;
+    await_response(&ns, &gateway).await?;
     gateway.headers += "X-Recif-User: somebody-else\r\nX-Recif-Anything: x\r\nTE: trailers\r\nConnection: X-Mine\r\n\
                         X-Mine: for you only\r\nX-Theirs: a, b\r\nX-Forwarded-For: 192.0.2.1\r\n";
     let rest = "/seen/a%2Fb//c;d=1/%E2%82%AC?q=%20+&&x=//..";
     let (target, host) = (gateway.clone(), gateway.address.to_string());
-    let inside = ns.env.inside().await?;
-    let answer = inside.run(async move { Connection::request(&target, "PATCH", rest, "{}").await }).await?;
+    let inside = ns.env.netns().await?;
+    let answer = inside.run(async move { HttpClientConnection::request(&target, "PATCH", rest, "{}").await }).await?;
     // Not shown where it fails: it would hold the token if that were passed on.
     let seen: Value = serde_json::from_str(&answer.text)?;
     ensure!(!answer.text.contains(ns.env.token()?), "the token was passed on");

@@ -3,21 +3,21 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::listed;
+use e2e::audit::describe_requests;
 use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    client::{Answer, Connection, Target},
+    client::{ClientTarget, HttpClientConnection, HttpClientResponse},
     kinds::{AGENT, ROLE, ROLE_BINDING, SERVICE_ACCOUNT},
     manifests::agent,
-    namespace::{Namespace, SAID},
-    object::Read as _,
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::ObjectExt as _,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     calls_are_noted_at_most_every_ten_seconds,
     a_caller_needs_a_token_and_the_right,
     a_right_may_be_on_one_workload_alone,
@@ -34,26 +34,26 @@ const GRANTED: Duration = Duration::from_secs(20);
 const HI: &str = r#"{"message":"hi"}"#;
 
 /// The answer to a request from inside the cluster.
-pub(super) async fn ask(
+pub(super) async fn send_request(
     ns: &Namespace,
-    target: &Target,
+    target: &ClientTarget,
     method: &'static str,
     path: &str,
     body: &'static str,
-) -> Result<Answer> {
+) -> Result<HttpClientResponse> {
     let (target, path) = (target.clone(), path.to_owned());
-    let inside = ns.env.inside().await?;
-    inside.run(async move { Connection::request(&target, method, &path, body).await }).await
+    let inside = ns.env.netns().await?;
+    inside.run(async move { HttpClientConnection::request(&target, method, &path, body).await }).await
 }
 
 /// The workload as somebody with this header calls it.
-pub(super) fn with(target: &Target, header: &str, token: &str) -> Target {
-    Target { headers: format!("{header}: Bearer {token}\r\n"), ..target.clone() }
+pub(super) fn with_token(target: &ClientTarget, header: &str, token: &str) -> ClientTarget {
+    ClientTarget { headers: format!("{header}: Bearer {token}\r\n"), ..target.clone() }
 }
 
 /// The workload as somebody calls it who does not say who he is.
-pub(super) fn nobody(target: &Target) -> Target {
-    Target { headers: String::new(), ..target.clone() }
+pub(super) fn without_token(target: &ClientTarget) -> ClientTarget {
+    ClientTarget { headers: String::new(), ..target.clone() }
 }
 
 /// A token of a service account that is made for it.
@@ -85,46 +85,51 @@ pub(super) async fn bind(ns: &Namespace, account: &str, kind: &str, role: &str) 
 }
 
 /// Waits until a chat is answered.
-async fn chats(ns: &Namespace, target: &Target) -> Result<()> {
+async fn await_chat(ns: &Namespace, target: &ClientTarget) -> Result<()> {
     poll(GRANTED, "an answer through the gateway", || async {
-        let answer = ask(ns, target, "POST", "/chat", HI).await?;
+        let answer = send_request(ns, target, "POST", "/chat", HI).await?;
         ensure!(answer.status == 200 && answer.text.contains("echo: hi"), "{answer:?}");
         Ok(Some(()))
     })
     .await
 }
 
-async fn refused(ns: &Namespace, target: &Target, status: u16, words: &[&str]) -> Result<Answer> {
-    let answer = ask(ns, target, "POST", "/chat", HI).await?;
+async fn check_refusal(
+    ns: &Namespace,
+    target: &ClientTarget,
+    status: u16,
+    words: &[&str],
+) -> Result<HttpClientResponse> {
+    let answer = send_request(ns, target, "POST", "/chat", HI).await?;
     ensure!(answer.status == status && words.iter().all(|word| answer.text.contains(word)), "{answer:?}");
     Ok(answer)
 }
 
 async fn a_caller_needs_a_token_and_the_right(ns: Namespace) -> Result<()> {
     ns.start(&agent("guarded", json!({}))).await?;
-    let guarded = Target::gateway(&ns, AGENT, "guarded").await?;
-    chats(&ns, &guarded).await?;
-    for unknown in [nobody(&guarded), with(&guarded, "Authorization", "wrong")] {
-        let answer = refused(&ns, &unknown, 401, &["unauthenticated"]).await?;
+    let guarded = ClientTarget::gateway(&ns, AGENT, "guarded").await?;
+    await_chat(&ns, &guarded).await?;
+    for unknown in [without_token(&guarded), with_token(&guarded, "Authorization", "wrong")] {
+        let answer = check_refusal(&ns, &unknown, 401, &["unauthenticated"]).await?;
         ensure!(answer.header("www-authenticate") == Some("Bearer"), "{answer:?}");
     }
     let token = token(&ns, "bot").await?;
-    let bot = with(&guarded, "Authorization", &token);
-    refused(&ns, &bot, 403, &["forbidden", "agents/guarded", &ns.name, "agents/invoke"]).await?;
+    let bot = with_token(&guarded, "Authorization", &token);
+    check_refusal(&ns, &bot, 403, &["forbidden", "agents/guarded", &ns.name, "agents/invoke"]).await?;
     bind(&ns, "bot", "ClusterRole", "recif-invoker").await?;
-    chats(&ns, &bot).await?;
-    chats(&ns, &with(&guarded, "X-Recif-Authorization", &token)).await?;
+    await_chat(&ns, &bot).await?;
+    await_chat(&ns, &with_token(&guarded, "X-Recif-Authorization", &token)).await?;
     // One that is good for Récif alone, which the API server takes from nobody.
     let own = token_for(&ns, "bot", &["recif"]).await?;
-    chats(&ns, &with(&guarded, "X-Recif-Authorization", &own)).await?;
-    let control_plane = Target::control_plane(&ns.env).await?;
-    let me = ask(&ns, &with(&control_plane, "Authorization", &own), "GET", "/v1/me", "").await?;
+    await_chat(&ns, &with_token(&guarded, "X-Recif-Authorization", &own)).await?;
+    let control_plane = ClientTarget::control_plane(&ns.env).await?;
+    let me = send_request(&ns, &with_token(&control_plane, "Authorization", &own), "GET", "/v1/me", "").await?;
     ensure!(me.status == 200 && me.text.contains(&format!("{}:bot", ns.name)), "{me:?}");
     let others = token_for(&ns, "bot", &["vault"]).await?;
-    refused(&ns, &with(&guarded, "Authorization", &others), 401, &["unauthenticated"]).await?;
+    check_refusal(&ns, &with_token(&guarded, "Authorization", &others), 401, &["unauthenticated"]).await?;
     // The right is on this namespace, and what is elsewhere is not even shown to be missing.
-    let elsewhere = Target { prefix: "/v1/agents/default/nobody".into(), ..bot };
-    refused(&ns, &elsewhere, 403, &["agents/nobody"]).await.map(drop)
+    let elsewhere = ClientTarget { prefix: "/v1/agents/default/nobody".into(), ..bot };
+    check_refusal(&ns, &elsewhere, 403, &["agents/nobody"]).await.map(drop)
 }
 
 async fn a_right_may_be_on_one_workload_alone(ns: Namespace) -> Result<()> {
@@ -138,21 +143,21 @@ async fn a_right_may_be_on_one_workload_alone(ns: Namespace) -> Result<()> {
     ns.create_object(&role).await?;
     let token = token(&ns, "bot").await?;
     bind(&ns, "bot", ROLE.kind, "calls-one").await?;
-    let one = with(&Target::gateway(&ns, AGENT, "one").await?, "Authorization", &token);
-    chats(&ns, &one).await?;
-    let other = with(&Target::gateway(&ns, AGENT, "other").await?, "Authorization", &token);
-    refused(&ns, &other, 403, &["agents/other"]).await.map(drop)
+    let one = with_token(&ClientTarget::gateway(&ns, AGENT, "one").await?, "Authorization", &token);
+    await_chat(&ns, &one).await?;
+    let other = with_token(&ClientTarget::gateway(&ns, AGENT, "other").await?, "Authorization", &token);
+    check_refusal(&ns, &other, 403, &["agents/other"]).await.map(drop)
 }
 
 async fn anonymous_paths_need_no_token(ns: Namespace) -> Result<()> {
     ns.start(&agent("open", json!({"expose": {"anonymousPaths": ["/.well-known/*"]}}))).await?;
-    let target = Target::gateway(&ns, AGENT, "open").await?;
-    chats(&ns, &target).await?;
-    let anybody = nobody(&target);
-    let card = ask(&ns, &anybody, "GET", "/.well-known/agent-card.json", "").await?;
+    let target = ClientTarget::gateway(&ns, AGENT, "open").await?;
+    await_chat(&ns, &target).await?;
+    let anybody = without_token(&target);
+    let card = send_request(&ns, &anybody, "GET", "/.well-known/agent-card.json", "").await?;
     ensure!(card.status == 200 && card.text.contains("open"), "{card:?}");
     for path in ["/chat", "/.well-known", "/.well-known/%61gent-card.json", "/.well-known//agent-card.json"] {
-        let answer = ask(&ns, &anybody, "GET", path, "").await?;
+        let answer = send_request(&ns, &anybody, "GET", path, "").await?;
         ensure!(answer.status == 401, "{path}: {answer:?}");
     }
     Ok(())
@@ -160,8 +165,8 @@ async fn anonymous_paths_need_no_token(ns: Namespace) -> Result<()> {
 
 async fn what_is_the_sidecars_is_not_reachable(ns: Namespace) -> Result<()> {
     ns.start(&agent("plain", json!({}))).await?;
-    let target = Target::gateway(&ns, AGENT, "plain").await?;
-    chats(&ns, &target).await?;
+    let target = ClientTarget::gateway(&ns, AGENT, "plain").await?;
+    await_chat(&ns, &target).await?;
     for (path, status) in [
         ("/_recif/inflight", 404),
         ("/_recif/drain", 404),
@@ -173,7 +178,7 @@ async fn what_is_the_sidecars_is_not_reachable(ns: Namespace) -> Result<()> {
         ("/x/../_recif/inflight", 400),
         ("/x/%2e%2e/metrics", 400),
     ] {
-        let answer = ask(&ns, &target, "GET", path, "").await?;
+        let answer = send_request(&ns, &target, "GET", path, "").await?;
         ensure!(answer.status == status && answer.text.contains(r#""error""#), "{path}: {answer:?}");
     }
     Ok(())
@@ -181,21 +186,25 @@ async fn what_is_the_sidecars_is_not_reachable(ns: Namespace) -> Result<()> {
 
 async fn calls_are_noted_at_most_every_ten_seconds(ns: Namespace) -> Result<()> {
     ns.start(&agent("busy", json!({}))).await?;
-    ns.told("busy", "Running").await?;
-    let target = Target::gateway(&ns, AGENT, "busy").await?;
+    ns.await_event("busy", "Running").await?;
+    let target = ClientTarget::gateway(&ns, AGENT, "busy").await?;
     let recorder = ns.record(AGENT, "busy").await?;
     let mark = ns.mark().await?;
     let mut ticks = tokio::time::interval(Duration::from_millis(500));
     // That it is not written more often can only be watched for a while: three periods and a bit.
     for _ in 0..66 {
         ticks.tick().await;
-        chats(&ns, &target).await?;
+        await_chat(&ns, &target).await?;
     }
-    let writes = ns.env.audit.by(ACCOUNT, mark, Some(&ns.name)).await?;
+    let writes = ns.env.audit.requests_by(ACCOUNT, mark, Some(&ns.name)).await?;
     let writes: Vec<_> = writes.into_iter().filter(|request| request.is_write() && request.succeeded()).collect();
-    ensure!(writes.iter().all(|it| it.resource() == "agents/status" && it.name() == "busy"), "{}", listed(&writes));
+    ensure!(
+        writes.iter().all(|it| it.resource() == "agents/status" && it.name() == "busy"),
+        "{}",
+        describe_requests(&writes)
+    );
     // Writes at 0, 10, 20 and 30 s, whichever replica made them.
-    ensure!((3..=4).contains(&writes.len()), "in 33 s {} writes: {}", writes.len(), listed(&writes));
+    ensure!((3..=4).contains(&writes.len()), "in 33 s {} writes: {}", writes.len(), describe_requests(&writes));
     let seen = recorder.up_to(&ns.get(AGENT, "busy").await?).await?;
     let mut noted: Vec<&str> = seen.iter().map(|object| object.text("/status/lastInvocationAt")).collect();
     noted.retain(|at| !at.is_empty());
@@ -203,8 +212,8 @@ async fn calls_are_noted_at_most_every_ten_seconds(ns: Namespace) -> Result<()> 
     noted.dedup();
     ensure!(noted.len() == writes.len(), "{} writes brought {noted:?}", writes.len());
     let woken = ns.operator_requests(mark).await?;
-    ensure!(woken.is_empty(), "the operator was woken: {}", listed(&woken));
-    ensure!(seen.last().is_some_and(crate::object::Read::is_running), "it does not run any more");
+    ensure!(woken.is_empty(), "the operator was woken: {}", describe_requests(&woken));
+    ensure!(seen.last().is_some_and(crate::object::ObjectExt::is_running), "it does not run any more");
     Ok(())
 }
 
@@ -215,7 +224,8 @@ async fn the_gateway_writes_one_field_and_no_other(ns: Namespace) -> Result<()> 
         let request = http::Request::patch(path)
             .header("content-type", "application/merge-patch+json")
             .header("impersonate-user", ACCOUNT);
-        let answer = ns.env.impatient.send(request.body(Body::from(patch.to_string().into_bytes()))?).await?;
+        let answer =
+            ns.env.client_without_retry.send(request.body(Body::from(patch.to_string().into_bytes()))?).await?;
         let status = answer.status().as_u16();
         let text = answer.into_body().collect_bytes().await?;
         Ok((status, String::from_utf8_lossy(&text).into_owned()))
@@ -234,5 +244,5 @@ async fn the_gateway_writes_one_field_and_no_other(ns: Namespace) -> Result<()> 
     let (code, text) = patch("", json!({"spec": {"replicas": 0}})).await?;
     ensure!(code == 403, "{code} {text}");
     let noted = |it: &crate::object::Object| it.text("/status/lastInvocationAt") == "2026-01-02T03:04:05Z";
-    ns.until(AGENT, "noted", SAID, "is noted", noted).await.map(drop)
+    ns.until(AGENT, "noted", REPORT_TIMEOUT, "is noted", noted).await.map(drop)
 }

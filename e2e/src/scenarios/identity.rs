@@ -5,30 +5,30 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Scenario, gateway_auth::ask, scenarios};
+use super::{Scenario, gateway_auth::send_request, scenarios};
 use crate::{
-    client::{Answer, Target},
+    client::{ClientTarget, HttpClientResponse},
     kinds::{AGENT, DEPLOYMENT, NETWORK_POLICY, SECRET, TOOL},
     manifests::{object, workload},
-    namespace::{Namespace, SAID, START},
-    object::Read as _,
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::ObjectExt as _,
     operator,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_name_that_no_gateway_signed_is_no_name,
     who_requires_identity_answers_gateways_alone,
     a_policy_closes_the_port_of_the_image_alone,
 );
 
-pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     a_rotation_costs_no_request_and_no_pod,
     a_deleted_secret_is_put_back_with_the_keys_that_pods_know,
 );
 
 /// What the workload was told under names of ours.
-fn told(text: &str) -> Result<Vec<(String, String)>> {
+fn recif_headers(text: &str) -> Result<Vec<(String, String)>> {
     let seen: Value = serde_json::from_str(text)?;
     let headers = seen["headers"].as_array().context("no headers")?;
     let pairs = headers.iter().filter_map(|pair| Some((pair[0].as_str()?.to_owned(), pair[1].as_str()?.to_owned())));
@@ -36,38 +36,46 @@ fn told(text: &str) -> Result<Vec<(String, String)>> {
 }
 
 /// The first answer of a Service, which the node's proxy may know a moment later than its Pod is ready.
-async fn first_answer(ns: &Namespace, target: &Target, path: &str) -> Result<Answer> {
-    let what = format!("an answer through the {}", target.way);
-    poll(START, &what, || async { ask(ns, target, "GET", path, "").await.map(Some) }).await
+async fn first_answer(ns: &Namespace, target: &ClientTarget, path: &str) -> Result<HttpClientResponse> {
+    let what = format!("an answer through the {}", target.route);
+    poll(START_TIMEOUT, &what, || async { send_request(ns, target, "GET", path, "").await.map(Some) }).await
 }
 
 async fn a_name_that_no_gateway_signed_is_no_name(ns: Namespace) -> Result<()> {
     ns.start(&workload("listener", json!({}))).await?;
     let spoofed = "X-Recif-User: somebody-else\r\nX-Recif-Caller: x.y.z\r\nX-Recif-Approver: somebody-else\r\n";
-    let mut gateway = Target::gateway(&ns, AGENT, "listener").await?;
+    let mut gateway = ClientTarget::gateway(&ns, AGENT, "listener").await?;
     gateway.headers += spoofed;
-    let through = told(&ask(&ns, &gateway, "GET", "/seen", "").await?.text)?;
+    let through = recif_headers(&send_request(&ns, &gateway, "GET", "/seen", "").await?.text)?;
     ensure!(
         matches!(through.as_slice(), [(name, user)] if name == "x-recif-user" && user != "somebody-else"),
         "{through:?}"
     );
-    let mut service = Target::service(&ns, "listener").await?;
+    let mut service = ClientTarget::service(&ns, "listener").await?;
     service.headers += spoofed;
-    let around = told(&first_answer(&ns, &service, "/seen").await?.text)?;
+    let around = recif_headers(&first_answer(&ns, &service, "/seen").await?.text)?;
     ensure!(around.is_empty(), "from another Pod: {around:?}");
     Ok(())
 }
 
 async fn who_requires_identity_answers_gateways_alone(ns: Namespace) -> Result<()> {
     ns.start(&workload("strict", json!({"proxy": {"requireIdentity": true}}))).await?;
-    let service = Target::service(&ns, "strict").await?;
+    let service = ClientTarget::service(&ns, "strict").await?;
     let refused = first_answer(&ns, &service, "/seen").await?;
     ensure!(refused.status == 401 && refused.header("x-recif-reason") == Some("identity"), "{refused:?}");
-    let answer = ask(&ns, &Target::gateway(&ns, AGENT, "strict").await?, "GET", "/seen", "").await?;
+    let answer = send_request(&ns, &ClientTarget::gateway(&ns, AGENT, "strict").await?, "GET", "/seen", "").await?;
     ensure!(answer.status == 200, "{answer:?}");
     let spec = json!({"name": "strict", "type": "agent", "agentRef": {"name": "strict"}});
     ns.apply(&object(TOOL, "strict", spec)).await?;
-    ns.tells(TOOL, "strict", SAID, "Error", &["IdentityRequired", "only requests through the gateway"]).await.map(drop)
+    ns.await_not_ready(
+        TOOL,
+        "strict",
+        REPORT_TIMEOUT,
+        "Error",
+        &["IdentityRequired", "only requests through the gateway"],
+    )
+    .await
+    .map(drop)
 }
 
 async fn a_policy_closes_the_port_of_the_image_alone(ns: Namespace) -> Result<()> {
@@ -89,18 +97,18 @@ async fn a_policy_closes_the_port_of_the_image_alone(ns: Namespace) -> Result<()
     let deny = json!({"apiVersion": NETWORK_POLICY.api_version(), "kind": NETWORK_POLICY.kind,
         "metadata": {"name": "deny"}, "spec": {"podSelector": {}, "policyTypes": ["Ingress"]}});
     ns.create_object(&deny).await?;
-    ns.until_gone(NETWORK_POLICY, "closed-sidecar", SAID).await
+    ns.until_gone(NETWORK_POLICY, "closed-sidecar", REPORT_TIMEOUT).await
 }
 
 async fn a_rotation_costs_no_request_and_no_pod(ns: Namespace) -> Result<()> {
     ns.start(&workload("strict", json!({"proxy": {"requireIdentity": true}}))).await?;
-    let (gateway, pods) = (Target::gateway(&ns, AGENT, "strict").await?, ns.pod_uids("strict").await?);
+    let (gateway, pods) = (ClientTarget::gateway(&ns, AGENT, "strict").await?, ns.pod_uids("strict").await?);
     let done = AtomicBool::new(false);
     let calls = async {
         let mut calls = 0;
         while !done.load(Relaxed) || calls < 50 {
-            let answer = ask(&ns, &gateway, "GET", "/seen", "").await?;
-            ensure!(answer.status == 200 && !told(&answer.text)?.is_empty(), "call {calls}: {answer:?}");
+            let answer = send_request(&ns, &gateway, "GET", "/seen", "").await?;
+            ensure!(answer.status == 200 && !recif_headers(&answer.text)?.is_empty(), "call {calls}: {answer:?}");
             calls += 1;
         }
         Ok::<_, anyhow::Error>(())
@@ -126,7 +134,7 @@ async fn a_deleted_secret_is_put_back_with_the_keys_that_pods_know(ns: Namespace
     let secrets = ns.env.within(operator::NAMESPACE, SECRET);
     let before = secrets.get("recif-identity").await?;
     secrets.delete("recif-identity", &Default::default()).await?;
-    let now = poll(SAID, "the Secret is there again", || async {
+    let now = poll(REPORT_TIMEOUT, "the Secret is there again", || async {
         Ok(secrets.get_opt("recif-identity").await?.filter(|it| it.id() != before.id()))
     })
     .await?;

@@ -4,7 +4,7 @@
 use std::{process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{Mark, Request, listed};
+use e2e::audit::{AuditEvent, AuditOffset, describe_requests};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -13,16 +13,16 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, DEFINITION, SERVICE},
     manifests::agent,
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_stopped_agent_that_is_refused_stays_failed_in_silence,
     two_operators_over_one_agent_spare_and_name_each_other,
 );
-pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     an_older_crd_is_named_and_slows_its_objects_down_until_it_is_upgraded,
 );
 
@@ -32,7 +32,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 const FEW: usize = 5;
 
 /// The operator's writes of this agent's status in ten seconds from the mark.
-async fn writes(ns: &Namespace, mark: Mark, name: &str) -> Result<Vec<Request>> {
+async fn writes(ns: &Namespace, mark: AuditOffset, name: &str) -> Result<Vec<AuditEvent>> {
     let mut requests = ns.operator_requests(mark).await?;
     requests.retain(|it| it.is_write() && it.resource() == "agents/status" && it.name() == name);
     Ok(requests)
@@ -61,23 +61,23 @@ async fn a_stopped_agent_that_is_refused_stays_failed_in_silence(ns: Namespace) 
     sleep(WINDOW).await;
     for name in ["taken", "misnamed", "control"] {
         let found = writes(&ns, mark, name).await?;
-        ensure!(found.len() <= FEW, "{name}: {}", listed(&found));
+        ensure!(found.len() <= FEW, "{name}: {}", describe_requests(&found));
     }
     for (name, reason) in [("taken", "NameConflict"), ("misnamed", "serviceAccountName")] {
-        let failed = ns.says(name, SAID, "Failed", &[reason]).await?;
+        let failed = ns.await_agent_not_ready(name, REPORT_TIMEOUT, "Failed", &[reason]).await?;
         let message = failed.condition("Ready").message.chars().count();
         ensure!((1..=300).contains(&message), "{message} characters: {}", failed.describe());
-        ensure!(!failed.condition("Ready").says("regex"), "{}", failed.describe());
+        ensure!(!failed.condition("Ready").contains("regex"), "{}", failed.describe());
     }
-    ns.until(AGENT, "control", START, "is stopped", |it| it.phase() == "Terminated").await?;
+    ns.until(AGENT, "control", START_TIMEOUT, "is stopped", |it| it.phase() == "Terminated").await?;
     let mark = ns.mark().await?;
     sleep(WINDOW).await;
     for name in ["taken", "misnamed", "control"] {
         let found = writes(&ns, mark, name).await?;
-        ensure!(found.is_empty(), "{name}, later: {}", listed(&found));
+        ensure!(found.is_empty(), "{name}, later: {}", describe_requests(&found));
     }
     ns.delete(SERVICE, "taken").await?;
-    ns.until(AGENT, "taken", START, "goes on", |it| it.phase() == "Terminated").await?;
+    ns.until(AGENT, "taken", START_TIMEOUT, "goes on", |it| it.phase() == "Terminated").await?;
     Ok(())
 }
 
@@ -85,7 +85,7 @@ const FIELD: &str = "/spec/versions/0/schema/openAPIV3Schema/properties/status/p
 
 async fn an_older_crd_is_named_and_slows_its_objects_down_until_it_is_upgraded(ns: Namespace) -> Result<()> {
     ns.apply(&agent("probe", json!({"replicas": 0}))).await?;
-    ns.until(AGENT, "probe", START, "is stopped", |it| it.phase() == "Terminated").await?;
+    ns.until(AGENT, "probe", START_TIMEOUT, "is stopped", |it| it.phase() == "Terminated").await?;
     let name = format!("{}.{}", AGENT.plural, crds::GROUP);
     let definition = ns.env.all(DEFINITION).get(&name).await.context("get the CRD")?;
     let field = definition.at(FIELD).clone();
@@ -101,7 +101,7 @@ async fn an_older_crd_is_named_and_slows_its_objects_down_until_it_is_upgraded(n
 }
 
 async fn with_an_older_crd(ns: &Namespace) -> Result<()> {
-    poll(START, "the API server drops the field", || async {
+    poll(START_TIMEOUT, "the API server drops the field", || async {
         let patch = Patch::Merge(json!({"status": {"renderVersion": 99}}));
         let params = PatchParams { dry_run: true, ..PatchParams::default() };
         let answer = ns.api(AGENT).patch_status("probe", &params, &patch).await?;
@@ -112,14 +112,14 @@ async fn with_an_older_crd(ns: &Namespace) -> Result<()> {
     ns.apply(&agent("slowed", json!({}))).await?;
     sleep(WINDOW).await;
     let first = writes(ns, mark, "slowed").await?;
-    ensure!(first.len() <= FEW, "{}", listed(&first));
+    ensure!(first.len() <= FEW, "{}", describe_requests(&first));
     let words = ["CRDOutdated", "status.renderVersion", "upgrade the CRDs"];
-    let said = |it: &Object| words.iter().all(|word| it.condition("Ready").says(word));
-    ns.until(AGENT, "slowed", START, "says that the CRD is old", said).await?;
+    let said = |it: &Object| words.iter().all(|word| it.condition("Ready").contains(word));
+    ns.until(AGENT, "slowed", START_TIMEOUT, "says that the CRD is old", said).await?;
     let mark = ns.mark().await?;
     sleep(WINDOW).await;
     let later = writes(ns, mark, "slowed").await?;
-    ensure!(later.len() <= 2, "later: {}", listed(&later));
+    ensure!(later.len() <= 2, "later: {}", describe_requests(&later));
     Ok(())
 }
 
@@ -141,19 +141,19 @@ async fn two_operators_over_one_agent_spare_and_name_each_other(ns: Namespace) -
         .kill_on_drop(true);
     let mut process = command.spawn().context("start a second operator")?;
     let wrote = |it: &Object| it.text("/status/managedBy") == second && it.is_running();
-    ns.until(AGENT, "shared", START, "is written by the second operator", wrote).await?;
+    ns.until(AGENT, "shared", START_TIMEOUT, "is written by the second operator", wrote).await?;
     // Neither is woken by what the other writes, but both by what a user does.
-    let named = poll(START, "Ready says which other operator writes", || async {
+    let named = poll(START_TIMEOUT, "Ready says which other operator writes", || async {
         let label = json!({"metadata": {"labels": {"touched": ns.get(AGENT, "shared").await?.revision().to_string()}}});
         ns.edit(AGENT, "shared", label).await?;
         sleep(Duration::from_secs(1)).await;
         let agent = ns.get(AGENT, "shared").await?;
-        Ok(agent.condition("Ready").says("OtherOperator").then_some(agent))
+        Ok(agent.condition("Ready").contains("OtherOperator").then_some(agent))
     })
     .await?;
     let moves = named.last_seq() - before;
     ensure!(moves <= 10, "{moves} moves before it is said: {}", named.describe());
-    ensure!(named.condition("Ready").says(&second), "{}", named.describe());
+    ensure!(named.condition("Ready").contains(&second), "{}", named.describe());
     process.kill().await.context("end the second operator")?;
     // One alone: in quiet after a minute, and with a new configuration at once but for the truce.
     ns.edit(AGENT, "shared", json!({"spec": {"systemPrompt": "go on"}})).await?;

@@ -8,17 +8,17 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, DEFINITION},
     manifests::{agent, documents, files},
-    namespace::{Namespace, SAID, START},
-    object::Read as _,
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::ObjectExt as _,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     every_good_manifest_is_accepted,
     every_bad_manifest_is_refused_with_a_message,
 );
 
-pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     an_agent_from_before_the_sidecar_can_be_changed_and_deleted,
 );
 
@@ -68,22 +68,22 @@ async fn an_agent_from_before_the_sidecar_can_be_changed_and_deleted(ns: Namespa
     };
     define(&ns, &name, older).await?;
     let old = async {
-        poll(SAID, "the older definition", || async { Ok((!refused("old").await).then_some(())) }).await?;
+        poll(REPORT_TIMEOUT, "the older definition", || async { Ok((!refused("old").await).then_some(())) }).await?;
         ns.apply(&agent("old", json!({"port": 8888}))).await
     };
     let old = old.await;
     define(&ns, &name, versions).await?;
     old?;
-    poll(SAID, "the present definition", || async { Ok(refused("another").await.then_some(())) }).await?;
+    poll(REPORT_TIMEOUT, "the present definition", || async { Ok(refused("another").await.then_some(())) }).await?;
 
-    ns.says("old", SAID, "Failed", &["InvalidSpec", "port 8888"]).await?;
+    ns.await_agent_not_ready("old", REPORT_TIMEOUT, "Failed", &["InvalidSpec", "port 8888"]).await?;
     ns.edit(AGENT, "old", json!({"metadata": {"labels": {"team": "blue"}}, "spec": {"strategy": "other"}})).await?;
     ns.edit(AGENT, "old", json!({"spec": {"port": 8000}})).await?;
-    ns.running("old").await?;
+    ns.await_agent_running("old").await?;
     let back = ns.edit(AGENT, "old", json!({"spec": {"port": 8888}})).await;
     ensure!(back.is_err(), "it may go back to the sidecar's port");
     ns.delete(AGENT, "old").await?;
-    ns.until_gone(AGENT, "old", START).await
+    ns.until_gone(AGENT, "old", START_TIMEOUT).await
 }
 
 async fn define(ns: &Namespace, name: &str, versions: Value) -> Result<()> {

@@ -6,21 +6,21 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{Request, listed};
+use e2e::audit::{AuditEvent, describe_requests};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::{Scenario, columns, scenarios};
 use crate::{
-    client::{Connection, Target},
+    client::{ClientTarget, HttpClientConnection},
     kinds::{AGENT, CONFIG_MAP, MCP_SERVER, NAMESPACE, POD, REMOTE_MCP_SERVER, SECRET, TOOL},
     manifests::{WORKLOAD, agent, object, secret, tool, workload},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_discovered_tool_is_rendered_and_called,
     other_tools_roll_only_their_users,
     a_server_that_misbehaves_says_how_and_delays_no_other,
@@ -37,12 +37,12 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 const RESYNC: Duration = Duration::from_secs(20);
 
 /// Starts the server `mcp` with these tools.
-async fn serve(ns: &Namespace, tools: &str) -> Result<()> {
+async fn start_mcp_workload(ns: &Namespace, tools: &str) -> Result<()> {
     ns.start(&workload("mcp", json!({}))).await?;
-    tell(ns, &format!("/tools?names={tools}&words=first")).await
+    configure_mcp_workload(ns, &format!("/tools?names={tools}&words=first")).await
 }
 
-async fn tell(ns: &Namespace, path: &str) -> Result<()> {
+async fn configure_mcp_workload(ns: &Namespace, path: &str) -> Result<()> {
     let answer = ns.send("mcp", 8000, "GET", path, &Value::Null).await?;
     ensure!(answer.status == 200, "{path}: {answer:?}");
     Ok(())
@@ -58,22 +58,22 @@ fn remote(ns: &Namespace, name: &str, query: &str, more: Value) -> Value {
 }
 
 /// The tool of this name of the server `remote`.
-fn served(name: &str) -> Value {
+fn remote_tool(name: &str) -> Value {
     tool(
         name,
         json!({"name": format!("my_{name}"), "type": "mcp", "mcpServerRef": {"name": "remote", "toolName": name}}),
     )
 }
 
-async fn available(ns: &Namespace, name: &str, tools: i64) -> Result<Object> {
+async fn await_available(ns: &Namespace, name: &str, tools: i64) -> Result<Object> {
     let there = |it: &Object| it.phase() == "Available" && it.is_current() && it.number("/status/toolCount") == tools;
     ns.until(REMOTE_MCP_SERVER, name, RESYNC, &format!("is Available with {tools} tools"), there).await
 }
 
 async fn a_discovered_tool_is_rendered_and_called(ns: Namespace) -> Result<()> {
-    serve(&ns, "echo,add").await?;
+    start_mcp_workload(&ns, "echo,add").await?;
     ns.apply(&remote(&ns, "remote", "", json!({}))).await?;
-    let server = available(&ns, "remote", 2).await?;
+    let server = await_available(&ns, "remote", 2).await?;
     ensure!(server.text("/status/discoveredTools/0/name") == "add", "{}", server.describe());
     ensure!(
         server.text("/status/serverInfo/name") == "workload" && server.text("/status/era") == "initialize",
@@ -82,7 +82,7 @@ async fn a_discovered_tool_is_rendered_and_called(ns: Namespace) -> Result<()> {
     let kept = ns.get(CONFIG_MAP, "remote.mcp-tools").await?;
     ensure!(kept.text("/data/tools.json").contains("\"echo\""), "the definitions are {:?}", kept.data);
     columns(&ns, REMOTE_MCP_SERVER, &["Name", "Protocol", "URL", "Tools", "Phase", "Age"]).await?;
-    ns.provide(&served("echo")).await?;
+    ns.provide(&remote_tool("echo")).await?;
     ns.start(&agent("caller", json!({"tools": ["echo"]}))).await?;
     let reply = ns.chat("caller", r#"/tool my_echo {"message": "hello"}"#).await?;
     ensure!(reply.contains("echo says hello"), "the tool replied {reply:?}");
@@ -90,37 +90,37 @@ async fn a_discovered_tool_is_rendered_and_called(ns: Namespace) -> Result<()> {
 }
 
 async fn other_tools_roll_only_their_users(ns: Namespace) -> Result<()> {
-    serve(&ns, "echo,add").await?;
+    start_mcp_workload(&ns, "echo,add").await?;
     ns.apply(&remote(&ns, "remote", "", json!({}))).await?;
-    available(&ns, "remote", 2).await?;
+    await_available(&ns, "remote", 2).await?;
     for name in ["echo", "add"] {
-        ns.provide(&served(name)).await?;
+        ns.provide(&remote_tool(name)).await?;
         ns.apply(&agent(&format!("with-{name}"), json!({"tools": [name]}))).await?;
     }
-    let (echo, add) = (ns.running("with-echo").await?, ns.running("with-add").await?);
+    let (echo, add) = (ns.await_agent_running("with-echo").await?, ns.await_agent_running("with-add").await?);
     let mark = ns.mark().await?;
-    tell(&ns, "/tools?names=add&words=first").await?;
+    configure_mcp_workload(&ns, "/tools?names=add&words=first").await?;
     let gone = ["ToolNotFound", "has no tool"];
     ns.until(TOOL, "echo", RESYNC, "is in Error", |it| {
-        it.phase() == "Error" && gone.iter().all(|words| it.condition("Ready").says(words))
+        it.phase() == "Error" && gone.iter().all(|words| it.condition("Ready").contains(words))
     })
     .await?;
-    ns.until(AGENT, "with-echo", SAID, "waits for its tool", |it| it.phase() == "Resolving").await?;
+    ns.until(AGENT, "with-echo", REPORT_TIMEOUT, "waits for its tool", |it| it.phase() == "Resolving").await?;
     let now = ns.get(AGENT, "with-add").await?;
     ensure!(now.revision() == add.revision(), "the other agent was written: {}", now.describe());
     let requests = ns.operator_requests(mark).await?;
-    let (others, about): (Vec<&Request>, Vec<_>) =
+    let (others, about): (Vec<&AuditEvent>, Vec<_>) =
         requests.iter().filter(|it| it.is_write()).partition(|it| !it.name().starts_with("with-add"));
-    ensure!(about.is_empty(), "the agent that uses another tool: {}", listed(about));
-    ensure!(others.iter().any(|it| it.name() == "with-echo"), "seen: {}", listed(others));
-    tell(&ns, "/tools?names=echo,add&words=first").await?;
-    let back = ns.running("with-echo").await?;
+    ensure!(about.is_empty(), "the agent that uses another tool: {}", describe_requests(about));
+    ensure!(others.iter().any(|it| it.name() == "with-echo"), "seen: {}", describe_requests(others));
+    configure_mcp_workload(&ns, "/tools?names=echo,add&words=first").await?;
+    let back = ns.await_agent_running("with-echo").await?;
     ensure!(back.text("/status/contentHash") == echo.text("/status/contentHash"), "{}", back.describe());
     Ok(())
 }
 
 async fn a_server_that_misbehaves_says_how_and_delays_no_other(ns: Namespace) -> Result<()> {
-    serve(&ns, "echo").await?;
+    start_mcp_workload(&ns, "echo").await?;
     let manners = [
         ("hang", "ServerTimeout", "within 2 s"),
         ("drip", "ServerTimeout", "within 2 s"),
@@ -137,43 +137,44 @@ async fn a_server_that_misbehaves_says_how_and_delays_no_other(ns: Namespace) ->
         ns.apply(&remote(&ns, name, "?manner=hang", json!({"timeout": "10s"}))).await?;
     }
     ns.apply(&remote(&ns, "well", "", json!({}))).await?;
-    ns.until(REMOTE_MCP_SERVER, "well", SAID, "is Available", |it| it.phase() == "Available").await?;
+    ns.until(REMOTE_MCP_SERVER, "well", REPORT_TIMEOUT, "is Available", |it| it.phase() == "Available").await?;
     for (manner, reason, words) in manners {
         let said = |it: &Object| {
             let stalled = it.condition("Stalled");
-            it.phase() == "Error" && stalled.is_true() && stalled.reason == reason && stalled.says(words)
+            it.phase() == "Error" && stalled.is_true() && stalled.reason == reason && stalled.contains(words)
         };
         ns.until(REMOTE_MCP_SERVER, manner, RESYNC, &format!("is in Error, {reason}: {words}"), said).await?;
     }
     let denied = json!({"url": "http://169.254.169.254/mcp"});
     ns.apply(&remote(&ns, "metadata", "", denied)).await?;
     let refused = |it: &Object| it.condition("Stalled").reason == "AddressDenied";
-    ns.until(REMOTE_MCP_SERVER, "metadata", SAID, "is denied", refused).await?;
+    ns.until(REMOTE_MCP_SERVER, "metadata", REPORT_TIMEOUT, "is denied", refused).await?;
     ns.apply(&remote(&ns, "many", "?manner=many", json!({"resync": "1h"}))).await?;
-    let many = available(&ns, "many", 1000).await?;
+    let many = await_available(&ns, "many", 1000).await?;
     ensure!(many.condition("ToolsDiscovered").reason == "TooManyTools", "{}", many.describe());
     let before = ns.get(REMOTE_MCP_SERVER, "well").await?.revision();
-    tell(&ns, "/tools?names=echo,more&words=first").await?;
-    let after = available(&ns, "well", 2).await?;
+    configure_mcp_workload(&ns, "/tools?names=echo,more&words=first").await?;
+    let after = await_available(&ns, "well", 2).await?;
     ensure!(after.revision() > before, "the server that is well was not looked at");
     Ok(())
 }
 
 async fn a_rotated_secret_is_used_at_once(ns: Namespace) -> Result<()> {
-    serve(&ns, "echo").await?;
-    tell(&ns, "/token?is=one").await?;
+    start_mcp_workload(&ns, "echo").await?;
+    configure_mcp_workload(&ns, "/token?is=one").await?;
     let header = json!({"name": "Authorization", "valueFrom": {"type": "Secret", "name": "token", "key": "header"}});
     ns.apply(&remote(&ns, "remote", "", json!({"headersFrom": [header], "resync": "1h"}))).await?;
-    ns.tells(REMOTE_MCP_SERVER, "remote", SAID, "Resolving", &["secret \"token\" not found"]).await?;
+    ns.await_not_ready(REMOTE_MCP_SERVER, "remote", REPORT_TIMEOUT, "Resolving", &["secret \"token\" not found"])
+        .await?;
     ns.apply(&secret("token", json!({"header": "Bearer one"}))).await?;
-    available(&ns, "remote", 1).await?;
-    tell(&ns, "/token?is=two").await?;
+    await_available(&ns, "remote", 1).await?;
+    configure_mcp_workload(&ns, "/token?is=two").await?;
     ns.apply(&secret("token", json!({"header": "Bearer wrong"}))).await?;
-    let refused = |it: &Object| it.phase() == "Error" && it.condition("Stalled").says("401");
+    let refused = |it: &Object| it.phase() == "Error" && it.condition("Stalled").contains("401");
     let failed = ns.until(REMOTE_MCP_SERVER, "remote", RESYNC, "is refused", refused).await?;
     ensure!(failed.number("/status/toolCount") == 1, "its tools were forgotten: {}", failed.describe());
     ns.apply(&secret("token", json!({"header": "Bearer two"}))).await?;
-    available(&ns, "remote", 1).await?;
+    await_available(&ns, "remote", 1).await?;
     let kept = ns.get(SECRET, "token").await?;
     ensure!(kept.data.to_string().contains("header"), "the Secret is gone");
     let status = ns.get(REMOTE_MCP_SERVER, "remote").await?.at("/status").to_string();
@@ -182,52 +183,52 @@ async fn a_rotated_secret_is_used_at_once(ns: Namespace) -> Result<()> {
 }
 
 async fn a_server_made_again_under_its_name_is_asked_anew(ns: Namespace) -> Result<()> {
-    serve(&ns, "echo").await?;
+    start_mcp_workload(&ns, "echo").await?;
     ns.apply(&remote(&ns, "remote", "", json!({"resync": "1h"}))).await?;
-    let old = available(&ns, "remote", 1).await?;
-    ns.provide(&served("echo")).await?;
+    let old = await_available(&ns, "remote", 1).await?;
+    ns.provide(&remote_tool("echo")).await?;
     ns.delete(REMOTE_MCP_SERVER, "remote").await?;
-    ns.until_gone(REMOTE_MCP_SERVER, "remote", SAID).await?;
-    ns.tells(TOOL, "echo", SAID, "Resolving", &["remotemcpserver \"remote\" not found"]).await?;
-    ns.until_gone(CONFIG_MAP, "remote.mcp-tools", START).await?;
-    tell(&ns, "/tools?names=echo,add&words=second").await?;
+    ns.until_gone(REMOTE_MCP_SERVER, "remote", REPORT_TIMEOUT).await?;
+    ns.await_not_ready(TOOL, "echo", REPORT_TIMEOUT, "Resolving", &["remotemcpserver \"remote\" not found"]).await?;
+    ns.until_gone(CONFIG_MAP, "remote.mcp-tools", START_TIMEOUT).await?;
+    configure_mcp_workload(&ns, "/tools?names=echo,add&words=second").await?;
     ns.apply(&remote(&ns, "remote", "", json!({"resync": "1h"}))).await?;
-    let new = available(&ns, "remote", 2).await?;
+    let new = await_available(&ns, "remote", 2).await?;
     ensure!(new.uid() != old.uid(), "it is the old one");
-    ns.until(TOOL, "echo", SAID, "is Available again", |it| it.phase() == "Available").await?;
+    ns.until(TOOL, "echo", REPORT_TIMEOUT, "is Available again", |it| it.phase() == "Available").await?;
     Ok(())
 }
 
 async fn published_tools_are_tools_like_any_other(ns: Namespace) -> Result<()> {
-    serve(&ns, "echo,add_all").await?;
+    start_mcp_workload(&ns, "echo,add_all").await?;
     ns.apply(&tool("my-echo", json!({}))).await?;
     let publish = json!({"publish": {"enabled": true, "prefix": "my-"}});
     ns.apply(&remote(&ns, "remote", "", publish)).await?;
     ns.until(TOOL, "my-add-all", RESYNC, "is Available", |it| it.phase() == "Available").await?;
-    let conflict = |it: &Object| it.condition("ToolsPublished").says("my-echo");
-    ns.until(REMOTE_MCP_SERVER, "remote", SAID, "names the Tool of somebody else", conflict).await?;
+    let conflict = |it: &Object| it.condition("ToolsPublished").contains("my-echo");
+    ns.until(REMOTE_MCP_SERVER, "remote", REPORT_TIMEOUT, "names the Tool of somebody else", conflict).await?;
     ensure!(ns.get(TOOL, "my-echo").await?.text("/spec/type") == "builtin", "the Tool of somebody else was changed");
     ns.start(&agent("caller", json!({"tools": ["my-add-all"]}))).await?;
     let reply = ns.chat("caller", r#"/tool add_all {"message": "hello"}"#).await?;
     ensure!(reply.contains("add_all says hello"), "the tool replied {reply:?}");
     ns.delete(TOOL, "my-add-all").await?;
     ns.until(TOOL, "my-add-all", RESYNC, "is made again", |it| it.phase() == "Available").await?;
-    ns.running("caller").await?;
+    ns.await_agent_running("caller").await?;
     // Asks first whether the server is still the same.
     let description = ns.get(TOOL, "my-add-all").await?.text("/spec/description").to_owned();
     ns.edit(TOOL, "my-add-all", json!({"spec": {"description": "Mine."}})).await?;
     ns.until(TOOL, "my-add-all", RESYNC, "is put back", |it| it.text("/spec/description") == description).await?;
-    tell(&ns, "/tools?names=echo&words=first").await?;
-    let in_error = |it: &Object| it.phase() == "Error" && it.condition("Ready").says("has no tool");
+    configure_mcp_workload(&ns, "/tools?names=echo&words=first").await?;
+    let in_error = |it: &Object| it.phase() == "Error" && it.condition("Ready").contains("has no tool");
     ns.until(TOOL, "my-add-all", RESYNC, "stays in Error while it is used", in_error).await?;
     ns.delete(AGENT, "caller").await?;
-    ns.until_gone(TOOL, "my-add-all", START).await
+    ns.until_gone(TOOL, "my-add-all", START_TIMEOUT).await
 }
 
 async fn another_namespace_uses_a_server_while_it_is_allowed_to(ns: Namespace) -> Result<()> {
-    serve(&ns, "echo").await?;
+    start_mcp_workload(&ns, "echo").await?;
     ns.apply(&remote(&ns, "remote", "", json!({"resync": "1h"}))).await?;
-    available(&ns, "remote", 1).await?;
+    await_available(&ns, "remote", 1).await?;
     let other = Namespace::create(ns.env.clone(), &format!("{}-other", ns.name)).await?;
     let result = admitted(&ns, &other).await;
     other.delete_itself().await?;
@@ -240,8 +241,10 @@ async fn admitted(ns: &Namespace, other: &Namespace) -> Result<()> {
     let allow = async |allowed: serde_json::Value| {
         ns.edit(REMOTE_MCP_SERVER, "remote", json!({"spec": {"allowedNamespaces": allowed}})).await
     };
-    let open = async || other.until(TOOL, "echo", SAID, "is Available", |it| it.phase() == "Available").await;
-    let shut = async || other.tells(TOOL, "echo", SAID, "Resolving", &["may not be used from namespace"]).await;
+    let open = async || other.until(TOOL, "echo", REPORT_TIMEOUT, "is Available", |it| it.phase() == "Available").await;
+    let shut = async || {
+        other.await_not_ready(TOOL, "echo", REPORT_TIMEOUT, "Resolving", &["may not be used from namespace"]).await
+    };
     shut().await?;
     allow(json!({"from": "All"})).await?;
     open().await?;
@@ -283,13 +286,13 @@ pub(super) async fn start_servers_and_a_user(ns: &Namespace) -> Result<()> {
     let url = format!("http://pipes.{}.svc.cluster.local:3000/mcp", ns.name);
     let elsewhere = json!({"url": url, "resync": "1h", "publish": {"enabled": true}});
     ns.apply(&object(REMOTE_MCP_SERVER, "elsewhere", elsewhere)).await?;
-    available(ns, "elsewhere", 2).await?;
+    await_available(ns, "elsewhere", 2).await?;
     for name in ["echo", "add"] {
-        ns.until(TOOL, name, SAID, "is Available", |it| it.phase() == "Available" && it.is_current()).await?;
+        ns.until(TOOL, name, REPORT_TIMEOUT, "is Available", |it| it.phase() == "Available" && it.is_current()).await?;
     }
     ns.start(&agent("calls", json!({"tools": ["echo"]}))).await?;
     for name in ["pipes", "calls"] {
-        ns.told(name, "Running").await?;
+        ns.await_event(name, "Running").await?;
     }
     Ok(())
 }
@@ -305,19 +308,19 @@ async fn a_program_that_speaks_over_pipes_is_served_and_called(ns: Namespace) ->
     let reply = ns.chat("caller", r#"/tool echo {"message": "hello"}"#).await?;
     ensure!(reply.contains("echo says hello"), "the tool replied {reply:?}");
     ns.delete(MCP_SERVER, "pipes").await?;
-    ns.until_gone(MCP_SERVER, "pipes", START).await?;
-    ns.tells(TOOL, "echo", SAID, "Resolving", &["mcpserver \"pipes\" not found"]).await.map(drop)
+    ns.until_gone(MCP_SERVER, "pipes", START_TIMEOUT).await?;
+    ns.await_not_ready(TOOL, "echo", REPORT_TIMEOUT, "Resolving", &["mcpserver \"pipes\" not found"]).await.map(drop)
 }
 
 async fn a_session_through_the_gateway_stays_with_its_pod(ns: Namespace) -> Result<()> {
     let pipes = json!({"cmd": "/workload", "args": ["mcp", "echo"], "replicas": 2});
     ns.start(&run("pipes", "stdio", pipes)).await?;
-    let mut gateway = Target::gateway(&ns, MCP_SERVER, "pipes").await?;
+    let mut gateway = ClientTarget::gateway(&ns, MCP_SERVER, "pipes").await?;
     gateway.headers += "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n";
-    let inside = ns.env.inside().await?;
-    let ask = async |target: &Target, method: &'static str, body: &Value| {
+    let inside = ns.env.netns().await?;
+    let ask = async |target: &ClientTarget, method: &'static str, body: &Value| {
         let (target, body) = (target.clone(), if body.is_null() { String::new() } else { body.to_string() });
-        inside.run(async move { Connection::request(&target, method, "/mcp", &body).await }).await
+        inside.run(async move { HttpClientConnection::request(&target, method, "/mcp", &body).await }).await
     };
     let request = |method: &str, params: Value| json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
     let open = json!({
@@ -328,7 +331,7 @@ async fn a_session_through_the_gateway_stays_with_its_pod(ns: Namespace) -> Resu
     let mut pods = BTreeSet::new();
     // The gateway may hear of one Pod before it hears of the other.
     while pods.len() < 2 {
-        ensure!(begun.elapsed() < START, "all sessions were of one Pod: {pods:?}");
+        ensure!(begun.elapsed() < START_TIMEOUT, "all sessions were of one Pod: {pods:?}");
         let opened = ask(&gateway, "POST", &request("initialize", open.clone())).await?;
         let session = opened.header("mcp-session-id").with_context(|| format!("no session: {opened:?}"))?;
         pods.extend(session.split('.').next().map(str::to_owned));
@@ -350,19 +353,19 @@ async fn a_server_over_http_is_asked_again_when_its_pods_change(ns: Namespace) -
     let mut server = run("mcp", "http", json!({"port": 8000}));
     server["spec"]["resync"] = json!("1s");
     ns.start(&server).await?;
-    tell(&ns, "/tools?names=echo&words=first").await?;
+    configure_mcp_workload(&ns, "/tools?names=echo&words=first").await?;
     let tools = |count: i64| move |it: &Object| it.is_running() && it.number("/status/toolCount") == count;
     ns.until(MCP_SERVER, "mcp", RESYNC, "has told its tool", tools(1)).await?;
     ns.edit(MCP_SERVER, "mcp", json!({"spec": {"resync": "1h"}})).await?;
-    ns.runs(MCP_SERVER, "mcp").await?;
+    ns.await_running(MCP_SERVER, "mcp").await?;
     // A Pod knows only what it was told itself, so this one's successor has no tools, which nobody hears who does not ask.
     let pod = ns.list(POD).await?.pop().context("no Pod")?;
     ns.delete(POD, &pod.name_any()).await?;
-    let before = ns.until(MCP_SERVER, "mcp", START, "tells that its new Pod has no tools", tools(0)).await?;
+    let before = ns.until(MCP_SERVER, "mcp", START_TIMEOUT, "tells that its new Pod has no tools", tools(0)).await?;
     ns.edit(MCP_SERVER, "mcp", json!({"spec": {"deployment": {"env": {"A": "1"}}}})).await?;
     let moved = before.last_seq();
-    ns.until(MCP_SERVER, "mcp", START, "runs anew", |it| it.is_running() && it.last_seq() > moved).await?;
+    ns.until(MCP_SERVER, "mcp", START_TIMEOUT, "runs anew", |it| it.is_running() && it.last_seq() > moved).await?;
     // What the new Pods tell is written once.
     let quiet = async || Ok(ns.stays_the_same(Duration::from_secs(3)).await.ok());
-    poll(START, "nothing changes any more", quiet).await
+    poll(START_TIMEOUT, "nothing changes any more", quiet).await
 }

@@ -44,7 +44,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use crate::{kinds::Kind, namespace::Namespace};
+use crate::{kinds::KubeKind, namespace::Namespace};
 
 /// One scenario.
 pub(crate) struct Scenario {
@@ -52,18 +52,18 @@ pub(crate) struct Scenario {
     /// The rule, as the name of its function.
     pub(crate) name: &'static str,
     /// Whether others may run at the same time.
-    pub(crate) company: Company,
+    pub(crate) isolation: Isolation,
     /// Its body; the namespace is its own.
     pub(crate) run: fn(Namespace) -> BoxFuture<'static, Result<()>>,
 }
 
 /// Whether other scenarios may run at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum Isolation {
     /// It looks only at its own namespace.
-    Shared,
+    Parallel,
     /// It disturbs the whole cluster, or is disturbed by load.
-    Alone,
+    Serial,
 }
 
 impl Scenario {
@@ -74,11 +74,11 @@ impl Scenario {
 }
 
 macro_rules! scenarios {
-    ($company:ident: $($name:ident),+ $(,)?) => {
+    ($isolation:ident: $($name:ident),+ $(,)?) => {
         &[$($crate::scenarios::Scenario {
             theme: module_path!(),
             name: stringify!($name),
-            company: $crate::scenarios::Company::$company,
+            isolation: $crate::scenarios::Isolation::$isolation,
             run: |namespace| Box::pin($name(namespace)),
         }),+]
     };
@@ -142,7 +142,7 @@ pub(crate) fn matching(filters: &[String]) -> Vec<&'static Scenario> {
 }
 
 /// Checks which columns `kubectl get` shows of a kind of ours.
-async fn columns(ns: &Namespace, kind: Kind, expected: &[&str]) -> Result<()> {
+async fn columns(ns: &Namespace, kind: KubeKind, expected: &[&str]) -> Result<()> {
     let path = format!("/apis/{}/namespaces/{}/{}", kind.api_version(), ns.name, kind.plural);
     let request = http::Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
     let table: Value = ns.env.client.request(request.body(Vec::new())?).await?;

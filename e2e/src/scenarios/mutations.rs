@@ -5,28 +5,28 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::listed;
+use e2e::audit::describe_requests;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
 use super::{Scenario, number, scenarios};
 use crate::{
     env::Env,
-    kinds::{DEFINITION, Kind, OURS, POD},
+    kinds::{DEFINITION, KubeKind, OURS, POD},
     manifests::{documents, files, quota},
     mutate::{Random, mutate},
     namespace::Namespace,
-    object::{Object, Read as _},
+    object::{Object, ObjectExt as _},
     operator,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
     every_mutated_manifest_is_refused_or_says_what_to_do,
 );
 
 /// How long an object may take to say something, beside a hundred others.
-const SPEAKS: Duration = Duration::from_secs(90);
+const PHASE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long requests are counted once all have spoken, and how many an object may cost meanwhile.
 const WINDOW: Duration = Duration::from_secs(20);
 /// What the operator may hold afterwards, in bytes.
@@ -35,10 +35,10 @@ const MEMORY: u64 = 60 << 20;
 async fn every_mutated_manifest_is_refused_or_says_what_to_do(ns: Namespace) -> Result<()> {
     let count = number("E2E_MANIFESTS", 120)?;
     let seed = number("E2E_SEED", 1)?;
-    all_speak(&ns, count, seed).await.with_context(|| format!("E2E_SEED={seed} E2E_MANIFESTS={count}"))
+    check_all_report(&ns, count, seed).await.with_context(|| format!("E2E_SEED={seed} E2E_MANIFESTS={count}"))
 }
 
-async fn all_speak(ns: &Namespace, count: u64, seed: u64) -> Result<()> {
+async fn check_all_report(ns: &Namespace, count: u64, seed: u64) -> Result<()> {
     // The node is small: what these objects want is refused beyond a few Pods, which they have to say as well.
     ns.apply(&quota("count/pods", "6")).await?;
     let restarts = restarts(&ns.env).await?;
@@ -65,9 +65,9 @@ async fn all_speak(ns: &Namespace, count: u64, seed: u64) -> Result<()> {
         taken.len()
     );
     for (kind, name) in &taken {
-        poll(SPEAKS, &format!("{} {name} has a phase, and says why it is not ready", kind.kind), || async {
+        poll(PHASE_TIMEOUT, &format!("{} {name} has a phase, and says why it is not ready", kind.kind), || async {
             let object = ns.get(*kind, name).await?;
-            ensure!(speaks(&object), "{}", object.describe());
+            ensure!(reports_status(&object), "{}", object.describe());
             Ok(Some(()))
         })
         .await?;
@@ -83,7 +83,7 @@ async fn all_speak(ns: &Namespace, count: u64, seed: u64) -> Result<()> {
     }
     for (name, requests) in &by_object {
         let most = WINDOW.as_secs() as usize;
-        ensure!(requests.len() <= most, "{name} costs more than a request a second: {}", listed(requests));
+        ensure!(requests.len() <= most, "{name} costs more than a request a second: {}", describe_requests(requests));
     }
     ensure!(restarts == self::restarts(&ns.env).await?, "the operator was restarted");
     let memory = memory(ns).await?;
@@ -105,19 +105,19 @@ fn refusal(error: &anyhow::Error) -> Result<()> {
 }
 
 /// Whether the object has a phase that speaks of its newest generation and, if it is not ready, says why.
-fn speaks(object: &Object) -> bool {
+fn reports_status(object: &Object) -> bool {
     let ready = object.condition("Ready");
     let why = ready.is_true() || (ready.is_false() && !ready.message.is_empty());
     !object.phase().is_empty() && object.is_current() && why
 }
 
 /// The good manifests, of which mutations are made.
-fn bases(env: &Env) -> Result<Vec<(Kind, Value)>> {
+fn bases(env: &Env) -> Result<Vec<(KubeKind, Value)>> {
     let mut all = Vec::new();
     for folder in ["e2e/manifests/accept", "config/samples"] {
         for (path, text) in files(&env.file(folder))? {
             for document in documents(&text).with_context(|| path.display().to_string())? {
-                if let Some(kind) = Kind::of(&document).filter(|kind| OURS.contains(kind)) {
+                if let Some(kind) = KubeKind::of(&document).filter(|kind| OURS.contains(kind)) {
                     all.push((kind, document));
                 }
             }

@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use super::{Scenario, scenarios};
 use crate::{
     kinds::{
-        AGENT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT, Kind, NAMESPACE, POD, ROLE_BINDING, SERVICE_ACCOUNT,
+        AGENT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT, KubeKind, NAMESPACE, POD, ROLE_BINDING, SERVICE_ACCOUNT,
     },
     manifests::{agent, documents},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Objects, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _, ObjectsByName},
     operator,
     watch::poll,
 };
 
-pub(super) const ALONE: &[Scenario] = scenarios!(Alone:
+pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     one_tenants_end_stops_no_other,
 );
 
@@ -31,7 +31,7 @@ const PARTS: [&str; 3] = ["recif-operator", "recif-gateway", "recif-control-plan
 const FINALIZER: &str = "recif.dev/cleanup";
 
 /// An install in a namespace of its own, for two tenants.
-struct Install {
+struct NamespacedInstall {
     system: Namespace,
     tenants: [Namespace; 2],
 }
@@ -44,21 +44,21 @@ async fn one_tenants_end_stops_no_other(ns: Namespace) -> Result<()> {
         tenants.push(Namespace::create(ns.env.clone(), &format!("{}-{name}", ns.name)).await?);
     }
     let [a, b] = <[Namespace; 2]>::try_from(tenants).map_err(|_| anyhow::anyhow!("two tenants"))?;
-    let install = Install { system: ns.clone(), tenants: [a, b] };
+    let install = NamespacedInstall { system: ns.clone(), tenants: [a, b] };
     let result = install.lose_a_tenant().await;
     let removed = install.remove().await;
     operator::scale(&ns.env, replicas).await?;
     result.and(removed)
 }
 
-impl Install {
+impl NamespacedInstall {
     async fn lose_a_tenant(&self) -> Result<()> {
         let [a, b] = &self.tenants;
         self.make().await?;
         a.start(&agent("one", json!({}))).await?;
         b.start(&agent("one", json!({}))).await?;
         for tenant in [a, b] {
-            tenant.until(ROLE_BINDING, "recif-operator", SAID, "is held", is_held).await?;
+            tenant.until(ROLE_BINDING, "recif-operator", REPORT_TIMEOUT, "is held", is_held).await?;
         }
         let mut recorders = Vec::new();
         for part in ["recif-gateway", "recif-control-plane"] {
@@ -68,27 +68,27 @@ impl Install {
         a.delete_itself().await?;
         // It may be gone by now.
         drop(a.delete(ROLE_BINDING, "recif-operator").await);
-        let gone = |all: &Objects| (!all.contains_key(&a.name)).then_some(());
+        let gone = |all: &ObjectsByName| (!all.contains_key(&a.name)).then_some(());
         let what = "the first tenant's namespace gone";
         let all = a.env.all(NAMESPACE);
         crate::watch::await_condition(all, Default::default(), Duration::from_secs(120), what, gone).await?;
-        self.edited("after the namespace went").await?;
+        self.check_edit_followed("after the namespace went").await?;
 
         self.restart().await?;
         self.ready("recif-operator").await?;
-        self.edited("after a restart").await?;
+        self.check_edit_followed("after a restart").await?;
 
         // A right that is missing from the start on: nothing is decided about what is unknown.
         self.list_secrets(false).await?;
         self.restart().await?;
         let runs = b.record(AGENT, "one").await?;
         let edited = b.edit(AGENT, "one", json!({"spec": {"systemPrompt": "unseen"}})).await?;
-        let says = |it: &Object| it.phase() == "Running" && it.condition("Ready").says("secrets");
-        let unsure = b.until(AGENT, "one", START, "runs and names the right", says).await?;
+        let says = |it: &Object| it.phase() == "Running" && it.condition("Ready").contains("secrets");
+        let unsure = b.until(AGENT, "one", START_TIMEOUT, "runs and names the right", says).await?;
         ensure!(runs.up_to(&unsure).await?.iter().all(|it| it.phase() == "Running"), "it left Running");
         self.list_secrets(true).await?;
         let done = |it: &Object| it.is_running() && it.generation() == edited.generation();
-        b.until(AGENT, "one", START, "goes on", done).await?;
+        b.until(AGENT, "one", START_TIMEOUT, "goes on", done).await?;
 
         for (part, recorder) in &recorders {
             let now = self.system.get(DEPLOYMENT, part).await?;
@@ -99,16 +99,16 @@ impl Install {
     }
 
     /// Another tenant's agent follows an edit.
-    async fn edited(&self, prompt: &str) -> Result<()> {
+    async fn check_edit_followed(&self, prompt: &str) -> Result<()> {
         let b = &self.tenants[1];
         let edited = b.edit(AGENT, "one", json!({"spec": {"systemPrompt": prompt}})).await?;
         let done = |it: &Object| it.is_running() && it.generation() == edited.generation();
-        b.until(AGENT, "one", START, &format!("follows an edit {prompt}"), done).await.map(drop)
+        b.until(AGENT, "one", START_TIMEOUT, &format!("follows an edit {prompt}"), done).await.map(drop)
     }
 
     async fn ready(&self, part: &str) -> Result<()> {
         let ready = |it: &Object| it.number("/status/readyReplicas") == 1;
-        self.system.until(DEPLOYMENT, part, START, "is ready", ready).await.map(drop)
+        self.system.until(DEPLOYMENT, part, START_TIMEOUT, "is ready", ready).await.map(drop)
     }
 
     /// The operator's Pod is replaced.
@@ -116,14 +116,14 @@ impl Install {
         for pod in self.system.list(POD).await? {
             if pod.name_any().starts_with("recif-operator") {
                 self.system.delete(POD, &pod.name_any()).await?;
-                self.system.until_gone(POD, &pod.name_any(), START).await?;
+                self.system.until_gone(POD, &pod.name_any(), START_TIMEOUT).await?;
             }
         }
         Ok(())
     }
 
     /// What is cluster-wide has a name of this install's own.
-    fn own(&self, name: &str) -> String {
+    fn unique_name(&self, name: &str) -> String {
         format!("{name}-{}", self.system.name)
     }
 
@@ -143,17 +143,17 @@ impl Install {
             match kind.as_str() {
                 "ClusterRole" if PARTS.iter().any(|part| manifest["metadata"]["name"] == *part) => {
                     manifest["metadata"]["name"] =
-                        self.own(manifest["metadata"]["name"].as_str().unwrap_or_default()).into();
+                        self.unique_name(manifest["metadata"]["name"].as_str().unwrap_or_default()).into();
                     self.cluster_wide(CLUSTER_ROLE, &manifest).await?;
                 }
                 "ClusterRoleBinding" => {
                     manifest["metadata"]["name"] =
-                        self.own(manifest["metadata"]["name"].as_str().unwrap_or_default()).into();
+                        self.unique_name(manifest["metadata"]["name"].as_str().unwrap_or_default()).into();
                     self.cluster_wide(CLUSTER_ROLE_BINDING, &manifest).await?;
                 }
                 "RoleBinding" if manifest["metadata"]["namespace"] == "team-a" => {
                     let role = manifest["roleRef"]["name"].as_str().unwrap_or_default();
-                    manifest["roleRef"]["name"] = self.own(role).into();
+                    manifest["roleRef"]["name"] = self.unique_name(role).into();
                     for tenant in &self.tenants {
                         manifest["metadata"]["namespace"] = tenant.name.clone().into();
                         tenant.apply(&manifest).await?;
@@ -173,7 +173,7 @@ impl Install {
         Ok(())
     }
 
-    async fn cluster_wide(&self, kind: Kind, manifest: &Value) -> Result<()> {
+    async fn cluster_wide(&self, kind: KubeKind, manifest: &Value) -> Result<()> {
         let params = PatchParams::apply("e2e").force();
         let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
         let applied = self.system.env.all(kind).patch(name, &params, &Patch::Apply(manifest)).await;
@@ -182,7 +182,7 @@ impl Install {
 
     /// Gives the operator the right to list and watch Secrets, or takes it away.
     async fn list_secrets(&self, may: bool) -> Result<()> {
-        let (roles, name) = (self.system.env.all(CLUSTER_ROLE), self.own("recif-operator"));
+        let (roles, name) = (self.system.env.all(CLUSTER_ROLE), self.unique_name("recif-operator"));
         let role = roles.get(&name).await?;
         let mut rules = role.at("/rules").clone();
         for rule in rules.as_array_mut().into_iter().flatten() {
@@ -200,7 +200,7 @@ impl Install {
         // The API server follows its own roles after a moment.
         let account = format!("system:serviceaccount:{}:recif-operator", self.system.name);
         let path = format!("/api/v1/namespaces/{}/secrets", self.tenants[1].name);
-        poll(SAID, "the right as it was set", || async {
+        poll(REPORT_TIMEOUT, "the right as it was set", || async {
             let request = http::Request::get(&path).header("impersonate-user", &account).body(Vec::new())?;
             let allowed = self.system.env.client.request::<Value>(request).await.is_ok();
             Ok((allowed == may).then_some(()))
@@ -214,8 +214,8 @@ impl Install {
         let env = &self.system.env;
         if b.find(AGENT, "one").await?.is_some() {
             b.delete(AGENT, "one").await?;
-            b.until_gone(AGENT, "one", START).await?;
-            b.until(ROLE_BINDING, "recif-operator", SAID, "is let go", |it| !is_held(it)).await?;
+            b.until_gone(AGENT, "one", START_TIMEOUT).await?;
+            b.until(ROLE_BINDING, "recif-operator", REPORT_TIMEOUT, "is let go", |it| !is_held(it)).await?;
         }
         for part in PARTS {
             if self.system.find(DEPLOYMENT, part).await?.is_some() {
@@ -229,7 +229,7 @@ impl Install {
         }
         for kind in [CLUSTER_ROLE_BINDING, CLUSTER_ROLE] {
             for object in env.all(kind).list(&Default::default()).await?.items {
-                if object.name_any().ends_with(&self.own("")) {
+                if object.name_any().ends_with(&self.unique_name("")) {
                     env.all(kind).delete(&object.name_any(), &Default::default()).await?;
                 }
             }

@@ -7,11 +7,11 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, POD, SECRET},
     manifests::{CRASH, agent},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _, phases},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _, phases},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_crashing_image_is_never_called_running,
     an_image_that_does_not_exist_is_said_and_a_better_one_runs,
     a_secret_that_does_not_exist_is_said_and_picked_up,
@@ -24,7 +24,7 @@ async fn a_crashing_image_is_never_called_running(ns: Namespace) -> Result<()> {
     let recorder = ns.record(AGENT, "crasher").await?;
     ns.apply(&agent("crasher", json!({"image": CRASH}))).await?;
     until_pod(&ns, "backs off from restarting", |reason| reason == "CrashLoopBackOff").await?;
-    let told = says_why(&ns, "crasher", &["CrashLoop", "1"]).await?;
+    let told = await_reason(&ns, "crasher", &["CrashLoop", "1"]).await?;
     let seen = recorder.up_to(&told).await?;
     let phases = phases(&seen);
     ensure!(phases == ["Pending", "Resolving", "Rendering", "Deploying"], "phases: {phases:?}");
@@ -36,19 +36,19 @@ async fn an_image_that_does_not_exist_is_said_and_a_better_one_runs(ns: Namespac
     let recorder = ns.record(AGENT, "typo").await?;
     ns.apply(&agent("typo", json!({"image": "corial:latest"}))).await?;
     until_pod(&ns, "has no image", |reason| reason.starts_with("ErrImage")).await?;
-    let told = says_why(&ns, "typo", &["ImagePull", "corial:latest"]).await?;
+    let told = await_reason(&ns, "typo", &["ImagePull", "corial:latest"]).await?;
     ensure!(!phases(&recorder.up_to(&told).await?).contains(&"Running"), "it was called Running");
 
     ns.edit(AGENT, "typo", json!({"spec": {"image": "corail:latest"}})).await?;
-    ns.running("typo").await?;
+    ns.await_agent_running("typo").await?;
     Ok(())
 }
 
 async fn a_secret_that_does_not_exist_is_said_and_picked_up(ns: Namespace) -> Result<()> {
     ns.apply(&with_key("locked")).await?;
-    says_why(&ns, "locked", &["api-keys"]).await?;
+    await_reason(&ns, "locked", &["api-keys"]).await?;
     ns.apply(&keys("hunter2")).await?;
-    let running = ns.running("locked").await?;
+    let running = ns.await_agent_running("locked").await?;
     ensure!(!running.data.to_string().contains("hunter2"), "the Secret's value is in the object");
     Ok(())
 }
@@ -58,7 +58,7 @@ async fn a_rotated_secret_rolls_its_users(ns: Namespace) -> Result<()> {
     let before = ns.start(&with_key("fresh")).await?;
     ns.apply(&keys("after")).await?;
     let rolled = |it: &Object| it.is_running() && it.text("/status/contentHash") != before.text("/status/contentHash");
-    ns.until(AGENT, "fresh", START, "runs with the new Secret", rolled).await?;
+    ns.until(AGENT, "fresh", START_TIMEOUT, "runs with the new Secret", rolled).await?;
     crate::environment::has(&ns, "fresh", "KEY", Some("after")).await
 }
 
@@ -79,9 +79,9 @@ fn keys(value: &str) -> Value {
 async fn a_pod_that_no_node_takes_is_said(ns: Namespace) -> Result<()> {
     let nowhere = json!({"spec": {"nodeSelector": {"disk": "none-has-this"}}});
     ns.apply(&agent("homeless", json!({"podTemplate": nowhere}))).await?;
-    says_why(&ns, "homeless", &["Unschedulable"]).await?;
+    await_reason(&ns, "homeless", &["Unschedulable"]).await?;
     ns.edit(AGENT, "homeless", json!({"spec": {"podTemplate": null}})).await?;
-    ns.running("homeless").await?;
+    ns.await_agent_running("homeless").await?;
     Ok(())
 }
 
@@ -90,7 +90,7 @@ async fn an_edit_to_a_bad_image_keeps_the_old_pods(ns: Namespace) -> Result<()> 
     let pods = ns.pod_uids("careful").await?;
     ns.edit(AGENT, "careful", json!({"spec": {"image": "corial:latest"}})).await?;
     until_pod(&ns, "has no image", |reason| reason.starts_with("ErrImage")).await?;
-    let told = says_why(&ns, "careful", &["ImagePull", "corial:latest"]).await?;
+    let told = await_reason(&ns, "careful", &["ImagePull", "corial:latest"]).await?;
     ensure!(told.condition("Available").is_true(), "the old Pods no longer count: {}", told.describe());
     ensure!(ns.chat("careful", "hi").await? == "echo: hi", "the old Pods do not answer");
     let now = ns.pod_uids("careful").await?;
@@ -101,14 +101,14 @@ async fn an_edit_to_a_bad_image_keeps_the_old_pods(ns: Namespace) -> Result<()> 
 /// Waits until the kubelet says that the agent's container waits for this reason.
 async fn until_pod(ns: &Namespace, what: &str, is: impl Fn(&str) -> bool) -> Result<()> {
     let waits = |pod: &Object| is(pod.text("/status/containerStatuses/0/state/waiting/reason"));
-    ns.until_all(POD, START, &format!("a Pod that {what}"), |pods| pods.values().any(waits)).await.map(drop)
+    ns.until_all(POD, START_TIMEOUT, &format!("a Pod that {what}"), |pods| pods.values().any(waits)).await.map(drop)
 }
 
 /// Within ten seconds Ready is False with these words, and the agent is not called Running.
-async fn says_why(ns: &Namespace, agent: &str, words: &[&str]) -> Result<Object> {
+async fn await_reason(ns: &Namespace, agent: &str, words: &[&str]) -> Result<Object> {
     let said = |it: &Object| {
         let ready = it.condition("Ready");
-        it.is_current() && it.phase() != "Running" && ready.is_false() && words.iter().all(|word| ready.says(word))
+        it.is_current() && it.phase() != "Running" && ready.is_false() && words.iter().all(|word| ready.contains(word))
     };
-    ns.until(AGENT, agent, SAID, &format!("is not ready and says {words:?}"), said).await
+    ns.until(AGENT, agent, REPORT_TIMEOUT, &format!("is not ready and says {words:?}"), said).await
 }

@@ -9,11 +9,11 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, RESOURCE_QUOTA},
     manifests::{agent, quota},
-    namespace::{Namespace, SAID},
-    object::{Object, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::{Object, ObjectExt as _},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_quota_on_deployments_is_said_and_its_end_is_noticed,
     a_quota_on_pods_is_said_and_its_end_is_noticed,
 );
@@ -38,12 +38,12 @@ async fn forbidden_then_lifted(ns: &Namespace, what: &str) -> Result<()> {
         let ready = it.condition("Ready");
         it.phase() != "Running" && ready.is_false() && ready.message.contains("quota")
     };
-    ns.until(AGENT, "late", SAID, "says that a quota forbids it", said).await?;
+    ns.until(AGENT, "late", REPORT_TIMEOUT, "says that a quota forbids it", said).await?;
     ensure!(ns.get(AGENT, "early").await?.is_running(), "the other agent suffers");
     ensure!(ns.chat("early", "hi").await? == "echo: hi", "the other agent does not answer");
 
     ns.delete(RESOURCE_QUOTA, "limit").await?;
-    let running = crate::object::Read::is_running;
+    let running = crate::object::ObjectExt::is_running;
     ns.until(AGENT, "late", Duration::from_secs(120), "comes up by itself", running).await?;
     Ok(())
 }

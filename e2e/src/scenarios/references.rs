@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::{Scenario, flows::provide_stub, scenarios};
 use crate::{
-    kinds::{AGENT, FLOW, FLOW_SET, Kind, MODEL, PLUGIN_CONFIG, PROMPT, SECRET, TOOL},
+    kinds::{AGENT, FLOW, FLOW_SET, KubeKind, MODEL, PLUGIN_CONFIG, PROMPT, SECRET, TOOL},
     manifests::{agent, flow, flow_set, model, plugin_config, prompt, secret, tool},
-    namespace::{Namespace, SAID},
-    object::{Object, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::{Object, ObjectExt as _},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     all_that_is_missing_is_named_at_once,
     a_reference_created_later_is_picked_up_at_once,
     a_deleted_reference_is_named_and_the_old_pods_stay,
@@ -25,7 +25,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 );
 
 /// Waits until the object waits in Resolving, and ReferencesResolved says exactly this.
-async fn waits_for(ns: &Namespace, kind: Kind, name: &str, message: &str) -> Result<Object> {
+async fn await_missing_dependency(ns: &Namespace, kind: KubeKind, name: &str, message: &str) -> Result<Object> {
     let exactly = |it: &Object| {
         let resolved = it.condition("ReferencesResolved");
         it.phase() == "Resolving"
@@ -33,7 +33,7 @@ async fn waits_for(ns: &Namespace, kind: Kind, name: &str, message: &str) -> Res
             && resolved.reason == "MissingDependency"
             && resolved.message == message
     };
-    ns.until(kind, name, SAID, &format!("says exactly: {message}"), exactly).await
+    ns.until(kind, name, REPORT_TIMEOUT, &format!("says exactly: {message}"), exactly).await
 }
 
 async fn all_that_is_missing_is_named_at_once(ns: Namespace) -> Result<()> {
@@ -44,18 +44,18 @@ async fn all_that_is_missing_is_named_at_once(ns: Namespace) -> Result<()> {
     ns.apply(&set).await?;
     let (rest, more) = (r#"prompt "p" not found; tool "t" not found"#, r#"flow "one": prompt "p" not found"#);
     let two = r#"flow "two": prompt "q" not found; model "echo" not found"#;
-    waits_for(&ns, FLOW, "f", &format!(r#"{rest}; model "m" not found"#)).await?;
-    waits_for(&ns, FLOW_SET, "s", &format!(r#"{more}; model "m" not found; {two}"#)).await?;
+    await_missing_dependency(&ns, FLOW, "f", &format!(r#"{rest}; model "m" not found"#)).await?;
+    await_missing_dependency(&ns, FLOW_SET, "s", &format!(r#"{more}; model "m" not found; {two}"#)).await?;
 
     ns.apply(&model("m", "pc")).await?;
     let pc = r#"pluginconfig "pc" not found (referenced by model "m")"#;
-    waits_for(&ns, FLOW, "f", &format!("{rest}; {pc}")).await?;
-    waits_for(&ns, FLOW_SET, "s", &format!("{more}; {pc}; {two}")).await?;
+    await_missing_dependency(&ns, FLOW, "f", &format!("{rest}; {pc}")).await?;
+    await_missing_dependency(&ns, FLOW_SET, "s", &format!("{more}; {pc}; {two}")).await?;
 
     ns.apply(&plugin_config("pc", json!({"credentialsRef": {"name": "s"}}))).await?;
     let secret = r#"secret "s" not found (referenced by pluginconfig "pc")"#;
-    waits_for(&ns, FLOW, "f", &format!("{rest}; {secret}")).await?;
-    waits_for(&ns, FLOW_SET, "s", &format!("{more}; {secret}; {two}")).await?;
+    await_missing_dependency(&ns, FLOW, "f", &format!("{rest}; {secret}")).await?;
+    await_missing_dependency(&ns, FLOW_SET, "s", &format!("{more}; {secret}; {two}")).await?;
     let (code, said) = ns.env.recif(&["why", "flow/f", "-n", &ns.name]).await?;
     let told = [r#"prompt "p" not found"#, r#"secret "s" not found"#].iter().all(|it| said.contains(it));
     ensure!(code == 3 && told, "recif why: exit code {code}: {said}");
@@ -67,16 +67,16 @@ async fn a_reference_created_later_is_picked_up_at_once(ns: Namespace) -> Result
     ns.apply(&flow("patient", &["say"], json!({"tools": [{"name": "count"}]}))).await?;
     let mut missing = vec![r#"prompt "say" not found"#, r#"tool "count" not found"#, r#"model "echo" not found"#];
     for reference in [prompt("say", "{{text}}"), tool("count", json!({})), model("echo", "stub")] {
-        waits_for(&ns, FLOW, "patient", &missing.join("; ")).await?;
+        await_missing_dependency(&ns, FLOW, "patient", &missing.join("; ")).await?;
         missing.remove(0);
         ns.provide(&reference).await?;
     }
     let available = Instant::now();
-    ns.until(FLOW, "patient", SAID, "goes on", |it| !matches!(it.phase(), "Pending" | "Resolving")).await?;
+    ns.until(FLOW, "patient", REPORT_TIMEOUT, "goes on", |it| !matches!(it.phase(), "Pending" | "Resolving")).await?;
     let took = available.elapsed();
     ensure!(took <= Duration::from_secs(1), "it went on {took:?} after everything was there");
-    ns.runs(FLOW, "patient").await?;
-    ns.answers("patient", "/", json!({"text": "hi"}), "echo: hi").await
+    ns.await_running(FLOW, "patient").await?;
+    ns.await_response("patient", "/", json!({"text": "hi"}), "echo: hi").await
 }
 
 async fn a_deleted_reference_is_named_and_the_old_pods_stay(ns: Namespace) -> Result<()> {
@@ -94,11 +94,11 @@ async fn a_deleted_reference_is_named_and_the_old_pods_stay(ns: Namespace) -> Re
     ] {
         let name = reference["metadata"]["name"].as_str().unwrap_or_default();
         ns.delete(kind, name).await?;
-        let waiting = waits_for(&ns, FLOW, "loyal", message).await?;
+        let waiting = await_missing_dependency(&ns, FLOW, "loyal", message).await?;
         ensure!(waiting.condition("Available").is_true(), "its Pods no longer count: {}", waiting.describe());
-        ns.answers("loyal", "/", json!({"text": "hi"}), "echo: hi").await?;
+        ns.await_response("loyal", "/", json!({"text": "hi"}), "echo: hi").await?;
         ns.apply(&reference).await?;
-        let now = ns.runs(FLOW, "loyal").await?;
+        let now = ns.await_running(FLOW, "loyal").await?;
         let same = now.text("/status/contentHash") == before.text("/status/contentHash");
         ensure!(same, "the same {name} again changed the content hash");
         ensure!(ns.pod_uids("loyal").await? == pods, "the same {name} again replaced the Pods");
@@ -111,11 +111,11 @@ async fn a_renamed_reference_is_followed(ns: Namespace) -> Result<()> {
     ns.provide(&prompt("old", "{{text}}!")).await?;
     let before = ns.start(&flow("follower", &["old"], json!({}))).await?;
     ns.delete(PROMPT, "old").await?;
-    waits_for(&ns, FLOW, "follower", r#"prompt "old" not found"#).await?;
+    await_missing_dependency(&ns, FLOW, "follower", r#"prompt "old" not found"#).await?;
     ns.provide(&prompt("new", "{{text}}!")).await?;
     ns.edit(FLOW, "follower", json!({"spec": {"prompts": [{"promptRef": {"name": "new"}}]}})).await?;
-    ns.renewed(FLOW, &before).await?;
-    ns.answers("follower", "/new", json!({"text": "hi"}), "echo: hi!").await?;
+    ns.await_reconfigured(FLOW, &before).await?;
+    ns.await_response("follower", "/new", json!({"text": "hi"}), "echo: hi!").await?;
     let answer = ns.post("follower", "/old", json!({"text": "hi"})).await?;
     ensure!(answer.status == 404, "{answer:?}");
     Ok(())
@@ -130,13 +130,13 @@ async fn a_secret_that_lacks_a_key_is_named_with_the_key(ns: Namespace) -> Resul
     ns.apply(&flow("keyless", &["say"], json!({}))).await?;
     let says = |it: &Object| {
         let ready = it.condition("Ready");
-        ready.is_false() && ready.says("\"keys\"") && ready.says("\"KEY\"") && !ready.says("OTHER")
+        ready.is_false() && ready.contains("\"keys\"") && ready.contains("\"KEY\"") && !ready.contains("OTHER")
     };
-    ns.until(PLUGIN_CONFIG, "stub", SAID, "names the Secret and the key", says).await?;
-    ns.until(FLOW, "keyless", SAID, "names the Secret and the key", says).await?;
+    ns.until(PLUGIN_CONFIG, "stub", REPORT_TIMEOUT, "names the Secret and the key", says).await?;
+    ns.until(FLOW, "keyless", REPORT_TIMEOUT, "names the Secret and the key", says).await?;
     ns.edit(SECRET, "keys", json!({"stringData": {"KEY": "hunter2"}})).await?;
-    ns.runs(FLOW, "keyless").await?;
-    ns.answers("keyless", "/", json!({"text": "hi"}), "echo: hi").await
+    ns.await_running(FLOW, "keyless").await?;
+    ns.await_response("keyless", "/", json!({"text": "hi"}), "echo: hi").await
 }
 
 async fn a_prompt_with_broken_frontmatter_names_the_line(ns: Namespace) -> Result<()> {
@@ -145,21 +145,21 @@ async fn a_prompt_with_broken_frontmatter_names_the_line(ns: Namespace) -> Resul
     ns.apply(&flow("reader", &["torn"], json!({}))).await?;
     let in_error = |it: &Object| {
         let (ready, stalled) = (it.condition("Ready"), it.condition("Stalled"));
-        it.phase() == "Error" && ready.is_false() && stalled.is_true() && ready.says("line ")
+        it.phase() == "Error" && ready.is_false() && stalled.is_true() && ready.contains("line ")
     };
-    ns.until(PROMPT, "torn", SAID, "is in Error and names the line", in_error).await?;
-    ns.tells(FLOW, "reader", SAID, "Resolving", &["prompt \"torn\"", "line "]).await?;
+    ns.until(PROMPT, "torn", REPORT_TIMEOUT, "is in Error and names the line", in_error).await?;
+    ns.await_not_ready(FLOW, "reader", REPORT_TIMEOUT, "Resolving", &["prompt \"torn\"", "line "]).await?;
     ns.edit(PROMPT, "torn", json!({"spec": {"content": "---\ninput: {}\n---\nHello."}})).await?;
-    let mended = ns.until(PROMPT, "torn", SAID, "is Available", |it| it.phase() == "Available").await?;
+    let mended = ns.until(PROMPT, "torn", REPORT_TIMEOUT, "is Available", |it| it.phase() == "Available").await?;
     ensure!(mended.at("/status/frontmatter").is_object(), "the frontmatter is not in the status");
-    ns.runs(FLOW, "reader").await?;
-    ns.answers("reader", "/", json!({}), "echo: Hello.").await
+    ns.await_running(FLOW, "reader").await?;
+    ns.await_response("reader", "/", json!({}), "echo: Hello.").await
 }
 
 async fn what_only_the_operator_can_judge_is_said_within_ten_seconds(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
     ns.apply(&prompt("blank", " \n ")).await?;
-    ns.until(PROMPT, "blank", SAID, "is in Error", |it| it.phase() == "Error").await?;
+    ns.until(PROMPT, "blank", REPORT_TIMEOUT, "is in Error", |it| it.phase() == "Error").await?;
     let large = "x".repeat(600 << 10);
     ns.provide(&prompt("large", &large)).await?;
     ns.provide(&prompt("larger", &large)).await?;
@@ -179,7 +179,7 @@ async fn what_only_the_operator_can_judge_is_said_within_ten_seconds(ns: Namespa
         ("too-large", flow("too-large", &["large", "larger"], json!({})), ["InvalidSpec", "1048576"]),
     ] {
         ns.apply(&manifest).await?;
-        ns.tells(FLOW, name, SAID, "Failed", &words).await?;
+        ns.await_not_ready(FLOW, name, REPORT_TIMEOUT, "Failed", &words).await?;
     }
     for (name, fields, words) in [
         ("no-flow", json!({"type": "flow"}), "flowRef"),
@@ -188,12 +188,12 @@ async fn what_only_the_operator_can_judge_is_said_within_ten_seconds(ns: Namespa
         ("no-method", json!({"type": "http", "endpoint": "http://a", "method": "FETCH"}), "GET"),
     ] {
         ns.apply(&tool(name, fields)).await?;
-        let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").says(words);
-        ns.until(TOOL, name, SAID, &format!("is in Error and says {words}"), says).await?;
+        let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").contains(words);
+        ns.until(TOOL, name, REPORT_TIMEOUT, &format!("is in Error and says {words}"), says).await?;
     }
     ns.apply(&plugin_config("no-web", json!({"extraConfig": {"baseUrl": "files.example/v1"}}))).await?;
-    let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").says("extraConfig.baseUrl");
-    ns.until(PLUGIN_CONFIG, "no-web", SAID, "is in Error and says extraConfig.baseUrl", says).await?;
+    let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").contains("extraConfig.baseUrl");
+    ns.until(PLUGIN_CONFIG, "no-web", REPORT_TIMEOUT, "is in Error and says extraConfig.baseUrl", says).await?;
     Ok(())
 }
 
@@ -203,17 +203,17 @@ async fn a_circle_is_named_on_every_member_until_it_is_broken(ns: Namespace) -> 
     ns.apply(&tool("to-f", json!({"type": "flow", "flowRef": {"name": "f"}}))).await?;
     ns.apply(&flow("f", &["say"], json!({"tools": [{"name": "to-a"}]}))).await?;
     ns.apply(&tool("to-a", json!({"type": "agent", "agentRef": {"name": "a"}}))).await?;
-    let members: [(Kind, &str); 4] = [(AGENT, "a"), (TOOL, "to-f"), (FLOW, "f"), (TOOL, "to-a")];
+    let members: [(KubeKind, &str); 4] = [(AGENT, "a"), (TOOL, "to-f"), (FLOW, "f"), (TOOL, "to-a")];
     for (at, (kind, name)) in members.into_iter().enumerate() {
         let way = members.iter().cycle().skip(at).take(members.len() + 1);
         let way: Vec<String> = way.map(|(kind, name)| format!("{}/{name}", kind.kind)).collect();
         let circle = format!("cycle: {}", way.join(" → "));
-        let says = |it: &Object| it.condition("Ready").is_false() && it.condition("Ready").says(&circle);
-        ns.until(kind, name, SAID, &format!("says {circle}"), says).await?;
+        let says = |it: &Object| it.condition("Ready").is_false() && it.condition("Ready").contains(&circle);
+        ns.until(kind, name, REPORT_TIMEOUT, &format!("says {circle}"), says).await?;
     }
     ns.edit(FLOW, "f", json!({"spec": {"tools": Value::Null}})).await?;
-    ns.runs(FLOW, "f").await?;
-    ns.running("a").await?;
+    ns.await_running(FLOW, "f").await?;
+    ns.await_agent_running("a").await?;
     let reply = ns.chat("a", r#"/tool to-f {"text": "hi"}"#).await?;
     ensure!(reply.contains("echo: hi"), "it replied {reply:?}");
     Ok(())

@@ -13,16 +13,16 @@ use serde_json::{Value, json};
 use super::{Scenario, scenarios};
 use crate::{
     kinds::{
-        ADMISSION_POLICY, ADMISSION_POLICY_BINDING, AGENT, DEPLOYMENT, Kind, MUTATING_POLICY, MUTATING_POLICY_BINDING,
-        SERVICE,
+        ADMISSION_POLICY, ADMISSION_POLICY_BINDING, AGENT, DEPLOYMENT, KubeKind, MUTATING_POLICY,
+        MUTATING_POLICY_BINDING, SERVICE,
     },
     manifests::agent,
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     what_a_policy_refuses_is_refused_until_the_policy_is_gone,
     what_a_policy_changes_is_left_as_it_wants_it,
 );
@@ -31,7 +31,7 @@ async fn what_a_policy_refuses_is_refused_until_the_policy_is_gone(ns: Namespace
     let overlay = json!({"metadata": {"annotations": {"example.com/owner": "us"}}});
     ns.start(&agent("edited", json!({}))).await?;
     ns.start(&agent("edited-overlay", json!({"podTemplate": overlay}))).await?;
-    put_on(&ns).await?;
+    add_policy(&ns).await?;
 
     ns.apply(&agent("new", json!({}))).await?;
     ns.apply(&agent("new-overlay", json!({"podTemplate": overlay}))).await?;
@@ -39,7 +39,7 @@ async fn what_a_policy_refuses_is_refused_until_the_policy_is_gone(ns: Namespace
     ns.edit(AGENT, "edited-overlay", json!({"spec": {"systemPrompt": "another one"}})).await?;
     let all = ["new", "new-overlay", "edited", "edited-overlay"];
     for name in all {
-        ns.says(name, SAID, "Failed", &["Refused", "no Deployments today"]).await?;
+        ns.await_agent_not_ready(name, REPORT_TIMEOUT, "Failed", &["Refused", "no Deployments today"]).await?;
     }
     ensure!(ns.chat("edited", "hi").await? == "echo: hi", "the Pods of before the edit do not serve");
 
@@ -50,9 +50,10 @@ async fn what_a_policy_refuses_is_refused_until_the_policy_is_gone(ns: Namespace
     ensure!(written.is_none(), "the operator writes while it is refused: {written:?}");
     ensure!(requests.iter().any(|request| request.is_dry_run()), "nobody looks whether it is still refused");
 
-    take_off(&ns).await?;
+    remove_policy(&ns).await?;
     for name in all {
-        ns.until(AGENT, name, Duration::from_secs(120), "comes up by itself", crate::object::Read::is_running).await?;
+        ns.until(AGENT, name, Duration::from_secs(120), "comes up by itself", crate::object::ObjectExt::is_running)
+            .await?;
     }
     Ok(())
 }
@@ -62,7 +63,7 @@ const PART_OF: &str = "the-platform";
 
 async fn what_a_policy_changes_is_left_as_it_wants_it(ns: Namespace) -> Result<()> {
     ns.start(&agent("before", json!({}))).await?;
-    change(&ns).await?;
+    add_mutating_policy(&ns).await?;
     ns.start(&agent("after", json!({}))).await?;
     for kind in [DEPLOYMENT, SERVICE] {
         let child = ns.get(kind, "after").await?;
@@ -70,7 +71,7 @@ async fn what_a_policy_changes_is_left_as_it_wants_it(ns: Namespace) -> Result<(
     }
     ns.edit(AGENT, "before", json!({"spec": {"systemPrompt": "another one"}})).await?;
     let changed = |it: &Object| it.is_running() && it.is_current();
-    ns.until(AGENT, "before", START, "runs with its prompt", changed).await?;
+    ns.until(AGENT, "before", START_TIMEOUT, "runs with its prompt", changed).await?;
     ensure!(part_of(&ns.get(DEPLOYMENT, "before").await?) == Some(PART_OF), "the policy did not see the edit");
     // Longer than a watch stays open.
     let mark = ns.env.audit.mark().await?;
@@ -86,7 +87,7 @@ fn part_of(object: &Object) -> Option<&str> {
 }
 
 /// Changes a label of Deployments and Services that we apply, and returns when the API server does so.
-async fn change(ns: &Namespace) -> Result<()> {
+async fn add_mutating_policy(ns: &Namespace) -> Result<()> {
     let name = &ns.name;
     let label =
         format!(r#"Object{{metadata: Object.metadata{{labels: {{"app.kubernetes.io/part-of": "{PART_OF}"}}}}}}"#);
@@ -118,7 +119,7 @@ async fn change(ns: &Namespace) -> Result<()> {
 }
 
 /// Refuses every Deployment of the namespace, and returns when the API server does so.
-async fn put_on(ns: &Namespace) -> Result<()> {
+async fn add_policy(ns: &Namespace) -> Result<()> {
     let name = &ns.name;
     let policy = json!({
         "apiVersion": ADMISSION_POLICY.api_version(), "kind": ADMISSION_POLICY.kind, "metadata": {"name": name},
@@ -138,22 +139,22 @@ async fn put_on(ns: &Namespace) -> Result<()> {
         "spec": {"policyName": name, "validationActions": ["Deny"], "matchResources": {"namespaceSelector": here}},
     });
     create(ns, [(ADMISSION_POLICY, policy), (ADMISSION_POLICY_BINDING, binding)]).await?;
-    judged(ns, true).await
+    await_policy(ns, true).await
 }
 
-async fn take_off(ns: &Namespace) -> Result<()> {
+async fn remove_policy(ns: &Namespace) -> Result<()> {
     delete(ns, [ADMISSION_POLICY_BINDING, ADMISSION_POLICY]).await?;
-    judged(ns, false).await
+    await_policy(ns, false).await
 }
 
-async fn create(ns: &Namespace, manifests: [(Kind, Value); 2]) -> Result<()> {
+async fn create(ns: &Namespace, manifests: [(KubeKind, Value); 2]) -> Result<()> {
     for (kind, manifest) in manifests {
         ns.env.all(kind).create(&PostParams::default(), &serde_json::from_value(manifest)?).await?;
     }
     Ok(())
 }
 
-async fn delete(ns: &Namespace, kinds: [Kind; 2]) -> Result<()> {
+async fn delete(ns: &Namespace, kinds: [KubeKind; 2]) -> Result<()> {
     for kind in kinds {
         ns.env.all(kind).delete(&ns.name, &DeleteParams::default()).await?;
     }
@@ -161,7 +162,7 @@ async fn delete(ns: &Namespace, kinds: [Kind; 2]) -> Result<()> {
 }
 
 /// Waits until the API server does or does not refuse a Deployment.
-async fn judged(ns: &Namespace, refused: bool) -> Result<()> {
+async fn await_policy(ns: &Namespace, refused: bool) -> Result<()> {
     let probe = probe();
     poll(Duration::from_secs(60), "the policy is as it is to be", || async {
         Ok((ns.would_apply(&probe).await.is_err() == refused).then_some(()))

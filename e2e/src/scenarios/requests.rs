@@ -14,10 +14,10 @@ use crate::{
     kinds::{AGENT, MCP_SERVER, REMOTE_MCP_SERVER, TOOL},
     manifests::{agent, tool},
     namespace::Namespace,
-    object::{Object, Read as _},
+    object::{Object, ObjectExt as _},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     an_annotation_on_a_shared_tool_writes_nothing,
     an_annotation_on_a_server_of_tools_asks_nothing,
     strangers_who_patch_all_the_time_hold_up_nobody,
@@ -30,12 +30,12 @@ async fn an_annotation_on_a_shared_tool_writes_nothing(ns: Namespace) -> Result<
         ns.apply(&agent(name, json!({"tools": ["shared"]}))).await?;
     }
     for name in names {
-        ns.running(name).await?;
-        ns.told(name, "Running").await?;
+        ns.await_agent_running(name).await?;
+        ns.await_event(name, "Running").await?;
     }
     let mark = ns.mark().await?;
     ns.edit(TOOL, "shared", json!({"metadata": {"annotations": {"example.com/note": "seen"}}})).await?;
-    ns.env.audit.quiet(mark, &ns.name, Duration::from_secs(3)).await
+    ns.env.audit.ensure_quiet(mark, &ns.name, Duration::from_secs(3)).await
 }
 
 async fn an_annotation_on_a_server_of_tools_asks_nothing(ns: Namespace) -> Result<()> {
@@ -44,7 +44,7 @@ async fn an_annotation_on_a_server_of_tools_asks_nothing(ns: Namespace) -> Resul
     for (kind, name) in [(REMOTE_MCP_SERVER, "elsewhere"), (MCP_SERVER, "pipes"), (TOOL, "echo")] {
         ns.edit(kind, name, json!({"metadata": {"annotations": {"example.com/note": "seen"}}})).await?;
     }
-    ns.env.audit.quiet(mark, &ns.name, Duration::from_secs(3)).await
+    ns.env.audit.ensure_quiet(mark, &ns.name, Duration::from_secs(3)).await
 }
 
 async fn strangers_who_patch_all_the_time_hold_up_nobody(ns: Namespace) -> Result<()> {
@@ -78,7 +78,7 @@ async fn strangers_who_patch_all_the_time_hold_up_nobody(ns: Namespace) -> Resul
     };
     let start = async {
         ns.provide(&tool("late", json!({}))).await?;
-        ns.running("busy").await
+        ns.await_agent_running("busy").await
     };
     let running = tokio::select! {
         running = start => running?,

@@ -13,20 +13,20 @@ use tokio::{fs, process::Command};
 
 use super::{
     Scenario, scenarios,
-    traffic::{ask, serves},
+    traffic::{await_response, send_request},
 };
 use crate::{
     cleanup::await_ended_namespaces,
-    client::Target,
+    client::ClientTarget,
     kinds::{AGENT, DEPLOYMENT},
     manifests::workload,
-    namespace::{Namespace, START},
-    object::{Object, Read as _},
+    namespace::{Namespace, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
     operator,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
     a_restored_etcd_makes_neither_operator_nor_gateway_deaf,
 );
 
@@ -40,7 +40,7 @@ async fn a_restored_etcd_makes_neither_operator_nor_gateway_deaf(ns: Namespace) 
     ns.start(&workload("kept", json!({}))).await?;
     // Without Pods: a node does not start one again that it ended, whatever the restored API says of it.
     ns.apply(&workload("deleted", json!({"replicas": 0}))).await?;
-    ns.until(AGENT, "deleted", START, "is stopped", |it| it.phase() == "Terminated").await?;
+    ns.until(AGENT, "deleted", START_TIMEOUT, "is stopped", |it| it.phase() == "Terminated").await?;
     let uids: Vec<String> = operator::pods(&ns.env).await?.iter().map(Object::id).collect();
     let backup = back_up(&ns).await?;
     ns.delete(AGENT, "deleted").await?;
@@ -48,14 +48,14 @@ async fn a_restored_etcd_makes_neither_operator_nor_gateway_deaf(ns: Namespace) 
     for edit in 0..EDITS {
         ns.edit(AGENT, "later", json!({"metadata": {"labels": {"edit": edit.to_string()}}})).await?;
     }
-    ns.until_gone(AGENT, "deleted", START).await?;
+    ns.until_gone(AGENT, "deleted", START_TIMEOUT).await?;
     restore(&ns, &backup).await?;
 
     // Without a change that would bring the new versions: what came back is known, and what is not there is unknown.
     for (name, status) in [("kept", 200), ("deleted", 503), ("later", 404)] {
-        let target = Target::gateway(&ns, AGENT, name).await?;
+        let target = ClientTarget::gateway(&ns, AGENT, name).await?;
         poll(RESTORED, &format!("the gateway answers for {name} with {status}"), || async {
-            let answer = ask(&ns, &target, "GET", "/sleep?ms=0").await?;
+            let answer = send_request(&ns, &target, "GET", "/sleep?ms=0").await?;
             ensure!(answer.status == status, "{answer:?}");
             Ok(Some(()))
         })
@@ -64,7 +64,7 @@ async fn a_restored_etcd_makes_neither_operator_nor_gateway_deaf(ns: Namespace) 
     let edited = ns.edit(AGENT, "kept", json!({"spec": {"systemPrompt": "go on"}})).await?;
     let goes_on = |it: &Object| it.is_running() && it.generation() == edited.generation() && it.is_current();
     ns.until(AGENT, "kept", RESTORED, "is seen by the operator", goes_on).await?;
-    serves(&ns, &Target::gateway(&ns, AGENT, "kept").await?).await?;
+    await_response(&ns, &ClientTarget::gateway(&ns, AGENT, "kept").await?).await?;
     ns.delete(AGENT, "deleted").await?;
     ns.until_gone(AGENT, "deleted", RESTORED).await?;
     let left: Vec<String> = ns.list(DEPLOYMENT).await?.iter().map(ResourceExt::name_any).collect();

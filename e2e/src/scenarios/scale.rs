@@ -8,11 +8,11 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, DEPLOYMENT, POD},
     manifests::agent,
-    namespace::{Namespace, START},
-    object::{Object, Read as _, phases},
+    namespace::{Namespace, START_TIMEOUT},
+    object::{Object, ObjectExt as _, phases},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     no_replicas_is_terminated_and_one_replica_runs_again,
     an_agent_made_with_no_replicas_waits_for_no_reference,
     kubectl_scale_works_on_the_agent_without_leaving_running,
@@ -31,21 +31,21 @@ fn is_terminated(it: &Object) -> bool {
 async fn no_replicas_is_terminated_and_one_replica_runs_again(ns: Namespace) -> Result<()> {
     ns.start(&agent("sleeper", json!({}))).await?;
     ns.edit(AGENT, "sleeper", json!({"spec": {"replicas": 0}})).await?;
-    ns.until(AGENT, "sleeper", START, "is Terminated, Ready and Available say Stopped", is_terminated).await?;
+    ns.until(AGENT, "sleeper", START_TIMEOUT, "is Terminated, Ready and Available say Stopped", is_terminated).await?;
     ensure!(ns.list(POD).await?.iter().all(|pod| pod.metadata.deletion_timestamp.is_some()), "it still has a Pod");
     ensure!(ns.get(DEPLOYMENT, "sleeper").await?.number("/spec/replicas") == 0, "the Deployment asks for Pods");
 
     ns.edit(AGENT, "sleeper", json!({"spec": {"replicas": 1}})).await?;
-    ns.running("sleeper").await?;
+    ns.await_agent_running("sleeper").await?;
     ensure!(ns.chat("sleeper", "hi").await? == "echo: hi", "it does not echo");
     Ok(())
 }
 
 async fn an_agent_made_with_no_replicas_waits_for_no_reference(ns: Namespace) -> Result<()> {
     ns.apply(&agent("draft", json!({"replicas": 0, "tools": ["not-yet-there"]}))).await?;
-    ns.until(AGENT, "draft", START, "is Terminated, Ready and Available say Stopped", is_terminated).await?;
+    ns.until(AGENT, "draft", START_TIMEOUT, "is Terminated, Ready and Available say Stopped", is_terminated).await?;
     ns.edit(AGENT, "draft", json!({"spec": {"replicas": 1}})).await?;
-    ns.says("draft", START, "Resolving", &["not-yet-there"]).await?;
+    ns.await_agent_not_ready("draft", START_TIMEOUT, "Resolving", &["not-yet-there"]).await?;
     Ok(())
 }
 
@@ -55,7 +55,7 @@ async fn kubectl_scale_works_on_the_agent_without_leaving_running(ns: Namespace)
     let recorder = ns.record(AGENT, "growing").await?;
     ns.scale(AGENT, "growing", 2, "kubectl").await?;
     let two = |it: &Object| it.is_running() && it.number("/status/replicas") == 2;
-    let running = ns.until(AGENT, "growing", START, "runs with two ready Pods", two).await?;
+    let running = ns.until(AGENT, "growing", START_TIMEOUT, "runs with two ready Pods", two).await?;
     let seen = recorder.up_to(&running).await?;
     let phases = phases(&seen);
     ensure!(phases == ["Running"], "phases while scaled: {phases:?}");

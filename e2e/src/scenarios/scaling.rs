@@ -12,25 +12,25 @@ use tokio::time::sleep;
 
 use super::{
     Scenario, scenarios,
-    traffic::{ask, serves},
+    traffic::{await_response, send_request},
 };
 use crate::{
-    client::{Load, Plan, Target},
+    client::{BackgroundLoad, ClientTarget, LoadProfile},
     kinds::{AGENT, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD},
     manifests::{WORKLOAD, object, workload},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _, phases},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _, phases},
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
     four_times_the_capacity_is_answered_by_more_pods_within_two_seconds_and_they_go_again,
     scaling_switched_on_and_off_at_five_pods_never_leaves_fewer,
     the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back,
     a_pod_answers_before_the_kubelet_has_found_it_ready,
     without_scaling_autoscalers_and_kubectl_set_the_number,
 );
-pub(super) const SHARED: &[Scenario] = scenarios!(Shared:
+pub(super) const SHARED: &[Scenario] = scenarios!(Parallel:
     without_scaling_a_horizontal_pod_autoscaler_sets_the_number,
     what_only_the_kubelet_can_judge_is_waited_for_at_a_cold_start,
 );
@@ -58,22 +58,22 @@ async fn four_times_the_capacity_is_answered_by_more_pods_within_two_seconds_and
     ns: Namespace,
 ) -> Result<()> {
     ns.start(&workload("follower", scaling(json!({})))).await?;
-    let gateway = Target::gateway(&ns, AGENT, "follower").await?;
-    serves(&ns, &gateway).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "follower").await?;
+    await_response(&ns, &gateway).await?;
     let recorder = ns.record(AGENT, "follower").await?;
     // Until the new Pods are ready there is more to do than can be done: then the newest is next, and others are told to come
     // again.
-    let plan = Plan { requests: 8, streams: 0, stream: Duration::ZERO, come_again: Some("no-capacity") };
-    let load = Load::start(&ns.env, &[gateway], plan).await?;
+    let plan = LoadProfile { requests: 8, streams: 0, stream: Duration::ZERO, retry_on: Some("no-capacity") };
+    let load = BackgroundLoad::start(&ns.env, &[gateway], plan).await?;
     let more = |it: &Object| it.number("/spec/replicas") > 1;
     ns.until(DEPLOYMENT, "follower", REACTION, "asks for more Pods", more).await?;
     let four = |it: &Object| it.is_running() && it.number("/status/replicas") == 4;
-    let full = ns.until(AGENT, "follower", START, "runs with four ready Pods", four).await?;
+    let full = ns.until(AGENT, "follower", START_TIMEOUT, "runs with four ready Pods", four).await?;
     ensure!(full.number("/status/desiredReplicas") == 4, "{}", full.describe());
     ensure!(full.condition("ScalingActive").is_true(), "{}", full.describe());
     load.stop(50, 0).await?;
     let one = |it: &Object| it.is_running() && it.number("/status/currentReplicas") == 1;
-    let small = ns.until(AGENT, "follower", START, "runs with one Pod", one).await?;
+    let small = ns.until(AGENT, "follower", START_TIMEOUT, "runs with one Pod", one).await?;
     let seen = recorder.up_to(&small).await?;
     ensure!(phases(&seen) == ["Running"], "phases while scaled: {:?}", phases(&seen));
     Ok(())
@@ -87,8 +87,9 @@ async fn scaling_switched_on_and_off_at_five_pods_never_leaves_fewer(ns: Namespa
     for (scaling, owner) in [(on, "recif-scaler"), (Value::Null, "recif-replicas")] {
         ns.edit(AGENT, "switched", json!({"spec": {"scaling": scaling}})).await?;
         let held = |it: &Object| is_by(it, owner);
-        let held = ns.until(DEPLOYMENT, "switched", SAID, &format!("has its replicas from {owner}"), held).await?;
-        ns.runs(AGENT, "switched").await?;
+        let held =
+            ns.until(DEPLOYMENT, "switched", REPORT_TIMEOUT, &format!("has its replicas from {owner}"), held).await?;
+        ns.await_running(AGENT, "switched").await?;
         let seen = recorder.up_to(&held).await?;
         for it in &seen {
             ensure!(it.number("/spec/replicas") >= 5, "{} Pods asked for", it.number("/spec/replicas"));
@@ -103,11 +104,11 @@ async fn scaling_switched_on_and_off_at_five_pods_never_leaves_fewer(ns: Namespa
 async fn the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back(ns: Namespace) -> Result<()> {
     let fields = scaling(json!({"minReplicas": 0, "scaleToZeroAfter": "5s"}));
     ns.start(&workload("dozing", fields)).await?;
-    let gateway = Target::gateway(&ns, AGENT, "dozing").await?;
-    serves(&ns, &gateway).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "dozing").await?;
+    await_response(&ns, &gateway).await?;
     let recorder = ns.record(AGENT, "dozing").await?;
     // Twice as long as it may be idle.
-    let answer = ask(&ns, &gateway, "GET", "/sleep?ms=10000").await?;
+    let answer = send_request(&ns, &gateway, "GET", "/sleep?ms=10000").await?;
     ensure!(answer.status == 200, "{answer:?}");
     let ended = ns.get(DEPLOYMENT, "dozing").await?;
     ensure!(ended.number("/spec/replicas") == 1, "its Pod was taken while a request ran");
@@ -115,10 +116,10 @@ async fn the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back(ns: Na
         let says = |type_| it.condition(type_).is_true() && it.condition(type_).reason == "ScaledToZero";
         it.phase() == "Running" && says("Ready") && says("Available") && it.number("/status/currentReplicas") == 0
     };
-    let before = ns.until(AGENT, "dozing", START, "sleeps", asleep).await?;
-    let answer = ask(&ns, &gateway, "GET", "/sleep?ms=0").await?;
+    let before = ns.until(AGENT, "dozing", START_TIMEOUT, "sleeps", asleep).await?;
+    let answer = send_request(&ns, &gateway, "GET", "/sleep?ms=0").await?;
     ensure!(answer.status == 200, "{answer:?}");
-    let awake = ns.runs(AGENT, "dozing").await?;
+    let awake = ns.await_running(AGENT, "dozing").await?;
     ensure!(awake.id() == before.id() && awake.generation() == before.generation(), "somebody wrote to its spec");
     let seen = recorder.up_to(&awake).await?;
     ensure!(phases(&seen) == ["Running"], "phases on the way: {:?}", phases(&seen));
@@ -128,14 +129,14 @@ async fn the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back(ns: Na
 async fn a_pod_answers_before_the_kubelet_has_found_it_ready(ns: Namespace) -> Result<()> {
     let name = "early";
     ns.start(&workload(name, scaling(json!({"minReplicas": 0, "scaleToZeroAfter": "5s"})))).await?;
-    let gateway = Target::gateway(&ns, AGENT, name).await?;
-    serves(&ns, &gateway).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, name).await?;
+    await_response(&ns, &gateway).await?;
     let asleep = |it: &Object| it.is_running() && it.number("/status/currentReplicas") == 0;
     // The kubelet's first look comes three seconds after the start; on a machine that is busy the Pod may need as long.
     for _ in 0..3 {
-        ns.until(AGENT, name, START, "sleeps", asleep).await?;
-        poll(START, "no Pod left", || async { Ok(ns.list(POD).await?.is_empty().then_some(())) }).await?;
-        let answer = ask(&ns, &gateway, "GET", "/sleep?ms=0").await?;
+        ns.until(AGENT, name, START_TIMEOUT, "sleeps", asleep).await?;
+        poll(START_TIMEOUT, "no Pod left", || async { Ok(ns.list(POD).await?.is_empty().then_some(())) }).await?;
+        let answer = send_request(&ns, &gateway, "GET", "/sleep?ms=0").await?;
         ensure!(answer.status == 200, "{answer:?}");
         if ns.list(POD).await?.iter().all(|pod| !pod.condition("Ready").is_true()) {
             return Ok(());
@@ -158,9 +159,9 @@ async fn what_only_the_kubelet_can_judge_is_waited_for_at_a_cold_start(ns: Names
         ns.apply(&agent).await?;
     }
     for name in ["gated", "paired"] {
-        let gateway = Target::gateway(&ns, AGENT, name).await?;
+        let gateway = ClientTarget::gateway(&ns, AGENT, name).await?;
         let of_agent = |it: &&Object| it.labels().get("recif.dev/agent").is_some_and(|agent| agent == name);
-        let pod = poll(START, "the agent's container ready", || async {
+        let pod = poll(START_TIMEOUT, "the agent's container ready", || async {
             let pods = ns.list(POD).await?;
             let runs = |it: &&Object| {
                 let all = it.at("/status/containerStatuses").as_array().cloned().unwrap_or_default();
@@ -170,7 +171,7 @@ async fn what_only_the_kubelet_can_judge_is_waited_for_at_a_cold_start(ns: Names
         })
         .await?;
         let (waiting, target) = (ns.clone(), gateway.clone());
-        let asked = tokio::spawn(async move { ask(&waiting, &target, "GET", "/sleep?ms=0").await });
+        let asked = tokio::spawn(async move { send_request(&waiting, &target, "GET", "/sleep?ms=0").await });
         sleep(Duration::from_secs(2)).await;
         ensure!(!asked.is_finished(), "{name} was given a request: {:?}", asked.await?);
         if name == "gated" {
@@ -190,15 +191,16 @@ async fn without_scaling_autoscalers_and_kubectl_set_the_number(ns: Namespace) -
     ns.start(&workload("plain", json!({}))).await?;
     ns.scale(AGENT, "plain", 2, "kube-controller-manager").await?;
     let two = |it: &Object| it.is_running() && it.number("/status/replicas") == 2;
-    let agent = ns.until(AGENT, "plain", START, "runs with two ready Pods", two).await?;
+    let agent = ns.until(AGENT, "plain", START_TIMEOUT, "runs with two ready Pods", two).await?;
     ensure!(agent.number("/status/desiredReplicas") == 2, "{}", agent.describe());
     let deployment = ns.get(DEPLOYMENT, "plain").await?;
     ensure!(is_by(&deployment, "recif-replicas"), "{:?}", deployment.managed_fields());
     // On the Deployment itself the number is left alone, and said.
     ns.scale(DEPLOYMENT, "plain", 1, "kubectl").await?;
     let one = |it: &Object| it.is_running() && it.number("/status/replicas") == 1;
-    let agent = ns.until(AGENT, "plain", START, "runs with one Pod", one).await.context("scaled by its Deployment")?;
-    ensure!(agent.condition("Available").says("kubectl"), "{}", agent.describe());
+    let agent =
+        ns.until(AGENT, "plain", START_TIMEOUT, "runs with one Pod", one).await.context("scaled by its Deployment")?;
+    ensure!(agent.condition("Available").contains("kubectl"), "{}", agent.describe());
     Ok(())
 }
 
@@ -210,5 +212,5 @@ async fn without_scaling_a_horizontal_pod_autoscaler_sets_the_number(ns: Namespa
     let spec = json!({"scaleTargetRef": agent, "minReplicas": 2, "maxReplicas": 3});
     ns.apply(&object(HORIZONTAL_POD_AUTOSCALER, "held", spec)).await?;
     let two = |it: &Object| it.is_running() && it.number("/status/replicas") == 2;
-    ns.until(AGENT, "held", START, "runs with two ready Pods", two).await.map(drop)
+    ns.until(AGENT, "held", START_TIMEOUT, "runs with two ready Pods", two).await.map(drop)
 }

@@ -7,11 +7,11 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, DEPLOYMENT, POD, SERVICE},
     manifests::{agent, flow, model, plugin_config, prompt},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _, phases},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _, phases},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     an_agent_answers_with_and_without_it,
     a_flow_answers_through_it,
     what_only_the_scaler_reads_rolls_no_pod,
@@ -32,7 +32,7 @@ async fn an_agent_answers_with_and_without_it(ns: Namespace) -> Result<()> {
     for (enabled, containers) in [(false, 0), (true, 1)] {
         ns.edit(AGENT, "switch", json!({"spec": {"proxy": {"enabled": enabled}}})).await?;
         let pinned = |it: &Object| it.is_running() && it.at("/status/images/proxy").is_string() == enabled;
-        ns.until(AGENT, "switch", START, "runs with the other sort of Pod", pinned).await?;
+        ns.until(AGENT, "switch", START_TIMEOUT, "runs with the other sort of Pod", pinned).await?;
         ensure!(ns.chat("switch", "hi").await? == "echo: hi", "it does not echo, the sidecar enabled: {enabled}");
         let pods = ns.list(POD).await?;
         let mut new = pods.iter().filter(|pod| pod.metadata.deletion_timestamp.is_none());
@@ -51,7 +51,7 @@ async fn a_flow_answers_through_it(ns: Namespace) -> Result<()> {
     ensure!(pods.iter().all(|pod| port(pod) == 8888), "its Pods have no sidecar");
     let service = ns.get(SERVICE, "greeter").await?;
     ensure!(service.text("/spec/ports/0/targetPort") == "http", "its Service leads elsewhere");
-    ns.answers("greeter", "/", json!({"name": "Ada"}), "echo: Greet Ada.").await
+    ns.await_response("greeter", "/", json!({"name": "Ada"}), "echo: Greet Ada.").await
 }
 
 async fn what_only_the_scaler_reads_rolls_no_pod(ns: Namespace) -> Result<()> {
@@ -60,15 +60,16 @@ async fn what_only_the_scaler_reads_rolls_no_pod(ns: Namespace) -> Result<()> {
     let recorder = ns.record(AGENT, "busy").await?;
     let scaling = json!({"maxReplicas": 2, "stableWindow": "5m", "scaleToZeroAfter": "1h"});
     ns.edit(AGENT, "busy", json!({"spec": {"scaling": scaling}})).await?;
-    let told = ns.running("busy").await?;
+    let told = ns.await_agent_running("busy").await?;
     let seen = recorder.up_to(&told).await?;
     ensure!(phases(&seen) == ["Running"], "phases: {:?}", phases(&seen));
     ensure!(ns.pod_uids("busy").await? == pods, "its Pods were replaced");
 
     // The cap is in the Pods.
     ns.edit(AGENT, "busy", json!({"spec": {"scaling": {"concurrency": 2}}})).await?;
-    ns.until(DEPLOYMENT, "busy", START, "has the new cap", |it| variable(it, "RECIF_CONCURRENCY") == "2").await?;
-    ns.running("busy").await?;
+    ns.until(DEPLOYMENT, "busy", START_TIMEOUT, "has the new cap", |it| variable(it, "RECIF_CONCURRENCY") == "2")
+        .await?;
+    ns.await_agent_running("busy").await?;
     let now = ns.pod_uids("busy").await?;
     ensure!(!now.iter().any(|uid| pods.contains(uid)), "its Pods have the old cap");
     Ok(())
@@ -85,10 +86,10 @@ async fn its_missing_image_is_said(ns: Namespace) -> Result<()> {
         json!({"spec": {"initContainers": [{"name": "proxy", "image": "proxi:dev", "imagePullPolicy": "Never"}]}});
     ns.apply(&agent("typo", json!({"podTemplate": overlay}))).await?;
     let waits = |pod: &Object| pod.text("/status/initContainerStatuses/0/state/waiting/reason").starts_with("ErrImage");
-    ns.until_all(POD, START, "a Pod whose sidecar has no image", |pods| pods.values().any(waits)).await?;
-    ns.says("typo", SAID, "Deploying", &["ImagePull", "proxi:dev"]).await?;
+    ns.until_all(POD, START_TIMEOUT, "a Pod whose sidecar has no image", |pods| pods.values().any(waits)).await?;
+    ns.await_agent_not_ready("typo", REPORT_TIMEOUT, "Deploying", &["ImagePull", "proxi:dev"]).await?;
     ns.edit(AGENT, "typo", json!({"spec": {"podTemplate": Value::Null}})).await?;
-    ns.running("typo").await?;
+    ns.await_agent_running("typo").await?;
     ensure!(ns.chat("typo", "hi").await? == "echo: hi", "it does not echo");
     Ok(())
 }

@@ -5,13 +5,13 @@ use serde_json::json;
 
 use super::{Scenario, columns, scenarios};
 use crate::{
-    kinds::{AGENT, CONFIG_MAP, Kind, POD, TOOL, WORKLOADS},
+    kinds::{AGENT, CONFIG_MAP, KubeKind, POD, TOOL, WORKLOADS},
     manifests::{NAMED_USER, agent, documents, files, http_tool, text},
-    namespace::{Namespace, SAID, START},
-    object::{Read as _, phases},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{ObjectExt as _, phases},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     the_phases_are_seen_in_order,
     a_running_agent_answers_and_says_where_it_is,
     the_samples_reach_running_and_answer,
@@ -27,7 +27,7 @@ async fn the_phases_are_seen_in_order(ns: Namespace) -> Result<()> {
     let seen = recorder.up_to(&running).await?;
     let phases = phases(&seen);
     ensure!(phases == ["Pending", "Resolving", "Rendering", "Deploying", "Running"], "seen: {phases:?}");
-    let moves = running.moves_after(0);
+    let moves = running.transitions_after(0);
     let expected = ["Pending>Resolving", "Resolving>Rendering", "Rendering>Deploying", "Deploying>Running"];
     ensure!(moves.ends_with(&expected.map(String::from)), "history: {moves:?}");
     Ok(())
@@ -60,22 +60,24 @@ async fn the_samples_reach_running_and_answer(ns: Namespace) -> Result<()> {
                 metadata.remove("namespace");
             }
             let applied = ns.apply(&document).await.with_context(|| format!("in {}", path.display()))?;
-            workloads.extend(Kind::of(&document).filter(|kind| WORKLOADS.contains(kind)).zip(applied.metadata.name));
+            workloads
+                .extend(KubeKind::of(&document).filter(|kind| WORKLOADS.contains(kind)).zip(applied.metadata.name));
         }
     }
     for kind in WORKLOADS {
         ensure!(workloads.iter().any(|(it, _)| *it == kind), "{} has no {}", folder.display(), kind.kind);
     }
     for (kind, name) in workloads {
-        ns.runs(kind, &name).await?;
+        ns.await_running(kind, &name).await?;
         if kind == AGENT {
             let reply = ns.chat(&name, "hi").await?;
             ensure!(reply == "echo: hi", "{name} replied {reply:?}");
         }
     }
-    ns.answers("greeter", "/", json!({"name": "Ada"}), "echo: Greet Ada and sound friendly.").await?;
-    ns.answers("desk", "/greet", json!({"name": "Bo", "tone": "curt"}), "echo: Greet Bo and sound curt.").await?;
-    ns.answers("desk", "/summarize", json!({"text": "All."}), "echo: Be brief. Summarize: All.").await?;
+    ns.await_response("greeter", "/", json!({"name": "Ada"}), "echo: Greet Ada and sound friendly.").await?;
+    ns.await_response("desk", "/greet", json!({"name": "Bo", "tone": "curt"}), "echo: Greet Bo and sound curt.")
+        .await?;
+    ns.await_response("desk", "/summarize", json!({"text": "All."}), "echo: Be brief. Summarize: All.").await?;
     let call = json!({"question": "/tool calculator {\"expression\": \"6*7\"}"});
     let answer = ns.post("desk", "/answer", call).await?;
     ensure!(answer.status == 200 && answer.text.contains("42"), "desk answered {answer:?}");
@@ -93,7 +95,7 @@ async fn the_documented_agent_runs_unchanged(ns: Namespace) -> Result<()> {
         names.extend(ns.apply(&document).await?.metadata.name);
     }
     let name = names.last().context("no agent in agent-documented.yaml")?;
-    let running = ns.running(name).await?;
+    let running = ns.await_agent_running(name).await?;
     let bases = running.condition("KnowledgeBasesConfigured");
     ensure!(bases.is_false() && bases.reason == "MissingDatabaseUrl", "KnowledgeBasesConfigured: {bases:?}");
     ensure!(ns.chat(name, "hi").await? == "echo: hi", "{name} does not echo");
@@ -144,7 +146,7 @@ async fn the_columns_are_the_documented_ones(ns: Namespace) -> Result<()> {
     ns.provide(&crate::manifests::tool("one", json!({}))).await?;
     let seen = |object: &crate::object::Object| !object.phase().is_empty();
     ns.apply(&agent("one", json!({"replicas": 0}))).await?;
-    ns.until(AGENT, "one", START.min(SAID), "has a phase", seen).await?;
+    ns.until(AGENT, "one", START_TIMEOUT.min(REPORT_TIMEOUT), "has a phase", seen).await?;
     for (kind, expected) in [
         (AGENT, &["Name", "Phase", "Replicas", "Endpoint", "Age"][..]),
         (TOOL, &["Name", "Type", "Category", "Phase", "Age"][..]),

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::audit::{Mark, Request, listed};
+use e2e::audit::{AuditEvent, AuditOffset, describe_requests};
 use kube::ResourceExt as _;
 use serde_json::json;
 
 use super::{Scenario, flows::provide_stub, mcp_servers::start_servers_and_a_user, scenarios};
 use crate::{
     cleanup::await_ended_namespaces,
-    kinds::{AGENT, CHILDREN, FLOW, FLOW_SET, Kind, OURS},
+    kinds::{AGENT, CHILDREN, FLOW, FLOW_SET, KubeKind, OURS},
     manifests::{agent, flow, flow_set, http_tool, prompt, tool},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Objects, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _, ObjectsByName},
     operator,
     watch::stays_the_same,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Alone:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
     a_start_costs_its_writes_once,
     a_flows_start_costs_its_writes_once,
     a_restarted_operator_writes_nothing_and_then_asks_nothing,
@@ -42,33 +42,38 @@ async fn a_flows_start_costs_its_writes_once(ns: Namespace) -> Result<()> {
 
 /// Since the mark the operator has asked for what the start of this workload needs, and for nothing else: the finalizer, a
 /// status for each phase, a write per child, and a few Events.
-async fn costs_its_writes_once(ns: &Namespace, mark: Mark, kind: Kind, running: &Object) -> Result<()> {
-    ns.told(&running.name_any(), "Running").await?;
+async fn costs_its_writes_once(ns: &Namespace, mark: AuditOffset, kind: KubeKind, running: &Object) -> Result<()> {
+    ns.await_event(&running.name_any(), "Running").await?;
     let requests = ns.operator_requests(mark).await?;
     let count = |resource: &str, write: bool| {
         requests.iter().filter(|it| it.is_write() == write && it.resource() == resource).count()
     };
     let status = format!("{}/status", kind.plural);
-    ensure!(count(kind.plural, true) == 1, "the finalizer costs one write: {}", listed(&requests));
+    ensure!(count(kind.plural, true) == 1, "the finalizer costs one write: {}", describe_requests(&requests));
     // Pods that take more than ten seconds, on a machine that does much else, are said to be waited for, once.
-    let waits = usize::try_from(running.last_seq())?.saturating_sub(running.moves_after(0).len());
-    ensure!(waits <= 1, "{waits} waits were written: {}", listed(&requests));
-    ensure!(count(&status, true) == 4 + waits, "four moves cost four writes: {}", listed(&requests));
+    let waits = usize::try_from(running.last_seq())?.saturating_sub(running.transitions_after(0).len());
+    ensure!(waits <= 1, "{waits} waits were written: {}", describe_requests(&requests));
+    ensure!(count(&status, true) == 4 + waits, "four moves cost four writes: {}", describe_requests(&requests));
     let children = running.at("/status/children").as_array().map(Vec::as_slice).unwrap_or_default();
     for kind in CHILDREN {
         let made = children.iter().filter(|child| child["kind"] == kind.kind).count();
         ensure!(made > 0, "there is no {}", kind.kind);
-        ensure!(count(kind.plural, true) == made, "{made} {} cost as many writes: {}", kind.kind, listed(&requests));
-        ensure!(count(kind.plural, false) == 0, "{} cost looks: {}", kind.kind, listed(&requests));
+        ensure!(
+            count(kind.plural, true) == made,
+            "{made} {} cost as many writes: {}",
+            kind.kind,
+            describe_requests(&requests)
+        );
+        ensure!(count(kind.plural, false) == 0, "{} cost looks: {}", kind.kind, describe_requests(&requests));
     }
-    ensure!(count("events", true) <= 3, "Events: {}", listed(&requests));
-    let known = |it: &&Request| {
+    ensure!(count("events", true) <= 3, "Events: {}", describe_requests(&requests));
+    let known = |it: &&AuditEvent| {
         let resource = it.resource();
         let child = CHILDREN.iter().any(|kind| kind.plural == resource);
         child || (it.is_write() && (resource == kind.plural || resource == status || resource == "events"))
     };
-    let other: Vec<&Request> = requests.iter().filter(|it| !known(it)).collect();
-    ensure!(other.is_empty(), "also asked: {}", listed(other));
+    let other: Vec<&AuditEvent> = requests.iter().filter(|it| !known(it)).collect();
+    ensure!(other.is_empty(), "also asked: {}", describe_requests(other));
     Ok(())
 }
 
@@ -89,15 +94,15 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     ns.apply(&flow("flow-runs", &["say"], json!({}))).await?;
     ns.apply(&flow("flow-waits", &["torn", "nowhere"], json!({}))).await?;
     ns.apply(&flow_set("set-degraded", &[("one", &["say"]), ("two", &["nowhere"])], json!({}))).await?;
-    ns.runs(FLOW, "flow-runs").await?;
+    ns.await_running(FLOW, "flow-runs").await?;
     let degraded = |it: &Object| it.phase() == "Running" && it.condition("Ready").reason == "Degraded";
-    ns.until(FLOW_SET, "set-degraded", START, "is Running and Degraded", degraded).await?;
-    ns.tells(FLOW, "flow-waits", SAID, "Resolving", &["nowhere", "torn"]).await?;
-    ns.running("runs").await?;
-    ns.says("waits", SAID, "Resolving", &["nowhere"]).await?;
-    ns.says("fails", SAID, "Failed", &["MissingDatabaseUrl"]).await?;
+    ns.until(FLOW_SET, "set-degraded", START_TIMEOUT, "is Running and Degraded", degraded).await?;
+    ns.await_not_ready(FLOW, "flow-waits", REPORT_TIMEOUT, "Resolving", &["nowhere", "torn"]).await?;
+    ns.await_agent_running("runs").await?;
+    ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
+    ns.await_agent_not_ready("fails", REPORT_TIMEOUT, "Failed", &["MissingDatabaseUrl"]).await?;
     let stopped = |it: &Object| it.phase() == "Terminated";
-    ns.until(AGENT, "stopped", START, "is Terminated", stopped).await?;
+    ns.until(AGENT, "stopped", START_TIMEOUT, "is Terminated", stopped).await?;
     start_servers_and_a_user(&ns).await?;
 
     for (name, reason) in [
@@ -109,7 +114,7 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
         ("flow-waits", "MissingDependency"),
         ("set-degraded", "Running"),
     ] {
-        ns.told(name, reason).await?;
+        ns.await_event(name, reason).await?;
     }
 
     let replicas = operator::replicas(&ns.env).await?;
@@ -124,20 +129,21 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     // A new tool is seen through: the new operator has taken up its work, and what it did is counted.
     ns.provide(&tool("fresh", json!({}))).await?;
     let writes = others(&ns, mark, "fresh").await?;
-    ensure!(writes.is_empty(), "after the restart: {}", listed(&writes));
+    ensure!(writes.is_empty(), "after the restart: {}", describe_requests(&writes));
 
     let mark = ns.mark().await?;
     let apis = OURS.map(|kind| (kind, ns.env.all(kind))).into();
     stays_the_same(apis, Duration::from_secs(60)).await?;
-    let mut requests = ns.env.audit.by_operator(mark, None).await?;
+    let mut requests = ns.env.audit.requests_by_operator(mark, None).await?;
     requests.retain(|request| !request.is_upkeep());
-    ensure!(requests.is_empty(), "in a minute without anything to do: {}", listed(&requests));
-    let _: Objects = ns.until_all(AGENT, SAID, "all agents still there", |agents| agents.len() == 5).await?;
+    ensure!(requests.is_empty(), "in a minute without anything to do: {}", describe_requests(&requests));
+    let _: ObjectsByName =
+        ns.until_all(AGENT, REPORT_TIMEOUT, "all agents still there", |agents| agents.len() == 5).await?;
     Ok(())
 }
 
 /// The operator's writes that are not about one tool.
-async fn others(ns: &Namespace, mark: Mark, tool: &str) -> Result<Vec<Request>> {
+async fn others(ns: &Namespace, mark: AuditOffset, tool: &str) -> Result<Vec<AuditEvent>> {
     let mut requests = ns.operator_requests(mark).await?;
     requests.retain(|request| request.is_write() && request.name() != tool);
     Ok(requests)

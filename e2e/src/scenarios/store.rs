@@ -8,14 +8,14 @@ use testing::postgres::PostgresServer;
 
 use super::{Scenario, scenarios};
 use crate::{
-    control_plane::{ControlPlane, Copy},
+    control_plane::{ControlPlane, DatabaseMirror},
     kinds::{AGENT, TOOL},
     manifests::{agent, tool},
-    namespace::{Namespace, START},
-    object::{Object, Read as _},
+    namespace::{Namespace, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     two_control_planes_on_one_postgresql_hold_what_a_list_shows,
     a_database_that_was_stopped_is_caught_up_with,
     a_killed_control_plane_goes_on_where_it_was,
@@ -38,11 +38,14 @@ pub(super) async fn fill(ns: &Namespace) -> Result<()> {
 }
 
 /// A control plane that has stored a few objects in a database, and its copy there.
-pub(super) async fn stored<'a>(ns: &'a Namespace, database: &str) -> Result<(ControlPlane, Copy<'a>)> {
+pub(super) async fn start_with_data<'a>(
+    ns: &'a Namespace,
+    database: &str,
+) -> Result<(ControlPlane, DatabaseMirror<'a>)> {
     fill(ns).await?;
     let control_plane = ControlPlane::start(ns, database).await?;
-    let copy = Copy::new(ns, database)?;
-    copy.is_the_list().await?;
+    let copy = DatabaseMirror::new(ns, database)?;
+    copy.await_equal_to_list().await?;
     Ok((control_plane, copy))
 }
 
@@ -63,23 +66,23 @@ async fn two_control_planes_on_one_postgresql_hold_what_a_list_shows(ns: Namespa
     let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     fill(&ns).await?;
-    let copy = Copy::new(&ns, &url)?;
+    let copy = DatabaseMirror::new(&ns, &url)?;
     let (one, other) = tokio::try_join!(ControlPlane::start(&ns, &url), ControlPlane::start(&ns, &url))?;
-    copy.is_the_list().await?;
+    copy.await_equal_to_list().await?;
     for round in 0..6 {
         disturb(&ns, round).await?;
     }
-    copy.is_the_list().await?;
+    copy.await_equal_to_list().await?;
     one.kill().await?;
     disturb(&ns, 6).await?;
-    copy.is_the_list().await?;
+    copy.await_equal_to_list().await?;
 
     // What happened to an object is known when it is gone.
-    let gone = ns.until(AGENT, "a5", START, "is Terminated", |it| it.phase() == "Terminated").await?;
+    let gone = ns.until(AGENT, "a5", START_TIMEOUT, "is Terminated", |it| it.phase() == "Terminated").await?;
     ns.delete(AGENT, "a5").await?;
-    ns.until_gone(AGENT, "a5", START).await?;
-    copy.is_the_list().await?;
-    let steps = copy.steps(&gone.id()).await?;
+    ns.until_gone(AGENT, "a5", START_TIMEOUT).await?;
+    copy.await_equal_to_list().await?;
+    let steps = copy.transition_numbers(&gone.id()).await?;
     let known: Vec<i64> = (1..=gone.last_seq()).collect();
     ensure!(steps.starts_with(&known), "its steps are {steps:?}, and were {known:?}");
     other.kill().await
@@ -88,7 +91,7 @@ async fn two_control_planes_on_one_postgresql_hold_what_a_list_shows(ns: Namespa
 async fn a_database_that_was_stopped_is_caught_up_with(ns: Namespace) -> Result<()> {
     let mut server = PostgresServer::start().await;
     let url = server.url("postgresql");
-    let (control_plane, copy) = stored(&ns, &url).await?;
+    let (control_plane, copy) = start_with_data(&ns, &url).await?;
     server.stop();
     for round in 0..4 {
         disturb(&ns, round).await?;
@@ -98,18 +101,20 @@ async fn a_database_that_was_stopped_is_caught_up_with(ns: Namespace) -> Result<
         ensure!(ready.contains(" 200 "), "it is ready without its database: {ready}");
         Ok((ready.contains("\ndatabase: ") && ready.contains("behind")).then_some(ready))
     };
-    let said = crate::watch::poll(crate::namespace::SAID, "readiness tells that the database is away", says_so).await?;
+    let said =
+        crate::watch::poll(crate::namespace::REPORT_TIMEOUT, "readiness tells that the database is away", says_so)
+            .await?;
     ensure!(!said.contains(testing::postgres::PASSWORD), "{said}");
     ns.delete(AGENT, "a4").await?;
     server.resume().await;
-    copy.is_the_list().await?;
+    copy.await_equal_to_list().await?;
     control_plane.kill().await
 }
 
 /// A folder that goes with this.
-pub(super) struct Folder(pub(super) PathBuf);
+pub(super) struct TemporaryFolder(pub(super) PathBuf);
 
-impl Folder {
+impl TemporaryFolder {
     pub(super) fn new(ns: &Namespace) -> Self {
         Self(std::env::temp_dir().join(format!("recif-{}", ns.name)))
     }
@@ -120,14 +125,14 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 async fn a_killed_control_plane_goes_on_where_it_was(ns: Namespace) -> Result<()> {
-    let folder = Folder::new(&ns);
+    let folder = TemporaryFolder::new(&ns);
     fill(&ns).await?;
     for round in 0..6 {
         let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
@@ -139,46 +144,46 @@ async fn a_killed_control_plane_goes_on_where_it_was(ns: Namespace) -> Result<()
         killed?;
     }
     let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
-    Copy::new(&ns, &folder.database())?.is_the_list().await?;
+    DatabaseMirror::new(&ns, &folder.database())?.await_equal_to_list().await?;
     control_plane.kill().await
 }
 
 async fn an_object_made_again_while_nobody_looks_replaces_its_row(ns: Namespace) -> Result<()> {
-    let folder = Folder::new(&ns);
-    let (control_plane, copy) = stored(&ns, &folder.database()).await?;
+    let folder = TemporaryFolder::new(&ns);
+    let (control_plane, copy) = start_with_data(&ns, &folder.database()).await?;
     control_plane.kill().await?;
     let before = ns.get(AGENT, "a0").await?;
     for name in ["a0", "a1"] {
         ns.delete(AGENT, name).await?;
-        ns.until_gone(AGENT, name, START).await?;
+        ns.until_gone(AGENT, name, START_TIMEOUT).await?;
     }
     make(&ns, "a0").await?;
     let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
-    copy.is_the_list().await?;
+    copy.await_equal_to_list().await?;
     ensure!(ns.get(AGENT, "a0").await?.id() != before.id(), "it was made again");
-    ensure!(!copy.steps(&before.id()).await?.is_empty(), "what happened to the first one is known");
+    ensure!(!copy.transition_numbers(&before.id()).await?.is_empty(), "what happened to the first one is known");
     control_plane.kill().await
 }
 
 async fn an_object_that_comes_and_goes_has_the_row_of_its_last_coming(ns: Namespace) -> Result<()> {
-    let folder = Folder::new(&ns);
+    let folder = TemporaryFolder::new(&ns);
     fill(&ns).await?;
     let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
-    let copy = Copy::new(&ns, &folder.database())?;
+    let copy = DatabaseMirror::new(&ns, &folder.database())?;
     // Those that follow may be gone before anything happens to them.
     let stopped = |it: &Object| it.phase() == "Terminated";
-    let first = ns.until(AGENT, "a0", START, "is stopped", stopped).await?.id();
-    copy.is_the_list().await?;
+    let first = ns.until(AGENT, "a0", START_TIMEOUT, "is stopped", stopped).await?.id();
+    copy.await_equal_to_list().await?;
     for round in 0..6 {
         ns.delete(AGENT, "a0").await?;
-        ns.until_gone(AGENT, "a0", START).await?;
+        ns.until_gone(AGENT, "a0", START_TIMEOUT).await?;
         if round < 5 {
             make(&ns, "a0").await?;
         }
     }
-    copy.is_the_list().await?;
+    copy.await_equal_to_list().await?;
     make(&ns, "a0").await?;
-    copy.is_the_list().await?;
-    ensure!(!copy.steps(&first).await?.is_empty(), "what happened to the first one is known");
+    copy.await_equal_to_list().await?;
+    ensure!(!copy.transition_numbers(&first).await?.is_empty(), "what happened to the first one is known");
     control_plane.kill().await
 }

@@ -17,18 +17,18 @@ use tokio::{
 
 use super::{
     Scenario, scenarios,
-    store::{Folder, disturb, fill, stored},
+    store::{TemporaryFolder, disturb, fill, start_with_data},
 };
 use crate::{
-    control_plane::{ControlPlane, Copy},
+    control_plane::{ControlPlane, DatabaseMirror},
     kinds::{AGENT, REMOTE_MCP_SERVER},
     manifests::{agent, object, workload},
-    namespace::{Namespace, SAID, START},
-    object::Read as _,
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::ObjectExt as _,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_database_that_does_not_answer_any_more_is_given_up_and_caught_up_with,
     a_database_that_is_not_there_at_the_start_is_filled_when_it_comes,
     a_slow_database_delays_nobody,
@@ -40,11 +40,11 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 );
 
 /// Longer than a transaction may take.
-const NOTICED: Duration = Duration::from_secs(60);
+const DETECTION_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Changes something and sees that the failure is told, and by the API only where it is asked for what is in the database
 /// alone; `history`: whether that can still be read.
-async fn suffers(ns: &Namespace, control_plane: &ControlPlane, history: bool) -> Result<()> {
+async fn check_failure_reported(ns: &Namespace, control_plane: &ControlPlane, history: bool) -> Result<()> {
     disturb(ns, 1).await?;
     let told = async || {
         let failing = control_plane.metric("recif_mirror_failing").await? == 1.0;
@@ -54,20 +54,20 @@ async fn suffers(ns: &Namespace, control_plane: &ControlPlane, history: bool) ->
         ensure!(!ready.contains(testing::postgres::PASSWORD), "{ready}");
         Ok((failing && behind && ready.contains("\ndatabase: unavailable")).then_some(()))
     };
-    poll(NOTICED, "metrics and readiness tell that the database fails", told).await?;
+    poll(DETECTION_TIMEOUT, "metrics and readiness tell that the database fails", told).await?;
     disturb(ns, 2).await?;
-    shows_the_list(ns, control_plane).await?;
-    let (status, _) = control_plane.ask("/v1/transitions").await?;
+    await_api_equal_to_list(ns, control_plane).await?;
+    let (status, _) = control_plane.query_api("/v1/transitions").await?;
     ensure!(status == if history { 200 } else { 503 }, "asked what happened, it answers {status}");
     Ok(())
 }
 
 /// Waits until the API shows what a list shows.
-async fn shows_the_list(ns: &Namespace, control_plane: &ControlPlane) -> Result<()> {
+async fn await_api_equal_to_list(ns: &Namespace, control_plane: &ControlPlane) -> Result<()> {
     let same = async || {
         let mut listed: Vec<_> =
             ns.list(AGENT).await?.iter().map(|it| (it.name_any(), it.resource_version().unwrap_or_default())).collect();
-        let (status, shown) = control_plane.ask("/v1/agents?limit=500").await?;
+        let (status, shown) = control_plane.query_api("/v1/agents?limit=500").await?;
         ensure!(status == 200, "{status}: {shown}");
         let text = |item: &Value, field: &str| item[field].as_str().unwrap_or_default().to_owned();
         let shown = shown["items"].as_array().context("no items")?.iter();
@@ -76,20 +76,20 @@ async fn shows_the_list(ns: &Namespace, control_plane: &ControlPlane) -> Result<
         shown.sort();
         Ok((listed == shown).then_some(()))
     };
-    poll(SAID, "the API shows what a list shows", same).await
+    poll(REPORT_TIMEOUT, "the API shows what a list shows", same).await
 }
 
 /// Waits until everything is stored, and told so.
-async fn recovers(control_plane: ControlPlane, copy: &Copy<'_>) -> Result<()> {
-    copy.is_the_list().await?;
+async fn check_recovery(control_plane: ControlPlane, copy: &DatabaseMirror<'_>) -> Result<()> {
+    copy.await_equal_to_list().await?;
     let told = async || {
         let failing = control_plane.metric("recif_mirror_failing").await?;
         let behind = control_plane.metric("recif_mirror_behind_seconds").await?;
         let ready = control_plane.get("/readyz").await?;
         Ok((failing == 0.0 && behind == 0.0 && !ready.contains("\ndatabase: ")).then_some(()))
     };
-    poll(NOTICED, "metrics and readiness tell that all is stored", told).await?;
-    let (status, _) = control_plane.ask("/v1/transitions").await?;
+    poll(DETECTION_TIMEOUT, "metrics and readiness tell that all is stored", told).await?;
+    let (status, _) = control_plane.query_api("/v1/transitions").await?;
     ensure!(status == 200, "asked what happened, it answers {status}");
     control_plane.kill().await
 }
@@ -100,17 +100,17 @@ async fn a_database_that_is_not_there_at_the_start_is_filled_when_it_comes(ns: N
     server.stop();
     fill(&ns).await?;
     let control_plane = ControlPlane::start(&ns, &url).await?;
-    suffers(&ns, &control_plane, false).await?;
+    check_failure_reported(&ns, &control_plane, false).await?;
     server.resume().await;
-    recovers(control_plane, &Copy::new(&ns, &url)?).await
+    check_recovery(control_plane, &DatabaseMirror::new(&ns, &url)?).await
 }
 
 /// A way to a database that holds every answer back for a while; `None`: for ever.
-struct Way(watch::Sender<Option<Duration>>);
+struct DelayProxy(watch::Sender<Option<Duration>>);
 
-impl Way {
+impl DelayProxy {
     /// To the server at this URL; with the URL of this way.
-    async fn to(url: &str) -> Result<(Self, String)> {
+    async fn connect(url: &str) -> Result<(Self, String)> {
         let (credentials, place) = url.split_once('@').context("a URL without a user")?;
         let (server, database) = place.split_once('/').context("a URL without a database")?;
         let (server, listener) = (server.to_owned(), TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?);
@@ -125,8 +125,8 @@ impl Way {
                     let at_once = watch::channel(Some(Duration::ZERO)).1;
                     // Whoever ends one direction ends both.
                     tokio::select! {
-                        ended = pass(from_client, to_server, at_once) => ended,
-                        ended = pass(from_server, to_client, pace) => ended,
+                        ended = forward(from_client, to_server, at_once) => ended,
+                        ended = forward(from_server, to_client, pace) => ended,
                     }
                 });
             }
@@ -135,12 +135,12 @@ impl Way {
         Ok((Self(pace), way))
     }
 
-    fn is_as_slow_as(&self, pace: Option<Duration>) {
+    fn set_delay(&self, pace: Option<Duration>) {
         self.0.send_replace(pace);
     }
 }
 
-async fn pass(
+async fn forward(
     mut from: tokio::net::tcp::OwnedReadHalf,
     mut to: tokio::net::tcp::OwnedWriteHalf,
     mut pace: watch::Receiver<Option<Duration>>,
@@ -162,16 +162,16 @@ async fn pass(
 async fn a_slow_database_delays_nobody(ns: Namespace) -> Result<()> {
     let server = PostgresServer::start().await;
     let url = server.url("postgresql");
-    let (way, slow) = Way::to(&url).await?;
+    let (way, slow) = DelayProxy::connect(&url).await?;
     fill(&ns).await?;
     let control_plane = ControlPlane::start(&ns, &slow).await?;
-    let copy = Copy::new(&ns, &url)?;
-    copy.is_the_list().await?;
-    way.is_as_slow_as(Some(Duration::from_millis(60)));
+    let copy = DatabaseMirror::new(&ns, &url)?;
+    copy.await_equal_to_list().await?;
+    way.set_delay(Some(Duration::from_millis(60)));
     for round in 0..6 {
         disturb(&ns, round).await?;
     }
-    shows_the_list(&ns, &control_plane).await?;
+    await_api_equal_to_list(&ns, &control_plane).await?;
     let tells = async || Ok((control_plane.metric("recif_mirror_behind_seconds").await? > 0.05).then_some(()));
     let change = async {
         for round in 6.. {
@@ -180,35 +180,35 @@ async fn a_slow_database_delays_nobody(ns: Namespace) -> Result<()> {
         anyhow::Ok(())
     };
     tokio::select! {
-        told = poll(NOTICED, "the metric tells how far behind it is", tells) => told?,
+        told = poll(DETECTION_TIMEOUT, "the metric tells how far behind it is", tells) => told?,
         changed = change => changed?,
     }
     ensure!(control_plane.metric("recif_mirror_failing").await? == 0.0, "slow is not failing");
-    copy.is_the_list().await?;
-    way.is_as_slow_as(Some(Duration::ZERO));
-    recovers(control_plane, &copy).await
+    copy.await_equal_to_list().await?;
+    way.set_delay(Some(Duration::ZERO));
+    check_recovery(control_plane, &copy).await
 }
 
 async fn a_database_that_does_not_answer_any_more_is_given_up_and_caught_up_with(ns: Namespace) -> Result<()> {
     let server = PostgresServer::start().await;
     let url = server.url("postgresql");
-    let (way, silent) = Way::to(&url).await?;
+    let (way, silent) = DelayProxy::connect(&url).await?;
     fill(&ns).await?;
     let control_plane = ControlPlane::start(&ns, &silent).await?;
-    let copy = Copy::new(&ns, &url)?;
-    copy.is_the_list().await?;
-    way.is_as_slow_as(None);
-    suffers(&ns, &control_plane, false).await?;
-    way.is_as_slow_as(Some(Duration::ZERO));
-    recovers(control_plane, &copy).await
+    let copy = DatabaseMirror::new(&ns, &url)?;
+    copy.await_equal_to_list().await?;
+    way.set_delay(None);
+    check_failure_reported(&ns, &control_plane, false).await?;
+    way.set_delay(Some(Duration::ZERO));
+    check_recovery(control_plane, &copy).await
 }
 
 /// A disk of 8 MiB, which goes with this.
-struct Disk(Folder);
+struct TmpfsDisk(TemporaryFolder);
 
-impl Disk {
+impl TmpfsDisk {
     fn mount(ns: &Namespace) -> Result<Self> {
-        let folder = Folder::new(ns);
+        let folder = TemporaryFolder::new(ns);
         std::fs::create_dir_all(&folder.0)?;
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", "size=8m,mode=700", "e2e"]).arg(&folder.0);
@@ -230,7 +230,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for TmpfsDisk {
     fn drop(&mut self) {
         // Lazily: whoever still has a file open keeps it until he ends.
         let _ = Command::new("umount").arg("--lazy").arg(&self.0.0).status();
@@ -238,10 +238,10 @@ impl Drop for Disk {
 }
 
 async fn a_full_disk_is_caught_up_with_when_there_is_room(ns: Namespace) -> Result<()> {
-    let disk = Disk::mount(&ns)?;
+    let disk = TmpfsDisk::mount(&ns)?;
     let url = disk.0.database();
-    let (control_plane, copy) = stored(&ns, &url).await?;
-    let (status, _) = control_plane.ask("/v1/transitions").await?;
+    let (control_plane, copy) = start_with_data(&ns, &url).await?;
+    let (status, _) = control_plane.query_api("/v1/transitions").await?;
     ensure!(status == 200, "asked what happened, it answers {status}");
     let ballast = disk.fill()?;
     // The file has some room of its own.
@@ -254,40 +254,40 @@ async fn a_full_disk_is_caught_up_with_when_there_is_room(ns: Namespace) -> Resu
         }
         ensure!(number < 60, "the disk is full, and still everything is stored");
     }
-    suffers(&ns, &control_plane, true).await?;
+    check_failure_reported(&ns, &control_plane, true).await?;
     std::fs::remove_file(ballast)?;
-    recovers(control_plane, &copy).await
+    check_recovery(control_plane, &copy).await
 }
 
 async fn a_locked_file_is_caught_up_with_when_it_is_free(ns: Namespace) -> Result<()> {
-    let folder = Folder::new(&ns);
-    let (control_plane, copy) = stored(&ns, &folder.database()).await?;
+    let folder = TemporaryFolder::new(&ns);
+    let (control_plane, copy) = start_with_data(&ns, &folder.database()).await?;
     let mut holder = AnyConnection::connect(&folder.database()).await?;
     sqlx::raw_sql("BEGIN IMMEDIATE").execute(&mut holder).await?;
-    suffers(&ns, &control_plane, true).await?;
+    check_failure_reported(&ns, &control_plane, true).await?;
     sqlx::raw_sql("ROLLBACK").execute(&mut holder).await?;
-    recovers(control_plane, &copy).await
+    check_recovery(control_plane, &copy).await
 }
 
 async fn tables_of_a_newer_program_are_left_alone(ns: Namespace) -> Result<()> {
-    let folder = Folder::new(&ns);
-    let (control_plane, copy) = stored(&ns, &folder.database()).await?;
+    let folder = TemporaryFolder::new(&ns);
+    let (control_plane, copy) = start_with_data(&ns, &folder.database()).await?;
     control_plane.kill().await?;
     let mut newer = AnyConnection::connect(&folder.database()).await?;
     let later = "INSERT INTO recif_migrations (number, name, applied_at) VALUES (9999, 'later', '')";
     sqlx::raw_sql(later).execute(&mut newer).await?;
     let before = copy.rows().await?;
     let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
-    suffers(&ns, &control_plane, false).await?;
+    check_failure_reported(&ns, &control_plane, false).await?;
     ensure!(copy.rows().await? == before, "a table that it does not know was written to");
     sqlx::raw_sql("DELETE FROM recif_migrations WHERE number = 9999").execute(&mut newer).await?;
-    recovers(control_plane, &copy).await
+    check_recovery(control_plane, &copy).await
 }
 
 async fn a_process_killed_in_a_transaction_leaves_nothing_of_it(ns: Namespace) -> Result<()> {
     let server = PostgresServer::start().await;
     let url = server.url("postgresql");
-    let (control_plane, copy) = stored(&ns, &url).await?;
+    let (control_plane, copy) = start_with_data(&ns, &url).await?;
     // Steps are written last, so whoever waits for their table has written the rest.
     let mut holder = AnyConnection::connect(&url).await?;
     sqlx::raw_sql("BEGIN; LOCK TABLE transitions IN EXCLUSIVE MODE").execute(&mut holder).await?;
@@ -304,13 +304,13 @@ async fn a_process_killed_in_a_transaction_leaves_nothing_of_it(ns: Namespace) -
     }
     control_plane.kill().await?;
     sqlx::raw_sql("ROLLBACK").execute(&mut holder).await?;
-    copy.rows_have_their_steps().await?;
+    copy.check_transitions_stored().await?;
     let control_plane = ControlPlane::start(&ns, &url).await?;
-    recovers(control_plane, &copy).await
+    check_recovery(control_plane, &copy).await
 }
 
 /// Ends when tools of several rounds are stored at once.
-async fn are_mixed(copy: &Copy<'_>) -> Result<()> {
+async fn check_never_mixed(copy: &DatabaseMirror<'_>) -> Result<()> {
     loop {
         let descriptions = copy.descriptions().await?;
         ensure!(descriptions == 1, "tools of {descriptions} rounds are stored at once");
@@ -331,25 +331,25 @@ async fn tools_that_change_all_the_time_are_replaced_as_one(ns: Namespace) -> Re
     tell(0, 5).await?;
     let spec = json!({"url": format!("http://mcp.{}.svc.cluster.local:8000/mcp", ns.name), "resync": "1s"});
     ns.apply(&object(REMOTE_MCP_SERVER, "remote", spec)).await?;
-    let copy = Copy::new(&ns, &url)?;
+    let copy = DatabaseMirror::new(&ns, &url)?;
     let (one, other) = tokio::try_join!(ControlPlane::start(&ns, &url), ControlPlane::start(&ns, &url))?;
     let told = |words: &'static str| {
         move |it: &crate::object::Object| it.text("/status/discoveredTools/0/description") == words
     };
-    ns.until(REMOTE_MCP_SERVER, "remote", START, "has told its tools", told("round-0")).await?;
-    copy.is_the_list().await?;
+    ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has told its tools", told("round-0")).await?;
+    copy.await_equal_to_list().await?;
     let change = async {
         for round in 1..=10 {
             tell(round, 5 + round).await?;
             sleep(Duration::from_millis(400)).await;
         }
-        ns.until(REMOTE_MCP_SERVER, "remote", START, "has told its last tools", told("round-10")).await
+        ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has told its last tools", told("round-10")).await
     };
     tokio::select! {
         changed = change => drop(changed?),
-        mixed = are_mixed(&copy) => mixed?,
+        mixed = check_never_mixed(&copy) => mixed?,
     }
-    copy.is_the_list().await?;
+    copy.await_equal_to_list().await?;
     let rows = copy.rows().await?;
     let tools = rows.get("tools RemoteMCPServer/remote").and_then(Value::as_array).context("there are no tools")?;
     ensure!(tools.len() == 15, "there are {} tools", tools.len());

@@ -9,11 +9,11 @@ use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, CONFIG_MAP, DEPLOYMENT, TOOL},
     manifests::{agent, http_tool, tool},
-    namespace::{Namespace, SAID, START},
-    object::{Object, Read as _},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_tool_created_later_is_picked_up_at_once,
     a_missing_builtin_needs_no_object,
     a_disabled_tool_is_left_out,
@@ -31,22 +31,22 @@ async fn a_tool_created_later_is_picked_up_at_once(ns: Namespace) -> Result<()> 
             let resolved = object.condition("ReferencesResolved");
             object.phase() == "Resolving"
                 && resolved.is_false()
-                && words.iter().all(|word| resolved.says(word))
-                && (not.is_empty() || !resolved.says(not))
+                && words.iter().all(|word| resolved.contains(word))
+                && (not.is_empty() || !resolved.contains(not))
         }
     };
     let both = waits(&["first", "second"], "");
-    ns.until(AGENT, "patient", SAID, "names both missing tools", both).await?;
+    ns.until(AGENT, "patient", REPORT_TIMEOUT, "names both missing tools", both).await?;
     ns.provide(&tool("first", json!({}))).await?;
     let one = waits(&["second"], "first");
-    ns.until(AGENT, "patient", SAID, "names only the tool still missing", one).await?;
+    ns.until(AGENT, "patient", REPORT_TIMEOUT, "names only the tool still missing", one).await?;
 
     ns.provide(&tool("second", json!({}))).await?;
     let available = Instant::now();
-    ns.until(AGENT, "patient", SAID, "goes on", |it| !matches!(it.phase(), "Pending" | "Resolving")).await?;
+    ns.until(AGENT, "patient", REPORT_TIMEOUT, "goes on", |it| !matches!(it.phase(), "Pending" | "Resolving")).await?;
     let took = available.elapsed();
     ensure!(took <= Duration::from_secs(1), "it went on {took:?} after the tool was there");
-    let running = ns.running("patient").await?;
+    let running = ns.await_agent_running("patient").await?;
     ensure!(running.condition("ReferencesResolved").is_true(), "{}", running.describe());
     Ok(())
 }
@@ -66,7 +66,7 @@ async fn a_disabled_tool_is_left_out(ns: Namespace) -> Result<()> {
     ns.provide(&tool("dropped", json!({}))).await?;
     let before = ns.start(&agent("picky", json!({"tools": ["kept", "dropped"]}))).await?;
     ns.edit(TOOL, "dropped", json!({"spec": {"enabled": false}})).await?;
-    after(&ns, "picky", &before, "runs with the new configuration", |it| differs(it, &before)).await?;
+    await_change(&ns, "picky", &before, "runs with the new configuration", |it| differs(it, &before)).await?;
     let tools = rendered_tools(&ns, "picky").await?;
     let names = tool_names(&tools);
     ensure!(names == ["kept"], "CORAIL_TOOLS names {names:?}");
@@ -79,12 +79,12 @@ async fn an_edited_tool_rolls_exactly_its_users(ns: Namespace) -> Result<()> {
     for (name, tools) in [("user", json!(["shared"])), ("bystander", json!(["other"]))] {
         ns.apply(&agent(name, json!({"tools": tools}))).await?;
     }
-    let user = ns.running("user").await?;
-    let bystander = ns.running("bystander").await?;
+    let user = ns.await_agent_running("user").await?;
+    let bystander = ns.await_agent_running("bystander").await?;
     let pods = ns.pod_uids("bystander").await?;
 
     ns.edit(TOOL, "shared", json!({"spec": {"description": "after"}})).await?;
-    after(&ns, "user", &user, "runs with the new configuration", |it| differs(it, &user)).await?;
+    await_change(&ns, "user", &user, "runs with the new configuration", |it| differs(it, &user)).await?;
     let tools = rendered_tools(&ns, "user").await?;
     ensure!(tools[0]["description"] == "after", "CORAIL_TOOLS is {tools}");
     let now = ns.get(AGENT, "bystander").await?;
@@ -102,9 +102,9 @@ async fn an_edit_that_renders_the_same_restarts_nothing(ns: Namespace) -> Result
     let edited = ns.edit(TOOL, "shared", json!({"spec": {"category": "after"}})).await?;
     let looked =
         |it: &Object| it.phase() == "Available" && it.number("/status/observedGeneration") == edited.generation();
-    ns.until(TOOL, "shared", SAID, "is Available again", looked).await?;
+    ns.until(TOOL, "shared", REPORT_TIMEOUT, "is Available again", looked).await?;
     crate::watch::stays_the_same(vec![(DEPLOYMENT, ns.api(DEPLOYMENT))], Duration::from_secs(3)).await?;
-    let now = ns.running("calm").await?;
+    let now = ns.await_agent_running("calm").await?;
     ensure!(now.text("/status/contentHash") == before.text("/status/contentHash"), "the content hash changed");
     let generation = ns.get(DEPLOYMENT, "calm").await?.generation();
     ensure!(generation == deployment.generation(), "the Deployment was changed: generation {generation}");
@@ -117,14 +117,14 @@ async fn a_tool_that_breaks_is_named_and_the_old_pods_stay(ns: Namespace) -> Res
     let before = ns.start(&agent("steadfast", json!({"tools": ["weather"]}))).await?;
     let pods = ns.pod_uids("steadfast").await?;
     ns.edit(TOOL, "weather", json!({"spec": {"endpoint": null}})).await?;
-    in_error(&ns, "weather", "HTTP tool requires an endpoint").await?;
-    let waiting = ns.says("steadfast", SAID, "Resolving", &["weather"]).await?;
+    await_error(&ns, "weather", "HTTP tool requires an endpoint").await?;
+    let waiting = ns.await_agent_not_ready("steadfast", REPORT_TIMEOUT, "Resolving", &["weather"]).await?;
     ensure!(waiting.condition("Available").is_true(), "its Pods no longer count: {}", waiting.describe());
     ensure!(ns.chat("steadfast", "hi").await? == "echo: hi", "the old Pods do not answer");
     ensure!(ns.pod_uids("steadfast").await? == pods, "its Pods were replaced");
 
     ns.edit(TOOL, "weather", json!({"spec": {"endpoint": "http://weather.example/later"}})).await?;
-    after(&ns, "steadfast", &before, "runs with the mended tool", |it| differs(it, &before)).await?;
+    await_change(&ns, "steadfast", &before, "runs with the mended tool", |it| differs(it, &before)).await?;
     Ok(())
 }
 
@@ -133,11 +133,11 @@ async fn a_deleted_tool_is_named_and_the_old_pods_stay(ns: Namespace) -> Result<
     let before = ns.start(&agent("loyal", json!({"tools": ["lost"]}))).await?;
     let pods = ns.pod_uids("loyal").await?;
     ns.delete(TOOL, "lost").await?;
-    ns.says("loyal", SAID, "Resolving", &["lost"]).await?;
+    ns.await_agent_not_ready("loyal", REPORT_TIMEOUT, "Resolving", &["lost"]).await?;
     ensure!(ns.chat("loyal", "hi").await? == "echo: hi", "the old Pods do not answer");
 
     ns.provide(&tool("lost", json!({}))).await?;
-    let now = ns.running("loyal").await?;
+    let now = ns.await_agent_running("loyal").await?;
     ensure!(now.text("/status/contentHash") == before.text("/status/contentHash"), "the content hash changed");
     ensure!(ns.pod_uids("loyal").await? == pods, "the same tool again replaced the Pods");
     Ok(())
@@ -153,24 +153,24 @@ async fn a_tool_without_what_its_type_needs_says_what(ns: Namespace) -> Result<(
         ns.apply(&tool(type_, json!({"type": type_}))).await?;
     }
     for (type_, message) in cases {
-        in_error(&ns, type_, message).await?;
+        await_error(&ns, type_, message).await?;
     }
     ns.edit(TOOL, "cli", json!({"spec": {"binary": "kubectl"}})).await?;
-    ns.until(TOOL, "cli", SAID, "is Available once mended", |tool| tool.phase() == "Available").await?;
+    ns.until(TOOL, "cli", REPORT_TIMEOUT, "is Available once mended", |tool| tool.phase() == "Available").await?;
     Ok(())
 }
 
-async fn in_error(ns: &Namespace, tool: &str, message: &str) -> Result<Object> {
+async fn await_error(ns: &Namespace, tool: &str, message: &str) -> Result<Object> {
     let what = format!("is in Error and says {message:?}");
     let says = |tool: &Object| {
         let (ready, stalled) = (tool.condition("Ready"), tool.condition("Stalled"));
-        tool.phase() == "Error" && ready.is_false() && stalled.is_true() && ready.says(message)
+        tool.phase() == "Error" && ready.is_false() && stalled.is_true() && ready.contains(message)
     };
-    ns.until(TOOL, tool, SAID, &what, says).await
+    ns.until(TOOL, tool, REPORT_TIMEOUT, &what, says).await
 }
 
 /// Waits until the agent runs again after a change that the predicate sees in its status.
-async fn after(
+async fn await_change(
     ns: &Namespace,
     agent: &str,
     before: &Object,
@@ -178,7 +178,7 @@ async fn after(
     changed: impl Fn(&Object) -> bool,
 ) -> Result<Object> {
     let seq = before.last_seq();
-    ns.until(AGENT, agent, START, what, |it| it.is_running() && it.last_seq() > seq && changed(it)).await
+    ns.until(AGENT, agent, START_TIMEOUT, what, |it| it.is_running() && it.last_seq() > seq && changed(it)).await
 }
 
 fn differs(now: &Object, before: &Object) -> bool {

@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 use super::{Scenario, scenarios};
 use crate::{
-    client::{Answer, Connection, Target, echoes},
+    client::{ClientTarget, HttpClientConnection, HttpClientResponse, check_websocket_echo},
     kinds::{AGENT, POD},
     manifests::workload,
-    namespace::{Namespace, START},
-    object::Read as _,
+    namespace::{Namespace, START_TIMEOUT},
+    object::ObjectExt as _,
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     an_agent_restarted_by_its_liveness_probe_serves_again,
     an_agent_that_dies_breaks_its_streams_off,
     no_more_than_the_cap_reaches_an_agent,
@@ -24,20 +24,25 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Shared:
 );
 
 /// Both ways to an agent.
-pub(super) async fn ways(ns: &Namespace, agent: &str) -> Result<[Target; 2]> {
-    Ok([Target::service(ns, agent).await?, Target::gateway(ns, AGENT, agent).await?])
+pub(super) async fn targets_of(ns: &Namespace, agent: &str) -> Result<[ClientTarget; 2]> {
+    Ok([ClientTarget::service(ns, agent).await?, ClientTarget::gateway(ns, AGENT, agent).await?])
 }
 
 /// A request and its answer, from inside of the cluster.
-pub(super) async fn ask(ns: &Namespace, target: &Target, method: &'static str, path: &str) -> Result<Answer> {
+pub(super) async fn send_request(
+    ns: &Namespace,
+    target: &ClientTarget,
+    method: &'static str,
+    path: &str,
+) -> Result<HttpClientResponse> {
     let (target, path) = (target.clone(), path.to_owned());
-    ns.env.inside().await?.run(async move { Connection::request(&target, method, &path, "").await }).await
+    ns.env.netns().await?.run(async move { HttpClientConnection::request(&target, method, &path, "").await }).await
 }
 
 /// Waits until an agent answers on this way.
-pub(super) async fn serves(ns: &Namespace, target: &Target) -> Result<()> {
-    poll(START, &format!("an answer through the {}", target.way), || async {
-        let answer = ask(ns, target, "GET", "/sleep?ms=0").await?;
+pub(super) async fn await_response(ns: &Namespace, target: &ClientTarget) -> Result<()> {
+    poll(START_TIMEOUT, &format!("an answer through the {}", target.route), || async {
+        let answer = send_request(ns, target, "GET", "/sleep?ms=0").await?;
         ensure!(answer.status == 200, "{answer:?}");
         Ok(Some(()))
     })
@@ -46,16 +51,16 @@ pub(super) async fn serves(ns: &Namespace, target: &Target) -> Result<()> {
 
 async fn chats_streams_and_websockets_pass_as_they_are(ns: Namespace) -> Result<()> {
     ns.start(&workload("carrier", json!({}))).await?;
-    let inside = ns.env.inside().await?;
-    for target in ways(&ns, "carrier").await? {
-        serves(&ns, &target).await?;
-        let way = target.way;
+    let inside = ns.env.netns().await?;
+    for target in targets_of(&ns, "carrier").await? {
+        await_response(&ns, &target).await?;
+        let way = target.route;
         let all = async move {
-            let chat = Connection::request(&target, "POST", "/chat", r#"{"message": "hi"}"#).await?;
+            let chat = HttpClientConnection::request(&target, "POST", "/chat", r#"{"message": "hi"}"#).await?;
             let reply: Value = serde_json::from_str(&chat.text)?;
             ensure!(chat.status == 200 && reply == json!({"reply": "echo: hi"}), "{chat:?}");
             first_event_before_the_second_is_there(&target).await?;
-            echoes(&target, "/ws").await
+            check_websocket_echo(&target, "/ws").await
         };
         inside.run(all).await.with_context(|| format!("through the {way}"))?;
     }
@@ -63,45 +68,47 @@ async fn chats_streams_and_websockets_pass_as_they_are(ns: Namespace) -> Result<
 }
 
 /// The workload sends the second event when it is told to, and it is told to when the first one is here.
-async fn first_event_before_the_second_is_there(target: &Target) -> Result<()> {
-    let gate = format!("gate={}", target.way);
-    let mut stream = Connection::open(target).await?;
+async fn first_event_before_the_second_is_there(target: &ClientTarget) -> Result<()> {
+    let gate = format!("gate={}", target.route);
+    let mut stream = HttpClientConnection::open(target).await?;
     let answer = stream.begin("GET", &format!("/events?{gate}"), "").await?;
     ensure!(answer.header("content-type") == Some("text/event-stream"), "{answer:?}");
     ensure!(stream.next().await?.as_deref() == Some("data: first\n\n"), "another first event");
-    Connection::request(target, "POST", &format!("/open?{gate}"), "").await?;
+    HttpClientConnection::request(target, "POST", &format!("/open?{gate}"), "").await?;
     ensure!(stream.next().await?.as_deref() == Some("data: second\n\n"), "another second event");
-    ensure!(stream.next().await?.is_none() && stream.stays(), "the stream does not end well");
+    ensure!(stream.next().await?.is_none() && stream.is_reusable(), "the stream does not end well");
     Ok(())
 }
 
 async fn no_more_than_the_cap_reaches_an_agent(ns: Namespace) -> Result<()> {
     const CAP: usize = 2;
     ns.start(&workload("capped", json!({"proxy": {"concurrency": CAP}}))).await?;
-    let [service, gateway] = ways(&ns, "capped").await?;
+    let [service, gateway] = targets_of(&ns, "capped").await?;
     // A Service leads to a new Pod only a while after that is ready.
-    serves(&ns, &service).await?;
-    serves(&ns, &gateway).await?;
-    let inside = ns.env.inside().await?;
+    await_response(&ns, &service).await?;
+    await_response(&ns, &gateway).await?;
+    let inside = ns.env.netns().await?;
     let told = {
         let (service, gateway) = (service.clone(), gateway.clone());
         inside.run(async move {
             let mut streams = Vec::new();
             for _ in 0..CAP {
-                let mut stream = Connection::open(&service).await?;
+                let mut stream = HttpClientConnection::open(&service).await?;
                 stream.begin("GET", "/events?gate=cap", "").await?;
                 stream.next().await?;
                 streams.push(stream);
             }
             // Who comes by the Service is told to come again; who comes by the gateway waits there.
-            let refused = try_join_all((0..6).map(|_| Connection::request(&service, "GET", "/sleep?ms=0", ""))).await?;
-            let waiting = (0..6).map(|_| Connection::request(&gateway, "GET", "/sleep?ms=100", ""));
+            let refused =
+                try_join_all((0..6).map(|_| HttpClientConnection::request(&service, "GET", "/sleep?ms=0", ""))).await?;
+            let waiting = (0..6).map(|_| HttpClientConnection::request(&gateway, "GET", "/sleep?ms=100", ""));
             let end = async {
                 tokio::time::sleep(Duration::from_millis(500)).await;
                 // What opens the gate is a request, too, so the workload is told so when a slot is free.
                 drop(streams.pop());
-                let open = || Connection::request(&service, "POST", "/open?gate=cap", "");
-                poll(START, "the gate open", || async { Ok((open().await?.status == 200).then_some(())) }).await?;
+                let open = || HttpClientConnection::request(&service, "POST", "/open?gate=cap", "");
+                poll(START_TIMEOUT, "the gate open", || async { Ok((open().await?.status == 200).then_some(())) })
+                    .await?;
                 for mut stream in streams {
                     while stream.next().await?.is_some() {}
                 }
@@ -120,7 +127,7 @@ async fn no_more_than_the_cap_reaches_an_agent(ns: Namespace) -> Result<()> {
     for answer in &waited {
         ensure!(answer.status == 200 && answer.header("x-recif-load").is_none(), "{answer:?}");
     }
-    let stats = ask(&ns, &service, "GET", "/stats").await?;
+    let stats = send_request(&ns, &service, "GET", "/stats").await?;
     let stats: Value = serde_json::from_str(&stats.text).with_context(|| format!("{stats:?}"))?;
     ensure!(stats["highest"] == CAP, "{stats}");
     Ok(())
@@ -128,27 +135,27 @@ async fn no_more_than_the_cap_reaches_an_agent(ns: Namespace) -> Result<()> {
 
 async fn an_agent_that_dies_breaks_its_streams_off(ns: Namespace) -> Result<()> {
     ns.start(&workload("mortal", json!({}))).await?;
-    let targets = ways(&ns, "mortal").await?;
+    let targets = targets_of(&ns, "mortal").await?;
     for target in &targets {
-        serves(&ns, target).await?;
+        await_response(&ns, target).await?;
     }
-    let inside = ns.env.inside().await?;
+    let inside = ns.env.netns().await?;
     let ended = inside.run(async move {
         for target in &targets {
-            let mut stream = Connection::open(target).await?;
+            let mut stream = HttpClientConnection::open(target).await?;
             stream.begin("GET", "/abort", "").await?;
             let end = stream.next().await;
-            ensure!(end.is_err(), "through the {} a reset is seen as {end:?}", target.way);
+            ensure!(end.is_err(), "through the {} a reset is seen as {end:?}", target.route);
         }
         let mut streams = Vec::new();
         for target in &targets {
-            let mut stream = Connection::open(target).await?;
+            let mut stream = HttpClientConnection::open(target).await?;
             stream.begin("GET", "/hold?ms=600000", "").await?;
             ensure!(stream.next().await?.is_some(), "no first event");
-            streams.push((target.way, stream));
+            streams.push((target.route, stream));
         }
         // The answer is lost with the process.
-        let last = Connection::request(&targets[0], "POST", "/exit", "").await?;
+        let last = HttpClientConnection::request(&targets[0], "POST", "/exit", "").await?;
         ensure!(last.status == 502, "{last:?}");
         for (way, mut stream) in streams {
             let end = loop {
@@ -162,7 +169,7 @@ async fn an_agent_that_dies_breaks_its_streams_off(ns: Namespace) -> Result<()> 
         Ok(targets)
     });
     for target in &ended.await? {
-        serves(&ns, target).await?;
+        await_response(&ns, target).await?;
     }
     Ok(())
 }
@@ -171,14 +178,14 @@ async fn an_agent_restarted_by_its_liveness_probe_serves_again(ns: Namespace) ->
     let probe = json!({"periodSeconds": 1, "failureThreshold": 1});
     let template = json!({"spec": {"containers": [{"name": "agent", "livenessProbe": probe}]}});
     ns.start(&workload("broken", json!({"podTemplate": template}))).await?;
-    let targets = ways(&ns, "broken").await?;
-    serves(&ns, &targets[0]).await?;
+    let targets = targets_of(&ns, "broken").await?;
+    await_response(&ns, &targets[0]).await?;
     let before = ns.pod_uids("broken").await?;
-    ask(&ns, &targets[0], "POST", "/break").await?;
+    send_request(&ns, &targets[0], "POST", "/break").await?;
     let restarted = |pod: &crate::object::Object| pod.number("/status/containerStatuses/0/restartCount") == 1;
-    ns.until_all(POD, START, "the agent's container restarted", |pods| pods.values().all(restarted)).await?;
+    ns.until_all(POD, START_TIMEOUT, "the agent's container restarted", |pods| pods.values().all(restarted)).await?;
     for target in &targets {
-        serves(&ns, target).await?;
+        await_response(&ns, target).await?;
     }
     ensure!(ns.pod_uids("broken").await? == before, "the Pod was replaced");
     let pod = ns.list(POD).await?.pop().context("no Pod")?;

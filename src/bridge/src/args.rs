@@ -1,11 +1,11 @@
 //! The command line, and what it means.
 
-use crate::command::BadArgs;
+use crate::command::ArgsError;
 use std::{ffi::OsString, net::IpAddr, time::Duration};
 
 use jiff::SignedDuration;
 
-use super::command::Command;
+use super::command::ServerCommand;
 
 /// Serves an MCP server that speaks over standard input and output as Streamable HTTP, for both eras of the protocol.
 #[derive(Debug, clap::Args)]
@@ -35,30 +35,30 @@ pub struct Args {
 
 /// What the bridge runs with.
 #[derive(Debug)]
-pub(super) struct Options {
+pub(super) struct BridgeOptions {
     pub(super) port: u16,
     pub(super) address: IpAddr,
     pub(super) path: String,
     pub(super) max_sessions: usize,
     pub(super) idle: Duration,
     pub(super) allowed_origins: Vec<String>,
-    pub(super) command: Command,
+    pub(super) command: ServerCommand,
 }
 
 impl Args {
     /// Looks at the arguments and for the program.
-    pub(super) fn options(self) -> Result<Options, BadArgs> {
+    pub(super) fn options(self) -> Result<BridgeOptions, ArgsError> {
         let Self { port, address, path, max_sessions, idle, mut allowed_origins, command } = self;
         if !path.starts_with('/') || matches!(path.as_str(), "/livez" | "/readyz") {
-            return Err(BadArgs::Path(path));
+            return Err(ArgsError::Path(path));
         }
         if max_sessions == 0 {
-            return Err(BadArgs::Sessions);
+            return Err(ArgsError::Sessions);
         }
         // Of a variable that is empty.
         allowed_origins.retain(|origin| !origin.is_empty());
-        let command = Command::find(command)?;
-        Ok(Options { port, address, path, max_sessions, idle, allowed_origins, command })
+        let command = ServerCommand::find(command)?;
+        Ok(BridgeOptions { port, address, path, max_sessions, idle, allowed_origins, command })
     }
 }
 
@@ -74,13 +74,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Line {
+    struct ArgsCommand {
         #[command(flatten)]
         args: Args,
     }
 
-    fn options(words: &[&str]) -> Result<Options, BadArgs> {
-        Line::try_parse_from(["x"].iter().chain(words)).unwrap().args.options()
+    fn options(words: &[&str]) -> Result<BridgeOptions, ArgsError> {
+        ArgsCommand::try_parse_from(["x"].iter().chain(words)).unwrap().args.options()
     }
 
     #[test]
@@ -92,11 +92,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_named() {
-        let program = |name: &str, searched| Err(BadArgs::Program(name.into(), searched));
+        let program = |name: &str, searched| Err(ArgsError::Program(name.into(), searched));
         for (words, wanted) in [
-            (&["--path", "mcp", "--", "sh"][..], Err(BadArgs::Path("mcp".into()))),
-            (&["--path", "/readyz", "--", "sh"], Err(BadArgs::Path("/readyz".into()))),
-            (&["--max-sessions", "0", "--", "sh"], Err(BadArgs::Sessions)),
+            (&["--path", "mcp", "--", "sh"][..], Err(ArgsError::Path("mcp".into()))),
+            (&["--path", "/readyz", "--", "sh"], Err(ArgsError::Path("/readyz".into()))),
+            (&["--max-sessions", "0", "--", "sh"], Err(ArgsError::Sessions)),
             (&["--", "no-such-program"], program("no-such-program", true)),
             (&["--", "/no/such/program"], program("/no/such/program", false)),
             (&["--", "/etc/passwd"], program("/etc/passwd", false)),
@@ -104,7 +104,7 @@ mod tests {
             assert_eq!(options(words).map(|options| options.port), wanted, "{words:?}");
         }
         for words in [&["--idle", "600", "--", "sh"][..], &["--idle", "0s", "--", "sh"], &["--port", "3000"]] {
-            assert!(Line::try_parse_from(["x"].iter().chain(words)).is_err(), "{words:?}");
+            assert!(ArgsCommand::try_parse_from(["x"].iter().chain(words)).is_err(), "{words:?}");
         }
     }
 }

@@ -14,38 +14,38 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    command::Command,
+    command::ServerCommand,
     framing::{Frame, Framer},
-    memory::{Memory, NO_ROOM, Share},
+    memory::{MemoryBudget, MemoryPermit, NO_ROOM},
     reaper::{Exit, Reaper},
 };
 
 /// Largest message of a child, in bytes; common clients take no larger one.
-pub(super) const LARGEST: usize = 16 << 20;
+pub(super) const MAX_MESSAGE: usize = 16 << 20;
 /// Bytes read at once.
-const READ: usize = 16 << 10;
+const READ_BUFFER: usize = 16 << 10;
 /// What may wait for a child that does not read, in bytes; and of that which does not wait for room, be it that clients left.
-const WAITING: usize = 8 << 20;
-const FORCED: usize = 1 << 20;
+const MAX_QUEUED: usize = 8 << 20;
+const MAX_FORCED: usize = 1 << 20;
 /// What a child may have begun to write without a share of the memory of all, in bytes.
-const BEGUN: usize = 256 << 10;
+const MAX_UNACCOUNTED: usize = 256 << 10;
 /// Longest line of a child's log, in bytes.
-const LINE: usize = 8 << 10;
+const MAX_LOG_LINE: usize = 8 << 10;
 
 /// Where messages for a child go in.
 #[derive(Debug, Clone)]
-pub(super) struct Input {
+pub(super) struct ChildInput {
     lines: mpsc::UnboundedSender<(Bytes, OwnedSemaphorePermit)>,
     space: Arc<Semaphore>,
     forced: Arc<Semaphore>,
     /// The child takes no input any more.
-    deaf: CancellationToken,
+    unresponsive: CancellationToken,
 }
 
-impl Input {
+impl ChildInput {
     /// Puts a line in as soon as there is room for it; says whether anybody will read it. It brings its own line break.
     pub(super) async fn send(&self, line: Bytes) -> bool {
-        let size = u32::try_from(line.len().min(WAITING)).unwrap_or(u32::MAX);
+        let size = u32::try_from(line.len().min(MAX_QUEUED)).unwrap_or(u32::MAX);
         match self.space.clone().acquire_many_owned(size).await {
             Ok(permit) => self.lines.send((line, permit)).is_ok(),
             Err(_) => false,
@@ -54,61 +54,61 @@ impl Input {
 
     /// Puts a short line in without waiting. A child that lets too many of them wait reads nothing, and is given up.
     pub(super) fn force(&self, line: Bytes) {
-        let size = u32::try_from(line.len().min(FORCED)).unwrap_or(u32::MAX);
+        let size = u32::try_from(line.len().min(MAX_FORCED)).unwrap_or(u32::MAX);
         match self.forced.clone().try_acquire_many_owned(size) {
             // A child that ended misses nothing.
             Ok(permit) => drop(self.lines.send((line, permit))),
-            Err(_) => self.deaf.cancel(),
+            Err(_) => self.unresponsive.cancel(),
         }
     }
 }
 
 /// What a child writes.
-pub(super) struct Output {
+pub(super) struct ChildOutput {
     stdout: ChildStdout,
     buffer: Vec<u8>,
     framer: Framer,
-    found: VecDeque<Frame>,
-    memory: Memory,
+    frames: VecDeque<Frame>,
+    memory: MemoryBudget,
     /// For what the framer holds.
-    share: Share,
+    permit: MemoryPermit,
 }
 
-impl Output {
+impl ChildOutput {
     /// What it wrote next; none at the end.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         loop {
-            if let Some(frame) = self.found.pop_front() {
+            if let Some(frame) = self.frames.pop_front() {
                 return Some(frame);
             }
-            self.make_room();
+            self.reserve_or_discard();
             let count = self.stdout.read(&mut self.buffer).await.ok().filter(|count| *count > 0)?;
-            self.framer.push(&self.buffer[..count], &mut self.found);
+            self.framer.push(&self.buffer[..count], &mut self.frames);
         }
     }
 
     /// Sees to it that what a child has begun to write has a share of the memory of all, or lets go of it.
-    fn make_room(&mut self) {
-        let wanted = self.framer.held().saturating_sub(BEGUN);
+    fn reserve_or_discard(&mut self) {
+        let wanted = self.framer.buffered().saturating_sub(MAX_UNACCOUNTED);
         if wanted == 0 {
-            self.share = Share::default();
-        } else if wanted > self.share.size() {
+            self.permit = MemoryPermit::default();
+        } else if wanted > self.permit.size() {
             // In large steps: a message that is large already is about to be larger.
-            match self.memory.try_take(BEGUN) {
-                Some(more) => self.share.add(more),
-                None => self.framer.let_go(),
+            match self.memory.try_acquire(MAX_UNACCOUNTED) {
+                Some(more) => self.permit.merge(more),
+                None => self.framer.discard(),
             }
         }
     }
 }
 
 /// A process and the group that it leads.
-pub(super) struct Process {
+pub(super) struct ChildProcess {
     pid: Option<Pid>,
     ended: oneshot::Receiver<Exit>,
     exit: Option<Exit>,
     writer: JoinHandle<()>,
-    deaf: CancellationToken,
+    unresponsive: CancellationToken,
 }
 
 /// Starts a child; `name` tells it in the log.
@@ -116,11 +116,11 @@ pub(super) struct Process {
 /// # Errors
 /// The system does not start it.
 pub(super) fn start(
-    command: &Command,
+    command: &ServerCommand,
     reaper: &Reaper,
-    memory: &Memory,
+    memory: &MemoryBudget,
     name: &str,
-) -> io::Result<(Input, Output, Process)> {
+) -> io::Result<(ChildInput, ChildOutput, ChildProcess)> {
     let (mut child, ended) = reaper.spawn(|| command.start())?;
     let missing = || io::Error::other("a pipe is missing");
     let stdin = ChildStdin::from_std(child.stdin.take().ok_or_else(missing)?)?;
@@ -129,31 +129,31 @@ pub(super) fn start(
     let pid = pid(&child);
     tracing::info!(child = name, pid = child.id(), "started");
     let (lines, waiting) = mpsc::unbounded_channel();
-    let space = Arc::new(Semaphore::new(WAITING));
+    let space = Arc::new(Semaphore::new(MAX_QUEUED));
     let deaf = CancellationToken::new();
     let writer = tokio::spawn(write(stdin, waiting, space.clone(), deaf.clone()));
     tokio::spawn(log(stderr, name.to_owned()));
-    let output = Output {
+    let output = ChildOutput {
         stdout,
-        buffer: vec![0; READ],
-        framer: Framer::new(LARGEST),
-        found: VecDeque::new(),
+        buffer: vec![0; READ_BUFFER],
+        framer: Framer::new(MAX_MESSAGE),
+        frames: VecDeque::new(),
         memory: memory.clone(),
-        share: Share::default(),
+        permit: MemoryPermit::default(),
     };
-    let input = Input { lines, space, forced: Arc::new(Semaphore::new(FORCED)), deaf: deaf.clone() };
-    Ok((input, output, Process { pid, ended, exit: None, writer, deaf }))
+    let input = ChildInput { lines, space, forced: Arc::new(Semaphore::new(MAX_FORCED)), unresponsive: deaf.clone() };
+    Ok((input, output, ChildProcess { pid, ended, exit: None, writer, unresponsive: deaf }))
 }
 
 /// Tells that a child writes what is no message.
-pub(super) fn tell_noise(name: &str, noise: &[u8]) {
+pub(super) fn log_noise(name: &str, noise: &[u8]) {
     let beginning = &noise[..noise.len().min(200)];
     tracing::warn!(child = name, "not a message: {}", String::from_utf8_lossy(beginning).trim_end());
 }
 
 /// What is said of a message over [`LARGEST`], or one that there is no room for.
-pub(super) fn too_large() -> String {
-    let most = LARGEST >> 20;
+pub(super) fn too_large_message() -> String {
+    let most = MAX_MESSAGE >> 20;
     format!("the MCP server wrote a message of more than {most} MiB, which is not passed on, or {NO_ROOM}")
 }
 
@@ -161,10 +161,10 @@ fn pid(child: &process::Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
-impl Process {
+impl ChildProcess {
     /// It closed its input, or does not read it, and so answers nobody any more.
-    pub(super) fn deaf(&self) -> CancellationToken {
-        self.deaf.clone()
+    pub(super) fn unresponsive(&self) -> CancellationToken {
+        self.unresponsive.clone()
     }
 
     /// How it ended, once it did.
@@ -236,7 +236,7 @@ async fn log(mut stderr: ChildStderr, name: String) {
     };
     while let Ok(count @ 1..) = stderr.read(&mut buffer).await {
         for byte in &buffer[..count] {
-            if *byte == b'\n' || line.len() == LINE {
+            if *byte == b'\n' || line.len() == MAX_LOG_LINE {
                 tell(&mut line);
             }
             if *byte != b'\n' {
@@ -257,9 +257,9 @@ mod tests {
     fn a_child_that_lets_everything_wait_is_given_up() {
         let (lines, mut waiting) = mpsc::unbounded_channel();
         let deaf = CancellationToken::new();
-        let (space, forced) = (Arc::new(Semaphore::new(WAITING)), Arc::new(Semaphore::new(FORCED)));
-        let input = Input { lines, space, forced, deaf: deaf.clone() };
-        let line = Bytes::from(vec![b'x'; FORCED / 4]);
+        let (space, forced) = (Arc::new(Semaphore::new(MAX_QUEUED)), Arc::new(Semaphore::new(MAX_FORCED)));
+        let input = ChildInput { lines, space, forced, unresponsive: deaf.clone() };
+        let line = Bytes::from(vec![b'x'; MAX_FORCED / 4]);
         (0..4).for_each(|_| input.force(line.clone()));
         assert!(waiting.recv().now_or_never().is_some(), "it reads");
         input.force(line.clone());

@@ -11,14 +11,14 @@ use std::{
 
 /// A program that was there at the start, with its arguments.
 #[derive(Debug)]
-pub(super) struct Command {
+pub(super) struct ServerCommand {
     program: PathBuf,
     arguments: Vec<OsString>,
 }
 
-impl Command {
+impl ServerCommand {
     /// Looks for the program, in PATH if its name has no slash. Better now than at the first client.
-    pub(super) fn find(words: Vec<OsString>) -> Result<Self, BadArgs> {
+    pub(super) fn find(words: Vec<OsString>) -> Result<Self, ArgsError> {
         let mut words = words.into_iter();
         let name = PathBuf::from(words.next().unwrap_or_default());
         let searched = name.components().count() == 1 && !name.has_root();
@@ -28,7 +28,7 @@ impl Command {
         } else {
             Some(name.clone()).filter(|path| is_program(path))
         };
-        let program = found.ok_or(BadArgs::Program(name, searched))?;
+        let program = found.ok_or(ArgsError::Program(name, searched))?;
         Ok(Self { program, arguments: words.collect() })
     }
 
@@ -46,7 +46,7 @@ fn is_program(path: &Path) -> bool {
 
 /// An argument that cannot be used. The process must not start.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum BadArgs {
+pub enum ArgsError {
     /// It would never be asked for.
     #[error("--path {0:?} is refused: it has to begin with `/` and must not be /livez or /readyz")]
     Path(String),

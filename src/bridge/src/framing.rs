@@ -7,12 +7,12 @@
 use std::{collections::VecDeque, mem};
 
 use super::{
-    message::{Id, Message},
-    scanner::{Scanner, Step},
+    message::{Message, RpcId},
+    scanner::{ScanStep, Scanner},
 };
 
 /// Most of a line that is told when it is passed over, in bytes.
-const TOLD: usize = 200;
+const MAX_LOGGED_NOISE: usize = 200;
 
 /// What was found.
 #[derive(Debug, PartialEq, Eq)]
@@ -22,25 +22,25 @@ pub(super) enum Frame {
     /// The start of something else, up to the end of its line.
     Noise(Vec<u8>),
     /// A message over the limit. It was not kept.
-    TooLarge(TooLarge),
+    TooLarge(UndeliveredMessage),
 }
 
 /// What is known of a message that was not kept.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLarge {
+pub(super) struct UndeliveredMessage {
     /// Its id, if it has one.
-    pub(super) id: Option<Id>,
+    pub(super) id: Option<RpcId>,
     /// Whether it is the child's own request; else it answers the request of that id.
-    pub(super) asks: bool,
+    pub(super) is_request: bool,
 }
 
-impl TooLarge {
+impl UndeliveredMessage {
     /// A message that is not passed on.
-    pub(super) fn of(message: Option<Message<'_>>) -> Self {
+    pub(super) fn from_message(message: Option<Message<'_>>) -> Self {
         match message {
-            Some(Message::Request { id, .. }) => Self { id: Some(id), asks: true },
-            Some(Message::Answer { id, .. }) => Self { id, asks: false },
-            Some(Message::Notification { .. }) | None => Self { id: None, asks: true },
+            Some(Message::Request { id, .. }) => Self { id: Some(id), is_request: true },
+            Some(Message::Response { id, .. }) => Self { id, is_request: false },
+            Some(Message::Notification { .. }) | None => Self { id: None, is_request: true },
         }
     }
 }
@@ -49,18 +49,18 @@ impl TooLarge {
 #[derive(Debug)]
 pub(super) struct Framer {
     limit: usize,
-    place: Place,
+    state: FramerState,
     /// The message so far, with blanks for line breaks; of noise, what is told.
-    held: Vec<u8>,
+    buffer: Vec<u8>,
     /// Where in `held` the present line begins.
-    line: usize,
+    line_start: usize,
     scanner: Scanner,
     /// Whether the message is over the limit and is no longer held.
     is_over: bool,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Place {
+enum FramerState {
     Between,
     Message,
     Noise,
@@ -69,7 +69,14 @@ enum Place {
 impl Framer {
     /// For messages of at most `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, place: Place::Between, held: Vec::new(), line: 0, scanner: Scanner::default(), is_over: false }
+        Self {
+            limit,
+            state: FramerState::Between,
+            buffer: Vec::new(),
+            line_start: 0,
+            scanner: Scanner::default(),
+            is_over: false,
+        }
     }
 
     /// Takes what was read and adds what it completes to `found`.
@@ -77,69 +84,71 @@ impl Framer {
         let mut rest = bytes;
         while let Some((first, others)) = rest.split_first() {
             // Most bytes are of long texts; of those, what is too long to be kept is only passed over.
-            let plain = match self.place {
-                Place::Message => self.scanner.plain(rest),
-                Place::Noise if self.held.len() == TOLD => memchr::memchr(b'\n', rest).unwrap_or(rest.len()),
-                Place::Noise | Place::Between => 0,
+            let plain = match self.state {
+                FramerState::Message => self.scanner.plain_text_len(rest),
+                FramerState::Noise if self.buffer.len() == MAX_LOGGED_NOISE => {
+                    memchr::memchr(b'\n', rest).unwrap_or(rest.len())
+                }
+                FramerState::Noise | FramerState::Between => 0,
             };
             if plain == 0 {
-                self.take(*first, found);
+                self.push_byte(*first, found);
                 rest = others;
                 continue;
             }
-            if self.place == Place::Message {
-                self.hold_all(&rest[..plain]);
+            if self.state == FramerState::Message {
+                self.buffer_all(&rest[..plain]);
             }
             rest = &rest[plain..];
         }
     }
 
     /// How many bytes of an unfinished message are held.
-    pub(super) fn held(&self) -> usize {
-        self.held.len()
+    pub(super) fn buffered(&self) -> usize {
+        self.buffer.len()
     }
 
     /// Holds nothing of the present message any more, as if it were too large.
-    pub(super) fn let_go(&mut self) {
-        if self.place == Place::Message {
-            (self.held, self.is_over) = (Vec::new(), true);
+    pub(super) fn discard(&mut self) {
+        if self.state == FramerState::Message {
+            (self.buffer, self.is_over) = (Vec::new(), true);
         }
     }
 
-    fn take(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
-        match self.place {
-            Place::Between if byte.is_ascii_whitespace() => {}
-            Place::Between if matches!(byte, b'{' | b'[') => {
-                self.place = Place::Message;
+    fn push_byte(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
+        match self.state {
+            FramerState::Between if byte.is_ascii_whitespace() => {}
+            FramerState::Between if matches!(byte, b'{' | b'[') => {
+                self.state = FramerState::Message;
                 self.scanner = Scanner::default();
-                (self.line, self.is_over) = (0, false);
-                self.message(byte, found);
+                (self.line_start, self.is_over) = (0, false);
+                self.push_message_byte(byte, found);
             }
-            Place::Between => {
-                self.place = Place::Noise;
-                self.noise(byte, found);
+            FramerState::Between => {
+                self.state = FramerState::Noise;
+                self.push_noise_byte(byte, found);
             }
-            Place::Noise => self.noise(byte, found),
-            Place::Message => self.message(byte, found),
+            FramerState::Noise => self.push_noise_byte(byte, found),
+            FramerState::Message => self.push_message_byte(byte, found),
         }
     }
 
-    fn message(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
+    fn push_message_byte(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
         match self.scanner.step(byte) {
-            Step::Bad => self.give_up(byte, found),
-            Step::More if byte == b'\n' && self.is_message_alone() => {
-                let message = self.held.split_off(self.line);
-                self.held.truncate(TOLD);
-                found.extend([Frame::Noise(mem::take(&mut self.held)), Frame::Json(message)]);
-                self.place = Place::Between;
+            ScanStep::Bad => self.demote_to_noise(byte, found),
+            ScanStep::More if byte == b'\n' && self.is_message_alone() => {
+                let message = self.buffer.split_off(self.line_start);
+                self.buffer.truncate(MAX_LOGGED_NOISE);
+                found.extend([Frame::Noise(mem::take(&mut self.buffer)), Frame::Json(message)]);
+                self.state = FramerState::Between;
             }
             step => {
-                self.hold(byte);
-                if step == Step::Done {
-                    self.place = Place::Between;
-                    let held = mem::take(&mut self.held);
-                    let id = || std::str::from_utf8(self.scanner.id()).ok().and_then(Id::read);
-                    let too_large = || TooLarge { id: id(), asks: self.scanner.asks() };
+                self.buffer_byte(byte);
+                if step == ScanStep::Done {
+                    self.state = FramerState::Between;
+                    let held = mem::take(&mut self.buffer);
+                    let id = || std::str::from_utf8(self.scanner.id()).ok().and_then(RpcId::read);
+                    let too_large = || UndeliveredMessage { id: id(), is_request: self.scanner.is_request() };
                     found.push_back(if self.is_over { Frame::TooLarge(too_large()) } else { Frame::Json(held) });
                 }
             }
@@ -149,48 +158,48 @@ impl Framer {
     /// Whether the present line is a message without the lines before it, which then are noise that may begin a list. No
     /// printer of JSON puts so much on one line of many.
     fn is_message_alone(&self) -> bool {
-        let line = self.held.get(self.line..).unwrap_or_default().trim_ascii();
-        let looks = self.line > 0 && line.starts_with(b"{") && line.ends_with(b"}");
+        let line = self.buffer.get(self.line_start..).unwrap_or_default().trim_ascii();
+        let looks = self.line_start > 0 && line.starts_with(b"{") && line.ends_with(b"}");
         looks && str::from_utf8(line).is_ok_and(|line| Message::read(line).is_ok())
     }
 
-    fn hold(&mut self, byte: u8) {
-        self.hold_all(&[if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }]);
+    fn buffer_byte(&mut self, byte: u8) {
+        self.buffer_all(&[if matches!(byte, b'\n' | b'\r') { b' ' } else { byte }]);
         if byte == b'\n' {
-            self.line = self.held.len();
+            self.line_start = self.buffer.len();
         }
     }
 
-    fn hold_all(&mut self, bytes: &[u8]) {
-        if self.held.len() + bytes.len() > self.limit {
-            (self.held, self.is_over) = (Vec::new(), true);
+    fn buffer_all(&mut self, bytes: &[u8]) {
+        if self.buffer.len() + bytes.len() > self.limit {
+            (self.buffer, self.is_over) = (Vec::new(), true);
         } else if !self.is_over {
-            self.held.extend_from_slice(bytes);
+            self.buffer.extend_from_slice(bytes);
         }
     }
 
     /// What looked like a message is none. If it began on an earlier line, the present one gets another chance.
-    fn give_up(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
-        if self.line == 0 || self.is_over {
-            self.place = Place::Noise;
-            self.held.truncate(TOLD);
-            return self.noise(byte, found);
+    fn demote_to_noise(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
+        if self.line_start == 0 || self.is_over {
+            self.state = FramerState::Noise;
+            self.buffer.truncate(MAX_LOGGED_NOISE);
+            return self.push_noise_byte(byte, found);
         }
-        let present = self.held.split_off(self.line);
-        self.held.truncate(TOLD);
-        found.push_back(Frame::Noise(mem::take(&mut self.held)));
-        self.place = Place::Between;
+        let present = self.buffer.split_off(self.line_start);
+        self.buffer.truncate(MAX_LOGGED_NOISE);
+        found.push_back(Frame::Noise(mem::take(&mut self.buffer)));
+        self.state = FramerState::Between;
         // One line, so that this cannot come here again.
         self.push(&present, found);
-        self.take(byte, found);
+        self.push_byte(byte, found);
     }
 
-    fn noise(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
+    fn push_noise_byte(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
         if byte == b'\n' {
-            self.place = Place::Between;
-            found.push_back(Frame::Noise(mem::take(&mut self.held)));
-        } else if self.held.len() < TOLD {
-            self.held.push(byte);
+            self.state = FramerState::Between;
+            found.push_back(Frame::Noise(mem::take(&mut self.buffer)));
+        } else if self.buffer.len() < MAX_LOGGED_NOISE {
+            self.buffer.push(byte);
         }
     }
 }
@@ -277,11 +286,11 @@ mod tests {
         framer.push(b"{\"result\":\"", &mut found);
         for _ in 0..100 {
             framer.push(&[b'x'; 1000], &mut found);
-            assert!(framer.held.capacity() <= 2 * LIMIT);
+            assert!(framer.buffer.capacity() <= 2 * LIMIT);
         }
         framer.push(b"\",\"id\":\"a\\u0062\"}\n{\"b\":1}\n", &mut found);
         let next = Frame::Json(b"{\"b\":1}".to_vec());
-        let too_large = TooLarge { id: Some(Id::Text("ab".into())), asks: false };
+        let too_large = UndeliveredMessage { id: Some(RpcId::Text("ab".into())), is_request: false };
         assert_eq!(Vec::from(found), [Frame::TooLarge(too_large), next]);
     }
 
@@ -290,11 +299,11 @@ mod tests {
         let mut framer = Framer::new(LIMIT);
         let mut found = VecDeque::new();
         framer.push(b"{\"id\":7,\"method\":\"", &mut found);
-        assert!(framer.held() > 0);
-        framer.let_go();
-        assert_eq!(framer.held(), 0);
+        assert!(framer.buffered() > 0);
+        framer.discard();
+        assert_eq!(framer.buffered(), 0);
         framer.push(b"m\"}{\"b\":1}", &mut found);
-        let too_large = TooLarge { id: Some(Id::Number(7)), asks: true };
+        let too_large = UndeliveredMessage { id: Some(RpcId::Number(7)), is_request: true };
         assert_eq!(Vec::from(found), [Frame::TooLarge(too_large), Frame::Json(b"{\"b\":1}".to_vec())]);
     }
 
@@ -307,7 +316,7 @@ mod tests {
             for _ in 0..100 {
                 framer.push(&[b'['; 1000], &mut found);
                 framer.push(&[b'x'; 1000], &mut found);
-                assert!(framer.held.capacity() <= 2 * LIMIT);
+                assert!(framer.buffer.capacity() <= 2 * LIMIT);
             }
             framer.push(b"\n", &mut found);
         }
@@ -346,7 +355,7 @@ mod tests {
             let mut framer = Framer::new(64);
             let mut found = VecDeque::new();
             framer.push(&bytes, &mut found);
-            prop_assert!(framer.held.len() <= TOLD);
+            prop_assert!(framer.buffer.len() <= MAX_LOGGED_NOISE);
         }
     }
 }

@@ -17,10 +17,10 @@ const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
 /// The revisions with a handshake.
-const OLDER: [&str; 5] = ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
+const HANDSHAKE_VERSIONS: [&str; 5] = ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
 /// The methods whose name is repeated: the field that has it, and whether the header has to be there.
-const NAMED: [(&str, &str, bool); 8] = [
+const NAMED_METHODS: [(&str, &str, bool); 8] = [
     ("tools/call", "name", true),
     ("prompts/get", "name", true),
     ("resources/read", "uri", true),
@@ -33,36 +33,36 @@ const NAMED: [(&str, &str, bool); 8] = [
 
 /// Why a request is refused: a JSON-RPC error with status 400.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct HeaderError {
     pub(super) code: i32,
     pub(super) why: String,
 }
 
-fn mismatch(why: impl Into<String>) -> Refusal {
-    Refusal { code: -32020, why: why.into() }
+fn mismatch(why: impl Into<String>) -> HeaderError {
+    HeaderError { code: -32020, why: why.into() }
 }
 
 /// Whether that revision has no handshake.
-pub(super) fn is_newer(version: &str) -> bool {
-    version > OLDER[OLDER.len() - 1]
+pub(super) fn is_stateless(version: &str) -> bool {
+    version > HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.len() - 1]
 }
 
 /// The revision that the headers name.
 ///
 /// # Errors
 /// There are two, or it cannot be read, or it never existed.
-pub(super) fn version(headers: &HeaderMap) -> Result<Option<&str>, Refusal> {
+pub(super) fn version(headers: &HeaderMap) -> Result<Option<&str>, HeaderError> {
     let version = single(headers, VERSION)?;
     match version {
-        Some(version) if !is_newer(version) && !OLDER.contains(&version) => {
-            Err(Refusal { code: -32600, why: format!("there is no revision {version:?} of the protocol") })
+        Some(version) if !is_stateless(version) && !HANDSHAKE_VERSIONS.contains(&version) => {
+            Err(HeaderError { code: -32600, why: format!("there is no revision {version:?} of the protocol") })
         }
         version => Ok(version),
     }
 }
 
 /// The only value of a header.
-pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Refusal> {
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, HeaderError> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(|value| value.to_str());
     match (value, values.next()) {
@@ -96,9 +96,9 @@ pub(super) fn has_json(headers: &HeaderMap) -> bool {
 
 /// What the parameters of a request of the newer era say about it.
 #[derive(Deserialize)]
-pub(super) struct Params<'a> {
+pub(super) struct StatelessParams<'a> {
     #[serde(borrow, default, rename = "_meta")]
-    pub(super) meta: Option<Meta<'a>>,
+    pub(super) meta: Option<StatelessMeta<'a>>,
     #[serde(borrow, default)]
     name: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -109,7 +109,7 @@ pub(super) struct Params<'a> {
 
 /// What every request of the newer era says of itself.
 #[derive(Deserialize)]
-pub(super) struct Meta<'a> {
+pub(super) struct StatelessMeta<'a> {
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
     pub(super) version: Option<&'a RawValue>,
     #[serde(borrow, default, rename = "io.modelcontextprotocol/logLevel")]
@@ -118,7 +118,7 @@ pub(super) struct Meta<'a> {
     pub(super) token: Option<&'a RawValue>,
 }
 
-impl<'a> Params<'a> {
+impl<'a> StatelessParams<'a> {
     /// Reads them; none if they are no object or have something twice.
     pub(super) fn read(params: Option<&'a RawValue>) -> Option<Self> {
         serde_json::from_str(params?.get()).ok()
@@ -138,11 +138,15 @@ impl<'a> Params<'a> {
 ///
 /// # Errors
 /// They do not, or one of them says nothing.
-pub(super) fn agree(headers: &HeaderMap, method: &str, params: Option<&Params<'_>>) -> Result<(), Refusal> {
+pub(super) fn check_body_agreement(
+    headers: &HeaderMap,
+    method: &str,
+    params: Option<&StatelessParams<'_>>,
+) -> Result<(), HeaderError> {
     let claimed = params.and_then(|params| params.meta.as_ref()).and_then(|meta| meta.version);
     let Some(claimed) = claimed else {
         let why = "params._meta has to name the revision of the protocol, in io.modelcontextprotocol/protocolVersion";
-        return Err(Refusal { code: -32602, why: why.into() });
+        return Err(HeaderError { code: -32602, why: why.into() });
     };
     let claimed: Option<String> = serde_json::from_str(claimed.get()).ok();
     if claimed.is_none() || claimed.as_deref() != single(headers, VERSION)? {
@@ -151,11 +155,11 @@ pub(super) fn agree(headers: &HeaderMap, method: &str, params: Option<&Params<'_
     if single(headers, METHOD)? != Some(method) {
         return Err(mismatch("the header Mcp-Method does not name the method of the body"));
     }
-    let Some((_, field, required)) = NAMED.iter().find(|(named, ..)| *named == method) else { return Ok(()) };
+    let Some((_, field, required)) = NAMED_METHODS.iter().find(|(named, ..)| *named == method) else { return Ok(()) };
     let (given, source) = (single(headers, NAME)?, params.and_then(|params| params.source(field)));
     match (given, source) {
         (None, Some(_)) if *required => Err(mismatch(format!("{method} needs the header Mcp-Name"))),
-        (Some(given), source) if source.is_none() || decoded(given) != source => {
+        (Some(given), source) if source.is_none() || decode_value(given) != source => {
             Err(mismatch(format!("the header Mcp-Name is not the {field} of the body")))
         }
         _ => Ok(()),
@@ -163,7 +167,7 @@ pub(super) fn agree(headers: &HeaderMap, method: &str, params: Option<&Params<'_
 }
 
 /// A header's value without its encoding, which stands for what no header can hold.
-fn decoded(value: &str) -> Option<String> {
+fn decode_value(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         Some(encoded) => String::from_utf8(BASE64_STANDARD.decode(encoded).ok()?).ok(),
         None => Some(value.to_owned()),
@@ -186,7 +190,8 @@ mod tests {
 
     fn check(pairs: &[(&'static str, &str)], method: &str, params: Value) -> Result<(), i32> {
         let raw = serde_json::value::to_raw_value(&params).unwrap();
-        agree(&headers(pairs), method, Params::read(Some(&raw)).as_ref()).map_err(|refusal| refusal.code)
+        check_body_agreement(&headers(pairs), method, StatelessParams::read(Some(&raw)).as_ref())
+            .map_err(|refusal| refusal.code)
     }
 
     #[test]

@@ -12,45 +12,45 @@ use hyper::body::Incoming;
 use tokio::time::timeout;
 
 use super::{
-    body::Body,
-    headers::{self, Params},
-    memory::{Memory, NO_ROOM, Share},
-    message::{self, Id, Message},
-    reply::{self, Accepts, SESSION},
+    body::BridgeBody,
+    headers::{self, StatelessParams},
+    memory::{MemoryBudget, MemoryPermit, NO_ROOM},
+    message::{self, Message, RpcId},
+    reply::{self, Accepts, SESSION_HEADER},
     rewrite,
     serve::Bridge,
-    session::Session,
-    session_state::Kind,
-    sessions::{NoSession, User},
-    shared::{Ask, Unable},
+    session::ChildSession,
+    session_state::StreamKind,
+    sessions::{SessionError, SessionUser},
+    stateless::{StatelessRequest, UnavailableError},
 };
 
 /// Says why nothing was done, in words that the sidecar passes on and a gateway understands: another Pod may have room.
-const REASON: &str = "x-recif-reason";
+const REASON_HEADER: &str = "x-recif-reason";
 const NO_SESSION: &str = "no-session";
 /// Largest body of a request, in bytes.
-const BODY: usize = 4 << 20;
+const MAX_BODY: usize = 4 << 20;
 /// Up to how many bytes a larger one is passed over, so that its client hears of it while it still sends.
-const PASSED_OVER: usize = 16 << 20;
+const MAX_DISCARDED_BODY: usize = 16 << 20;
 /// How long a body may take.
-const UPLOAD: Duration = Duration::from_secs(30);
+const UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Whether there are more connections than there may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Crowd {
+pub(super) enum Overload {
     No,
     Yes,
 }
 
 /// Answers a request.
-pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crowd: Crowd) -> Response<Body> {
+pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crowd: Overload) -> Response<BridgeBody> {
     match request.uri().path() {
         "/livez" => return reply::text(StatusCode::OK, "ok\n"),
         "/readyz" if bridge.closing.is_cancelled() => {
             return reply::text(StatusCode::SERVICE_UNAVAILABLE, "about to end\n");
         }
         "/readyz" => {
-            return match bridge.shared.unready() {
+            return match bridge.stateless.unready() {
                 None => reply::text(StatusCode::OK, "ok\n"),
                 Some(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             };
@@ -63,15 +63,15 @@ pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crow
     {
         let why = "this origin is not allowed; those that are, are in --allowed-origins of the bridge, or RECIF_ALLOWED_ORIGINS in \
                    spec.deployment.env of its MCPServer";
-        return reply::refusal(StatusCode::FORBIDDEN, None, -32600, why);
+        return reply::error_response(StatusCode::FORBIDDEN, None, -32600, why);
     }
     let why = match crowd {
         _ if bridge.closing.is_cancelled() => Some("the MCP server is about to end"),
-        Crowd::Yes => Some("there are as many connections as there may be; try again"),
-        Crowd::No => None,
+        Overload::Yes => Some("there are as many connections as there may be; try again"),
+        Overload::No => None,
     };
     if let Some(why) = why {
-        let mut response = reply::refusal(StatusCode::SERVICE_UNAVAILABLE, None, -32000, why);
+        let mut response = reply::error_response(StatusCode::SERVICE_UNAVAILABLE, None, -32000, why);
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         return response;
     }
@@ -85,164 +85,179 @@ pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crow
 }
 
 /// An answer, or why there is none.
-type Answer = Result<Response<Body>, Refusal>;
+type HandlerResult = Result<Response<BridgeBody>, BoxedErrorResponse>;
 
 /// Small, so that the way of what succeeds is.
-type Refusal = Box<Response<Body>>;
+type BoxedErrorResponse = Box<Response<BridgeBody>>;
 
-fn refusal(status: StatusCode, id: Option<&Id>, code: i32, why: &str) -> Refusal {
-    Box::new(reply::refusal(status, id, code, why))
+fn error_response(status: StatusCode, id: Option<&RpcId>, code: i32, why: &str) -> BoxedErrorResponse {
+    Box::new(reply::error_response(status, id, code, why))
 }
 
-fn not_allowed() -> Refusal {
+fn not_allowed() -> BoxedErrorResponse {
     let mut response = reply::empty(StatusCode::METHOD_NOT_ALLOWED);
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
     Box::new(response)
 }
 
 /// A stream of whatever the child of a session has to say.
-fn get(bridge: &Bridge, headers: &HeaderMap) -> Answer {
-    let session = named(bridge, headers)?;
+fn get(bridge: &Bridge, headers: &HeaderMap) -> HandlerResult {
+    let session = session_without_body(bridge, headers)?;
     if !headers::accepts(headers).events {
-        return Err(refusal(StatusCode::NOT_ACCEPTABLE, None, -32000, "this is a text/event-stream"));
+        return Err(error_response(StatusCode::NOT_ACCEPTABLE, None, -32000, "this is a text/event-stream"));
     }
-    session.stream(None, Kind::Listens).map(|inlet| reply::events(inlet, None)).map_err(|_| unknown(None))
+    session
+        .stream(None, StreamKind::Listening)
+        .map(|inlet| reply::event_stream(inlet, None))
+        .map_err(|_| session_not_found(None))
 }
 
 /// Ends a session.
-fn delete(bridge: &Bridge, headers: &HeaderMap) -> Answer {
-    named(bridge, headers)?.end();
+fn delete(bridge: &Bridge, headers: &HeaderMap) -> HandlerResult {
+    session_without_body(bridge, headers)?.end();
     Ok(reply::empty(StatusCode::OK))
 }
 
 /// The session of a request without a body.
-fn named(bridge: &Bridge, headers: &HeaderMap) -> Result<Arc<Session>, Refusal> {
-    let version = headers::version(headers).map_err(|why| refused(why, None))?;
-    if version.is_some_and(headers::is_newer) || !headers.contains_key(SESSION) {
+fn session_without_body(bridge: &Bridge, headers: &HeaderMap) -> Result<Arc<ChildSession>, BoxedErrorResponse> {
+    let version = headers::version(headers).map_err(|why| header_error_response(why, None))?;
+    if version.is_some_and(headers::is_stateless) || !headers.contains_key(SESSION_HEADER) {
         return Err(not_allowed());
     }
     session(bridge, headers, None)
 }
 
-fn session(bridge: &Bridge, headers: &HeaderMap, id: Option<&Id>) -> Result<Arc<Session>, Refusal> {
-    let name = headers::single(headers, SESSION).map_err(|why| refused(why, id))?;
+fn session(bridge: &Bridge, headers: &HeaderMap, id: Option<&RpcId>) -> Result<Arc<ChildSession>, BoxedErrorResponse> {
+    let name = headers::single(headers, SESSION_HEADER).map_err(|why| header_error_response(why, id))?;
     let Some(name) = name else {
         let why = "the header Mcp-Session-Id is missing: open a session with `initialize` first";
-        return Err(refusal(StatusCode::BAD_REQUEST, id, -32000, why));
+        return Err(error_response(StatusCode::BAD_REQUEST, id, -32000, why));
     };
-    bridge.sessions.get(name, &user(headers)).ok_or_else(|| unknown(id))
+    bridge.sessions.get(name, &user(headers)).ok_or_else(|| session_not_found(id))
 }
 
 /// Who calls.
-fn user(headers: &HeaderMap) -> User {
+fn user(headers: &HeaderMap) -> SessionUser {
     let name = headers.get("x-recif-user").and_then(|value| value.to_str().ok());
     name.filter(|name| !name.is_empty()).map(Into::into)
 }
 
 /// Upon which clients start anew.
-fn unknown(id: Option<&Id>) -> Refusal {
-    refusal(StatusCode::NOT_FOUND, id, -32001, "Session not found")
+fn session_not_found(id: Option<&RpcId>) -> BoxedErrorResponse {
+    error_response(StatusCode::NOT_FOUND, id, -32001, "Session not found")
 }
 
-fn refused(why: headers::Refusal, id: Option<&Id>) -> Refusal {
-    refusal(StatusCode::BAD_REQUEST, id, why.code, &why.why)
+fn header_error_response(why: headers::HeaderError, id: Option<&RpcId>) -> BoxedErrorResponse {
+    error_response(StatusCode::BAD_REQUEST, id, why.code, &why.why)
 }
 
-async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> Answer {
+async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> HandlerResult {
     let (head, body) = request.into_parts();
     let headers = &head.headers;
     if !headers::has_json(headers) {
         let why = "the Content-Type has to be application/json";
-        return Err(refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, None, -32000, why));
+        return Err(error_response(StatusCode::UNSUPPORTED_MEDIA_TYPE, None, -32000, why));
     }
     let accepts = headers::accepts(headers);
     if accepts == (Accepts { json: false, events: false }) {
         let why = "accept application/json and text/event-stream";
-        return Err(refusal(StatusCode::NOT_ACCEPTABLE, None, -32000, why));
+        return Err(error_response(StatusCode::NOT_ACCEPTABLE, None, -32000, why));
     }
     let received = read(body, &bridge.memory).await?;
     let text = received.text.as_str();
-    let bad = |error: message::NoMessage| refusal(StatusCode::BAD_REQUEST, None, error.code(), &error.to_string());
+    let bad =
+        |error: message::MessageError| error_response(StatusCode::BAD_REQUEST, None, error.code(), &error.to_string());
     let message = Message::read(text).map_err(bad)?;
     let id = if let Message::Request { id, .. } = &message { Some(id.clone()) } else { None };
-    let version = headers::version(headers).map_err(|why| refused(why, id.as_ref()))?;
-    let is_newer = version.is_some_and(headers::is_newer);
+    let version = headers::version(headers).map_err(|why| header_error_response(why, id.as_ref()))?;
+    let is_newer = version.is_some_and(headers::is_stateless);
     match message {
         Message::Request { id, method, .. } if method == "initialize" => {
-            open(bridge, headers, id, received, accepts).await
+            open_session(bridge, headers, id, received, accepts).await
         }
         Message::Request { id, method, params } => {
-            let fields = Params::read(params);
+            let fields = StatelessParams::read(params);
             let claims =
                 fields.as_ref().and_then(|fields| fields.meta.as_ref()).is_some_and(|meta| meta.version.is_some());
             if !is_newer && !claims {
                 let token = params.and_then(message::progress_token);
-                return ask(bridge, headers, id, token, received, accepts).await;
+                return forward_request(bridge, headers, id, token, received, accepts).await;
             }
-            headers::agree(headers, &method, fields.as_ref()).map_err(|why| refused(why, Some(&id)))?;
+            headers::check_body_agreement(headers, &method, fields.as_ref())
+                .map_err(|why| header_error_response(why, Some(&id)))?;
             let meta = fields.and_then(|fields| fields.meta);
             let written = meta.as_ref().and_then(|meta| meta.token);
-            let token = written.and_then(|token| Id::read(token.get()));
+            let token = written.and_then(|token| RpcId::read(token.get()));
             if written.is_some() && token.is_none() {
                 // The child could give it back in another form, which may be the token of somebody else.
                 let why = "progressToken has to be a text or a whole number";
-                return Err(refusal(StatusCode::BAD_REQUEST, Some(&id), -32602, why));
+                return Err(error_response(StatusCode::BAD_REQUEST, Some(&id), -32602, why));
             }
             let wants_log = meta.is_some_and(|meta| meta.log_level.is_some());
-            let given = Ask { id: id.clone(), method: &method, params, token, wants_log };
-            let inlet = bridge.shared.ask(given, bridge).await;
-            let busy = |why: Unable| {
+            let given = StatelessRequest { id: id.clone(), method: &method, params, token, wants_log };
+            let inlet = bridge.stateless.send_request(given, bridge).await;
+            let busy = |why: UnavailableError| {
                 let status = match why {
-                    Unable::NotStarted(_) => StatusCode::BAD_GATEWAY,
+                    UnavailableError::NotStarted(_) => StatusCode::BAD_GATEWAY,
                     _ => StatusCode::SERVICE_UNAVAILABLE,
                 };
-                refusal(status, Some(&id), -32000, &why.to_string())
+                error_response(status, Some(&id), -32000, &why.to_string())
             };
             let accepts = Accepts { json: accepts.json && method != "subscriptions/listen", ..accepts };
-            Ok(reply::answer(inlet.map_err(busy)?, accepts).await)
+            Ok(reply::respond(inlet.map_err(busy)?, accepts).await)
         }
         // Clients have no names, so a cancellation could be of anybody's request; in this era a client cancels by leaving.
         Message::Notification { .. } if is_newer => Ok(reply::empty(StatusCode::ACCEPTED)),
-        Message::Answer { .. } if is_newer => {
+        Message::Response { .. } if is_newer => {
             let why = "this revision of the protocol has no answers of clients";
-            Err(refusal(StatusCode::BAD_REQUEST, None, -32600, why))
+            Err(error_response(StatusCode::BAD_REQUEST, None, -32600, why))
         }
         Message::Notification { method, params } => {
             let session = session(bridge, headers, None)?;
-            let cancelled = params.filter(|_| method == "notifications/cancelled").and_then(rewrite::cancelled);
-            let sent = tell(&session, received).await;
-            cancelled.iter().for_each(|id| session.cancelled(id));
+            let cancelled = params.filter(|_| method == "notifications/cancelled").and_then(rewrite::cancelled_request);
+            let sent = forward(&session, received).await;
+            cancelled.iter().for_each(|id| session.cancel_request(id));
             sent
         }
-        Message::Answer { .. } => {
+        Message::Response { .. } => {
             let session = session(bridge, headers, None)?;
-            tell(&session, received).await
+            forward(&session, received).await
         }
     }
 }
 
 /// Sends what nobody answers.
-async fn tell(session: &Session, received: Received) -> Answer {
-    if session.send(received.line()).await { Ok(reply::empty(StatusCode::ACCEPTED)) } else { Err(unknown(None)) }
+async fn forward(session: &ChildSession, received: ReceivedMessage) -> HandlerResult {
+    if session.send(received.line()).await {
+        Ok(reply::empty(StatusCode::ACCEPTED))
+    } else {
+        Err(session_not_found(None))
+    }
 }
 
 /// Opens a session.
-async fn open(bridge: &Arc<Bridge>, headers: &HeaderMap, id: Id, received: Received, accepts: Accepts) -> Answer {
-    let given = headers::single(headers, SESSION).map_err(|why| refused(why, Some(&id)))?;
+async fn open_session(
+    bridge: &Arc<Bridge>,
+    headers: &HeaderMap,
+    id: RpcId,
+    received: ReceivedMessage,
+    accepts: Accepts,
+) -> HandlerResult {
+    let given = headers::single(headers, SESSION_HEADER).map_err(|why| header_error_response(why, Some(&id)))?;
     if given.is_some_and(|given| bridge.sessions.get(given, &user(headers)).is_some()) {
         let why = "this session is open: end it by DELETE, or leave the header Mcp-Session-Id out to open another";
-        return Err(refusal(StatusCode::BAD_REQUEST, Some(&id), -32600, why));
+        return Err(error_response(StatusCode::BAD_REQUEST, Some(&id), -32600, why));
     }
     let session = bridge.sessions.begin(id.clone(), user(headers), bridge).await.map_err(|error| {
-        let full = matches!(error, NoSession::Full(_));
+        let full = matches!(error, SessionError::Full(_));
         let status = if full { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_GATEWAY };
         tracing::warn!("no new session: {error}");
-        let mut refusal = refusal(status, Some(&id), -32000, &error.to_string());
+        let mut refusal = error_response(status, Some(&id), -32000, &error.to_string());
         if full {
-            refusal.headers_mut().insert(REASON, HeaderValue::from_static(NO_SESSION));
+            refusal.headers_mut().insert(REASON_HEADER, HeaderValue::from_static(NO_SESSION));
         }
-        if let NoSession::Start(error) = error {
-            bridge.shared.not_started(error, bridge);
+        if let SessionError::Start(error) = error {
+            bridge.stateless.not_started(error, bridge);
         }
         refusal
     })?;
@@ -250,83 +265,89 @@ async fn open(bridge: &Arc<Bridge>, headers: &HeaderMap, id: Id, received: Recei
     if !session.is_over()
         && let Ok(name) = HeaderValue::from_str(&session.id)
     {
-        response.headers_mut().insert(SESSION, name);
+        response.headers_mut().insert(SESSION_HEADER, name);
     }
     Ok(response)
 }
 
 /// A request in a session.
-async fn ask(
+async fn forward_request(
     bridge: &Bridge,
     headers: &HeaderMap,
-    id: Id,
-    token: Option<Id>,
-    received: Received,
+    id: RpcId,
+    token: Option<RpcId>,
+    received: ReceivedMessage,
     accepts: Accepts,
-) -> Answer {
+) -> HandlerResult {
     let session = session(bridge, headers, Some(&id))?;
     relay(&session, id, token, received, accepts).await
 }
 
-async fn relay(session: &Arc<Session>, id: Id, token: Option<Id>, received: Received, accepts: Accepts) -> Answer {
-    let kind = Kind::Answers { token, takes_events: accepts.events };
+async fn relay(
+    session: &Arc<ChildSession>,
+    id: RpcId,
+    token: Option<RpcId>,
+    received: ReceivedMessage,
+    accepts: Accepts,
+) -> HandlerResult {
+    let kind = StreamKind::Response { token, takes_events: accepts.events };
     let inlet = session.stream(Some(id.clone()), kind).map_err(|_| {
         let why = "another request with this id is in flight";
-        refusal(StatusCode::BAD_REQUEST, Some(&id), -32600, why)
+        error_response(StatusCode::BAD_REQUEST, Some(&id), -32600, why)
     })?;
     // A child that is gone by now fails the request like any other.
     session.send(received.line()).await;
-    Ok(reply::answer(inlet, accepts).await)
+    Ok(reply::respond(inlet, accepts).await)
 }
 
 /// A message of a client, with its share of the memory of all.
-struct Received {
+struct ReceivedMessage {
     text: String,
-    share: Share,
+    permit: MemoryPermit,
 }
 
-impl Received {
+impl ReceivedMessage {
     /// As a child gets it.
     fn line(self) -> Bytes {
-        self.share.hold(message::line(self.text))
+        self.permit.attach(message::line(self.text))
     }
 }
 
 /// The whole body.
-async fn read(body: Incoming, memory: &Memory) -> Result<Received, Refusal> {
+async fn read(body: Incoming, memory: &MemoryBudget) -> Result<ReceivedMessage, BoxedErrorResponse> {
     let too_large = || {
-        let why = format!("a message may have {} MiB at most", BODY >> 20);
-        refusal(StatusCode::PAYLOAD_TOO_LARGE, None, -32600, &why)
+        let why = format!("a message may have {} MiB at most", MAX_BODY >> 20);
+        error_response(StatusCode::PAYLOAD_TOO_LARGE, None, -32600, &why)
     };
-    if body.size_hint().lower() > PASSED_OVER as u64 {
+    if body.size_hint().lower() > MAX_DISCARDED_BODY as u64 {
         return Err(too_large());
     }
     let mut body = pin!(body);
-    let (mut bytes, mut share) = (Vec::new(), Share::default());
+    let (mut bytes, mut share) = (Vec::new(), MemoryPermit::default());
     let mut length = 0;
     let reading = async {
         while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
             let Ok(frame) = frame else {
-                return Err(refusal(StatusCode::BAD_REQUEST, None, -32700, "the body did not end"));
+                return Err(error_response(StatusCode::BAD_REQUEST, None, -32700, "the body did not end"));
             };
             let Ok(data) = frame.into_data() else { continue };
             length += data.len();
-            if length > PASSED_OVER {
+            if length > MAX_DISCARDED_BODY {
                 break;
             }
-            if length <= BODY {
-                let no_room = || refusal(StatusCode::SERVICE_UNAVAILABLE, None, -32000, NO_ROOM);
-                share.add(memory.try_take(data.len()).ok_or_else(no_room)?);
+            if length <= MAX_BODY {
+                let no_room = || error_response(StatusCode::SERVICE_UNAVAILABLE, None, -32000, NO_ROOM);
+                share.merge(memory.try_acquire(data.len()).ok_or_else(no_room)?);
                 bytes.extend_from_slice(&data);
             } else {
-                (bytes, share) = (Vec::new(), Share::default());
+                (bytes, share) = (Vec::new(), MemoryPermit::default());
             }
         }
-        if length > BODY { Err(too_large()) } else { Ok(()) }
+        if length > MAX_BODY { Err(too_large()) } else { Ok(()) }
     };
-    let late = |_| refusal(StatusCode::REQUEST_TIMEOUT, None, -32000, "the body did not come in time");
-    timeout(UPLOAD, reading).await.map_err(late)??;
-    let not_text = |_| refusal(StatusCode::BAD_REQUEST, None, -32700, "this is not UTF-8");
+    let late = |_| error_response(StatusCode::REQUEST_TIMEOUT, None, -32000, "the body did not come in time");
+    timeout(UPLOAD_TIMEOUT, reading).await.map_err(late)??;
+    let not_text = |_| error_response(StatusCode::BAD_REQUEST, None, -32700, "this is not UTF-8");
     let text = String::from_utf8(bytes).map_err(not_text)?;
-    Ok(Received { text, share })
+    Ok(ReceivedMessage { text, permit: share })
 }

@@ -6,14 +6,14 @@ use serde_json::value::RawValue;
 
 /// What names a request, and what names its progress: a whole number or a text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Id {
+pub(super) enum RpcId {
     /// A whole number.
     Number(i64),
     /// A text, compared without its escapes: they may come back in another form.
     Text(String),
 }
 
-impl Id {
+impl RpcId {
     /// Reads one.
     pub(super) fn read(raw: &str) -> Option<Self> {
         let raw = raw.trim();
@@ -36,23 +36,23 @@ impl Id {
 #[derive(Debug)]
 pub(super) enum Message<'a> {
     /// It has to be answered.
-    Request { id: Id, method: String, params: Option<&'a RawValue> },
+    Request { id: RpcId, method: String, params: Option<&'a RawValue> },
     /// Nobody answers it.
     Notification { method: String, params: Option<&'a RawValue> },
     /// To a request; without an id if the request's could not be read.
-    Answer { id: Option<Id>, outcome: Outcome<'a> },
+    Response { id: Option<RpcId>, outcome: RpcOutcome<'a> },
 }
 
 /// How a request ended.
 #[derive(Debug)]
-pub(super) enum Outcome<'a> {
+pub(super) enum RpcOutcome<'a> {
     Result(&'a RawValue),
     Error(&'a RawValue),
 }
 
 /// Why a text is no message.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum NoMessage {
+pub(super) enum MessageError {
     #[error("this is not JSON")]
     Json,
     #[error("send one message per request: batches were taken out of the protocol in revision 2025-06-18")]
@@ -63,7 +63,7 @@ pub(super) enum NoMessage {
     Id,
 }
 
-impl NoMessage {
+impl MessageError {
     /// Its JSON-RPC error code.
     pub(super) fn code(&self) -> i32 {
         if *self == Self::Json { -32700 } else { -32600 }
@@ -93,23 +93,23 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de Raw
 
 impl<'a> Message<'a> {
     /// Reads one. A field that is there twice makes it invalid: readers would not agree which one counts.
-    pub(super) fn read(text: &'a str) -> Result<Self, NoMessage> {
+    pub(super) fn read(text: &'a str) -> Result<Self, MessageError> {
         let envelope: Envelope<'a> = serde_json::from_str(text).map_err(|error| match error.classify() {
-            serde_json::error::Category::Data if text.trim_start().starts_with('[') => NoMessage::Batch,
-            serde_json::error::Category::Data => NoMessage::Shape,
-            _ => NoMessage::Json,
+            serde_json::error::Category::Data if text.trim_start().starts_with('[') => MessageError::Batch,
+            serde_json::error::Category::Data => MessageError::Shape,
+            _ => MessageError::Json,
         })?;
         if envelope.jsonrpc.as_deref() != Some("2.0") {
-            return Err(NoMessage::Shape);
+            return Err(MessageError::Shape);
         }
-        let id = envelope.id.map(|raw| Id::read(raw.get()));
+        let id = envelope.id.map(|raw| RpcId::read(raw.get()));
         match (envelope.method, id, envelope.result, envelope.error) {
             (Some(method), None, None, None) => Ok(Self::Notification { method, params: envelope.params }),
             (Some(method), Some(Some(id)), None, None) => Ok(Self::Request { id, method, params: envelope.params }),
-            (Some(_), Some(None), None, None) => Err(NoMessage::Id),
-            (None, Some(id), Some(result), None) => Ok(Self::Answer { id, outcome: Outcome::Result(result) }),
-            (None, id, None, Some(error)) => Ok(Self::Answer { id: id.flatten(), outcome: Outcome::Error(error) }),
-            _ => Err(NoMessage::Shape),
+            (Some(_), Some(None), None, None) => Err(MessageError::Id),
+            (None, Some(id), Some(result), None) => Ok(Self::Response { id, outcome: RpcOutcome::Result(result) }),
+            (None, id, None, Some(error)) => Ok(Self::Response { id: id.flatten(), outcome: RpcOutcome::Error(error) }),
+            _ => Err(MessageError::Shape),
         }
     }
 }
@@ -124,35 +124,35 @@ pub(super) fn line(mut text: String) -> Bytes {
 }
 
 /// An answer of our own: a request that failed.
-pub(super) fn error(id: Option<&Id>, code: i32, message: &str) -> String {
-    let id = id.map_or_else(|| "null".to_owned(), Id::to_json);
+pub(super) fn error_message(id: Option<&RpcId>, code: i32, message: &str) -> String {
+    let id = id.map_or_else(|| "null".to_owned(), RpcId::to_json);
     let message = serde_json::Value::from(message);
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#)
 }
 
 /// The token by which the progress of a request is named, if its sender asked for progress.
-pub(super) fn progress_token(params: &RawValue) -> Option<Id> {
+pub(super) fn progress_token(params: &RawValue) -> Option<RpcId> {
     #[derive(Deserialize)]
-    struct Params<'a> {
+    struct ProgressTokenParams<'a> {
         #[serde(borrow, default, rename = "_meta")]
-        meta: Option<Meta<'a>>,
+        meta: Option<ProgressTokenMeta<'a>>,
     }
     #[derive(Deserialize)]
-    struct Meta<'a> {
+    struct ProgressTokenMeta<'a> {
         #[serde(borrow, default, rename = "progressToken")]
         token: Option<&'a RawValue>,
     }
-    Id::read(serde_json::from_str::<Params<'_>>(params.get()).ok()?.meta?.token?.get())
+    RpcId::read(serde_json::from_str::<ProgressTokenParams<'_>>(params.get()).ok()?.meta?.token?.get())
 }
 
 /// The request whose progress a `notifications/progress` tells.
-pub(super) fn progress_of(params: &RawValue) -> Option<Id> {
+pub(super) fn progress_of(params: &RawValue) -> Option<RpcId> {
     #[derive(Deserialize)]
-    struct Params<'a> {
+    struct ProgressParams<'a> {
         #[serde(borrow, rename = "progressToken")]
         token: &'a RawValue,
     }
-    Id::read(serde_json::from_str::<Params<'_>>(params.get()).ok()?.token.get())
+    RpcId::read(serde_json::from_str::<ProgressParams<'_>>(params.get()).ok()?.token.get())
 }
 
 #[cfg(test)]
@@ -163,10 +163,12 @@ mod tests {
         match Message::read(text) {
             Ok(Message::Request { id, method, .. }) => format!("request {} {method}", id.to_json()),
             Ok(Message::Notification { method, .. }) => format!("notification {method}"),
-            Ok(Message::Answer { id, outcome: Outcome::Result(_) }) => {
+            Ok(Message::Response { id, outcome: RpcOutcome::Result(_) }) => {
                 format!("result {:?}", id.map(|id| id.to_json()))
             }
-            Ok(Message::Answer { id, outcome: Outcome::Error(_) }) => format!("error {:?}", id.map(|id| id.to_json())),
+            Ok(Message::Response { id, outcome: RpcOutcome::Error(_) }) => {
+                format!("error {:?}", id.map(|id| id.to_json()))
+            }
             Err(error) => format!("{error:?}"),
         }
     }
@@ -204,17 +206,17 @@ mod tests {
 
     #[test]
     fn an_error_of_ours_is_a_message() {
-        let text = error(Some(&Id::Text("a\"b".into())), -32000, "it \"ended\"\n");
+        let text = error_message(Some(&RpcId::Text("a\"b".into())), -32000, "it \"ended\"\n");
         assert_eq!(kind(&text), r#"error Some("\"a\\\"b\"")"#);
-        assert_eq!(kind(&error(None, -32600, "x")), "error None");
+        assert_eq!(kind(&error_message(None, -32600, "x")), "error None");
     }
 
     #[test]
     fn progress_is_named_by_its_token() {
         let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
-        assert_eq!(progress_token(&raw(r#"{"_meta":{"progressToken":7},"x":1}"#)), Some(Id::Number(7)));
+        assert_eq!(progress_token(&raw(r#"{"_meta":{"progressToken":7},"x":1}"#)), Some(RpcId::Number(7)));
         assert_eq!(progress_token(&raw(r#"{"_meta":{}}"#)), None);
         assert_eq!(progress_token(&raw("[]")), None);
-        assert_eq!(progress_of(&raw(r#"{"progress":1,"progressToken":"t"}"#)), Some(Id::Text("t".into())));
+        assert_eq!(progress_of(&raw(r#"{"progress":1,"progressToken":"t"}"#)), Some(RpcId::Text("t".into())));
     }
 }

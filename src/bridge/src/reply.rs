@@ -8,13 +8,13 @@ use http::{HeaderValue, Response, StatusCode, header};
 use tokio::time::timeout;
 
 use super::{
-    body::{Body, SILENCE},
-    message::{self, Id},
-    outlet::{Event, Inlet},
+    body::{BridgeBody, KEEP_ALIVE_INTERVAL},
+    event_channel::{StreamEvent, StreamReceiver},
+    message::{self, RpcId},
 };
 
 /// The header that names a session.
-pub(super) const SESSION: &str = "mcp-session-id";
+pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 
 /// What a client takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,18 +24,18 @@ pub(super) struct Accepts {
 }
 
 /// A status without a body.
-pub(super) fn empty(status: StatusCode) -> Response<Body> {
-    with(status, None, Body::whole(""))
+pub(super) fn empty(status: StatusCode) -> Response<BridgeBody> {
+    with(status, None, BridgeBody::full(""))
 }
 
 /// A text, for probes.
-pub(super) fn text(status: StatusCode, text: impl Into<String>) -> Response<Body> {
-    with(status, Some("text/plain; charset=utf-8"), Body::whole(text.into()))
+pub(super) fn text(status: StatusCode, text: impl Into<String>) -> Response<BridgeBody> {
+    with(status, Some("text/plain; charset=utf-8"), BridgeBody::full(text.into()))
 }
 
 /// A JSON-RPC error.
-pub(super) fn refusal(status: StatusCode, id: Option<&Id>, code: i32, why: &str) -> Response<Body> {
-    let mut response = with(status, Some("application/json"), Body::whole(message::error(id, code, why)));
+pub(super) fn error_response(status: StatusCode, id: Option<&RpcId>, code: i32, why: &str) -> Response<BridgeBody> {
+    let mut response = with(status, Some("application/json"), BridgeBody::full(message::error_message(id, code, why)));
     if status == StatusCode::SERVICE_UNAVAILABLE {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
     }
@@ -43,8 +43,8 @@ pub(super) fn refusal(status: StatusCode, id: Option<&Id>, code: i32, why: &str)
 }
 
 /// Whatever comes out of `inlet`, from now on.
-pub(super) fn events(inlet: Inlet, first: Option<Event>) -> Response<Body> {
-    let mut response = with(StatusCode::OK, Some("text/event-stream"), Body::events(inlet, first));
+pub(super) fn event_stream(inlet: StreamReceiver, first: Option<StreamEvent>) -> Response<BridgeBody> {
+    let mut response = with(StatusCode::OK, Some("text/event-stream"), BridgeBody::events(inlet, first));
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
@@ -52,34 +52,34 @@ pub(super) fn events(inlet: Inlet, first: Option<Event>) -> Response<Body> {
 }
 
 /// The answer that comes out of `inlet`; a stream at once if the client takes nothing else.
-pub(super) async fn answer(mut inlet: Inlet, accepts: Accepts) -> Response<Body> {
+pub(super) async fn respond(mut inlet: StreamReceiver, accepts: Accepts) -> Response<BridgeBody> {
     if !accepts.json {
-        return events(inlet, None);
+        return event_stream(inlet, None);
     }
     loop {
-        let next = match timeout(SILENCE, inlet.next()).await {
+        let next = match timeout(KEEP_ALIVE_INTERVAL, inlet.next()).await {
             Ok(next) => next,
-            Err(_) if accepts.events => return events(inlet, None),
+            Err(_) if accepts.events => return event_stream(inlet, None),
             Err(_) => continue,
         };
         match next {
-            Some(Event::Answer { message, status }) => {
+            Some(StreamEvent::Response { message, status }) => {
                 let status = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
-                return with(status, Some("application/json"), Body::whole(message));
+                return with(status, Some("application/json"), BridgeBody::full(message));
             }
-            Some(first @ Event::Message(_)) if accepts.events => return events(inlet, Some(first)),
+            Some(first @ StreamEvent::Message(_)) if accepts.events => return event_stream(inlet, Some(first)),
             // There is no place for it.
-            Some(Event::Message(_)) => {}
+            Some(StreamEvent::Message(_)) => {}
             // Nothing came, and that is how it is meant.
-            Some(end @ Event::End) if accepts.events => return events(inlet, Some(end)),
-            Some(Event::End) | None => {
-                return refusal(StatusCode::BAD_GATEWAY, None, -32000, "the MCP server gave no answer");
+            Some(end @ StreamEvent::End) if accepts.events => return event_stream(inlet, Some(end)),
+            Some(StreamEvent::End) | None => {
+                return error_response(StatusCode::BAD_GATEWAY, None, -32000, "the MCP server gave no answer");
             }
         }
     }
 }
 
-fn with(status: StatusCode, content_type: Option<&'static str>, body: Body) -> Response<Body> {
+fn with(status: StatusCode, content_type: Option<&'static str>, body: BridgeBody) -> Response<BridgeBody> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
     if let Some(content_type) = content_type {
@@ -91,49 +91,49 @@ fn with(status: StatusCode, content_type: Option<&'static str>, body: Body) -> R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outlet::stream;
+    use crate::event_channel::channel;
 
     const BOTH: Accepts = Accepts { json: true, events: true };
 
-    fn kind(response: &Response<Body>) -> (u16, &str) {
+    fn kind(response: &Response<BridgeBody>) -> (u16, &str) {
         (response.status().as_u16(), response.headers()[header::CONTENT_TYPE].to_str().unwrap())
     }
 
-    fn done(status: u16) -> Event {
-        Event::Answer { message: "{}".into(), status }
+    fn done(status: u16) -> StreamEvent {
+        StreamEvent::Response { message: "{}".into(), status }
     }
 
     #[tokio::test]
     async fn an_answer_that_comes_first_is_a_document() {
-        let (outlet, inlet) = stream(|| ());
+        let (outlet, inlet) = channel(|| ());
         outlet.force(done(404));
-        assert_eq!(kind(&answer(inlet, BOTH).await), (404, "application/json"));
+        assert_eq!(kind(&respond(inlet, BOTH).await), (404, "application/json"));
     }
 
     #[tokio::test]
     async fn an_answer_that_comes_later_is_the_end_of_a_stream() {
-        let (outlet, inlet) = stream(|| ());
-        outlet.force(Event::Message("{}".into()));
+        let (outlet, inlet) = channel(|| ());
+        outlet.force(StreamEvent::Message("{}".into()));
         outlet.force(done(404));
-        assert_eq!(kind(&answer(inlet, BOTH).await), (200, "text/event-stream"));
+        assert_eq!(kind(&respond(inlet, BOTH).await), (200, "text/event-stream"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_head_longer_than_for_a_sign_of_life() {
-        let (_outlet, inlet) = stream(|| ());
-        assert_eq!(kind(&answer(inlet, BOTH).await), (200, "text/event-stream"));
+        let (_outlet, inlet) = channel(|| ());
+        assert_eq!(kind(&respond(inlet, BOTH).await), (200, "text/event-stream"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_client_gets_only_what_it_takes() {
-        let (outlet, inlet) = stream(|| ());
-        outlet.force(Event::Message("{}".into()));
+        let (outlet, inlet) = channel(|| ());
+        outlet.force(StreamEvent::Message("{}".into()));
         tokio::spawn(async move {
-            tokio::time::sleep(4 * SILENCE).await;
+            tokio::time::sleep(4 * KEEP_ALIVE_INTERVAL).await;
             outlet.force(done(200));
         });
-        assert_eq!(kind(&answer(inlet, Accepts { json: true, events: false }).await), (200, "application/json"));
-        let (_outlet, inlet) = stream(|| ());
-        assert_eq!(kind(&answer(inlet, Accepts { json: false, events: true }).await), (200, "text/event-stream"));
+        assert_eq!(kind(&respond(inlet, Accepts { json: true, events: false }).await), (200, "application/json"));
+        let (_outlet, inlet) = channel(|| ());
+        assert_eq!(kind(&respond(inlet, Accepts { json: false, events: true }).await), (200, "text/event-stream"));
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::message::{Id, Outcome};
+use super::message::{RpcId, RpcOutcome};
 
 /// The field of `_meta` by which a notification names its subscription.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
@@ -29,61 +29,61 @@ pub(super) fn request(number: i64, method: &str, params: Option<&RawValue>, has_
 }
 
 /// The child's answer under the client's id; that of a subscription names it, too.
-pub(super) fn answer(id: &Id, outcome: &Outcome<'_>, subscription: bool) -> String {
+pub(super) fn response(id: &RpcId, outcome: &RpcOutcome<'_>, subscription: bool) -> String {
     let id = id.to_json();
     match outcome {
-        Outcome::Result(result) => {
+        RpcOutcome::Result(result) => {
             let named = subscription.then(|| replace(result.get(), &["_meta", SUBSCRIPTION], &id)).flatten();
             let result = named.as_deref().unwrap_or(result.get());
             format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)
         }
-        Outcome::Error(error) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, error.get()),
+        RpcOutcome::Error(error) => format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{}}}"#, error.get()),
     }
 }
 
 /// A notification of a request's progress under the client's token.
-pub(super) fn progress(method: &str, params: &RawValue, token: &Id) -> Option<String> {
+pub(super) fn progress(method: &str, params: &RawValue, token: &RpcId) -> Option<String> {
     notification(method, params, &["progressToken"], token)
 }
 
 /// A notification of a subscription under the client's name for it.
-pub(super) fn subscribed(method: &str, params: &RawValue, id: &Id) -> Option<String> {
+pub(super) fn subscription_notification(method: &str, params: &RawValue, id: &RpcId) -> Option<String> {
     notification(method, params, &["_meta", SUBSCRIPTION], id)
 }
 
 /// The subscription that a notification belongs to.
-pub(super) fn subscription(params: &RawValue) -> Option<Id> {
+pub(super) fn subscription_of(params: &RawValue) -> Option<RpcId> {
     #[derive(Deserialize)]
-    struct Params<'a> {
+    struct SubscriptionParams<'a> {
         #[serde(borrow, rename = "_meta")]
-        meta: Meta<'a>,
+        meta: SubscriptionMeta<'a>,
     }
     #[derive(Deserialize)]
-    struct Meta<'a> {
+    struct SubscriptionMeta<'a> {
         #[serde(borrow, rename = "io.modelcontextprotocol/subscriptionId")]
         id: &'a RawValue,
     }
-    Id::read(serde_json::from_str::<Params<'_>>(params.get()).ok()?.meta.id.get())
+    RpcId::read(serde_json::from_str::<SubscriptionParams<'_>>(params.get()).ok()?.meta.id.get())
 }
 
 /// The request that a `notifications/cancelled` names.
-pub(super) fn cancelled(params: &RawValue) -> Option<Id> {
+pub(super) fn cancelled_request(params: &RawValue) -> Option<RpcId> {
     #[derive(Deserialize)]
-    struct Params<'a> {
+    struct CancelledParams<'a> {
         #[serde(borrow, rename = "requestId")]
         id: &'a RawValue,
     }
-    Id::read(serde_json::from_str::<Params<'_>>(params.get()).ok()?.id.get())
+    RpcId::read(serde_json::from_str::<CancelledParams<'_>>(params.get()).ok()?.id.get())
 }
 
 /// Tells the child that nobody waits for a request any more, as a line.
-pub(super) fn cancel(number: i64) -> String {
+pub(super) fn cancellation(number: i64) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{number},"reason":"the client left"}}}}"#
     )
 }
 
-fn notification(method: &str, params: &RawValue, path: &[&str], id: &Id) -> Option<String> {
+fn notification(method: &str, params: &RawValue, path: &[&str], id: &RpcId) -> Option<String> {
     let params = replace(params.get(), path, &id.to_json())?;
     let method = serde_json::Value::from(method);
     Some(format!(r#"{{"jsonrpc":"2.0","method":{method},"params":{params}}}"#))
@@ -127,26 +127,26 @@ mod tests {
 
     #[test]
     fn what_comes_back_has_the_names_of_the_client() {
-        let id = Id::Text("mine".into());
+        let id = RpcId::Text("mine".into());
         let params = raw(&json!({"progressToken": 7, "progress": 0.5}));
         let text = progress("notifications/progress", &params, &id).unwrap();
         assert_eq!(parsed(&text)["params"], json!({"progressToken": "mine", "progress": 0.5}));
         let params = raw(&json!({"_meta": {SUBSCRIPTION: 7, "x": 1}, "uri": "a"}));
-        assert_eq!(subscription(&params), Some(Id::Number(7)));
-        let text = subscribed("notifications/resources/updated", &params, &id).unwrap();
+        assert_eq!(subscription_of(&params), Some(RpcId::Number(7)));
+        let text = subscription_notification("notifications/resources/updated", &params, &id).unwrap();
         assert_eq!(parsed(&text)["params"], json!({"_meta": {SUBSCRIPTION: "mine", "x": 1}, "uri": "a"}));
         let result = raw(&json!({"_meta": {SUBSCRIPTION: 7}}));
-        let text = answer(&id, &Outcome::Result(&result), true);
+        let text = response(&id, &RpcOutcome::Result(&result), true);
         assert_eq!(parsed(&text), json!({"jsonrpc": "2.0", "id": "mine", "result": {"_meta": {SUBSCRIPTION: "mine"}}}));
     }
 
     #[test]
     fn what_the_child_is_told_is_what_it_can_read() {
-        let text = cancel(7);
+        let text = cancellation(7);
         let Ok(Message::Notification { params: Some(params), .. }) = Message::read(&text) else { panic!("{text}") };
-        assert_eq!(cancelled(params), Some(Id::Number(7)));
-        assert_eq!(cancelled(&raw(&json!({}))), None);
-        assert_eq!(subscription(&raw(&json!({"_meta": []}))), None);
+        assert_eq!(cancelled_request(params), Some(RpcId::Number(7)));
+        assert_eq!(cancelled_request(&raw(&json!({}))), None);
+        assert_eq!(subscription_of(&raw(&json!({"_meta": []}))), None);
     }
 
     proptest! {
@@ -159,10 +159,10 @@ mod tests {
             let sent = request(i64::from(number), "m", Some(&raw(&params)), token);
             prop_assert!(!sent.contains('\n'));
             let Ok(Message::Request { id: ours, params: Some(arrived), .. }) = Message::read(&sent) else { panic!() };
-            prop_assert_eq!(&ours, &Id::Number(i64::from(number)));
-            let back = Id::Text(id);
-            let answered = answer(&back, &Outcome::Result(arrived), false);
-            let Ok(Message::Answer { id: Some(theirs), outcome: Outcome::Result(result) }) = Message::read(&answered)
+            prop_assert_eq!(&ours, &RpcId::Number(i64::from(number)));
+            let back = RpcId::Text(id);
+            let answered = response(&back, &RpcOutcome::Result(arrived), false);
+            let Ok(Message::Response { id: Some(theirs), outcome: RpcOutcome::Result(result) }) = Message::read(&answered)
             else { panic!() };
             prop_assert_eq!(theirs, back);
             if token {

@@ -4,13 +4,13 @@
 //! tell at once that a line of a log is no message, and to find the end of a value of any size without holding it.
 
 /// Deepest nesting, that of `serde_json`.
-const DEPTH: usize = 128;
+const MAX_DEPTH: usize = 128;
 /// Longest text of a request's id that is remembered, in bytes.
-const ID: usize = 256;
+const MAX_ID: usize = 256;
 
 /// Where a value is after another byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum ScanStep {
     /// In its middle.
     More,
     /// At its end.
@@ -63,28 +63,28 @@ impl Scanner {
     }
 
     /// Whether the outermost object asks for something, as far as it has been seen: else its `id` is of a request that it answers.
-    pub(super) fn asks(&self) -> bool {
+    pub(super) fn is_request(&self) -> bool {
         self.has_method
     }
 
-    /// Takes the next byte. After [`Step::Done`] and [`Step::Bad`] a new scanner is needed.
-    pub(super) fn step(&mut self, byte: u8) -> Step {
+    /// Takes the next byte. After [`Step::Done`] and [`Step::InvalidMessage`] a new scanner is needed.
+    pub(super) fn step(&mut self, byte: u8) -> ScanStep {
         match self.expect {
             Expect::Text { key, escaped } => return self.text(byte, key, escaped),
             Expect::Word if byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.') => {
-                self.note(byte, false);
-                return Step::More;
+                self.record_byte(byte, false);
+                return ScanStep::More;
             }
             Expect::Word => self.expect = Expect::CommaOrEnd,
             _ => {}
         }
         if byte.is_ascii_whitespace() {
-            return Step::More;
+            return ScanStep::More;
         }
         match (self.expect, byte) {
             (Expect::Value | Expect::ValueOrEnd, b'{') => self.enter(true),
             (Expect::Value | Expect::ValueOrEnd, b'[') => self.enter(false),
-            (_, _) if self.open.is_empty() => Step::Bad,
+            (_, _) if self.open.is_empty() => ScanStep::Bad,
             (Expect::Value | Expect::ValueOrEnd, b'"') => self.go(Expect::Text { key: false, escaped: false }, byte),
             (Expect::Value | Expect::ValueOrEnd, b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => {
                 self.go(Expect::Word, byte)
@@ -98,12 +98,12 @@ impl Scanner {
             (Expect::CommaOrEnd, b',') => self.go(Expect::Value, byte),
             (Expect::KeyOrEnd | Expect::CommaOrEnd, b'}') if self.in_object() => self.leave(),
             (Expect::ValueOrEnd | Expect::CommaOrEnd, b']') if !self.in_object() => self.leave(),
-            _ => Step::Bad,
+            _ => ScanStep::Bad,
         }
     }
 
     /// How many of the next bytes are in the middle of a text, so that nothing depends on them.
-    pub(super) fn plain(&self, bytes: &[u8]) -> usize {
+    pub(super) fn plain_text_len(&self, bytes: &[u8]) -> usize {
         if !matches!(self.expect, Expect::Text { key: false, escaped: false }) || self.is_outermost() {
             return 0;
         }
@@ -111,56 +111,56 @@ impl Scanner {
         memchr::memchr2(b'\n', b'\r', &bytes[..end]).unwrap_or(end)
     }
 
-    fn text(&mut self, byte: u8, key: bool, escaped: bool) -> Step {
+    fn text(&mut self, byte: u8, key: bool, escaped: bool) -> ScanStep {
         // A line break has to be escaped. Whoever parses the value finds out about other control characters.
         if matches!(byte, b'\n' | b'\r') {
-            return Step::Bad;
+            return ScanStep::Bad;
         }
-        self.note(byte, key);
+        self.record_byte(byte, key);
         self.expect = match byte {
             _ if escaped => Expect::Text { key, escaped: false },
             b'\\' => Expect::Text { key, escaped: true },
             b'"' if key => Expect::Colon,
             b'"' => Expect::CommaOrEnd,
-            _ => return Step::More,
+            _ => return ScanStep::More,
         };
-        Step::More
+        ScanStep::More
     }
 
-    fn go(&mut self, expect: Expect, byte: u8) -> Step {
+    fn go(&mut self, expect: Expect, byte: u8) -> ScanStep {
         self.expect = expect;
         if matches!(expect, Expect::Word | Expect::Text { key: false, .. }) {
-            self.note(byte, false);
+            self.record_byte(byte, false);
         }
-        Step::More
+        ScanStep::More
     }
 
     /// Remembers what tells the id of the outermost object.
-    fn note(&mut self, byte: u8, key: bool) {
+    fn record_byte(&mut self, byte: u8, key: bool) {
         if !self.is_outermost() {
             return;
         }
         if key && self.key.len() < 8 {
             self.key.push(byte);
             self.has_method |= self.key == b"method\"";
-        } else if !key && self.key == b"id\"" && self.id.len() < ID {
+        } else if !key && self.key == b"id\"" && self.id.len() < MAX_ID {
             self.id.push(byte);
         }
     }
 
-    fn enter(&mut self, object: bool) -> Step {
-        if self.open.len() == DEPTH {
-            return Step::Bad;
+    fn enter(&mut self, object: bool) -> ScanStep {
+        if self.open.len() == MAX_DEPTH {
+            return ScanStep::Bad;
         }
         self.open.push(object);
         self.expect = if object { Expect::KeyOrEnd } else { Expect::ValueOrEnd };
-        Step::More
+        ScanStep::More
     }
 
-    fn leave(&mut self) -> Step {
+    fn leave(&mut self) -> ScanStep {
         self.open.pop();
         self.expect = Expect::CommaOrEnd;
-        if self.open.is_empty() { Step::Done } else { Step::More }
+        if self.open.is_empty() { ScanStep::Done } else { ScanStep::More }
     }
 
     fn is_outermost(&self) -> bool {
@@ -180,25 +180,25 @@ pub(crate) mod tests {
     use super::*;
 
     /// The bytes up to the end or the bad one, and which it was.
-    fn scan(text: &str) -> (usize, Step, String) {
+    fn scan(text: &str) -> (usize, ScanStep, String) {
         let mut scanner = Scanner::default();
         for (at, byte) in text.bytes().enumerate() {
             let step = scanner.step(byte);
-            if step != Step::More {
+            if step != ScanStep::More {
                 return (at + 1, step, String::from_utf8(scanner.id).unwrap());
             }
         }
-        (text.len(), Step::More, String::from_utf8(scanner.id).unwrap())
+        (text.len(), ScanStep::More, String::from_utf8(scanner.id).unwrap())
     }
 
     #[test]
     fn what_is_no_json_is_known_at_its_first_wrong_byte() {
         for (text, wrong) in [("[INFO] started", 2), ("{ starting", 3), ("[1/3] x", 3), ("{\"a\" 1}", 6), ("{\"a\n", 4)]
         {
-            assert_eq!((scan(text).0, scan(text).1), (wrong, Step::Bad), "{text}");
+            assert_eq!((scan(text).0, scan(text).1), (wrong, ScanStep::Bad), "{text}");
         }
-        assert_eq!(scan(&"[".repeat(DEPTH + 1)).1, Step::Bad);
-        assert_eq!(scan(&"[".repeat(DEPTH)).1, Step::More);
+        assert_eq!(scan(&"[".repeat(MAX_DEPTH + 1)).1, ScanStep::Bad);
+        assert_eq!(scan(&"[".repeat(MAX_DEPTH)).1, ScanStep::More);
     }
 
     #[test]
@@ -210,7 +210,7 @@ pub(crate) mod tests {
             (r#"[{"id":1}]"#, ""),
             (r#"{"ids":1,"i":2,"":3}"#, ""),
         ] {
-            assert_eq!(scan(text), (text.len(), Step::Done, id.to_owned()), "{text}");
+            assert_eq!(scan(text), (text.len(), ScanStep::Done, id.to_owned()), "{text}");
         }
     }
 
@@ -224,8 +224,8 @@ pub(crate) mod tests {
         ] {
             let mut scanner = Scanner::default();
             let steps = text.bytes().map(|byte| scanner.step(byte)).last();
-            assert_eq!(steps, Some(Step::Done), "{text}");
-            assert_eq!(scanner.asks(), asks, "{text}");
+            assert_eq!(steps, Some(ScanStep::Done), "{text}");
+            assert_eq!(scanner.is_request(), asks, "{text}");
         }
     }
 
@@ -253,13 +253,13 @@ pub(crate) mod tests {
             let text = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
             let wrapped = format!("{{\"x\":{text}}}");
             prop_assert_eq!(scan(&format!("{wrapped} rest")).0, wrapped.len());
-            prop_assert_eq!(scan(&wrapped).1, Step::Done);
+            prop_assert_eq!(scan(&wrapped).1, ScanStep::Done);
         }
 
         #[test]
         fn what_serde_takes_is_never_bad(text in "[\\[\\]{}:,\"a-e0-9\\\\ \n.-]{0,24}") {
             if serde_json::from_str::<Value>(&text).is_ok_and(|value| value.is_object() || value.is_array()) {
-                prop_assert_ne!(scan(&text).1, Step::Bad);
+                prop_assert_ne!(scan(&text).1, ScanStep::Bad);
             }
         }
     }

@@ -16,44 +16,44 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{
-    args::{Args, Options},
-    command::BadArgs,
-    http::{self, Crowd},
-    memory::Memory,
+    args::{Args, BridgeOptions},
+    command::ArgsError,
+    http::{self, Overload},
+    memory::MemoryBudget,
     reaper::Reaper,
     sessions::Sessions,
-    shared::Shared,
+    stateless::StatelessChild,
 };
 
 /// How long requests in flight may take to finish.
-const DRAIN: Duration = Duration::from_secs(6);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(6);
 /// How long connections may take to send what is written.
-const FLUSH: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a head may take.
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Largest head, and what is written ahead of a client.
-const BUFFER: usize = 64 << 10;
+const MAX_BUFFER: usize = 64 << 10;
 /// Connections at the same time; and up to how many more are told so, or answered if they are probes.
-const CONNECTIONS: usize = 1024;
-const REFUSED: usize = CONNECTIONS + 64;
+const MAX_CONNECTIONS: usize = 1024;
+const MAX_OVERLOADED_CONNECTIONS: usize = MAX_CONNECTIONS + 64;
 /// A client that is silent on the network for so long is gone.
-const GONE: Duration = Duration::from_secs(30);
+const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What everything in the bridge shares.
 #[derive(Debug)]
 pub(super) struct Bridge {
-    pub(super) options: Options,
+    pub(super) options: BridgeOptions,
     pub(super) reaper: Arc<Reaper>,
     pub(super) sessions: Sessions,
-    pub(super) shared: Arc<Shared>,
+    pub(super) stateless: Arc<StatelessChild>,
     /// The room for messages.
-    pub(super) memory: Memory,
+    pub(super) memory: MemoryBudget,
     /// What serves children; each ends with its child.
     pub(super) tasks: TaskTracker,
     /// Nothing new begins.
     pub(super) closing: CancellationToken,
     /// Children end.
-    pub(super) ended: CancellationToken,
+    pub(super) children_end: CancellationToken,
 }
 
 /// The bridge cannot serve.
@@ -61,7 +61,7 @@ pub(super) struct Bridge {
 pub enum ServeError {
     /// An argument is refused.
     #[error(transparent)]
-    Args(#[from] BadArgs),
+    Args(#[from] ArgsError),
     /// The port is taken or not ours to bind.
     #[error("listen on {address}: {source}; set --port to a free port")]
     Bind {
@@ -77,7 +77,7 @@ pub enum ServeError {
 
 impl Bridge {
     /// How long a child may take for each step of its end.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn stop_timeout(&self) -> Duration {
         if self.closing.is_cancelled() { Duration::from_secs(1) } else { Duration::from_secs(2) }
     }
 }
@@ -98,11 +98,11 @@ pub async fn run(args: Args) -> Result<(), ServeError> {
     let bridge = Arc::new(Bridge {
         reaper: Reaper::start().map_err(RuntimeError::Signals)?,
         sessions: Sessions::new(options.max_sessions),
-        shared: Arc::default(),
-        memory: Memory::default(),
+        stateless: Arc::default(),
+        memory: MemoryBudget::default(),
         tasks: TaskTracker::new(),
         closing: CancellationToken::new(),
-        ended: CancellationToken::new(),
+        children_end: CancellationToken::new(),
         options,
     });
     let connections = TaskTracker::new();
@@ -135,8 +135,10 @@ async fn accept(listener: TcpListener, bridge: &Arc<Bridge>, connections: &TaskT
         match listener.accept().await {
             // Each may hold memory, be it for nothing.
             Ok((io, _)) => match connections.len() {
-                0..CONNECTIONS => drop(connections.spawn(connection(io, bridge.clone(), Crowd::No))),
-                CONNECTIONS..REFUSED => drop(connections.spawn(connection(io, bridge.clone(), Crowd::Yes))),
+                0..MAX_CONNECTIONS => drop(connections.spawn(connection(io, bridge.clone(), Overload::No))),
+                MAX_CONNECTIONS..MAX_OVERLOADED_CONNECTIONS => {
+                    drop(connections.spawn(connection(io, bridge.clone(), Overload::Yes)))
+                }
                 _ => drop(io),
             },
             Err(error) => {
@@ -148,8 +150,8 @@ async fn accept(listener: TcpListener, bridge: &Arc<Bridge>, connections: &TaskT
     }
 }
 
-async fn connection(io: TcpStream, bridge: Arc<Bridge>, crowd: Crowd) {
-    let keepalive = TcpKeepalive::new().with_time(GONE / 2).with_interval(GONE / 6);
+async fn connection(io: TcpStream, bridge: Arc<Bridge>, crowd: Overload) {
+    let keepalive = TcpKeepalive::new().with_time(USER_TIMEOUT / 2).with_interval(USER_TIMEOUT / 6);
     if io.set_nodelay(true).and_then(|()| SockRef::from(&io).set_tcp_keepalive(&keepalive)).is_err() {
         return;
     }
@@ -159,7 +161,7 @@ async fn connection(io: TcpStream, bridge: Arc<Bridge>, crowd: Crowd) {
         async move { Ok::<_, Infallible>(http::handle(bridge, request, crowd).await) }
     });
     let mut server = http1::Builder::new();
-    server.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER);
+    server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_BUFFER);
     let mut serving = std::pin::pin!(server.serve_connection(TokioIo::new(io), service));
     // One that comes while the bridge ends is told so.
     let ended = if closing.is_cancelled() {
@@ -183,14 +185,14 @@ async fn close(bridge: &Bridge, connections: &TaskTracker) {
     tracing::info!("ending");
     bridge.closing.cancel();
     bridge.sessions.end_listening();
-    bridge.shared.end_subscriptions();
+    bridge.stateless.end_subscriptions();
     connections.close();
-    if timeout(DRAIN, connections.wait()).await.is_err() {
-        tracing::warn!("requests in flight are cut off: they did not end within {} s", DRAIN.as_secs());
+    if timeout(DRAIN_TIMEOUT, connections.wait()).await.is_err() {
+        tracing::warn!("requests in flight are cut off: they did not end within {} s", DRAIN_TIMEOUT.as_secs());
     }
-    bridge.ended.cancel();
+    bridge.children_end.cancel();
     bridge.tasks.close();
     bridge.tasks.wait().await;
     // What failed for that reason is still to be sent.
-    let _ = timeout(FLUSH, connections.wait()).await;
+    let _ = timeout(FLUSH_TIMEOUT, connections.wait()).await;
 }

@@ -18,54 +18,54 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    child::{self, Input, Output, Process},
-    framing::{Frame, TooLarge},
-    memory::{Memory, NO_ROOM},
-    message::{self, Id, Message, Outcome},
-    outlet::{self, Event, Inlet, Outlet},
+    child::{self, ChildInput, ChildOutput, ChildProcess},
+    event_channel::{self, StreamEvent, StreamReceiver, StreamSender},
+    framing::{Frame, UndeliveredMessage},
+    memory::{MemoryBudget, NO_ROOM},
+    message::{self, Message, RpcId, RpcOutcome},
     serve::Bridge,
-    session_state::{Kind, Streams, Taken},
+    session_state::{DuplicateId, StreamKind, Streams},
 };
 
 /// How long what a dead child wrote last may take.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+const FINAL_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A session.
 #[derive(Debug)]
-pub(super) struct Session {
+pub(super) struct ChildSession {
     /// Its name.
     pub(super) id: String,
-    input: Input,
+    input: ChildInput,
     streams: Mutex<Streams>,
     /// The request that opens it, until it is answered.
-    opening: Mutex<Option<Id>>,
-    memory: Memory,
+    opening: Mutex<Option<RpcId>>,
+    memory: MemoryBudget,
     over: CancellationToken,
 }
 
 /// What a session runs on, until it is run.
-pub(super) struct Parts {
-    output: Output,
-    process: Process,
+pub(super) struct SessionParts {
+    output: ChildOutput,
+    process: ChildProcess,
     slot: OwnedSemaphorePermit,
 }
 
-impl Session {
+impl ChildSession {
     /// Starts the child of a session that the request `opening` opens. It holds `slot` until its child is gone.
     ///
     /// # Errors
     /// The child cannot be started.
     pub(super) fn start(
         id: String,
-        opening: Id,
+        opening: RpcId,
         bridge: &Bridge,
         slot: OwnedSemaphorePermit,
-    ) -> io::Result<(Arc<Self>, Parts)> {
+    ) -> io::Result<(Arc<Self>, SessionParts)> {
         let (input, output, process) = child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, &id)?;
         let (streams, opening) = (Mutex::new(Streams::new()), Mutex::new(Some(opening)));
         let memory = bridge.memory.clone();
         let session = Self { id, input, streams, opening, memory, over: CancellationToken::new() };
-        Ok((Arc::new(session), Parts { output, process, slot }))
+        Ok((Arc::new(session), SessionParts { output, process, slot }))
     }
 
     /// Whether it is over, or about to be.
@@ -88,11 +88,11 @@ impl Session {
     ///
     /// # Errors
     /// The id is taken.
-    pub(super) fn stream(self: &Arc<Self>, id: Option<Id>, kind: Kind) -> Result<Inlet, Taken> {
+    pub(super) fn stream(self: &Arc<Self>, id: Option<RpcId>, kind: StreamKind) -> Result<StreamReceiver, DuplicateId> {
         // The number is known only when the stream is.
         let cell = Arc::new(OnceLock::new());
         let (session, number, asked) = (self.clone(), cell.clone(), id.clone());
-        let (outlet, inlet) = outlet::stream(move || {
+        let (outlet, inlet) = event_channel::channel(move || {
             let Some(number) = number.get() else { return };
             session.streams().close(*number);
             if asked.is_some() && *session.opening() == asked {
@@ -106,14 +106,14 @@ impl Session {
 
     /// Sends a message to the child; says whether it will be read.
     pub(super) async fn send(&self, line: Bytes) -> bool {
-        self.streams().stir();
+        self.streams().touch();
         self.input.send(line).await
     }
 
     /// Ends the stream of a request that its client cancelled: children do not answer it, so it would never end.
-    pub(super) fn cancelled(&self, id: &Id) {
-        let outlet = self.streams().answered(id);
-        outlet.iter().for_each(|outlet| outlet.force(Event::End));
+    pub(super) fn cancel_request(&self, id: &RpcId) {
+        let outlet = self.streams().complete_request(id);
+        outlet.iter().for_each(|outlet| outlet.force(StreamEvent::End));
     }
 
     /// Ends the streams that would never end by themselves.
@@ -121,7 +121,7 @@ impl Session {
         self.streams().end_listening();
     }
 
-    fn opening(&self) -> MutexGuard<'_, Option<Id>> {
+    fn opening(&self) -> MutexGuard<'_, Option<RpcId>> {
         self.opening.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -130,13 +130,13 @@ impl Session {
     }
 
     /// Serves it to its end.
-    pub(super) async fn run(self: Arc<Self>, bridge: Arc<Bridge>, parts: Parts) {
-        let Parts { mut output, mut process, slot } = parts;
-        let deaf = process.deaf();
+    pub(super) async fn run(self: Arc<Self>, bridge: Arc<Bridge>, parts: SessionParts) {
+        let SessionParts { mut output, mut process, slot } = parts;
+        let deaf = process.unresponsive();
         let why = {
             let reading = async {
                 while let Some(frame) = output.next().await {
-                    self.take(frame).await;
+                    self.handle_frame(frame).await;
                 }
             };
             tokio::pin!(reading);
@@ -144,23 +144,23 @@ impl Session {
                 () = &mut reading => "closed its output",
                 _ = process.exit() => {
                     // A process that it left may hold the pipe for ever.
-                    let _ = timeout(LAST_WORDS, &mut reading).await;
+                    let _ = timeout(FINAL_OUTPUT_TIMEOUT, &mut reading).await;
                     "ended by itself"
                 }
                 () = deaf.cancelled() => {
-                    let _ = timeout(LAST_WORDS, &mut reading).await;
+                    let _ = timeout(FINAL_OUTPUT_TIMEOUT, &mut reading).await;
                     "takes no input any more"
                 }
                 () = self.over.cancelled() => "was no longer wanted",
                 () = self.idle(bridge.options.idle) => "had nothing to do for too long",
-                () = bridge.ended.cancelled() => "ends with the bridge",
+                () = bridge.children_end.cancelled() => "ends with the bridge",
             }
         };
         self.over.cancel();
         bridge.sessions.forget(&self.id);
-        let failure = |id: &Id| message::error(Some(id), -32000, "the MCP server's session ended").into();
+        let failure = |id: &RpcId| message::error_message(Some(id), -32000, "the MCP server's session ended").into();
         self.streams().end(failure);
-        let exit = process.end(bridge.patience()).await;
+        let exit = process.end(bridge.stop_timeout()).await;
         tracing::info!(child = self.id, "the session's MCP server {why}, {exit}");
         drop(slot);
     }
@@ -178,53 +178,53 @@ impl Session {
     }
 
     /// Passes on what the child said.
-    async fn take(&self, frame: Frame) {
+    async fn handle_frame(&self, frame: Frame) {
         let bytes = match frame {
             Frame::Json(bytes) => bytes,
-            Frame::Noise(noise) => return child::tell_noise(&self.id, &noise),
-            Frame::TooLarge(lost) => return self.lost(lost, &child::too_large()),
+            Frame::Noise(noise) => return child::log_noise(&self.id, &noise),
+            Frame::TooLarge(lost) => return self.report_undelivered(lost, &child::too_large_message()),
         };
-        let Some(share) = self.memory.take(bytes.len()).await else {
+        let Some(share) = self.memory.acquire(bytes.len()).await else {
             let message = str::from_utf8(&bytes).ok().and_then(|text| Message::read(text).ok());
-            return self.lost(TooLarge::of(message), NO_ROOM);
+            return self.report_undelivered(UndeliveredMessage::from_message(message), NO_ROOM);
         };
-        let bytes = share.hold(bytes);
+        let bytes = share.attach(bytes);
         let read = str::from_utf8(&bytes).ok().and_then(|text| Message::read(text).ok());
         match read {
-            None => child::tell_noise(&self.id, &bytes),
-            Some(Message::Answer { id: Some(id), outcome }) => {
+            None => child::log_noise(&self.id, &bytes),
+            Some(Message::Response { id: Some(id), outcome }) => {
                 let opens = self.opening().take_if(|opening| *opening == id).is_some();
-                let refused = opens && matches!(outcome, Outcome::Error(_));
-                let outlet = self.streams().answered(&id);
-                self.answer(outlet, bytes).await;
+                let refused = opens && matches!(outcome, RpcOutcome::Error(_));
+                let outlet = self.streams().complete_request(&id);
+                self.respond(outlet, bytes).await;
                 if refused {
                     self.end();
                 }
             }
-            Some(Message::Answer { id: None, .. }) => {
+            Some(Message::Response { id: None, .. }) => {
                 tracing::warn!(child = self.id, "an answer to no request: {}", String::from_utf8_lossy(&bytes));
             }
             Some(Message::Notification { method, params }) => {
                 let progress = params.filter(|_| method == "notifications/progress").and_then(message::progress_of);
-                self.tell(bytes, progress).await;
+                self.forward_or_keep(bytes, progress).await;
             }
-            Some(Message::Request { .. }) => self.tell(bytes, None).await,
+            Some(Message::Request { .. }) => self.forward_or_keep(bytes, None).await,
         }
     }
 
-    async fn answer(&self, outlet: Option<Outlet>, message: Bytes) {
+    async fn respond(&self, outlet: Option<StreamSender>, message: Bytes) {
         match outlet {
-            Some(outlet) => drop(outlet.send(Event::Answer { message, status: 200 }).await),
+            Some(outlet) => drop(outlet.send(StreamEvent::Response { message, status: 200 }).await),
             None => tracing::debug!(child = self.id, "an answer that nobody waits for is dropped"),
         }
     }
 
     /// Gives a message that answers nothing to whoever takes it, or keeps it.
-    async fn tell(&self, message: Bytes, progress_of: Option<Id>) {
+    async fn forward_or_keep(&self, message: Bytes, progress_of: Option<RpcId>) {
         loop {
             let target = self.streams().target(progress_of.as_ref());
             let Some((number, outlet)) = target else { break };
-            if outlet.send(Event::Message(message.clone())).await {
+            if outlet.send(StreamEvent::Message(message.clone())).await {
                 return;
             }
             self.streams().close(number);
@@ -236,23 +236,23 @@ impl Session {
             if let Some(Message::Request { id, .. }) =
                 str::from_utf8(&message).ok().and_then(|text| Message::read(text).ok())
             {
-                self.input.force(message::line(message::error(Some(&id), -32000, "no client listens")));
+                self.input.force(message::line(message::error_message(Some(&id), -32000, "no client listens")));
             }
         }
     }
 
     /// Tells whoever waits for a message that it is not passed on.
-    fn lost(&self, TooLarge { id, asks }: TooLarge, why: &str) {
+    fn report_undelivered(&self, UndeliveredMessage { id, is_request: asks }: UndeliveredMessage, why: &str) {
         tracing::warn!(child = self.id, "{why}");
         let Some(id) = id else { return };
-        let message = message::error(Some(&id), -32603, why);
+        let message = message::error_message(Some(&id), -32603, why);
         if asks {
             return self.input.force(message::line(message));
         }
         // That is an answer, too.
         self.opening().take_if(|opening| *opening == id);
-        if let Some(outlet) = self.streams().answered(&id) {
-            outlet.force(Event::Answer { message: message.into(), status: 200 });
+        if let Some(outlet) = self.streams().complete_request(&id) {
+            outlet.force(StreamEvent::Response { message: message.into(), status: 200 });
         }
     }
 }

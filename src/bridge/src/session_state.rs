@@ -6,21 +6,21 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{
-    message::Id,
-    outlet::{Event, Outlet},
+    event_channel::{StreamEvent, StreamSender},
+    message::RpcId,
 };
 
 /// Messages kept at most until a stream opens, and their bytes.
-const KEPT: usize = 100;
-const KEPT_BYTES: usize = 4 << 20;
+const MAX_KEPT: usize = 100;
+const MAX_KEPT_BYTES: usize = 4 << 20;
 
 /// Streams in the order in which they were opened.
 #[derive(Debug)]
 pub(super) struct Streams {
     last: u64,
-    open: BTreeMap<u64, Stream>,
+    open: BTreeMap<u64, SessionStream>,
     /// The streams of requests that have no answer yet.
-    waiting: HashMap<Id, u64>,
+    waiting: HashMap<RpcId, u64>,
     kept: VecDeque<Bytes>,
     kept_bytes: usize,
     /// When the last stream was closed or the last message came.
@@ -28,20 +28,20 @@ pub(super) struct Streams {
 }
 
 #[derive(Debug)]
-struct Stream {
-    outlet: Outlet,
-    kind: Kind,
+struct SessionStream {
+    sender: StreamSender,
+    kind: StreamKind,
 }
 
 /// What a stream is for.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum StreamKind {
     /// Whatever the child has to say.
-    Listens,
+    Listening,
     /// The answer to a request.
-    Answers {
+    Response {
         /// Whose progress is told by this token.
-        token: Option<Id>,
+        token: Option<RpcId>,
         /// Whether the client takes anything but the answer.
         takes_events: bool,
     },
@@ -49,7 +49,7 @@ pub(super) enum Kind {
 
 /// A request with the id of one that has no answer yet.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Taken;
+pub(super) struct DuplicateId;
 
 impl Streams {
     /// Of a session that begins.
@@ -65,19 +65,24 @@ impl Streams {
     }
 
     /// Opens a stream, for the answer to the request `id` if there is one; its number. It gets what was kept.
-    pub(super) fn open(&mut self, id: Option<Id>, kind: Kind, outlet: Outlet) -> Result<u64, Taken> {
+    pub(super) fn open(
+        &mut self,
+        id: Option<RpcId>,
+        kind: StreamKind,
+        outlet: StreamSender,
+    ) -> Result<u64, DuplicateId> {
         self.last += 1;
         if let Some(id) = id
             && let Some(other) = self.waiting.insert(id.clone(), self.last)
         {
             self.waiting.insert(id, other);
-            return Err(Taken);
+            return Err(DuplicateId);
         }
         if kind.takes_events() {
             self.kept_bytes = 0;
-            self.kept.drain(..).for_each(|message| outlet.force(Event::Message(message)));
+            self.kept.drain(..).for_each(|message| outlet.force(StreamEvent::Message(message)));
         }
-        self.open.insert(self.last, Stream { outlet, kind });
+        self.open.insert(self.last, SessionStream { sender: outlet, kind });
         Ok(self.last)
     }
 
@@ -85,11 +90,11 @@ impl Streams {
     pub(super) fn close(&mut self, number: u64) {
         self.open.remove(&number);
         self.waiting.retain(|_, waiting| *waiting != number);
-        self.stir();
+        self.touch();
     }
 
     /// Something happened.
-    pub(super) fn stir(&mut self) {
+    pub(super) fn touch(&mut self) {
         self.quiet_since = Instant::now();
     }
 
@@ -104,21 +109,22 @@ impl Streams {
     }
 
     /// The stream of a request, which has its answer now: nothing more is put on it.
-    pub(super) fn answered(&mut self, id: &Id) -> Option<Outlet> {
+    pub(super) fn complete_request(&mut self, id: &RpcId) -> Option<StreamSender> {
         let stream = self.open.get_mut(&self.waiting.remove(id)?)?;
-        stream.kind = Kind::Answers { token: None, takes_events: false };
-        Some(stream.outlet.clone())
+        stream.kind = StreamKind::Response { token: None, takes_events: false };
+        Some(stream.sender.clone())
     }
 
     /// Where a message goes that answers nothing: progress to its request, before its answer; else the newest stream that
     /// listens; else the newest that takes more than its answer.
-    pub(super) fn target(&self, progress_of: Option<&Id>) -> Option<(u64, Outlet)> {
-        let named = |stream: &Stream| matches!(&stream.kind, Kind::Answers { token, takes_events: true } if token.is_some() && token.as_ref() == progress_of);
-        let newest = |wanted: &dyn Fn(&Stream) -> bool| self.open.iter().rev().find(|(_, stream)| wanted(stream));
+    pub(super) fn target(&self, progress_of: Option<&RpcId>) -> Option<(u64, StreamSender)> {
+        let named = |stream: &SessionStream| matches!(&stream.kind, StreamKind::Response { token, takes_events: true } if token.is_some() && token.as_ref() == progress_of);
+        let newest =
+            |wanted: &dyn Fn(&SessionStream) -> bool| self.open.iter().rev().find(|(_, stream)| wanted(stream));
         newest(&named)
-            .or_else(|| newest(&|stream| stream.kind == Kind::Listens))
+            .or_else(|| newest(&|stream| stream.kind == StreamKind::Listening))
             .or_else(|| newest(&|stream| stream.kind.takes_events()))
-            .map(|(number, stream)| (*number, stream.outlet.clone()))
+            .map(|(number, stream)| (*number, stream.sender.clone()))
     }
 
     /// Keeps a message until a stream opens; returns those that there is no more room for, the oldest first.
@@ -126,7 +132,7 @@ impl Streams {
         self.kept_bytes += message.len();
         self.kept.push_back(message);
         let mut dropped = Vec::new();
-        while self.kept.len() > KEPT || self.kept_bytes > KEPT_BYTES {
+        while self.kept.len() > MAX_KEPT || self.kept_bytes > MAX_KEPT_BYTES {
             let Some(oldest) = self.kept.pop_front() else { break };
             self.kept_bytes -= oldest.len();
             dropped.push(oldest);
@@ -136,16 +142,16 @@ impl Streams {
 
     /// Ends the streams that listen; they would never end by themselves.
     pub(super) fn end_listening(&mut self) {
-        for stream in self.open.values().filter(|stream| stream.kind == Kind::Listens) {
-            stream.outlet.force(Event::End);
+        for stream in self.open.values().filter(|stream| stream.kind == StreamKind::Listening) {
+            stream.sender.force(StreamEvent::End);
         }
     }
 
     /// Ends every stream: `failure` makes the answer to a request that has none.
-    pub(super) fn end(&mut self, failure: impl Fn(&Id) -> Bytes) {
+    pub(super) fn end(&mut self, failure: impl Fn(&RpcId) -> Bytes) {
         for (id, number) in self.waiting.drain() {
             if let Some(stream) = self.open.remove(&number) {
-                stream.outlet.force(Event::Answer { message: failure(&id), status: 200 });
+                stream.sender.force(StreamEvent::Response { message: failure(&id), status: 200 });
             }
         }
         self.end_listening();
@@ -154,9 +160,9 @@ impl Streams {
     }
 }
 
-impl Kind {
+impl StreamKind {
     fn takes_events(&self) -> bool {
-        matches!(self, Self::Listens | Self::Answers { takes_events: true, .. })
+        matches!(self, Self::Listening | Self::Response { takes_events: true, .. })
     }
 }
 
@@ -165,19 +171,19 @@ mod tests {
     use futures::FutureExt;
 
     use super::*;
-    use crate::outlet::{Inlet, stream};
+    use crate::event_channel::{StreamReceiver, channel};
 
-    fn open(streams: &mut Streams, id: Option<i64>, kind: Kind) -> (u64, Inlet) {
-        let (outlet, inlet) = stream(|| ());
-        (streams.open(id.map(Id::Number), kind, outlet).unwrap(), inlet)
+    fn open(streams: &mut Streams, id: Option<i64>, kind: StreamKind) -> (u64, StreamReceiver) {
+        let (outlet, inlet) = channel(|| ());
+        (streams.open(id.map(RpcId::Number), kind, outlet).unwrap(), inlet)
     }
 
-    fn answers(token: Option<i64>, takes_events: bool) -> Kind {
-        Kind::Answers { token: token.map(Id::Number), takes_events }
+    fn answers(token: Option<i64>, takes_events: bool) -> StreamKind {
+        StreamKind::Response { token: token.map(RpcId::Number), takes_events }
     }
 
     fn target(streams: &Streams, progress: Option<i64>) -> Option<u64> {
-        streams.target(progress.map(Id::Number).as_ref()).map(|(number, _)| number)
+        streams.target(progress.map(RpcId::Number).as_ref()).map(|(number, _)| number)
     }
 
     #[test]
@@ -188,8 +194,8 @@ mod tests {
         let (second, _b) = open(&mut streams, Some(2), answers(None, true));
         let (_, _c) = open(&mut streams, Some(3), answers(None, false));
         assert_eq!(target(&streams, None), Some(second));
-        let (old, _d) = open(&mut streams, None, Kind::Listens);
-        let (listening, _e) = open(&mut streams, None, Kind::Listens);
+        let (old, _d) = open(&mut streams, None, StreamKind::Listening);
+        let (listening, _e) = open(&mut streams, None, StreamKind::Listening);
         let (_, _f) = open(&mut streams, Some(4), answers(None, true));
         assert_eq!(target(&streams, None), Some(listening));
         streams.close(listening);
@@ -200,26 +206,26 @@ mod tests {
     #[test]
     fn what_nobody_takes_is_kept_for_the_next_stream() {
         let mut streams = Streams::new();
-        for number in 0..KEPT + 3 {
+        for number in 0..MAX_KEPT + 3 {
             let dropped = streams.keep(Bytes::from(number.to_string()));
-            assert_eq!(dropped.len(), usize::from(number >= KEPT));
+            assert_eq!(dropped.len(), usize::from(number >= MAX_KEPT));
         }
         let (_, mut none) = open(&mut streams, Some(1), answers(None, false));
         assert!(none.next().now_or_never().is_none());
-        let (_, mut inlet) = open(&mut streams, None, Kind::Listens);
-        for number in 3..KEPT + 3 {
-            let wanted = Event::Message(Bytes::from(number.to_string()));
+        let (_, mut inlet) = open(&mut streams, None, StreamKind::Listening);
+        for number in 3..MAX_KEPT + 3 {
+            let wanted = StreamEvent::Message(Bytes::from(number.to_string()));
             assert_eq!(inlet.next().now_or_never(), Some(Some(wanted)));
         }
         assert!(inlet.next().now_or_never().is_none());
-        assert_eq!(streams.keep(vec![0; KEPT_BYTES + 1].into()).len(), 1, "too large to be kept");
+        assert_eq!(streams.keep(vec![0; MAX_KEPT_BYTES + 1].into()).len(), 1, "too large to be kept");
     }
 
     #[test]
     fn nothing_follows_an_answer_on_its_stream() {
         let mut streams = Streams::new();
         let (_, _a) = open(&mut streams, Some(1), answers(Some(9), true));
-        assert!(streams.answered(&Id::Number(1)).is_some());
+        assert!(streams.complete_request(&RpcId::Number(1)).is_some());
         assert_eq!((target(&streams, None), target(&streams, Some(9))), (None, None));
     }
 
@@ -227,23 +233,26 @@ mod tests {
     fn an_id_is_taken_until_its_answer() {
         let mut streams = Streams::new();
         let (_, _inlet) = open(&mut streams, Some(1), answers(None, true));
-        let again = |streams: &mut Streams| streams.open(Some(Id::Number(1)), answers(None, true), stream(|| ()).0);
-        assert_eq!(again(&mut streams), Err(Taken));
-        assert!(streams.answered(&Id::Number(1)).is_some() && streams.answered(&Id::Number(1)).is_none());
+        let again = |streams: &mut Streams| streams.open(Some(RpcId::Number(1)), answers(None, true), channel(|| ()).0);
+        assert_eq!(again(&mut streams), Err(DuplicateId));
+        assert!(
+            streams.complete_request(&RpcId::Number(1)).is_some()
+                && streams.complete_request(&RpcId::Number(1)).is_none()
+        );
         let number = again(&mut streams).unwrap();
         streams.close(number);
-        assert!(streams.answered(&Id::Number(1)).is_none(), "nobody waits any more");
+        assert!(streams.complete_request(&RpcId::Number(1)).is_none(), "nobody waits any more");
     }
 
     #[test]
     fn the_end_of_a_session_fails_what_is_in_flight() {
         let mut streams = Streams::new();
         let (_, mut asked) = open(&mut streams, Some(1), answers(None, true));
-        let (_, mut listening) = open(&mut streams, None, Kind::Listens);
+        let (_, mut listening) = open(&mut streams, None, StreamKind::Listening);
         assert!(streams.quiet_since().is_none());
         streams.end(|id| id.to_json().into());
-        assert_eq!(asked.next().now_or_never(), Some(Some(Event::Answer { message: "1".into(), status: 200 })));
-        assert_eq!(listening.next().now_or_never(), Some(Some(Event::End)));
+        assert_eq!(asked.next().now_or_never(), Some(Some(StreamEvent::Response { message: "1".into(), status: 200 })));
+        assert_eq!(listening.next().now_or_never(), Some(Some(StreamEvent::End)));
         assert!(streams.quiet_since().is_some());
     }
 }

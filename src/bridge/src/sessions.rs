@@ -15,17 +15,17 @@ use tokio::{
     time::timeout,
 };
 
-use super::{message::Id, serve::Bridge, session::Session};
+use super::{message::RpcId, serve::Bridge, session::ChildSession};
 
 /// How long the child of a session may take to make room for another.
-const ROOM: Duration = Duration::from_secs(10);
+const EVICTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Who calls, as the sidecar tells; `None`: a caller without a name.
-pub(super) type User = Option<Arc<str>>;
+pub(super) type SessionUser = Option<Arc<str>>;
 
 /// Why there is no new session.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum NoSession {
+pub(super) enum SessionError {
     /// As many as there may be.
     #[error("there are {0} sessions, which is all that there may be (RECIF_MAX_SESSIONS); try again")]
     Full(usize),
@@ -40,48 +40,57 @@ pub(super) enum NoSession {
 /// All sessions.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    by_id: Mutex<HashMap<String, (User, Arc<Session>)>>,
-    most: usize,
+    by_id: Mutex<HashMap<String, (SessionUser, Arc<ChildSession>)>>,
+    max_sessions: usize,
     /// One permit per child that may still be started.
-    free: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
 impl Sessions {
     /// At most `most` at the same time.
     pub(super) fn new(most: usize) -> Self {
-        Self { by_id: Mutex::default(), most, free: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))) }
+        Self {
+            by_id: Mutex::default(),
+            max_sessions: most,
+            permits: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+        }
     }
 
     /// Begins one of `user` for the request `opening`.
     ///
     /// # Errors
     /// There are too many, or its child cannot be started.
-    pub(super) async fn begin(&self, opening: Id, user: User, bridge: &Arc<Bridge>) -> Result<Arc<Session>, NoSession> {
-        let slot = match self.free.clone().try_acquire_owned() {
+    pub(super) async fn begin(
+        &self,
+        opening: RpcId,
+        user: SessionUser,
+        bridge: &Arc<Bridge>,
+    ) -> Result<Arc<ChildSession>, SessionError> {
+        let slot = match self.permits.clone().try_acquire_owned() {
             Ok(slot) => slot,
-            Err(_) => self.make_room(&user).await.ok_or(NoSession::Full(self.most))?,
+            Err(_) => self.evict(&user).await.ok_or(SessionError::Full(self.max_sessions))?,
         };
         let id = random_hex::<16>()?;
-        let (session, parts) = Session::start(id.clone(), opening, bridge, slot)?;
+        let (session, parts) = ChildSession::start(id.clone(), opening, bridge, slot)?;
         self.by_id().insert(id, (user, session.clone()));
         bridge.tasks.spawn(session.clone().run(bridge.clone(), parts));
         Ok(session)
     }
 
     /// The place of a session that had more than its share, for one of `user`.
-    async fn make_room(&self, user: &User) -> Option<OwnedSemaphorePermit> {
-        self.surplus(user)?.end();
-        timeout(ROOM, self.free.clone().acquire_owned()).await.ok()?.ok()
+    async fn evict(&self, user: &SessionUser) -> Option<OwnedSemaphorePermit> {
+        self.eviction_candidate(user)?.end();
+        timeout(EVICTION_TIMEOUT, self.permits.clone().acquire_owned()).await.ok()?.ok()
     }
 
     /// The session that has been idle for longest, of the users who have more than an equal part, where `user` has less.
-    fn surplus(&self, user: &User) -> Option<Arc<Session>> {
+    fn eviction_candidate(&self, user: &SessionUser) -> Option<Arc<ChildSession>> {
         let by_id = self.by_id();
         let mut counts = HashMap::from([(user, 0)]);
         for (owner, session) in by_id.values() {
             *counts.entry(owner).or_insert(0) += usize::from(!session.is_over());
         }
-        let share = (self.most / counts.len()).max(1);
+        let share = (self.max_sessions / counts.len()).max(1);
         if counts[user] >= share {
             return None;
         }
@@ -92,7 +101,7 @@ impl Sessions {
     }
 
     /// The session of that name, if it is this user's and not over.
-    pub(super) fn get(&self, id: &str, user: &User) -> Option<Arc<Session>> {
+    pub(super) fn get(&self, id: &str, user: &SessionUser) -> Option<Arc<ChildSession>> {
         let by_id = self.by_id();
         let (_, session) = by_id.get(id).filter(|(owner, session)| owner == user && !session.is_over())?;
         Some(session.clone())
@@ -108,7 +117,7 @@ impl Sessions {
         self.by_id().values().for_each(|(_, session)| session.end_listening());
     }
 
-    fn by_id(&self) -> MutexGuard<'_, HashMap<String, (User, Arc<Session>)>> {
+    fn by_id(&self) -> MutexGuard<'_, HashMap<String, (SessionUser, Arc<ChildSession>)>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

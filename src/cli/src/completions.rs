@@ -9,7 +9,7 @@ use crds::KINDS;
 use super::{CliError, Exit, print};
 
 /// Commands whose first word is a kind: fish's generator tells nothing of those.
-const OF_KINDS: &str = "get why trace rollout machine";
+const KIND_COMMANDS: &str = "get why trace rollout machine";
 
 /// Flags of `recif completions`.
 #[derive(Debug, clap::Args)]
@@ -21,12 +21,12 @@ const OF_KINDS: &str = "get why trace rollout machine";
 pub struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
-    shell: Known,
+    shell: SupportedShell,
 }
 
 /// The shells for which it is tested.
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Known {
+enum SupportedShell {
     Bash,
     Zsh,
     Fish,
@@ -38,19 +38,21 @@ pub(super) fn run(args: &CompletionsArgs, root: clap::Command) -> Result<Exit, C
     Ok(Exit::Done)
 }
 
-fn script(shell: Known, mut root: clap::Command) -> String {
+fn script(shell: SupportedShell, mut root: clap::Command) -> String {
     let generator = match shell {
-        Known::Bash => Shell::Bash,
-        Known::Zsh => Shell::Zsh,
-        Known::Fish => Shell::Fish,
+        SupportedShell::Bash => Shell::Bash,
+        SupportedShell::Zsh => Shell::Zsh,
+        SupportedShell::Fish => Shell::Fish,
     };
     let mut script = Vec::new();
     generate(generator, &mut root, "recif", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
-    if matches!(shell, Known::Fish) {
+    if matches!(shell, SupportedShell::Fish) {
         let kinds: Vec<_> = KINDS.iter().map(|kind| kind.plural).collect();
-        script +=
-            &format!("complete -c recif -n \"__fish_seen_subcommand_from {OF_KINDS}\" -f -a \"{}\"\n", kinds.join(" "));
+        script += &format!(
+            "complete -c recif -n \"__fish_seen_subcommand_from {KIND_COMMANDS}\" -f -a \"{}\"\n",
+            kinds.join(" ")
+        );
     }
     script
 }
@@ -82,8 +84,8 @@ mod tests {
 
     #[test]
     fn every_script_knows_the_commands_and_the_kinds() {
-        for shell in [Known::Bash, Known::Zsh, Known::Fish] {
-            let root = crate::Command::augment_subcommands(clap::Command::new("recif"));
+        for shell in [SupportedShell::Bash, SupportedShell::Zsh, SupportedShell::Fish] {
+            let root = crate::CliCommand::augment_subcommands(clap::Command::new("recif"));
             let script = script(shell, root);
             for word in ["rollout", "completions", "remotemcpservers", "all-namespaces"] {
                 assert!(script.contains(word), "{shell:?} lacks {word}");
@@ -93,7 +95,7 @@ mod tests {
 
     #[test]
     fn kubectl_is_told_what_could_follow() {
-        let root = crate::Command::augment_subcommands(clap::Command::new("recif"));
+        let root = crate::CliCommand::augment_subcommands(clap::Command::new("recif"));
         let told = |words: &[&str]| {
             let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
             for_kubectl(&root, &words)

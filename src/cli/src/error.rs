@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use crds::ApiKind;
 
 use super::{exit::Exit, names::is_name};
-use crate::cluster::{ForwardError, Live, ReadError};
+use crate::cluster::{ForwardError, ReadError, UserClient};
 
 /// Why a command has no answer.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum CliError {
     LeftBehind(String),
     /// The object is being deleted.
     #[error("{kind} {name} is being deleted: there is nothing to roll out")]
-    Going {
+    BeingDeleted {
         /// The kind.
         kind: &'static str,
         /// The name.
@@ -94,7 +94,7 @@ pub enum CliError {
     Forbidden(String),
     /// A server has nothing of that name.
     #[error("{0}")]
-    Nothing(String),
+    NotFound(String),
     /// It is there, and not ready for what was asked.
     #[error("{0}")]
     NotReady(String),
@@ -108,7 +108,7 @@ pub enum CliError {
     },
     /// An answer that failed, in the words of whoever answered.
     #[error("{0}")]
-    Answer(String),
+    FailedAnswer(String),
     /// The cluster could not be read, or did not take what was sent.
     #[error(transparent)]
     Read(#[from] ReadError),
@@ -138,8 +138,8 @@ impl CliError {
     pub(super) fn code(&self) -> Exit {
         match self {
             Self::UnknownKind { .. } | Self::NoName(_) | Self::NoPods { .. } | Self::Usage(_) => Exit::Usage,
-            Self::Missing { .. } | Self::Nothing(_) | Self::NoIdentity { .. } => Exit::Missing,
-            Self::Going { .. } | Self::NotReady(_) | Self::LeftBehind(_) => Exit::NotReady,
+            Self::Missing { .. } | Self::NotFound(_) | Self::NoIdentity { .. } => Exit::Missing,
+            Self::BeingDeleted { .. } | Self::NotReady(_) | Self::LeftBehind(_) => Exit::NotReady,
             Self::NotInstalled { .. } | Self::Unreachable { .. } => Exit::Unreachable,
             Self::Forbidden(_) => Exit::Forbidden,
             Self::TimedOut { .. } => Exit::TimedOut,
@@ -149,7 +149,7 @@ impl CliError {
                 Some(401 | 403) => Exit::Forbidden,
                 _ => Exit::Failed,
             },
-            Self::Answer(_) | Self::Write { .. } | Self::Print(_) | Self::Encode { .. } => Exit::Failed,
+            Self::FailedAnswer(_) | Self::Write { .. } | Self::Print(_) | Self::Encode { .. } => Exit::Failed,
         }
     }
 
@@ -164,7 +164,7 @@ impl CliError {
     }
 
     /// That a part of Récif cannot be connected to; `or` says what else could be done.
-    pub(super) fn no_way(part: &'static str, error: ForwardError, or: &'static str) -> Self {
+    pub(super) fn unreachable_part(part: &'static str, error: ForwardError, or: &'static str) -> Self {
         match error {
             ForwardError::NoService { namespace, .. } => Self::NotInstalled { part, namespace, or },
             ForwardError::NoPod { .. } => Self::Unreachable { part, why: error.to_string() },
@@ -177,7 +177,7 @@ impl CliError {
     }
 
     /// That the object is not there.
-    pub(super) fn missing(live: &Live, kind: &'static ApiKind, name: &str) -> Self {
+    pub(super) fn missing(live: &UserClient, kind: &'static ApiKind, name: &str) -> Self {
         let namespace = live.namespace.clone();
         Self::Missing { kind: kind.name, plural: kind.plural, namespace, name: name.to_owned() }
     }

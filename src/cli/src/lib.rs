@@ -27,13 +27,13 @@ use std::{path::Path, process::ExitCode};
 
 pub use error::CliError;
 pub use exit::Exit;
-pub use output::Output;
+pub use output::PrintFormat;
 use output::{hint, print, print_foreign};
-pub use target::{ConnectArgs, SystemArgs, Target};
+pub use target::{ConnectArgs, SystemArgs, TargetArgs};
 
 /// The commands besides the processes of the cluster.
 #[derive(Debug, clap::Subcommand)]
-pub enum Command {
+pub enum CliCommand {
     /// List objects
     Get(get::GetArgs),
     /// Explain why an object is not ready and how to fix it
@@ -58,7 +58,7 @@ pub enum Command {
     Completions(completions::CompletionsArgs),
 }
 
-impl Command {
+impl CliCommand {
     /// Runs the command, which `root` is the whole command line of. An error is one line on stderr and a code of
     /// [`Exit`]; a reader of stdout that went away (`| head`) is none.
     pub async fn run(self, root: clap::Command) -> ExitCode {

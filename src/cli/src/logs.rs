@@ -15,13 +15,15 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{CliError, ConnectArgs, Exit, Target, hint, print_foreign, trace::stamped, why::trouble};
-use crate::cluster::{Live, ReadError, pods_of};
+use super::{
+    CliError, ConnectArgs, Exit, TargetArgs, hint, print_foreign, trace::split_timestamp, why::explain_not_ready,
+};
+use crate::cluster::{ReadError, UserClient, pods_of};
 
 /// How often `-f` looks for Pods that came.
-const LOOK: Duration = Duration::from_secs(2);
+const POD_POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// Lines that are read ahead of being printed.
-const AHEAD: usize = 256;
+const BUFFERED_LINES: usize = 256;
 /// Names the container that is meant where none is named, as for kubectl.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
@@ -33,7 +35,7 @@ const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 )]
 pub struct LogsArgs {
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     #[command(flatten)]
     connection: ConnectArgs,
     /// Follow: print what is written from now on too, also by Pods that come, until Ctrl-C
@@ -63,36 +65,36 @@ pub(super) async fn run(args: LogsArgs) -> Result<Exit, CliError> {
     let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
     let pods = live.pods(&live.namespace, &pods_of(kind, name)).await?;
     if pods.is_empty() {
-        let why = trouble(&live, kind, name, &object).await.join("\n");
+        let why = explain_not_ready(&live, kind, name, &object).await.join("\n");
         let said = format!("{} {name} has no Pods{}{why}", kind.name, if why.is_empty() { "" } else { ":\n" });
         if !follow {
             return Err(CliError::NotReady(said));
         }
         hint(&said);
     }
-    let wanted = Wanted { container, tail, previous };
+    let wanted = LogSelection { container, tail, previous };
     if follow { wanted.follow(&live, kind, name).await } else { wanted.print(&live, &pods).await }
 }
 
 /// Which lines are asked for.
 #[derive(Debug)]
-struct Wanted {
+struct LogSelection {
     container: Option<String>,
     tail: Option<i64>,
     previous: bool,
 }
 
 /// What became of a log that is followed.
-enum Event {
+enum FollowedLogEvent {
     /// A line of this Pod, and when it was written.
     Line(String, Option<Timestamp>, String),
     /// There is no more of this Pod's for now; why, if that is no end of its own.
     End(String, Option<ReadError>),
 }
 
-impl Wanted {
+impl LogSelection {
     /// Prints what there is. Fails only if no Pod's log could be read.
-    async fn print(&self, live: &Live, pods: &[Pod]) -> Result<Exit, CliError> {
+    async fn print(&self, live: &UserClient, pods: &[Pod]) -> Result<Exit, CliError> {
         let (mut read, mut failed) = (false, None);
         for pod in pods {
             let name = pod.metadata.name.as_deref().unwrap_or_default();
@@ -125,10 +127,10 @@ impl Wanted {
     }
 
     /// Prints what there is and what comes, for as long as nothing stops it.
-    async fn follow(&self, live: &Live, kind: &'static ApiKind, name: &str) -> Result<Exit, CliError> {
-        let (sender, mut events) = mpsc::channel(AHEAD);
-        let mut followed = Followed::default();
-        let mut looks = interval(LOOK);
+    async fn follow(&self, live: &UserClient, kind: &'static ApiKind, name: &str) -> Result<Exit, CliError> {
+        let (sender, mut events) = mpsc::channel(BUFFERED_LINES);
+        let mut followed = FollowedPods::default();
+        let mut looks = interval(POD_POLL_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -149,12 +151,12 @@ impl Wanted {
                     Err(error) => hint(&format!("note: {error}")),
                 },
                 event = events.recv() => match event {
-                    Some(Event::Line(pod, at, line)) => {
+                    Some(FollowedLogEvent::Line(pod, at, line)) => {
                         if let Some(line) = followed.line(&pod, at, &line) {
                             print_foreign(&line)?;
                         }
                     }
-                    Some(Event::End(pod, error)) => match error.filter(ReadError::is_forbidden) {
+                    Some(FollowedLogEvent::End(pod, error)) => match error.filter(ReadError::is_forbidden) {
                         Some(error) => return Err(error.into()),
                         None => followed.end(&pod),
                     },
@@ -171,14 +173,18 @@ impl Wanted {
 }
 
 /// Reads a log to its end.
-async fn send(lines: impl futures::Stream<Item = Result<String, ReadError>>, pod: String, sender: mpsc::Sender<Event>) {
+async fn send(
+    lines: impl futures::Stream<Item = Result<String, ReadError>>,
+    pod: String,
+    sender: mpsc::Sender<FollowedLogEvent>,
+) {
     let mut lines = std::pin::pin!(lines);
     let mut error = None;
     while let Some(line) = lines.next().await {
         match line {
             Ok(line) => {
-                let (at, text) = stamped(&line);
-                if sender.send(Event::Line(pod.clone(), at, text.to_owned())).await.is_err() {
+                let (at, text) = split_timestamp(&line);
+                if sender.send(FollowedLogEvent::Line(pod.clone(), at, text.to_owned())).await.is_err() {
                     return;
                 }
             }
@@ -186,17 +192,17 @@ async fn send(lines: impl futures::Stream<Item = Result<String, ReadError>>, pod
         }
     }
     // Nobody is left to be told when the command has ended.
-    let _ = sender.send(Event::End(pod, error)).await;
+    let _ = sender.send(FollowedLogEvent::End(pod, error)).await;
 }
 
 /// The Pods whose logs are followed.
 #[derive(Debug, Default)]
-struct Followed {
+struct FollowedPods {
     /// By name: whether it is being read, and when its last line was written.
     pods: BTreeMap<String, (bool, Option<Timestamp>)>,
 }
 
-impl Followed {
+impl FollowedPods {
     /// The Pods that are to be read from now on, and from where; those that are gone are forgotten.
     fn begin<'a>(&mut self, pods: &'a [Pod]) -> Vec<(&'a Pod, Option<Timestamp>)> {
         let named = |name: &str| pods.iter().any(|pod| pod.metadata.name.as_deref() == Some(name));
@@ -261,7 +267,7 @@ mod tests {
     #[test]
     fn a_log_that_ended_is_opened_again_behind_its_last_line() {
         let pods = [pod("a-1")];
-        let mut followed = Followed::default();
+        let mut followed = FollowedPods::default();
         assert_eq!(followed.begin(&pods).len(), 1);
         assert!(followed.begin(&pods).is_empty(), "it is being read");
         assert_eq!(followed.line("a-1", at(7), "one").as_deref(), Some("one\n"));
@@ -273,7 +279,7 @@ mod tests {
 
     #[test]
     fn of_several_pods_each_line_names_its_own() {
-        let mut followed = Followed::default();
+        let mut followed = FollowedPods::default();
         assert_eq!(followed.begin(&[pod("a-1"), pod("a-2")]).len(), 2);
         assert_eq!(followed.line("a-2", at(1), "x").as_deref(), Some("a-2  x\n"));
         followed.end("a-1");

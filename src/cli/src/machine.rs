@@ -9,7 +9,7 @@ use meta::{Phase, PhaseClass, PhasedObject as _};
 use serde_json::{Value, json};
 
 use super::{
-    CliError, Exit, Output, print,
+    CliError, Exit, PrintFormat, print,
     target::{ObjectWord, find_kind},
 };
 
@@ -21,15 +21,15 @@ pub struct MachineArgs {
     #[arg(value_parser = ObjectWord, hide_possible_values = true)]
     kind: String,
     /// How to print it: as a diagram, or as data
-    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
-    output: Output,
+    #[arg(short, long, value_parser = PrintFormat::parser(PrintFormat::TEXT_FORMATS), default_value = "plain")]
+    output: PrintFormat,
 }
 
 /// Prints the diagram.
 pub(super) fn run(args: &MachineArgs) -> Result<Exit, CliError> {
     let kind = find_kind(&args.kind)?;
     match args.output {
-        Output::Json | Output::Yaml => print(&args.output.document("the machine", &data(kind))?)?,
+        PrintFormat::Json | PrintFormat::Yaml => print(&args.output.document("the machine", &data(kind))?)?,
         _ => print(&diagram(kind))?,
     }
     Ok(Exit::Done)

@@ -12,7 +12,7 @@ use super::CliError;
 
 /// A form. Each command takes those that fit it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Output {
+pub enum PrintFormat {
     /// For people
     Plain,
     /// For people, in columns
@@ -27,11 +27,11 @@ pub enum Output {
     Name,
 }
 
-impl Output {
+impl PrintFormat {
     /// What a command takes that tells something in words.
-    pub(super) const WORDS: [Self; 3] = [Self::Plain, Self::Json, Self::Yaml];
+    pub(super) const TEXT_FORMATS: [Self; 3] = [Self::Plain, Self::Json, Self::Yaml];
     /// What a command takes that lists something.
-    pub(super) const LISTS: [Self; 5] = [Self::Table, Self::Wide, Self::Json, Self::Yaml, Self::Name];
+    pub(super) const LIST_FORMATS: [Self; 5] = [Self::Table, Self::Wide, Self::Json, Self::Yaml, Self::Name];
 
     /// Reads one of these from the command line.
     pub(super) fn parser<const N: usize>(taken: [Self; N]) -> impl TypedValueParser<Value = Self> {
@@ -80,12 +80,12 @@ pub(super) fn print(text: &str) -> Result<(), CliError> {
 
 /// Writes to stdout what somebody else wrote: a terminal gets it without what terminals take for orders.
 pub(super) fn print_foreign(text: &str) -> Result<(), CliError> {
-    if io::stdout().is_terminal() { print(&harmless(text)) } else { print(text) }
+    if io::stdout().is_terminal() { print(&sanitize(text)) } else { print(text) }
 }
 
 /// Text without what is an order to a terminal or hides what stands there: control characters, but for line breaks and tabs;
 /// characters that turn the direction of writing, and those without width. Joiners stay: some scripts need them.
-pub(super) fn harmless(text: &str) -> String {
+pub(super) fn sanitize(text: &str) -> String {
     let hides = |character: char| {
         matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'
             | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
@@ -96,7 +96,7 @@ pub(super) fn harmless(text: &str) -> String {
 
 /// One line beside the answer. Nobody is there to be told when stderr is closed.
 pub(super) fn hint(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", harmless(line));
+    let _ = writeln!(io::stderr().lock(), "{}", sanitize(line));
 }
 
 #[cfg(test)]
@@ -107,9 +107,11 @@ mod tests {
 
     #[test]
     fn a_command_takes_only_the_forms_that_fit_it() {
-        let command = || clap::Command::new("x").arg(clap::arg!(-o <F>).value_parser(Output::parser(Output::WORDS)));
+        let command = || {
+            clap::Command::new("x").arg(clap::arg!(-o <F>).value_parser(PrintFormat::parser(PrintFormat::TEXT_FORMATS)))
+        };
         let read = |word| command().try_get_matches_from(["x", "-o", word]);
-        assert_eq!(read("yaml").unwrap().get_one::<Output>("F"), Some(&Output::Yaml));
+        assert_eq!(read("yaml").unwrap().get_one::<PrintFormat>("F"), Some(&PrintFormat::Yaml));
         let error = read("wide").unwrap_err().to_string();
         assert!(error.contains("plain, json, yaml"), "{error}");
     }
@@ -117,14 +119,14 @@ mod tests {
     #[test]
     fn documents_follow_one_another() {
         let value = json!({ "a": [1] });
-        assert_eq!(Output::Yaml.document("x", &value).unwrap(), "---\na:\n- 1\n");
-        assert_eq!(Output::Json.document("x", &value).unwrap(), "{\n  \"a\": [\n    1\n  ]\n}\n");
+        assert_eq!(PrintFormat::Yaml.document("x", &value).unwrap(), "---\na:\n- 1\n");
+        assert_eq!(PrintFormat::Json.document("x", &value).unwrap(), "{\n  \"a\": [\n    1\n  ]\n}\n");
     }
 
     #[test]
     fn what_others_wrote_gives_a_terminal_no_orders() {
-        assert_eq!(harmless("a\u{1b}[2Jb\u{7}\u{9b}1m\r\n\tc é"), "a[2Jb1m\n\tc é");
-        assert_eq!(harmless("exe\u{202e}gpj\u{2066}.\u{200b}x\u{feff}\u{e0041}"), "exegpj.x");
-        assert_eq!(harmless("می\u{200c}خواهم 👩\u{200d}🚀"), "می\u{200c}خواهم 👩\u{200d}🚀");
+        assert_eq!(sanitize("a\u{1b}[2Jb\u{7}\u{9b}1m\r\n\tc é"), "a[2Jb1m\n\tc é");
+        assert_eq!(sanitize("exe\u{202e}gpj\u{2066}.\u{200b}x\u{feff}\u{e0041}"), "exegpj.x");
+        assert_eq!(sanitize("می\u{200c}خواهم 👩\u{200d}🚀"), "می\u{200c}خواهم 👩\u{200d}🚀");
     }
 }

@@ -5,22 +5,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::output::harmless;
+use super::output::sanitize;
 
 /// A wait shorter than this is told of by nobody.
-const PATIENCE: Duration = Duration::from_millis(700);
+const SHOW_AFTER: Duration = Duration::from_millis(700);
 /// How much of a line is shown, in characters: a longer one could not be written over.
 const WIDTH: usize = 76;
 
 /// The line about a wait. It goes away with this.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct ProgressLine {
     began: Instant,
     terminal: bool,
     shown: bool,
 }
 
-impl Progress {
+impl ProgressLine {
     /// A wait that begins now.
     pub(super) fn begin() -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
@@ -28,9 +28,9 @@ impl Progress {
     }
 
     /// Says what it waits for, and how long it has.
-    pub(super) fn tell(&mut self, what: &str) {
+    pub(super) fn update(&mut self, what: &str) {
         let waited = self.began.elapsed();
-        if self.terminal && waited >= PATIENCE {
+        if self.terminal && waited >= SHOW_AFTER {
             self.shown = true;
             let _ = write!(io::stderr().lock(), "\r\x1b[K{}", line(what, waited));
         }
@@ -44,14 +44,14 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for ProgressLine {
     fn drop(&mut self) {
         self.clear();
     }
 }
 
 fn line(what: &str, waited: Duration) -> String {
-    let what = harmless(what).replace('\n', " ");
+    let what = sanitize(what).replace('\n', " ");
     let time = format!(" ({} s)", waited.as_secs());
     let room = WIDTH - time.len();
     let short: String =

@@ -13,12 +13,12 @@ use serde_json::json;
 use tokio::time::{interval, timeout};
 
 use super::{
-    CliError, ConnectArgs, Exit, Output, Target, print,
-    progress::Progress,
+    CliError, ConnectArgs, Exit, PrintFormat, TargetArgs, print,
+    progress::ProgressLine,
     trace::status_of,
-    why::{Said, sentence},
+    why::{StatusSummary, summarize},
 };
-use crate::cluster::{Live, Sight};
+use crate::cluster::{ObjectEvent, UserClient};
 
 /// How often the line about the wait is written.
 const TICK: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_secs(1);
 )]
 pub struct RolloutArgs {
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     #[command(flatten)]
     connection: ConnectArgs,
     /// Wait until the new Pods are ready
@@ -41,8 +41,8 @@ pub struct RolloutArgs {
     #[arg(long, value_name = "TIME", default_value = "5m", requires = "wait")]
     timeout: String,
     /// How to print it
-    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
-    output: Output,
+    #[arg(short, long, value_parser = PrintFormat::parser(PrintFormat::TEXT_FORMATS), default_value = "plain")]
+    output: PrintFormat,
 }
 
 /// Marks the object, and waits if told so.
@@ -50,33 +50,33 @@ pub(super) async fn run(args: RolloutArgs) -> Result<Exit, CliError> {
     let RolloutArgs { target, connection, wait, timeout: within, output } = args;
     let (kind, name) = target.parse()?;
     has_pods(kind)?;
-    let patience = time(&within)?;
+    let patience = parse_timeout(&within)?;
     let live = connection.connect().await?;
     let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
     if object.metadata.deletion_timestamp.is_some() {
-        return Err(CliError::Going { kind: kind.name, name: name.to_owned() });
+        return Err(CliError::BeingDeleted { kind: kind.name, name: name.to_owned() });
     }
     let at = Timestamp::now().to_string();
     live.annotate(kind, name, ROLLOUT_AT, &at).await?;
-    if output == Output::Plain {
-        print(&told(kind, name, &object))?;
+    if output == PrintFormat::Plain {
+        print(&describe(kind, name, &object))?;
     }
     let wait = wait && !is_stopped(&object);
     if wait {
-        let mut progress = Progress::begin();
+        let mut progress = ProgressLine::begin();
         let before = last_seq(&object);
-        let done = timeout(patience, until_done(&live, kind, name, before, &at, &mut progress)).await;
+        let done = timeout(patience, wait_until_done(&live, kind, name, before, &at, &mut progress)).await;
         progress.clear();
         match done {
             Ok(done) => done?,
             Err(_) => {
                 let now = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
-                return Err(CliError::TimedOut { within, last: sentence(kind, &now).sentence });
+                return Err(CliError::TimedOut { within, last: summarize(kind, &now).sentence });
             }
         }
     }
     match output {
-        Output::Json | Output::Yaml => {
+        PrintFormat::Json | PrintFormat::Yaml => {
             let answer = json!({ "kind": kind.name, "namespace": live.namespace, "name": name, "rolloutAt": at,
                 "stopped": is_stopped(&object), "done": wait });
             print(&output.document("the rollout", &answer)?)?;
@@ -88,7 +88,7 @@ pub(super) async fn run(args: RolloutArgs) -> Result<Exit, CliError> {
 }
 
 /// Reads such as `90s` or `5m`.
-fn time(text: &str) -> Result<Duration, CliError> {
+fn parse_timeout(text: &str) -> Result<Duration, CliError> {
     let read = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
     let read = read.filter(|time| !time.is_zero());
     read.ok_or_else(|| CliError::Usage(format!("--timeout {text:?} is no time: write it as 90s or 5m")))
@@ -96,21 +96,21 @@ fn time(text: &str) -> Result<Duration, CliError> {
 
 /// How a rollout stands.
 #[derive(Debug, PartialEq, Eq)]
-enum Stand {
-    Under,
+enum RolloutStatus {
+    InProgress,
     Done,
     Failed,
 }
 
 /// Judged by what the object did after `before`, the last step that was written when the rollout was asked for.
-fn stand(object: &DynamicObject, said: &Said, before: i64) -> Stand {
+fn rollout_status(object: &DynamicObject, said: &StatusSummary, before: i64) -> RolloutStatus {
     let status = status_of(object);
     let phase = said.phase.as_deref().unwrap_or_default();
     let moved = status.history.iter().any(|entry| entry.seq > before && entry.from != entry.to && entry.to == phase);
     match phase {
-        "Failed" if moved => Stand::Failed,
-        "Running" | "Terminated" if moved && said.ready => Stand::Done,
-        _ => Stand::Under,
+        "Failed" if moved => RolloutStatus::Failed,
+        "Running" | "Terminated" if moved && said.ready => RolloutStatus::Done,
+        _ => RolloutStatus::InProgress,
     }
 }
 
@@ -118,13 +118,13 @@ fn last_seq(object: &DynamicObject) -> i64 {
     status_of(object).history.iter().map(|entry| entry.seq).max().unwrap_or_default()
 }
 
-async fn until_done(
-    live: &Live,
+async fn wait_until_done(
+    live: &UserClient,
     kind: &'static ApiKind,
     name: &str,
     before: i64,
     at: &str,
-    progress: &mut Progress,
+    progress: &mut ProgressLine,
 ) -> Result<(), CliError> {
     let mut seen = pin!(live.watch(kind, name));
     let mut ticks = interval(TICK);
@@ -132,23 +132,23 @@ async fn until_done(
     loop {
         tokio::select! {
             sight = seen.next() => {
-                let Some(Sight::There(object)) = sight else { return Err(CliError::missing(live, kind, name)) };
-                let said = sentence(kind, &object);
-                match stand(&object, &said, before) {
-                    Stand::Failed => return Err(CliError::NotReady(said.sentence)),
+                let Some(ObjectEvent::Changed(object)) = sight else { return Err(CliError::missing(live, kind, name)) };
+                let said = summarize(kind, &object);
+                match rollout_status(&object, &said, before) {
+                    RolloutStatus::Failed => return Err(CliError::NotReady(said.sentence)),
                     // One that was under way already ends before ours does.
-                    Stand::Done if has_template(live, name, at).await => return Ok(()),
-                    Stand::Done | Stand::Under => now = said.sentence,
+                    RolloutStatus::Done if has_template(live, name, at).await => return Ok(()),
+                    RolloutStatus::Done | RolloutStatus::InProgress => now = said.sentence,
                 }
             }
             _ = ticks.tick() => {}
         }
-        progress.tell(&now);
+        progress.update(&now);
     }
 }
 
 /// Whether the Deployment's Pods are those of this rollout; taken for granted by who may not read it.
-async fn has_template(live: &Live, name: &str, at: &str) -> bool {
+async fn has_template(live: &UserClient, name: &str, at: &str) -> bool {
     let Ok(Some(deployment)) = live.deployment(name).await else { return true };
     let metadata = deployment.spec.and_then(|spec| spec.template.metadata);
     metadata.and_then(|metadata| metadata.annotations?.remove(ROLLOUT_AT)).is_some_and(|mark| mark == at)
@@ -167,7 +167,7 @@ fn has_pods(kind: &'static ApiKind) -> Result<(), CliError> {
     Err(CliError::NoPods { kind: kind.name, workloads: workloads.join(", ") })
 }
 
-fn told(kind: &ApiKind, name: &str, object: &DynamicObject) -> String {
+fn describe(kind: &ApiKind, name: &str, object: &DynamicObject) -> String {
     let kind = kind.name.to_lowercase();
     if is_stopped(object) {
         return format!("{kind}/{name} is stopped: it takes the operator's images of then when it is started\n");
@@ -195,8 +195,8 @@ mod tests {
             serde_json::from_value(json!({ "metadata": { "name": "a" }, "spec": { "replicas": replicas } })).unwrap()
         };
         let kind = find_kind("ag").unwrap();
-        assert_eq!(told(kind, "a", &object(1)), "agent/a rolls out: follow it with `recif trace agent/a -f`\n");
-        assert!(told(kind, "a", &object(0)).starts_with("agent/a is stopped"));
+        assert_eq!(describe(kind, "a", &object(1)), "agent/a rolls out: follow it with `recif trace agent/a -f`\n");
+        assert!(describe(kind, "a", &object(0)).starts_with("agent/a is stopped"));
     }
 
     #[test]
@@ -210,26 +210,33 @@ mod tests {
         };
         let entry = |seq: i64, from: &str, to: &str| json!({ "seq": seq, "at": "2026-01-01T00:00:00Z", "from": from, "to": to, "action": "x" });
         let kind = find_kind("agent").unwrap();
-        let judged = |object: DynamicObject| stand(&object, &sentence(kind, &object), 4);
+        let judged = |object: DynamicObject| rollout_status(&object, &summarize(kind, &object), 4);
         let old = json!([entry(4, "Deploying", "Running")]);
         let new = json!([
             entry(4, "Deploying", "Running"),
             entry(5, "Running", "Resolving"),
             entry(8, "Deploying", "Running")
         ]);
-        assert_eq!(judged(object("Running", "True", old)), Stand::Under, "nothing has happened yet");
-        assert_eq!(judged(object("Running", "False", new.clone())), Stand::Under, "not all Pods are ready");
-        assert_eq!(judged(object("Running", "True", new)), Stand::Done);
-        assert_eq!(judged(object("Deploying", "False", json!([entry(5, "Rendering", "Deploying")]))), Stand::Under);
-        assert_eq!(judged(object("Failed", "False", json!([entry(5, "Deploying", "Failed")]))), Stand::Failed);
+        assert_eq!(judged(object("Running", "True", old)), RolloutStatus::InProgress, "nothing has happened yet");
+        assert_eq!(
+            judged(object("Running", "False", new.clone())),
+            RolloutStatus::InProgress,
+            "not all Pods are ready"
+        );
+        assert_eq!(judged(object("Running", "True", new)), RolloutStatus::Done);
+        assert_eq!(
+            judged(object("Deploying", "False", json!([entry(5, "Rendering", "Deploying")]))),
+            RolloutStatus::InProgress
+        );
+        assert_eq!(judged(object("Failed", "False", json!([entry(5, "Deploying", "Failed")]))), RolloutStatus::Failed);
     }
 
     #[test]
     fn a_time_is_written_as_people_write_it() {
-        assert_eq!(time("90s").unwrap(), Duration::from_secs(90));
-        assert_eq!(time("1m 30s").unwrap(), Duration::from_secs(90));
+        assert_eq!(parse_timeout("90s").unwrap(), Duration::from_secs(90));
+        assert_eq!(parse_timeout("1m 30s").unwrap(), Duration::from_secs(90));
         for text in ["", "5", "-5s", "0s", "soon"] {
-            assert_eq!(time(text).unwrap_err().code(), Exit::Usage, "{text}");
+            assert_eq!(parse_timeout(text).unwrap_err().code(), Exit::Usage, "{text}");
         }
     }
 }

@@ -4,13 +4,13 @@
 //! start anew. Those of a template older than the last rotation would know neither after another one: they are named
 //! instead.
 
-use cluster::cache::{IDENTITY, bytes, secret_data};
+use cluster::cache::{IDENTITY_SECRET, bytes, secret_data};
 use crds::{KINDS, Role};
 use identity::KeySet;
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::{CliError, ConnectArgs, Exit, Output, SystemArgs, print};
+use super::{CliError, ConnectArgs, Exit, PrintFormat, SystemArgs, print};
 
 /// Flags of `recif rotate-identity`.
 #[derive(Debug, clap::Args)]
@@ -28,8 +28,8 @@ pub struct RotateIdentityArgs {
     #[arg(long)]
     force: bool,
     /// How to print it
-    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
-    output: Output,
+    #[arg(short, long, value_parser = PrintFormat::parser(PrintFormat::TEXT_FORMATS), default_value = "plain")]
+    output: PrintFormat,
 }
 
 /// Rotates, unless Pods would be left behind.
@@ -37,7 +37,7 @@ pub(super) async fn run(args: RotateIdentityArgs) -> Result<Exit, CliError> {
     let RotateIdentityArgs { connection, system, force, output } = args;
     let namespace = system.system_namespace;
     let live = connection.connect().await?;
-    let mut secret = live.secret(&namespace, IDENTITY).await?.ok_or_else(|| CliError::NoIdentity {
+    let mut secret = live.secret(&namespace, IDENTITY_SECRET).await?.ok_or_else(|| CliError::NoIdentity {
         namespace: namespace.clone(),
         why: "it is not there; the operator makes it".to_owned(),
     })?;
@@ -46,7 +46,7 @@ pub(super) async fn run(args: RotateIdentityArgs) -> Result<Exit, CliError> {
         KeySet::read(&bytes(secret.data.take().unwrap_or_default())).map_err(|error| unusable(error.to_string()))?;
     let mut behind = Vec::new();
     for kind in KINDS.iter().filter(|kind| kind.role == Role::Workload) {
-        let objects = live.everywhere(kind).await?;
+        let objects = live.list_all(kind).await?;
         behind.extend(objects.iter().filter_map(|object| left_behind(kind.name, object, &keys.next.public.text())));
     }
     if !behind.is_empty() && !force {
@@ -56,17 +56,17 @@ pub(super) async fn run(args: RotateIdentityArgs) -> Result<Exit, CliError> {
     secret.data = Some(secret_data(&keys));
     live.replace_secret(&namespace, &secret).await?;
     match output {
-        Output::Json | Output::Yaml => {
+        PrintFormat::Json | PrintFormat::Yaml => {
             let answer = json!({ "namespace": namespace, "current": keys.current.public.id, "next": keys.next.public.id,
                 "leftBehind": behind });
             print(&output.document("the rotation", &answer)?)?;
         }
-        _ => print(&told(&behind))?,
+        _ => print(&describe(&behind))?,
     }
     Ok(Exit::Done)
 }
 
-fn told(behind: &[String]) -> String {
+fn describe(behind: &[String]) -> String {
     let rest = behind.iter().map(|name| format!("roll out, for its Pods do not know it: {name}\n"));
     ["the next key signs from now on\n".to_owned()].into_iter().chain(rest).collect()
 }
@@ -97,6 +97,6 @@ mod tests {
             let found = left_behind("Agent", &object(status.clone()), "two");
             assert_eq!(found.as_deref(), behind.then_some("agent/a -n ns"), "{status}");
         }
-        assert!(told(&["agent/a -n ns".into()]).ends_with("do not know it: agent/a -n ns\n"));
+        assert!(describe(&["agent/a -n ns".into()]).ends_with("do not know it: agent/a -n ns\n"));
     }
 }

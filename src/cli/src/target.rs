@@ -6,7 +6,7 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use crds::{ApiKind, KINDS};
 
 use super::{CliError, names::is_name};
-use crate::cluster::{Connection, Live};
+use crate::cluster::{ConnectOptions, UserClient};
 
 /// How the cluster is reached.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -27,10 +27,10 @@ impl ConnectArgs {
     ///
     /// # Errors
     /// [`CliError::Read`] when the kubeconfig cannot be used.
-    pub(super) async fn connect(self) -> Result<Live, CliError> {
+    pub(super) async fn connect(self) -> Result<UserClient, CliError> {
         let Self { namespace, context, kubeconfig } = self;
         namespace.as_deref().map_or(Ok(()), check_name)?;
-        Ok(Live::connect(&Connection { namespace, context, kubeconfig }).await?)
+        Ok(UserClient::connect(&ConnectOptions { namespace, context, kubeconfig }).await?)
     }
 }
 
@@ -65,13 +65,13 @@ impl TypedValueParser for ObjectWord {
 
 /// The object a command is about.
 #[derive(Debug, Clone, clap::Args)]
-pub struct Target {
+pub struct TargetArgs {
     /// The object, as KIND/NAME or KIND NAME; KIND is a kind, its plural or its short name
     #[arg(required = true, num_args = 1..=2, value_name = "OBJECT", value_parser = ObjectWord, hide_possible_values = true)]
     pub object: Vec<String>,
 }
 
-impl Target {
+impl TargetArgs {
     /// The kind and the name.
     ///
     /// # Errors
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     fn parse(words: &[&str]) -> Result<(String, String), String> {
-        let target = Target { object: words.iter().map(|word| (*word).to_owned()).collect() };
+        let target = TargetArgs { object: words.iter().map(|word| (*word).to_owned()).collect() };
         target.parse().map(|(kind, name)| (kind.name.to_owned(), name.to_owned())).map_err(|error| error.to_string())
     }
 

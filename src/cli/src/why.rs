@@ -14,8 +14,8 @@ use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::api::{DynamicObject, LogParams};
 use serde_json::json;
 
-use super::{CliError, ConnectArgs, Exit, Output, Target, hint, print_foreign, trace::status_of};
-use crate::cluster::{Live, pods_of};
+use super::{CliError, ConnectArgs, Exit, PrintFormat, TargetArgs, hint, print_foreign, trace::status_of};
+use crate::cluster::{UserClient, pods_of};
 
 /// So many lines of a log are looked at.
 const LOG_LINES: i64 = 20;
@@ -29,12 +29,12 @@ const LOG_LINES: i64 = 20;
 )]
 pub struct WhyArgs {
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     #[command(flatten)]
     connection: ConnectArgs,
     /// How to print it
-    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
-    output: Output,
+    #[arg(short, long, value_parser = PrintFormat::parser(PrintFormat::TEXT_FORMATS), default_value = "plain")]
+    output: PrintFormat,
 }
 
 /// Prints the sentence and the details.
@@ -42,15 +42,15 @@ pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
     let (kind, name) = args.target.parse()?;
     let live = args.connection.connect().await?;
     let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
-    let said = sentence(kind, &object);
-    if args.output == Output::Plain {
+    let said = summarize(kind, &object);
+    if args.output == PrintFormat::Plain {
         print_foreign(&format!("{}\n", said.sentence))?;
     }
-    let details = if said.ready { Vec::new() } else { first_lines(collect(&live, kind, name, &object).await) };
-    let notes: Vec<_> = held_by_pods(&live, kind, name, &object).await.into_iter().collect();
+    let details = if said.ready { Vec::new() } else { first_lines(collect_details(&live, kind, name, &object).await) };
+    let notes: Vec<_> = pod_state_note(&live, kind, name, &object).await.into_iter().collect();
     match args.output {
-        Output::Json | Output::Yaml => {
-            let Said { sentence, phase, ready, reason } = &said;
+        PrintFormat::Json | PrintFormat::Yaml => {
+            let StatusSummary { sentence, phase, ready, reason } = &said;
             let answer = json!({ "kind": kind.name, "namespace": live.namespace, "name": name, "phase": phase, "ready": ready,
                 "reason": reason, "sentence": sentence, "waitingFor": details, "notes": notes });
             print_foreign(&args.output.document("the answer", &answer)?)?;
@@ -61,18 +61,23 @@ pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
 }
 
 /// Why an object is not Ready, as `recif why` says it: the sentence, then the details; nothing of one that is.
-pub(super) async fn trouble(live: &Live, kind: &'static ApiKind, name: &str, object: &DynamicObject) -> Vec<String> {
-    let said = sentence(kind, object);
+pub(super) async fn explain_not_ready(
+    live: &UserClient,
+    kind: &'static ApiKind,
+    name: &str,
+    object: &DynamicObject,
+) -> Vec<String> {
+    let said = summarize(kind, object);
     if said.ready {
         return Vec::new();
     }
-    let details = first_lines(collect(live, kind, name, object).await);
+    let details = first_lines(collect_details(live, kind, name, object).await);
     [said.sentence].into_iter().chain(details.into_iter().map(|line| format!("  {line}"))).collect()
 }
 
 /// What an object says of itself.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct StatusSummary {
     /// The one sentence.
     pub(super) sentence: String,
     /// The phase last written.
@@ -83,17 +88,17 @@ pub(super) struct Said {
 }
 
 /// What an object says of itself.
-pub(super) fn sentence(kind: &ApiKind, object: &DynamicObject) -> Said {
+pub(super) fn summarize(kind: &ApiKind, object: &DynamicObject) -> StatusSummary {
     let status = status_of(object);
     let why = crds::why::why(kind.name, &object.metadata, object.data.get("status").map(|_| &status));
     let generation = object.metadata.generation;
     let current = generation.is_none() || status.observed_generation >= generation;
     let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
-    Said { sentence: why.sentence, phase: why.phase, ready: ready && current, reason: why.reason }
+    StatusSummary { sentence: why.sentence, phase: why.phase, ready: ready && current, reason: why.reason }
 }
 
 /// The details, the references' first; what the caller may not read is left out, with a note.
-async fn collect(live: &Live, kind: &'static ApiKind, name: &str, object: &DynamicObject) -> Vec<String> {
+async fn collect_details(live: &UserClient, kind: &'static ApiKind, name: &str, object: &DynamicObject) -> Vec<String> {
     let mut lines = Vec::new();
     let references = serde_json::to_value(object).map(|object| kind.references(&object)).unwrap_or_default();
     for reference in references {
@@ -112,14 +117,16 @@ async fn collect(live: &Live, kind: &'static ApiKind, name: &str, object: &Dynam
     }
     match live.deployment(name).await {
         // One of the same name that somebody else made says nothing of this object.
-        Ok(deployment) => lines.extend(deployment.iter().filter(|found| is_ours(found)).flat_map(deployment_problems)),
+        Ok(deployment) => {
+            lines.extend(deployment.iter().filter(|found| is_managed(found)).flat_map(deployment_problems))
+        }
         Err(error) => hint(&format!("note: {error}")),
     }
     match live.pods(&live.namespace, &pods_of(kind, name)).await {
         Ok(pods) => {
             for pod in &pods {
                 lines.extend(pod_problems(pod));
-                lines.extend(said_by(live, pod).await);
+                lines.extend(failing_container_output(live, pod).await);
             }
         }
         Err(error) => hint(&format!("note: {error}")),
@@ -128,7 +135,7 @@ async fn collect(live: &Live, kind: &'static ApiKind, name: &str, object: &Dynam
 }
 
 /// What several Pods do not know of each other. A spec that does not say where that is kept is judged by the Agent's ConfigMap.
-async fn held_by_pods(live: &Live, kind: &ApiKind, name: &str, object: &DynamicObject) -> Option<String> {
+async fn pod_state_note(live: &UserClient, kind: &ApiKind, name: &str, object: &DynamicObject) -> Option<String> {
     let held = |storage: Option<&str>| crds::why::pod_local_state(kind.name, &object.data["spec"], storage);
     held(Some("memory"))?;
     if let Some(text) = held(None) {
@@ -143,7 +150,7 @@ async fn held_by_pods(live: &Live, kind: &ApiKind, name: &str, object: &DynamicO
     }
 }
 
-fn is_ours(deployment: &Deployment) -> bool {
+fn is_managed(deployment: &Deployment) -> bool {
     deployment
         .metadata
         .labels
@@ -153,7 +160,7 @@ fn is_ours(deployment: &Deployment) -> bool {
 }
 
 /// What the container that keeps the Pod from being ready wrote last.
-async fn said_by(live: &Live, pod: &Pod) -> Option<String> {
+async fn failing_container_output(live: &UserClient, pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref()?;
     let (container, previous) = failing_container(pod)?;
     let tail_lines = Some(LOG_LINES);
@@ -178,7 +185,7 @@ mod tests {
     use super::*;
 
     /// A cluster that holds these objects, by the path that they are read at.
-    fn live(objects: &[(&str, Value)]) -> Live {
+    fn live(objects: &[(&str, Value)]) -> UserClient {
         let objects: HashMap<String, Value> =
             objects.iter().map(|(path, object)| ((*path).to_owned(), object.clone())).collect();
         let service = tower::service_fn(move |request: Request<Body>| {
@@ -196,13 +203,13 @@ mod tests {
             let answer = Response::builder().status(status).body(Body::from(body.to_string().into_bytes())).unwrap();
             async move { Ok::<_, std::io::Error>(answer) }
         });
-        Live::played(kube::Client::new(service, "a"), "a")
+        UserClient::mocked(kube::Client::new(service, "a"), "a")
     }
 
-    async fn collected(live: &Live, kind: &str, spec: Value) -> Vec<String> {
+    async fn collected(live: &UserClient, kind: &str, spec: Value) -> Vec<String> {
         let object = json!({ "apiVersion": "agents.recif.dev/v1", "kind": kind,
             "metadata": { "namespace": "a", "name": "one" }, "spec": spec });
-        collect(live, ApiKind::find(kind).unwrap(), "one", &serde_json::from_value(object).unwrap()).await
+        collect_details(live, ApiKind::find(kind).unwrap(), "one", &serde_json::from_value(object).unwrap()).await
     }
 
     #[tokio::test]
@@ -230,9 +237,9 @@ mod tests {
                 "spec": { "name": "one", "framework": "corail" }, "status": { "phase": "Deploying", "conditions": [condition] } });
             serde_json::from_value::<DynamicObject>(agent).unwrap()
         };
-        let told = trouble(&live, kind, "one", &agent("False")).await;
+        let told = explain_not_ready(&live, kind, "one", &agent("False")).await;
         assert!(told[0].contains("Deploying") && told[1].contains("ImagePullBackOff"), "{told:?}");
-        assert!(trouble(&live, kind, "one", &agent("True")).await.is_empty());
+        assert!(explain_not_ready(&live, kind, "one", &agent("True")).await.is_empty());
     }
 
     #[tokio::test]
@@ -248,11 +255,11 @@ mod tests {
             let config = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "one-config" },
                 "data": { "CORAIL_STORAGE": storage } });
             let live = live(&[("/api/v1/namespaces/a/configmaps/one-config", config)]);
-            assert_eq!(held_by_pods(&live, kind, "one", &agent(json!({}))).await.is_some(), held, "{storage}");
+            assert_eq!(pod_state_note(&live, kind, "one", &agent(json!({}))).await.is_some(), held, "{storage}");
         }
         let bare = live(&[]);
-        assert!(held_by_pods(&bare, kind, "one", &agent(json!({}))).await.is_none(), "not rendered yet");
-        let own = held_by_pods(&bare, kind, "one", &agent(json!({ "storage": "memory" }))).await.unwrap();
+        assert!(pod_state_note(&bare, kind, "one", &agent(json!({}))).await.is_none(), "not rendered yet");
+        let own = pod_state_note(&bare, kind, "one", &agent(json!({ "storage": "memory" }))).await.unwrap();
         assert!(own.contains("set storage to postgresql"), "{own}");
     }
 

@@ -21,18 +21,18 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    error::{Operation, RequestError, classify},
-    resource::{Resource, Target},
+    error::{ApiOperation, RequestError, classify},
+    resource::{RequestTarget, Resource},
     scale::replicas_request,
-    store::{Cause, ObjectMap},
-    transport::{Call, Outgoing, Transport, outgoing, read_json},
+    store::{ChangeSource, ObjectMap},
+    transport::{ApiRequest, RequestInfo, Transport, api_request, read_json},
 };
 use crate::child_requests::{APPLY, read};
 
 const JSON: Option<&str> = Some("application/json");
 /// An object that is applied with a version is refused with 409 if it exists in another one, and made if it does not exist.
 /// The first version of a store is taken before there is any object, so this one says: only if there is none.
-const NONE_YET: &str = "1";
+const MUST_NOT_EXIST: &str = "1";
 
 /// The children of each kind, as far as they are known.
 pub type ChildMaps = HashMap<ChildKind, Arc<ObjectMap<CachedChild>>>;
@@ -56,11 +56,11 @@ impl ChildWriter {
     }
 
     /// Takes an answer that is a child into the cache.
-    fn keep(&self, kind: ChildKind, body: &[u8]) -> Result<Arc<CachedChild>, serde_json::Error> {
+    fn cache_response(&self, kind: ChildKind, body: &[u8]) -> Result<Arc<CachedChild>, serde_json::Error> {
         let seen = read(kind, body)?;
         let object = seen.object.clone();
         if let Some(map) = self.maps.get(&kind) {
-            map.observe(seen, Cause::Write);
+            map.observe(seen, ChangeSource::Write);
         }
         Ok(object)
     }
@@ -69,15 +69,15 @@ impl ChildWriter {
 #[async_trait]
 impl ChildClient for ChildWriter {
     async fn get(&self, child: &ChildRef) -> Result<Option<Arc<CachedChild>>, ApiError> {
-        let call = call("get", child);
-        let request = outgoing(Method::GET, path(child), None, Vec::new());
-        match self.transport.call(&call, request).await.map_err(|error| classify(Operation::Get, error)) {
+        let call = request_info("get", child);
+        let request = api_request(Method::GET, path(child), None, Vec::new());
+        match self.transport.call(&call, request).await.map_err(|error| classify(ApiOperation::Get, error)) {
             // Not kept: the watch may be restricted to our labels and would never say that it changed or went.
             Ok(body) => match read(child.kind, &body) {
                 Ok(seen) => Ok(Some(seen.object)),
                 Err(error) => {
                     let (what, cause) = (format!("get {child}"), error.to_string());
-                    Err(classify(Operation::Get, RequestError::Unreadable { what, cause }))
+                    Err(classify(ApiOperation::Get, RequestError::Unreadable { what, cause }))
                 }
             },
             Err(ApiError::NotFound) => Ok(None),
@@ -87,27 +87,27 @@ impl ChildClient for ChildWriter {
 
     async fn get_owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError> {
         #[derive(Deserialize)]
-        struct Owner {
+        struct OwnerObject {
             metadata: ObjectMeta,
             #[serde(default)]
-            status: Status,
+            status: OwnerStatus,
         }
         #[derive(Deserialize, Default)]
-        struct Status {
+        struct OwnerStatus {
             #[serde(default)]
-            history: Vec<Entry>,
+            history: Vec<HistorySequence>,
         }
         #[derive(Deserialize)]
-        struct Entry {
+        struct HistorySequence {
             seq: i64,
         }
         let Some(resource) = Resource::custom(kind) else { return Ok(None) };
-        let call = Call { verb: "get", kind, object: owner.to_string() };
+        let call = RequestInfo { verb: "get", kind, object: owner.to_string() };
         let path = resource.object(&owner.namespace, &owner.name);
-        let request = outgoing(Method::GET, path, None, Vec::new());
-        let read = async { read_json::<Owner>(&call, &self.transport.call(&call, request).await?) };
-        match read.await.map_err(|error| classify(Operation::Get, error)) {
-            Ok(Owner { metadata: meta, status: Status { history } }) => {
+        let request = api_request(Method::GET, path, None, Vec::new());
+        let read = async { read_json::<OwnerObject>(&call, &self.transport.call(&call, request).await?) };
+        match read.await.map_err(|error| classify(ApiOperation::Get, error)) {
+            Ok(OwnerObject { metadata: meta, status: OwnerStatus { history } }) => {
                 Ok(Some(OwnerState { meta, seq: history.last().map_or(0, |entry| entry.seq) }))
             }
             Err(ApiError::NotFound) => Ok(None),
@@ -121,27 +121,27 @@ impl ChildClient for ChildWriter {
             #[serde(default)]
             data: BTreeMap<String, String>,
         }
-        let call = call("get", child);
-        let request = outgoing(Method::GET, path(child), None, Vec::new());
+        let call = request_info("get", child);
+        let request = api_request(Method::GET, path(child), None, Vec::new());
         let read = async { read_json::<Data>(&call, &self.transport.call(&call, request).await?) };
-        read.await.map(|found| found.data).map_err(|error| classify(Operation::Get, error))
+        read.await.map(|found| found.data).map_err(|error| classify(ApiOperation::Get, error))
     }
 
     async fn apply(&self, manifest: &ChildManifest, uid: Option<&str>) -> Result<Arc<CachedChild>, ApiError> {
         let child = &manifest.child;
         let (operation, guard) = match uid {
-            Some(uid) => (Operation::Apply, ("uid", uid)),
-            None => (Operation::Create, ("resourceVersion", NONE_YET)),
+            Some(uid) => (ApiOperation::Apply, ("uid", uid)),
+            None => (ApiOperation::Create, ("resourceVersion", MUST_NOT_EXIST)),
         };
         let request = apply_request(manifest, Some(guard), false);
-        let keep = |body: &[u8]| self.keep(child.kind, body);
-        self.transport.write(&call("apply", child), operation, request, keep).await
+        let keep = |body: &[u8]| self.cache_response(child.kind, body);
+        self.transport.write(&request_info("apply", child), operation, request, keep).await
     }
 
     async fn dry_run(&self, manifest: &ChildManifest) -> Result<(), ApiError> {
         let request = apply_request(manifest, None, true);
-        let answer = self.transport.call(&call("dry-run", &manifest.child), request).await;
-        answer.map(|_| ()).map_err(|error| classify(Operation::Apply, error))
+        let answer = self.transport.call(&request_info("dry-run", &manifest.child), request).await;
+        answer.map(|_| ()).map_err(|error| classify(ApiOperation::Apply, error))
     }
 
     async fn set_replicas(
@@ -151,8 +151,8 @@ impl ChildClient for ChildWriter {
         replicas: Option<i32>,
     ) -> Result<Arc<CachedChild>, ApiError> {
         let request = replicas_request(deployment, uid, replicas, REPLICAS);
-        let keep = |body: &[u8]| self.keep(deployment.kind, body);
-        self.transport.write(&call("scale", deployment), Operation::Apply, request, keep).await
+        let keep = |body: &[u8]| self.cache_response(deployment.kind, body);
+        self.transport.write(&request_info("scale", deployment), ApiOperation::Apply, request, keep).await
     }
 
     async fn delete(&self, child: &ChildRef, uid: &str) -> Result<(), ApiError> {
@@ -160,21 +160,21 @@ impl ChildClient for ChildWriter {
             "apiVersion": "v1", "kind": "DeleteOptions",
             "propagationPolicy": "Foreground", "preconditions": { "uid": uid },
         });
-        let request = outgoing(Method::DELETE, path(child), JSON, options.to_string().into_bytes());
+        let request = api_request(Method::DELETE, path(child), JSON, options.to_string().into_bytes());
         // The answer is the object while it waits for its dependents, and a Status when it is gone at once.
         let take = |body: &[u8]| {
-            let _ = self.keep(child.kind, body);
+            let _ = self.cache_response(child.kind, body);
             Ok(())
         };
-        match self.transport.write(&call("delete", child), Operation::Delete, request, take).await {
+        match self.transport.write(&request_info("delete", child), ApiOperation::Delete, request, take).await {
             Err(ApiError::NotFound) => Ok(()),
             other => other,
         }
     }
 }
 
-fn call(verb: &'static str, child: &ChildRef) -> Call {
-    Call { verb, kind: child.kind.as_str(), object: format!("{}/{}", child.namespace, child.name) }
+fn request_info(verb: &'static str, child: &ChildRef) -> RequestInfo {
+    RequestInfo { verb, kind: child.kind.as_str(), object: format!("{}/{}", child.namespace, child.name) }
 }
 
 fn path(child: &ChildRef) -> String {
@@ -182,8 +182,9 @@ fn path(child: &ChildRef) -> String {
 }
 
 /// `guard`: a field of the metadata, and what it must be.
-fn apply_request(manifest: &ChildManifest, guard: Option<(&str, &str)>, dry_run: bool) -> Outgoing {
-    let mut target = Target::new(path(&manifest.child)).with("fieldManager", FIELD_MANAGER).with("force", "true");
+fn apply_request(manifest: &ChildManifest, guard: Option<(&str, &str)>, dry_run: bool) -> ApiRequest {
+    let mut target =
+        RequestTarget::new(path(&manifest.child)).with("fieldManager", FIELD_MANAGER).with("force", "true");
     if dry_run {
         target = target.with("dryRun", "All");
     }
@@ -193,7 +194,7 @@ fn apply_request(manifest: &ChildManifest, guard: Option<(&str, &str)>, dry_run:
     {
         metadata.insert(field.into(), value.into());
     }
-    outgoing(Method::PATCH, target.into_string(), APPLY, yaml_safe(body.to_string()).into_bytes())
+    api_request(Method::PATCH, target.into_string(), APPLY, yaml_safe(body.to_string()).into_bytes())
 }
 
 /// JSON that is also YAML. The API server reads an apply as YAML, which forbids some characters that JSON may hold as they are (YAML
@@ -218,7 +219,7 @@ pub(super) fn yaml_safe(json: String) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{answer, scripted};
+    use crate::testing::{response, scripted};
 
     fn manifest() -> ChildManifest {
         let child = ChildRef { kind: ChildKind::Service, namespace: "ns".into(), name: "a".into() };
@@ -237,7 +238,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_apply_is_bound_to_the_uid_and_its_answer_is_known_at_once() {
-        let (transport, mut requests) = scripted(vec![answer(200, service(7))]);
+        let (transport, mut requests) = scripted(vec![response(200, service(7))]);
         let (maps, map) = maps();
         let writer = ChildWriter::new(transport, maps);
         let child = writer.apply(&manifest(), Some("u1")).await.unwrap();
@@ -251,7 +252,7 @@ mod tests {
     #[tokio::test]
     async fn an_apply_of_what_is_not_known_is_refused_where_the_name_is_taken() {
         let taken = r#"{"message":"the object has been modified","reason":"Conflict","code":409}"#;
-        let (transport, mut requests) = scripted(vec![answer(409, taken.into())]);
+        let (transport, mut requests) = scripted(vec![response(409, taken.into())]);
         let refused = ChildWriter::new(transport, maps().0).apply(&manifest(), None).await;
         assert!(matches!(refused, Err(ApiError::WrongUid(_))), "{refused:?}");
         let metadata = &requests.recv().await.unwrap().body["metadata"];
@@ -272,7 +273,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_text_that_yaml_forbids_is_sent_as_an_escape() {
-        let (transport, mut requests) = scripted(vec![answer(200, service(7))]);
+        let (transport, mut requests) = scripted(vec![response(200, service(7))]);
         let mut manifest = manifest();
         manifest.body["data"] = json!({ "text": "be nice\u{7f} and \u{9d} short" });
         ChildWriter::new(transport, maps().0).apply(&manifest, Some("u1")).await.unwrap();
@@ -283,7 +284,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_dry_run_stores_nothing() {
-        let (transport, mut requests) = scripted(vec![answer(200, service(7))]);
+        let (transport, mut requests) = scripted(vec![response(200, service(7))]);
         let (maps, map) = maps();
         ChildWriter::new(transport, maps).dry_run(&manifest()).await.unwrap();
         assert!(map.is_empty());
@@ -292,7 +293,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_delete_is_foreground_and_bound_to_the_uid() {
-        let (transport, mut requests) = scripted(vec![answer(200, r#"{"kind":"Status","metadata":{}}"#.into())]);
+        let (transport, mut requests) = scripted(vec![response(200, r#"{"kind":"Status","metadata":{}}"#.into())]);
         ChildWriter::new(transport, maps().0).delete(&manifest().child, "u1").await.unwrap();
         let body = requests.recv().await.unwrap().body;
         assert_eq!((&body["propagationPolicy"], &body["preconditions"]["uid"]), (&json!("Foreground"), &json!("u1")));
@@ -304,8 +305,8 @@ mod tests {
             "metadata": {"name": "a", "uid": "u1", "generation": 3},
             "status": {"phase": "Running", "history": [{"seq": 4}, {"seq": 5}]},
         });
-        let gone = answer(404, r#"{"message":"not found","code":404}"#.into());
-        let (transport, mut requests) = scripted(vec![answer(200, owner.to_string()), gone]);
+        let gone = response(404, r#"{"message":"not found","code":404}"#.into());
+        let (transport, mut requests) = scripted(vec![response(200, owner.to_string()), gone]);
         let writer = ChildWriter::new(transport, maps().0);
         let read = writer.get_owner("Agent", &Key::new("ns", "a")).await.unwrap().unwrap();
         assert_eq!((read.meta.generation, read.seq), (Some(3), 5));
@@ -315,7 +316,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_gone_is_deleted_already_and_not_there_to_look_at() {
-        let gone = || answer(404, r#"{"message":"not found","code":404}"#.into());
+        let gone = || response(404, r#"{"message":"not found","code":404}"#.into());
         let (transport, _requests) = scripted(vec![gone(), gone()]);
         let writer = ChildWriter::new(transport, maps().0);
         assert_eq!(writer.delete(&manifest().child, "u1").await, Ok(()));

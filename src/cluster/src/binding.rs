@@ -13,12 +13,12 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::json;
 
 use super::{
-    decode::{self, head},
-    error::{Operation, RequestError, classify},
-    resource::{Resource, Target},
-    store::{Cause, Head, ObjectMap, Seen},
-    transport::{Call, Transport, outgoing},
-    watch::Source,
+    decode::{self, object_version},
+    error::{ApiOperation, RequestError, classify},
+    resource::{RequestTarget, Resource},
+    store::{ChangeSource, ObjectMap, ObjectVersion, Versioned},
+    transport::{RequestInfo, Transport, api_request},
+    watch::WatchSource,
 };
 
 /// Name of the RoleBinding, as in config/namespaced.
@@ -37,32 +37,32 @@ pub struct Binding {
 
 impl Binding {
     /// Whether we hold it.
-    pub fn is_held(&self) -> bool {
+    pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
     }
 
     fn read(json: &str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
-        struct Wire {
-            metadata: Meta,
+        struct WireBinding {
+            metadata: BindingMeta,
         }
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
-        struct Meta {
+        struct BindingMeta {
             uid: String,
             #[serde(default)]
             finalizers: Vec<String>,
             deletion_timestamp: Option<IgnoredAny>,
         }
-        let Meta { uid, finalizers, deletion_timestamp } = serde_json::from_str::<Wire>(json)?.metadata;
+        let BindingMeta { uid, finalizers, deletion_timestamp } = serde_json::from_str::<WireBinding>(json)?.metadata;
         Ok(Self { uid, finalizers, deleting: deletion_timestamp.is_some() })
     }
 }
 
 /// What to watch: the RoleBinding alone.
-pub fn source() -> Source<Binding> {
-    let decode = Arc::new(|_: &Head, json: &str| Binding::read(json));
-    Source { resource: Resource::ROLE_BINDING, labels: None, fields: Some("metadata.name=recif-operator"), decode }
+pub fn source() -> WatchSource<Binding> {
+    let decode = Arc::new(|_: &ObjectVersion, json: &str| Binding::read(json));
+    WatchSource { resource: Resource::ROLE_BINDING, labels: None, fields: Some("metadata.name=recif-operator"), decode }
 }
 
 /// The way to the RoleBindings.
@@ -92,7 +92,7 @@ impl Bindings {
     ///
     /// # Errors
     /// As the API server answered.
-    pub async fn hold(&self, namespace: &str, binding: &Binding, held: bool) -> Result<(), ApiError> {
+    pub async fn set_finalizer(&self, namespace: &str, binding: &Binding, held: bool) -> Result<(), ApiError> {
         let others = binding.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
         let finalizers: Vec<&str> = others.map(String::as_str).chain(held.then_some(FINALIZER)).collect();
         let read = if binding.finalizers.is_empty() { json!(null) } else { json!(binding.finalizers) };
@@ -101,36 +101,36 @@ impl Bindings {
             { "op": "test", "path": "/metadata/finalizers", "value": read },
             { "op": "add", "path": "/metadata/finalizers", "value": finalizers },
         ]);
-        let target = Target::new(Resource::ROLE_BINDING.object(namespace, ROLE_BINDING));
+        let target = RequestTarget::new(Resource::ROLE_BINDING.object(namespace, ROLE_BINDING));
         let target = target.with("fieldManager", FIELD_MANAGER).into_string();
         let content = Some("application/json-patch+json");
-        let request = outgoing(Method::PATCH, target, content, patch.to_string().into_bytes());
+        let request = api_request(Method::PATCH, target, content, patch.to_string().into_bytes());
         let object = Key::new(namespace, ROLE_BINDING).to_string();
-        let call = Call { verb: "patch", kind: Resource::ROLE_BINDING.kind, object };
+        let call = RequestInfo { verb: "patch", kind: Resource::ROLE_BINDING.kind, object };
         let take = |body: &[u8]| {
             let text = str::from_utf8(body).map_err(serde::de::Error::custom)?;
-            let (head, binding) = (head(text)?, Binding::read(text)?);
+            let (head, binding) = (object_version(text)?, Binding::read(text)?);
             match binding.deleting && binding.finalizers.is_empty() {
-                true => self.map.remove(&head.key, head.version, Cause::Write),
-                false => self.map.observe(Seen::new(head, binding), Cause::Write),
+                true => self.map.remove(&head.key, head.resource_version, ChangeSource::Write),
+                false => self.map.observe(Versioned::new(head, binding), ChangeSource::Write),
             }
             Ok(())
         };
-        self.transport.write(&call, Operation::JsonPatch, request, take).await
+        self.transport.write(&call, ApiOperation::JsonPatch, request, take).await
     }
 
     /// Whether the namespace is being deleted. The right to ask comes with the RoleBinding.
     ///
     /// # Errors
     /// As the API server answered.
-    pub async fn is_namespace_going(&self, namespace: &str) -> Result<bool, ApiError> {
-        let call = Call { verb: "get", kind: Resource::NAMESPACE.kind, object: namespace.to_owned() };
-        let request = outgoing(Method::GET, Resource::NAMESPACE.object("", namespace), None, Vec::new());
+    pub async fn is_namespace_terminating(&self, namespace: &str) -> Result<bool, ApiError> {
+        let call = RequestInfo { verb: "get", kind: Resource::NAMESPACE.kind, object: namespace.to_owned() };
+        let request = api_request(Method::GET, Resource::NAMESPACE.object("", namespace), None, Vec::new());
         let unreadable = |error: serde_json::Error| {
             let what = format!("get Namespace {namespace}");
-            classify(Operation::Get, RequestError::Unreadable { what, cause: error.to_string() })
+            classify(ApiOperation::Get, RequestError::Unreadable { what, cause: error.to_string() })
         };
-        let body = self.transport.call(&call, request).await.map_err(|error| classify(Operation::Get, error))?;
+        let body = self.transport.call(&call, request).await.map_err(|error| classify(ApiOperation::Get, error))?;
         let text = str::from_utf8(&body).map_err(|error| unreadable(serde::de::Error::custom(error)))?;
         decode::labels(text).map(|(_, deleting)| deleting).map_err(unreadable)
     }
@@ -139,7 +139,7 @@ impl Bindings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{answer, scripted};
+    use crate::testing::{response, scripted};
 
     fn binding(finalizers: &[&str], deleting: bool) -> String {
         let deleted = deleting.then_some("2030-01-01T00:00:00Z");
@@ -152,14 +152,14 @@ mod tests {
 
     #[tokio::test]
     async fn it_is_held_beside_the_finalizers_of_others_and_let_go() {
-        let answers = vec![answer(200, binding(&["x", FINALIZER], false)), answer(200, binding(&[], true))];
+        let answers = vec![response(200, binding(&["x", FINALIZER], false)), response(200, binding(&[], true))];
         let (transport, mut asked) = scripted(answers);
         let bindings = Bindings::new(transport, Arc::default());
         let read = Binding { uid: "u".into(), finalizers: vec!["x".into()], deleting: false };
-        bindings.hold("ns", &read, true).await.unwrap();
+        bindings.set_finalizer("ns", &read, true).await.unwrap();
         let held = bindings.get("ns").unwrap();
-        assert!(held.is_held());
-        bindings.hold("ns", &Binding { finalizers: vec![FINALIZER.into()], ..read }, false).await.unwrap();
+        assert!(held.has_finalizer());
+        bindings.set_finalizer("ns", &Binding { finalizers: vec![FINALIZER.into()], ..read }, false).await.unwrap();
         assert_eq!(bindings.get("ns"), None);
         let path = "/apis/rbac.authorization.k8s.io/v1/namespaces/ns/rolebindings/recif-operator";
         let first = asked.recv().await.unwrap();
@@ -173,10 +173,10 @@ mod tests {
     async fn a_namespace_that_is_being_deleted_says_so() {
         let going = r#"{"metadata":{"name":"ns","deletionTimestamp":"2030-01-01T00:00:00Z"}}"#;
         let (transport, mut asked) =
-            scripted(vec![answer(200, going.into()), answer(200, r#"{"metadata":{"name":"ns"}}"#.into())]);
+            scripted(vec![response(200, going.into()), response(200, r#"{"metadata":{"name":"ns"}}"#.into())]);
         let bindings = Bindings::new(transport, Arc::default());
-        assert_eq!(bindings.is_namespace_going("ns").await, Ok(true));
-        assert_eq!(bindings.is_namespace_going("ns").await, Ok(false));
+        assert_eq!(bindings.is_namespace_terminating("ns").await, Ok(true));
+        assert_eq!(bindings.is_namespace_terminating("ns").await, Ok(false));
         assert_eq!(asked.recv().await.unwrap().line, "GET /api/v1/namespaces/ns");
     }
 }

@@ -17,7 +17,7 @@ use hyper_util::{
 use kube::{Client, Config, client::ConfigExt as _};
 use tower::{BoxError, ServiceBuilder};
 
-use super::{crash::CrashPoint, metrics::Metrics, transport::Transport, write_gate::Authority};
+use super::{crash::CrashPoint, metrics::ApiMetrics, transport::Transport, write_gate::WriteGate};
 
 /// How long a connection that nobody uses is kept.
 const IDLE: Duration = Duration::from_secs(20);
@@ -38,9 +38,9 @@ pub enum ConnectError {
 /// # Errors
 /// When no cluster is configured, or its configuration cannot be used.
 pub async fn connect(
-    authority: Authority,
+    authority: WriteGate,
     crash: CrashPoint,
-    metrics: Metrics,
+    metrics: ApiMetrics,
     deadline: Duration,
 ) -> Result<Arc<Transport>, ConnectError> {
     let mut config = Config::infer().await?;
@@ -53,21 +53,21 @@ pub async fn connect(
         let fresh = make(&config);
         fresh.inspect_err(|error| tracing::error!(%error, "cannot make a new client")).ok()
     };
-    Ok(Arc::new(Transport::new(client, renew, authority, crash, metrics).within(deadline)))
+    Ok(Arc::new(Transport::new(client, renew, authority, crash, metrics).with_deadline(deadline)))
 }
 
 /// Fences a write: its body checks the lease once more when it goes out. The write may have waited for a connection, or the process
 /// may have been stopped, while another replica took over.
 fn fenced<B>(request: Request<B>) -> Request<Fenced<B>> {
     let (mut parts, body) = request.into_parts();
-    let authority = parts.extensions.remove::<Authority>();
+    let authority = parts.extensions.remove::<WriteGate>();
     Request::from_parts(parts, Fenced { body, authority })
 }
 
 /// A body that breaks off instead of being sent without the lease.
 struct Fenced<B> {
     body: B,
-    authority: Option<Authority>,
+    authority: Option<WriteGate>,
 }
 
 impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Fenced<B> {
@@ -76,7 +76,7 @@ impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Fenced<B> {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
         let this = self.get_mut();
-        if this.authority.as_ref().is_some_and(|authority| !authority.holds()) {
+        if this.authority.as_ref().is_some_and(|authority| !authority.allows_writes()) {
             return Poll::Ready(Some(Err("this replica does not hold the lease any more".into())));
         }
         Pin::new(&mut this.body).poll_frame(cx).map_err(Into::into)
@@ -131,7 +131,7 @@ mod tests {
         let config = Config::new(format!("http://{}", listener.local_addr().unwrap()).parse().unwrap());
         let client = make(&config).unwrap();
         let mut request = Request::patch("/x").body(kube::client::Body::from(b"{}".to_vec())).unwrap();
-        request.extensions_mut().insert(Authority::by_lease());
+        request.extensions_mut().insert(WriteGate::by_lease());
         let received = tokio::spawn(async move {
             let mut bytes = Vec::new();
             listener.accept().await.unwrap().0.read_to_end(&mut bytes).await.unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// On which side of the write the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
+pub enum CrashSide {
     /// It is never sent.
     Before,
     /// It was applied, but this process never saw the answer.
@@ -18,7 +18,7 @@ pub enum Side {
 /// Counts writes and ends the process at one of them.
 #[derive(Debug, Default)]
 pub struct CrashPoint {
-    at: Option<(u64, Side)>,
+    at: Option<(u64, CrashSide)>,
     count: AtomicU64,
 }
 
@@ -31,9 +31,9 @@ impl CrashPoint {
         let wrong = || format!("--crash-at {text}: expected <n>:before, <n>:unacked or <n>:after");
         let (n, side) = text.split_once(':').ok_or_else(wrong)?;
         let side = match side {
-            "before" => Side::Before,
-            "unacked" => Side::Unacked,
-            "after" => Side::After,
+            "before" => CrashSide::Before,
+            "unacked" => CrashSide::Unacked,
+            "after" => CrashSide::After,
             _ => return Err(wrong()),
         };
         let n = n.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?;
@@ -46,7 +46,7 @@ impl CrashPoint {
     }
 
     /// Ends the process if this is the place.
-    pub fn pass(&self, write: u64, side: Side) {
+    pub fn pass(&self, write: u64, side: CrashSide) {
         if self.at == Some((write, side)) {
             tracing::error!(write, ?side, "crash point reached");
             std::process::abort();
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_crash_point_names_a_write_and_a_side() {
-        assert_eq!(CrashPoint::parse("3:unacked").unwrap().at, Some((3, Side::Unacked)));
+        assert_eq!(CrashPoint::parse("3:unacked").unwrap().at, Some((3, CrashSide::Unacked)));
         for wrong in ["", "3", "0:before", "x:after", "3:later"] {
             assert!(CrashPoint::parse(wrong).is_err(), "{wrong}");
         }

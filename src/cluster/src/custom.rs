@@ -34,9 +34,9 @@ macro_rules! customs {
             const RESOURCE: Resource = Resource::$resource;
 
             fn decode(json: &str) -> Result<Self, serde_json::Error> {
-                let Wire { metadata, spec, status } = serde_json::from_str(json)?;
+                let WireObject { metadata, spec, status } = serde_json::from_str(json)?;
                 let status = read_status(status, |status: &mut $status| &mut status$(.$part)+)?;
-                Ok(Self { metadata: Meta::into(metadata), spec, status })
+                Ok(Self { metadata: WireObjectMeta::into(metadata), spec, status })
             }
         }
     )+};
@@ -85,8 +85,8 @@ fn read_list<'a, T: Deserialize<'a>>(stored: &'a RawValue) -> Result<Vec<T>, ser
 
 #[derive(Deserialize)]
 #[serde(bound(deserialize = "Spec: Deserialize<'de>"))]
-struct Wire<'a, Spec> {
-    metadata: Meta,
+struct WireObject<'a, Spec> {
+    metadata: WireObjectMeta,
     spec: Spec,
     #[serde(default, borrow)]
     status: Option<&'a RawValue>,
@@ -94,7 +94,7 @@ struct Wire<'a, Spec> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Meta {
+struct WireObjectMeta {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -108,8 +108,8 @@ struct Meta {
     owner_references: Option<Vec<OwnerReference>>,
 }
 
-impl From<Meta> for ObjectMeta {
-    fn from(meta: Meta) -> Self {
+impl From<WireObjectMeta> for ObjectMeta {
+    fn from(meta: WireObjectMeta) -> Self {
         Self {
             name: meta.name,
             namespace: meta.namespace,

@@ -14,21 +14,21 @@ use meta::Key;
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
-use super::store::Head;
+use super::store::ObjectVersion;
 
 /// Reads just enough of an object to know which version of which object it is.
 ///
 /// # Errors
 /// When it has no such metadata.
-pub fn head(json: &str) -> Result<Head, serde_json::Error> {
+pub fn object_version(json: &str) -> Result<ObjectVersion, serde_json::Error> {
     #[derive(Deserialize)]
-    struct Wire<'a> {
+    struct WireVersioned<'a> {
         #[serde(borrow)]
-        metadata: WireHead<'a>,
+        metadata: WireVersionMeta<'a>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct WireHead<'a> {
+    struct WireVersionMeta<'a> {
         #[serde(default, borrow)]
         name: Cow<'a, str>,
         #[serde(default, borrow)]
@@ -38,9 +38,13 @@ pub fn head(json: &str) -> Result<Head, serde_json::Error> {
         #[serde(borrow)]
         resource_version: Cow<'a, str>,
     }
-    let wire = serde_json::from_str::<Wire<'_>>(json)?.metadata;
+    let wire = serde_json::from_str::<WireVersioned<'_>>(json)?.metadata;
     let version = wire.resource_version.parse().map_err(serde::de::Error::custom)?;
-    Ok(Head { key: Key::new(wire.namespace, wire.name), uid: wire.uid.into_owned(), version })
+    Ok(ObjectVersion {
+        key: Key::new(wire.namespace, wire.name),
+        uid: wire.uid.into_owned(),
+        resource_version: version,
+    })
 }
 
 /// Reads the labels of an object, and whether it is being deleted.
@@ -67,12 +71,12 @@ pub fn labels(json: &str) -> Result<(BTreeMap<String, String>, bool), serde_json
 ///
 /// # Errors
 /// When it does not look like one.
-pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<CachedChild, serde_json::Error> {
+pub fn child(kind: ChildKind, head: &ObjectVersion, json: &str) -> Result<CachedChild, serde_json::Error> {
     let wire: WireChild<'_> = serde_json::from_str(json)?;
-    let fields = Fields::read(&wire.metadata.managed_fields)?;
+    let fields = FieldOwnership::read(&wire.metadata.managed_fields)?;
     let deployment = (kind == ChildKind::Deployment).then(|| wire.deployment(&fields));
     let mut data = wire.data.texts(kind)?;
-    data.extend(wire.binary_data.into_iter().map(|(key, Binary(digest))| (key, digest)));
+    data.extend(wire.binary_data.into_iter().map(|(key, BinaryDigest(digest))| (key, digest)));
     let metadata = wire.metadata;
     let ours = kind == ChildKind::ConfigMap && metadata.labels.get(MANAGED_BY_LABEL).is_some_and(|by| by == MANAGED_BY);
     let definitions = wire.data.0.get(TOOLS_KEY).filter(|_| ours);
@@ -85,7 +89,7 @@ pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<CachedChild, se
     Ok(CachedChild {
         child: ChildRef { kind, namespace: head.key.namespace.clone(), name: head.key.name.clone() },
         uid: head.uid.clone(),
-        resource_version: head.version,
+        resource_version: head.resource_version,
         generation: metadata.generation,
         labels,
         controller,
@@ -101,11 +105,11 @@ pub fn child(kind: ChildKind, head: &Head, json: &str) -> Result<CachedChild, se
 #[serde(rename_all = "camelCase")]
 struct WireChild<'a> {
     #[serde(borrow)]
-    metadata: Meta<'a>,
+    metadata: WireChildMeta<'a>,
     #[serde(default, borrow)]
     data: WireData<'a>,
     #[serde(default)]
-    binary_data: BTreeMap<String, Binary>,
+    binary_data: BTreeMap<String, BinaryDigest>,
     #[serde(default)]
     spec: WireSpec,
     #[serde(default)]
@@ -114,22 +118,22 @@ struct WireChild<'a> {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Meta<'a> {
+struct WireChildMeta<'a> {
     #[serde(default)]
     generation: i64,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     #[serde(default)]
-    owner_references: Vec<Owner>,
+    owner_references: Vec<WireOwnerReference>,
     #[serde(default)]
     deletion_timestamp: Option<serde::de::IgnoredAny>,
     #[serde(default, borrow)]
-    managed_fields: Vec<Entry<'a>>,
+    managed_fields: Vec<WireManagedFields<'a>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Owner {
+struct WireOwnerReference {
     api_version: String,
     kind: String,
     name: String,
@@ -138,8 +142,8 @@ struct Owner {
     controller: bool,
 }
 
-impl From<Owner> for Controller {
-    fn from(owner: Owner) -> Self {
+impl From<WireOwnerReference> for Controller {
+    fn from(owner: WireOwnerReference) -> Self {
         let group = owner.api_version.split_once('/').map_or("", |(group, _)| group).to_owned();
         Self { group, kind: owner.kind, name: owner.name, uid: owner.uid }
     }
@@ -147,7 +151,7 @@ impl From<Owner> for Controller {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry<'a> {
+struct WireManagedFields<'a> {
     #[serde(default, borrow)]
     manager: Cow<'a, str>,
     #[serde(default, borrow)]
@@ -164,13 +168,13 @@ struct FieldSet(BTreeMap<String, FieldSet>);
 
 /// Who owns what.
 #[derive(Default)]
-struct Fields {
+struct FieldOwnership {
     owned: Option<String>,
     replicas_by: ReplicasManagers,
 }
 
-impl Fields {
-    fn read(entries: &[Entry<'_>]) -> Result<Self, serde_json::Error> {
+impl FieldOwnership {
+    fn read(entries: &[WireManagedFields<'_>]) -> Result<Self, serde_json::Error> {
         let mut found = Self::default();
         for entry in entries {
             let Some(raw) = entry.fields_v1 else { continue };
@@ -204,7 +208,7 @@ struct WireData<'a>(#[serde(borrow)] BTreeMap<String, &'a RawValue>);
 impl WireData<'_> {
     fn texts(&self, kind: ChildKind) -> Result<BTreeMap<String, String>, serde_json::Error> {
         let digest = |raw: &RawValue| match kind {
-            ChildKind::Secret => serde_json::from_str(raw.get()).map(|Binary(digest)| digest),
+            ChildKind::Secret => serde_json::from_str(raw.get()).map(|BinaryDigest(digest)| digest),
             _ => serde_json::from_str::<Cow<'_, str>>(raw.get()).map(|text| sha256_hex(text.as_bytes())),
         };
         self.0.iter().map(|(key, raw)| Ok((key.clone(), digest(raw)?))).collect()
@@ -212,9 +216,9 @@ impl WireData<'_> {
 }
 
 /// Base64 in, the digest of the bytes out; the bytes are dropped here.
-struct Binary(String);
+struct BinaryDigest(String);
 
-impl<'de> Deserialize<'de> for Binary {
+impl<'de> Deserialize<'de> for BinaryDigest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         ByteString::deserialize(deserializer).map(|bytes| Self(sha256_hex(&bytes.0)))
     }
@@ -247,7 +251,7 @@ struct WireCondition {
 }
 
 impl WireChild<'_> {
-    fn deployment(&self, fields: &Fields) -> DeploymentState {
+    fn deployment(&self, fields: &FieldOwnership) -> DeploymentState {
         let status = &self.status;
         let message = |type_: &str, value: &str| {
             let found = status.conditions.iter().find(|found| found.type_ == type_ && found.status == value);
@@ -272,7 +276,7 @@ mod tests {
     use super::*;
 
     fn read(kind: ChildKind, json: &str) -> CachedChild {
-        child(kind, &head(json).unwrap(), json).unwrap()
+        child(kind, &object_version(json).unwrap(), json).unwrap()
     }
 
     fn deployment(managed_fields: &str) -> CachedChild {

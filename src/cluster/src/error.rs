@@ -82,7 +82,7 @@ impl RequestError {
 
 /// The sort of request, which gives some answers their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
+pub enum ApiOperation {
     /// GET.
     Get,
     /// Server-side apply to an object that exists.
@@ -99,14 +99,14 @@ pub enum Operation {
 const NOT_TYPED: [&str; 2] = ["failed to create typed patch object", "failed to convert new object"];
 
 /// What the driver is told.
-pub fn classify(operation: Operation, error: RequestError) -> ApiError {
+pub fn classify(operation: ApiOperation, error: RequestError) -> ApiError {
     let message = error.to_string();
     let RequestError::Refused { code, status, after, .. } = error else {
         return ApiError::Transient { message, after: None };
     };
     let causes = status.details.as_ref().map_or(&[][..], |details| &details.causes);
     let names = |field: &str| causes.iter().any(|cause| cause.field == field);
-    let applies = matches!(operation, Operation::Apply | Operation::Create);
+    let applies = matches!(operation, ApiOperation::Apply | ApiOperation::Create);
     match code {
         403 if causes.iter().any(|cause| cause.reason == "NamespaceTerminating") => ApiError::NamespaceTerminating,
         403 => ApiError::Forbidden(message),
@@ -114,8 +114,8 @@ pub fn classify(operation: Operation, error: RequestError) -> ApiError {
         409 if status.message.contains("uid mismatch") || status.message.contains("UID in precondition") => {
             ApiError::WrongUid(message)
         }
-        409 if operation == Operation::Create => ApiError::WrongUid(message),
-        422 if operation == Operation::JsonPatch && causes.is_empty() => ApiError::Stale,
+        409 if operation == ApiOperation::Create => ApiError::WrongUid(message),
+        422 if operation == ApiOperation::JsonPatch && causes.is_empty() => ApiError::Stale,
         422 if applies && names("metadata.uid") => ApiError::WrongUid(message),
         422 if applies
             && causes.iter().any(|cause| cause.field == "spec.selector" && cause.message.contains("immutable")) =>
@@ -141,7 +141,7 @@ mod tests {
     }
 
     /// A word for the sort, so that the table below stays readable.
-    fn sort(operation: Operation, body: &str) -> &'static str {
+    fn sort(operation: ApiOperation, body: &str) -> &'static str {
         match classify(operation, refused(body, None)) {
             ApiError::Transient { .. } => "transient",
             ApiError::NamespaceTerminating => "namespace terminating",
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn every_answer_has_its_sort() {
-        use Operation::{Apply, Create, Delete, Get, JsonPatch};
+        use ApiOperation::{Apply, Create, Delete, Get, JsonPatch};
         let table = [
             (
                 Apply,
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn retry_after_is_passed_on() {
         let body = r#"{"message":"slow down","code":429}"#;
-        let error = classify(Operation::Get, refused(body, Some(Duration::from_secs(7))));
+        let error = classify(ApiOperation::Get, refused(body, Some(Duration::from_secs(7))));
         let message = "apply Deployment ns/a: slow down (429)".into();
         assert_eq!(error, ApiError::Transient { message, after: Some(Duration::from_secs(7)) });
     }
@@ -281,6 +281,6 @@ mod tests {
     #[test]
     fn no_answer_is_transient() {
         let timeout = RequestError::Timeout { what: "x".into(), after: Duration::from_secs(10) };
-        assert!(matches!(classify(Operation::Apply, timeout), ApiError::Transient { after: None, .. }));
+        assert!(matches!(classify(ApiOperation::Apply, timeout), ApiError::Transient { after: None, .. }));
     }
 }

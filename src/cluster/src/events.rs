@@ -13,13 +13,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     resource::Resource,
-    transport::{Call, Transport, outgoing},
+    transport::{RequestInfo, Transport, api_request},
 };
 
 /// Events that may wait to be sent.
-const WAITING: usize = 512;
+const QUEUE_CAPACITY: usize = 512;
 /// The API server takes no longer note (bytes).
-const NOTE: usize = 1024;
+const MAX_NOTE_BYTES: usize = 1024;
 
 /// What to tell, about which object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,13 +61,13 @@ pub struct EventSender {
 
 /// A queue and the task that empties it; `instance` names this replica.
 pub fn event_queue(transport: Arc<Transport>, instance: String) -> (EventQueue, EventSender) {
-    let (sender, receiver) = channel(WAITING);
+    let (sender, receiver) = channel(QUEUE_CAPACITY);
     (EventQueue { sender, transport: transport.clone() }, EventSender { receiver, transport, instance })
 }
 
 impl EventQueue {
     /// Hands one over; gives it up if too many wait.
-    pub fn tell(&self, note: EventNote) {
+    pub fn emit(&self, note: EventNote) {
         if self.sender.try_send(note).is_err() {
             self.transport.metrics.event_dropped();
         }
@@ -87,10 +87,11 @@ impl EventSender {
                 next = self.receiver.recv() => next,
             };
             let Some(note) = next else { return };
-            let call = Call { verb: "create", kind: "Event", object: format!("{}/{}", note.namespace, note.name) };
+            let call =
+                RequestInfo { verb: "create", kind: "Event", object: format!("{}/{}", note.namespace, note.name) };
             let path = Resource::EVENT.collection(Some(&note.namespace));
             let body = body(&note, &self.instance, Timestamp::now()).to_string().into_bytes();
-            let request = outgoing(Method::POST, path, Some("application/json"), body);
+            let request = api_request(Method::POST, path, Some("application/json"), body);
             if let Err(error) = self.transport.call(&call, request).await {
                 tracing::debug!(%error, "event given up");
                 self.transport.metrics.event_dropped();
@@ -100,7 +101,7 @@ impl EventSender {
 }
 
 fn body(note: &EventNote, instance: &str, now: Timestamp) -> serde_json::Value {
-    let mut end = note.message.len().min(NOTE);
+    let mut end = note.message.len().min(MAX_NOTE_BYTES);
     while !note.message.is_char_boundary(end) {
         end -= 1;
     }
@@ -125,7 +126,7 @@ fn body(note: &EventNote, instance: &str, now: Timestamp) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{answer, scripted};
+    use crate::testing::{response, scripted};
 
     fn note(message: &str) -> EventNote {
         EventNote {
@@ -150,10 +151,10 @@ mod tests {
 
     #[tokio::test]
     async fn events_are_sent_and_the_overload_is_given_up() {
-        let (transport, mut requests) = scripted(vec![answer(201, "{}".into())]);
+        let (transport, mut requests) = scripted(vec![response(201, "{}".into())]);
         let (queue, sender) = event_queue(transport, "me".into());
-        for _ in 0..WAITING + 10 {
-            queue.tell(note("x"));
+        for _ in 0..QUEUE_CAPACITY + 10 {
+            queue.emit(note("x"));
         }
         let stop = CancellationToken::new();
         stop.cancel();

@@ -3,7 +3,7 @@
 //! As in client-go, nobody compares clocks with anybody: a replica notes by its own monotonic clock when it saw the lease
 //! change, and takes it when it has not changed for its whole duration. The holder stops writing by the same clock
 //! before others can have taken over, also when it was stopped and continued in between: every write asks
-//! [`Authority::holds`] before it is made and once more when it goes out.
+//! [`WriteGate::holds`] before it is made and once more when it goes out.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use k8s_openapi::{api::coordination::v1::Lease, apimachinery::pkg::apis::meta::v
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::{error::RequestError, lease_api::LeaseApi};
-use crate::write_gate::{Authority, Until};
+use crate::write_gate::{Until, WriteGate};
 
 /// How long a lease is good for without being renewed.
 const DURATION: Duration = Duration::from_secs(10);
@@ -26,33 +26,33 @@ const RETRY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(800);
 
 /// One replica's part in the election.
-pub struct Elector {
+pub struct LeaderElector {
     api: Arc<dyn LeaseApi>,
     identity: String,
-    authority: Authority,
+    write_gate: WriteGate,
     observed: Option<(Lease, Instant)>,
     renewed: Option<Instant>,
     /// Called with each failure, and with `None` when requests succeed again.
-    report: Report,
+    report: LeaseReporter,
 }
 
-type Report = Box<dyn Fn(Option<&RequestError>) + Send + Sync>;
+type LeaseReporter = Box<dyn Fn(Option<&RequestError>) + Send + Sync>;
 
-impl fmt::Debug for Elector {
+impl fmt::Debug for LeaderElector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Elector").field("identity", &self.identity).finish_non_exhaustive()
+        f.debug_struct("LeaderElector").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
-impl Elector {
+impl LeaderElector {
     /// An elector under this identity, which must differ between replicas and should survive a container's restart.
     pub fn new(
         api: Arc<dyn LeaseApi>,
         identity: String,
-        authority: Authority,
+        authority: WriteGate,
         report: impl Fn(Option<&RequestError>) + Send + Sync + 'static,
     ) -> Self {
-        Self { api, identity, authority, observed: None, renewed: None, report: Box::new(report) }
+        Self { api, identity, write_gate: authority, observed: None, renewed: None, report: Box::new(report) }
     }
 
     /// Stands by until the lease is ours.
@@ -69,7 +69,7 @@ impl Elector {
     }
 
     /// Keeps the lease; returns when it is lost. From then on nothing may be written.
-    pub async fn keep(&mut self) {
+    pub async fn renew(&mut self) {
         while let Some(renewed) = self.renewed {
             let give_up = renewed + RENEW_WITHIN;
             sleep_until((renewed + RENEW_EVERY).min(give_up)).await;
@@ -79,7 +79,7 @@ impl Elector {
                     break;
                 }
                 if Instant::now() >= give_up || self.held_by_another() {
-                    self.lose();
+                    self.step_down();
                     return;
                 }
                 sleep(RETRY).await;
@@ -89,7 +89,7 @@ impl Elector {
 
     /// Gives the lease back, so that another replica can take it at once. Nothing may be written any more.
     pub async fn release(&mut self) {
-        self.lose();
+        self.step_down();
         let Some((mut lease, _)) = self.observed.take() else { return };
         if holder(&lease) != self.identity {
             return;
@@ -103,8 +103,8 @@ impl Elector {
         }
     }
 
-    fn lose(&mut self) {
-        self.authority.set(Until::Never);
+    fn step_down(&mut self) {
+        self.write_gate.set(Until::Never);
         self.renewed = None;
     }
 
@@ -115,17 +115,17 @@ impl Elector {
     /// Tries to take or renew it.
     async fn attempt(&mut self) -> bool {
         let started = Instant::now();
-        let outcome = self.take(started).await;
+        let outcome = self.try_acquire(started).await;
         (self.report)(outcome.as_ref().err());
         let held = outcome.unwrap_or(false);
         if held {
             self.renewed = Some(started);
-            self.authority.set(Until::At(started + RENEW_WITHIN));
+            self.write_gate.set(Until::At(started + RENEW_WITHIN));
         }
         held
     }
 
-    async fn take(&mut self, started: Instant) -> Result<bool, RequestError> {
+    async fn try_acquire(&mut self, started: Instant) -> Result<bool, RequestError> {
         // The holder knows the newest version: it wrote it.
         if self.renewed.is_some()
             && let Some((lease, _)) = &self.observed
@@ -147,7 +147,7 @@ impl Elector {
             }
             let spec = self.claimed(&Lease::default()).spec.unwrap_or_default();
             let answer = self.api.create(spec).await;
-            return self.own(answer, started);
+            return self.record_held(answer, started);
         };
         let changed = self.observed.as_ref().is_none_or(|(known, _)| known.spec != lease.spec);
         if changed {
@@ -158,7 +158,7 @@ impl Elector {
             return Ok(false);
         }
         let answer = self.api.replace(&self.claimed(&lease)).await;
-        self.own(answer, started)
+        self.record_held(answer, started)
     }
 
     /// Whether another replica may hold it, which was seen to renew it at `seen`.
@@ -168,7 +168,7 @@ impl Elector {
     }
 
     /// A conflict only means that another was faster.
-    fn own(&mut self, answer: Result<Lease, RequestError>, started: Instant) -> Result<bool, RequestError> {
+    fn record_held(&mut self, answer: Result<Lease, RequestError>, started: Instant) -> Result<bool, RequestError> {
         match answer {
             Ok(lease) => {
                 self.observed = Some((lease, started));

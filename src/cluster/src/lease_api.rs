@@ -10,10 +10,10 @@ use k8s_openapi::{
 };
 
 use super::{
-    board::Board,
     error::RequestError,
     resource::Resource,
-    transport::{Call, Transport, outgoing, read_json},
+    transport::{RequestInfo, Transport, api_request, read_json},
+    watch_health::WatchHealth,
 };
 
 /// The three requests an election needs.
@@ -33,13 +33,13 @@ pub struct LeaseObject {
     transport: Arc<Transport>,
     namespace: String,
     name: String,
-    board: Arc<Board>,
+    watch_health: Arc<WatchHealth>,
 }
 
 impl LeaseObject {
     /// The lease `name` in `namespace`; the board hears of the store's version.
-    pub fn new(transport: Arc<Transport>, namespace: String, name: String, board: Arc<Board>) -> Self {
-        Self { transport, namespace, name, board }
+    pub fn new(transport: Arc<Transport>, namespace: String, name: String, board: Arc<WatchHealth>) -> Self {
+        Self { transport, namespace, name, watch_health: board }
     }
 
     async fn send(
@@ -49,17 +49,17 @@ impl LeaseObject {
         path: String,
         body: Option<&Lease>,
     ) -> Result<Lease, RequestError> {
-        let call = Call { verb, kind: "Lease", object: format!("{}/{}", self.namespace, self.name) };
+        let call = RequestInfo { verb, kind: "Lease", object: format!("{}/{}", self.namespace, self.name) };
         let unreadable = |error: serde_json::Error| RequestError::Unreadable {
             what: format!("{verb} Lease {}", self.name),
             cause: error.to_string(),
         };
         let body = body.map(serde_json::to_vec).transpose().map_err(unreadable)?.unwrap_or_default();
-        let request = outgoing(method, path, Some("application/json"), body);
+        let request = api_request(method, path, Some("application/json"), body);
         let answer = self.transport.call(&call, request).await?;
         let lease: Lease = read_json(&call, &answer)?;
         let version = lease.metadata.resource_version.as_ref().and_then(|version| version.parse().ok());
-        version.into_iter().for_each(|version| self.board.saw(version));
+        version.into_iter().for_each(|version| self.watch_health.record_store_version(version));
         Ok(lease)
     }
 }

@@ -71,9 +71,9 @@ impl LeaseApi for Arc<Fake> {
     }
 }
 
-fn replica(fake: &Arc<Fake>, identity: &str) -> (Elector, Authority) {
-    let authority = Authority::by_lease();
-    (Elector::new(Arc::new(fake.clone()), identity.into(), authority.clone(), |_| {}), authority)
+fn replica(fake: &Arc<Fake>, identity: &str) -> (LeaderElector, WriteGate) {
+    let authority = WriteGate::by_lease();
+    (LeaderElector::new(Arc::new(fake.clone()), identity.into(), authority.clone(), |_| {}), authority)
 }
 
 #[tokio::test(start_paused = true)]
@@ -83,10 +83,10 @@ async fn one_of_two_replicas_writes() {
     let (mut second, may_second) = replica(&fake, "second");
     first.acquire().await;
     let race = tokio::time::timeout(Duration::from_secs(300), async {
-        tokio::select! { () = first.keep() => "lost", () = second.acquire() => "taken" }
+        tokio::select! { () = first.renew() => "lost", () = second.acquire() => "taken" }
     });
     assert!(race.await.is_err(), "a lease that is renewed is neither lost nor taken");
-    assert!(may_first.holds() && !may_second.holds());
+    assert!(may_first.allows_writes() && !may_second.allows_writes());
 }
 
 #[tokio::test(start_paused = true)]
@@ -96,14 +96,14 @@ async fn a_dead_holder_is_followed_within_twelve_seconds() {
     let (mut second, _) = replica(&fake, "second");
     first.acquire().await;
     let _ = tokio::time::timeout(Duration::from_secs(5), async {
-        tokio::select! { () = first.keep() => {}, () = second.acquire() => {} }
+        tokio::select! { () = first.renew() => {}, () = second.acquire() => {} }
     })
     .await;
     let killed = Instant::now();
     second.acquire().await;
     assert!(killed.elapsed() <= Duration::from_secs(12), "{:?}", killed.elapsed());
     assert_eq!(fake.holder(), "second");
-    assert!(!may_first.holds(), "a holder that was stopped may not write when it continues");
+    assert!(!may_first.allows_writes(), "a holder that was stopped may not write when it continues");
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,7 +117,7 @@ async fn a_released_lease_is_taken_within_a_second() {
     let released = Instant::now();
     second.acquire().await;
     assert!(released.elapsed() <= Duration::from_secs(1));
-    assert!(!may_first.holds() && may_second.holds());
+    assert!(!may_first.allows_writes() && may_second.allows_writes());
 }
 
 #[tokio::test(start_paused = true)]
@@ -126,12 +126,12 @@ async fn a_lease_that_somebody_deletes_stays_its_holders() {
     let (mut first, may_first) = replica(&fake, "first");
     let (mut second, may_second) = replica(&fake, "second");
     first.acquire().await;
-    let keeping = tokio::spawn(async move { first.keep().await });
+    let keeping = tokio::spawn(async move { first.renew().await });
     let _ = tokio::time::timeout(Duration::from_secs(3), second.acquire()).await;
     fake.delete();
     let taken = tokio::time::timeout(Duration::from_secs(60), second.acquire()).await;
-    assert!(taken.is_err() && !may_second.holds(), "its holder knew of nothing and wrote");
-    assert!(may_first.holds());
+    assert!(taken.is_err() && !may_second.allows_writes(), "its holder knew of nothing and wrote");
+    assert!(may_first.allows_writes());
     keeping.abort();
     let _ = keeping.await;
     fake.delete();
@@ -156,13 +156,13 @@ async fn a_holder_that_cannot_renew_stops_after_six_seconds_and_comes_back() {
     elector.acquire().await;
     fake.down(true);
     let down = Instant::now();
-    elector.keep().await;
+    elector.renew().await;
     assert!(down.elapsed() <= Duration::from_secs(7), "{:?}", down.elapsed());
-    assert!(!may.holds());
+    assert!(!may.allows_writes());
     fake.down(false);
     let back = Instant::now();
     elector.acquire().await;
-    assert!(may.holds() && back.elapsed() < Duration::from_secs(1));
+    assert!(may.allows_writes() && back.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -176,6 +176,6 @@ async fn a_short_outage_costs_nothing() {
         fake.down(false);
         sleep(Duration::from_secs(30)).await;
     };
-    tokio::select! { () = elector.keep() => panic!("lost"), () = outage => {} }
-    assert!(may.holds());
+    tokio::select! { () = elector.renew() => panic!("lost"), () = outage => {} }
+    assert!(may.allows_writes());
 }

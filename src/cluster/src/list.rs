@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 
 use super::{
     error::RequestError,
-    store::Listed,
-    transport::{outgoing, read_json},
+    store::ListItem,
+    transport::{api_request, read_json},
     watch::Watch,
 };
 use crate::page::{List, PAGE};
@@ -29,11 +29,11 @@ impl<T: Send + Sync + 'static> Watch<T> {
             if !next.is_empty() {
                 target = target.with("continue", &next);
             }
-            let request = outgoing(Method::GET, target.into_string(), None, Vec::new());
-            let request = self.reduced(request, "PartialObjectMetadataList");
+            let request = api_request(Method::GET, target.into_string(), None, Vec::new());
+            let request = self.metadata_only(request, "PartialObjectMetadataList");
             let body = match self.transport.page(&call, request).await {
                 Ok(body) => body,
-                Err(error) if *page > 1 && is_too_much(&error) => {
+                Err(error) if *page > 1 && wants_smaller_page(&error) => {
                     *page /= 2;
                     tracing::debug!(kind = call.kind, page, %error, "smaller pages are asked for");
                     continue;
@@ -46,8 +46,8 @@ impl<T: Send + Sync + 'static> Watch<T> {
                     return Err(error);
                 }
             };
-            let read: Page<'_> = read_json(&call, &body)?;
-            items.extend(read.items.iter().filter_map(|item| self.listed(item.get(), whole)));
+            let read: ListPage<'_> = read_json(&call, &body)?;
+            items.extend(read.items.iter().filter_map(|item| self.list_item(item.get(), whole)));
             if read.metadata.continue_.is_empty() {
                 *page = (*page * 2).min(PAGE);
                 return Ok(List { items, version: read.metadata.version() });
@@ -59,28 +59,28 @@ impl<T: Send + Sync + 'static> Watch<T> {
     /// The version of the store now, past every cache of the API server.
     pub(super) async fn version(&self) -> Result<u64, RequestError> {
         let call = self.call("list");
-        let request = outgoing(Method::GET, self.target().with("limit", "1").into_string(), None, Vec::new());
-        let body = self.transport.page(&call, self.reduced(request, "PartialObjectMetadataList")).await?;
-        Ok(read_json::<Page<'_>>(&call, &body)?.metadata.version())
+        let request = api_request(Method::GET, self.target().with("limit", "1").into_string(), None, Vec::new());
+        let body = self.transport.page(&call, self.metadata_only(request, "PartialObjectMetadataList")).await?;
+        Ok(read_json::<ListPage<'_>>(&call, &body)?.metadata.version())
     }
 
-    fn listed(&self, json: &str, whole: bool) -> Option<Listed<T>> {
-        let head = self.head(json)?;
-        if !whole && self.map.knows(&head) {
-            return Some(Listed::Known(head.key));
+    fn list_item(&self, json: &str, whole: bool) -> Option<ListItem<T>> {
+        let head = self.object_version(json)?;
+        if !whole && self.map.contains_version(&head) {
+            return Some(ListItem::Known(head.key));
         }
-        Some(self.object(head, json).map_or_else(Listed::Unreadable, Listed::New))
+        Some(self.decode_object(head, json).map_or_else(ListItem::Unreadable, ListItem::New))
     }
 }
 
 /// Whether a smaller page may come through.
-fn is_too_much(error: &RequestError) -> bool {
+fn wants_smaller_page(error: &RequestError) -> bool {
     let is_unread = matches!(error, RequestError::Timeout { .. } | RequestError::Unreadable { .. });
     is_unread || matches!(error.code(), Some(413 | 504))
 }
 
 #[derive(Deserialize)]
-struct Page<'a> {
+struct ListPage<'a> {
     #[serde(borrow)]
     metadata: PageMeta<'a>,
     #[serde(borrow, default)]

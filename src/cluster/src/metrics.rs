@@ -29,7 +29,7 @@ pub struct RefusalLabels {
 
 /// The counters of this room.
 #[derive(Debug, Clone, Default)]
-pub struct Metrics {
+pub struct ApiMetrics {
     requests: Family<RequestLabels, Counter>,
     watch_restarts: Family<KindLabel, Counter>,
     watches_refused: Family<RefusalLabels, Gauge>,
@@ -37,7 +37,7 @@ pub struct Metrics {
     events_dropped: Counter,
 }
 
-impl Metrics {
+impl ApiMetrics {
     /// Adds them to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("recif_api_requests", "Requests to the API server; code 0: no answer", self.requests.clone());

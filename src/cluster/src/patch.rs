@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::{
     custom::Custom,
-    error::Operation,
-    resource::Target,
-    store::{Cause, Head, ObjectMap, Seen},
-    transport::{Call, Transport, outgoing},
+    error::ApiOperation,
+    resource::RequestTarget,
+    store::{ChangeSource, ObjectMap, ObjectVersion, Versioned},
+    transport::{RequestInfo, Transport, api_request},
 };
 
 /// Reads from the cache, writes by JSON Patch; each answer is in the cache before the caller has it.
@@ -44,27 +44,30 @@ impl<K: PhasedObject + Custom> CustomObjects<K> {
 
     async fn patch(&self, key: &Key, subresource: &str, patch: &Value) -> Result<Arc<K>, ApiError> {
         let path = K::RESOURCE.object(&key.namespace, &key.name) + subresource;
-        let target = Target::new(path).with("fieldManager", self.manager);
+        let target = RequestTarget::new(path).with("fieldManager", self.manager);
         // What is not in the schema is no concern of a patch of ours; to look for it costs the API server a decoding.
         let target = target.with("fieldValidation", "Ignore").into_string();
         let body = patch.to_string().into_bytes();
-        let request = outgoing(Method::PATCH, target, Some("application/json-patch+json"), body);
+        let request = api_request(Method::PATCH, target, Some("application/json-patch+json"), body);
         let verb = if subresource.is_empty() { "patch" } else { "patch status" };
-        let call = Call { verb, kind: K::RESOURCE.kind, object: key.to_string() };
+        let call = RequestInfo { verb, kind: K::RESOURCE.kind, object: key.to_string() };
         let take = |body: &[u8]| {
             let object = K::decode(str::from_utf8(body).map_err(serde::de::Error::custom)?)?;
             let version = object.meta().resource_version.as_deref().unwrap_or_default();
             let version = version.parse().map_err(serde::de::Error::custom)?;
-            let seen = Seen::new(Head { key: object.key(), uid: object.uid().to_owned(), version }, object);
+            let seen = Versioned::new(
+                ObjectVersion { key: object.key(), uid: object.uid().to_owned(), resource_version: version },
+                object,
+            );
             let object = seen.object.clone();
             if is_over(&*object) {
-                self.map.remove(&seen.head.key, seen.head.version, Cause::Write);
+                self.map.remove(&seen.version.key, seen.version.resource_version, ChangeSource::Write);
             } else {
-                self.map.observe(seen, Cause::Write);
+                self.map.observe(seen, ChangeSource::Write);
             }
             Ok(object)
         };
-        self.transport.write(&call, Operation::JsonPatch, request, take).await
+        self.transport.write(&call, ApiOperation::JsonPatch, request, take).await
     }
 }
 
@@ -95,7 +98,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{answer, scripted};
+    use crate::testing::{response, scripted};
 
     fn agent(version: u64, deleting: bool) -> String {
         let mut metadata = json!({"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": version.to_string()});
@@ -107,7 +110,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_answer_is_what_is_read_next() {
-        let (transport, mut asked) = scripted(vec![answer(200, agent(7, false))]);
+        let (transport, mut asked) = scripted(vec![response(200, agent(7, false))]);
         let objects = CustomObjects::<Agent>::new(transport, Arc::default());
         let key = Key::new("ns", "a");
         let patch = json!([{"op": "test", "path": "/metadata/uid", "value": "u"}]);
@@ -120,7 +123,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_whose_last_finalizer_went_is_gone() {
-        let (transport, _asked) = scripted(vec![answer(200, agent(7, true))]);
+        let (transport, _asked) = scripted(vec![response(200, agent(7, true))]);
         let map = Arc::new(ObjectMap::default());
         let objects = CustomObjects::<Agent>::new(transport, map.clone());
         let key = Key::new("ns", "a");

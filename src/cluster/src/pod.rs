@@ -8,13 +8,13 @@ use std::{collections::BTreeMap, net::IpAddr};
 use actions::ports::{PodProblem, WorkloadPod};
 use serde::{Deserialize, de::IgnoredAny};
 
-use super::store::Head;
+use super::store::ObjectVersion;
 
 /// Reads a Pod.
 ///
 /// # Errors
 /// When it does not look like one.
-pub fn pod(head: &Head, json: &str) -> Result<WorkloadPod, serde_json::Error> {
+pub fn pod(head: &ObjectVersion, json: &str) -> Result<WorkloadPod, serde_json::Error> {
     let wire: WirePod = serde_json::from_str(json)?;
     let condition = |type_: &str| wire.status.conditions.iter().find(|found| found.type_ == type_);
     let ready = condition("Ready").is_some_and(|found| found.status == "True");
@@ -25,13 +25,13 @@ pub fn pod(head: &Head, json: &str) -> Result<WorkloadPod, serde_json::Error> {
     } else if unschedulable {
         Some(PodProblem::Unschedulable)
     } else {
-        containers.find_map(|container| container.trouble(&wire.spec))
+        containers.find_map(|container| container.problem(&wire.spec))
     };
     let cost = wire.metadata.annotations.deletion_cost;
     Ok(WorkloadPod {
         name: head.key.name.clone(),
         uid: head.uid.clone(),
-        resource_version: head.version,
+        resource_version: head.resource_version,
         labels: wire.metadata.labels,
         ready,
         terminating: wire.metadata.deletion_timestamp.is_some(),
@@ -43,16 +43,16 @@ pub fn pod(head: &Head, json: &str) -> Result<WorkloadPod, serde_json::Error> {
 
 #[derive(Deserialize)]
 struct WirePod {
-    metadata: Meta,
+    metadata: PodMeta,
     #[serde(default)]
-    spec: Spec,
+    spec: WirePodSpec,
     #[serde(default)]
     status: WireStatus,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Meta {
+struct PodMeta {
     #[serde(default)]
     labels: BTreeMap<String, String>,
     #[serde(default)]
@@ -70,7 +70,7 @@ struct Annotations {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Spec {
+struct WirePodSpec {
     containers: Vec<Container>,
     init_containers: Vec<Container>,
 }
@@ -87,13 +87,13 @@ struct Container {
 struct WireStatus {
     #[serde(rename = "podIP")]
     pod_ip: Option<IpAddr>,
-    conditions: Vec<Condition>,
+    conditions: Vec<PodCondition>,
     init_container_statuses: Vec<ContainerStatus>,
     container_statuses: Vec<ContainerStatus>,
 }
 
 #[derive(Deserialize)]
-struct Condition {
+struct PodCondition {
     #[serde(rename = "type")]
     type_: String,
     status: String,
@@ -107,32 +107,32 @@ struct ContainerStatus {
     name: String,
     ready: bool,
     restart_count: i32,
-    state: State,
-    last_state: State,
+    state: ContainerState,
+    last_state: ContainerState,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct State {
-    waiting: Option<Waiting>,
-    terminated: Option<Ended>,
+struct ContainerState {
+    waiting: Option<ContainerWaiting>,
+    terminated: Option<ContainerTerminated>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Waiting {
+struct ContainerWaiting {
     reason: String,
     message: String,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Ended {
+struct ContainerTerminated {
     exit_code: i32,
 }
 
 impl ContainerStatus {
-    fn trouble(&self, spec: &Spec) -> Option<PodProblem> {
+    fn problem(&self, spec: &WirePodSpec) -> Option<PodProblem> {
         let waiting = self.state.waiting.as_ref();
         match waiting.map_or("", |waiting| waiting.reason.as_str()) {
             "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" | "ImageInspectError" => {
@@ -179,14 +179,14 @@ fn missing_object(message: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::decode::head;
+    use crate::decode::object_version;
 
     fn read(status: &str) -> WorkloadPod {
         let json = format!(
             r#"{{"metadata":{{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1"}},
             "spec":{{"containers":[{{"name":"agent","image":"corail:latest"}}]}},"status":{status}}}"#
         );
-        pod(&head(&json).unwrap(), &json).unwrap()
+        pod(&object_version(&json).unwrap(), &json).unwrap()
     }
 
     fn trouble(container: &str) -> Option<PodProblem> {
@@ -228,7 +228,7 @@ mod tests {
                 "status":{{"initContainerStatuses":[{{"name":"proxy",{sidecar}}}],
                 "containerStatuses":[{{"name":"agent","state":{{"waiting":{{"reason":"PodInitializing"}}}}}}]}}}}"#
             );
-            pod(&head(&json).unwrap(), &json).unwrap().problem
+            pod(&object_version(&json).unwrap(), &json).unwrap().problem
         };
         let image = Some(PodProblem::ImagePull { image: "r/p".into() });
         assert_eq!(with(r#""state":{"waiting":{"reason":"ImagePullBackOff"}}"#), image);
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!((here.ip, here.deletion_cost), (Some([10, 1, 2, 3].into()), None));
         let costs = r#"{"metadata":{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1",
             "annotations":{"a":"b","controller.kubernetes.io/pod-deletion-cost":"-7"}}}"#;
-        assert_eq!(pod(&head(costs).unwrap(), costs).unwrap().deletion_cost, Some(-7));
+        assert_eq!(pod(&object_version(costs).unwrap(), costs).unwrap().deletion_cost, Some(-7));
     }
 
     #[test]

@@ -10,25 +10,26 @@ use serde::Deserialize;
 /// When it does not look like one.
 pub fn ingress_selector(json: &str) -> Result<Option<LabelSelector>, serde_json::Error> {
     #[derive(Deserialize)]
-    struct Policy {
-        metadata: Owned,
-        spec: Spec,
+    struct WireNetworkPolicy {
+        metadata: WirePolicyMeta,
+        spec: WirePolicySpec,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Owned {
+    struct WirePolicyMeta {
         #[serde(default)]
         owner_references: Vec<OwnerReference>,
     }
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
-    struct Spec {
+    struct WirePolicySpec {
         #[serde(default)]
         pod_selector: LabelSelector,
         #[serde(default)]
         policy_types: Vec<String>,
     }
-    let Policy { metadata, spec: Spec { pod_selector, policy_types } } = serde_json::from_str(json)?;
+    let WireNetworkPolicy { metadata, spec: WirePolicySpec { pod_selector, policy_types } } =
+        serde_json::from_str(json)?;
     let of_ours = |owner: &OwnerReference| {
         owner.controller == Some(true) && owner.api_version.split('/').next() == Some(crds::GROUP)
     };

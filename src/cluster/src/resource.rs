@@ -124,9 +124,9 @@ fn encoded(text: &str) -> Cow<'_, str> {
 
 /// A path with query parameters; values are percent-encoded.
 #[derive(Debug)]
-pub struct Target(String);
+pub struct RequestTarget(String);
 
-impl Target {
+impl RequestTarget {
     /// The bare path.
     pub fn new(path: String) -> Self {
         Self(path)
@@ -183,8 +183,9 @@ mod tests {
 
     #[test]
     fn selectors_are_encoded() {
-        let target =
-            Target::new(Resource::POD.collection(Some("a"))).with("labelSelector", "x/y=z").with("watch", "true");
+        let target = RequestTarget::new(Resource::POD.collection(Some("a")))
+            .with("labelSelector", "x/y=z")
+            .with("watch", "true");
         assert_eq!(target.into_string(), "/api/v1/namespaces/a/pods?labelSelector=x%2Fy%3Dz&watch=true");
     }
 }

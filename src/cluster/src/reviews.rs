@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::{
     error::RequestError,
     resource::Resource,
-    transport::{Call, Transport, outgoing, read_json},
+    transport::{RequestInfo, Transport, api_request, read_json},
 };
 
 /// The audience of tokens that are good for Récif alone: `kubectl create token NAME --audience recif`. The API server itself
@@ -82,7 +82,7 @@ impl Reviewer {
         let spec = TokenReviewSpec { token: token.to_owned(), audiences: wanted };
         let review = TokenReview { spec, ..TokenReview::default() };
         let answer = self.create(Resource::TOKEN_REVIEW, &review).await;
-        let status = answer.map_err(|error| without(token, error))?.status.unwrap_or_default();
+        let status = answer.map_err(|error| redacted(token, error))?.status.unwrap_or_default();
         // An authenticator that does not know of audiences leaves them out: its tokens are the API server's.
         let meant = audiences.is_empty()
             || status.audiences.iter().flatten().any(|audience| audiences.iter().any(|wanted| wanted == audience));
@@ -100,7 +100,7 @@ impl Reviewer {
     ///
     /// # Errors
     /// There was no answer.
-    pub async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
+    pub async fn is_allowed(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
         let attributes = ResourceAttributes {
             group: Some(crds::GROUP.to_owned()),
             version: Some(crds::VERSION.to_owned()),
@@ -125,12 +125,12 @@ impl Reviewer {
     }
 
     async fn create<T: Serialize + DeserializeOwned>(&self, resource: Resource, review: &T) -> Result<T, RequestError> {
-        let call = Call { verb: "create", kind: resource.kind, object: String::new() };
+        let call = RequestInfo { verb: "create", kind: resource.kind, object: String::new() };
         let body = serde_json::to_vec(review).map_err(|error| RequestError::Unreadable {
             what: format!("create {}", resource.kind),
             cause: error.to_string(),
         })?;
-        let request = outgoing(Method::POST, resource.collection(None), Some("application/json"), body);
+        let request = api_request(Method::POST, resource.collection(None), Some("application/json"), body);
         read_json(&call, &self.transport.call(&call, request).await?)
     }
 }
@@ -151,7 +151,7 @@ fn names_audience(token: &str, audience: &str) -> bool {
 }
 
 /// The error without what must not be told, should the answer repeat it.
-fn without(token: &str, mut error: RequestError) -> RequestError {
+fn redacted(token: &str, mut error: RequestError) -> RequestError {
     match &mut error {
         _ if token.is_empty() => {}
         RequestError::Refused { status, .. } => status.message = status.message.replace(token, "***"),
@@ -168,7 +168,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::testing::{answer, scripted};
+    use crate::testing::{response, scripted};
 
     fn known(audiences: serde_json::Value) -> String {
         let user = json!({"username": "alice", "uid": "7", "groups": ["a", "b"], "extra": {"k": ["v"]}});
@@ -186,7 +186,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_token_is_reviewed_for_the_audiences() {
-        let (transport, mut asked) = scripted(vec![answer(201, known(json!(["recif"])))]);
+        let (transport, mut asked) = scripted(vec![response(201, known(json!(["recif"])))]);
         let found = Reviewer::new(transport).identify("secret", &["recif".into()]).await.unwrap();
         assert_eq!(found, Some(alice()));
         let asked = asked.recv().await.unwrap();
@@ -207,12 +207,12 @@ mod tests {
             ("opaque".into(), json!(null)),
             ("a.%.c".into(), json!(null)),
         ] {
-            let (transport, mut asked) = scripted(vec![answer(201, known(audiences.clone()))]);
+            let (transport, mut asked) = scripted(vec![response(201, known(audiences.clone()))]);
             assert_eq!(Reviewer::new(transport).identify(&token, &[]).await.unwrap(), Some(alice()), "{token}");
             assert_eq!(asked.recv().await.unwrap().body["spec"]["audiences"], audiences, "{token}");
         }
         // Where audiences are named, they alone count.
-        let (transport, mut asked) = scripted(vec![answer(201, known(json!(["other"])))]);
+        let (transport, mut asked) = scripted(vec![response(201, known(json!(["other"])))]);
         let token = jwt(json!({"aud": ["recif"]}));
         Reviewer::new(transport).identify(&token, &["other".into()]).await.unwrap();
         assert_eq!(asked.recv().await.unwrap().body["spec"]["audiences"], json!(["other"]));
@@ -226,11 +226,11 @@ mod tests {
         let elsewhere = known(json!(["https://kubernetes.default.svc"]));
         // Without audiences in the answer the token is the API server's, not ours.
         for body in [unknown, nameless, none, elsewhere, known(json!(null))] {
-            let (transport, _asked) = scripted(vec![answer(201, body.clone())]);
+            let (transport, _asked) = scripted(vec![response(201, body.clone())]);
             let found = Reviewer::new(transport).identify("secret", &["recif".into()]).await.unwrap();
             assert_eq!(found, None, "{body}");
         }
-        let (transport, _asked) = scripted(vec![answer(201, known(json!(null)))]);
+        let (transport, _asked) = scripted(vec![response(201, known(json!(null)))]);
         assert_eq!(Reviewer::new(transport).identify("secret", &[]).await.unwrap(), Some(alice()));
     }
 
@@ -238,11 +238,11 @@ mod tests {
     async fn a_right_is_asked_for_with_everything_known_of_the_caller() {
         let allowed = json!({"spec": {}, "status": {"allowed": true}}).to_string();
         let denied = json!({"spec": {}, "status": {"allowed": false, "reason": "no role"}}).to_string();
-        let (transport, mut asked) = scripted(vec![answer(201, allowed), answer(201, denied)]);
+        let (transport, mut asked) = scripted(vec![response(201, allowed), response(201, denied)]);
         let reviewer = Reviewer::new(transport);
         let right = Right { verb: "create", resource: "agents", subresource: "invoke", namespace: "ns", name: "a" };
-        assert!(reviewer.may(&alice(), &right).await.unwrap());
-        assert!(!reviewer.may(&alice(), &right).await.unwrap());
+        assert!(reviewer.is_allowed(&alice(), &right).await.unwrap());
+        assert!(!reviewer.is_allowed(&alice(), &right).await.unwrap());
         let asked = asked.recv().await.unwrap();
         assert_eq!(asked.line, "POST /apis/authorization.k8s.io/v1/subjectaccessreviews");
         let expected = json!({
@@ -258,7 +258,7 @@ mod tests {
     #[tokio::test]
     async fn an_error_does_not_hold_the_token() {
         let body = json!({"message": "cannot read secret-token", "code": 400}).to_string();
-        let (transport, _asked) = scripted(vec![answer(400, body)]);
+        let (transport, _asked) = scripted(vec![response(400, body)]);
         let error = Reviewer::new(transport).identify("secret-token", &[]).await.unwrap_err();
         assert_eq!(error.to_string(), "create TokenReview: cannot read *** (400)");
     }

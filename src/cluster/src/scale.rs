@@ -12,10 +12,10 @@ use serde_json::json;
 
 use super::{
     child_requests::{APPLY, read},
-    error::Operation,
-    resource::{Resource, Target},
-    store::{Cause, ObjectMap},
-    transport::{Call, Outgoing, Transport, outgoing},
+    error::ApiOperation,
+    resource::{RequestTarget, Resource},
+    store::{ChangeSource, ObjectMap},
+    transport::{ApiRequest, RequestInfo, Transport, api_request},
 };
 
 const MERGE: Option<&str> = Some("application/merge-patch+json");
@@ -47,12 +47,12 @@ impl ScaleWriter {
     pub async fn set_replicas(&self, deployment: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
         let (namespace, name) = (&deployment.child.namespace, &deployment.child.name);
         let request = replicas_request(&deployment.child, &deployment.uid, replicas, SCALER);
-        let call = Call { verb: "scale", kind: "Deployment", object: format!("{namespace}/{name}") };
+        let call = RequestInfo { verb: "scale", kind: "Deployment", object: format!("{namespace}/{name}") };
         let take = |body: &[u8]| {
-            self.deployments.observe(read(ChildKind::Deployment, body)?, Cause::Write);
+            self.deployments.observe(read(ChildKind::Deployment, body)?, ChangeSource::Write);
             Ok(())
         };
-        self.transport.write(&call, Operation::Apply, request, take).await
+        self.transport.write(&call, ApiOperation::Apply, request, take).await
     }
 
     /// Sets what it costs to delete a Pod, or (`None`) removes that. Bound to the uid. The answer is not kept: what counts
@@ -68,10 +68,11 @@ impl ScaleWriter {
     ) -> Result<(), ApiError> {
         let cost = cost.map(|cost| cost.to_string());
         let body = json!({ "metadata": { "uid": pod.uid, "annotations": { DELETION_COST: cost } } });
-        let target = Target::new(Resource::POD.object(namespace, &pod.name)).with("fieldManager", SCALER).into_string();
-        let request = outgoing(Method::PATCH, target, MERGE, body.to_string().into_bytes());
-        let call = Call { verb: "mark", kind: "Pod", object: format!("{namespace}/{}", pod.name) };
-        match self.transport.write(&call, Operation::Apply, request, |_| Ok(())).await {
+        let target =
+            RequestTarget::new(Resource::POD.object(namespace, &pod.name)).with("fieldManager", SCALER).into_string();
+        let request = api_request(Method::PATCH, target, MERGE, body.to_string().into_bytes());
+        let call = RequestInfo { verb: "mark", kind: "Pod", object: format!("{namespace}/{}", pod.name) };
+        match self.transport.write(&call, ApiOperation::Apply, request, |_| Ok(())).await {
             // It is on its way already.
             Err(ApiError::NotFound | ApiError::WrongUid(_)) => Ok(()),
             other => other,
@@ -80,7 +81,7 @@ impl ScaleWriter {
 }
 
 /// Applies `replicas` of a Deployment and nothing else, or (`None`) nothing, under this field manager's name. Bound to the uid.
-pub(super) fn replicas_request(deployment: &ChildRef, uid: &str, replicas: Option<i32>, manager: &str) -> Outgoing {
+pub(super) fn replicas_request(deployment: &ChildRef, uid: &str, replicas: Option<i32>, manager: &str) -> ApiRequest {
     let ChildRef { namespace, name, .. } = deployment;
     let mut body = json!({
         "apiVersion": "apps/v1", "kind": "Deployment",
@@ -90,8 +91,8 @@ pub(super) fn replicas_request(deployment: &ChildRef, uid: &str, replicas: Optio
         body["spec"] = json!({ "replicas": replicas });
     }
     let path = Resource::child(ChildKind::Deployment).object(namespace, name);
-    let target = Target::new(path).with("fieldManager", manager).with("force", "true").into_string();
-    outgoing(Method::PATCH, target, APPLY, body.to_string().into_bytes())
+    let target = RequestTarget::new(path).with("fieldManager", manager).with("force", "true").into_string();
+    api_request(Method::PATCH, target, APPLY, body.to_string().into_bytes())
 }
 
 #[cfg(test)]
@@ -101,7 +102,7 @@ mod tests {
     use meta::Key;
 
     use super::*;
-    use crate::testing::{answer, scripted};
+    use crate::testing::{response, scripted};
 
     fn stored(version: u64) -> String {
         let entry = json!({"manager": SCALER, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}});
@@ -112,7 +113,7 @@ mod tests {
 
     #[tokio::test]
     async fn replicas_are_applied_under_the_scalers_name_and_known_at_once() {
-        let (transport, mut asked) = scripted(vec![answer(200, stored(7)), answer(200, stored(8))]);
+        let (transport, mut asked) = scripted(vec![response(200, stored(7)), response(200, stored(8))]);
         let map = Arc::new(ObjectMap::default());
         let writer = ScaleWriter::new(transport, map.clone());
         let deployment = CachedChild {
@@ -141,8 +142,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_mark_is_bound_to_the_uid_and_one_too_late_is_no_error() {
-        let gone = answer(404, r#"{"message":"not found","code":404}"#.into());
-        let (transport, mut asked) = scripted(vec![answer(200, "{}".into()), gone]);
+        let gone = response(404, r#"{"message":"not found","code":404}"#.into());
+        let (transport, mut asked) = scripted(vec![response(200, "{}".into()), gone]);
         let writer = ScaleWriter::new(transport, Arc::default());
         let pod = WorkloadPod {
             name: "p".into(),

@@ -8,7 +8,7 @@ use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::me
 use super::{
     error::RequestError,
     resource::Resource,
-    transport::{Call, Transport, outgoing, read_json},
+    transport::{RequestInfo, Transport, api_request, read_json},
 };
 
 /// The Secret of this name in the cluster.
@@ -80,13 +80,13 @@ impl SecretObject {
         path: String,
         body: Option<&Secret>,
     ) -> Result<Secret, RequestError> {
-        let call = Call { verb, kind: "Secret", object: format!("{}/{}", self.namespace, self.name) };
+        let call = RequestInfo { verb, kind: "Secret", object: format!("{}/{}", self.namespace, self.name) };
         let unreadable = |error: serde_json::Error| RequestError::Unreadable {
             what: format!("{verb} Secret {}", self.name),
             cause: error.to_string(),
         };
         let body = body.map(serde_json::to_vec).transpose().map_err(unreadable)?.unwrap_or_default();
-        let answer = self.transport.call(&call, outgoing(method, path, Some("application/json"), body)).await?;
+        let answer = self.transport.call(&call, api_request(method, path, Some("application/json"), body)).await?;
         read_json(&call, &answer)
     }
 }

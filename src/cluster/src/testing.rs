@@ -14,11 +14,11 @@ use kube::client::Body;
 use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::{crash::CrashPoint, metrics::Metrics, transport::Transport, write_gate::Authority};
+use super::{crash::CrashPoint, metrics::ApiMetrics, transport::Transport, write_gate::WriteGate};
 
 /// What was asked.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct ScriptedRequest {
     pub(super) line: String,
     pub(super) body: Value,
     /// The body as it was sent.
@@ -26,61 +26,61 @@ pub(super) struct Asked {
 }
 
 /// One answer; after the last one every request is refused with 503.
-pub(super) struct Answer {
+pub(super) struct ScriptedResponse {
     status: u16,
     body: Vec<String>,
     hangs: bool,
 }
 
 /// An answer with this body.
-pub(super) fn answer(status: u16, body: String) -> Answer {
-    Answer { status, body: vec![body], hangs: false }
+pub(super) fn response(status: u16, body: String) -> ScriptedResponse {
+    ScriptedResponse { status, body: vec![body], hangs: false }
 }
 
 /// No connection is made.
-pub(super) fn away() -> Answer {
-    answer(0, String::new())
+pub(super) fn no_connection() -> ScriptedResponse {
+    response(0, String::new())
 }
 
 /// A watch that brings these lines and ends.
-pub(super) fn events(lines: &[&str]) -> Answer {
-    Answer { status: 200, body: lines.iter().map(|line| format!("{line}\n")).collect(), hangs: false }
+pub(super) fn watch_events(lines: &[&str]) -> ScriptedResponse {
+    ScriptedResponse { status: 200, body: lines.iter().map(|line| format!("{line}\n")).collect(), hangs: false }
 }
 
 /// A watch that brings these lines and then nothing, without ending.
-pub(super) fn silent(lines: &[&str]) -> Answer {
-    Answer { hangs: true, ..events(lines) }
+pub(super) fn hanging_watch(lines: &[&str]) -> ScriptedResponse {
+    ScriptedResponse { hangs: true, ..watch_events(lines) }
 }
 
 /// What such a server will answer.
 #[derive(Default)]
-pub(super) struct Script {
-    pub(super) answers: Vec<Answer>,
-    pub(super) authority: Option<Authority>,
+pub(super) struct ScriptedServer {
+    pub(super) responses: Vec<ScriptedResponse>,
+    pub(super) write_gate: Option<WriteGate>,
 }
 
 /// A transport to such a server, and what is asked of it.
-pub(super) fn scripted(answers: Vec<Answer>) -> (Arc<Transport>, UnboundedReceiver<Asked>) {
+pub(super) fn scripted(answers: Vec<ScriptedResponse>) -> (Arc<Transport>, UnboundedReceiver<ScriptedRequest>) {
     let (client, asked) = serve(answers);
-    (Arc::new(transport(client, Authority::always(), || None)), asked)
+    (Arc::new(transport(client, WriteGate::always(), || None)), asked)
 }
 
-impl Script {
+impl ScriptedServer {
     /// A transport to such a server, with another way to renew its client.
     pub(super) fn transport(self, renew: impl Fn() -> Option<kube::Client> + Send + Sync + 'static) -> Transport {
-        transport(serve(self.answers).0, self.authority.unwrap_or_else(Authority::always), renew)
+        transport(serve(self.responses).0, self.write_gate.unwrap_or_else(WriteGate::always), renew)
     }
 }
 
 fn transport(
     client: kube::Client,
-    authority: Authority,
+    authority: WriteGate,
     renew: impl Fn() -> Option<kube::Client> + Send + Sync + 'static,
 ) -> Transport {
-    Transport::new(client, renew, authority, CrashPoint::default(), Metrics::default())
+    Transport::new(client, renew, authority, CrashPoint::default(), ApiMetrics::default())
 }
 
-fn serve(answers: Vec<Answer>) -> (kube::Client, UnboundedReceiver<Asked>) {
+fn serve(answers: Vec<ScriptedResponse>) -> (kube::Client, UnboundedReceiver<ScriptedRequest>) {
     let (sender, receiver) = unbounded_channel();
     let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -90,9 +90,9 @@ fn serve(answers: Vec<Answer>) -> (kube::Client, UnboundedReceiver<Asked>) {
             let body = request.into_body().collect_bytes().await.unwrap();
             let text = String::from_utf8_lossy(&body).into_owned();
             let body = serde_json::from_slice(&body).unwrap_or_default();
-            let _ = sender.send(Asked { line, body, text });
+            let _ = sender.send(ScriptedRequest { line, body, text });
             let next = answers.lock().unwrap().pop_front();
-            let next = next.unwrap_or_else(|| answer(503, r#"{"message":"the script is over","code":503}"#.into()));
+            let next = next.unwrap_or_else(|| response(503, r#"{"message":"the script is over","code":503}"#.into()));
             if next.status == 0 {
                 return Err(std::io::Error::other("connection refused"));
             }

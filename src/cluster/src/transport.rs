@@ -18,11 +18,11 @@ use machine::ApiError;
 use serde::Deserialize;
 
 use super::{
-    complaints::Complaints,
-    crash::{CrashPoint, Side},
-    error::{Operation, RequestError, classify},
-    metrics::Metrics,
-    write_gate::Authority,
+    crash::{CrashPoint, CrashSide},
+    error::{ApiOperation, RequestError, classify},
+    failure_log::FailureLog,
+    metrics::ApiMetrics,
+    write_gate::WriteGate,
 };
 
 /// Every call but a list and a watch ends within this time.
@@ -30,19 +30,19 @@ pub const DEADLINE: Duration = Duration::from_secs(10);
 /// A page of a list whose bytes keep coming ends within this time.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
 /// Bytes of a page; one that is larger is asked for in smaller ones.
-const LARGEST_PAGE: usize = 32 << 20;
+const MAX_PAGE_BYTES: usize = 32 << 20;
 
 /// The longest `Retry-After` that is honoured: what stands before the API server may name an hour.
-const MOST_RETRY_AFTER: Duration = Duration::from_secs(60);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 /// The wait that a `Retry-After` of so many seconds asks for.
-fn patience(seconds: u64) -> Duration {
-    Duration::from_secs(seconds).min(MOST_RETRY_AFTER)
+fn retry_after(seconds: u64) -> Duration {
+    Duration::from_secs(seconds).min(MAX_RETRY_AFTER)
 }
 
 /// What a request is, for errors and metrics.
 #[derive(Debug, Clone)]
-pub struct Call {
+pub struct RequestInfo {
     /// Such as `apply`.
     pub verb: &'static str,
     /// Such as `Deployment`.
@@ -51,26 +51,26 @@ pub struct Call {
     pub object: String,
 }
 
-impl Call {
+impl RequestInfo {
     fn describe(&self) -> String {
         format!("{} {} {}", self.verb, self.kind, self.object).trim_end().to_owned()
     }
 }
 
 /// A request as this room makes them.
-pub type Outgoing = Request<Vec<u8>>;
+pub type ApiRequest = Request<Vec<u8>>;
 
 /// Sends requests.
 pub struct Transport {
     client: Mutex<(u64, Client)>,
     renew: Box<dyn Fn() -> Option<Client> + Send + Sync>,
     /// Who may write.
-    pub authority: Authority,
+    pub write_gate: WriteGate,
     crash: CrashPoint,
     deadline: Duration,
-    complaints: Complaints,
+    failure_log: FailureLog,
     /// What is counted.
-    pub metrics: Metrics,
+    pub metrics: ApiMetrics,
 }
 
 impl std::fmt::Debug for Transport {
@@ -84,17 +84,25 @@ impl Transport {
     pub fn new(
         client: Client,
         renew: impl Fn() -> Option<Client> + Send + Sync + 'static,
-        authority: Authority,
+        authority: WriteGate,
         crash: CrashPoint,
-        metrics: Metrics,
+        metrics: ApiMetrics,
     ) -> Self {
         let (client, renew) = (Mutex::new((0, client)), Box::new(renew));
-        Self { client, renew, authority, crash, deadline: DEADLINE, complaints: Complaints::default(), metrics }
+        Self {
+            client,
+            renew,
+            write_gate: authority,
+            crash,
+            deadline: DEADLINE,
+            failure_log: FailureLog::default(),
+            metrics,
+        }
     }
 
     /// The same with another deadline for each call.
     #[must_use]
-    pub fn within(self, deadline: Duration) -> Self {
+    pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
@@ -102,7 +110,7 @@ impl Transport {
     ///
     /// # Errors
     /// Whatever kept the answer from coming, or the answer if it is a refusal.
-    pub async fn call(&self, call: &Call, request: Outgoing) -> Result<Bytes, RequestError> {
+    pub async fn call(&self, call: &RequestInfo, request: ApiRequest) -> Result<Bytes, RequestError> {
         let (generation, client) = self.current();
         let exchange = async {
             let answer = client.send(request.map(Body::from)).await?;
@@ -110,27 +118,27 @@ impl Transport {
             Ok::<_, kube::Error>((parts, body.collect_bytes().await?))
         };
         let outcome = tokio::time::timeout(self.deadline, exchange).await;
-        let outcome = outcome.map_err(|_| self.silent(call, generation, self.deadline));
-        self.conclude(call, outcome.and_then(|answer| answer.map_err(|error| broken(call, &error))))
+        let outcome = outcome.map_err(|_| self.timed_out(call, generation, self.deadline));
+        self.finish(call, outcome.and_then(|answer| answer.map_err(|error| transport_error(call, &error))))
     }
 
     /// A page of a list: a call with a longer deadline, as long as its bytes keep coming.
     ///
     /// # Errors
     /// As [`Transport::call`]; [`RequestError::Unreadable`] where the page is too large.
-    pub(super) async fn page(&self, call: &Call, request: Outgoing) -> Result<Bytes, RequestError> {
+    pub(super) async fn page(&self, call: &RequestInfo, request: ApiRequest) -> Result<Bytes, RequestError> {
         let (generation, client) = self.current();
         let exchange = async {
-            let silent = |_| self.silent(call, generation, self.deadline);
+            let silent = |_| self.timed_out(call, generation, self.deadline);
             let answer = tokio::time::timeout(self.deadline, client.send(request.map(Body::from))).await;
-            let answer = answer.map_err(silent)?.map_err(|error| broken(call, &error))?;
+            let answer = answer.map_err(silent)?.map_err(|error| transport_error(call, &error))?;
             let (parts, mut body) = answer.into_parts();
             let mut bytes = Vec::new();
             while let Some(frame) = tokio::time::timeout(self.deadline, body.frame()).await.map_err(silent)? {
-                let frame = frame.map_err(|error| broken(call, &error))?;
+                let frame = frame.map_err(|error| transport_error(call, &error))?;
                 bytes.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-                if bytes.len() > LARGEST_PAGE {
-                    let cause = format!("the page has more than {} MiB", LARGEST_PAGE >> 20);
+                if bytes.len() > MAX_PAGE_BYTES {
+                    let cause = format!("the page has more than {} MiB", MAX_PAGE_BYTES >> 20);
                     return Err(RequestError::Unreadable { what: call.describe(), cause });
                 }
             }
@@ -138,13 +146,13 @@ impl Transport {
         };
         let late = |_| Err(RequestError::Timeout { what: call.describe(), after: LIST_DEADLINE });
         let outcome = tokio::time::timeout(LIST_DEADLINE, exchange).await.unwrap_or_else(late);
-        self.conclude(call, outcome)
+        self.finish(call, outcome)
     }
 
     /// Counts what came of a call, and sorts out refusals.
-    fn conclude(
+    fn finish(
         &self,
-        call: &Call,
+        call: &RequestInfo,
         outcome: Result<(http::response::Parts, Bytes), RequestError>,
     ) -> Result<Bytes, RequestError> {
         let code = outcome.as_ref().map_or(0, |(parts, _)| parts.status.as_u16());
@@ -154,18 +162,18 @@ impl Transport {
             return Ok(body);
         }
         let seconds = parts.headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-        Err(refused(call, code, &body, seconds.map(patience)))
+        Err(refusal(call, code, &body, seconds.map(retry_after)))
     }
 
     /// Nothing came for this long: other connections of the client may be as dead.
-    fn silent(&self, call: &Call, generation: u64, after: Duration) -> RequestError {
+    fn timed_out(&self, call: &RequestInfo, generation: u64, after: Duration) -> RequestError {
         self.replace_client(generation);
         RequestError::Timeout { what: call.describe(), after }
     }
 
     /// Logs a failure of a watch, unless its cause was told within the last minute.
-    pub(super) fn complain(&self, kind: &str, error: &RequestError) {
-        match self.complaints.is_due(error) {
+    pub(super) fn log_watch_failure(&self, kind: &str, error: &RequestError) {
+        match self.failure_log.should_log(error) {
             Some(kept) => tracing::warn!(kind, %error, kept, "a watch failed: it is tried again"),
             None => tracing::debug!(kind, %error, "a watch failed: it is tried again"),
         }
@@ -177,26 +185,26 @@ impl Transport {
     /// As [`Transport::call`], sorted by `operation`.
     pub async fn write<T>(
         &self,
-        call: &Call,
-        operation: Operation,
-        mut request: Outgoing,
+        call: &RequestInfo,
+        operation: ApiOperation,
+        mut request: ApiRequest,
         take: impl FnOnce(&[u8]) -> Result<T, serde_json::Error>,
     ) -> Result<T, ApiError> {
-        if !self.authority.holds() {
+        if !self.write_gate.allows_writes() {
             return Err(classify(operation, RequestError::NotLeading { what: call.describe() }));
         }
         // Asked again when the body goes out; see `client`.
-        request.extensions_mut().insert(self.authority.clone());
+        request.extensions_mut().insert(self.write_gate.clone());
         let number = self.crash.begin();
-        self.crash.pass(number, Side::Before);
+        self.crash.pass(number, CrashSide::Before);
         let answer = self.call(call, request).await;
-        self.crash.pass(number, Side::Unacked);
+        self.crash.pass(number, CrashSide::Unacked);
         let answer = answer.map_err(|error| classify(operation, error))?;
         let taken = take(&answer).map_err(|error| {
             let cause = error.to_string();
             classify(operation, RequestError::Unreadable { what: call.describe(), cause })
         })?;
-        self.crash.pass(number, Side::After);
+        self.crash.pass(number, CrashSide::After);
         Ok(taken)
     }
 
@@ -206,8 +214,8 @@ impl Transport {
     /// As [`Transport::call`].
     pub async fn stream(
         &self,
-        call: &Call,
-        request: Outgoing,
+        call: &RequestInfo,
+        request: ApiRequest,
     ) -> Result<(u64, impl AsyncBufRead + Send + use<>), RequestError> {
         let (generation, client) = self.current();
         match tokio::time::timeout(self.deadline, client.request_stream(request)).await {
@@ -218,22 +226,22 @@ impl Transport {
             Ok(Err(kube::Error::Api(status))) => {
                 self.metrics.request(call.verb, call.kind, status.code);
                 let seconds = status.details.as_ref().map(|details| details.retry_after_seconds).filter(|s| *s > 0);
-                let after = seconds.map(|seconds| patience(seconds.into()));
+                let after = seconds.map(|seconds| retry_after(seconds.into()));
                 Err(RequestError::Refused { what: call.describe(), code: status.code, status, after })
             }
             Ok(Err(error)) => {
                 self.metrics.request(call.verb, call.kind, 0);
-                Err(broken(call, &error))
+                Err(transport_error(call, &error))
             }
             Err(_) => {
                 self.metrics.request(call.verb, call.kind, 0);
-                Err(self.silent(call, generation, self.deadline))
+                Err(self.timed_out(call, generation, self.deadline))
             }
         }
     }
 
     /// The watch opened on this generation of the client did not end when it should have.
-    pub fn gone_silent(&self, generation: u64) {
+    pub fn watch_timed_out(&self, generation: u64) {
         self.replace_client(generation);
     }
 
@@ -253,16 +261,16 @@ impl Transport {
     }
 }
 
-fn broken(call: &Call, error: &kube::Error) -> RequestError {
+fn transport_error(call: &RequestInfo, error: &kube::Error) -> RequestError {
     RequestError::Transport { what: call.describe(), cause: chain(error) }
 }
 
-fn refused(call: &Call, code: u16, body: &[u8], after: Option<Duration>) -> RequestError {
+fn refusal(call: &RequestInfo, code: u16, body: &[u8], after: Option<Duration>) -> RequestError {
     let plain = || Box::new(Status { code, message: excerpt(body), ..Status::default() });
     let status: Box<Status> = serde_json::from_slice(body).unwrap_or_else(|_| plain());
     let after = after.or_else(|| {
         let seconds = status.details.as_ref()?.retry_after_seconds;
-        (seconds > 0).then(|| patience(seconds.into()))
+        (seconds > 0).then(|| retry_after(seconds.into()))
     });
     RequestError::Refused { what: call.describe(), code, status, after }
 }
@@ -296,13 +304,18 @@ fn chain(error: &kube::Error) -> String {
 ///
 /// # Errors
 /// As serde.
-pub fn read_json<'a, T: Deserialize<'a>>(call: &Call, body: &'a [u8]) -> Result<T, RequestError> {
+pub fn read_json<'a, T: Deserialize<'a>>(call: &RequestInfo, body: &'a [u8]) -> Result<T, RequestError> {
     serde_json::from_slice(body)
         .map_err(|error| RequestError::Unreadable { what: call.describe(), cause: error.to_string() })
 }
 
 /// A request. The address is made of names that the API server has accepted before, so it is always well formed.
-pub fn outgoing(method: http::Method, target: String, content_type: Option<&'static str>, body: Vec<u8>) -> Outgoing {
+pub fn api_request(
+    method: http::Method,
+    target: String,
+    content_type: Option<&'static str>,
+    body: Vec<u8>,
+) -> ApiRequest {
     let mut request = Request::new(body);
     *request.method_mut() = method;
     *request.uri_mut() = target.parse().unwrap_or_default();
@@ -320,33 +333,34 @@ mod tests {
     };
 
     use super::*;
-    use crate::testing::{Script, answer, scripted, silent};
+    use crate::testing::{ScriptedServer, hanging_watch, response, scripted};
 
-    fn call() -> Call {
-        Call { verb: "get", kind: "Agent", object: "ns/a".into() }
+    fn call() -> RequestInfo {
+        RequestInfo { verb: "get", kind: "Agent", object: "ns/a".into() }
     }
 
-    fn get() -> Outgoing {
-        outgoing(http::Method::GET, "/x".into(), None, Vec::new())
+    fn get() -> ApiRequest {
+        api_request(http::Method::GET, "/x".into(), None, Vec::new())
     }
 
     #[test]
     fn a_retry_after_counts_for_a_minute_at_most_wherever_it_stands() {
-        assert_eq!([7, 60, 3600].map(|seconds| patience(seconds).as_secs()), [7, 60, 60]);
+        assert_eq!([7, 60, 3600].map(|seconds| retry_after(seconds).as_secs()), [7, 60, 60]);
         let body = br#"{"kind":"Status","code":429,"details":{"retryAfterSeconds":3600}}"#;
-        assert_eq!(refused(&call(), 429, body, None).retry_after(), Some(MOST_RETRY_AFTER));
-        assert_eq!(refused(&call(), 429, body, Some(patience(7))).retry_after(), Some(patience(7)));
-        assert_eq!(refused(&call(), 429, b"too much", None).retry_after(), None);
+        assert_eq!(refusal(&call(), 429, body, None).retry_after(), Some(MAX_RETRY_AFTER));
+        assert_eq!(refusal(&call(), 429, body, Some(retry_after(7))).retry_after(), Some(retry_after(7)));
+        assert_eq!(refusal(&call(), 429, b"too much", None).retry_after(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_call_without_an_answer_ends_in_time_and_leaves_its_connections_behind() {
         let renewals = Arc::new(AtomicU32::new(0));
         let count = renewals.clone();
-        let script = Script { answers: vec![silent(&[]), silent(&[])], ..Script::default() };
+        let script =
+            ScriptedServer { responses: vec![hanging_watch(&[]), hanging_watch(&[])], ..ScriptedServer::default() };
         let transport = script.transport(move || {
             count.fetch_add(1, Ordering::Relaxed);
-            Some(scripted(vec![answer(200, "{}".into())]).0.current().1)
+            Some(scripted(vec![response(200, "{}".into())]).0.current().1)
         });
         let begun = tokio::time::Instant::now();
         let (call, other) = (call(), call());
@@ -360,15 +374,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_replica_that_does_not_lead_sends_no_write() {
-        let script = Script { authority: Some(Authority::by_lease()), ..Script::default() };
+        let script = ScriptedServer { write_gate: Some(WriteGate::by_lease()), ..ScriptedServer::default() };
         let transport = script.transport(|| None);
-        let written = transport.write(&call(), Operation::Apply, get(), |_| Ok(())).await;
+        let written = transport.write(&call(), ApiOperation::Apply, get(), |_| Ok(())).await;
         assert!(matches!(written, Err(ApiError::Transient { .. })), "{written:?}");
     }
 
     #[tokio::test]
     async fn a_page_of_a_proxy_is_an_error_with_its_first_line() {
-        let (transport, _) = scripted(vec![answer(502, "<h1>Bad gateway</h1>\nmore".into())]);
+        let (transport, _) = scripted(vec![response(502, "<h1>Bad gateway</h1>\nmore".into())]);
         let error = transport.call(&call(), get()).await.unwrap_err();
         assert_eq!(error.to_string(), "get Agent ns/a: <h1>Bad gateway</h1> (502)");
     }

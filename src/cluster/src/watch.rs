@@ -16,30 +16,30 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    board::Board,
-    decode::head,
+    backoff::WatchBackoff,
+    decode::object_version,
     error::RequestError,
     page::{List, PAGE},
-    pause::Pauses,
-    resource::{Resource, Target},
-    store::{Cause, Head, Listed, ObjectMap, Seen},
-    transport::{Call, Outgoing, Transport, outgoing, read_json},
+    resource::{RequestTarget, Resource},
+    store::{ChangeSource, ListItem, ObjectMap, ObjectVersion, Versioned},
+    transport::{ApiRequest, RequestInfo, Transport, api_request, read_json},
+    watch_health::WatchHealth,
 };
 
 /// How long the API server is asked to keep a watch open.
-const WATCH: Duration = Duration::from_secs(25);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(25);
 /// A watch still open after this time is dead: its server should have ended it.
-const SILENCE: Duration = Duration::from_secs(28);
+const READ_TIMEOUT: Duration = Duration::from_secs(28);
 /// After this long without the right the objects leave the cache: what is known of them is worth nothing any more.
-const FORGET: Duration = Duration::from_secs(600);
+const FORBIDDEN_TTL: Duration = Duration::from_secs(600);
 /// Between the first sign that the store was put back to an earlier state, and the second.
-const DOUBT: Duration = Duration::from_secs(2);
+const ROLLBACK_RECHECK: Duration = Duration::from_secs(2);
 /// Of so many watches in a row that brought nothing, not even a bookmark, one is followed by a look at the store's version, where no
 /// lease shows it.
-const STALLED: u32 = 10;
+const VERSION_CHECK_EVERY: u32 = 10;
 
 /// What to watch and how to read it.
-pub struct Source<T> {
+pub struct WatchSource<T> {
     /// The kind.
     pub resource: Resource,
     /// Restricts the watch to what carries these labels.
@@ -51,28 +51,28 @@ pub struct Source<T> {
 }
 
 /// Reads one object from JSON.
-pub type Decode<T> = Arc<dyn Fn(&Head, &str) -> Result<T, serde_json::Error> + Send + Sync>;
+pub type Decode<T> = Arc<dyn Fn(&ObjectVersion, &str) -> Result<T, serde_json::Error> + Send + Sync>;
 
-impl<T> Clone for Source<T> {
+impl<T> Clone for WatchSource<T> {
     fn clone(&self) -> Self {
         Self { resource: self.resource, labels: self.labels, fields: self.fields, decode: self.decode.clone() }
     }
 }
 
-impl<T> fmt::Debug for Source<T> {
+impl<T> fmt::Debug for WatchSource<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Source").field("resource", &self.resource).finish_non_exhaustive()
+        f.debug_struct("WatchSource").field("resource", &self.resource).finish_non_exhaustive()
     }
 }
 
 /// One watch.
 pub struct Watch<T> {
-    source: Source<T>,
+    source: WatchSource<T>,
     namespace: Option<String>,
     pub(super) transport: Arc<Transport>,
     pub(super) map: Arc<ObjectMap<T>>,
-    board: Arc<Board>,
-    row: usize,
+    watch_health: Arc<WatchHealth>,
+    slot: usize,
 }
 
 impl<T> fmt::Debug for Watch<T> {
@@ -82,33 +82,33 @@ impl<T> fmt::Debug for Watch<T> {
 }
 
 /// How far a watch has come.
-struct Progress {
+struct WatchProgress {
     /// The version it goes on from; `None`: with a list.
     from: Option<u64>,
     /// The newest version that it has seen.
     newest: u64,
     /// Whether the store once showed an older version than that.
-    doubted: bool,
+    rollback_suspected: bool,
     /// Watches in a row that brought nothing.
     stalled: u32,
     /// Whether the version that the lease shows is of another store.
-    alone: bool,
+    lease_store_differs: bool,
     /// Objects asked for in one page.
     page: u32,
-    pauses: Pauses,
+    backoff: WatchBackoff,
     /// The code it is refused with, for the gauge.
     refused: Option<u16>,
 }
 
 /// Why a round ended that should have gone on.
-enum Broken {
+enum WatchError {
     /// The resource version is too old, or the watch cannot go on from it: list again.
     Gone(RequestError),
     /// Try again.
     Failed(RequestError),
 }
 
-impl From<RequestError> for Broken {
+impl From<RequestError> for WatchError {
     fn from(error: RequestError) -> Self {
         match error.code() {
             Some(400 | 410) => Self::Gone(error),
@@ -119,7 +119,7 @@ impl From<RequestError> for Broken {
 
 impl<T: Send + Sync + 'static> Watch<T> {
     /// The request, which asks for the metadata alone where nothing else is read.
-    pub(super) fn reduced(&self, mut request: Outgoing, what: &str) -> Outgoing {
+    pub(super) fn metadata_only(&self, mut request: ApiRequest, what: &str) -> ApiRequest {
         let accept = format!("application/json;as={what};g=meta.k8s.io;v=v1");
         if let Some(accept) =
             http::HeaderValue::from_str(&accept).ok().filter(|_| self.source.resource.is_metadata_only())
@@ -131,41 +131,41 @@ impl<T: Send + Sync + 'static> Watch<T> {
 
     /// A watch of one namespace, or (`None`) of all, that fills `map`.
     pub fn new(
-        source: Source<T>,
+        source: WatchSource<T>,
         namespace: Option<String>,
         transport: Arc<Transport>,
         map: Arc<ObjectMap<T>>,
-        board: Arc<Board>,
+        board: Arc<WatchHealth>,
     ) -> Self {
         let row = board.add(&source.resource, namespace.as_deref());
-        Self { source, namespace, transport, map, board, row }
+        Self { source, namespace, transport, map, watch_health: board, slot: row }
     }
 
     /// Keeps the map up to date for ever.
     pub async fn run(self) {
-        let mut at = Progress {
+        let mut at = WatchProgress {
             from: None,
             newest: 0,
-            doubted: false,
+            rollback_suspected: false,
             stalled: 0,
-            alone: false,
+            lease_store_differs: false,
             page: PAGE,
-            pauses: Pauses::default(),
+            backoff: WatchBackoff::default(),
             refused: None,
         };
         loop {
             let round = match at.from {
-                None => self.renew(&mut at).await,
+                None => self.relist(&mut at).await,
                 Some(version) => self.follow(version, &mut at).await,
             };
             let pause = match round {
                 Ok(()) => continue,
-                Err(Broken::Gone(error)) => {
+                Err(WatchError::Gone(error)) => {
                     tracing::info!(kind = self.source.resource.kind, "watch cannot be resumed: listing again");
                     at.from = None;
-                    at.pauses.after(&error)
+                    at.backoff.next_delay(&error)
                 }
-                Err(Broken::Failed(error)) => self.failed(&error, &mut at),
+                Err(WatchError::Failed(error)) => self.handle_failure(&error, &mut at),
             };
             self.transport.metrics.watch_restart(self.source.resource.kind);
             tokio::time::sleep(pause).await;
@@ -173,31 +173,31 @@ impl<T: Send + Sync + 'static> Watch<T> {
     }
 
     /// Takes note of a failure; how long to wait after it.
-    fn failed(&self, error: &RequestError, at: &mut Progress) -> Duration {
-        self.transport.complain(self.source.resource.kind, error);
-        self.refused(error.code().filter(|code| matches!(code, 403 | 404)), at);
-        let pause = at.pauses.after(error);
-        if at.pauses.is_undefined() {
+    fn handle_failure(&self, error: &RequestError, at: &mut WatchProgress) -> Duration {
+        self.transport.log_watch_failure(self.source.resource.kind, error);
+        self.set_refused(error.code().filter(|code| matches!(code, 403 | 404)), at);
+        let pause = at.backoff.next_delay(error);
+        if at.backoff.is_undefined() {
             // All objects of a kind go with its definition.
-            self.board.undefined(self.row, error);
-            self.forget(at);
+            self.watch_health.record_undefined(self.slot, error);
+            self.clear_cache(at);
             return pause;
         }
-        self.board.report(self.row, Some(error));
-        if at.newest > 0 && at.pauses.forbidden_for() >= FORGET {
-            self.board.forget(self.row);
-            self.forget(at);
+        self.watch_health.report(self.slot, Some(error));
+        if at.newest > 0 && at.backoff.forbidden_for() >= FORBIDDEN_TTL {
+            self.watch_health.forget(self.slot);
+            self.clear_cache(at);
         }
         pause
     }
 
-    fn forget(&self, at: &mut Progress) {
+    fn clear_cache(&self, at: &mut WatchProgress) {
         (at.from, at.newest) = (None, 0);
         self.map.rebuild(self.namespace.as_deref(), Vec::new());
     }
 
     /// Counts the watch as refused with this code, or as not refused.
-    fn refused(&self, code: Option<u16>, at: &mut Progress) {
+    fn set_refused(&self, code: Option<u16>, at: &mut WatchProgress) {
         let (kind, metrics) = (self.source.resource.kind, &self.transport.metrics);
         let before = std::mem::replace(&mut at.refused, code);
         if before != code {
@@ -207,54 +207,54 @@ impl<T: Send + Sync + 'static> Watch<T> {
     }
 
     /// Takes a complete list.
-    async fn renew(&self, at: &mut Progress) -> Result<(), Broken> {
-        let List { items, version } = self.list(&mut at.page, at.doubted).await?;
+    async fn relist(&self, at: &mut WatchProgress) -> Result<(), WatchError> {
+        let List { items, version } = self.list(&mut at.page, at.rollback_suspected).await?;
         let namespace = self.namespace.as_deref();
         if version >= at.newest {
             self.map.replace(namespace, items, version);
             // Leases may have a store of their own, whose versions say nothing here.
-            at.alone |= at.doubted;
-        } else if !at.doubted {
+            at.lease_store_differs |= at.rollback_suspected;
+        } else if !at.rollback_suspected {
             // One server behind the others may say this; the next one says it no more.
-            at.doubted = true;
-            tokio::time::sleep(DOUBT).await;
+            at.rollback_suspected = true;
+            tokio::time::sleep(ROLLBACK_RECHECK).await;
             return Ok(());
         } else {
             let kind = self.source.resource.kind;
             tracing::warn!(kind, version, before = at.newest, "the cluster was put back to an earlier state");
             let seen = |item| match item {
-                Listed::New(seen) => Some(seen),
-                Listed::Known(_) | Listed::Unreadable(_) => None,
+                ListItem::New(seen) => Some(seen),
+                ListItem::Known(_) | ListItem::Unreadable(_) => None,
             };
             self.map.rebuild(namespace, items.into_iter().filter_map(seen).collect());
         }
-        (at.from, at.newest, at.doubted) = (Some(version), version, false);
-        self.refused(None, at);
-        self.board.list(self.row);
+        (at.from, at.newest, at.rollback_suspected) = (Some(version), version, false);
+        self.set_refused(None, at);
+        self.watch_health.record_list(self.slot);
         Ok(())
     }
 
     /// Looks whether a watch that brought nothing goes on from a version that is yet to come.
-    async fn look_back(&self, version: u64, at: &mut Progress) -> Result<(), Broken> {
+    async fn check_rollback(&self, version: u64, at: &mut WatchProgress) -> Result<(), WatchError> {
         if at.from != Some(version) {
             at.stalled = 0;
             return Ok(());
         }
         at.stalled += 1;
-        let now = match self.board.store_version().filter(|_| !at.alone) {
+        let now = match self.watch_health.store_version().filter(|_| !at.lease_store_differs) {
             Some(now) => now,
-            None if at.stalled % STALLED == 1 => self.version().await?,
+            None if at.stalled % VERSION_CHECK_EVERY == 1 => self.version().await?,
             None => return Ok(()),
         };
         if now < version {
-            (at.from, at.doubted) = (None, true);
-            tokio::time::sleep(DOUBT).await;
+            (at.from, at.rollback_suspected) = (None, true);
+            tokio::time::sleep(ROLLBACK_RECHECK).await;
         }
         Ok(())
     }
 
-    pub(super) fn target(&self) -> Target {
-        let mut target = Target::new(self.source.resource.collection(self.namespace.as_deref()));
+    pub(super) fn target(&self) -> RequestTarget {
+        let mut target = RequestTarget::new(self.source.resource.collection(self.namespace.as_deref()));
         if let Some(labels) = self.source.labels {
             target = target.with("labelSelector", labels);
         }
@@ -264,95 +264,100 @@ impl<T: Send + Sync + 'static> Watch<T> {
         target
     }
 
-    pub(super) fn call(&self, verb: &'static str) -> Call {
+    pub(super) fn call(&self, verb: &'static str) -> RequestInfo {
         let object = self.namespace.clone().unwrap_or_default();
-        Call { verb, kind: self.source.resource.kind, object }
+        RequestInfo { verb, kind: self.source.resource.kind, object }
     }
 
     /// Follows the changes after `version` until the server ends the watch.
-    async fn follow(&self, version: u64, at: &mut Progress) -> Result<(), Broken> {
+    async fn follow(&self, version: u64, at: &mut WatchProgress) -> Result<(), WatchError> {
         let call = self.call("watch");
         let target = self
             .target()
             .with("watch", "true")
             .with("allowWatchBookmarks", "true")
-            .with("timeoutSeconds", &WATCH.as_secs().to_string())
+            .with("timeoutSeconds", &WATCH_TIMEOUT.as_secs().to_string())
             .with("resourceVersion", &version.to_string());
-        let request = outgoing(http::Method::GET, target.into_string(), None, Vec::new());
-        let request = self.reduced(request, "PartialObjectMetadata");
+        let request = api_request(http::Method::GET, target.into_string(), None, Vec::new());
+        let request = self.metadata_only(request, "PartialObjectMetadata");
         let (generation, stream) = self.transport.stream(&call, request).await?;
-        at.pauses = Pauses::default();
-        self.refused(None, at);
-        self.board.report(self.row, None);
-        self.board.hear(self.row);
-        match tokio::time::timeout(SILENCE, self.read(&call, stream, at)).await {
+        at.backoff = WatchBackoff::default();
+        self.set_refused(None, at);
+        self.watch_health.report(self.slot, None);
+        self.watch_health.record_activity(self.slot);
+        match tokio::time::timeout(READ_TIMEOUT, self.read(&call, stream, at)).await {
             Ok(end) => {
                 end?;
-                self.look_back(version, at).await
+                self.check_rollback(version, at).await
             }
             Err(_) => {
-                self.transport.gone_silent(generation);
+                self.transport.watch_timed_out(generation);
                 let what = format!("watch {}", self.source.resource.kind);
-                Err(Broken::Failed(RequestError::Timeout { what, after: SILENCE }))
+                Err(WatchError::Failed(RequestError::Timeout { what, after: READ_TIMEOUT }))
             }
         }
     }
 
-    async fn read(&self, call: &Call, stream: impl AsyncBufRead, at: &mut Progress) -> Result<(), Broken> {
+    async fn read(
+        &self,
+        call: &RequestInfo,
+        stream: impl AsyncBufRead,
+        at: &mut WatchProgress,
+    ) -> Result<(), WatchError> {
         let mut stream = pin!(stream);
         let mut line = Vec::new();
         loop {
             line.clear();
             stream.read_until(b'\n', &mut line).await.map_err(|error| {
                 let what = format!("watch {}", self.source.resource.kind);
-                Broken::Failed(RequestError::Transport { what, cause: error.to_string() })
+                WatchError::Failed(RequestError::Transport { what, cause: error.to_string() })
             })?;
             // A line that does not end was cut off; what it said comes again after reopening.
             if !line.ends_with(b"\n") {
                 return Ok(());
             }
-            let event: Event<'_> = read_json(call, &line)?;
-            if let Some(version) = self.take(call, &event)? {
+            let event: WatchEvent<'_> = read_json(call, &line)?;
+            if let Some(version) = self.apply_event(call, &event)? {
                 if event.type_ == "BOOKMARK" && version < at.newest {
-                    (at.from, at.doubted) = (None, true);
+                    (at.from, at.rollback_suspected) = (None, true);
                     return Ok(());
                 }
                 (at.from, at.newest) = (Some(version), at.newest.max(version));
-                self.board.hear(self.row);
+                self.watch_health.record_activity(self.slot);
             }
         }
     }
 
     /// The resource version after this event.
-    fn take(&self, call: &Call, event: &Event<'_>) -> Result<Option<u64>, Broken> {
+    fn apply_event(&self, call: &RequestInfo, event: &WatchEvent<'_>) -> Result<Option<u64>, WatchError> {
         let json = event.object.get();
         if event.type_ == "ERROR" {
             let status: Box<Status> = read_json(call, json.as_bytes())?;
             let (what, code) = (format!("watch {}", self.source.resource.kind), status.code);
             return Err(RequestError::Refused { what, code, status, after: None }.into());
         }
-        let Some(head) = self.head(json) else { return Ok(None) };
-        let version = head.version;
+        let Some(head) = self.object_version(json) else { return Ok(None) };
+        let version = head.resource_version;
         match event.type_.as_ref() {
             "BOOKMARK" => {}
-            "DELETED" => self.map.remove(&head.key, version, Cause::Watch),
-            _ if self.map.knows(&head) => {}
-            _ => match self.object(head, json) {
-                Ok(seen) => self.map.observe(seen, Cause::Watch),
-                Err(head) => self.map.drop_unreadable(&head, Cause::Watch),
+            "DELETED" => self.map.remove(&head.key, version, ChangeSource::Watch),
+            _ if self.map.contains_version(&head) => {}
+            _ => match self.decode_object(head, json) {
+                Ok(seen) => self.map.observe(seen, ChangeSource::Watch),
+                Err(head) => self.map.drop_unreadable(&head, ChangeSource::Watch),
             },
         }
         Ok(Some(version))
     }
 
-    pub(super) fn head(&self, json: &str) -> Option<Head> {
-        head(json).map_err(|error| self.malformed("", &error)).ok()
+    pub(super) fn object_version(&self, json: &str) -> Option<ObjectVersion> {
+        object_version(json).map_err(|error| self.malformed("", &error)).ok()
     }
 
     /// Decodes an object; `Err`: it cannot be read.
-    pub(super) fn object(&self, head: Head, json: &str) -> Result<Seen<T>, Head> {
+    pub(super) fn decode_object(&self, head: ObjectVersion, json: &str) -> Result<Versioned<T>, ObjectVersion> {
         match (self.source.decode)(&head, json) {
-            Ok(object) => Ok(Seen::new(head, object)),
+            Ok(object) => Ok(Versioned::new(head, object)),
             Err(error) => {
                 self.malformed(&head.key.to_string(), &error);
                 Err(head)
@@ -368,7 +373,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
 }
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct WatchEvent<'a> {
     #[serde(borrow, rename = "type")]
     type_: Cow<'a, str>,
     #[serde(borrow)]

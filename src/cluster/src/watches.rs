@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 use super::{
-    board::Board,
     store::ObjectMap,
     transport::Transport,
-    watch::{Source, Watch},
+    watch::{Watch, WatchSource},
+    watch_health::WatchHealth,
 };
 
 /// Where watches look, and through what.
@@ -19,7 +19,7 @@ pub struct Watches {
     /// What they are opened through.
     pub transport: Arc<Transport>,
     /// Where they report their health.
-    pub board: Arc<Board>,
+    pub watch_health: Arc<WatchHealth>,
 }
 
 /// Returns the names of a list that came from a variable: an empty variable is one empty name to the parser of lists.
@@ -29,7 +29,12 @@ pub fn named(names: Vec<String>) -> Vec<String> {
 
 impl Watches {
     /// Begins to watch: the objects of `source` are in `map` from then on.
-    pub fn watch<T: Send + Sync + 'static>(&self, source: Source<T>, map: &Arc<ObjectMap<T>>, tasks: &mut JoinSet<()>) {
+    pub fn watch<T: Send + Sync + 'static>(
+        &self,
+        source: WatchSource<T>,
+        map: &Arc<ObjectMap<T>>,
+        tasks: &mut JoinSet<()>,
+    ) {
         let all = self.namespaces.is_empty().then_some(None);
         for namespace in all.into_iter().chain(self.namespaces.iter().cloned().map(Some)) {
             self.watch_in(namespace, source.clone(), map, tasks);
@@ -40,11 +45,11 @@ impl Watches {
     pub fn watch_in<T: Send + Sync + 'static>(
         &self,
         namespace: Option<String>,
-        source: Source<T>,
+        source: WatchSource<T>,
         map: &Arc<ObjectMap<T>>,
         tasks: &mut JoinSet<()>,
     ) {
-        let (transport, board) = (self.transport.clone(), self.board.clone());
+        let (transport, board) = (self.transport.clone(), self.watch_health.clone());
         tasks.spawn(Watch::new(source, namespace, transport, map.clone(), board).run());
     }
 }

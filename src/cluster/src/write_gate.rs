@@ -13,9 +13,9 @@ pub(super) enum Until {
 
 /// Whether this replica may write, asked before each write.
 #[derive(Debug, Clone)]
-pub struct Authority(Arc<Mutex<Until>>);
+pub struct WriteGate(Arc<Mutex<Until>>);
 
-impl Authority {
+impl WriteGate {
     /// For a process that runs alone.
     pub fn always() -> Self {
         Self(Arc::new(Mutex::new(Until::Always)))
@@ -27,7 +27,7 @@ impl Authority {
     }
 
     /// Whether a write may be sent now.
-    pub fn holds(&self) -> bool {
+    pub fn allows_writes(&self) -> bool {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Until::Always => true,
             Until::Never => false,

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, net::IpAddr, sync::Arc};
 
 use cluster::{
-    access::{Access, Network, No, OWN_AUTHORIZATION, Penalties, Standing, Unavailable, bearer},
+    access::{Access, Denial, Network, OWN_AUTHORIZATION, Penalties, TokenState, Unavailable, bearer},
     reviews::{Identity, Right},
 };
 use crds::{ApiKind, KINDS, digest::sha256_hex};
@@ -12,11 +12,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::{
     api::problem::Problem,
-    fleet::{Fleet, Sight, Visible},
+    fleet::{FleetCache, KindVisibility, Visibility},
 };
 
 /// How many namespaces of one caller are asked about at a time.
-pub(super) const AT_A_TIME: usize = 16;
+pub(super) const CONCURRENT_REVIEWS: usize = 16;
 
 /// How callers are told apart.
 #[derive(Debug)]
@@ -25,34 +25,34 @@ pub(super) enum Auth {
     /// else could have its own name lead here.
     None {
         /// Whether any name will do.
-        anywhere: bool,
+        any_host: bool,
     },
     /// As the API server says.
-    Kubernetes(Access<()>, Guesses),
+    Kubernetes(Access<()>, TokenPenalties),
 }
 
 /// Tokens that were refused, by the address that they came from.
 #[derive(Debug, Default)]
-pub(super) struct Guesses {
+pub(super) struct TokenPenalties {
     penalties: Penalties,
     trusted: Vec<Network>,
 }
 
-impl Guesses {
+impl TokenPenalties {
     /// None yet; what proxies of these networks say of where a request comes from is believed.
-    pub(super) fn behind(trusted: Vec<Network>) -> Self {
+    pub(super) fn with_trusted_proxies(trusted: Vec<Network>) -> Self {
         Self { penalties: Penalties::default(), trusted }
     }
 
     fn origin(&self, fields: &HeaderMap, peer: IpAddr) -> IpAddr {
         let chain: Vec<_> = fields.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes).collect();
-        Network::origin(&self.trusted, peer.to_canonical(), Network::hops(&chain))
+        Network::client_address(&self.trusted, peer.to_canonical(), Network::hops(&chain))
     }
 }
 
 /// Who asks: as he says himself, until somebody judges his token.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Caller {
+pub(super) struct ApiCaller {
     /// His token; there is none where callers are not told apart.
     token: Option<Arc<str>>,
 }
@@ -63,9 +63,9 @@ impl Auth {
     ///
     /// # Errors
     /// He does not say.
-    pub(super) fn caller(&self, fields: &HeaderMap) -> Result<Caller, Problem> {
-        if let Self::None { anywhere } = self {
-            return local(*anywhere, fields).map(|()| Caller::default());
+    pub(super) fn caller(&self, fields: &HeaderMap) -> Result<ApiCaller, Problem> {
+        if let Self::None { any_host: anywhere } = self {
+            return check_local_request(*anywhere, fields).map(|()| ApiCaller::default());
         }
         let own = fields.contains_key(OWN_AUTHORIZATION);
         let mut values = fields.get_all(if own { OWN_AUTHORIZATION } else { header::AUTHORIZATION }).iter();
@@ -76,18 +76,18 @@ impl Auth {
         };
         let single = "the credential is no single token: send `Authorization: Bearer <token>`";
         let token = token.ok_or_else(|| unauthenticated(single))?;
-        Ok(Caller { token: Some(token.into()) })
+        Ok(ApiCaller { token: Some(token.into()) })
     }
 
     /// A caller's name; there is none where callers are not told apart.
     ///
     /// # Errors
     /// Nobody knows him, or nobody can be asked.
-    pub(super) async fn user(&self, caller: &Caller) -> Result<Option<String>, Problem> {
+    pub(super) async fn user(&self, caller: &ApiCaller) -> Result<Option<String>, Problem> {
         match self.identity(caller).await {
             None => Ok(None),
             Some(Ok(Ok(identity))) => Ok(Some(identity.name.clone())),
-            Some(Ok(Err(_))) => Err(unknown()),
+            Some(Ok(Err(_))) => Err(invalid_token()),
             Some(Err(Unavailable)) => Err(unavailable()),
         }
     }
@@ -96,7 +96,7 @@ impl Auth {
     ///
     /// # Errors
     /// Nobody knows him.
-    pub(super) async fn account(&self, caller: &Caller) -> Result<Option<String>, Problem> {
+    pub(super) async fn account(&self, caller: &ApiCaller) -> Result<Option<String>, Problem> {
         match self.identity(caller).await {
             Some(Err(Unavailable)) => Ok(caller.token.as_deref().map(|token| sha256_hex(token.as_bytes()))),
             _ => self.user(caller).await,
@@ -108,30 +108,30 @@ impl Auth {
     ///
     /// # Errors
     /// The token is wrong, or too many wrong ones came from there.
-    pub(super) async fn admit(&self, fields: &HeaderMap, peer: Option<IpAddr>) -> Result<(), Problem> {
+    pub(super) async fn check_token(&self, fields: &HeaderMap, peer: Option<IpAddr>) -> Result<(), Problem> {
         let (Self::Kubernetes(access, guesses), Some(peer)) = (self, peer) else { return Ok(()) };
-        let Ok(Caller { token: Some(token) }) = self.caller(fields) else { return Ok(()) };
-        match access.standing(&token) {
-            Standing::Known => return Ok(()),
-            Standing::Refused => return Err(unknown()),
-            Standing::Unknown => {}
+        let Ok(ApiCaller { token: Some(token) }) = self.caller(fields) else { return Ok(()) };
+        match access.token_state(&token) {
+            TokenState::Known => return Ok(()),
+            TokenState::Refused => return Err(invalid_token()),
+            TokenState::Unknown => {}
         }
         let (penalties, origin) = (&guesses.penalties, guesses.origin(fields, peer));
-        if penalties.holds(origin) {
+        if penalties.is_blocked(origin) {
             let detail =
                 "too many tokens from this address were refused: wait for 10 s, then try again with one that is right";
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
         }
-        if let Ok(Err(_)) = access.who(&token).await {
-            penalties.refused(origin, &token);
-            return Err(unknown());
+        if let Ok(Err(_)) = access.identify(&token).await {
+            penalties.record_refusal(origin, &token);
+            return Err(invalid_token());
         }
         Ok(())
     }
 
-    async fn identity(&self, caller: &Caller) -> Option<Result<Result<Arc<Identity>, No>, Unavailable>> {
+    async fn identity(&self, caller: &ApiCaller) -> Option<Result<Result<Arc<Identity>, Denial>, Unavailable>> {
         let (Self::Kubernetes(access, _), Some(token)) = (self, &caller.token) else { return None };
-        Some(access.who(token).await)
+        Some(access.identify(token).await)
     }
 
     /// Lets a request with these fields go on to the gateway, whose judgement it needs where there is sign-in. Where there is
@@ -140,14 +140,18 @@ impl Auth {
     /// # Errors
     /// It comes from a page of others, or under the name of another machine.
     pub(super) fn may_relay(&self, fields: &HeaderMap) -> Result<(), Problem> {
-        let Self::None { anywhere } = self else { return Ok(()) };
-        local(*anywhere, fields)?;
-        if fields.get("sec-fetch-site").is_some_and(|site| site == "same-site") { Err(foreign()) } else { Ok(()) }
+        let Self::None { any_host: anywhere } = self else { return Ok(()) };
+        check_local_request(*anywhere, fields)?;
+        if fields.get("sec-fetch-site").is_some_and(|site| site == "same-site") {
+            Err(foreign_origin())
+        } else {
+            Ok(())
+        }
     }
 
     /// Puts the token of the cluster where no workload sees it, also behind a gateway that asks nobody who calls: in
     /// `Authorization` such a gateway would pass it on.
-    pub(super) fn hide(&self, fields: &mut HeaderMap) {
+    pub(super) fn hide_cluster_token(&self, fields: &mut HeaderMap) {
         if matches!(self, Self::None { .. }) || fields.contains_key(OWN_AUTHORIZATION) {
             return;
         }
@@ -167,7 +171,7 @@ impl Auth {
     /// He may not; the problem names the right.
     pub(super) async fn may_get(
         &self,
-        caller: &Caller,
+        caller: &ApiCaller,
         kind: &ApiKind,
         namespace: &str,
         name: &str,
@@ -180,12 +184,12 @@ impl Auth {
     ///
     /// # Errors
     /// Nobody knows him, or nobody can be asked.
-    async fn may(&self, caller: &Caller, right: &Right<'_>) -> Result<bool, Problem> {
+    async fn may(&self, caller: &ApiCaller, right: &Right<'_>) -> Result<bool, Problem> {
         let (Self::Kubernetes(access, _), Some(token)) = (self, &caller.token) else { return Ok(true) };
-        match access.may(token, right).await {
+        match access.is_allowed(token, right).await {
             Ok(Ok(())) => Ok(true),
-            Ok(Err(No::Forbidden)) => Ok(false),
-            Ok(Err(No::Unknown)) => Err(unknown()),
+            Ok(Err(Denial::Forbidden)) => Ok(false),
+            Ok(Err(Denial::Unknown)) => Err(invalid_token()),
             Err(Unavailable) => Err(unavailable()),
         }
     }
@@ -196,7 +200,7 @@ impl Auth {
     /// Nobody knows him, or nobody can be asked.
     pub(super) async fn sees(
         &self,
-        caller: &Caller,
+        caller: &ApiCaller,
         kind: &ApiKind,
         namespace: &str,
         name: &str,
@@ -208,7 +212,7 @@ impl Auth {
     ///
     /// # Errors
     /// Nobody knows him, or nobody can be asked.
-    pub(super) async fn may_list(&self, caller: &Caller, kind: &ApiKind, namespace: &str) -> Result<bool, Problem> {
+    pub(super) async fn may_list(&self, caller: &ApiCaller, kind: &ApiKind, namespace: &str) -> Result<bool, Problem> {
         let right = Right { verb: "list", resource: kind.plural, subresource: "", namespace, name: "" };
         self.may(caller, &right).await
     }
@@ -218,27 +222,27 @@ impl Auth {
     ///
     /// # Errors
     /// Nobody can be asked, or [`Auth::sighted`] refuses.
-    pub(super) async fn visible(
+    pub(super) async fn visibility(
         &self,
-        caller: &Caller,
-        fleet: &Fleet,
+        caller: &ApiCaller,
+        fleet: &FleetCache,
         kinds: &[&'static ApiKind],
         namespaces: &[String],
-    ) -> Result<Visible, Problem> {
+    ) -> Result<Visibility, Problem> {
         if matches!(self, Self::None { .. }) {
-            return Ok(Visible::ALL);
+            return Ok(Visibility::ALL);
         }
         let mut sights = Vec::with_capacity(KINDS.len());
         for (row, kind) in (0_u8..).zip(KINDS) {
             let wanted = kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
             sights.push(if wanted {
-                self.sight(caller, kind, fleet.namespaces(row), namespaces).await?
+                self.kind_visibility(caller, kind, fleet.namespaces(row), namespaces).await?
             } else {
-                Sight::Namespaces(HashSet::new())
+                KindVisibility::Namespaces(HashSet::new())
             });
         }
-        let visible = Visible::only(sights);
-        Self::sighted(&visible, fleet, kinds, namespaces)?;
+        let visible = Visibility::only(sights);
+        Self::require_visibility(&visible, fleet, kinds, namespaces)?;
         Ok(visible)
     }
 
@@ -247,17 +251,17 @@ impl Auth {
     ///
     /// # Errors
     /// He may list nothing of the kinds, in the one namespace or in any that has some.
-    pub(super) fn sighted(
-        visible: &Visible,
-        fleet: &Fleet,
+    pub(super) fn require_visibility(
+        visible: &Visibility,
+        fleet: &FleetCache,
         kinds: &[&'static ApiKind],
         namespaces: &[String],
     ) -> Result<(), Problem> {
-        let Some(sights) = visible.sights() else { return Ok(()) };
+        let Some(sights) = visible.by_kind() else { return Ok(()) };
         let wanted = |kind: &ApiKind| kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
         let mut there = false;
         for ((row, _), sight) in (0_u8..).zip(KINDS).zip(sights).filter(|((_, kind), _)| wanted(kind)) {
-            if !matches!(sight, Sight::Namespaces(names) if names.is_empty()) {
+            if !matches!(sight, KindVisibility::Namespaces(names) if names.is_empty()) {
                 return Ok(());
             }
             there = there || !fleet.namespaces(row).is_empty();
@@ -266,21 +270,21 @@ impl Auth {
             // Whether there is something in that namespace is not told either.
             ([kind], [namespace]) => Err(forbidden("list", kind, namespace)),
             ([kind], _) if there => Err(forbidden("list", kind, "")),
-            ([], [_]) => Err(blind()),
-            _ if there => Err(blind()),
+            ([], [_]) => Err(nothing_visible()),
+            _ if there => Err(nothing_visible()),
             _ => Ok(()),
         }
     }
 
-    async fn sight(
+    async fn kind_visibility(
         &self,
-        caller: &Caller,
+        caller: &ApiCaller,
         kind: &'static ApiKind,
         mut there: Vec<String>,
         named: &[String],
-    ) -> Result<Sight, Problem> {
+    ) -> Result<KindVisibility, Problem> {
         if self.may_list(caller, kind, "").await? {
-            return Ok(Sight::All);
+            return Ok(KindVisibility::All);
         }
         match named {
             [] => {}
@@ -290,27 +294,27 @@ impl Auth {
             _ => there.retain(|namespace| named.contains(namespace)),
         }
         let may = async |namespace: String| Ok(self.may_list(caller, kind, &namespace).await?.then_some(namespace));
-        let answers: Vec<_> = stream::iter(there).map(may).buffer_unordered(AT_A_TIME).collect().await;
+        let answers: Vec<_> = stream::iter(there).map(may).buffer_unordered(CONCURRENT_REVIEWS).collect().await;
         let seen = answers.into_iter().filter_map(Result::transpose).collect::<Result<HashSet<_>, _>>()?;
-        Ok(Sight::Namespaces(seen))
+        Ok(KindVisibility::Namespaces(seen))
     }
 }
 
 /// Refuses, where there is no sign-in, what is asked under the name of another machine or by a page of others.
-fn local(anywhere: bool, fields: &HeaderMap) -> Result<(), Problem> {
-    let own = anywhere || fields.get(header::HOST).is_none_or(|host| is_own(host.as_bytes()));
+fn check_local_request(anywhere: bool, fields: &HeaderMap) -> Result<(), Problem> {
+    let own = anywhere || fields.get(header::HOST).is_none_or(|host| is_loopback_name(host.as_bytes()));
     let cross = fields.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
-    if own && !cross { Ok(()) } else { Err(foreign()) }
+    if own && !cross { Ok(()) } else { Err(foreign_origin()) }
 }
 
-fn foreign() -> Problem {
+fn foreign_origin() -> Problem {
     let detail =
         "without sign-in only what is asked of this machine as localhost, and by no page of others, is answered";
     Problem::new(StatusCode::FORBIDDEN, detail)
 }
 
 /// Whether the value of `Host` is a name of this machine itself.
-fn is_own(host: &[u8]) -> bool {
+fn is_loopback_name(host: &[u8]) -> bool {
     let Ok(host) = str::from_utf8(host) else { return false };
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -323,7 +327,7 @@ fn unauthenticated(detail: &str) -> Problem {
     Problem::new(StatusCode::UNAUTHORIZED, detail)
 }
 
-fn unknown() -> Problem {
+fn invalid_token() -> Problem {
     unauthenticated("the token is not valid here: it is wrong, has expired, or is meant for others")
 }
 
@@ -342,7 +346,7 @@ fn forbidden(verb: &str, kind: &ApiKind, namespace: &str) -> Problem {
     Problem::new(StatusCode::FORBIDDEN, detail)
 }
 
-fn blind() -> Problem {
+fn nothing_visible() -> Problem {
     let detail = format!(
         "you cannot list objects of Récif (API group {}): ask for the ClusterRole recif-view, as in `kubectl create rolebinding \
          NAME --clusterrole=recif-view --serviceaccount=NAMESPACE:NAME -n NAMESPACE`",

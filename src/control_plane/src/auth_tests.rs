@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use cluster::{access::Reviews, error::RequestError, reviews::Identity};
 use http::HeaderValue;
 
-use super::{super::fleet::testing::Stage, *};
+use super::{super::fleet::testing::TestFleet, *};
 
 /// Knows the token `good-<name>`. admin may do everything, alice may list and get in the namespace `a`, and one may get the
 /// agent `b/shared` and nothing else.
@@ -26,7 +26,7 @@ impl Reviews for Roles {
         Ok(token.strip_prefix("good-").map(|name| Identity { name: name.into(), ..Identity::default() }))
     }
 
-    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
+    async fn is_allowed(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
         let Right { verb, resource, namespace, name, .. } = *right;
         self.asked.lock().unwrap().push(format!("{verb} {resource} {namespace}/{name}"));
         Ok(match who.name.as_str() {
@@ -40,7 +40,7 @@ impl Reviews for Roles {
 
 fn auth() -> (Arc<Roles>, Auth) {
     let roles = Arc::new(Roles::default());
-    (roles.clone(), Auth::Kubernetes(Access::new(roles, Vec::new(), |_| ()), Guesses::default()))
+    (roles.clone(), Auth::Kubernetes(Access::new(roles, Vec::new(), |_| ()), TokenPenalties::default()))
 }
 
 fn fields(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -51,14 +51,14 @@ async fn named(auth: &Auth, fields: &HeaderMap) -> Result<Option<String>, Proble
     auth.user(&auth.caller(fields)?).await
 }
 
-fn caller(auth: &Auth, name: &str) -> Caller {
+fn caller(auth: &Auth, name: &str) -> ApiCaller {
     let mut fields = HeaderMap::new();
     fields.insert("authorization", format!("Bearer good-{name}").parse().unwrap());
     auth.caller(&fields).unwrap()
 }
 
-fn stage() -> Stage {
-    let mut stage = Stage::new();
+fn stage() -> TestFleet {
+    let mut stage = TestFleet::new();
     ["a", "b", "c"].iter().for_each(|namespace| stage.agent(namespace, "shared", "Running"));
     stage
 }
@@ -112,7 +112,7 @@ async fn what_nobody_has_heard_of_is_not_asked_about() {
     let (stage, agents) = (stage(), ApiKind::find("Agent").unwrap());
     let mut named: Vec<_> = (0..40).map(|number| format!("n{number}")).collect();
     named.push("a".into());
-    let visible = auth.visible(&caller(&auth, "alice"), &stage.fleet, &[agents], &named).await.unwrap();
+    let visible = auth.visibility(&caller(&auth, "alice"), &stage.fleet, &[agents], &named).await.unwrap();
     assert!(visible.sees(0, "a"));
     assert_eq!(*roles.asked.lock().unwrap(), ["list agents /", "list agents a/"]);
 }
@@ -137,7 +137,7 @@ async fn a_list_shows_the_namespaces_that_the_caller_may_list() {
     let seen = async |name: &str, kinds: &[&'static ApiKind], namespaces: &[String]| {
         let caller = caller(&auth, name);
         let visible =
-            auth.visible(&caller, &stage.fleet, kinds, namespaces).await.map_err(|problem| problem.status())?;
+            auth.visibility(&caller, &stage.fleet, kinds, namespaces).await.map_err(|problem| problem.status())?;
         Ok::<_, u16>(["a", "b", "c"].into_iter().filter(|namespace| visible.sees(0, namespace)).collect::<String>())
     };
     let b = ["b".to_owned()];
@@ -159,7 +159,7 @@ async fn a_list_shows_the_namespaces_that_the_caller_may_list() {
 
 #[test]
 fn without_sign_in_only_this_machine_is_answered() {
-    let open = Auth::None { anywhere: false };
+    let open = Auth::None { any_host: false };
     for (host, expected) in [
         ("localhost:8780", true),
         ("LOCALHOST", true),
@@ -175,7 +175,7 @@ fn without_sign_in_only_this_machine_is_answered() {
         fields.insert("host", HeaderValue::from_static(host));
         assert_eq!(open.caller(&fields).is_ok(), expected, "{host}");
         assert_eq!(open.may_relay(&fields).is_ok(), expected, "{host}");
-        assert!(Auth::None { anywhere: true }.caller(&fields).is_ok(), "{host}");
+        assert!(Auth::None { any_host: true }.caller(&fields).is_ok(), "{host}");
     }
     let foreign = fields(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]);
     assert_eq!(open.caller(&foreign).unwrap_err().status(), 403);
@@ -194,31 +194,37 @@ async fn an_address_pays_for_tokens_that_were_refused() {
     let token =
         |token: String| HeaderMap::from_iter([(header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())]);
     let known = token("good-alice".into());
-    assert!(auth.admit(&known, Some(here)).await.is_ok());
+    assert!(auth.check_token(&known, Some(here)).await.is_ok());
     for number in 0..20 {
-        let refused = auth.admit(&token(format!("guess-{number}")), Some(here)).await.unwrap_err();
+        let refused = auth.check_token(&token(format!("guess-{number}")), Some(here)).await.unwrap_err();
         assert_eq!(refused.status(), 401);
     }
     assert_eq!(
-        auth.admit(&token("guess-0".into()), Some(there)).await.unwrap_err().status(),
+        auth.check_token(&token("guess-0".into()), Some(there)).await.unwrap_err().status(),
         401,
         "it goes no further"
     );
     let asked = roles.asked.lock().unwrap().len();
-    let held = auth.admit(&token("good-admin".into()), Some(here)).await.unwrap_err();
+    let held = auth.check_token(&token("good-admin".into()), Some(here)).await.unwrap_err();
     assert_eq!(held.status(), 429);
     assert_eq!(roles.asked.lock().unwrap().len(), asked, "no review is made for it");
-    assert!(auth.admit(&known, Some(here)).await.is_ok(), "who is known does not notice");
-    assert!(auth.admit(&token("good-admin".into()), Some(there)).await.is_ok());
+    assert!(auth.check_token(&known, Some(here)).await.is_ok(), "who is known does not notice");
+    assert!(auth.check_token(&token("good-admin".into()), Some(there)).await.is_ok());
     let Auth::Kubernetes(access, _) = auth else { unreachable!() };
-    let auth = Auth::Kubernetes(access, Guesses::behind(Network::all(&["192.0.2.0/24".into()]).unwrap()));
+    let auth = Auth::Kubernetes(
+        access,
+        TokenPenalties::with_trusted_proxies(Network::parse_all(&["192.0.2.0/24".into()]).unwrap()),
+    );
     for number in 0..21 {
         let mut guess = token(format!("other-{number}"));
         guess.insert("x-forwarded-for", HeaderValue::from_static("203.0.113.9"));
-        assert!(auth.admit(&guess, Some(here)).await.is_err());
+        assert!(auth.check_token(&guess, Some(here)).await.is_err());
     }
-    assert!(auth.admit(&token("good-one".into()), Some(here)).await.is_ok(), "the proxy is told from whom it serves");
-    assert!(auth.admit(&HeaderMap::new(), Some(here)).await.is_ok(), "what is open to all stays so");
+    assert!(
+        auth.check_token(&token("good-one".into()), Some(here)).await.is_ok(),
+        "the proxy is told from whom it serves"
+    );
+    assert!(auth.check_token(&HeaderMap::new(), Some(here)).await.is_ok(), "what is open to all stays so");
     tokio::time::advance(std::time::Duration::from_secs(11)).await;
-    assert!(auth.admit(&token("good-admin".into()), Some(here)).await.is_ok());
+    assert!(auth.check_token(&token("good-admin".into()), Some(here)).await.is_ok());
 }

@@ -7,21 +7,21 @@
 mod api;
 mod app;
 mod args;
-mod around;
 mod auth;
-mod endless;
 pub mod fleet;
 mod live;
 mod load;
 pub mod mirror;
-mod patient;
 mod process;
+mod related;
 mod relay;
 mod serve;
+mod stream_body;
 #[cfg(test)]
 mod testing;
 mod ui;
 mod watches;
+mod write_timeout;
 
 pub use args::ControlPlaneArgs;
 pub use process::run;

@@ -24,39 +24,39 @@ use tokio::{
 
 use super::{
     api::types::{Load, PodLoad},
-    around::PodSeen,
+    related::PodRecord,
 };
 
 /// How long an answer serves.
-const FRESH: Duration = Duration::from_secs(1);
+const TTL: Duration = Duration::from_secs(1);
 /// How long a Pod may take to answer.
-const PATIENCE: Duration = Duration::from_millis(800);
+const TIMEOUT: Duration = Duration::from_millis(800);
 /// Pods of one workload that are asked at a time.
-const AT_A_TIME: usize = 16;
+const CONCURRENT_QUERIES: usize = 16;
 /// The longest answer of a sidecar, in bytes.
-const LONGEST: usize = 64 * 1024;
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
 /// What sidecars answered last.
 #[derive(Debug)]
-pub(super) struct Loads {
+pub(super) struct LoadCache {
     client: Client<HttpConnector, Empty<Bytes>>,
     port: u16,
     /// By the workload's uid.
-    known: Mutex<HashMap<Box<str>, (Instant, Look)>>,
+    entries: Mutex<HashMap<Box<str>, (Instant, PendingLoad)>>,
 }
 
 /// A look at the Pods of one workload, once it is done.
-type Look = Arc<OnceCell<Arc<Load>>>;
+type PendingLoad = Arc<OnceCell<Arc<Load>>>;
 
 /// What a sidecar says.
 #[derive(Deserialize)]
-struct Report {
+struct SidecarLoad {
     inflight: u64,
     #[serde(default)]
     concurrency: u64,
 }
 
-impl Loads {
+impl LoadCache {
     /// Asks the sidecars where they listen.
     pub(super) fn new() -> Self {
         Self::at(u16::try_from(PROXY_PORT).unwrap_or_default())
@@ -65,31 +65,31 @@ impl Loads {
     /// Asks at this port.
     pub(super) fn at(port: u16) -> Self {
         let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(PATIENCE));
+        connector.set_connect_timeout(Some(TIMEOUT));
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(Duration::from_secs(5))
             .pool_max_idle_per_host(1)
             .build(connector);
-        Self { client, port, known: Mutex::default() }
+        Self { client, port, entries: Mutex::default() }
     }
 
     /// How busy the workload of this uid is, whose Pods these are. Callers who ask at once share one look.
-    pub(super) async fn of(&self, uid: &str, pods: Vec<Arc<PodSeen>>) -> Arc<Load> {
+    pub(super) async fn get(&self, uid: &str, pods: Vec<Arc<PodRecord>>) -> Arc<Load> {
         let cell = {
             let now = Instant::now();
-            let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-            known.retain(|_, (asked, _)| now - *asked < FRESH);
+            let mut known = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+            known.retain(|_, (asked, _)| now - *asked < TTL);
             let (_, cell) = known.entry(uid.into()).or_insert_with(|| (now, Arc::default()));
             cell.clone()
         };
-        cell.get_or_init(|| self.ask(pods)).await.clone()
+        cell.get_or_init(|| self.query_sidecars(pods)).await.clone()
     }
 
-    async fn ask(&self, pods: Vec<Arc<PodSeen>>) -> Arc<Load> {
+    async fn query_sidecars(&self, pods: Vec<Arc<PodRecord>>) -> Arc<Load> {
         let at = Timestamp::now().to_string();
         let asked = pods.iter().filter_map(|pod| Some((pod.name.to_string(), pod.ip?)));
-        let answers = stream::iter(asked.collect::<Vec<_>>()).map(|(name, ip)| self.pod(name, ip));
-        let answers: Vec<_> = answers.buffer_unordered(AT_A_TIME).collect().await;
+        let answers = stream::iter(asked.collect::<Vec<_>>()).map(|(name, ip)| self.query_pod(name, ip));
+        let answers: Vec<_> = answers.buffer_unordered(CONCURRENT_QUERIES).collect().await;
         let asked = answers.len();
         let mut pods: Vec<PodLoad> = answers.into_iter().flatten().collect();
         pods.sort_by(|one, other| one.name.cmp(&other.name));
@@ -97,15 +97,15 @@ impl Loads {
         Arc::new(Load { at, in_flight, silent: asked - pods.len(), pods })
     }
 
-    async fn pod(&self, name: String, ip: IpAddr) -> Option<PodLoad> {
+    async fn query_pod(&self, name: String, ip: IpAddr) -> Option<PodLoad> {
         let uri = format!("http://{}/_recif/inflight", SocketAddr::new(ip, self.port)).parse().ok()?;
         let exchange = async {
             let answer = self.client.get(uri).await.ok()?;
             let ok = answer.status().is_success();
-            let body = Limited::new(answer.into_body(), LONGEST).collect().await.ok()?.to_bytes();
-            serde_json::from_slice::<Report>(&body).ok().filter(|_| ok)
+            let body = Limited::new(answer.into_body(), MAX_RESPONSE_BYTES).collect().await.ok()?.to_bytes();
+            serde_json::from_slice::<SidecarLoad>(&body).ok().filter(|_| ok)
         };
-        let Report { inflight, concurrency } = timeout(PATIENCE, exchange).await.ok()??;
+        let SidecarLoad { inflight, concurrency } = timeout(TIMEOUT, exchange).await.ok()??;
         Some(PodLoad { name, in_flight: inflight, concurrency })
     }
 }
@@ -115,16 +115,16 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use axum::{Router, routing::get};
-    use cluster::Head;
+    use cluster::ObjectVersion;
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::around;
+    use crate::related;
 
-    fn pod(name: &str, ip: &str) -> Arc<PodSeen> {
-        let head = Head { key: meta::Key::new("ns", name), uid: name.into(), version: 1 };
+    fn pod(name: &str, ip: &str) -> Arc<PodRecord> {
+        let head = ObjectVersion { key: meta::Key::new("ns", name), uid: name.into(), resource_version: 1 };
         let json = serde_json::json!({ "metadata": { "name": name }, "status": { "podIP": ip } });
-        Arc::new(around::pod(&head, &json.to_string()).unwrap())
+        Arc::new(related::pod(&head, &json.to_string()).unwrap())
     }
 
     #[tokio::test]
@@ -140,10 +140,10 @@ mod tests {
         let server = tokio::spawn(async move {
             axum::serve(listener, Router::new().route("/_recif/inflight", answer)).await.unwrap();
         });
-        let loads = Loads::at(port);
+        let loads = LoadCache::at(port);
         // Nobody listens at the second one's address.
         let pods = || vec![pod("a", "127.0.0.1"), pod("b", "127.0.0.2"), pod("without-address", "")];
-        let (one, other) = futures::join!(loads.of("u", pods()), loads.of("u", pods()));
+        let (one, other) = futures::join!(loads.get("u", pods()), loads.get("u", pods()));
         assert_eq!((one.in_flight, one.silent, one.pods.len()), (3, 1, 1));
         assert_eq!((other.pods[0].name.as_str(), other.pods[0].concurrency), ("a", 8));
         assert_eq!(asked.load(Ordering::Relaxed), 1);

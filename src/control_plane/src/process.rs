@@ -6,11 +6,11 @@ use std::{
 };
 
 use cluster::{
-    Authority, Board, Watches,
-    access::{Access, AuthMode, Network, NoNetwork, Open},
+    WatchHealth, Watches, WriteGate,
+    access::{Access, AuthMode, Network, NetworkParseError, OpenBindError},
     client::{ConnectError, connect},
     crash::CrashPoint,
-    metrics::Metrics as ApiMetrics,
+    metrics::ApiMetrics,
     reviews::Reviewer,
     transport::DEADLINE,
     watches::named,
@@ -26,28 +26,28 @@ use store::{Store, StoreError};
 
 use super::{
     api,
-    app::Parts,
+    app::AppState,
     args::ControlPlaneArgs,
-    around::Around,
-    auth::{Auth, Guesses},
-    fleet::Fleet,
-    live::subscribers::Clients,
-    load::Loads,
+    auth::{Auth, TokenPenalties},
+    fleet::FleetCache,
+    live::subscribers::Subscribers,
+    load::LoadCache,
     mirror::{self, Mirror},
-    relay::{BadGateway, Relay},
+    related::RelatedObjects,
+    relay::{GatewayFlagError, Relay},
     serve,
-    watches::{watch_around, watch_fleet},
+    watches::{watch_fleet, watch_related},
 };
 
 /// Why the process ended.
 #[derive(Debug, thiserror::Error)]
 enum ControlPlaneError {
     #[error(transparent)]
-    Open(#[from] Open),
+    Open(#[from] OpenBindError),
     #[error(transparent)]
-    Gateway(#[from] BadGateway),
+    Gateway(#[from] GatewayFlagError),
     #[error(transparent)]
-    TrustedProxies(#[from] NoNetwork),
+    TrustedProxies(#[from] NetworkParseError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]
@@ -62,7 +62,7 @@ enum ControlPlaneError {
 
 /// Runs until SIGTERM or SIGINT: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
 pub async fn run(args: ControlPlaneArgs) -> ExitCode {
-    exit_code("the control plane", work(args).await, |error| {
+    exit_code("the control plane", run_until_shutdown(args).await, |error| {
         matches!(
             error,
             ControlPlaneError::Open(_)
@@ -74,10 +74,10 @@ pub async fn run(args: ControlPlaneArgs) -> ExitCode {
     })
 }
 
-async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
+async fn run_until_shutdown(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     let ControlPlaneArgs { bind, admin_bind, auth, gateway_url, gateway_ca, tls, namespaces, trusted_proxies, mirror } =
         args;
-    let trusted = Network::all(&trusted_proxies)?;
+    let trusted = Network::parse_all(&trusted_proxies)?;
     let mode = auth.mode(bind)?;
     let tls = match tls.read() {
         None => None,
@@ -97,12 +97,15 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     registry.register("recif_control_plane_objects", "Objects in the read model", objects.clone());
     registry.register("recif_control_plane_followers", "Clients that follow the changes", followers.clone());
     // It writes nothing: there is no lease.
-    let transport = connect(Authority::always(), CrashPoint::default(), api_metrics, DEADLINE).await?;
+    let transport = connect(WriteGate::always(), CrashPoint::default(), api_metrics, DEADLINE).await?;
     let auth = match mode {
-        AuthMode::None => Auth::None { anywhere: auth.insecure() },
+        AuthMode::None => Auth::None { any_host: auth.insecure() },
         AuthMode::Kubernetes => {
             let reviews = Arc::new(Reviewer::new(transport.clone()));
-            Auth::Kubernetes(Access::new(reviews, auth.audiences(), |_| ()), Guesses::behind(trusted))
+            Auth::Kubernetes(
+                Access::new(reviews, auth.audiences(), |_| ()),
+                TokenPenalties::with_trusted_proxies(trusted),
+            )
         }
     };
     let listener = Runtime::listen(bind).await?;
@@ -112,15 +115,15 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     };
     let admin = Runtime::listen(admin_bind).await?;
 
-    let (board, stop) = (Arc::new(Board::default()), runtime.shutdown());
-    let app = Arc::new(Parts {
-        fleet: Arc::new(Fleet::new(&random_hex::<4>()?)),
-        around: Around::new(),
+    let (board, stop) = (Arc::new(WatchHealth::default()), runtime.shutdown());
+    let app = Arc::new(AppState {
+        fleet: Arc::new(FleetCache::new(&random_hex::<4>()?)),
+        related: RelatedObjects::new(),
         auth,
-        loads: Loads::new(),
+        loads: LoadCache::new(),
         store: store.clone(),
         mirror: Arc::default(),
-        clients: Clients::new(stop.clone()),
+        subscribers: Subscribers::new(stop.clone()),
         relay,
         synced: Default::default(),
     });
@@ -128,19 +131,19 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     let mirror = Mirror {
         fleet: app.fleet.clone(),
         store,
-        board: board.clone(),
+        watch_health: board.clone(),
         namespaces: namespaces.clone(),
         history,
         state: app.mirror.clone(),
-        metrics: mirror::Metrics::new(&mut registry),
+        metrics: mirror::MirrorMetrics::new(&mut registry),
     };
-    let watches = Watches { namespaces, transport, board: board.clone() };
+    let watches = Watches { namespaces, transport, watch_health: board.clone() };
     let tasks = runtime.tasks();
     if let Some((_, tls)) = &secured {
-        tasks.spawn(tls.clone().follow());
+        tasks.spawn(tls.clone().watch_files());
     }
     watch_fleet(&watches, &app.fleet, tasks);
-    watch_around(&watches, &app.around, &app.fleet, tasks);
+    watch_related(&watches, &app.related, &app.fleet, tasks);
     let (notes, look) = (mirror.notes(), mirror.refresh());
     tasks.spawn(mirror.run());
     let (starting, started) = (app.clone(), board.clone());
@@ -155,7 +158,7 @@ async fn work(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let refresh = move || {
         objects.set(count(counted.fleet.len()));
-        followers.set(count(counted.clients.count()));
+        followers.set(count(counted.subscribers.count()));
         look();
     };
     let refused = board.clone();

@@ -34,7 +34,7 @@ use super::{api::problem::Problem, serve::Peer};
 /// What stands in front of the gateway's own paths.
 pub(super) const PREFIX: &str = "/gateway";
 /// How long the gateway may take to take a connection.
-const CONNECT: Duration = Duration::from_secs(3);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Fields that are for the next one on the way only (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 9] = [
@@ -50,11 +50,11 @@ const HOP_BY_HOP: [&str; 9] = [
 ];
 
 /// What a browser says of the page that asks.
-const OF_THE_PAGE: [&str; 7] =
+const PAGE_HEADERS: [&str; 7] =
     ["origin", "referer", "cookie", "sec-fetch-dest", "sec-fetch-mode", "sec-fetch-site", "sec-fetch-user"];
 
 /// Fields of an answer that would have effect on the whole origin, which is the UI's, or lead a browser elsewhere on it.
-const OF_THE_ORIGIN: [&str; 5] = ["clear-site-data", "link", "refresh", "service-worker-allowed", "set-cookie"];
+const ORIGIN_HEADERS: [&str; 5] = ["clear-site-data", "link", "refresh", "service-worker-allowed", "set-cookie"];
 
 /// The way to the gateway.
 #[derive(Debug, Clone)]
@@ -65,7 +65,7 @@ pub(super) struct Relay {
 
 /// Flags that lead to no gateway.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum BadGateway {
+pub(super) enum GatewayFlagError {
     /// The URL cannot be a gateway's.
     #[error("--gateway-url {0}: give http://host:port or https://host:port, without a path")]
     Url(String),
@@ -76,7 +76,7 @@ pub(super) enum BadGateway {
     NoAuthority(String),
     /// The file cannot be read.
     #[error("--gateway-ca {}: {source}", path.display())]
-    Unread {
+    Unreadable {
         /// The file.
         path: PathBuf,
         /// Why.
@@ -94,9 +94,9 @@ impl Relay {
     /// Passes on to this URL, if there is one; over TLS to a gateway whose certificate is signed by an authority in this file.
     ///
     /// # Errors
-    /// [`BadGateway`].
-    pub(super) fn new(gateway: &str, authorities: Option<&Path>) -> Result<Self, BadGateway> {
-        let bad = || BadGateway::Url(gateway.to_owned());
+    /// [`GatewayFlagError`].
+    pub(super) fn new(gateway: &str, authorities: Option<&Path>) -> Result<Self, GatewayFlagError> {
+        let bad = || GatewayFlagError::Url(gateway.to_owned());
         let url = match gateway {
             "" => None,
             text => {
@@ -109,13 +109,13 @@ impl Relay {
             }
         };
         if authorities.is_none() && url.as_ref().and_then(Uri::scheme_str) == Some("https") {
-            return Err(BadGateway::NoAuthority(gateway.to_owned()));
+            return Err(GatewayFlagError::NoAuthority(gateway.to_owned()));
         }
-        let roots = authorities.map_or_else(|| Ok(RootCertStore::empty()), roots)?;
+        let roots = authorities.map_or_else(|| Ok(RootCertStore::empty()), read_roots)?;
         let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()));
         let tls = tls.with_safe_default_protocol_versions()?.with_root_certificates(roots).with_no_client_auth();
         let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(CONNECT));
+        connector.set_connect_timeout(Some(CONNECT_TIMEOUT));
         connector.set_nodelay(true);
         connector.enforce_http(false);
         let connector =
@@ -124,42 +124,42 @@ impl Relay {
     }
 
     /// Passes a request on and its answer back.
-    pub(super) async fn pass(&self, request: Request) -> Response {
-        self.try_pass(request).await.unwrap_or_else(|problem| problem.into_response())
+    pub(super) async fn proxy_request(&self, request: Request) -> Response {
+        self.try_proxy_request(request).await.unwrap_or_else(|problem| problem.into_response())
     }
 
-    async fn try_pass(&self, mut request: Request) -> Result<Response, Problem> {
+    async fn try_proxy_request(&self, mut request: Request) -> Result<Response, Problem> {
         let Some(gateway) = &self.gateway else {
             let detail = "no gateway is known here: start the control plane with --gateway-url";
             return Err(Problem::new(StatusCode::NOT_FOUND, detail));
         };
-        if !is_of_this_origin(request.headers()) {
+        if !is_same_origin(request.headers()) {
             return Err(Problem::new(StatusCode::FORBIDDEN, "a page of another origin may not ask through here"));
         }
-        let here: Vec<String> = names_of_this(request.headers()).map(str::to_owned).collect();
-        *request.uri_mut() = target(gateway, request.uri())
+        let here: Vec<String> = own_authorities(request.headers()).map(str::to_owned).collect();
+        *request.uri_mut() = gateway_uri(gateway, request.uri())
             .ok_or_else(|| Problem::new(StatusCode::BAD_REQUEST, "this path cannot be passed on"))?;
-        let upgrade = upgrade_of(request.headers());
+        let upgrade = requested_upgrade(request.headers());
         let from = upgrade.is_some().then(|| hyper::upgrade::on(&mut request));
         let peer = request.extensions().get::<Peer>().copied();
-        forward(request.headers_mut(), upgrade.clone(), peer);
+        set_forwarded_headers(request.headers_mut(), upgrade.clone(), peer);
         let mut answer = self.client.request(request).await.map_err(|error| {
-            tracing::debug!(error = %chain(&error), "the gateway cannot be reached");
+            tracing::debug!(error = %error_chain(&error), "the gateway cannot be reached");
             Problem::new(StatusCode::BAD_GATEWAY, "the gateway cannot be reached, or broke off: try again")
         })?;
         // A browser repeats the request with the caller's token where a redirect leads on this origin (Fetch, section 4.4): so a
         // workload would have calls made to others.
-        if answer.status().is_redirection() && leads_here(answer.headers(), &here) {
+        if answer.status().is_redirection() && redirects_to_own_origin(answer.headers(), &here) {
             let detail =
                 "the workload redirects to another path of this address, which is not followed: call that path itself";
             return Err(Problem::new(StatusCode::BAD_GATEWAY, detail));
         }
         let switching = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
-        let switched = upgrade_of(answer.headers());
+        let switched = requested_upgrade(answer.headers());
         let to = hyper::upgrade::on(&mut answer);
         let mut answer = answer.map(Body::new);
-        keep_end_to_end(answer.headers_mut(), switched.filter(|_| switching));
-        confine(answer.headers_mut());
+        strip_hop_by_hop(answer.headers_mut(), switched.filter(|_| switching));
+        sandbox(answer.headers_mut());
         if let Some(from) = from.filter(|_| switching) {
             tokio::spawn(async move {
                 if let (Ok(from), Ok(to)) = futures::join!(from, to) {
@@ -173,9 +173,9 @@ impl Relay {
 }
 
 /// The authorities in a PEM file.
-fn roots(path: &Path) -> Result<RootCertStore, BadGateway> {
-    let pem = std::fs::read(path).map_err(|source| BadGateway::Unread { path: path.into(), source })?;
-    let none = || BadGateway::NoCertificate(path.into());
+fn read_roots(path: &Path) -> Result<RootCertStore, GatewayFlagError> {
+    let pem = std::fs::read(path).map_err(|source| GatewayFlagError::Unreadable { path: path.into(), source })?;
+    let none = || GatewayFlagError::NoCertificate(path.into());
     let found = CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().map_err(|_| none())?;
     let mut roots = RootCertStore::empty();
     match roots.add_parsable_certificates(found) {
@@ -185,7 +185,7 @@ fn roots(path: &Path) -> Result<RootCertStore, BadGateway> {
 }
 
 /// The same path at the gateway, as it was written.
-fn target(gateway: &Uri, asked: &Uri) -> Option<Uri> {
+fn gateway_uri(gateway: &Uri, asked: &Uri) -> Option<Uri> {
     let path = asked.path_and_query()?.as_str().strip_prefix(PREFIX)?;
     let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let mut parts = gateway.clone().into_parts();
@@ -195,30 +195,31 @@ fn target(gateway: &Uri, asked: &Uri) -> Option<Uri> {
 
 /// Whether no page asks, or one that came from here: by the name that the browser knows, which something in between may have
 /// put elsewhere. (A page of another origin can set neither.)
-fn is_of_this_origin(fields: &HeaderMap) -> bool {
+fn is_same_origin(fields: &HeaderMap) -> bool {
     let Some(origin) = fields.get(header::ORIGIN) else { return true };
     let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
-    authority.is_some_and(|authority| names_of_this(fields).any(|host| host.eq_ignore_ascii_case(authority)))
+    authority.is_some_and(|authority| own_authorities(fields).any(|host| host.eq_ignore_ascii_case(authority)))
 }
 
 /// The names, with their ports, that whoever asks may know this origin by.
-fn names_of_this(fields: &HeaderMap) -> impl Iterator<Item = &str> {
+fn own_authorities(fields: &HeaderMap) -> impl Iterator<Item = &str> {
     [header::HOST.as_str(), "x-forwarded-host"].into_iter().filter_map(|name| fields.get(name)?.to_str().ok())
 }
 
 /// Whether an answer leads a browser to somewhere on the origin of one of these names. What cannot be read does.
-fn leads_here(answer: &HeaderMap, here: &[String]) -> bool {
+fn redirects_to_own_origin(answer: &HeaderMap, here: &[String]) -> bool {
     let is_here = |place: &HeaderValue| {
         let place = String::from_utf8_lossy(place.as_bytes());
         // Read as a browser does, which takes a backslash for a slash and leaves tabs out.
-        here.is_empty() || here.iter().any(|name| ["http", "https"].iter().any(|scheme| leads(scheme, name, &place)))
+        here.is_empty()
+            || here.iter().any(|name| ["http", "https"].iter().any(|scheme| resolves_to_origin(scheme, name, &place)))
     };
     answer.get_all(header::LOCATION).iter().any(is_here)
 }
 
 /// Whether `place` leads to the origin of this name from a page of that scheme, which decides what is relative: `https:/x` is on an
 /// https page.
-fn leads(scheme: &str, name: &str, place: &str) -> bool {
+fn resolves_to_origin(scheme: &str, name: &str, place: &str) -> bool {
     let Ok(base) = Url::parse(&format!("{scheme}://{name}/")) else { return true };
     base.join(place).map_or(true, |to| {
         let is_default = base.port().is_none() && matches!(to.port_or_known_default(), Some(80 | 443));
@@ -227,17 +228,17 @@ fn leads(scheme: &str, name: &str, place: &str) -> bool {
 }
 
 /// The protocol that is asked for instead of HTTP.
-fn upgrade_of(fields: &HeaderMap) -> Option<HeaderValue> {
+fn requested_upgrade(fields: &HeaderMap) -> Option<HeaderValue> {
     let asks = fields.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let asks = asks.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("upgrade"));
     fields.get(header::UPGRADE).filter(|_| asks).cloned()
 }
 
 /// The fields that the gateway gets.
-fn forward(fields: &mut HeaderMap, upgrade: Option<HeaderValue>, peer: Option<Peer>) {
+fn set_forwarded_headers(fields: &mut HeaderMap, upgrade: Option<HeaderValue>, peer: Option<Peer>) {
     let host = fields.remove(header::HOST);
-    keep_end_to_end(fields, upgrade);
-    for name in OF_THE_PAGE {
+    strip_hop_by_hop(fields, upgrade);
+    for name in PAGE_HEADERS {
         fields.remove(name);
     }
     // Where the workload is found by whoever asked. The gateway believes it if it trusts this process.
@@ -260,15 +261,15 @@ fn forward(fields: &mut HeaderMap, upgrade: Option<HeaderValue>, peer: Option<Pe
 }
 
 /// Keeps an answer from acting on the origin that it arrives on.
-fn confine(fields: &mut HeaderMap) {
-    for name in OF_THE_ORIGIN {
+fn sandbox(fields: &mut HeaderMap) {
+    for name in ORIGIN_HEADERS {
         fields.remove(name);
     }
     fields.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox"));
     fields.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }
 
-fn keep_end_to_end(fields: &mut HeaderMap, upgrade: Option<HeaderValue>) {
+fn strip_hop_by_hop(fields: &mut HeaderMap, upgrade: Option<HeaderValue>) {
     let named: Vec<HeaderName> = fields
         .get_all(header::CONNECTION)
         .iter()
@@ -288,7 +289,7 @@ fn keep_end_to_end(fields: &mut HeaderMap, upgrade: Option<HeaderValue>) {
     }
 }
 
-fn chain(error: &dyn std::error::Error) -> String {
+fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

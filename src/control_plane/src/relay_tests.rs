@@ -15,13 +15,13 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
 use super::{
-    super::{fleet::testing::Stage, serve, testing::app},
+    super::{fleet::testing::TestFleet, serve, testing::app},
     *,
 };
 
 /// The whole process in front of a gateway at this address.
 async fn relay(gateway: SocketAddr) -> (SocketAddr, CancellationToken) {
-    let app = app(&Stage::new().fleet, &format!("http://{gateway}"));
+    let app = app(&TestFleet::new().fleet, &format!("http://{gateway}"));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (address, stop) = (listener.local_addr().unwrap(), CancellationToken::new());
     tokio::spawn(serve::run(listener, None, super::super::api::router(app), stop.clone()));
@@ -108,9 +108,9 @@ async fn pieces_of_an_answer_come_as_they_are_sent() {
         stream.write_all(b"4\r\nlast\r\n0\r\n\r\n").await.unwrap();
     })
     .await;
-    let app = app(&Stage::new().fleet, &format!("http://{gateway}"));
+    let app = app(&TestFleet::new().fleet, &format!("http://{gateway}"));
     let request = Request::get("/gateway/x").body(Body::empty()).unwrap();
-    let mut pieces = app.relay.pass(request).await.into_body().into_data_stream();
+    let mut pieces = app.relay.proxy_request(request).await.into_body().into_data_stream();
     assert_eq!(pieces.next().await.unwrap().unwrap(), Bytes::from_static(b"first"));
     go.send(()).unwrap();
     assert_eq!(pieces.next().await.unwrap().unwrap(), Bytes::from_static(b"last"));
@@ -160,7 +160,7 @@ async fn a_web_socket_passes() {
 
 #[tokio::test]
 async fn without_sign_in_no_page_of_others_reaches_the_gateway() {
-    let router = super::super::api::router(app(&Stage::new().fleet, "http://127.0.0.1:1"));
+    let router = super::super::api::router(app(&TestFleet::new().fleet, "http://127.0.0.1:1"));
     for (path, field, value, expected) in [
         ("/gateway/x", "origin", "http://localhost:8780", 502),
         ("/gateway", "sec-fetch-site", "same-origin", 502),
@@ -179,9 +179,9 @@ async fn without_sign_in_no_page_of_others_reaches_the_gateway() {
 #[tokio::test]
 async fn a_gateway_that_is_not_there_is_said_so() {
     for (url, status) in [("", 404), ("http://127.0.0.1:1", 502)] {
-        let app = app(&Stage::new().fleet, url);
+        let app = app(&TestFleet::new().fleet, url);
         let request = Request::get("/gateway/x").body(Body::empty()).unwrap();
-        assert_eq!(app.relay.pass(request).await.status(), status, "{url}");
+        assert_eq!(app.relay.proxy_request(request).await.status(), status, "{url}");
     }
 }
 
@@ -191,7 +191,7 @@ fn only_an_origin_is_a_gateway() {
         assert!(Relay::new(good, None).is_ok(), "{good}");
     }
     for bad in ["gateway", "ftp://h", "http://", "http://h/path", "https://h/?q", "h:80", "/x"] {
-        assert!(matches!(Relay::new(bad, None), Err(BadGateway::Url(_))), "{bad}");
+        assert!(matches!(Relay::new(bad, None), Err(GatewayFlagError::Url(_))), "{bad}");
     }
 }
 
@@ -208,11 +208,11 @@ fn only_pages_of_this_origin_ask_through_here_and_the_gateway_hears_of_no_page()
         (&[("host", "ui.example"), ("origin", "https://evil.example")], false),
         (&[("host", "ui.example"), ("origin", "null")], false),
     ] {
-        assert_eq!(is_of_this_origin(&fields(pairs)), fits, "{pairs:?}");
+        assert_eq!(is_same_origin(&fields(pairs)), fits, "{pairs:?}");
     }
     let mut sent =
         fields(&[("host", "ui"), ("origin", "http://ui"), ("cookie", "a=b"), ("sec-fetch-site", "same-origin")]);
-    forward(&mut sent, None, None);
+    set_forwarded_headers(&mut sent, None, None);
     let names: Vec<_> = sent.keys().map(HeaderName::as_str).filter(|name| !name.starts_with("x-forwarded")).collect();
     assert_eq!(names, [""; 0]);
 }
@@ -226,7 +226,7 @@ async fn a_workload_redirects_nobody_to_another_one() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gateway = listener.local_addr().unwrap();
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(elsewhere)).await.unwrap() });
-    let app = app(&Stage::new().fleet, &format!("http://{gateway}"));
+    let app = app(&TestFleet::new().fleet, &format!("http://{gateway}"));
     for (location, status) in [
         ("/gateway/v1/mcp/prod/files/mcp", 502),
         ("../files/mcp", 502),
@@ -244,7 +244,7 @@ async fn a_workload_redirects_nobody_to_another_one() {
     ] {
         let request = Request::post(format!("/gateway/x?{location}")).header("host", "ui.example:8780");
         let request = request.header("x-forwarded-host", "outside.example").body(Body::empty()).unwrap();
-        let answer = app.relay.pass(request).await;
+        let answer = app.relay.proxy_request(request).await;
         assert_eq!(answer.status(), status, "{location}");
         assert_eq!(answer.headers().contains_key(header::LOCATION), status == 307, "{location}");
     }
@@ -260,7 +260,7 @@ async fn a_gateway_and_this_process_speak_tls() {
     let url = format!("https://localhost:{port}");
     let ask = async |authority: &str| {
         let relay = Relay::new(&url, Some(&certificates::file(authority))).unwrap();
-        relay.pass(Request::get("/gateway/x").body(Body::empty()).unwrap()).await
+        relay.proxy_request(Request::get("/gateway/x").body(Body::empty()).unwrap()).await
     };
     let answer = ask("one.crt").await;
     assert_eq!(answer.status(), 200);

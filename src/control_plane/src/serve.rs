@@ -31,20 +31,20 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    endless::Answer,
-    patient::{Patient, Socket},
+    stream_body::StreamedResponse,
+    write_timeout::{Socket, WriteTimeoutStream},
 };
 
 /// Connections at most; further ones wait to be accepted. Those that follow the changes are among them.
-const CONNECTIONS: usize = 10_000;
+const MAX_CONNECTIONS: usize = 10_000;
 /// How long a client may take nothing of what is sent to it before it is dropped.
-const UNREAD: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a client may take to send the head of a request.
-const HEAD: Duration = Duration::from_secs(30);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most that is kept of a connection on the way in and out, in bytes, what the system keeps aside.
-const BUFFER: usize = 16 * 1024;
+const BUFFER_BYTES: usize = 16 * 1024;
 /// How long connections may take to end.
-const END: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Who is at the other end of the connection that a request came on: an extension of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) struct Peer {
 
 /// Serves until `stop`, by TLS if there is one, and then what is under way for a while.
 pub(super) async fn run(listener: TcpListener, tls: Option<Tls>, router: Router, stop: CancellationToken) {
-    run_bounded(listener, tls, router, stop, (CONNECTIONS, UNREAD)).await;
+    run_bounded(listener, tls, router, stop, (MAX_CONNECTIONS, WRITE_TIMEOUT)).await;
 }
 
 /// As [`run`], with so many connections at most, of which none may read nothing for so long.
@@ -84,7 +84,7 @@ async fn run_bounded(
                             // A client that does not speak TLS was told so by it.
                             Some(tls) => (Socket::Tls(Box::new(Box::pin(tls.accept(stream)).await.ok()?)), "https"),
                         };
-                        connection(Patient::new(socket, unread), Peer { address, proto }, router, stop).await
+                        connection(WriteTimeoutStream::new(socket, unread), Peer { address, proto }, router, stop).await
                     });
                 }
                 Err(error) => {
@@ -93,22 +93,22 @@ async fn run_bounded(
                     sleep(Duration::from_millis(100)).await;
                 }
             },
-            Some(ended) = connections.join_next() => go_on(&mut connections, ended),
+            Some(ended) = connections.join_next() => spawn_detached(&mut connections, ended),
         }
     }
     let ended = async {
         while let Some(ended) = connections.join_next().await {
-            go_on(&mut connections, ended);
+            spawn_detached(&mut connections, ended);
         }
     };
-    let _ = timeout(END, ended).await;
+    let _ = timeout(DRAIN_TIMEOUT, ended).await;
 }
 
 /// A connection that was taken from the server, for an answer without an end.
-type Taken = (Answer, Patient);
+type DetachedStream = (StreamedResponse, WriteTimeoutStream);
 
 /// Sends an answer without an end in a task of its own: that of the server would stay as large as it was.
-fn go_on(connections: &mut JoinSet<Option<Taken>>, ended: Result<Option<Taken>, JoinError>) {
+fn spawn_detached(connections: &mut JoinSet<Option<DetachedStream>>, ended: Result<Option<DetachedStream>, JoinError>) {
     if let Ok(Some((answer, socket))) = ended {
         connections.spawn(async {
             // A connection that breaks is the client's affair.
@@ -118,9 +118,14 @@ fn go_on(connections: &mut JoinSet<Option<Taken>>, ended: Result<Option<Taken>, 
     }
 }
 
-async fn connection(socket: Patient, peer: Peer, router: Router, stop: CancellationToken) -> Option<Taken> {
+async fn connection(
+    socket: WriteTimeoutStream,
+    peer: Peer,
+    router: Router,
+    stop: CancellationToken,
+) -> Option<DetachedStream> {
     let router = TowerToHyperService::new(router);
-    let (sent, left) = (socket.sent(), Arc::new(Mutex::new(None)));
+    let (sent, left) = (socket.flushed(), Arc::new(Mutex::new(None)));
     let place = left.clone();
     let service = service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer);
@@ -128,7 +133,7 @@ async fn connection(socket: Patient, peer: Peer, router: Router, stop: Cancellat
         let (response, place) = (router.call(request), place.clone());
         async move {
             let response = response.await?;
-            if let Some(answer) = version.and_then(|version| Answer::of(&response, version)) {
+            if let Some(answer) = version.and_then(|version| StreamedResponse::of(&response, version)) {
                 *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(answer);
                 // The server answers nothing: the connection is taken from it.
                 std::future::pending::<()>().await;
@@ -137,7 +142,7 @@ async fn connection(socket: Patient, peer: Peer, router: Router, stop: Cancellat
         }
     });
     let mut builder = http1::Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(BUFFER).pipeline_flush(false);
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(BUFFER_BYTES).pipeline_flush(false);
     let mut connection = builder.serve_connection(TokioIo::new(socket), service).with_upgrades();
     let (mut stopped, mut ends) = (pin!(stop.cancelled()), false);
     let answer = poll_fn(|cx| {

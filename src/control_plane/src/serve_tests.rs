@@ -8,10 +8,10 @@ use tokio::{
 };
 
 use super::*;
-use crate::endless::{self, Piece};
+use crate::stream_body::{self, BodyChunk};
 
 async fn start(router: Router, unread: Duration) -> (std::net::SocketAddr, CancellationToken) {
-    bounded(router, (CONNECTIONS, unread)).await
+    bounded(router, (MAX_CONNECTIONS, unread)).await
 }
 
 async fn bounded(router: Router, bounds: (usize, Duration)) -> (std::net::SocketAddr, CancellationToken) {
@@ -31,9 +31,9 @@ async fn answer(address: std::net::SocketAddr, asked: &'static str) -> String {
 }
 
 /// Says when it is dropped.
-struct Held(mpsc::Sender<()>);
+struct DropNotifier(mpsc::Sender<()>);
 
-impl Drop for Held {
+impl Drop for DropNotifier {
     fn drop(&mut self) {
         let _ = self.0.try_send(());
     }
@@ -43,7 +43,7 @@ impl Drop for Held {
 async fn a_client_that_reads_nothing_is_dropped() {
     let (held, mut gone) = mpsc::channel(1);
     let endless = move || {
-        let held = Held(held.clone());
+        let held = DropNotifier(held.clone());
         let piece = |held| async { Some((Ok::<_, Infallible>(Bytes::from_static(&[b'x'; 4096])), held)) };
         async move { Body::from_stream(stream::unfold(held, piece)) }
     };
@@ -57,7 +57,7 @@ async fn a_client_that_reads_nothing_is_dropped() {
 
 #[tokio::test]
 async fn further_connections_wait_until_one_ends() {
-    let (address, stop) = bounded(Router::new().route("/", get(|| async { "here" })), (2, UNREAD)).await;
+    let (address, stop) = bounded(Router::new().route("/", get(|| async { "here" })), (2, WRITE_TIMEOUT)).await;
     let (first, second) = (TcpStream::connect(address).await.unwrap(), TcpStream::connect(address).await.unwrap());
     let asked = "GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     let third = tokio::spawn(answer(address, asked));
@@ -83,7 +83,7 @@ async fn what_is_under_way_ends_before_the_process() {
             "done"
         }
     };
-    let (address, stop) = start(Router::new().route("/", get(slow)), UNREAD).await;
+    let (address, stop) = start(Router::new().route("/", get(slow)), WRITE_TIMEOUT).await;
     let mut client = TcpStream::connect(address).await.unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
     is_reached.recv().await.unwrap();
@@ -96,12 +96,12 @@ async fn what_is_under_way_ends_before_the_process() {
 
 /// An answer of three pieces, without a length.
 async fn three() -> axum::response::Response {
-    endless::response(Box::pin(stream::iter(["one ", "two ", "three"].map(|data| Piece::new(data.as_bytes())))))
+    stream_body::response(Box::pin(stream::iter(["one ", "two ", "three"].map(|data| BodyChunk::new(data.as_bytes())))))
 }
 
 #[tokio::test]
 async fn an_answer_without_a_length_comes_in_chunks_to_those_who_know_them() {
-    let (address, stop) = start(Router::new().route("/", get(three)), UNREAD).await;
+    let (address, stop) = start(Router::new().route("/", get(three)), WRITE_TIMEOUT).await;
     let newer = answer(address, "GET / HTTP/1.1\r\nHost: h\r\n\r\n").await;
     let (head, body) = newer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
@@ -119,7 +119,7 @@ async fn an_answer_without_a_length_comes_in_chunks_to_those_who_know_them() {
 
 #[tokio::test]
 async fn whoever_wants_the_head_alone_goes_on_asking() {
-    let (address, stop) = start(Router::new().route("/", get(three)), UNREAD).await;
+    let (address, stop) = start(Router::new().route("/", get(three)), WRITE_TIMEOUT).await;
     let asked = "HEAD / HTTP/1.1\r\nHost: h\r\n\r\nHEAD / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     let both = answer(address, asked).await;
     assert_eq!(both.matches("HTTP/1.1 200 OK\r\n").count(), 2, "{both}");
@@ -132,7 +132,7 @@ async fn answers_to_what_was_asked_before_come_first() {
     let long = "x".repeat(8 << 20);
     let length = long.len();
     let router = Router::new().route("/", get(three)).route("/long", get(|| async { long }));
-    let (address, stop) = start(router, UNREAD).await;
+    let (address, stop) = start(router, WRITE_TIMEOUT).await;
     let asked = "GET /long HTTP/1.1\r\nHost: h\r\n\r\nGET / HTTP/1.1\r\nHost: h\r\n\r\n";
     let both = answer(address, asked).await;
     let (_, rest) = both.split_once("\r\n\r\n").unwrap();
@@ -151,11 +151,11 @@ async fn without_end(
 ) -> (TcpStream, mpsc::Receiver<()>, CancellationToken) {
     let (held, gone) = mpsc::channel(1);
     let endless = move || {
-        let pieces = stream::unfold(Held(held.clone()), move |held| async move {
+        let pieces = stream::unfold(DropNotifier(held.clone()), move |held| async move {
             sleep(pause).await;
-            Some((Piece::new(&vec![b'x'; size]), held))
+            Some((BodyChunk::new(&vec![b'x'; size]), held))
         });
-        async move { endless::response(Box::pin(pieces)) }
+        async move { stream_body::response(Box::pin(pieces)) }
     };
     let (address, stop) = start(Router::new().route("/", get(endless)), unread).await;
     let mut client = TcpStream::connect(address).await.unwrap();
@@ -166,7 +166,7 @@ async fn without_end(
 
 #[tokio::test]
 async fn an_answer_without_end_ends_with_its_client() {
-    let (mut client, mut gone, stop) = without_end(1, Duration::from_secs(3600), UNREAD).await;
+    let (mut client, mut gone, stop) = without_end(1, Duration::from_secs(3600), WRITE_TIMEOUT).await;
     // What it asks besides is not answered any more.
     client.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
     drop(client);

@@ -19,90 +19,90 @@ use store::{DatabaseUrl, Store, Writer};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    app::{App, Parts},
-    around::Around,
-    auth::{Auth, Guesses},
-    fleet::Fleet,
-    live::subscribers::Clients,
-    load::Loads,
+    app::{AppState, SharedAppState},
+    auth::{Auth, TokenPenalties},
+    fleet::FleetCache,
+    live::subscribers::Subscribers,
+    load::LoadCache,
+    related::RelatedObjects,
     relay::Relay,
 };
 
 /// Rights that a test gives and takes: `alice list tools a`. The token of `alice` is `alice`.
 #[derive(Debug, Default)]
-pub(super) struct Given(Mutex<BTreeSet<String>>);
+pub(super) struct GrantedRights(Mutex<BTreeSet<String>>);
 
-impl Given {
+impl GrantedRights {
     /// Gives a right.
-    pub(super) fn give(&self, right: &str) {
+    pub(super) fn grant(&self, right: &str) {
         self.0.lock().unwrap().insert(right.into());
     }
 
     /// Takes a right.
-    pub(super) fn take(&self, right: &str) {
+    pub(super) fn revoke(&self, right: &str) {
         self.0.lock().unwrap().remove(right);
     }
 }
 
 #[async_trait]
-impl Reviews for Given {
+impl Reviews for GrantedRights {
     async fn identify(&self, token: &str, _: &[String]) -> Result<Option<Identity>, RequestError> {
         Ok(Some(Identity { name: token.into(), ..Identity::default() }))
     }
 
-    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
+    async fn is_allowed(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
         let asked = format!("{} {} {} {}", who.name, right.verb, right.resource, right.namespace);
         Ok(self.0.lock().unwrap().contains(asked.trim_end()))
     }
 }
 
 /// An API over this fleet, for those who have rights, without a database.
-pub(super) fn app_with_rights(fleet: &Arc<Fleet>) -> (App, Arc<Given>) {
-    let given = Arc::new(Given::default());
+pub(super) fn app_with_rights(fleet: &Arc<FleetCache>) -> (SharedAppState, Arc<GrantedRights>) {
+    let given = Arc::new(GrantedRights::default());
     let nowhere = Store::open(&DatabaseUrl::file("/nonexistent/recif.db".as_ref())).unwrap();
-    let auth = Auth::Kubernetes(Access::new(given.clone(), Vec::new(), |_| ()), Guesses::default());
+    let auth = Auth::Kubernetes(Access::new(given.clone(), Vec::new(), |_| ()), TokenPenalties::default());
     (app_of(fleet, "", auth, nowhere), given)
 }
 
 /// An API over this fleet, for everybody, without a database.
-pub(super) fn app(fleet: &Arc<Fleet>, gateway: &str) -> App {
+pub(super) fn app(fleet: &Arc<FleetCache>, gateway: &str) -> SharedAppState {
     // Nothing is connected to before somebody writes.
     let nowhere = Store::open(&DatabaseUrl::file("/nonexistent/recif.db".as_ref())).unwrap();
-    app_of(fleet, gateway, Auth::None { anywhere: true }, nowhere)
+    app_of(fleet, gateway, Auth::None { any_host: true }, nowhere)
 }
 
 /// An API over this fleet and a database, which goes with what is returned.
-pub(super) async fn app_with_history(fleet: &Arc<Fleet>) -> (App, Database) {
+pub(super) async fn app_with_history(fleet: &Arc<FleetCache>) -> (SharedAppState, TemporaryDatabase) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Relaxed);
     let folder = std::env::temp_dir().join(format!("recif-control-plane-{}-{number}", std::process::id()));
     let store = Store::open(&DatabaseUrl::file(&folder.join("recif.db"))).unwrap();
     let writer = store.writer().await.unwrap();
-    (app_of(fleet, "", Auth::None { anywhere: true }, store), Database { writer, folder })
+    (app_of(fleet, "", Auth::None { any_host: true }, store), TemporaryDatabase { writer, folder })
 }
 
 /// A database that is removed in the end.
-pub(super) struct Database {
+pub(super) struct TemporaryDatabase {
     /// Writes to it.
     pub(super) writer: Writer,
     folder: PathBuf,
 }
 
-impl Drop for Database {
+impl Drop for TemporaryDatabase {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-fn app_of(fleet: &Arc<Fleet>, gateway: &str, auth: Auth, store: Store) -> App {
-    Arc::new(Parts {
+fn app_of(fleet: &Arc<FleetCache>, gateway: &str, auth: Auth, store: Store) -> SharedAppState {
+    Arc::new(AppState {
         fleet: fleet.clone(),
-        around: Around::new(),
+        related: RelatedObjects::new(),
         auth,
-        loads: Loads::new(),
+        loads: LoadCache::new(),
         store: Arc::new(store),
         mirror: Arc::default(),
-        clients: Clients::new(CancellationToken::new()),
+        subscribers: Subscribers::new(CancellationToken::new()),
         relay: Relay::new(gateway, None).unwrap(),
         synced: AtomicBool::new(true),
     })

@@ -26,14 +26,14 @@ struct Asset {
 /// The built UI; empty when the program was compiled without it.
 static ASSETS: &[Asset] = include!(concat!(env!("OUT_DIR"), "/ui_assets.rs"));
 
-const PAGE: &str = "index.html";
+const INDEX: &str = "index.html";
 /// Of the files with a digest in their names.
-const FOREVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
-const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
+const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 const POLICY: &str =
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'";
 /// What the page loads scripts by, and gets its nonce in front of.
-const SCRIPTS: [&str; 2] = ["<script ", "<link rel=\"modulepreload\" "];
+const SCRIPT_TAGS: [&str; 2] = ["<script ", "<link rel=\"modulepreload\" "];
 
 /// Leads to the UI from the root.
 pub(super) async fn redirect() -> Response {
@@ -44,50 +44,50 @@ pub(super) async fn redirect() -> Response {
 
 /// Answers GET and HEAD of `/ui` and everything below it.
 pub(super) async fn serve(uri: Uri, headers: HeaderMap) -> Response {
-    answer(ASSETS, uri.path(), &headers)
+    respond(ASSETS, uri.path(), &headers)
 }
 
-fn answer(assets: &'static [Asset], path: &str, headers: &HeaderMap) -> Response {
+fn respond(assets: &'static [Asset], path: &str, headers: &HeaderMap) -> Response {
     let name = path.strip_prefix("/ui").unwrap_or(path).trim_start_matches('/');
     let find = |name: &str| assets.iter().find(|asset| asset.path == name);
-    let Some(page) = find(PAGE) else {
+    let Some(page) = find(INDEX) else {
         return text(
             StatusCode::NOT_FOUND,
             "This program was built without its web UI: run `make ui`, and build it again.\n",
         );
     };
     match find(name) {
-        Some(asset) if asset.path != PAGE => file(asset, headers),
+        Some(asset) if asset.path != INDEX => file(asset, headers),
         // A page that is older than the program asks for what is no more: it must not get the page for a script.
         _ if name.starts_with("assets/") => {
             text(StatusCode::NOT_FOUND, "There is no such file: load the page again.\n")
         }
-        _ => whole_page(page),
+        _ => index_page(page),
     }
 }
 
 /// The page, with a nonce for its scripts. What they import comes with them; `'self'` is for browsers that do not know
 /// `strict-dynamic`, and counts for no others.
-fn whole_page(page: &'static Asset) -> Response {
+fn index_page(page: &'static Asset) -> Response {
     let Ok(nonce) = random_hex::<16>() else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "The system has no random numbers.\n");
     };
-    let plain = page.plain.map_or_else(|| unpacked(page.gzip), Bytes::from_static);
-    let marked = SCRIPTS.iter().fold(String::from_utf8_lossy(&plain).into_owned(), |html, tag| {
+    let plain = page.plain.map_or_else(|| decompressed(page.gzip), Bytes::from_static);
+    let marked = SCRIPT_TAGS.iter().fold(String::from_utf8_lossy(&plain).into_owned(), |html, tag| {
         html.replace(tag, &format!("{tag}nonce=\"{nonce}\" "))
     });
     let mut response = Response::new(Body::from(marked));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(PAGE)));
-    response.headers_mut().insert(header::CACHE_CONTROL, ASK_AGAIN);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(INDEX)));
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_CACHE);
     let policy = format!("{POLICY}; script-src 'nonce-{nonce}' 'strict-dynamic' 'self'");
-    guarded(response, &policy)
+    with_security_headers(response, &policy)
 }
 
 fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
     let (bytes, encoding) = match (asset.brotli, asset.gzip) {
         (Some(bytes), _) if accepts(headers, "br") => (Bytes::from_static(bytes), Some("br")),
         (_, Some(bytes)) if accepts(headers, "gzip") => (Bytes::from_static(bytes), Some("gzip")),
-        (_, packed) => (asset.plain.map_or_else(|| unpacked(packed), Bytes::from_static), None),
+        (_, packed) => (asset.plain.map_or_else(|| decompressed(packed), Bytes::from_static), None),
     };
     let forever = asset.path.starts_with("assets/");
     let tag = etag(&bytes);
@@ -100,7 +100,7 @@ fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
     }
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(asset.path)));
-    fields.insert(header::CACHE_CONTROL, if forever { FOREVER } else { ASK_AGAIN });
+    fields.insert(header::CACHE_CONTROL, if forever { IMMUTABLE } else { NO_CACHE });
     fields.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     if let Ok(tag) = HeaderValue::try_from(tag) {
         fields.insert(header::ETAG, tag);
@@ -108,11 +108,11 @@ fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
     if let Some(encoding) = encoding {
         fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
     }
-    guarded(response, POLICY)
+    with_security_headers(response, POLICY)
 }
 
 /// What a file of the build was before it was compressed.
-fn unpacked(gzip: Option<&[u8]>) -> Bytes {
+fn decompressed(gzip: Option<&[u8]>) -> Bytes {
     let mut plain = Vec::new();
     // The build wrote it, and memory does not fail to be read.
     let _ = GzDecoder::new(gzip.unwrap_or_default()).read_to_end(&mut plain);
@@ -123,11 +123,11 @@ fn text(status: StatusCode, text: &'static str) -> Response {
     let mut response = Response::new(Body::from(text));
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    response.headers_mut().insert(header::CACHE_CONTROL, ASK_AGAIN);
-    guarded(response, POLICY)
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_CACHE);
+    with_security_headers(response, POLICY)
 }
 
-fn guarded(mut response: Response, policy: &str) -> Response {
+fn with_security_headers(mut response: Response, policy: &str) -> Response {
     let fields = response.headers_mut();
     if let Ok(policy) = HeaderValue::try_from(policy) {
         fields.insert(header::CONTENT_SECURITY_POLICY, policy);
@@ -176,7 +176,7 @@ mod tests {
 
     static BUILT: &[Asset] = &[
         Asset { path: "assets/index-abc.js", plain: None, brotli: Some(b"br"), gzip: Some(PACKED) },
-        Asset { path: PAGE, plain: Some(b"<html><script src=\"/ui/assets/index-abc.js\">"), brotli: None, gzip: None },
+        Asset { path: INDEX, plain: Some(b"<html><script src=\"/ui/assets/index-abc.js\">"), brotli: None, gzip: None },
     ];
 
     /// `plain`, as `gzip -n` packs it.
@@ -196,11 +196,11 @@ mod tests {
 
     #[tokio::test]
     async fn files_with_a_digest_are_kept_for_ever_and_the_page_is_asked_for_again() {
-        let script = answer(BUILT, "/ui/assets/index-abc.js", &HeaderMap::new());
+        let script = respond(BUILT, "/ui/assets/index-abc.js", &HeaderMap::new());
         assert!(field(&script, header::CACHE_CONTROL).contains("immutable"));
         assert_eq!(field(&script, header::CONTENT_TYPE), "text/javascript; charset=utf-8");
         for path in ["/ui", "/ui/", "/ui/index.html", "/ui/objects/agents/default/a.b"] {
-            let page = answer(BUILT, path, &HeaderMap::new());
+            let page = respond(BUILT, path, &HeaderMap::new());
             assert_eq!(field(&page, header::CACHE_CONTROL), "no-cache", "{path}");
             let policy = field(&page, header::CONTENT_SECURITY_POLICY).to_owned();
             let nonce = policy.split_once("; script-src 'nonce-").unwrap().1.split_once('\'').unwrap().0;
@@ -209,7 +209,7 @@ mod tests {
             let expected = format!("<html><script nonce=\"{nonce}\" src=\"/ui/assets/index-abc.js\">");
             assert_eq!(String::from_utf8(body(page).await).unwrap(), expected, "{path}");
             assert_ne!(
-                field(&answer(BUILT, path, &HeaderMap::new()), header::CONTENT_SECURITY_POLICY),
+                field(&respond(BUILT, path, &HeaderMap::new()), header::CONTENT_SECURITY_POLICY),
                 policy,
                 "{path}"
             );
@@ -224,7 +224,7 @@ mod tests {
             ("br;q=0.0", "", b"plain"),
             ("identity", "", b"plain"),
         ] {
-            let sent = answer(BUILT, "/ui/assets/index-abc.js", &headers(&[(header::ACCEPT_ENCODING, accept)]));
+            let sent = respond(BUILT, "/ui/assets/index-abc.js", &headers(&[(header::ACCEPT_ENCODING, accept)]));
             assert_eq!(field(&sent, header::CONTENT_ENCODING), encoding, "{accept}");
             assert_eq!(body(sent).await, bytes, "{accept}");
         }
@@ -233,31 +233,31 @@ mod tests {
     #[tokio::test]
     async fn a_file_that_a_client_has_is_not_sent_again() {
         let path = "/ui/assets/index-abc.js";
-        let tag = field(&answer(BUILT, path, &HeaderMap::new()), header::ETAG).to_owned();
-        let again = answer(BUILT, path, &headers(&[(header::IF_NONE_MATCH, &format!("\"x\", W/{tag}"))]));
+        let tag = field(&respond(BUILT, path, &HeaderMap::new()), header::ETAG).to_owned();
+        let again = respond(BUILT, path, &headers(&[(header::IF_NONE_MATCH, &format!("\"x\", W/{tag}"))]));
         assert_eq!(again.status(), StatusCode::NOT_MODIFIED);
         assert_eq!(body(again).await, b"");
-        let other = answer(BUILT, path, &headers(&[(header::IF_NONE_MATCH, "\"x\"")]));
+        let other = respond(BUILT, path, &headers(&[(header::IF_NONE_MATCH, "\"x\"")]));
         assert_eq!(other.status(), StatusCode::OK);
     }
 
     #[tokio::test]
     async fn a_file_of_another_build_is_not_the_page() {
-        assert_eq!(answer(BUILT, "/ui/assets/index-old.js", &HeaderMap::new()).status(), StatusCode::NOT_FOUND);
+        assert_eq!(respond(BUILT, "/ui/assets/index-old.js", &HeaderMap::new()).status(), StatusCode::NOT_FOUND);
     }
 
     #[test]
     fn the_built_page_loads_scripts_only_by_what_gets_a_nonce() {
-        let Some(page) = ASSETS.iter().find(|asset| asset.path == PAGE) else { return };
-        let plain = page.plain.map_or_else(|| unpacked(page.gzip), Bytes::from_static);
+        let Some(page) = ASSETS.iter().find(|asset| asset.path == INDEX) else { return };
+        let plain = page.plain.map_or_else(|| decompressed(page.gzip), Bytes::from_static);
         let html = String::from_utf8_lossy(&plain).into_owned();
-        let marked: usize = SCRIPTS.iter().map(|tag| html.matches(tag).count()).sum();
+        let marked: usize = SCRIPT_TAGS.iter().map(|tag| html.matches(tag).count()).sum();
         assert_eq!(html.matches("<script").count() + html.matches("modulepreload").count(), marked, "{html}");
     }
 
     #[tokio::test]
     async fn without_a_ui_it_says_what_to_run() {
-        let answer = answer(&[], "/ui/", &HeaderMap::new());
+        let answer = respond(&[], "/ui/", &HeaderMap::new());
         assert_eq!(answer.status(), StatusCode::NOT_FOUND);
         assert!(String::from_utf8(body(answer).await).unwrap().contains("make ui"));
     }

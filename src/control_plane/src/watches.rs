@@ -3,67 +3,72 @@
 use std::sync::Arc;
 
 use actions::ports::ChildKind;
-use cluster::{Change, Head, ObjectMap, Source, Watches, resource::Resource, watch::Decode};
+use cluster::{Change, ObjectMap, ObjectVersion, WatchSource, Watches, resource::Resource, watch::Decode};
 use crds::{ApiKind, KINDS};
 use meta::Key;
 use tokio::task::JoinSet;
 
 use super::{
-    around::{self, Around, ConfigMapSeen},
-    fleet::{Column, Fleet, Record},
+    fleet::{Column, FleetCache, Record},
+    related::{self, ConfigMapRecord, RelatedObjects},
 };
 
 /// What the operator made.
-const OURS: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
+const MANAGED_BY_OPERATOR: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
 /// Events that the operator wrote: others do not speak of our kinds.
-const BY_OPERATOR: &str = "reportingController=recif-operator";
+const REPORTED_BY_OPERATOR: &str = "reportingController=recif-operator";
 
 /// Begins the watches of our kinds.
-pub(super) fn watch_fleet(watches: &Watches, fleet: &Arc<Fleet>, tasks: &mut JoinSet<()>) {
+pub(super) fn watch_fleet(watches: &Watches, fleet: &Arc<FleetCache>, tasks: &mut JoinSet<()>) {
     for (row, kind) in (0_u8..).zip(KINDS) {
         let Some(resource) = Resource::custom(kind.name) else { continue };
         let map = Arc::new(ObjectMap::default());
         let follower = fleet.clone();
-        map.subscribe(move |change| follower.follow(row, change));
+        map.subscribe(move |change| follower.apply_change(row, change));
         let columns = Column::of(kind);
-        let decode = Arc::new(move |head: &Head, json: &str| Record::read(row, &columns, head, json));
-        watches.watch(Source { resource, labels: None, fields: None, decode }, &map, tasks);
+        let decode = Arc::new(move |head: &ObjectVersion, json: &str| Record::read(row, &columns, head, json));
+        watches.watch(WatchSource { resource, labels: None, fields: None, decode }, &map, tasks);
     }
 }
 
 /// Begins the watches of what hangs on them.
-pub(super) fn watch_around(watches: &Watches, around: &Around, fleet: &Arc<Fleet>, tasks: &mut JoinSet<()>) {
+pub(super) fn watch_related(
+    watches: &Watches,
+    around: &RelatedObjects,
+    fleet: &Arc<FleetCache>,
+    tasks: &mut JoinSet<()>,
+) {
     let follower = fleet.clone();
     around.config_maps.subscribe(move |change| {
-        if let Some((kind, server, tools)) = tools(change) {
-            follower.define(kind, &server, tools);
+        if let Some((kind, server, tools)) = tools_change(change) {
+            follower.set_tools(kind, &server, tools);
         }
     });
-    let ours = |resource, fields| (resource, OURS, fields);
+    let ours = |resource, fields| (resource, MANAGED_BY_OPERATOR, fields);
     let (deployment, config_map) = (Resource::child(ChildKind::Deployment), Resource::child(ChildKind::ConfigMap));
-    watches.watch(source(ours(deployment, None), Arc::new(around::deployment)), &around.deployments, tasks);
-    watches.watch(source(ours(config_map, None), Arc::new(around::config_map)), &around.config_maps, tasks);
-    watches.watch(source(ours(Resource::POD, None), Arc::new(around::pod)), &around.pods, tasks);
-    let events = (Resource::EVENT, None, Some(BY_OPERATOR));
-    watches.watch(source(events, Arc::new(around::event)), &around.events, tasks);
+    watches.watch(watch_source(ours(deployment, None), Arc::new(related::deployment)), &around.deployments, tasks);
+    watches.watch(watch_source(ours(config_map, None), Arc::new(related::config_map)), &around.config_maps, tasks);
+    watches.watch(watch_source(ours(Resource::POD, None), Arc::new(related::pod)), &around.pods, tasks);
+    let events = (Resource::EVENT, None, Some(REPORTED_BY_OPERATOR));
+    watches.watch(watch_source(events, Arc::new(related::event)), &around.events, tasks);
 }
 /// The server that a change of a ConfigMap is about, and its tools now: none when the ConfigMap holds them no more.
-fn tools(change: &Change<ConfigMapSeen>) -> Option<(&'static ApiKind, Key, Option<Arc<str>>)> {
-    let held = |seen: &Option<Arc<ConfigMapSeen>>| seen.as_ref().and_then(|seen| seen.tools.clone());
+fn tools_change(change: &Change<ConfigMapRecord>) -> Option<(&'static ApiKind, Key, Option<Arc<str>>)> {
+    let held = |seen: &Option<Arc<ConfigMapRecord>>| seen.as_ref().and_then(|seen| seen.tools.clone());
     let new = held(&change.new);
     let (kind, _) = new.clone().or_else(|| held(&change.old))?;
-    Some((kind, around::server_of(kind, &change.key)?, new.map(|(_, text)| text)))
+    Some((kind, related::server_of(kind, &change.key)?, new.map(|(_, text)| text)))
 }
 
-type Selected = (Resource, Option<&'static str>, Option<&'static str>);
+type ResourceSelector = (Resource, Option<&'static str>, Option<&'static str>);
 
-fn source<T>((resource, labels, fields): Selected, decode: Decode<T>) -> Source<T> {
-    Source { resource, labels, fields, decode }
+fn watch_source<T>((resource, labels, fields): ResourceSelector, decode: Decode<T>) -> WatchSource<T> {
+    WatchSource { resource, labels, fields, decode }
 }
 
 #[cfg(test)]
 mod tests {
-    use cluster::Cause;
+    use cluster::ChangeSource;
     use serde_json::{Value, json};
 
     use super::*;
@@ -73,15 +78,15 @@ mod tests {
         let owners =
             json!([{ "apiVersion": "v1", "kind": "MCPServer", "name": "files", "uid": "u", "controller": true }]);
         let key = Key::new("a", crds::tool_server::tools_config_map("MCPServer", "files"));
-        let head = Head { key: key.clone(), uid: "m".into(), version: 1 };
+        let head = ObjectVersion { key: key.clone(), uid: "m".into(), resource_version: 1 };
         let seen = |data: Value| {
             let map = json!({ "metadata": { "ownerReferences": owners }, "data": data });
-            Some(Arc::new(around::config_map(&head, &map.to_string()).unwrap()))
+            Some(Arc::new(related::config_map(&head, &map.to_string()).unwrap()))
         };
         let full = seen(json!({ crds::tool_server::TOOLS_KEY: "[]" }));
         let of = |old: &Option<_>, new: &Option<_>| {
-            let change = Change { key: key.clone(), old: old.clone(), new: new.clone(), cause: Cause::Watch };
-            tools(&change).map(|(kind, server, tools)| (kind.name, server.name, tools))
+            let change = Change { key: key.clone(), old: old.clone(), new: new.clone(), source: ChangeSource::Watch };
+            tools_change(&change).map(|(kind, server, tools)| (kind.name, server.name, tools))
         };
         let files = |tools: Option<&str>| Some(("MCPServer", "files".to_owned(), tools.map(Arc::<str>::from)));
         assert_eq!(of(&None, &full), files(Some("[]")));

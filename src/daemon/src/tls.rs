@@ -23,9 +23,9 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 /// How often the files are looked at. The kubelet brings a changed Secret within about a minute.
-const LOOK: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a client may take to agree on keys.
-const HANDSHAKE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// HTTP/2 as ALPN calls it.
 pub const H2: &[u8] = b"h2";
 /// HTTP/1.1 as ALPN calls it.
@@ -73,7 +73,7 @@ pub enum TlsError {
     },
     /// They do not belong together, or are of a sort that is not supported.
     #[error("{cert} and {key} cannot be used together: {source}")]
-    Unfit {
+    Unusable {
         /// The file with the certificate.
         cert: PathBuf,
         /// The file with the key.
@@ -87,7 +87,7 @@ pub enum TlsError {
 #[derive(Clone)]
 pub struct Tls {
     acceptor: TlsAcceptor,
-    current: Arc<Current>,
+    current: Arc<CurrentCertificate>,
 }
 
 impl fmt::Debug for Tls {
@@ -98,14 +98,14 @@ impl fmt::Debug for Tls {
 
 /// The certificate of new connections.
 #[derive(Debug)]
-struct Current {
+struct CurrentCertificate {
     cert: PathBuf,
     key: PathBuf,
     provider: Arc<CryptoProvider>,
     certified: Mutex<Arc<CertifiedKey>>,
 }
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CurrentCertificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.certified.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
@@ -118,12 +118,12 @@ impl Tls {
     /// They cannot be used.
     pub fn load(cert: &Path, key: &Path, protocols: &[&[u8]]) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
-        let certified = Files::read(cert, key)?.certified(cert, key, &provider)?;
-        let unfit = |source| TlsError::Unfit { cert: cert.into(), key: key.into(), source };
+        let certified = PemFiles::read(cert, key)?.certified(cert, key, &provider)?;
+        let unfit = |source| TlsError::Unusable { cert: cert.into(), key: key.into(), source };
         let builder = ServerConfig::builder_with_provider(provider.clone());
         let builder = builder.with_safe_default_protocol_versions().map_err(unfit)?;
         let certified = Mutex::new(Arc::new(certified));
-        let current = Arc::new(Current { cert: cert.into(), key: key.into(), provider, certified });
+        let current = Arc::new(CurrentCertificate { cert: cert.into(), key: key.into(), provider, certified });
         let mut config = builder.with_no_client_auth().with_cert_resolver(current.clone());
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), current })
@@ -134,17 +134,17 @@ impl Tls {
     /// # Errors
     /// It does not speak TLS as we do, or takes too long.
     pub async fn accept(&self, io: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        timeout(HANDSHAKE, self.acceptor.accept(io)).await?
+        timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(io)).await?
     }
 
     /// Follows changes of the files for ever. What cannot be used is logged, and the last good certificate stays.
-    pub async fn follow(self) {
-        let Current { cert, key, provider, certified } = &*self.current;
-        let mut known = Files::read(cert, key).map(|files| files.digest()).ok();
-        let mut looks = tokio::time::interval(LOOK);
+    pub async fn watch_files(self) {
+        let CurrentCertificate { cert, key, provider, certified } = &*self.current;
+        let mut known = PemFiles::read(cert, key).map(|files| files.digest()).ok();
+        let mut looks = tokio::time::interval(POLL_INTERVAL);
         loop {
             looks.tick().await;
-            let files = match Files::read(cert, key) {
+            let files = match PemFiles::read(cert, key) {
                 Ok(files) => files,
                 Err(error) => {
                     if known.take().is_some() {
@@ -170,17 +170,17 @@ impl Tls {
 }
 
 /// Whether a client chose HTTP/2.
-pub fn chose_h2(io: &TlsStream<TcpStream>) -> bool {
+pub fn negotiated_h2(io: &TlsStream<TcpStream>) -> bool {
     io.get_ref().1.alpn_protocol() == Some(H2)
 }
 
 /// What the files hold.
-struct Files {
+struct PemFiles {
     cert: Vec<u8>,
     key: Vec<u8>,
 }
 
-impl Files {
+impl PemFiles {
     fn read(cert: &Path, key: &Path) -> Result<Self, TlsError> {
         let read = |path: &Path| std::fs::read(path).map_err(|source| TlsError::Read { path: path.into(), source });
         Ok(Self { cert: read(cert)?, key: read(key)? })
@@ -197,7 +197,7 @@ impl Files {
             return Err(no(cert, "certificate"));
         }
         let secret = PrivateKeyDer::from_pem_slice(&self.key).map_err(|_| no(key, "private key"))?;
-        CertifiedKey::from_der(chain, secret, provider).map_err(|source| TlsError::Unfit {
+        CertifiedKey::from_der(chain, secret, provider).map_err(|source| TlsError::Unusable {
             cert: cert.into(),
             key: key.into(),
             source,

@@ -13,7 +13,7 @@ use handlebars::template::{
 use serde_json::Value;
 
 use super::PromptError;
-use super::helpers::{self, PRINT, RESOLVE, SECTION, Use};
+use super::helpers::{self, HelperPosition, PRINT, RESOLVE, SECTION};
 use super::messages::with_marks;
 
 /// Deepest nesting of blocks or parentheses.
@@ -21,13 +21,13 @@ const DEPTH: usize = 64;
 
 /// What is wrong with a template.
 #[derive(Debug)]
-pub(super) struct Syntax {
+pub(super) struct TemplateSyntaxError {
     /// From 1, if it is known.
     pub(super) line: Option<usize>,
     pub(super) message: String,
 }
 
-impl From<PromptError> for Syntax {
+impl From<PromptError> for TemplateSyntaxError {
     fn from(PromptError { line, message }: PromptError) -> Self {
         Self { line, message }
     }
@@ -35,7 +35,7 @@ impl From<PromptError> for Syntax {
 
 /// A template, or a partial, or a partial defined inside one of them.
 #[derive(Debug)]
-pub(super) struct Definition {
+pub(super) struct TemplateDefinition {
     /// How a partial is called.
     pub(super) name: String,
     /// The text that it is in: the same, or that in which it is defined.
@@ -45,7 +45,7 @@ pub(super) struct Definition {
     /// The partials it uses.
     pub(super) uses: Vec<PartialUse>,
     /// The variables of its outermost context that it has a place for: what it prints, enters or hands to a partial.
-    pub(super) places: BTreeSet<Variable>,
+    pub(super) variables: BTreeSet<Variable>,
 }
 
 /// A variable of the outermost context.
@@ -61,7 +61,7 @@ impl Variable {
     /// The variable that `path` begins with, where that many scopes are around it; none of the outermost context's when
     /// it is found in one of those scopes, or above them all.
     fn of(path: &str, scopes: usize) -> Option<Self> {
-        let (first, _) = parted(path);
+        let (first, _) = split_path(path);
         let (rest, from_root) = match first.strip_prefix('@') {
             Some(rest) => (rest.strip_prefix("root")?, true),
             None => (first, false),
@@ -92,10 +92,14 @@ pub(super) struct PartialUse {
 ///
 /// # Errors
 /// The first thing that is wrong.
-pub(super) fn adapt(name: &str, source: &str, template: &mut Template) -> Result<Vec<Definition>, Syntax> {
+pub(super) fn adapt(
+    name: &str,
+    source: &str,
+    template: &mut Template,
+) -> Result<Vec<TemplateDefinition>, TemplateSyntaxError> {
     let mut adapter = Adapter { within: name, lines: source.split('\n').collect(), inner: Vec::new() };
     let mut definition = adapter.definition(name);
-    adapter.template(template, &mut definition, Place { line: 1, depth: 0, scopes: 0 })?;
+    adapter.template(template, &mut definition, TemplatePosition { line: 1, depth: 0, scopes: 0 })?;
     adapter.inner.insert(0, definition);
     Ok(adapter.inner)
 }
@@ -103,11 +107,11 @@ pub(super) fn adapt(name: &str, source: &str, template: &mut Template) -> Result
 struct Adapter<'s> {
     within: &'s str,
     lines: Vec<&'s str>,
-    inner: Vec<Definition>,
+    inner: Vec<TemplateDefinition>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct TemplatePosition {
     line: usize,
     /// How many blocks or parentheses are around it.
     depth: usize,
@@ -115,12 +119,12 @@ struct Place {
     scopes: usize,
 }
 
-impl Place {
-    fn error<T>(self, message: impl Into<String>) -> Result<T, Syntax> {
-        Err(Syntax { line: Some(self.line), message: message.into() })
+impl TemplatePosition {
+    fn error<T>(self, message: impl Into<String>) -> Result<T, TemplateSyntaxError> {
+        Err(TemplateSyntaxError { line: Some(self.line), message: message.into() })
     }
 
-    fn deeper(self) -> Result<Self, Syntax> {
+    fn deeper(self) -> Result<Self, TemplateSyntaxError> {
         if self.depth < DEPTH {
             return Ok(Self { depth: self.depth + 1, ..self });
         }
@@ -129,26 +133,31 @@ impl Place {
 }
 
 impl Adapter<'_> {
-    fn definition(&self, name: &str) -> Definition {
-        Definition {
+    fn definition(&self, name: &str) -> TemplateDefinition {
+        TemplateDefinition {
             name: name.to_owned(),
             within: self.within.to_owned(),
             size: 0,
             uses: Vec::new(),
-            places: BTreeSet::new(),
+            variables: BTreeSet::new(),
         }
     }
 
-    fn template(&mut self, template: &mut Template, definition: &mut Definition, place: Place) -> Result<(), Syntax> {
+    fn template(
+        &mut self,
+        template: &mut Template,
+        definition: &mut TemplateDefinition,
+        place: TemplatePosition,
+    ) -> Result<(), TemplateSyntaxError> {
         for (at, element) in template.elements.iter_mut().enumerate() {
             let (line, column) = template.mapping.get(at).map_or((place.line, 1), |mapping| (mapping.0, mapping.1));
-            let place = Place { line, ..place };
+            let place = TemplatePosition { line, ..place };
             definition.size += 1;
             match element {
                 TemplateElement::RawString(text) => *text = with_marks(text),
                 TemplateElement::Comment(_) => {}
                 TemplateElement::Expression(call) | TemplateElement::HtmlExpression(call) => {
-                    print(call, definition, place)?;
+                    adapt_expression(call, definition, place)?;
                 }
                 TemplateElement::HelperBlock(block) => self.block(block, definition, place)?,
                 TemplateElement::PartialExpression(partial) | TemplateElement::PartialBlock(partial) => {
@@ -175,39 +184,44 @@ impl Adapter<'_> {
         before && after.trim().is_empty()
     }
 
-    fn block(&mut self, block: &mut HelperTemplate, definition: &mut Definition, place: Place) -> Result<(), Syntax> {
+    fn block(
+        &mut self,
+        block: &mut HelperTemplate,
+        definition: &mut TemplateDefinition,
+        place: TemplatePosition,
+    ) -> Result<(), TemplateSyntaxError> {
         let inner = place.deeper()?;
         let name = block.name.as_name().unwrap_or_default().to_owned();
         if !helpers::is_known(&name) && block.params.is_empty() && block.hash.is_empty() {
             block.params = vec![value(&name, place)?];
             block.name = Parameter::Name(SECTION.to_owned());
         } else {
-            check(block, Use::Block, place)?;
+            check(block, HelperPosition::Block, place)?;
         }
         // `if` and the like look at a value, which leaves it unsaid.
         if matches!(block.name.as_name(), Some("each" | "with" | SECTION)) {
-            places(block.params.iter().chain(block.hash.values()), place, &mut definition.places);
+            collect_variables(block.params.iter().chain(block.hash.values()), place, &mut definition.variables);
         }
         arguments(block.params.iter_mut().chain(block.hash.values_mut()), place)?;
         let name = block.name.as_name().unwrap_or_default();
         let scopes = place.scopes + usize::from(matches!(name, "each" | "with" | SECTION));
-        let inner = Place { scopes, ..inner };
+        let inner = TemplatePosition { scopes, ..inner };
         if let Some(BlockParam::Pair((_, Parameter::Name(second)))) = &block.block_param
             && name == "with"
         {
             return place.error(format!("`with` gives one name, not a second (`{second}`)"));
         }
         let template = block.template.as_mut().map_or(Ok(()), |it| self.template(it, definition, inner));
-        let otherwise = Place { scopes: place.scopes, ..inner };
+        let otherwise = TemplatePosition { scopes: place.scopes, ..inner };
         template.and(block.inverse.as_mut().map_or(Ok(()), |it| self.template(it, definition, otherwise)))
     }
 
     fn partial(
         &mut self,
         partial: &mut DecoratorTemplate,
-        definition: &mut Definition,
-        place: Place,
-    ) -> Result<(), Syntax> {
+        definition: &mut TemplateDefinition,
+        place: TemplatePosition,
+    ) -> Result<(), TemplateSyntaxError> {
         let inner = place.deeper()?;
         if partial.params.len() > 1 {
             return place.error("a partial takes at most one context");
@@ -218,7 +232,7 @@ impl Adapter<'_> {
             partial.name = Parameter::Name(name.clone());
         }
         let has_fallback = partial.template.is_some();
-        places(partial.params.iter().chain(partial.hash.values()), place, &mut definition.places);
+        collect_variables(partial.params.iter().chain(partial.hash.values()), place, &mut definition.variables);
         let is_outermost = place.scopes == 0 && partial.params.is_empty();
         definition.uses.push(PartialUse { name, line: place.line, depth: place.depth, has_fallback, is_outermost });
         if partial.name.as_name().is_none() {
@@ -228,7 +242,7 @@ impl Adapter<'_> {
         partial.template.as_mut().map_or(Ok(()), |template| self.template(template, definition, inner))
     }
 
-    fn inline(&mut self, inline: &mut DecoratorTemplate, place: Place) -> Result<(), Syntax> {
+    fn inline(&mut self, inline: &mut DecoratorTemplate, place: TemplatePosition) -> Result<(), TemplateSyntaxError> {
         let inner = place.deeper()?;
         let ("inline", [Parameter::Literal(Value::String(name))], Some(template)) =
             (inline.name.as_name().unwrap_or_default(), inline.params.as_slice(), inline.template.as_mut())
@@ -243,11 +257,15 @@ impl Adapter<'_> {
 }
 
 /// `{{…}}`: a helper, or a value to print.
-fn print(call: &mut HelperTemplate, definition: &mut Definition, place: Place) -> Result<(), Syntax> {
+fn adapt_expression(
+    call: &mut HelperTemplate,
+    definition: &mut TemplateDefinition,
+    place: TemplatePosition,
+) -> Result<(), TemplateSyntaxError> {
     let bare = call.params.is_empty() && call.hash.is_empty();
     let is_helper = call.name.as_name().is_some_and(helpers::is_known);
     if is_helper || !bare {
-        check(call, Use::Print, place)?;
+        check(call, HelperPosition::Print, place)?;
     }
     let name = call.name.as_name() == Some("lookup");
     if name || (bare && !is_helper) {
@@ -257,18 +275,22 @@ fn print(call: &mut HelperTemplate, definition: &mut Definition, place: Place) -
             vec![if name { Parameter::Subexpression(Subexpression::new(target, params, hash)) } else { target }];
     }
     if call.name.as_name() != Some("log") {
-        places(call.params.iter().chain(call.hash.values()), place, &mut definition.places);
+        collect_variables(call.params.iter().chain(call.hash.values()), place, &mut definition.variables);
     }
     arguments(call.params.iter_mut().chain(call.hash.values_mut()), place.deeper()?)
 }
 
 /// Adds the variables of the outermost context that `parameters` name, as they were written.
-fn places<'p>(parameters: impl IntoIterator<Item = &'p Parameter>, place: Place, found: &mut BTreeSet<Variable>) {
+fn collect_variables<'p>(
+    parameters: impl IntoIterator<Item = &'p Parameter>,
+    place: TemplatePosition,
+    found: &mut BTreeSet<Variable>,
+) {
     for parameter in parameters {
         match parameter {
             Parameter::Subexpression(inner) => {
                 if let TemplateElement::Expression(call) = inner.element.as_ref() {
-                    places(call.params.iter().chain(call.hash.values()), place, found);
+                    collect_variables(call.params.iter().chain(call.hash.values()), place, found);
                 }
             }
             Parameter::Path(_) => {
@@ -279,13 +301,16 @@ fn places<'p>(parameters: impl IntoIterator<Item = &'p Parameter>, place: Place,
     }
 }
 
-fn check(call: &HelperTemplate, how: Use, place: Place) -> Result<(), Syntax> {
+fn check(call: &HelperTemplate, how: HelperPosition, place: TemplatePosition) -> Result<(), TemplateSyntaxError> {
     let name = call.name.as_name().unwrap_or("(…)");
     let checked = helpers::check(name, how, call.params.len(), call.hash.contains_key("url"));
     checked.or_else(|problem| place.error(problem))
 }
 
-fn arguments<'p>(parameters: impl IntoIterator<Item = &'p mut Parameter>, place: Place) -> Result<(), Syntax> {
+fn arguments<'p>(
+    parameters: impl IntoIterator<Item = &'p mut Parameter>,
+    place: TemplatePosition,
+) -> Result<(), TemplateSyntaxError> {
     for parameter in parameters {
         match parameter {
             Parameter::Name(_) | Parameter::Literal(_) => {}
@@ -295,7 +320,7 @@ fn arguments<'p>(parameters: impl IntoIterator<Item = &'p mut Parameter>, place:
             }
             Parameter::Subexpression(inner) => match inner.element.as_mut() {
                 TemplateElement::Expression(call) if call.name.as_name() != Some(RESOLVE) => {
-                    check(call, Use::Argument, place)?;
+                    check(call, HelperPosition::Argument, place)?;
                     arguments(call.params.iter_mut().chain(call.hash.values_mut()), place.deeper()?)?;
                 }
                 _ => {}
@@ -307,8 +332,8 @@ fn arguments<'p>(parameters: impl IntoIterator<Item = &'p mut Parameter>, place:
 }
 
 /// What stands for the value at `path`: its first key is found in the scopes, the others in the value that this gives.
-fn value(path: &str, place: Place) -> Result<Parameter, Syntax> {
-    let (first, keys) = parted(path);
+fn value(path: &str, place: TemplatePosition) -> Result<Parameter, TemplateSyntaxError> {
+    let (first, keys) = split_path(path);
     if first.matches("../").count() + usize::from(first.ends_with("..")) > place.scopes && !path.starts_with('@') {
         // Above the outermost context there is nothing; the crate would stay there.
         let nowhere = vec![Parameter::Literal(Value::Null), Parameter::Literal(Value::from(""))];
@@ -332,7 +357,7 @@ fn value(path: &str, place: Place) -> Result<Parameter, Syntax> {
 }
 
 /// `a.b/[c d]` as `a`, `b` and `c d`. What says where to begin (`this`, `../`, `@root`) stays with the first key.
-fn parted(path: &str) -> (&str, Vec<&str>) {
+fn split_path(path: &str) -> (&str, Vec<&str>) {
     let mut parts = Vec::new();
     let mut start = usize::from(path.starts_with('@'));
     while start < path.len() {

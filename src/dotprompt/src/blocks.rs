@@ -5,7 +5,7 @@
 use super::PromptError;
 
 /// A block that has begun.
-struct Block<'t> {
+struct OpenBlock<'t> {
     name: &'t str,
     /// Where its tag is in the template.
     at: usize,
@@ -35,16 +35,16 @@ impl Reader {
 /// # Errors
 /// A tag or block that does not end, an end of a block that has not begun, or an `else` outside of blocks, with its line in the
 /// text.
-pub(super) fn judge(template: &str, lines_before: usize) -> Result<(), PromptError> {
-    let judged = judge_as(template, lines_before, Reader::HandlebarsJs);
-    judged.or_else(|error| judge_as(template, lines_before, Reader::Crate).map_err(|_| error))
+pub(super) fn check_blocks(template: &str, lines_before: usize) -> Result<(), PromptError> {
+    let judged = check_blocks_for(template, lines_before, Reader::HandlebarsJs);
+    judged.or_else(|error| check_blocks_for(template, lines_before, Reader::Crate).map_err(|_| error))
 }
 
-fn judge_as(template: &str, lines_before: usize, reader: Reader) -> Result<(), PromptError> {
+fn check_blocks_for(template: &str, lines_before: usize, reader: Reader) -> Result<(), PromptError> {
     // Lines are counted only for what is wrong: to count them for each tag takes the square of the text's length.
     let line_at = |at: usize| lines_before + 1 + template[..at].matches('\n').count();
     let blank = |c: char| reader.is_blank(c);
-    let mut open: Vec<Block<'_>> = Vec::new();
+    let mut open: Vec<OpenBlock<'_>> = Vec::new();
     let mut at = 0;
     while let Some(found) = template[at..].find("{{").map(|found| at + found) {
         let (before, rest) = (&template[..found], &template[found..]);
@@ -79,7 +79,7 @@ fn judge_as(template: &str, lines_before: usize, reader: Reader) -> Result<(), P
         let inverse = inverse(tag, reader).filter(|_| reader == Reader::HandlebarsJs || open.is_empty());
         if let Some(tag) = begins.or(inverse) {
             let tag = tag.trim_start_matches(['>', '*']).trim_start_matches(blank);
-            open.push(Block { name: tag.split(blank).next().unwrap_or_default(), at: found });
+            open.push(OpenBlock { name: tag.split(blank).next().unwrap_or_default(), at: found });
         } else if let Some(name) = ends.map(|name| name.trim_matches(blank)) {
             match open.pop() {
                 None => return bad(format!("`{{{{/{name}}}}}` ends a block that has not begun")),
@@ -95,7 +95,7 @@ fn judge_as(template: &str, lines_before: usize, reader: Reader) -> Result<(), P
     }
     match open.pop() {
         None => Ok(()),
-        Some(Block { name, at }) => {
+        Some(OpenBlock { name, at }) => {
             let problem = format!("the block `{{{{#{name}}}}}` does not end: close it with `{{{{/{name}}}}}`");
             Err(PromptError::at(line_at(at), problem))
         }
@@ -162,18 +162,18 @@ fn end_of_tag(inner: &str, reader: Reader) -> Option<(usize, &str)> {
             Some(_) if escaped || c == '\\' => escaped = !escaped,
             Some(end) if c == end => quote = None,
             Some(_) => {}
-            None if let Some(length) = closes(inner, at, reader) => return Some((at + length, &inner[..at])),
+            None if let Some(length) = closing_length(inner, at, reader) => return Some((at + length, &inner[..at])),
             None if matches!(c, '"' | '\'') => quote = Some(c),
             None if c == '[' => quote = Some(']'),
             None => {}
         }
     }
     // A quote that does not end is an apostrophe for some readers.
-    inner.match_indices('}').find_map(|(at, _)| Some((at + closes(inner, at, reader)?, &inner[..at])))
+    inner.match_indices('}').find_map(|(at, _)| Some((at + closing_length(inner, at, reader)?, &inner[..at])))
 }
 
 /// How long what ends the tag is, if it stands there: `}}`, or `}}}` of `{{{`, with white space and `~` between the braces.
-fn closes(inner: &str, at: usize, reader: Reader) -> Option<usize> {
+fn closing_length(inner: &str, at: usize, reader: Reader) -> Option<usize> {
     let rest = &inner[at..];
     if !inner.starts_with('{') {
         return rest.starts_with("}}").then_some(2);
@@ -219,7 +219,7 @@ mod tests {
             "{{\u{85}/a}} {{\u{a0}else}} {{\u{a0}#if a}}x{{\u{a0}/if\u{a0}}} {{#if a}}x{{/if}}",
             "{{#if@first}}x{{/if}} {{#@index}}x{{/@index}}",
         ] {
-            assert_eq!(judge(template, 0), Ok(()), "{template}");
+            assert_eq!(check_blocks(template, 0), Ok(()), "{template}");
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
             ("{{#if x}}a{{/if}}{{^}}b", "line 4: `{{^}}` stands in no block"),
             ("{{~ else if x ~}}b", "line 4: `{{else if x}}` stands in no block"),
         ] {
-            assert_eq!(judge(template, 3).unwrap_err().to_string(), expected, "{template}");
+            assert_eq!(check_blocks(template, 3).unwrap_err().to_string(), expected, "{template}");
         }
     }
 
@@ -246,8 +246,8 @@ mod tests {
     fn a_long_template_is_judged_in_time_that_grows_with_its_length() {
         let begin = std::time::Instant::now();
         let blocks = "{{#if x}}\n".repeat(50_000) + &"{{/if}}".repeat(50_000);
-        assert_eq!(judge(&blocks, 0), Ok(()));
-        assert_eq!(judge(&"{{a}}\n".repeat(150_000), 0), Ok(()));
+        assert_eq!(check_blocks(&blocks, 0), Ok(()));
+        assert_eq!(check_blocks(&"{{a}}\n".repeat(150_000), 0), Ok(()));
         assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
     }
 }

@@ -19,15 +19,15 @@ use super::{Part, Prompt, RenderedMessage, Role, blocks, input};
 
 /// A prompt with what it is rendered with.
 #[derive(Debug, Clone)]
-struct Case {
+struct PromptCase {
     source: String,
     input: Value,
     history: Vec<RenderedMessage>,
     partials: BTreeMap<String, String>,
 }
 
-fn case(source: &str, input: Value) -> Case {
-    Case { source: source.to_owned(), input, history: Vec::new(), partials: partials() }
+fn case(source: &str, input: Value) -> PromptCase {
+    PromptCase { source: source.to_owned(), input, history: Vec::new(), partials: partials() }
 }
 
 fn history() -> Vec<RenderedMessage> {
@@ -55,7 +55,7 @@ fn as_json(messages: &[RenderedMessage]) -> Value {
 }
 
 /// What we make of a case, in the form the script answers in.
-fn ours(case: &Case) -> Value {
+fn ours(case: &PromptCase) -> Value {
     let error = |error: String| json!({"error": error});
     let prompt = match Prompt::parse_with("case", &case.source, &case.partials) {
         Ok(prompt) => prompt,
@@ -78,7 +78,7 @@ fn ours(case: &Case) -> Value {
 }
 
 /// What the reference makes of the cases, in order.
-fn theirs(cases: &[Case]) -> Vec<Value> {
+fn theirs(cases: &[PromptCase]) -> Vec<Value> {
     let asked: Value = cases
         .iter()
         .map(|it| json!({"source": it.source, "input": it.input, "history": as_json(&it.history), "partials": it.partials}))
@@ -141,7 +141,7 @@ fn agree(ours: &Value, theirs: &Value) -> bool {
 }
 
 /// Panics with all cases that differ.
-fn compare(cases: &[Case]) {
+fn compare(cases: &[PromptCase]) {
     let mut wrong = Vec::new();
     for (case, theirs) in cases.iter().zip(theirs(cases)) {
         let ours = ours(case);
@@ -157,7 +157,7 @@ fn compare(cases: &[Case]) {
 #[test]
 fn templates_print_what_the_reference_prints() {
     let cases = TEMPLATES.iter().map(|source| case(source, input_of_cases()));
-    compare(&cases.clone().chain(cases.map(|it| Case { history: history(), ..it })).collect::<Vec<_>>());
+    compare(&cases.clone().chain(cases.map(|it| PromptCase { history: history(), ..it })).collect::<Vec<_>>());
 }
 
 #[test]
@@ -184,7 +184,8 @@ fn random_templates_print_what_the_reference_prints() {
     let mut runner = TestRunner::deterministic();
     // The crate does not take white space at the very end for the rest of a tag's line.
     let mut source = || template().new_tree(&mut runner).unwrap().current().trim_end_matches([' ', '\t']).to_owned();
-    let cases: Vec<_> = (0..RANDOM).map(|_| Case { history: history(), ..case(&source(), input_of_cases()) }).collect();
+    let cases: Vec<_> =
+        (0..RANDOM).map(|_| PromptCase { history: history(), ..case(&source(), input_of_cases()) }).collect();
     compare(&cases);
 }
 
@@ -192,7 +193,7 @@ fn random_templates_print_what_the_reference_prints() {
 fn what_no_reader_takes_the_reference_does_not_take() {
     let mut runner = TestRunner::deterministic();
     let texts = std::iter::repeat_with(|| words().new_tree(&mut runner).unwrap().current());
-    let refused = texts.filter(|text| !text.contains("---") && blocks::judge(text, 0).is_err());
+    let refused = texts.filter(|text| !text.contains("---") && blocks::check_blocks(text, 0).is_err());
     let cases: Vec<_> = refused.take(2 * RANDOM).map(|text| case(&text, input_of_cases())).collect();
     for (case, theirs) in cases.iter().zip(theirs(&cases)) {
         assert!(theirs.get("error").is_some(), "{:?} gives {theirs}", case.source);

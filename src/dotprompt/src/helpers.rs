@@ -20,7 +20,7 @@ pub(super) const SECTION: &str = "=section";
 
 /// Where a helper stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(super) enum HelperPosition {
     /// `{{helper}}`
     Print,
     /// `{{#helper}}…{{/helper}}`
@@ -30,40 +30,40 @@ pub(super) enum Use {
 }
 
 /// What a template may call: name, number of arguments, where.
-const KNOWN: [(&str, usize, &[Use]); 13] = [
-    ("each", 1, &[Use::Block]),
-    ("history", 0, &[Use::Print]),
-    ("if", 1, &[Use::Block]),
-    ("ifEquals", 2, &[Use::Block]),
-    ("json", 1, &[Use::Print, Use::Argument]),
-    ("log", 1, &[Use::Print]),
-    ("lookup", 2, &[Use::Print, Use::Argument]),
-    ("media", 0, &[Use::Print]),
-    ("role", 1, &[Use::Print]),
-    ("section", 1, &[Use::Print]),
-    ("unless", 1, &[Use::Block]),
-    ("unlessEquals", 2, &[Use::Block]),
-    ("with", 1, &[Use::Block]),
+const HELPERS: [(&str, usize, &[HelperPosition]); 13] = [
+    ("each", 1, &[HelperPosition::Block]),
+    ("history", 0, &[HelperPosition::Print]),
+    ("if", 1, &[HelperPosition::Block]),
+    ("ifEquals", 2, &[HelperPosition::Block]),
+    ("json", 1, &[HelperPosition::Print, HelperPosition::Argument]),
+    ("log", 1, &[HelperPosition::Print]),
+    ("lookup", 2, &[HelperPosition::Print, HelperPosition::Argument]),
+    ("media", 0, &[HelperPosition::Print]),
+    ("role", 1, &[HelperPosition::Print]),
+    ("section", 1, &[HelperPosition::Print]),
+    ("unless", 1, &[HelperPosition::Block]),
+    ("unlessEquals", 2, &[HelperPosition::Block]),
+    ("with", 1, &[HelperPosition::Block]),
 ];
 
 /// Whether `name` is a helper's.
 pub(super) fn is_known(name: &str) -> bool {
-    KNOWN.iter().any(|(known, ..)| *known == name)
+    HELPERS.iter().any(|(known, ..)| *known == name)
 }
 
 /// Judges a call.
 ///
 /// # Errors
 /// A helper that does not exist, that cannot stand there, or that takes other arguments.
-pub(super) fn check(name: &str, how: Use, arguments: usize, has_url: bool) -> Result<(), String> {
-    let Some((_, wanted, uses)) = KNOWN.iter().find(|(known, ..)| *known == name) else {
-        let names = KNOWN.map(|(known, ..)| known).join(", ");
+pub(super) fn check(name: &str, how: HelperPosition, arguments: usize, has_url: bool) -> Result<(), String> {
+    let Some((_, wanted, uses)) = HELPERS.iter().find(|(known, ..)| *known == name) else {
+        let names = HELPERS.map(|(known, ..)| known).join(", ");
         return Err(format!("there is no helper `{name}`; the helpers are {names}"));
     };
     if !uses.contains(&how) {
         return Err(match uses.first() {
-            Some(Use::Block) => format!("`{name}` is a block: write `{{{{#{name} …}}}} … {{{{/{name}}}}}`"),
-            _ if how == Use::Block => format!("`{name}` is no block: write `{{{{{name} …}}}}`"),
+            Some(HelperPosition::Block) => format!("`{name}` is a block: write `{{{{#{name} …}}}} … {{{{/{name}}}}}`"),
+            _ if how == HelperPosition::Block => format!("`{name}` is no block: write `{{{{{name} …}}}}`"),
             _ => format!("`{name}` has no value, so it cannot be an argument"),
         });
     }
@@ -83,33 +83,33 @@ pub(super) fn register(registry: &mut Handlebars<'static>) {
         registry.unregister_helper(name);
     }
     for (name, helper) in [
-        (PRINT, Printing::Value),
-        (RESOLVE, Printing::Resolve),
-        ("history", Printing::History),
-        ("json", Printing::Json),
-        ("log", Printing::Log),
-        ("lookup", Printing::Lookup),
-        ("media", Printing::Media),
-        ("role", Printing::Role),
-        ("section", Printing::Section),
+        (PRINT, ValueHelper::Value),
+        (RESOLVE, ValueHelper::Resolve),
+        ("history", ValueHelper::History),
+        ("json", ValueHelper::Json),
+        ("log", ValueHelper::Log),
+        ("lookup", ValueHelper::Lookup),
+        ("media", ValueHelper::Media),
+        ("role", ValueHelper::Role),
+        ("section", ValueHelper::Section),
     ] {
         registry.register_helper(name, Box::new(helper));
     }
     for (name, helper) in [
-        (SECTION, Block::Section),
-        ("each", Block::Each),
-        ("if", Block::If(true)),
-        ("unless", Block::If(false)),
-        ("ifEquals", Block::Equals(true)),
-        ("unlessEquals", Block::Equals(false)),
-        ("with", Block::With),
+        (SECTION, BlockHelper::Section),
+        ("each", BlockHelper::Each),
+        ("if", BlockHelper::If(true)),
+        ("unless", BlockHelper::If(false)),
+        ("ifEquals", BlockHelper::Equals(true)),
+        ("unlessEquals", BlockHelper::Equals(false)),
+        ("with", BlockHelper::With),
     ] {
         registry.register_helper(name, Box::new(helper));
     }
 }
 
 /// A helper that has a value.
-enum Printing {
+enum ValueHelper {
     Value,
     Resolve,
     History,
@@ -121,7 +121,7 @@ enum Printing {
     Section,
 }
 
-impl HelperDef for Printing {
+impl HelperDef for ValueHelper {
     fn call_inner<'reg: 'rc, 'rc>(
         &self,
         helper: &Helper<'rc>,
@@ -169,20 +169,20 @@ fn indent(value: Option<&PathAndJson<'_>>) -> String {
 
 fn media(helper: &Helper<'_>) -> Result<String, RenderError> {
     let text = |key: &str| helper.hash_get(key).map(|it| print(it.value())).filter(|text| !text.is_empty());
-    let url = text("url").ok_or_else(|| other("`media`: the url is missing or empty"))?;
+    let url = text("url").ok_or_else(|| other_error("`media`: the url is missing or empty"))?;
     let content_type = text("contentType");
     if [Some(&url), content_type.as_ref()].into_iter().flatten().any(|text| text.contains(char::is_whitespace)) {
-        return Err(other("`media`: the url or the content type has white space in it"));
+        return Err(other_error("`media`: the url or the content type has white space in it"));
     }
     Ok(Mark::Media { url, content_type }.printed())
 }
 
-fn other(message: &str) -> RenderError {
+fn other_error(message: &str) -> RenderError {
     RenderErrorReason::Other(message.to_owned()).into()
 }
 
 /// A helper that prints what it holds, or does not.
-enum Block {
+enum BlockHelper {
     Each,
     Equals(bool),
     If(bool),
@@ -190,7 +190,7 @@ enum Block {
     With,
 }
 
-impl HelperDef for Block {
+impl HelperDef for BlockHelper {
     fn call<'reg: 'rc, 'rc>(
         &self,
         helper: &Helper<'rc>,

@@ -5,12 +5,12 @@ use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::{Map, Value};
 
 /// Most problems named in one error.
-const NAMED: usize = 5;
+const MAX_LISTED_PROBLEMS: usize = 5;
 
 /// Bounds the regular expressions of a schema: their number, and the bytes of each once it is compiled. The operator compiles what
 /// users write.
 const MOST_PATTERNS: usize = 200;
-const PATTERN: usize = 256 << 10;
+const MAX_PATTERN_BYTES: usize = 256 << 10;
 
 /// Regular expressions in a schema, at most: what only looks like one counts too.
 fn patterns(schema: &Value) -> usize {
@@ -29,7 +29,7 @@ fn patterns(schema: &Value) -> usize {
 ///
 /// # Errors
 /// No object fits it, and nothing else is ever asked with.
-pub(super) fn of_object(schema: &Value) -> Result<(), String> {
+pub(super) fn check_object_schema(schema: &Value) -> Result<(), String> {
     let fits = match &schema["type"] {
         Value::String(one) => one == "object",
         Value::Array(several) => several.iter().any(|one| one == "object"),
@@ -52,7 +52,7 @@ pub(super) fn validator(schema: &Value, place: &str) -> Result<Validator, String
     if patterns > MOST_PATTERNS {
         return Err(format!("`{place}` has {patterns} patterns, more than {MOST_PATTERNS}"));
     }
-    let bounded = PatternOptions::fancy_regex().size_limit(PATTERN).dfa_size_limit(PATTERN);
+    let bounded = PatternOptions::fancy_regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
     jsonschema::options().with_pattern_options(bounded).build(schema).map_err(|error| {
         let at = path(error.instance_path().as_str());
         let at = if at.is_empty() { place.to_owned() } else { format!("{place}.{at}") };
@@ -81,8 +81,8 @@ pub(super) fn merge(
     if problems.is_empty() {
         return Ok(variables);
     }
-    let more = problems.len().saturating_sub(NAMED);
-    problems.truncate(NAMED);
+    let more = problems.len().saturating_sub(MAX_LISTED_PROBLEMS);
+    problems.truncate(MAX_LISTED_PROBLEMS);
     if more > 0 {
         problems.push(format!("and {more} more"));
     }

@@ -66,7 +66,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use document::{Document, fields, split};
-use template::Template;
+use template::PromptTemplate;
 
 /// A piece of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -139,12 +139,12 @@ pub struct Prompt {
     name: String,
     metadata: Arc<Metadata>,
     validator: Option<Validator>,
-    template: Template,
+    template: PromptTemplate,
 }
 
 /// What a prompt becomes with an input.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rendered {
+pub struct RenderedPrompt {
     /// The conversation to send, oldest message first.
     pub messages: Vec<RenderedMessage>,
     /// What the frontmatter says about the call: model, configuration, tools, output.
@@ -219,13 +219,13 @@ impl Prompt {
         let yaml = document.frontmatter.unwrap_or_default();
         let metadata = frontmatter::read(yaml, fields)?;
         let wrong = |key: &'static str| move |problem: String| frontmatter::error_at(yaml, key, problem);
-        let object = metadata.input_schema.as_ref().map_or(Ok(()), input::of_object);
+        let object = metadata.input_schema.as_ref().map_or(Ok(()), input::check_object_schema);
         object.map_err(wrong("input"))?;
         let validator = metadata.input_schema.as_ref().map(|schema| input::validator(schema, "input.schema"));
         let validator = validator.transpose().map_err(wrong("input"))?;
         let output = metadata.output_schema.as_ref().map(|schema| input::validator(schema, "output.schema"));
         output.transpose().map_err(wrong("output"))?;
-        let template = Template::parse(document.template, document.lines_before, partials)?;
+        let template = PromptTemplate::parse(document.template, document.lines_before, partials)?;
         Ok(Self { name: name.to_owned(), metadata: Arc::new(metadata), validator, template })
     }
 
@@ -235,8 +235,8 @@ impl Prompt {
     }
 
     /// Whether the template has a place for the variable `name`: prints it, enters it, or hands it to a partial.
-    pub fn has_place(&self, name: &str) -> bool {
-        self.template.has_place(name)
+    pub fn uses_variable(&self, name: &str) -> bool {
+        self.template.uses_variable(name)
     }
 
     /// The messages for `input`, an object with the template's variables (or null: none), after the conversation
@@ -244,12 +244,12 @@ impl Prompt {
     ///
     /// # Errors
     /// An input that is not what the schema says, or a template that fails with it.
-    pub fn render(&self, input: &Value, history: &[RenderedMessage]) -> Result<Rendered, RenderError> {
+    pub fn render(&self, input: &Value, history: &[RenderedMessage]) -> Result<RenderedPrompt, RenderError> {
         let variables = input::merge(input, &self.metadata.input_default, self.validator.as_ref());
         let printed = self.template.render(variables.map_err(RenderError::Input)?);
         let messages = printed.and_then(|printed| messages::to_messages(&printed, history));
         let messages = messages.map_err(|message| RenderError::Template { prompt: self.name.clone(), message })?;
-        Ok(Rendered { messages, metadata: self.metadata.clone() })
+        Ok(RenderedPrompt { messages, metadata: self.metadata.clone() })
     }
 }
 
@@ -273,6 +273,6 @@ pub fn template(text: &str) -> Result<&str, PromptError> {
 fn read(text: &str) -> Result<(Document<'_>, Map<String, Value>), PromptError> {
     let document = split(text)?;
     let fields = fields(document.frontmatter.unwrap_or_default())?;
-    blocks::judge(document.template, document.lines_before)?;
+    blocks::check_blocks(document.template, document.lines_before)?;
     Ok((document, fields))
 }

@@ -17,7 +17,7 @@ pub(super) fn to_json_schema(schema: &Value, place: &str) -> Result<Value, Strin
     let fields = match schema {
         Value::String(text) => return scalar(text, place),
         Value::Object(fields) => fields,
-        other => return Err(wrong(other, place)),
+        other => return Err(unexpected_type(other, place)),
     };
     let written = fields.get("type").and_then(Value::as_str);
     if written.is_some_and(|name| SCALARS.contains(&name) || matches!(name, "object" | "array")) {
@@ -40,11 +40,11 @@ fn convert(schema: &Value, place: &str) -> Result<Value, String> {
     match schema {
         Value::String(text) => scalar(text, place),
         Value::Object(fields) => object(fields, place),
-        other => Err(wrong(other, place)),
+        other => Err(unexpected_type(other, place)),
     }
 }
 
-fn wrong(found: &Value, place: &str) -> String {
+fn unexpected_type(found: &Value, place: &str) -> String {
     let found = match found {
         Value::Null => "nothing",
         Value::Bool(_) => "a boolean",
@@ -57,7 +57,7 @@ fn wrong(found: &Value, place: &str) -> String {
 
 /// `type` or `type, description`.
 fn scalar(text: &str, place: &str) -> Result<Value, String> {
-    let (name, description) = described(text);
+    let (name, description) = split_description(text);
     if !SCALARS.contains(&name) {
         let known = SCALARS.join(", ");
         return Err(format!("`{place}` has the unknown type `{name}`; the types are {known}"));
@@ -72,7 +72,7 @@ fn scalar(text: &str, place: &str) -> Result<Value, String> {
     Ok(Value::Object(schema))
 }
 
-fn described(text: &str) -> (&str, Option<&str>) {
+fn split_description(text: &str) -> (&str, Option<&str>) {
     text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest.trim_start_matches(' '))))
 }
 
@@ -111,7 +111,7 @@ fn object(fields: &Map<String, Value>, place: &str) -> Result<Value, String> {
 
 /// The property whose name is followed by `(kind, description)`.
 fn of_kind(kind: &str, value: &Value, place: &str) -> Result<Value, String> {
-    let (kind, description) = described(kind);
+    let (kind, description) = split_description(kind);
     let mut schema = match kind {
         "array" => json!({"type": "array", "items": convert(value, place)?}),
         "object" if value.is_object() => convert(value, place)?,

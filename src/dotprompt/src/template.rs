@@ -8,7 +8,7 @@ use handlebars::{Context, Handlebars, TemplateErrorReason};
 use serde_json::Value;
 
 use super::PromptError;
-use super::adapt::{Definition, Syntax, Variable, adapt};
+use super::adapt::{TemplateDefinition, TemplateSyntaxError, Variable, adapt};
 use super::blocks;
 use super::helpers;
 use super::messages::is_clean;
@@ -28,14 +28,14 @@ const PRINTED: usize = 16 << 20;
 
 /// A template with its partials.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(super) struct PromptTemplate {
     registry: Handlebars<'static>,
     lines_before: usize,
     /// The variables of an input that it has a place for, through its partials.
-    places: BTreeSet<Variable>,
+    variables: BTreeSet<Variable>,
 }
 
-impl Template {
+impl PromptTemplate {
     /// Parses `source`, whose blocks are judged and which begins after `lines_before` lines of its text, and all `partials`.
     ///
     /// # Errors
@@ -48,11 +48,13 @@ impl Template {
         let mut registry = Handlebars::new();
         registry.register_escape_fn(handlebars::no_escape);
         helpers::register(&mut registry);
-        let in_main =
-            |wrong: Syntax| PromptError { line: wrong.line.map(|line| line + lines_before), message: wrong.message };
+        let in_main = |wrong: TemplateSyntaxError| PromptError {
+            line: wrong.line.map(|line| line + lines_before),
+            message: wrong.message,
+        };
         let mut definitions = compile(&mut registry, MAIN, source).map_err(in_main)?;
         for (name, source) in partials {
-            let judged = blocks::judge(source, 0).map_err(Syntax::from);
+            let judged = blocks::check_blocks(source, 0).map_err(TemplateSyntaxError::from);
             let compiled = judged.and_then(|()| compile(&mut registry, name, source));
             definitions.extend(compiled.map_err(|wrong| in_partial(name, wrong))?);
         }
@@ -61,13 +63,13 @@ impl Template {
             Some(MAIN) | None => in_main(wrong),
             Some(name) => in_partial(name, wrong),
         })?;
-        let places = places(&definitions);
-        Ok(Self { registry, lines_before, places })
+        let places = input_variables(&definitions);
+        Ok(Self { registry, lines_before, variables: places })
     }
 
     /// Whether it has a place for the variable `name` of its input.
-    pub(super) fn has_place(&self, name: &str) -> bool {
-        self.places.iter().any(|one| match one {
+    pub(super) fn uses_variable(&self, name: &str) -> bool {
+        self.variables.iter().any(|one| match one {
             Variable::All => true,
             Variable::Named(known) => known == name,
         })
@@ -90,12 +92,12 @@ impl Template {
 }
 
 /// The variables that the main template, and the partials that see its context, have a place for.
-fn places(definitions: &[Definition]) -> BTreeSet<Variable> {
+fn input_variables(definitions: &[TemplateDefinition]) -> BTreeSet<Variable> {
     let (mut seen, mut unread) = (BTreeSet::from([0]), vec![0]);
     let mut found = BTreeSet::new();
     while let Some(at) = unread.pop() {
         let Some(definition) = definitions.get(at) else { continue };
-        found.extend(definition.places.iter().cloned());
+        found.extend(definition.variables.iter().cloned());
         for used in definition.uses.iter().filter(|used| used.is_outermost) {
             for (target, other) in definitions.iter().enumerate() {
                 if used.name.as_deref().is_none_or(|name| name == other.name) && seen.insert(target) {
@@ -107,18 +109,24 @@ fn places(definitions: &[Definition]) -> BTreeSet<Variable> {
     found
 }
 
-fn in_partial(name: &str, wrong: Syntax) -> PromptError {
+fn in_partial(name: &str, wrong: TemplateSyntaxError) -> PromptError {
     let line = wrong.line.map(|line| format!(", line {line}")).unwrap_or_default();
     PromptError { line: None, message: format!("partial `{name}`{line}: {}", wrong.message) }
 }
 
-fn compile(registry: &mut Handlebars<'static>, name: &str, source: &str) -> Result<Vec<Definition>, Syntax> {
+fn compile(
+    registry: &mut Handlebars<'static>,
+    name: &str,
+    source: &str,
+) -> Result<Vec<TemplateDefinition>, TemplateSyntaxError> {
     if !is_clean(source) {
         let line = source.split('\0').next().map(|before| before.matches('\n').count() + 1);
-        return Err(Syntax { line, message: "the template has a NUL character".into() });
+        return Err(TemplateSyntaxError { line, message: "the template has a NUL character".into() });
     }
-    let too_many =
-        |most: usize, what: &str| Syntax { line: None, message: format!("the template has more than {most} {what}") };
+    let too_many = |most: usize, what: &str| TemplateSyntaxError {
+        line: None,
+        message: format!("the template has more than {most} {what}"),
+    };
     if source.matches("{{").count() > TAGS {
         return Err(too_many(TAGS, "tags"));
     }
@@ -130,9 +138,9 @@ fn compile(registry: &mut Handlebars<'static>, name: &str, source: &str) -> Resu
         match error.reason() {
             // The parser tells only what may follow the text's end, by the names of its own rules.
             TemplateErrorReason::InvalidSyntax(reason) => {
-                Syntax { line, message: format!("this is not Handlebars: {reason}") }
+                TemplateSyntaxError { line, message: format!("this is not Handlebars: {reason}") }
             }
-            other => Syntax { line, message: other.to_string() },
+            other => TemplateSyntaxError { line, message: other.to_string() },
         }
     })?;
     let definitions = adapt(name, source, &mut template)?;
@@ -148,7 +156,7 @@ fn is_else(tag: &str) -> bool {
 
 /// Which partial uses which. Partials that use themselves are refused, for nothing would stop them.
 struct Graph<'d> {
-    definitions: &'d [Definition],
+    definitions: &'d [TemplateDefinition],
     /// Depth and size of those measured.
     known: BTreeMap<usize, (usize, usize)>,
     /// Those being measured.
@@ -157,7 +165,7 @@ struct Graph<'d> {
 
 impl Graph<'_> {
     /// How deep the blocks of a definition are nested and how many elements it has, through its partials.
-    fn measure(&mut self, at: usize) -> Result<(usize, usize), Syntax> {
+    fn measure(&mut self, at: usize) -> Result<(usize, usize), TemplateSyntaxError> {
         if let Some(known) = self.known.get(&at) {
             return Ok(*known);
         }
@@ -165,7 +173,7 @@ impl Graph<'_> {
         let definition = &self.definitions[at];
         let (mut depth, mut size) = (0, definition.size);
         for used in &definition.uses {
-            let wrong = |message: String| Syntax { line: Some(used.line), message };
+            let wrong = |message: String| TemplateSyntaxError { line: Some(used.line), message };
             let same_name = |name: &str| used.name.as_deref().is_none_or(|used| used == name) && name != MAIN;
             let targets: Vec<_> =
                 (0..self.definitions.len()).filter(|at| same_name(&self.definitions[*at].name)).collect();

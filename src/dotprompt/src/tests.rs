@@ -343,7 +343,7 @@ proptest! {
     #[test]
     fn every_reader_takes_the_blocks_of_what_the_crate_takes(source in words()) {
         if handlebars::template::Template::compile(&source).is_ok() {
-            prop_assert_eq!(blocks::judge(&source, 0), Ok(()));
+            prop_assert_eq!(blocks::check_blocks(&source, 0), Ok(()));
         }
     }
 

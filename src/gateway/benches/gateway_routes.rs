@@ -3,7 +3,7 @@
 use std::{hint::black_box, net::SocketAddr, sync::Arc};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use gateway::{Clock, Endpoint, EndpointState, Kind, Object, Routes, Slice};
+use gateway::{Clock, EndpointState, Object, PodEndpoint, RoutedKind, Routes, WorkloadEndpoints};
 use meta::Key;
 
 const WORKLOADS: usize = 10_000;
@@ -17,20 +17,20 @@ fn object() -> Arc<Object> {
         sidecar: true,
         anonymous_paths: Box::default(),
         last_invocation_at: None,
-        halt: None,
+        no_pod: None,
         left_out: Box::default(),
     })
 }
 
 /// The Pods of a workload: as many as `count`.
-fn slice(name: &str, count: u8) -> Arc<Slice> {
-    let endpoint = |at: u8| Endpoint {
+fn slice(name: &str, count: u8) -> Arc<WorkloadEndpoints> {
+    let endpoint = |at: u8| PodEndpoint {
         uid: format!("pod-{at}").into(),
         address: SocketAddr::from(([10, 0, 0, at], 8888)),
         state: EndpointState::Ready,
     };
     let endpoints = (0..count).map(endpoint).collect();
-    Arc::new(Slice { workload: Some((Kind::Agent, name.into())), service: "s".into(), endpoints })
+    Arc::new(WorkloadEndpoints { workload: Some((RoutedKind::Agent, name.into())), service: "s".into(), endpoints })
 }
 
 fn benches(criterion: &mut Criterion) {
@@ -38,7 +38,7 @@ fn benches(criterion: &mut Criterion) {
     let names: Vec<_> = (0..WORKLOADS).map(|at| format!("agent-{at}")).collect();
     for name in &names {
         let key = Key::new("namespace", name);
-        routes.object(Kind::Agent, &key, Some(object()));
+        routes.object(RoutedKind::Agent, &key, Some(object()));
         routes.slice(&key, None, Some(&slice(name, 2)));
     }
     let keys: Vec<_> = names.iter().map(|name| format!("agents/namespace/{name}")).collect();

@@ -34,15 +34,15 @@ use axum::{
     response::IntoResponse,
     routing::get,
 };
-use cluster::cache::IDENTITY;
-use identity::{COLD, DEMAND, DEMAND_AUDIENCE, FIELD, unix_now};
+use cluster::cache::IDENTITY_SECRET;
+use identity::{CALLER_HEADER, COLD_DEMAND_PATH, DEMAND_AUDIENCE, DEMAND_PATH, unix_now};
 use serde::{Deserialize, Serialize};
 use tokio::{
     net::TcpListener,
     time::{Instant, timeout},
 };
 
-use super::{auth::Auth, state::Shared, workload::Workload};
+use super::{auth::Auth, state::GatewayContext, workload::WorkloadState};
 
 /// How long nothing may happen until that is said.
 const LONGEST_POLL: Duration = Duration::from_secs(25);
@@ -50,21 +50,21 @@ const LONGEST_POLL: Duration = Duration::from_secs(25);
 /// What the admin port shows.
 #[derive(Debug, Clone)]
 pub(super) struct Admin {
-    shared: Arc<Shared>,
+    shared: Arc<GatewayContext>,
     started: Instant,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Demands {
+struct DemandReport {
     instance: String,
     uptime_ms: u64,
-    workloads: Vec<Demand>,
+    workloads: Vec<WorkloadDemand>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Demand {
+struct WorkloadDemand {
     kind: &'static str,
     namespace: String,
     name: String,
@@ -76,7 +76,7 @@ struct Demand {
 
 impl Admin {
     /// Shows these; the process started now.
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
+    pub(super) fn new(shared: Arc<GatewayContext>) -> Self {
         Self { shared, started: Instant::now() }
     }
 
@@ -93,23 +93,24 @@ impl Admin {
             .route("/healthz", get(|| async { "ok\n" }))
             .route("/readyz", get(readyz))
             .route("/metrics", get(metrics))
-            .route(DEMAND, get(demand))
-            .route(COLD, get(cold))
+            .route(DEMAND_PATH, get(demand))
+            .route(COLD_DEMAND_PATH, get(cold))
             .with_state(self)
     }
 }
 
 async fn readyz(State(admin): State<Admin>) -> (StatusCode, String) {
-    let mut problems = admin.shared.board.unready();
+    let mut problems = admin.shared.watch_health.unready();
     if admin.shared.leaving() {
         problems.push("the gateway is shutting down".into());
     }
     if matches!(admin.shared.auth, Auth::Kubernetes(_)) && admin.shared.keys.get().is_none() {
-        problems
-            .push(format!("Secret {IDENTITY}, by which callers are vouched for, is not there: the operator makes it"));
+        problems.push(format!(
+            "Secret {IDENTITY_SECRET}, by which callers are vouched for, is not there: the operator makes it"
+        ));
     }
     match problems.as_slice() {
-        [] => (StatusCode::OK, [vec!["ok".into()], admin.shared.board.notes()].concat().join("\n") + "\n"),
+        [] => (StatusCode::OK, [vec!["ok".into()], admin.shared.watch_health.notes()].concat().join("\n") + "\n"),
         lines => (StatusCode::SERVICE_UNAVAILABLE, lines.join("\n") + "\n"),
     }
 }
@@ -121,32 +122,32 @@ async fn metrics(State(admin): State<Admin>) -> Result<impl IntoResponse, (Statu
 }
 
 /// Whether whom this request comes from may know every workload.
-fn admit(admin: &Admin, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
+fn authorize(admin: &Admin, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     let Some(keys) = admin.shared.keys.get() else {
-        let unknown = format!("Secret {IDENTITY} is not there\n");
+        let unknown = format!("Secret {IDENTITY_SECRET} is not there\n");
         return if matches!(admin.shared.auth, Auth::None) { Ok(()) } else { Err((StatusCode::UNAUTHORIZED, unknown)) };
     };
-    let token = headers.get(FIELD).map_or(&[][..], |token| token.as_bytes());
+    let token = headers.get(CALLER_HEADER).map_or(&[][..], |token| token.as_bytes());
     let admitted = keys.verifier(DEMAND_AUDIENCE).verify(token, unix_now());
-    admitted.map(drop).map_err(|why| (StatusCode::UNAUTHORIZED, format!("of {FIELD}, {why}\n")))
+    admitted.map(drop).map_err(|why| (StatusCode::UNAUTHORIZED, format!("of {CALLER_HEADER}, {why}\n")))
 }
 
-async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<Demands>, (StatusCode, String)> {
-    admit(&admin, &headers)?;
+async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<DemandReport>, (StatusCode, String)> {
+    authorize(&admin, &headers)?;
     let routes = admin.shared.routes.all().into_iter();
     let counted = routes.filter(|route| {
         let demand = route.workload.demand();
         demand.waiting > 0 || demand.waited > Duration::ZERO || demand.refused + demand.halted > 0
     });
-    Ok(Json(Demands {
+    Ok(Json(DemandReport {
         instance: admin.shared.instance.clone(),
         uptime_ms: millis(admin.started.elapsed()),
-        workloads: counted.map(|route| Demand::of(&route.workload)).collect(),
+        workloads: counted.map(|route| WorkloadDemand::of(&route.workload)).collect(),
     }))
 }
 
-impl Demand {
-    fn of(workload: &Workload) -> Self {
+impl WorkloadDemand {
+    fn of(workload: &WorkloadState) -> Self {
         let demand = workload.demand();
         Self {
             kind: workload.kind.name(),
@@ -161,28 +162,28 @@ impl Demand {
 }
 
 #[derive(Debug, Serialize)]
-struct Cold {
+struct ColdDemand {
     times: u64,
-    workloads: Vec<Demand>,
+    workloads: Vec<WorkloadDemand>,
 }
 
 #[derive(Debug, Deserialize)]
-struct After {
+struct AfterQuery {
     after: Option<u64>,
 }
 
 async fn cold(
     State(admin): State<Admin>,
     headers: HeaderMap,
-    Query(After { after }): Query<After>,
-) -> Result<Json<Cold>, (StatusCode, String)> {
-    admit(&admin, &headers)?;
-    let mut cold = admin.shared.cold.subscribe();
+    Query(AfterQuery { after }): Query<AfterQuery>,
+) -> Result<Json<ColdDemand>, (StatusCode, String)> {
+    authorize(&admin, &headers)?;
+    let mut cold = admin.shared.cold_starts.subscribe();
     let _ = timeout(LONGEST_POLL, cold.wait_for(|times| Some(*times) != after)).await;
     let times = *cold.borrow();
     let routes = admin.shared.routes.all().into_iter();
-    let waited = routes.filter(|route| route.pods.is_empty() && route.workload.is_waited_for());
-    Ok(Json(Cold { times, workloads: waited.map(|route| Demand::of(&route.workload)).collect() }))
+    let waited = routes.filter(|route| route.pods.is_empty() && route.workload.has_waiters());
+    Ok(Json(ColdDemand { times, workloads: waited.map(|route| WorkloadDemand::of(&route.workload)).collect() }))
 }
 
 fn millis(duration: Duration) -> u64 {

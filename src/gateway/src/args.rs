@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use cluster::access::{AuthArgs, AuthMode, Network, NoNetwork, Open};
+use cluster::access::{AuthArgs, AuthMode, Network, NetworkParseError, OpenBindError};
 use crds::Period;
 use daemon::tls::TlsArgs;
 
@@ -60,7 +60,7 @@ pub struct GatewayArgs {
 
 /// What requests are served by.
 #[derive(Debug, Clone)]
-pub(super) struct Settings {
+pub(super) struct GatewaySettings {
     /// How callers are told apart.
     pub(super) auth: AuthMode,
     /// Proxies that are believed.
@@ -77,26 +77,26 @@ pub(super) struct Settings {
 
 /// A flag that cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum BadFlag {
+pub(super) enum FlagError {
     #[error(transparent)]
-    TrustedProxies(#[from] NoNetwork),
+    TrustedProxies(#[from] NetworkParseError),
     #[error(transparent)]
-    Insecure(#[from] Open),
+    Insecure(#[from] OpenBindError),
 }
 
-impl Settings {
+impl GatewaySettings {
     /// Reads the flags that concern requests.
     ///
     /// # Errors
     /// A flag that cannot be used.
-    pub(super) fn read(args: &GatewayArgs) -> Result<Self, BadFlag> {
+    pub(super) fn read(args: &GatewayArgs) -> Result<Self, FlagError> {
         let auth = args.auth.mode(args.listen)?;
         if let Some((listen, ..)) = args.tls.read() {
             args.auth.mode(listen)?;
         }
         Ok(Self {
             auth,
-            trusted_proxies: Network::all(&args.trusted_proxies)?,
+            trusted_proxies: Network::parse_all(&args.trusted_proxies)?,
             queue_per_workload: args.queue_per_workload,
             queue_timeout: args.queue_timeout,
             cold_start_timeout: args.cold_start_timeout,
@@ -121,16 +121,16 @@ mod tests {
         args: GatewayArgs,
     }
 
-    fn read(flags: &[&str]) -> Result<Settings, BadFlag> {
+    fn read(flags: &[&str]) -> Result<GatewaySettings, FlagError> {
         let args = Cli::parse_from([&["gateway", "--auth", "none"], flags].concat()).args;
-        Settings::read(&args)
+        GatewaySettings::read(&args)
     }
 
     #[test]
     fn each_address_is_judged() {
         assert!(read(&["--listen", "127.0.0.1:0"]).is_ok());
-        assert!(matches!(read(&["--listen", "0.0.0.0:0"]), Err(BadFlag::Insecure(_))));
+        assert!(matches!(read(&["--listen", "0.0.0.0:0"]), Err(FlagError::Insecure(_))));
         let tls = ["--tls-cert", "c", "--tls-key", "k", "--tls-listen", "0.0.0.0:0"];
-        assert!(matches!(read(&[&["--listen", "127.0.0.1:0"][..], &tls].concat()), Err(BadFlag::Insecure(_))));
+        assert!(matches!(read(&[&["--listen", "127.0.0.1:0"][..], &tls].concat()), Err(FlagError::Insecure(_))));
     }
 }

@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use super::pod::Pod;
+use super::pod::UpstreamPod;
 
 /// Takes a slot of one of these Pods; `None`: none has room.
-pub(super) fn take(pods: &[Arc<Pod>], now: u64, random: u64) -> Option<Arc<Pod>> {
+pub(super) fn acquire(pods: &[Arc<UpstreamPod>], now: u64, random: u64) -> Option<Arc<UpstreamPod>> {
     let count = pods.len() as u64;
     if count == 0 {
         return None;
@@ -24,12 +24,12 @@ pub(super) fn take(pods: &[Arc<Pod>], now: u64, random: u64) -> Option<Arc<Pod>>
         (None, None) => None,
     };
     if let Some(pod) = chosen.map(|at| &pods[at as usize])
-        && pod.take(now)
+        && pod.try_acquire(now)
     {
         return Some(pod.clone());
     }
     let others = (0..count).map(|at| &pods[((first + at) % count) as usize]);
-    others.into_iter().find(|pod| pod.take(now)).cloned()
+    others.into_iter().find(|pod| pod.try_acquire(now)).cloned()
 }
 
 #[cfg(test)]
@@ -40,11 +40,11 @@ mod tests {
 
     use super::*;
 
-    fn pods(loads: &[u32], cap: u32) -> Vec<Arc<Pod>> {
+    fn pods(loads: &[u32], cap: u32) -> Vec<Arc<UpstreamPod>> {
         let pod = |(at, load): (usize, &u32)| {
-            let pod = Pod::new(SocketAddr::from(([127, 0, 0, 1], at as u16)), cap);
+            let pod = UpstreamPod::new(SocketAddr::from(([127, 0, 0, 1], at as u16)), cap);
             for _ in 0..*load {
-                pod.take(0);
+                pod.try_acquire(0);
             }
             Arc::new(pod)
         };
@@ -57,7 +57,7 @@ mod tests {
             let pods = pods(&loads, 3);
             let before: Vec<_> = pods.iter().map(|pod| pod.in_flight()).collect();
             let room = before.iter().any(|load| *load < 3);
-            let taken = take(&pods, 0, random);
+            let taken = acquire(&pods, 0, random);
             prop_assert_eq!(taken.is_some(), room);
             let after: u32 = pods.iter().map(|pod| pod.in_flight()).sum();
             prop_assert_eq!(after, before.iter().sum::<u32>() + u32::from(room));
@@ -66,7 +66,7 @@ mod tests {
         #[test]
         fn of_two_the_less_busy_one_is_taken(a in 0_u32..5, b in 0_u32..5, random: u64) {
             prop_assume!(a != b);
-            let taken = take(&pods(&[a, b], 0), 0, random).unwrap();
+            let taken = acquire(&pods(&[a, b], 0), 0, random).unwrap();
             prop_assert_eq!(taken.address.port(), u16::from(a > b));
         }
     }
@@ -75,7 +75,7 @@ mod tests {
     fn every_pod_gets_its_share() {
         let pods = pods(&[0; 10], 0);
         for _ in 0..1000 {
-            take(&pods, 0, super::super::clock::random()).unwrap();
+            acquire(&pods, 0, super::super::clock::random()).unwrap();
         }
         assert!(pods.iter().all(|pod| (80..120).contains(&pod.in_flight())), "{pods:?}");
     }

@@ -45,6 +45,6 @@ pub(super) fn random() -> u64 {
 }
 
 /// A number of milliseconds from `from` up to and with `to`.
-pub(super) fn between(from: u64, to: u64) -> u64 {
+pub(super) fn random_between(from: u64, to: u64) -> u64 {
     from + random() % (to - from + 1)
 }

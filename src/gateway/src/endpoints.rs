@@ -3,30 +3,30 @@
 use std::net::SocketAddr;
 
 use cluster::{
-    Head,
+    ObjectVersion,
     cache::workload_label,
     endpoint_slice::{EndpointSlice, EndpointState},
 };
 
-use super::object::Kind;
+use super::object::RoutedKind;
 
 /// Kubernetes gives a slice the labels of its Service.
 pub(super) const LABELS: &str = "app.kubernetes.io/managed-by=recif-operator";
 
 /// The Pods of one slice.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Slice {
+pub struct WorkloadEndpoints {
     /// The workload, if it is one that is routed and Kubernetes made this for the Service of its name.
-    pub workload: Option<(Kind, Box<str>)>,
+    pub workload: Option<(RoutedKind, Box<str>)>,
     /// The uid of that Service. The workload says whether it is its own.
     pub service: Box<str>,
     /// Its Pods that have an address.
-    pub endpoints: Box<[Endpoint]>,
+    pub endpoints: Box<[PodEndpoint]>,
 }
 
 /// A Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub struct PodEndpoint {
     /// The Pod's uid.
     pub uid: Box<str>,
     /// Where it listens.
@@ -39,28 +39,28 @@ pub struct Endpoint {
 ///
 /// # Errors
 /// When it does not look like one.
-pub(super) fn read(_: &Head, json: &str) -> Result<Slice, serde_json::Error> {
+pub(super) fn read(_: &ObjectVersion, json: &str) -> Result<WorkloadEndpoints, serde_json::Error> {
     let slice = EndpointSlice::read(json)?;
-    let found = Kind::ALL.into_iter().find_map(|kind| {
+    let found = RoutedKind::ALL.into_iter().find_map(|kind| {
         let name = slice.labels().get(&workload_label(kind.name()))?;
         let service = slice.service(name)?;
         Some(((kind, name.as_str().into()), service.into()))
     });
     let (workload, service) = found.unzip();
     let pods = slice.port("http").into_iter().flat_map(|port| {
-        slice.endpoints().map(move |pod| Endpoint {
+        slice.endpoints().map(move |pod| PodEndpoint {
             uid: pod.uid,
             address: SocketAddr::new(pod.ip, port),
             state: pod.state,
         })
     });
     let endpoints = pods.collect();
-    Ok(Slice { workload, service: service.unwrap_or_default(), endpoints })
+    Ok(WorkloadEndpoints { workload, service: service.unwrap_or_default(), endpoints })
 }
 
 #[cfg(test)]
 mod tests {
-    use cluster::decode::head;
+    use cluster::decode::object_version;
 
     use super::*;
 
@@ -75,10 +75,14 @@ mod tests {
             {"addresses":["10.0.0.2"],"targetRef":{"kind":"Pod","uid":"p2"},
              "conditions":{"ready":false,"serving":true,"terminating":true}},
             {"addresses":["10.0.0.4"]}]}"#;
-        let slice = read(&head(json).unwrap(), json).unwrap();
-        assert_eq!((slice.workload, &*slice.service), (Some((Kind::FlowSet, "a".into())), "s"));
+        let slice = read(&object_version(json).unwrap(), json).unwrap();
+        assert_eq!((slice.workload, &*slice.service), (Some((RoutedKind::FlowSet, "a".into())), "s"));
         let thief = json.replace("\"kubernetes.io/service-name\":\"a\"", "\"kubernetes.io/service-name\":\"thief\"");
-        assert_eq!(read(&head(&thief).unwrap(), &thief).unwrap().workload, None, "anyone can write the labels alone");
+        assert_eq!(
+            read(&object_version(&thief).unwrap(), &thief).unwrap().workload,
+            None,
+            "anyone can write the labels alone"
+        );
         let found: Vec<_> = slice.endpoints.iter().map(|e| (&*e.uid, e.address.to_string(), e.state)).collect();
         let expected =
             [("p2", "10.0.0.2:8888", EndpointState::Leaving), ("10.0.0.4", "10.0.0.4:8888", EndpointState::Ready)];
@@ -89,8 +93,8 @@ mod tests {
     fn a_slice_without_our_port_or_kind_leads_nowhere() {
         let json = r#"{"metadata":{"name":"a-x","resourceVersion":"7","labels":{"recif.dev/tool":"a"}},
             "ports":[{"name":"grpc","port":1}],"endpoints":[{"addresses":["10.0.0.1"]}]}"#;
-        assert_eq!(read(&head(json).unwrap(), json).unwrap(), Slice::default());
+        assert_eq!(read(&object_version(json).unwrap(), json).unwrap(), WorkloadEndpoints::default());
         let bare = r#"{"metadata":{"name":"a","resourceVersion":"7"},"ports":null,"endpoints":null}"#;
-        assert_eq!(read(&head(bare).unwrap(), bare).unwrap(), Slice::default());
+        assert_eq!(read(&object_version(bare).unwrap(), bare).unwrap(), WorkloadEndpoints::default());
     }
 }

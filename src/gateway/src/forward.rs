@@ -1,21 +1,21 @@
 //! The heads that are passed on: what a workload gets of a request, and what a client gets of an answer.
 
-use http1::{HeadWriter, ResponseHead, Version, is_read_as};
+use http1::{HeadWriter, ResponseHead, Version, is_lenient_match};
 
 use super::{
     clock::random,
     path::Path,
-    request::Call,
-    sessions::{self, Tag},
-    workload::Workload,
+    request::RequestContext,
+    sessions::{self, PodTag},
+    workload::WorkloadState,
 };
 
 /// Fields by which frameworks are told another path or method than that of the request.
 const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
 
 /// Writes the head that a Pod of the workload gets.
-pub(super) fn forward(call: &Call<'_>, workload: &Workload, out: &mut Vec<u8>) {
-    let Call { head, path, caller, peer, shared, session, token, .. } = call;
+pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadState, out: &mut Vec<u8>) {
+    let RequestContext { head, path, caller, peer, shared, session, token, .. } = call;
     // Enough for what is added, so that the buffer grows once.
     out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
     let mut traces = head.fields.values(head.bytes, "traceparent");
@@ -33,7 +33,8 @@ pub(super) fn forward(call: &Call<'_>, workload: &Workload, out: &mut Vec<u8>) {
         // Names of two initials at most, so that most lines are told apart by their first byte.
         match name.first().map(u8::to_ascii_lowercase) {
             Some(b'x') => {
-                is_ours(name) || (caller.is_anonymous() && REROUTES.iter().any(|known| is_read_as(name, known)))
+                is_reserved_name(name)
+                    || (caller.is_anonymous() && REROUTES.iter().any(|known| is_lenient_match(name, known)))
             }
             Some(b't') => !traced && name.eq_ignore_ascii_case(b"traceparent"),
             Some(b'm') => session.is_some() && name.eq_ignore_ascii_case(sessions::FIELD.as_bytes()),
@@ -62,15 +63,21 @@ pub(super) fn forward(call: &Call<'_>, workload: &Workload, out: &mut Vec<u8>) {
         writer = writer.field("X-Recif-User", user.as_bytes());
     }
     if let Some(token) = token {
-        writer = writer.field(identity::FIELD, token);
+        writer = writer.field(identity::CALLER_HEADER, token);
     }
     // An address may be another Pod's by now, whose sidecar then knows that the request is not for it.
-    writer = writer.field("x-recif-via", &shared.instance).field("X-Recif-Workload", workload.named.as_bytes());
+    writer = writer.field("x-recif-via", &shared.instance).field("X-Recif-Workload", workload.full_name.as_bytes());
     writer.end_request(head);
 }
 
 /// Writes the head that a client gets. `pod`: of a workload with sessions, which name it.
-pub(super) fn answer(head: &ResponseHead<'_>, version: Version, close: bool, pod: Option<&Tag>, out: &mut Vec<u8>) {
+pub(super) fn write_response_head(
+    head: &ResponseHead<'_>,
+    version: Version,
+    close: bool,
+    pod: Option<&PodTag>,
+    out: &mut Vec<u8>,
+) {
     out.reserve(head.bytes.len() + 32);
     let mut writer = HeadWriter::response(head, version, out).copy(head.bytes, head.fields, |name| {
         name.eq_ignore_ascii_case(b"x-recif-load")
@@ -88,7 +95,7 @@ pub(super) fn answer(head: &ResponseHead<'_>, version: Version, close: bool, pod
 }
 
 /// What a client sent under a name that only the gateway may use.
-fn is_ours(name: &[u8]) -> bool {
+fn is_reserved_name(name: &[u8]) -> bool {
     let begins = |start: &[u8]| name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start));
     begins(b"x-recif-")
         || (begins(b"x-forwarded-")
@@ -98,8 +105,8 @@ fn is_ours(name: &[u8]) -> bool {
 }
 
 /// The chain that came, and the peer.
-fn forwarded_for<'o>(call: &Call<'_>, writer: HeadWriter<'o>) -> HeadWriter<'o> {
-    let Call { head, peer, .. } = call;
+fn forwarded_for<'o>(call: &RequestContext<'_>, writer: HeadWriter<'o>) -> HeadWriter<'o> {
+    let RequestContext { head, peer, .. } = call;
     let mut earlier = head.fields.values(head.bytes, "x-forwarded-for").peekable();
     if earlier.peek().is_none() {
         return writer.field("X-Forwarded-For", peer.text.as_bytes());
@@ -183,10 +190,10 @@ mod tests {
     #[test]
     fn names_of_ours_are_known_however_they_are_written() {
         for ours in ["x-recif-user", "X-Recif-Key", "X-RECIF-", "X-Forwarded-For", "x-forwarded-prefix"] {
-            assert!(is_ours(ours.as_bytes()), "{ours}");
+            assert!(is_reserved_name(ours.as_bytes()), "{ours}");
         }
         for other in ["x-recife", "x-forwarded-port", "x-forwarded-forx", "x"] {
-            assert!(!is_ours(other.as_bytes()), "{other}");
+            assert!(!is_reserved_name(other.as_bytes()), "{other}");
         }
     }
 }

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use ::http1::{MAX_FIELDS, MAX_HEAD, Side};
+use ::http1::{Connection, MAX_FIELDS, MAX_HEAD};
 use bytes::{Buf as _, Bytes};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::{Body, Frame, SizeHint};
@@ -29,50 +29,50 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    answer::Answer,
     connection,
-    peer::{Link, Peer},
-    state::Shared,
+    local_response::LocalResponse,
+    peer::{ClientStream, Peer},
+    state::GatewayContext,
 };
 
 /// Requests of one connection at the same time.
-const STREAMS: u32 = 250;
+const MAX_STREAMS: u32 = 250;
 /// Bytes between a stream and its connection in memory.
-const BUFFER: usize = 16 * 1024;
+const BUFFER_SIZE: usize = 16 * 1024;
 /// Bytes of a request that a client may send ahead, for one stream and for all of a connection.
 const WINDOW: (u32, u32) = (256 * 1024, 1024 * 1024);
 /// Bytes of an answer that wait for a slow client.
-const UNSENT: usize = 64 * 1024;
+const MAX_UNSENT: usize = 64 * 1024;
 /// How often a silent client is asked whether it is still there, and how long it may take to say so.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 /// How often it is looked whether a connection is to end.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// After how many looks a connection without a request ends.
-const IDLE: usize = 75;
+const MAX_IDLE_CHECKS: usize = 75;
 
 /// Serves a connection of HTTP/2 to its end. `taken` was read from it already.
-pub(super) async fn serve<S: Link + 'static>(io: S, taken: Vec<u8>, peer: Peer, shared: Arc<Shared>) {
+pub(super) async fn serve<S: ClientStream + 'static>(io: S, taken: Vec<u8>, peer: Peer, shared: Arc<GatewayContext>) {
     let (peer, streams) = (Arc::new(peer), Arc::new(AtomicUsize::new(0)));
     let service = {
         let (shared, streams) = (shared.clone(), streams.clone());
         service_fn(move |request| {
-            let under_way = UnderWay::new(streams.clone());
-            answer(request, peer.clone(), shared.clone(), under_way)
+            let under_way = StreamGuard::new(streams.clone());
+            respond(request, peer.clone(), shared.clone(), under_way)
         })
     };
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
-        .max_concurrent_streams(STREAMS)
+        .max_concurrent_streams(MAX_STREAMS)
         .max_header_list_size(u32::try_from(MAX_HEAD).unwrap_or(u32::MAX))
         .initial_stream_window_size(WINDOW.0)
         .initial_connection_window_size(WINDOW.1)
-        .max_send_buf_size(UNSENT)
+        .max_send_buf_size(MAX_UNSENT)
         .keep_alive_interval(PING.0)
         .keep_alive_timeout(PING.1);
-    let io = TokioIo::new(Rewound { taken: taken.into(), io });
+    let io = TokioIo::new(Rewound { prefix: taken.into(), io });
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
-    let mut looks = interval_at(Instant::now() + LOOK, LOOK);
+    let mut looks = interval_at(Instant::now() + CHECK_INTERVAL, CHECK_INTERVAL);
     let mut idle = 0;
     let mut ending = false;
     loop {
@@ -82,37 +82,37 @@ pub(super) async fn serve<S: Link + 'static>(io: S, taken: Vec<u8>, peer: Peer, 
             _ = looks.tick() => {}
         }
         idle = if streams.load(Relaxed) == 0 { idle + 1 } else { 0 };
-        if !ending && (idle > IDLE || shared.leaving()) {
+        if !ending && (idle > MAX_IDLE_CHECKS || shared.leaving()) {
             ending = true;
             connection.as_mut().graceful_shutdown();
-        } else if idle > 2 * IDLE {
+        } else if idle > 2 * MAX_IDLE_CHECKS {
             return;
         }
     }
 }
 
 /// Counts a stream until it is dropped.
-struct UnderWay(Arc<AtomicUsize>);
+struct StreamGuard(Arc<AtomicUsize>);
 
-impl UnderWay {
+impl StreamGuard {
     fn new(streams: Arc<AtomicUsize>) -> Self {
         streams.fetch_add(1, Relaxed);
         Self(streams)
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Relaxed);
     }
 }
 
 /// The answer to one request. An error resets the stream.
-async fn answer(
+async fn respond(
     request: Request<Incoming>,
     peer: Arc<Peer>,
-    shared: Arc<Shared>,
-    under_way: UnderWay,
+    shared: Arc<GatewayContext>,
+    under_way: StreamGuard,
 ) -> hyper::Result<Response<Downstream>> {
     let request = match downgrade(request) {
         Ok(request) => request,
@@ -121,10 +121,10 @@ async fn answer(
             return Ok(refused(&refusal));
         }
     };
-    let (ours, theirs) = tokio::io::duplex(BUFFER);
+    let (ours, theirs) = tokio::io::duplex(BUFFER_SIZE);
     let cut = Arc::new(AtomicBool::new(false));
     let left = CancellationToken::new();
-    let mut stream = Side::new(Stream { io: theirs, cut: cut.clone(), left: left.clone() });
+    let mut stream = Connection::new(MemoryStream { io: theirs, cut: cut.clone(), closed: left.clone() });
     let wanted = left.drop_guard();
     tokio::spawn(async move { connection::requests(&mut stream, &peer, &shared).await });
     let (mut sender, connection) = http1::Builder::new().max_headers(MAX_FIELDS).handshake(TokioIo::new(ours)).await?;
@@ -138,7 +138,8 @@ async fn answer(
         parts.headers.remove(name);
     }
     parts.version = Version::HTTP_2;
-    let body = Downstream { body: Content::Stream { body, cut, _carrier: carrier }, _under_way: Some(under_way) };
+    let body =
+        Downstream { body: DownstreamContent::Stream { body, cut, _carrier: carrier }, _under_way: Some(under_way) };
     Ok(Response::from_parts(parts, body))
 }
 
@@ -147,10 +148,10 @@ const CONNECTION_FIELDS: [HeaderName; 4] =
     [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, HeaderName::from_static("keep-alive")];
 
 /// The request as it is in HTTP/1.1 (RFC 9113, section 8.3.1).
-fn downgrade(request: Request<Incoming>) -> Result<Request<Incoming>, Answer> {
+fn downgrade(request: Request<Incoming>) -> Result<Request<Incoming>, LocalResponse> {
     let (mut parts, body) = request.into_parts();
     if parts.method == Method::CONNECT {
-        return Err(Answer::new(501, "bad-request", "CONNECT is not served"));
+        return Err(LocalResponse::new(501, "bad-request", "CONNECT is not served"));
     }
     let authority = parts.uri.authority().and_then(|it| HeaderValue::from_str(it.as_str()).ok());
     let mut hosts = parts.headers.get_all(header::HOST).iter();
@@ -160,7 +161,13 @@ fn downgrade(request: Request<Incoming>) -> Result<Request<Incoming>, Answer> {
         }
         (Some(authority), Some(host), None) if authority.as_bytes().eq_ignore_ascii_case(host.as_bytes()) => {}
         (None, Some(_), None) => {}
-        _ => return Err(Answer::new(400, "bad-request", "`:authority` and `host` must name one and the same host")),
+        _ => {
+            return Err(LocalResponse::new(
+                400,
+                "bad-request",
+                "`:authority` and `host` must name one and the same host",
+            ));
+        }
     }
     // Clients may send each crumb as a field of its own.
     let crumbs: Vec<&[u8]> = parts.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
@@ -171,15 +178,15 @@ fn downgrade(request: Request<Incoming>) -> Result<Request<Incoming>, Answer> {
     }
     let mut target = http::uri::Parts::default();
     target.path_and_query = parts.uri.path_and_query().cloned();
-    parts.uri = Uri::from_parts(target).map_err(|_| Answer::new(400, "bad-path", "`:path` cannot be read"))?;
+    parts.uri = Uri::from_parts(target).map_err(|_| LocalResponse::new(400, "bad-path", "`:path` cannot be read"))?;
     parts.version = Version::HTTP_11;
     Ok(Request::from_parts(parts, body))
 }
 
 /// A refusal as HTTP/2 tells it.
-fn refused(refusal: &Answer) -> Response<Downstream> {
+fn refused(refusal: &LocalResponse) -> Response<Downstream> {
     let text = serde_json::json!({ "error": refusal.error, "reason": refusal.reason }).to_string();
-    let mut response = Response::new(Downstream { body: Content::Text(Some(text.into())), _under_way: None });
+    let mut response = Response::new(Downstream { body: DownstreamContent::Text(Some(text.into())), _under_way: None });
     *response.status_mut() = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::BAD_REQUEST);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -201,11 +208,11 @@ impl Drop for Carrier {
 
 /// The body of an answer.
 struct Downstream {
-    body: Content,
-    _under_way: Option<UnderWay>,
+    body: DownstreamContent,
+    _under_way: Option<StreamGuard>,
 }
 
-enum Content {
+enum DownstreamContent {
     Text(Option<Bytes>),
     Stream {
         body: Incoming,
@@ -221,8 +228,8 @@ impl Body for Downstream {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match &mut self.get_mut().body {
-            Content::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            Content::Stream { body, cut, .. } => Poll::Ready(match ready!(Pin::new(body).poll_frame(cx)) {
+            DownstreamContent::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
+            DownstreamContent::Stream { body, cut, .. } => Poll::Ready(match ready!(Pin::new(body).poll_frame(cx)) {
                 Some(frame) => Some(frame.map_err(io::Error::other)),
                 None if cut.load(Relaxed) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
                 None => None,
@@ -232,44 +239,44 @@ impl Body for Downstream {
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
-            Content::Text(text) => text.is_none(),
-            Content::Stream { body, cut, .. } => body.is_end_stream() && !cut.load(Relaxed),
+            DownstreamContent::Text(text) => text.is_none(),
+            DownstreamContent::Stream { body, cut, .. } => body.is_end_stream() && !cut.load(Relaxed),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
-            Content::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
-            Content::Stream { body, .. } => body.size_hint(),
+            DownstreamContent::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
+            DownstreamContent::Stream { body, .. } => body.size_hint(),
         }
     }
 }
 
 /// The gateway's end of a connection in memory.
-struct Stream {
+struct MemoryStream {
     io: DuplexStream,
     cut: Arc<AtomicBool>,
     /// Cancelled when nobody wants the answer any more.
-    left: CancellationToken,
+    closed: CancellationToken,
 }
 
-impl Link for Stream {
+impl ClientStream for MemoryStream {
     fn abort(&mut self) {
         self.cut.store(true, Relaxed);
     }
 
-    async fn left(&mut self) {
-        self.left.cancelled().await;
+    async fn closed(&mut self) {
+        self.closed.cancelled().await;
     }
 }
 
-impl AsyncRead for Stream {
+impl AsyncRead for MemoryStream {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().io).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Stream {
+impl AsyncWrite for MemoryStream {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.get_mut().io).poll_write(cx, bytes)
     }
@@ -285,19 +292,19 @@ impl AsyncWrite for Stream {
 
 /// A connection from which something was read already.
 struct Rewound<S> {
-    taken: Bytes,
+    prefix: Bytes,
     io: S,
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        if this.taken.is_empty() {
+        if this.prefix.is_empty() {
             return Pin::new(&mut this.io).poll_read(cx, buffer);
         }
-        let length = this.taken.len().min(buffer.remaining());
-        buffer.put_slice(&this.taken[..length]);
-        this.taken.advance(length);
+        let length = this.prefix.len().min(buffer.remaining());
+        buffer.put_slice(&this.prefix[..length]);
+        this.prefix.advance(length);
         Poll::Ready(Ok(()))
     }
 }

@@ -6,11 +6,10 @@
 //! is none, and is carried by [`relay`]. The process around them is [`process`]; any number of them may run.
 
 mod admin;
-mod answer;
+mod admission;
 mod args;
 mod auth;
 mod balance;
-mod budget;
 mod clients;
 mod clock;
 mod cold_start;
@@ -19,6 +18,7 @@ mod endpoints;
 mod forward;
 mod h2;
 mod invocations;
+mod local_response;
 mod metrics;
 mod object;
 mod path;
@@ -29,11 +29,11 @@ mod queue;
 mod recheck;
 mod relay;
 mod request;
+mod retry_budget;
 mod routes;
 mod serve;
 mod sessions;
 mod state;
-mod turn;
 mod workload;
 
 #[cfg(test)]
@@ -42,7 +42,7 @@ mod tests;
 pub use args::GatewayArgs;
 pub use clock::Clock;
 pub use cluster::endpoint_slice::EndpointState;
-pub use endpoints::{Endpoint, Slice};
-pub use object::{Halt, Kind, Object};
+pub use endpoints::{PodEndpoint, WorkloadEndpoints};
+pub use object::{NoPod, Object, RoutedKind};
 pub use process::run;
 pub use routes::{Route, Routes};

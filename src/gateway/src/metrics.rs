@@ -9,41 +9,41 @@ use prometheus_client::{
 };
 use tokio::time::{Duration, Instant};
 
-use super::{answer::Answer, object::Kind};
+use super::{local_response::LocalResponse, object::RoutedKind};
 
 /// Upper bounds of the histograms, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
 
 /// The same for cold starts.
-const COLD: [f64; 10] = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0];
+const COLD_START_BUCKETS: [f64; 10] = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Answered {
+struct ResponseLabels {
     kind: &'static str,
     code: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfKind {
+struct WorkloadKindLabel {
     kind: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Why {
+struct ReasonLabel {
     reason: &'static str,
 }
 
 /// The counters of one process.
-pub(super) struct Metrics {
+pub(super) struct GatewayMetrics {
     registry: Registry,
-    requests: Family<Answered, Counter>,
-    refused: Family<Why, Counter>,
-    retries: Family<Why, Counter>,
+    requests: Family<ResponseLabels, Counter>,
+    refused: Family<ReasonLabel, Counter>,
+    retries: Family<ReasonLabel, Counter>,
     connections_refused: Counter,
-    kinds: [PerKind; Kind::ALL.len()],
+    kinds: [KindMetrics; RoutedKind::ALL.len()],
 }
 
-struct PerKind {
+struct KindMetrics {
     duration: Histogram,
     ttfb: Histogram,
     cold_start: Histogram,
@@ -51,19 +51,19 @@ struct PerKind {
     active: Gauge,
 }
 
-impl fmt::Debug for Metrics {
+impl fmt::Debug for GatewayMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
+        f.debug_struct("GatewayMetrics").finish_non_exhaustive()
     }
 }
 
 /// A request under way. Dropping it ends it.
-pub(super) struct UnderWay<'a> {
-    of: &'a PerKind,
+pub(super) struct InFlightGuard<'a> {
+    of: &'a KindMetrics,
     began: Instant,
 }
 
-impl Drop for UnderWay<'_> {
+impl Drop for InFlightGuard<'_> {
     fn drop(&mut self) {
         self.of.active.dec();
         self.of.duration.observe(self.began.elapsed().as_secs_f64());
@@ -71,27 +71,30 @@ impl Drop for UnderWay<'_> {
 }
 
 /// A request that waits. Dropping it ends the wait.
-pub(super) struct Waiting<'a>(&'a Gauge);
+pub(super) struct QueuedGuard<'a>(&'a Gauge);
 
-impl Drop for Waiting<'_> {
+impl Drop for QueuedGuard<'_> {
     fn drop(&mut self) {
         self.0.dec();
     }
 }
 
-impl Metrics {
+impl GatewayMetrics {
     /// Everything at zero; what `more` registers is shown with it.
     pub(super) fn new(more: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::default();
         more(&mut registry);
         let ours = registry.sub_registry_with_prefix("recif_gateway");
-        let requests = Family::<Answered, Counter>::default();
-        let (refused, retries) = (Family::<Why, Counter>::default(), Family::<Why, Counter>::default());
+        let requests = Family::<ResponseLabels, Counter>::default();
+        let (refused, retries) = (Family::<ReasonLabel, Counter>::default(), Family::<ReasonLabel, Counter>::default());
         let connections_refused = Counter::default();
         let histogram: fn() -> Histogram = || Histogram::new(BUCKETS);
         let (duration, ttfb) = (Family::new_with_constructor(histogram), Family::new_with_constructor(histogram));
-        let cold_start = Family::<OfKind, _, _>::new_with_constructor((|| Histogram::new(COLD)) as fn() -> Histogram);
-        let (queued, active) = (Family::<OfKind, Gauge>::default(), Family::<OfKind, Gauge>::default());
+        let cold_start = Family::<WorkloadKindLabel, _, _>::new_with_constructor(
+            (|| Histogram::new(COLD_START_BUCKETS)) as fn() -> Histogram,
+        );
+        let (queued, active) =
+            (Family::<WorkloadKindLabel, Gauge>::default(), Family::<WorkloadKindLabel, Gauge>::default());
         ours.register("requests", "Requests answered, by status code", requests.clone());
         ours.register("refused", "Requests that the gateway itself refused", refused.clone());
         ours.register("retries", "Requests sent again", retries.clone());
@@ -103,9 +106,9 @@ impl Metrics {
         ours.register("cold_start_seconds", text, cold_start.clone());
         ours.register("queue_depth", "Requests that wait for room in a Pod", queued.clone());
         ours.register("active_streams", "Requests under way", active.clone());
-        let kinds = Kind::ALL.map(|kind| {
-            let label = OfKind { kind: kind.name() };
-            PerKind {
+        let kinds = RoutedKind::ALL.map(|kind| {
+            let label = WorkloadKindLabel { kind: kind.name() };
+            KindMetrics {
                 duration: duration.get_or_create_owned(&label),
                 ttfb: ttfb.get_or_create_owned(&label),
                 cold_start: cold_start.get_or_create_owned(&label),
@@ -117,35 +120,35 @@ impl Metrics {
     }
 
     /// A request that arrived at `began` is under way.
-    pub(super) fn begins(&self, kind: Kind, began: Instant) -> UnderWay<'_> {
+    pub(super) fn begin_request(&self, kind: RoutedKind, began: Instant) -> InFlightGuard<'_> {
         let of = self.of(kind);
         of.active.inc();
-        UnderWay { of, began }
+        InFlightGuard { of, began }
     }
 
     /// A request waits.
-    pub(super) fn waits(&self, kind: Kind) -> Waiting<'_> {
+    pub(super) fn begin_wait(&self, kind: RoutedKind) -> QueuedGuard<'_> {
         let gauge = &self.of(kind).queued;
         gauge.inc();
-        Waiting(gauge)
+        QueuedGuard(gauge)
     }
 
     /// A request that found no ready Pod has got one.
-    pub(super) fn started_cold(&self, kind: Kind, after: Duration) {
+    pub(super) fn record_cold_start(&self, kind: RoutedKind, after: Duration) {
         self.of(kind).cold_start.observe(after.as_secs_f64());
     }
 
     /// An answer of a workload has begun.
-    pub(super) fn answered(&self, kind: Kind, code: u16, after: Duration) {
-        self.requests.get_or_create(&Answered { kind: kind.name(), code }).inc();
+    pub(super) fn answered(&self, kind: RoutedKind, code: u16, after: Duration) {
+        self.requests.get_or_create(&ResponseLabels { kind: kind.name(), code }).inc();
         self.of(kind).ttfb.observe(after.as_secs_f64());
     }
 
     /// A request was refused here; `kind`: of the workload it was for, if there is one.
-    pub(super) fn refused(&self, kind: Option<Kind>, answer: &Answer) {
-        let kind = kind.map_or("none", Kind::name);
-        self.requests.get_or_create(&Answered { kind, code: answer.status }).inc();
-        self.refused.get_or_create(&Why { reason: answer.reason }).inc();
+    pub(super) fn refused(&self, kind: Option<RoutedKind>, answer: &LocalResponse) {
+        let kind = kind.map_or("none", RoutedKind::name);
+        self.requests.get_or_create(&ResponseLabels { kind, code: answer.status }).inc();
+        self.refused.get_or_create(&ReasonLabel { reason: answer.reason }).inc();
     }
 
     /// A connection was closed because its address has as many as it may.
@@ -155,7 +158,7 @@ impl Metrics {
 
     /// A request is sent again.
     pub(super) fn retried(&self, reason: &'static str) {
-        self.retries.get_or_create(&Why { reason }).inc();
+        self.retries.get_or_create(&ReasonLabel { reason }).inc();
     }
 
     /// All of it as text.
@@ -168,12 +171,12 @@ impl Metrics {
         Ok(text)
     }
 
-    fn of(&self, kind: Kind) -> &PerKind {
+    fn of(&self, kind: RoutedKind) -> &KindMetrics {
         match (kind, &self.kinds) {
-            (Kind::Agent, [of, ..])
-            | (Kind::Flow, [_, of, ..])
-            | (Kind::FlowSet, [_, _, of, _])
-            | (Kind::McpServer, [.., of]) => of,
+            (RoutedKind::Agent, [of, ..])
+            | (RoutedKind::Flow, [_, of, ..])
+            | (RoutedKind::FlowSet, [_, _, of, _])
+            | (RoutedKind::McpServer, [.., of]) => of,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cluster::{Head, resource::Resource};
+use cluster::{ObjectVersion, resource::Resource};
 use crds::{
     Period, Proxy,
     flow_set::{FlowState, LEFT_OUT},
@@ -16,14 +16,14 @@ use serde::Deserialize;
 /// A kind that is reached through the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
-pub enum Kind {
+pub enum RoutedKind {
     Agent,
     Flow,
     FlowSet,
     McpServer,
 }
 
-impl Kind {
+impl RoutedKind {
     /// All of them.
     pub(super) const ALL: [Self; 4] = [Self::Agent, Self::Flow, Self::FlowSet, Self::McpServer];
 
@@ -71,7 +71,7 @@ pub struct Object {
     /// When it was last invoked, as written by a gateway.
     pub last_invocation_at: Option<Timestamp>,
     /// Why it is of no use to wait for a Pod, if it is not.
-    pub halt: Option<Halt>,
+    pub no_pod: Option<NoPod>,
     /// Of a set: the flows that its Pods run without, each with why.
     pub left_out: Box<[(Box<str>, Box<str>)]>,
 }
@@ -87,7 +87,7 @@ impl Object {
 
 /// Why nobody should wait for a Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Halt {
+pub struct NoPod {
     /// The `why` sentence.
     pub sentence: Box<str>,
     /// Whether Pods that are still there serve until they are gone. Those of a failed update do; those of an object that is
@@ -101,26 +101,26 @@ pub struct Halt {
 ///
 /// # Errors
 /// When it does not look like one.
-pub(super) fn read(kind: Kind, head: &Head, json: &str) -> Result<Object, serde_json::Error> {
-    let Wire { metadata, spec, status } = serde_json::from_str(json)?;
+pub(super) fn read(kind: RoutedKind, head: &ObjectVersion, json: &str) -> Result<Object, serde_json::Error> {
+    let WireWorkload { metadata, spec, status } = serde_json::from_str(json)?;
     let status = status.unwrap_or_default();
     let left_out = left_out(&status);
     Ok(Object {
         uid: head.uid.as_str().into(),
         // That of a server is for its discovery.
-        timeout: spec.timeout.filter(|_| kind != Kind::McpServer).and_then(|timeout| timeout.length()),
+        timeout: spec.timeout.filter(|_| kind != RoutedKind::McpServer).and_then(|timeout| timeout.length()),
         concurrency: spec.scaling.and_then(|scaling| scaling.concurrency),
         service: status.children.into_iter().find(|child| &*child.kind == "Service").map(|child| child.uid),
         sidecar: spec.proxy.enabled,
         anonymous_paths: spec.expose.anonymous_paths,
         last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
         left_out,
-        halt: halt(kind, head, metadata, &status.machine),
+        no_pod: no_pod(kind, head, metadata, &status.common),
     })
 }
 
-fn left_out(status: &Status) -> Box<[(Box<str>, Box<str>)]> {
-    let inputs = status.machine.inputs.as_ref().filter(|_| status.machine.phase.as_deref() == Some("Running"));
+fn left_out(status: &WireWorkloadStatus) -> Box<[(Box<str>, Box<str>)]> {
+    let inputs = status.common.inputs.as_ref().filter(|_| status.common.phase.as_deref() == Some("Running"));
     let is_out = |flow: &&FlowState| {
         let pinned = inputs.and_then(|inputs| inputs.get(&format!("flow/{}", flow.name)));
         pinned.is_some_and(|pinned| pinned == LEFT_OUT)
@@ -129,7 +129,7 @@ fn left_out(status: &Status) -> Box<[(Box<str>, Box<str>)]> {
     status.flows.iter().filter(is_out).map(|flow| (flow.name.as_str().into(), why(flow).into())).collect()
 }
 
-fn halt(kind: Kind, head: &Head, metadata: Meta, status: &CommonStatus) -> Option<Halt> {
+fn no_pod(kind: RoutedKind, head: &ObjectVersion, metadata: WireWorkloadMeta, status: &CommonStatus) -> Option<NoPod> {
     let deleting = metadata.deletion_timestamp.is_some() || status.phase.as_deref() == Some("Terminating");
     let ended = matches!(status.phase.as_deref(), Some("Failed" | "Terminated"));
     // The only wait that a user has to end.
@@ -150,21 +150,21 @@ fn halt(kind: Kind, head: &Head, metadata: Meta, status: &CommonStatus) -> Optio
         ..ObjectMeta::default()
     };
     let sentence = why::why(kind.name(), &metadata, Some(status)).sentence.into();
-    Some(Halt { sentence, pods_serve: !deleting, ended_by_pods: !deleting && crds::is_ended_by_ready_pods(status) })
+    Some(NoPod { sentence, pods_serve: !deleting, ended_by_pods: !deleting && crds::is_ended_by_ready_pods(status) })
 }
 
 #[derive(Deserialize)]
-struct Wire {
-    metadata: Meta,
+struct WireWorkload {
+    metadata: WireWorkloadMeta,
     #[serde(default)]
-    spec: Spec,
+    spec: WireWorkloadSpec,
     #[serde(default)]
-    status: Option<Status>,
+    status: Option<WireWorkloadStatus>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Meta {
+struct WireWorkloadMeta {
     #[serde(default)]
     generation: Option<i64>,
     #[serde(default)]
@@ -175,40 +175,40 @@ struct Meta {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Spec {
+struct WireWorkloadSpec {
     timeout: Option<Period>,
-    scaling: Option<Scaling>,
+    scaling: Option<WireScaling>,
     proxy: Proxy,
-    expose: Expose,
+    expose: WireExpose,
 }
 
 #[derive(Deserialize)]
-struct Scaling {
+struct WireScaling {
     #[serde(default)]
     concurrency: Option<u32>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct Expose {
+struct WireExpose {
     anonymous_paths: Box<[Box<str>]>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase")]
-struct Status {
+struct WireWorkloadStatus {
     #[serde(flatten)]
-    machine: CommonStatus,
+    common: CommonStatus,
     #[serde(default)]
     last_invocation_at: Option<String>,
     #[serde(default)]
-    children: Vec<ChildOf>,
+    children: Vec<StatusChild>,
     #[serde(default)]
     flows: Vec<FlowState>,
 }
 
 #[derive(Deserialize)]
-struct ChildOf {
+struct StatusChild {
     #[serde(default)]
     kind: Box<str>,
     #[serde(default)]
@@ -229,7 +229,7 @@ pub(super) mod testing {
             sidecar: true,
             anonymous_paths: Box::default(),
             last_invocation_at: None,
-            halt: None,
+            no_pod: None,
             left_out: Box::default(),
         }
     }
@@ -237,7 +237,7 @@ pub(super) mod testing {
 
 #[cfg(test)]
 mod tests {
-    use cluster::decode::head;
+    use cluster::decode::object_version;
 
     use super::*;
 
@@ -246,13 +246,13 @@ mod tests {
             r#"{{"metadata":{{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7","generation":1{metadata}}},
             "spec":{{"name":"A","framework":"corail"{spec}}},"status":{{"observedGeneration":1{status}}}}}"#
         );
-        read(Kind::Agent, &head(&json).unwrap(), &json).unwrap()
+        read(RoutedKind::Agent, &object_version(&json).unwrap(), &json).unwrap()
     }
 
     #[test]
     fn what_requests_need_is_kept_and_everything_may_be_missing() {
         let bare = object("", "", "");
-        assert_eq!((bare.timeout, bare.concurrency, bare.halt.clone(), bare.sidecar), (None, None, None, true));
+        assert_eq!((bare.timeout, bare.concurrency, bare.no_pod.clone(), bare.sidecar), (None, None, None, true));
         let full = object(
             r#","timeout":"90s","scaling":{"concurrency":8},"expose":{"anonymousPaths":["/a","/b/*"]}"#,
             r#","phase":"Running","lastInvocationAt":"2026-01-02T03:04:05Z","children":[
@@ -260,7 +260,7 @@ mod tests {
             "",
         );
         assert_eq!((full.timeout, full.concurrency), (Some(Duration::from_secs(90)), Some(8)));
-        assert_eq!((full.anonymous_paths.len(), full.halt), (2, None));
+        assert_eq!((full.anonymous_paths.len(), full.no_pod), (2, None));
         assert_eq!((full.service.as_deref(), bare.service), (Some("s"), None));
         assert!(!object(r#","proxy":{"enabled":false}"#, "", "").sidecar);
         assert_eq!(full.last_invocation_at.unwrap().to_string(), "2026-01-02T03:04:05Z");
@@ -270,8 +270,8 @@ mod tests {
     fn the_time_of_a_server_is_for_its_discovery() {
         let json =
             r#"{"metadata":{"name":"a","namespace":"ns","uid":"u","resourceVersion":"7"},"spec":{"timeout":"5s"}}"#;
-        let timeout = |kind| read(kind, &head(json).unwrap(), json).unwrap().timeout;
-        assert_eq!((timeout(Kind::McpServer), timeout(Kind::Flow)), (None, Some(Duration::from_secs(5))));
+        let timeout = |kind| read(kind, &object_version(json).unwrap(), json).unwrap().timeout;
+        assert_eq!((timeout(RoutedKind::McpServer), timeout(RoutedKind::Flow)), (None, Some(Duration::from_secs(5))));
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
             (r#","phase":"Terminating""#, "", false),
             (r#","phase":"Running""#, r#","deletionTimestamp":"2026-01-01T00:00:00Z""#, false),
         ] {
-            let halt = object("", status, metadata).halt.unwrap();
+            let halt = object("", status, metadata).no_pod.unwrap();
             assert_eq!(halt.pods_serve, pods_serve, "{status}");
             assert!(halt.sentence.starts_with("Agent ns/a "), "{}", halt.sentence);
         }
@@ -308,10 +308,10 @@ mod tests {
                 r#","phase":"Failed","failure":{{"reason":"{reason}","message":"m","count":1,
                 "since":"2026-01-01T00:00:00Z"}}"#
             );
-            assert_eq!(object("", &failed, "").halt.unwrap().ended_by_pods, by_pods, "{reason}");
+            assert_eq!(object("", &failed, "").no_pod.unwrap().ended_by_pods, by_pods, "{reason}");
         }
         for phase in ["Pending", "Resolving", "Rendering", "Deploying", "Running"] {
-            assert_eq!(object("", &format!(r#","phase":"{phase}""#), "").halt, None, "{phase}");
+            assert_eq!(object("", &format!(r#","phase":"{phase}""#), "").no_pod, None, "{phase}");
         }
     }
 }

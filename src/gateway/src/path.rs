@@ -21,7 +21,7 @@ pub(super) struct Path<'a> {
 
 /// Why a target leads nowhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Astray {
+pub(super) enum RouteError {
     /// No workload can have it.
     Unknown,
     /// It is the sidecar's own and not for clients.
@@ -36,21 +36,21 @@ impl<'a> Path<'a> {
     ///
     /// # Errors
     /// It leads to no workload.
-    pub(super) fn read(target: &'a [u8]) -> Result<Self, Astray> {
+    pub(super) fn read(target: &'a [u8]) -> Result<Self, RouteError> {
         if let Some(server) = target.strip_prefix(PROTECTED).filter(|server| server.starts_with(b"/v1/mcp/")) {
             return Self::read(server).map(|path| Self { rest: &target[..PROTECTED.len()], ..path });
         }
-        let rooted = target.strip_prefix(b"/v1/").ok_or(Astray::Unknown)?;
+        let rooted = target.strip_prefix(b"/v1/").ok_or(RouteError::Unknown)?;
         let mut slashes = memchr::memchr_iter(b'/', rooted);
-        let (Some(first), Some(second)) = (slashes.next(), slashes.next()) else { return Err(Astray::Unknown) };
+        let (Some(first), Some(second)) = (slashes.next(), slashes.next()) else { return Err(RouteError::Unknown) };
         let name = &rooted[second + 1..];
         let length = name.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(name.len());
         if length == 0 || second == first + 1 || memchr::memchr(b'?', &rooted[..second]).is_some() {
-            return Err(Astray::Unknown);
+            return Err(RouteError::Unknown);
         }
         let end = "/v1/".len() + second + 1 + length;
         let path = Self { key: &target["/v1/".len()..end], prefix: &target[..end], rest: &target[end..] };
-        if path.is_hidden() { Err(Astray::Hidden) } else { Ok(path) }
+        if path.is_hidden() { Err(RouteError::Hidden) } else { Ok(path) }
     }
 
     /// Whether it is an MCP server's document about what protects it.
@@ -127,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    fn read(target: &str) -> Result<(String, String), Astray> {
+    fn read(target: &str) -> Result<(String, String), RouteError> {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         Path::read(target.as_bytes()).map(|path| (text(path.key), text(path.rest)))
     }
@@ -162,29 +162,29 @@ mod tests {
     #[test]
     fn other_targets_lead_nowhere() {
         for (target, expected) in [
-            ("/", Astray::Unknown),
-            ("*", Astray::Unknown),
-            ("/v1/agents/ns", Astray::Unknown),
-            ("/v1/agents/ns/", Astray::Unknown),
-            ("/v1/agents/ns?/a", Astray::Unknown),
-            ("/v1/agents?/ns/a", Astray::Unknown),
-            ("/v1/agents//a", Astray::Unknown),
-            ("/v2/agents/ns/a", Astray::Unknown),
-            ("//v1/agents/ns/a", Astray::Unknown),
-            ("/v1/agents/ns/a/metrics", Astray::Hidden),
-            ("/v1/agents/ns/a/metrics/?x", Astray::Hidden),
-            ("/v1/agents/ns/a//metric%73;x", Astray::Hidden),
-            ("/v1/agents/ns/a/Metrics?x", Astray::Hidden),
-            ("/v1/agents/ns/a/_recif", Astray::Hidden),
-            ("/v1/agents/ns/a/_recif/inflight", Astray::Hidden),
-            ("/v1/agents/ns/a/%5Frecif%2Fdrain", Astray::Hidden),
-            ("/v1/agents/ns/a/\\_recif;x=y/drain", Astray::Hidden),
-            ("/v1/agents/ns/a/;x/_recif/drain", Astray::Hidden),
-            ("/v1/agents/ns/a/;x%2F_recif/drain", Astray::Hidden),
-            ("/v1/agents/ns/a/;x\\_recif/drain", Astray::Hidden),
-            ("/v1/agents/ns/a/%3Bx%5Cmetrics", Astray::Hidden),
-            ("/v1/agents/ns/a/metrics;x%2Fy", Astray::Hidden),
-            ("/v1/agents/ns/a/metrics//;x%2Fy", Astray::Hidden),
+            ("/", RouteError::Unknown),
+            ("*", RouteError::Unknown),
+            ("/v1/agents/ns", RouteError::Unknown),
+            ("/v1/agents/ns/", RouteError::Unknown),
+            ("/v1/agents/ns?/a", RouteError::Unknown),
+            ("/v1/agents?/ns/a", RouteError::Unknown),
+            ("/v1/agents//a", RouteError::Unknown),
+            ("/v2/agents/ns/a", RouteError::Unknown),
+            ("//v1/agents/ns/a", RouteError::Unknown),
+            ("/v1/agents/ns/a/metrics", RouteError::Hidden),
+            ("/v1/agents/ns/a/metrics/?x", RouteError::Hidden),
+            ("/v1/agents/ns/a//metric%73;x", RouteError::Hidden),
+            ("/v1/agents/ns/a/Metrics?x", RouteError::Hidden),
+            ("/v1/agents/ns/a/_recif", RouteError::Hidden),
+            ("/v1/agents/ns/a/_recif/inflight", RouteError::Hidden),
+            ("/v1/agents/ns/a/%5Frecif%2Fdrain", RouteError::Hidden),
+            ("/v1/agents/ns/a/\\_recif;x=y/drain", RouteError::Hidden),
+            ("/v1/agents/ns/a/;x/_recif/drain", RouteError::Hidden),
+            ("/v1/agents/ns/a/;x%2F_recif/drain", RouteError::Hidden),
+            ("/v1/agents/ns/a/;x\\_recif/drain", RouteError::Hidden),
+            ("/v1/agents/ns/a/%3Bx%5Cmetrics", RouteError::Hidden),
+            ("/v1/agents/ns/a/metrics;x%2Fy", RouteError::Hidden),
+            ("/v1/agents/ns/a/metrics//;x%2Fy", RouteError::Hidden),
         ] {
             assert_eq!(read(target), Err(expected), "{target}");
         }

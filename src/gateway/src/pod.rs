@@ -14,33 +14,33 @@ use std::{
     time::Duration,
 };
 
-use http1::{Side, connect};
+use http1::{Connection, connect};
 use tokio::{net::TcpStream, time::Instant};
 
-use super::{clock::between, sessions::Tag};
+use super::{clock::random_between, sessions::PodTag};
 
 /// How long an idle connection is kept.
-const IDLE: Duration = Duration::from_secs(30);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Idle connections that one thread keeps at most.
 const MOST_IDLE: usize = 256;
 /// Longest wait for a connection. A SYN that was lost is sent again after one second.
-const CONNECT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long what others have in flight is believed, in milliseconds.
-const FRESH: u64 = 100;
+const LOAD_TTL: u64 = 100;
 /// How long nobody else asks a Pod that may have room again, in milliseconds.
-const PROBE: u64 = 100;
+const PROBE_INTERVAL: u64 = 100;
 /// How long a Pod to which no connection could be made is avoided, in milliseconds.
-const SUSPECT: u64 = 500;
+const UNREACHABLE_PENALTY: u64 = 500;
 
 /// One Pod.
 #[derive(Debug)]
-pub(super) struct Pod {
+pub(super) struct UpstreamPod {
     /// Where it listens.
     pub(super) address: SocketAddr,
     /// By which its sessions name it.
-    pub(super) tag: Tag,
+    pub(super) tag: PodTag,
     /// Whether it is taken for ready by its own word alone.
-    pub(super) is_early: AtomicBool,
+    pub(super) is_self_reported: AtomicBool,
     in_flight: AtomicU32,
     /// How many it takes; 0: any number.
     cap: AtomicU32,
@@ -48,28 +48,28 @@ pub(super) struct Pod {
     others: AtomicU32,
     others_until: AtomicU64,
     /// What was in flight here before the last requests ended, and until when that counts.
-    lately: AtomicU32,
-    lately_until: AtomicU64,
+    recent_in_flight: AtomicU32,
+    recent_until: AtomicU64,
     full_until: AtomicU64,
-    pools: [Pool; POOLS],
+    pools: [ConnectionPool; MAX_POOLS],
 }
 
 /// Connections that one thread made. Another thread could use them, but each of their bytes would wake both.
 #[derive(Debug, Default)]
-struct Pool {
-    idle: Mutex<Idle>,
+struct ConnectionPool {
+    idle: Mutex<PooledConnections>,
     /// Whether there may be any.
     filled: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Idle {
-    sides: Vec<(Side<TcpStream>, Instant)>,
+struct PooledConnections {
+    connections: Vec<(Connection<TcpStream>, Instant)>,
     closed: bool,
 }
 
 /// The most threads that serve connections.
-pub(super) const POOLS: usize = 8;
+pub(super) const MAX_POOLS: usize = 8;
 
 thread_local! {
     static POOL: Cell<usize> = const { Cell::new(0) };
@@ -77,17 +77,17 @@ thread_local! {
 
 /// Gives this thread its own pool of every Pod; numbers count from 0 to [`POOLS`] - 1.
 pub(super) fn use_pool(number: usize) {
-    POOL.set(number % POOLS);
+    POOL.set(number % MAX_POOLS);
 }
 
 /// What a Pod's sidecar says with an answer: `in flight/cap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Reported {
+pub(super) struct LoadHeader {
     in_flight: u32,
     cap: u32,
 }
 
-impl Reported {
+impl LoadHeader {
     /// Reads `x-recif-load`.
     pub(super) fn read(value: &[u8]) -> Option<Self> {
         let (in_flight, cap) = str::from_utf8(value).ok()?.split_once('/')?;
@@ -95,31 +95,31 @@ impl Reported {
     }
 }
 
-impl Pod {
+impl UpstreamPod {
     /// A Pod of which nothing is known but how many requests it should take (0: any number).
     pub(super) fn new(address: SocketAddr, cap: u32) -> Self {
         Self {
             address,
-            tag: Tag::default(),
-            is_early: AtomicBool::new(false),
+            tag: PodTag::default(),
+            is_self_reported: AtomicBool::new(false),
             in_flight: AtomicU32::new(0),
             cap: AtomicU32::new(cap),
             others: AtomicU32::new(0),
             others_until: AtomicU64::new(0),
-            lately: AtomicU32::new(0),
-            lately_until: AtomicU64::new(0),
+            recent_in_flight: AtomicU32::new(0),
+            recent_until: AtomicU64::new(0),
             full_until: AtomicU64::new(0),
             pools: Default::default(),
         }
     }
 
     /// The Pod with this uid.
-    pub(super) fn of(self, uid: &str) -> Self {
-        Self { tag: Tag::of(uid), ..self }
+    pub(super) fn with_uid(self, uid: &str) -> Self {
+        Self { tag: PodTag::of(uid), ..self }
     }
 
     /// Takes a slot whether or not there is room: what belongs to this Pod can go nowhere else.
-    pub(super) fn enter(&self) {
+    pub(super) fn acquire_pinned(&self) {
         self.in_flight.fetch_add(1, Relaxed);
     }
 
@@ -142,13 +142,15 @@ impl Pod {
     }
 
     /// Takes one of its slots, if there is room.
-    pub(super) fn take(&self, now: u64) -> bool {
+    pub(super) fn try_acquire(&self, now: u64) -> bool {
         if self.load(now).is_none() {
             return false;
         }
         let full_until = self.full_until.load(Relaxed);
         // Only one finds out whether there is room again; the others follow when it was answered.
-        if full_until != 0 && self.full_until.compare_exchange(full_until, now + PROBE, Relaxed, Relaxed).is_err() {
+        if full_until != 0
+            && self.full_until.compare_exchange(full_until, now + PROBE_INTERVAL, Relaxed, Relaxed).is_err()
+        {
             return false;
         }
         let cap = self.cap.load(Relaxed);
@@ -163,9 +165,9 @@ impl Pod {
     /// Gives a slot back. `served`: there is room for another now.
     pub(super) fn release(&self, served: bool, now: u64) {
         let before = self.in_flight.fetch_sub(1, Relaxed);
-        if before >= self.lately.load(Relaxed) || now >= self.lately_until.load(Relaxed) {
-            self.lately.store(before, Relaxed);
-            self.lately_until.store(now + FRESH, Relaxed);
+        if before >= self.recent_in_flight.load(Relaxed) || now >= self.recent_until.load(Relaxed) {
+            self.recent_in_flight.store(before, Relaxed);
+            self.recent_until.store(now + LOAD_TTL, Relaxed);
         }
         if served {
             self.full_until.store(0, Relaxed);
@@ -173,39 +175,39 @@ impl Pod {
     }
 
     /// It answered a request of this gateway, which is still in flight, and said this of itself.
-    pub(super) fn answered(&self, reported: Option<Reported>, now: u64) {
-        if let Some(Reported { in_flight, cap }) = reported {
+    pub(super) fn answered(&self, reported: Option<LoadHeader>, now: u64) {
+        if let Some(LoadHeader { in_flight, cap }) = reported {
             // Between its saying so and our hearing it requests of ours have ended. They must not be taken for others.
-            let lately = if now < self.lately_until.load(Relaxed) { self.lately.load(Relaxed) } else { 0 };
+            let lately = if now < self.recent_until.load(Relaxed) { self.recent_in_flight.load(Relaxed) } else { 0 };
             self.cap.store(cap, Relaxed);
             self.others.store(in_flight.saturating_sub(lately.max(self.in_flight())), Relaxed);
-            self.others_until.store(now + FRESH, Relaxed);
+            self.others_until.store(now + LOAD_TTL, Relaxed);
         }
         self.full_until.store(0, Relaxed);
     }
 
     /// It has no room.
     pub(super) fn refused(&self, now: u64) {
-        self.full_until.store(now + between(50, 100), Relaxed);
+        self.full_until.store(now + random_between(50, 100), Relaxed);
     }
 
     /// No connection to it could be made.
     pub(super) fn unreachable(&self, now: u64) {
-        self.full_until.store(now + SUSPECT, Relaxed);
-        self.forget();
+        self.full_until.store(now + UNREACHABLE_PENALTY, Relaxed);
+        self.close_idle();
     }
 
     /// An idle connection that looks alive.
-    pub(super) fn reuse(&self) -> Option<Side<TcpStream>> {
+    pub(super) fn reuse(&self) -> Option<Connection<TcpStream>> {
         let pool = &self.pools[POOL.get()];
         if !pool.filled.load(Relaxed) {
             return None;
         }
         let mut idle = pool.lock();
-        while let Some((side, since)) = idle.sides.pop() {
-            if since.elapsed() >= IDLE {
+        while let Some((side, since)) = idle.connections.pop() {
+            if since.elapsed() >= IDLE_TIMEOUT {
                 // The others have been idle for longer.
-                idle.sides.clear();
+                idle.connections.clear();
                 break;
             }
             if side.is_silent() {
@@ -220,27 +222,27 @@ impl Pod {
     ///
     /// # Errors
     /// Nobody accepts.
-    pub(super) async fn connect(&self) -> io::Result<Side<TcpStream>> {
-        connect(self.address, CONNECT).await
+    pub(super) async fn connect(&self) -> io::Result<Connection<TcpStream>> {
+        connect(self.address, CONNECT_TIMEOUT).await
     }
 
     /// Keeps a connection for another request.
-    pub(super) fn keep(&self, side: Side<TcpStream>) {
+    pub(super) fn keep(&self, side: Connection<TcpStream>) {
         let pool = &self.pools[POOL.get()];
         let mut idle = pool.lock();
-        if !idle.closed && idle.sides.len() < MOST_IDLE {
-            idle.sides.push((side, Instant::now()));
+        if !idle.closed && idle.connections.len() < MOST_IDLE {
+            idle.connections.push((side, Instant::now()));
             pool.filled.store(true, Relaxed);
         }
     }
 
     /// Says whether connections are kept. One that is not ready keeps none.
-    pub(super) fn keeps_connections(&self, keeps: bool) {
+    pub(super) fn set_pooling(&self, keeps: bool) {
         for pool in &self.pools {
             let mut idle = pool.lock();
             idle.closed = !keeps;
             if !keeps {
-                idle.sides.clear();
+                idle.connections.clear();
             }
         }
     }
@@ -248,17 +250,17 @@ impl Pod {
     /// Closes connections that were idle for too long.
     pub(super) fn sweep(&self) {
         for pool in self.pools.iter().filter(|pool| pool.filled.load(Relaxed)) {
-            pool.lock().sides.retain(|(_, since)| since.elapsed() < IDLE);
+            pool.lock().connections.retain(|(_, since)| since.elapsed() < IDLE_TIMEOUT);
         }
     }
 
-    fn forget(&self) {
-        self.pools.iter().for_each(|pool| pool.lock().sides.clear());
+    fn close_idle(&self) {
+        self.pools.iter().for_each(|pool| pool.lock().connections.clear());
     }
 }
 
-impl Pool {
-    fn lock(&self) -> MutexGuard<'_, Idle> {
+impl ConnectionPool {
+    fn lock(&self) -> MutexGuard<'_, PooledConnections> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -267,46 +269,46 @@ impl Pool {
 mod tests {
     use super::*;
 
-    fn pod(cap: u32) -> Pod {
-        Pod::new(SocketAddr::from(([127, 0, 0, 1], 1)), cap)
+    fn pod(cap: u32) -> UpstreamPod {
+        UpstreamPod::new(SocketAddr::from(([127, 0, 0, 1], 1)), cap)
     }
 
     #[test]
     fn the_load_is_what_is_in_flight_here_and_elsewhere() {
         let pod = pod(0);
-        assert!(pod.take(0) && pod.take(0));
-        pod.answered(Reported::read(b"3/4"), 1000);
+        assert!(pod.try_acquire(0) && pod.try_acquire(0));
+        pod.answered(LoadHeader::read(b"3/4"), 1000);
         assert_eq!(pod.load(1000), Some(3 * 256), "two here and one elsewhere");
-        assert!(pod.take(1000) && !pod.take(1000), "others count while the news of them is fresh");
+        assert!(pod.try_acquire(1000) && !pod.try_acquire(1000), "others count while the news of them is fresh");
         pod.release(true, 1000);
-        assert_eq!(pod.load(1000 + FRESH), Some(2 * 256));
-        assert_eq!((Reported::read(b"x/4"), Reported::read(b"3"), Reported::read(b"")), (None, None, None));
+        assert_eq!(pod.load(1000 + LOAD_TTL), Some(2 * 256));
+        assert_eq!((LoadHeader::read(b"x/4"), LoadHeader::read(b"3"), LoadHeader::read(b"")), (None, None, None));
     }
 
     #[test]
     fn what_has_just_ended_here_is_not_taken_for_others() {
         let pod = pod(4);
-        assert!((0..4).all(|_| pod.take(0)));
+        assert!((0..4).all(|_| pod.try_acquire(0)));
         // Four answers come at the same time, and each was sent while all four were in flight.
         for _ in 0..3 {
-            pod.answered(Reported::read(b"4/4"), 1000);
+            pod.answered(LoadHeader::read(b"4/4"), 1000);
             pod.release(true, 1000);
         }
-        pod.answered(Reported::read(b"4/4"), 1000);
+        pod.answered(LoadHeader::read(b"4/4"), 1000);
         assert_eq!(pod.load(1000), Some(256));
-        pod.answered(Reported::read(b"4/4"), 1000 + FRESH);
-        assert_eq!(pod.load(1000 + FRESH), None, "by then it would be others");
+        pod.answered(LoadHeader::read(b"4/4"), 1000 + LOAD_TTL);
+        assert_eq!(pod.load(1000 + LOAD_TTL), None, "by then it would be others");
     }
 
     #[test]
     fn one_that_refused_is_full_for_a_moment_or_until_it_serves() {
         let pod = pod(3);
-        assert!(pod.take(0));
+        assert!(pod.try_acquire(0));
         pod.refused(1000);
         assert_eq!((pod.load(1049), pod.load(1101).is_some()), (None, true));
         pod.release(false, 1000);
         assert_eq!(pod.load(1049), None);
-        assert!(pod.take(2000) && !pod.take(2000), "one asks whether there is room again");
+        assert!(pod.try_acquire(2000) && !pod.try_acquire(2000), "one asks whether there is room again");
         pod.refused(2000);
         pod.release(true, 2000);
         assert_eq!(pod.load(2000), Some(0));

@@ -7,15 +7,15 @@ use std::{
 };
 
 use cluster::{
-    Authority, Head, ObjectMap, Source, Watches,
+    ObjectMap, ObjectVersion, WatchSource, Watches, WriteGate,
     access::AuthMode,
     cache::Keys,
     client::{ConnectError, connect},
     crash::CrashPoint,
-    metrics::Metrics as ApiMetrics,
+    last_invocation::LastInvocationWriter,
+    metrics::ApiMetrics,
     resource::Resource,
     reviews::Reviewer,
-    stamp::Stamper,
     transport::DEADLINE,
     watches::named,
 };
@@ -32,16 +32,16 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     admin::Admin,
-    args::{BadFlag, GatewayArgs, Settings},
-    auth::{Auth, Gate},
-    clients::Clients,
+    args::{FlagError, GatewayArgs, GatewaySettings},
+    auth::{Auth, Authorizer},
+    clients::ClientLimiter,
     clock::Clock,
     endpoints, invocations,
-    metrics::Metrics,
-    object::{self, Kind},
+    metrics::GatewayMetrics,
+    object::{self, RoutedKind},
     routes::Routes,
     serve::{accept_on_all, bind},
-    state::Shared,
+    state::GatewayContext,
 };
 
 /// How often connections that were idle for too long are looked for.
@@ -51,7 +51,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 enum GatewayError {
     #[error(transparent)]
-    Flag(#[from] BadFlag),
+    Flag(#[from] FlagError),
     #[error(transparent)]
     Connect(#[from] ConnectError),
     #[error(transparent)]
@@ -71,30 +71,30 @@ pub async fn run(args: GatewayArgs) -> ExitCode {
 }
 
 async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
-    let settings = Settings::read(&args)?;
+    let settings = GatewaySettings::read(&args)?;
     let GatewayArgs { listen, admin_listen, auth, namespaces, lame_duck, shutdown_timeout, operator_namespace, .. } =
         args;
     let api_metrics = ApiMetrics::default();
-    let transport = connect(Authority::always(), CrashPoint::default(), api_metrics.clone(), DEADLINE).await?;
+    let transport = connect(WriteGate::always(), CrashPoint::default(), api_metrics.clone(), DEADLINE).await?;
     let auth = match settings.auth {
         AuthMode::None => Auth::None,
-        AuthMode::Kubernetes => Auth::Kubernetes(Gate::new(Reviewer::new(transport.clone()), auth.audiences())),
+        AuthMode::Kubernetes => Auth::Kubernetes(Authorizer::new(Reviewer::new(transport.clone()), auth.audiences())),
     };
     let clock = Clock::new();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(GatewayContext {
         settings,
         routes: Routes::new(clock),
         auth,
         keys: Keys::default(),
-        clients: Clients::new(args.max_in_flight_per_client),
-        connections: Clients::new(args.max_connections_per_address),
-        metrics: Metrics::new(|registry| api_metrics.register(registry)),
+        clients: ClientLimiter::new(args.max_in_flight_per_client),
+        connections: ClientLimiter::new(args.max_connections_per_address),
+        metrics: GatewayMetrics::new(|registry| api_metrics.register(registry)),
         clock,
         instance: random_hex::<8>()?,
-        board: Default::default(),
+        watch_health: Default::default(),
         leaving: Default::default(),
         closing: CancellationToken::new(),
-        cold: Default::default(),
+        cold_starts: Default::default(),
     });
     let mut runtime = Runtime::new()?;
     let shutdown = runtime.shutdown();
@@ -103,13 +103,13 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
     let tasks = runtime.tasks();
     if let Some((listen, cert, key)) = args.tls.read() {
         let tls = Tls::load(cert, key, &[H2, HTTP1])?;
-        tasks.spawn(tls.clone().follow());
+        tasks.spawn(tls.clone().watch_files());
         listeners.push((bind(listen)?, Some(tls)));
     }
     let admin_listener = Runtime::listen(admin_listen).await?;
 
-    let board = shared.board.clone();
-    let watches = Watches { namespaces: named(namespaces), transport: transport.clone(), board: board.clone() };
+    let board = shared.watch_health.clone();
+    let watches = Watches { namespaces: named(namespaces), transport: transport.clone(), watch_health: board.clone() };
     watch(&shared, &watches, tasks);
     // Where no caller is known there is no name to vouch for, and the right to read the keys may be missing.
     let keys_board = if matches!(shared.auth, Auth::None) { Arc::default() } else { board.clone() };
@@ -129,7 +129,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         }
     });
     let (writing, stop) = (shared.clone(), CancellationToken::new());
-    let stamper = Stamper::new(transport);
+    let stamper = LastInvocationWriter::new(transport);
     let stamps = tokio::spawn(invocations::run(stamper, move || writing.routes.all(), stop.clone()));
     tracing::info!(version = env!("CARGO_PKG_VERSION"), %listen, %admin_listen, "gateway started");
 
@@ -157,19 +157,20 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
 }
 
 /// Begins every watch. The routes follow.
-fn watch(shared: &Arc<Shared>, watches: &Watches, tasks: &mut JoinSet<()>) {
-    for kind in Kind::ALL {
+fn watch(shared: &Arc<GatewayContext>, watches: &Watches, tasks: &mut JoinSet<()>) {
+    for kind in RoutedKind::ALL {
         let map = Arc::new(ObjectMap::default());
         let routes = shared.clone();
         map.subscribe(move |change| routes.routes.object(kind, &change.key, change.new.clone()));
-        let decode = Arc::new(move |head: &Head, json: &str| object::read(kind, head, json));
-        let source = Source { resource: kind.resource(), labels: None, fields: None, decode };
+        let decode = Arc::new(move |head: &ObjectVersion, json: &str| object::read(kind, head, json));
+        let source = WatchSource { resource: kind.resource(), labels: None, fields: None, decode };
         watches.watch(source, &map, tasks);
     }
     let map = Arc::new(ObjectMap::default());
     let routes = shared.clone();
     map.subscribe(move |change| routes.routes.slice(&change.key, change.old.as_deref(), change.new.as_ref()));
     let decode = Arc::new(endpoints::read);
-    let source = Source { resource: Resource::ENDPOINT_SLICE, labels: Some(endpoints::LABELS), fields: None, decode };
+    let source =
+        WatchSource { resource: Resource::ENDPOINT_SLICE, labels: Some(endpoints::LABELS), fields: None, decode };
     watches.watch(source, &map, tasks);
 }

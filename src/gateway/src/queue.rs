@@ -9,29 +9,29 @@ use std::{collections::VecDeque, time::Duration};
 use tokio::time::Instant;
 
 /// From this wait on the newest is next.
-const PATIENCE: Duration = Duration::from_millis(200);
+const LIFO_THRESHOLD: Duration = Duration::from_millis(200);
 
 /// Those who wait, in the order of their arrival.
 #[derive(Debug)]
-pub(super) struct Queue<T> {
-    entries: VecDeque<Entry<T>>,
+pub(super) struct AdaptiveLifo<T> {
+    entries: VecDeque<QueueEntry<T>>,
     number: u64,
 }
 
 #[derive(Debug)]
-struct Entry<T> {
+struct QueueEntry<T> {
     arrived: Instant,
     number: u64,
     item: T,
 }
 
-impl<T> Default for Queue<T> {
+impl<T> Default for AdaptiveLifo<T> {
     fn default() -> Self {
         Self { entries: VecDeque::new(), number: 0 }
     }
 }
 
-impl<T> Queue<T> {
+impl<T> AdaptiveLifo<T> {
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
@@ -41,14 +41,14 @@ impl<T> Queue<T> {
     pub(super) fn push(&mut self, arrived: Instant, item: T) -> u64 {
         self.number += 1;
         let place = self.entries.partition_point(|entry| entry.arrived <= arrived);
-        self.entries.insert(place, Entry { arrived, number: self.number, item });
+        self.entries.insert(place, QueueEntry { arrived, number: self.number, item });
         self.number
     }
 
     /// Takes out who is next.
-    pub(super) fn next(&mut self, now: Instant) -> Option<T> {
+    pub(super) fn pop(&mut self, now: Instant) -> Option<T> {
         let oldest = self.entries.front()?;
-        let entry = match now.saturating_duration_since(oldest.arrived) <= PATIENCE {
+        let entry = match now.saturating_duration_since(oldest.arrived) <= LIFO_THRESHOLD {
             true => self.entries.pop_front(),
             false => self.entries.pop_back(),
         };
@@ -71,8 +71,8 @@ impl<T> Queue<T> {
 mod tests {
     use super::*;
 
-    fn queue(start: Instant, arrivals: &[u64]) -> Queue<u64> {
-        let mut queue = Queue::default();
+    fn queue(start: Instant, arrivals: &[u64]) -> AdaptiveLifo<u64> {
+        let mut queue = AdaptiveLifo::default();
         for at in arrivals {
             queue.push(start + Duration::from_millis(*at), *at);
         }
@@ -84,18 +84,18 @@ mod tests {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
         let mut queue = queue(start, &[0, 20, 10, 150, 160]);
-        assert_eq!((queue.next(at(160)), queue.next(at(200))), (Some(0), Some(10)));
-        assert_eq!(queue.next(at(221)), Some(160), "20 has waited for too long");
-        assert_eq!((queue.next(at(221)), queue.next(at(221)), queue.next(at(221))), (Some(150), Some(20), None));
+        assert_eq!((queue.pop(at(160)), queue.pop(at(200))), (Some(0), Some(10)));
+        assert_eq!(queue.pop(at(221)), Some(160), "20 has waited for too long");
+        assert_eq!((queue.pop(at(221)), queue.pop(at(221)), queue.pop(at(221))), (Some(150), Some(20), None));
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_left_is_out() {
         let start = Instant::now();
-        let mut queue = Queue::default();
+        let mut queue = AdaptiveLifo::default();
         let (first, second) = (queue.push(start, 1), queue.push(start, 2));
         assert!(queue.remove(first) && !queue.remove(first));
-        assert_eq!((queue.len(), queue.next(start)), (1, Some(2)));
+        assert_eq!((queue.len(), queue.pop(start)), (1, Some(2)));
         assert!(!queue.remove(second));
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use tokio::time::{Instant, Sleep};
 
 /// How long nobody is asked. A right is believed for as long.
-pub(super) const PERIOD: Duration = Duration::from_secs(60);
+pub(super) const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What `work` gives, which began at `began`; `None` once `is_allowed`, asked each minute, says that it may not go on. `timer` is
 /// armed for whatever it was used for before.
@@ -24,7 +24,7 @@ pub(super) fn while_allowed<T, A: Future<Output = bool> + Send>(
     mut timer: Pin<&mut Sleep>,
     is_allowed: impl Fn() -> A,
 ) -> impl Future<Output = Option<T>> {
-    let mut due = began + PERIOD;
+    let mut due = began + RECHECK_INTERVAL;
     // Whether the timer wakes this task.
     let mut waits = false;
     let mut question: Option<Pin<Box<A>>> = None;
@@ -38,7 +38,7 @@ pub(super) fn while_allowed<T, A: Future<Output = bool> + Send>(
                     return Poll::Ready(None);
                 }
                 question = None;
-                due = Instant::now() + PERIOD;
+                due = Instant::now() + RECHECK_INTERVAL;
             }
             if timer.is_elapsed() {
                 timer.as_mut().reset(due);
@@ -71,7 +71,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_lasts_is_asked_for_its_right_each_minute_and_what_ends_soon_is_not() {
-        let mut timer = pin!(sleep(PERIOD));
+        let mut timer = pin!(sleep(RECHECK_INTERVAL));
         let (began, asked) = (Instant::now(), AtomicU32::new(0));
         let ask = |answer: bool| {
             asked.fetch_add(1, Relaxed);

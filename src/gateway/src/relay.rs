@@ -19,58 +19,58 @@ use std::{
     time::Duration,
 };
 
-use http1::{End, Exchange, Patience, Policy, Request, ResponseHead, Side, tunnel};
+use http1::{Connection, Exchange, ExchangeOutcome, ExchangeRequest, ResponseHead, ResponsePolicy, Timeouts, tunnel};
 use tokio::time::Sleep;
 
 use super::{
-    answer::Answer,
+    admission::{self, DEFAULT_TIMEOUT, SlotError},
     forward,
-    object::Kind,
-    peer::Link,
-    pod::{Pod, Reported},
+    local_response::LocalResponse,
+    object::RoutedKind,
+    peer::ClientStream,
+    pod::{LoadHeader, UpstreamPod},
     routes::Route,
-    sessions::{self, Tag},
-    state::Shared,
-    turn::{self, NoTurn, TIMEOUT},
-    workload::Workload,
+    sessions::{self, PodTag},
+    state::GatewayContext,
+    workload::WorkloadState,
 };
-use crate::request::{Call, Outcome};
+use crate::request::{RelayOutcome, RequestContext};
 
 /// Most bytes of a request's body that are kept until its answer begins.
-const HELD: usize = 64 * 1024;
+const MAX_REPLAY_BODY: usize = 64 * 1024;
 /// Retries after connections that could not be made.
-const RETRIES: u32 = 2;
+const MAX_RETRIES: u32 = 2;
 /// Longest silence of a stream. Sidecars end it after 300 s by themselves, and say so.
-const IDLE: Duration = Duration::from_secs(310);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(310);
 
 /// Sends a request to a Pod of its workload and the answer to the client.
-pub(super) async fn relay<S: Link>(
-    client: &mut Side<S>,
-    call: &Call<'_>,
+pub(super) async fn relay<S: ClientStream>(
+    client: &mut Connection<S>,
+    call: &RequestContext<'_>,
     mut route: Arc<Route>,
     mut timer: Pin<&mut Sleep>,
-) -> Outcome {
-    let Call { head, shared, .. } = call;
-    let _under_way = shared.metrics.begins(route.workload.kind, call.arrived);
+) -> RelayOutcome {
+    let RequestContext { head, shared, .. } = call;
+    let _under_way = shared.metrics.begin_request(route.workload.kind, call.arrived);
     if let Some(why) = route.object.left_out(call.path.rest) {
-        return Outcome::Refused(Answer::new(503, "unavailable", why.to_owned()));
+        return RelayOutcome::Refused(LocalResponse::new(503, "unavailable", why.to_owned()));
     }
-    route.workload.budget.earn();
+    route.workload.budget.deposit();
     let mut failures = 0;
     // Pods that did not take it, and whether one of them has no room but for another session.
-    let mut tried: Vec<Tag> = Vec::new();
+    let mut tried: Vec<PodTag> = Vec::new();
     let mut elsewhere = false;
     loop {
-        let other = elsewhere.then(|| route.workload.take_other(&route.pods, &tried)).flatten();
+        let other = elsewhere.then(|| route.workload.acquire_other(&route.pods, &tried)).flatten();
         let lease = match (&call.session, other) {
-            (Some(session), _) => turn::held(&route, session).map_err(NoTurn::Refused),
+            (Some(session), _) => admission::session_slot(&route, session).map_err(SlotError::Refused),
             (None, Some(lease)) => Ok(lease),
-            (None, None) => turn::turn(client, call.path.key, &mut route, call.arrived, shared).await,
+            (None, None) => admission::acquire_slot(client, call.path.key, &mut route, call.arrived, shared).await,
         };
         let lease = match lease {
             Ok(lease) => lease,
-            Err(NoTurn::Refused(answer)) => return Outcome::Refused(answer),
-            Err(NoTurn::ClientGone) => return Outcome::Aborted,
+            Err(SlotError::Refused(answer)) => return RelayOutcome::Refused(answer),
+            Err(SlotError::ClientGone) => return RelayOutcome::Aborted,
         };
         let tag = lease.pod.tag;
         // What one says again is its last word.
@@ -86,36 +86,37 @@ pub(super) async fn relay<S: Link>(
                     Err(_) => break Err(Unreachable),
                 },
             };
-            forward::forward(call, &route.workload, &mut upstream.outgoing);
-            let policy = Answers {
+            forward::write_request_head(call, &route.workload, &mut upstream.outgoing);
+            let policy = RelayPolicy {
                 call,
                 pod: &lease.pod,
                 workload: &route.workload,
                 sidecar: route.object.sidecar,
-                others,
-                sessionless: &sessionless,
+                has_other_pod: others,
+                no_session_room: &sessionless,
                 misdirected: &misdirected,
             };
-            let first_byte = route.object.timeout.unwrap_or(TIMEOUT);
-            let patience = Patience { first_byte, idle: IDLE };
-            let exchange = Exchange::new(client, upstream, Request::from(*head), patience, policy).holding(HELD);
+            let first_byte = route.object.timeout.unwrap_or(DEFAULT_TIMEOUT);
+            let patience = Timeouts { first_byte, idle: IDLE_TIMEOUT };
+            let exchange = Exchange::new(client, upstream, ExchangeRequest::from(*head), patience, policy)
+                .with_replay_limit(MAX_REPLAY_BODY);
             let end = exchange.run(timer.as_mut()).await;
             match &end {
-                End::Done { upstream: true, .. } | End::Declined { upstream: true } => {
+                ExchangeOutcome::Done { upstream: true, .. } | ExchangeOutcome::Declined { upstream: true } => {
                     kept.take().into_iter().for_each(|side| lease.pod.keep(side));
                 }
                 // A Pod may close an idle connection at the moment in which it is used again.
-                End::NoAnswer { unanswered: true, unsent, replayable: true }
+                ExchangeOutcome::NoResponse { unanswered: true, unsent, replayable: true }
                     if was_reused && (*unsent || head.is_safe()) =>
                 {
                     shared.metrics.retried("stale");
                     kept = None;
                     continue;
                 }
-                End::Upgraded => {
-                    return match tunnel(client, upstream, IDLE, timer.as_mut()).await {
-                        Ok(()) => Outcome::Served { again: false },
-                        Err(_) => Outcome::Aborted,
+                ExchangeOutcome::Upgraded => {
+                    return match tunnel(client, upstream, IDLE_TIMEOUT, timer.as_mut()).await {
+                        Ok(()) => RelayOutcome::Served { again: false },
+                        Err(_) => RelayOutcome::Aborted,
                     };
                 }
                 _ => {}
@@ -123,28 +124,28 @@ pub(super) async fn relay<S: Link>(
             break Ok(end);
         };
         match end {
-            Ok(End::Declined { .. }) if misdirected.load(Relaxed) => {
-                doubt(&lease.pod, &route.workload, shared);
+            Ok(ExchangeOutcome::Declined { .. }) if misdirected.load(Relaxed) => {
+                distrust_self_report(&lease.pod, &route.workload, shared);
                 lease.unreachable(shared.clock.now());
                 shared.metrics.retried("misdirected");
                 if call.session.is_some() {
-                    return Outcome::Refused(sessions::gone());
+                    return RelayOutcome::Refused(sessions::session_gone());
                 }
             }
-            Ok(End::Declined { .. }) if sessionless.load(Relaxed) => {
+            Ok(ExchangeOutcome::Declined { .. }) if sessionless.load(Relaxed) => {
                 // It has room for anything else.
                 elsewhere = true;
                 shared.metrics.retried("over-capacity");
             }
-            Ok(End::Declined { .. }) => {
+            Ok(ExchangeOutcome::Declined { .. }) => {
                 lease.refused(shared.clock.now());
                 shared.metrics.retried("over-capacity");
             }
             Err(Unreachable) => {
-                doubt(&lease.pod, &route.workload, shared);
+                distrust_self_report(&lease.pod, &route.workload, shared);
                 lease.unreachable(shared.clock.now());
                 failures += 1;
-                if failures > RETRIES || !route.workload.budget.spend() {
+                if failures > MAX_RETRIES || !route.workload.budget.withdraw() {
                     return refused(502, "connect", "no Pod of the workload accepts connections");
                 }
                 shared.metrics.retried("connect");
@@ -163,49 +164,51 @@ pub(super) async fn relay<S: Link>(
 struct Unreachable;
 
 /// A Pod that was taken for ready by its own word alone has not served.
-fn doubt(pod: &Pod, workload: &Workload, shared: &Shared) {
-    if pod.is_early.load(Relaxed) {
-        shared.routes.not_early(workload, &pod.tag);
+fn distrust_self_report(pod: &UpstreamPod, workload: &WorkloadState, shared: &GatewayContext) {
+    if pod.is_self_reported.load(Relaxed) {
+        shared.routes.unmark_self_reported(workload, &pod.tag);
     }
 }
 
-fn outcome(end: End, workload: &Workload) -> Outcome {
+fn outcome(end: ExchangeOutcome, workload: &WorkloadState) -> RelayOutcome {
     match end {
-        End::Done { client, .. } => Outcome::Served { again: client },
-        End::NoAnswer { .. } | End::Declined { .. } => {
+        ExchangeOutcome::Done { client, .. } => RelayOutcome::Served { again: client },
+        ExchangeOutcome::NoResponse { .. } | ExchangeOutcome::Declined { .. } => {
             refused(502, "upstream", "the workload closed the connection without an answer")
         }
-        End::BadAnswer(bad) => {
+        ExchangeOutcome::InvalidResponse(bad) => {
             let (kind, namespace, name) = (workload.kind.name(), &workload.namespace, &workload.name);
             tracing::warn!(kind, %namespace, %name, "the workload's answer is refused: {bad}");
             refused(502, "upstream", "the workload's answer is not valid HTTP")
         }
-        End::Late => refused(504, "timeout", "the workload did not answer in time"),
-        End::ClientGone(Some(bad)) => Outcome::Refused(Answer::bad(bad)),
-        End::ClientGone(None) | End::Cut | End::Upgraded => Outcome::Aborted,
+        ExchangeOutcome::Timeout => refused(504, "timeout", "the workload did not answer in time"),
+        ExchangeOutcome::ClientGone(Some(bad)) => RelayOutcome::Refused(LocalResponse::invalid_message(bad)),
+        ExchangeOutcome::ClientGone(None) | ExchangeOutcome::Truncated | ExchangeOutcome::Upgraded => {
+            RelayOutcome::Aborted
+        }
     }
 }
 
-fn refused(status: u16, reason: &'static str, error: &'static str) -> Outcome {
-    Outcome::Refused(Answer::new(status, reason, error))
+fn refused(status: u16, reason: &'static str, error: &'static str) -> RelayOutcome {
+    RelayOutcome::Refused(LocalResponse::new(status, reason, error))
 }
 
 /// What is done with an answer's head.
-struct Answers<'a> {
-    call: &'a Call<'a>,
-    pod: &'a Pod,
-    workload: &'a Arc<Workload>,
+struct RelayPolicy<'a> {
+    call: &'a RequestContext<'a>,
+    pod: &'a UpstreamPod,
+    workload: &'a Arc<WorkloadState>,
     /// Whether what answers is one: a workload's own word for a refusal would make others do its work.
     sidecar: bool,
     /// Whether a Pod is left that was not asked yet for room for another session.
-    others: bool,
+    has_other_pod: bool,
     /// Whether that is what this one says.
-    sessionless: &'a AtomicBool,
+    no_session_room: &'a AtomicBool,
     /// Whether it is not of this workload at all.
     misdirected: &'a AtomicBool,
 }
 
-impl Policy for Answers<'_> {
+impl ResponsePolicy for RelayPolicy<'_> {
     fn declines(&mut self, head: &ResponseHead<'_>) -> bool {
         if self.sidecar && head.status == 421 && reason(head) == Some(b"misdirected") {
             self.misdirected.store(true, Relaxed);
@@ -218,11 +221,11 @@ impl Policy for Answers<'_> {
         match reason(head) {
             Some(b"over-capacity") => true,
             Some(b"draining") => {
-                doubt(self.pod, self.workload, self.call.shared);
+                distrust_self_report(self.pod, self.workload, self.call.shared);
                 true
             }
-            Some(b"no-session") if self.workload.kind == Kind::McpServer && self.others => {
-                self.sessionless.store(true, Relaxed);
+            Some(b"no-session") if self.workload.kind == RoutedKind::McpServer && self.has_other_pod => {
+                self.no_session_room.store(true, Relaxed);
                 true
             }
             _ => false,
@@ -230,25 +233,25 @@ impl Policy for Answers<'_> {
     }
 
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let Call { shared, arrived, .. } = self.call;
+        let RequestContext { shared, arrived, .. } = self.call;
         if !head.is_interim() {
             let load = head.fields.values(head.bytes, "x-recif-load").next().filter(|_| self.sidecar);
-            let load = load.and_then(Reported::read);
+            let load = load.and_then(LoadHeader::read);
             self.pod.answered(load, shared.clock.now());
             // It may have room for those who wait.
             self.workload.dispatch();
             shared.metrics.answered(self.workload.kind, head.status, arrived.elapsed());
             if self.sidecar && head.status == 502 && reason(head) == Some(b"connect") {
-                doubt(self.pod, self.workload, shared);
+                distrust_self_report(self.pod, self.workload, shared);
             }
             if head.status < 500 {
-                self.workload.invoked();
+                self.workload.record_invocation();
             } else if self.declines(head) {
-                self.workload.refuse();
+                self.workload.count_refused();
             }
         }
-        let pod = Some(&self.pod.tag).filter(|_| self.workload.kind == Kind::McpServer);
-        forward::answer(head, self.call.head.version, close || shared.leaving(), pod, out);
+        let pod = Some(&self.pod.tag).filter(|_| self.workload.kind == RoutedKind::McpServer);
+        forward::write_response_head(head, self.call.head.version, close || shared.leaving(), pod, out);
     }
 }
 

@@ -15,15 +15,15 @@ use tokio::time::Instant;
 
 use super::{
     clock::Clock,
-    endpoints::{Endpoint, Slice},
-    object::{Kind, Object},
-    pod::Pod,
-    sessions::Tag,
-    workload::Workload,
+    endpoints::{PodEndpoint, WorkloadEndpoints},
+    object::{Object, RoutedKind},
+    pod::UpstreamPod,
+    sessions::PodTag,
+    workload::WorkloadState,
 };
 
 /// How long a Pod that answered for itself is believed while its slice does not say so too.
-const EARLY: Duration = Duration::from_secs(60);
+const SELF_REPORTED_TTL: Duration = Duration::from_secs(60);
 
 /// Where a workload's requests go.
 #[derive(Debug)]
@@ -31,32 +31,32 @@ pub struct Route {
     /// The workload's object.
     pub(super) object: Arc<Object>,
     /// What its requests share.
-    pub(super) workload: Arc<Workload>,
+    pub(super) workload: Arc<WorkloadState>,
     /// The Pods to be asked: the ready ones, else those that are going and still serve.
-    pub(super) pods: Arc<[Arc<Pod>]>,
+    pub(super) pods: Arc<[Arc<UpstreamPod>]>,
     /// Every Pod that is still there: sessions stay with theirs.
-    pub(super) all: Arc<[Arc<Pod>]>,
+    pub(super) all: Arc<[Arc<UpstreamPod>]>,
     /// Pods that are not ready and not going, and may be asked whether they can serve.
-    pub(super) unready: Arc<[Endpoint]>,
+    pub(super) unready: Arc<[PodEndpoint]>,
 }
 
 /// The routes of all workloads, by keys such as `agents/default/weather`.
 #[derive(Debug)]
 pub struct Routes {
     routes: papaya::HashMap<Box<[u8]>, Arc<Route>>,
-    parts: Mutex<HashMap<Box<[u8]>, Parts>>,
+    parts: Mutex<HashMap<Box<[u8]>, RouteInputs>>,
     clock: Clock,
 }
 
 /// What a route is made of.
 #[derive(Debug)]
-struct Parts {
-    workload: Arc<Workload>,
+struct RouteInputs {
+    workload: Arc<WorkloadState>,
     object: Option<Arc<Object>>,
-    slices: HashMap<Box<str>, Arc<Slice>>,
-    pods: HashMap<Box<str>, Arc<Pod>>,
+    slices: HashMap<Box<str>, Arc<WorkloadEndpoints>>,
+    pods: HashMap<Box<str>, Arc<UpstreamPod>>,
     /// Until when Pods that answered for themselves count as ready, by uid; `None`: no longer, and they are not asked again.
-    early: HashMap<Box<str>, Option<Instant>>,
+    self_reported: HashMap<Box<str>, Option<Instant>>,
 }
 
 impl Routes {
@@ -76,67 +76,67 @@ impl Routes {
     }
 
     /// Follows a change of a workload's object.
-    pub fn object(&self, kind: Kind, key: &Key, object: Option<Arc<Object>>) {
-        self.change(kind, &key.namespace, &key.name, |parts| parts.object = object);
+    pub fn object(&self, kind: RoutedKind, key: &Key, object: Option<Arc<Object>>) {
+        self.update(kind, &key.namespace, &key.name, |parts| parts.object = object);
     }
 
     /// Follows a change of a slice.
-    pub fn slice(&self, key: &Key, old: Option<&Slice>, new: Option<&Arc<Slice>>) {
+    pub fn slice(&self, key: &Key, old: Option<&WorkloadEndpoints>, new: Option<&Arc<WorkloadEndpoints>>) {
         let before = old.and_then(|slice| slice.workload.as_ref());
         let after = new.and_then(|slice| slice.workload.as_ref());
         if let Some((kind, name)) = before.filter(|before| Some(*before) != after) {
-            self.change(*kind, &key.namespace, name, |parts| {
+            self.update(*kind, &key.namespace, name, |parts| {
                 parts.slices.remove(key.name.as_str());
             });
         }
         if let (Some((kind, name)), Some(slice)) = (after, new) {
-            self.change(*kind, &key.namespace, name, |parts| {
+            self.update(*kind, &key.namespace, name, |parts| {
                 parts.slices.insert(key.name.as_str().into(), slice.clone());
             });
         }
     }
 
     /// Takes a Pod for ready that said so itself, until its slice says so too, for about a minute at most.
-    pub(super) fn early(&self, workload: &Workload, uid: &str) {
-        self.change(workload.kind, &workload.namespace, &workload.name, |parts| {
-            parts.early.entry(uid.into()).or_insert(Some(Instant::now() + EARLY));
+    pub(super) fn mark_self_reported(&self, workload: &WorkloadState, uid: &str) {
+        self.update(workload.kind, &workload.namespace, &workload.name, |parts| {
+            parts.self_reported.entry(uid.into()).or_insert(Some(Instant::now() + SELF_REPORTED_TTL));
         });
     }
 
     /// Takes it for ready no longer: it has not served what it was given. It may be asked again.
-    pub(super) fn not_early(&self, workload: &Workload, tag: &Tag) {
-        self.change(workload.kind, &workload.namespace, &workload.name, |parts| {
-            parts.early.retain(|uid, _| Tag::of(uid) != *tag);
+    pub(super) fn unmark_self_reported(&self, workload: &WorkloadState, tag: &PodTag) {
+        self.update(workload.kind, &workload.namespace, &workload.name, |parts| {
+            parts.self_reported.retain(|uid, _| PodTag::of(uid) != *tag);
         });
     }
 
     /// Closes connections that were idle for too long, and takes Pods for ready no longer that were early for too long.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
-        let is_over = |parts: &&Parts| parts.early.values().flatten().any(|until| *until <= now);
+        let is_over = |parts: &&RouteInputs| parts.self_reported.values().flatten().any(|until| *until <= now);
         let over: Vec<_> = self.parts().values().filter(is_over).map(|parts| parts.workload.clone()).collect();
         for workload in over {
-            self.change(workload.kind, &workload.namespace, &workload.name, |_| {});
+            self.update(workload.kind, &workload.namespace, &workload.name, |_| {});
         }
         for route in self.all() {
             route.pods.iter().for_each(|pod| pod.sweep());
         }
     }
 
-    fn change(&self, kind: Kind, namespace: &str, name: &str, change: impl FnOnce(&mut Parts)) {
+    fn update(&self, kind: RoutedKind, namespace: &str, name: &str, change: impl FnOnce(&mut RouteInputs)) {
         let key: Box<[u8]> = format!("{}/{namespace}/{name}", kind.word()).into_bytes().into();
         let mut all = self.parts();
-        let parts = all.entry(key.clone()).or_insert_with(|| Parts {
-            workload: Workload::new(kind, namespace, name, self.clock),
+        let parts = all.entry(key.clone()).or_insert_with(|| RouteInputs {
+            workload: WorkloadState::new(kind, namespace, name, self.clock),
             object: None,
             slices: HashMap::new(),
             pods: HashMap::new(),
-            early: HashMap::new(),
+            self_reported: HashMap::new(),
         });
         let before = parts.object.clone();
         change(parts);
         let (pods, unready) = parts.pods();
-        let all_pods: Arc<[Arc<Pod>]> = parts.pods.values().cloned().collect();
+        let all_pods: Arc<[Arc<UpstreamPod>]> = parts.pods.values().cloned().collect();
         let routes = self.routes.pin();
         match &parts.object {
             Some(object) => {
@@ -148,26 +148,26 @@ impl Routes {
                 routes.remove(&key);
             }
         }
-        let stands = |object: &Option<Arc<Object>>| object.as_ref().map(|object| object.halt.is_some());
-        parts.workload.change(pods, stands(&before) != stands(&parts.object));
+        let stands = |object: &Option<Arc<Object>>| object.as_ref().map(|object| object.no_pod.is_some());
+        parts.workload.set_pods(pods, stands(&before) != stands(&parts.object));
         if parts.object.is_none() && parts.slices.is_empty() {
             all.remove(&key);
         }
     }
 
-    fn parts(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Parts>> {
+    fn parts(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, RouteInputs>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Parts {
+impl RouteInputs {
     /// The Pods to be asked, after every slice, and those that are not ready. Pods known before keep what is known of them.
-    fn pods(&mut self) -> (Arc<[Arc<Pod>]>, Arc<[Endpoint]>) {
+    fn pods(&mut self) -> (Arc<[Arc<UpstreamPod>]>, Arc<[PodEndpoint]>) {
         let now = Instant::now();
         let cap = self.object.as_ref().and_then(|object| object.concurrency).unwrap_or(0);
         let mut known = HashMap::new();
-        let (mut found, mut unready): (Vec<(EndpointState, Arc<Pod>)>, Vec<Endpoint>) = Default::default();
-        for until in self.early.values_mut() {
+        let (mut found, mut unready): (Vec<(EndpointState, Arc<UpstreamPod>)>, Vec<PodEndpoint>) = Default::default();
+        for until in self.self_reported.values_mut() {
             *until = until.filter(|until| *until > now);
         }
         // Another Service of the name is not the operator's: its Pods are no Pods of the workload.
@@ -180,25 +180,25 @@ impl Parts {
             }
             let pod = match self.pods.get(&endpoint.uid).filter(|pod| pod.address == endpoint.address) {
                 Some(pod) => pod.clone(),
-                None => Arc::new(Pod::new(endpoint.address, cap).of(&endpoint.uid)),
+                None => Arc::new(UpstreamPod::new(endpoint.address, cap).with_uid(&endpoint.uid)),
             };
             known.insert(endpoint.uid.clone(), pod.clone());
-            let early = self.early.get(&endpoint.uid).copied();
+            let early = self.self_reported.get(&endpoint.uid).copied();
             let is_early = endpoint.state == EndpointState::Unready && early.flatten().is_some();
             if endpoint.state != EndpointState::Unready {
                 // Its slice has said more.
-                self.early.remove(&endpoint.uid);
+                self.self_reported.remove(&endpoint.uid);
             } else if early.is_none() && *endpoint.uid != *endpoint.address.ip().to_string() {
                 unready.push(endpoint.clone());
             }
             let state = if is_early { EndpointState::Ready } else { endpoint.state };
-            pod.is_early.store(is_early, Relaxed);
-            pod.keeps_connections(state == EndpointState::Ready);
+            pod.is_self_reported.store(is_early, Relaxed);
+            pod.set_pooling(state == EndpointState::Ready);
             found.push((state, pod));
         }
         let gone = self.pods.iter().filter(|(uid, pod)| !known.get(*uid).is_some_and(|now| Arc::ptr_eq(now, pod)));
-        gone.for_each(|(_, pod)| pod.keeps_connections(false));
-        self.early.retain(|uid, _| known.contains_key(uid));
+        gone.for_each(|(_, pod)| pod.set_pooling(false));
+        self.self_reported.retain(|uid, _| known.contains_key(uid));
         self.pods = known;
         let best = found.iter().map(|(state, _)| *state).max().unwrap_or(EndpointState::Gone);
         let asked = found.into_iter().filter(|(state, _)| *state == best && best >= EndpointState::Leaving);
@@ -217,23 +217,27 @@ mod tests {
 
     fn routes() -> Routes {
         let routes = Routes::new(Clock::new());
-        routes.object(Kind::Flow, &Key::new("ns", "f"), Some(Arc::new(object())));
+        routes.object(RoutedKind::Flow, &Key::new("ns", "f"), Some(Arc::new(object())));
         routes
     }
 
-    fn slice(workload: &str, endpoints: &[(&str, u8, EndpointState)]) -> Arc<Slice> {
-        let endpoint = |(uid, at, state): &(&str, u8, EndpointState)| Endpoint {
+    fn slice(workload: &str, endpoints: &[(&str, u8, EndpointState)]) -> Arc<WorkloadEndpoints> {
+        let endpoint = |(uid, at, state): &(&str, u8, EndpointState)| PodEndpoint {
             uid: (*uid).into(),
             address: SocketAddr::from(([10, 0, 0, *at], 8888)),
             state: *state,
         };
-        let workload = Some((Kind::Flow, workload.into()));
-        Arc::new(Slice { workload, service: "s".into(), endpoints: endpoints.iter().map(endpoint).collect() })
+        let workload = Some((RoutedKind::Flow, workload.into()));
+        Arc::new(WorkloadEndpoints {
+            workload,
+            service: "s".into(),
+            endpoints: endpoints.iter().map(endpoint).collect(),
+        })
     }
 
     /// The last byte of each Pod's address, in order.
     fn pods(routes: &Routes) -> Vec<u8> {
-        let ip = |pod: &Arc<Pod>| match pod.address {
+        let ip = |pod: &Arc<UpstreamPod>| match pod.address {
             SocketAddr::V4(address) => address.ip().octets()[3],
             SocketAddr::V6(_) => 0,
         };
@@ -264,7 +268,7 @@ mod tests {
         let routes = routes();
         let of = |service: &str, at| {
             let slice = slice("f", &[("p", at, EndpointState::Ready)]);
-            Arc::new(Slice {
+            Arc::new(WorkloadEndpoints {
                 workload: slice.workload.clone(),
                 service: service.into(),
                 endpoints: slice.endpoints.clone(),
@@ -275,7 +279,7 @@ mod tests {
         assert_eq!(pods(&routes), [1]);
         // The Service was made anew, and both are looked at again.
         routes.object(
-            Kind::Flow,
+            RoutedKind::Flow,
             &Key::new("ns", "f"),
             Some(Arc::new(Object { service: Some("t".into()), ..object() })),
         );
@@ -283,7 +287,7 @@ mod tests {
         routes.slice(&Key::new("ns", "f-a"), Some(&of("s", 1)), Some(&of("t", 3)));
         routes.slice(&Key::new("ns", "thief"), Some(&of("t", 2)), None);
         assert_eq!(pods(&routes), [3]);
-        routes.object(Kind::Flow, &Key::new("ns", "f"), Some(Arc::new(Object { service: None, ..object() })));
+        routes.object(RoutedKind::Flow, &Key::new("ns", "f"), Some(Arc::new(Object { service: None, ..object() })));
         assert_eq!(pods(&routes), [0; 0], "as long as none is written down");
     }
 
@@ -294,7 +298,7 @@ mod tests {
         let key = Key::new("ns", "f-a");
         let of = |state| slice("f", &[("p", 1, state), ("q", 2, Unready)]);
         let unready = || routes.find(KEY).unwrap().unready.iter().map(|found| found.uid.clone()).collect::<Vec<_>>();
-        let early = || routes.early(&routes.find(KEY).unwrap().workload, "p");
+        let early = || routes.mark_self_reported(&routes.find(KEY).unwrap().workload, "p");
         routes.slice(&key, None, Some(&of(Unready)));
         assert_eq!((pods(&routes), unready()), (vec![], vec!["p".into(), "q".into()]));
         early();
@@ -312,13 +316,13 @@ mod tests {
         assert_eq!(pods(&routes), [0; 0], "its slice has said more since");
         early();
         assert_eq!(pods(&routes), [1]);
-        routes.not_early(&routes.find(KEY).unwrap().workload, &Tag::of("p"));
+        routes.unmark_self_reported(&routes.find(KEY).unwrap().workload, &PodTag::of("p"));
         assert_eq!((pods(&routes), unready()), (vec![], vec!["p".into(), "q".into()]));
         early();
         routes.slice(&key, Some(&of(Unready)), Some(&of(Gone)));
         assert_eq!((pods(&routes), unready()), (vec![], vec!["q".into()]));
-        routes.early(&routes.find(KEY).unwrap().workload, "another");
-        assert!(routes.parts()[KEY].early.is_empty(), "nothing is kept of a Pod that is not there");
+        routes.mark_self_reported(&routes.find(KEY).unwrap().workload, "another");
+        assert!(routes.parts()[KEY].self_reported.is_empty(), "nothing is kept of a Pod that is not there");
     }
 
     #[test]
@@ -349,7 +353,7 @@ mod tests {
         assert!(pods(&routes).is_empty());
         assert!(routes.find(b"flows/ns/g").is_none(), "Pods alone are no workload");
         routes.slice(&key, Some(&other), None);
-        routes.object(Kind::Flow, &Key::new("ns", "f"), None);
+        routes.object(RoutedKind::Flow, &Key::new("ns", "f"), None);
         assert!(routes.find(KEY).is_none() && routes.parts().is_empty());
     }
 }

@@ -7,9 +7,9 @@ use std::{
     time::Duration,
 };
 
-use daemon::tls::{Tls, chose_h2};
+use daemon::tls::{Tls, negotiated_h2};
 use futures::{FutureExt as _, future::join_all};
-use http1::{Side, listen};
+use http1::{Connection, listen};
 use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinSet,
@@ -17,14 +17,14 @@ use tokio::{
 };
 
 use super::{
-    clients::Client,
+    clients::ClientId,
     h2,
-    pod::{POOLS, use_pool},
-    state::Shared,
+    pod::{MAX_POOLS, use_pool},
+    state::GatewayContext,
 };
 use crate::{
-    connection::{Ended, requests},
-    peer::{Link, Peer},
+    connection::{ConnectionEnd, requests},
+    peer::{ClientStream, Peer},
 };
 
 /// Takes the port. The listener is of no runtime yet, so that several can share it.
@@ -43,10 +43,10 @@ pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 /// The system gives no more threads.
 pub(super) async fn accept_on_all(
     listeners: Vec<(std::net::TcpListener, Option<Tls>)>,
-    shared: Arc<Shared>,
+    shared: Arc<GatewayContext>,
     patience: Duration,
 ) -> io::Result<()> {
-    let count = std::thread::available_parallelism().map_or(1, usize::from).min(POOLS);
+    let count = std::thread::available_parallelism().map_or(1, usize::from).min(MAX_POOLS);
     let mut threads = JoinSet::new();
     for number in 0..count {
         let copy = |(listener, tls): &(std::net::TcpListener, Option<Tls>)| Ok((listener.try_clone()?, tls.clone()));
@@ -75,7 +75,7 @@ pub(super) async fn accept_on_all(
 pub(super) async fn accept(
     listener: TcpListener,
     tls: Option<Tls>,
-    shared: Arc<Shared>,
+    shared: Arc<GatewayContext>,
     patience: Duration,
     threads: usize,
 ) {
@@ -111,11 +111,11 @@ pub(super) async fn accept(
 }
 
 /// Serves one connection, unless its address has as many as it may.
-async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<Shared>) {
+async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<GatewayContext>) {
     let address = address.to_canonical();
     let counted = match shared.trusts(address) {
         true => None,
-        false => match shared.connections.begin(|| Client::Address(address)) {
+        false => match shared.connections.acquire(|| ClientId::Address(address)) {
             Some(ticket) => Some(ticket),
             None => return shared.metrics.connection_refused(),
         },
@@ -127,11 +127,11 @@ async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<Sha
     drop(counted);
 }
 
-async fn serve_tls(io: TcpStream, address: IpAddr, tls: Tls, shared: Arc<Shared>) {
+async fn serve_tls(io: TcpStream, address: IpAddr, tls: Tls, shared: Arc<GatewayContext>) {
     // Whoever does not speak TLS was told so by it.
     let Ok(io) = tls.accept(io).await else { return };
     let peer = shared.peer(address, "https");
-    if chose_h2(&io) {
+    if negotiated_h2(&io) {
         h2::serve(io, Vec::new(), peer, shared).await;
     } else {
         serve_connection(io, &peer, &shared).await;
@@ -139,9 +139,9 @@ async fn serve_tls(io: TcpStream, address: IpAddr, tls: Tls, shared: Arc<Shared>
 }
 
 /// Serves a connection to its end, whichever HTTP its client speaks.
-pub(super) async fn serve_connection<S: Link + 'static>(io: S, peer: &Peer, shared: &Arc<Shared>) {
-    let mut client = Side::new(io);
-    if let Ended::SpeaksH2 = requests(&mut client, peer, shared).await {
+pub(super) async fn serve_connection<S: ClientStream + 'static>(io: S, peer: &Peer, shared: &Arc<GatewayContext>) {
+    let mut client = Connection::new(io);
+    if let ConnectionEnd::SpeaksH2 = requests(&mut client, peer, shared).await {
         Box::pin(h2::serve(client.io, client.incoming, peer.clone(), shared.clone())).await;
     }
 }

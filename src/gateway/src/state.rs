@@ -1,6 +1,6 @@
 //! Holds what the connections of a gateway share.
 
-use crate::answer::unknown;
+use crate::local_response::unknown_workload;
 use std::{
     net::IpAddr,
     sync::{
@@ -9,20 +9,20 @@ use std::{
     },
 };
 
-use cluster::{Board, cache::Keys};
+use cluster::{WatchHealth, cache::Keys};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    answer::Answer, args::Settings, auth::Auth, clients::Clients, clock::Clock, metrics::Metrics, peer::Peer,
-    routes::Routes,
+    args::GatewaySettings, auth::Auth, clients::ClientLimiter, clock::Clock, local_response::LocalResponse,
+    metrics::GatewayMetrics, peer::Peer, routes::Routes,
 };
 
 /// What all requests share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct GatewayContext {
     /// What the command line says.
-    pub(super) settings: Settings,
+    pub(super) settings: GatewaySettings,
     /// Where requests go.
     pub(super) routes: Routes,
     /// Who may ask.
@@ -30,37 +30,37 @@ pub(super) struct Shared {
     /// What callers are vouched for with.
     pub(super) keys: Keys,
     /// What each client has in flight.
-    pub(super) clients: Clients,
+    pub(super) clients: ClientLimiter,
     /// The connections of each address.
-    pub(super) connections: Clients,
+    pub(super) connections: ClientLimiter,
     /// What is counted.
-    pub(super) metrics: Metrics,
+    pub(super) metrics: GatewayMetrics,
     /// The time.
     pub(super) clock: Clock,
     /// New after each start.
     pub(super) instance: String,
     /// What the watches know.
-    pub(super) board: Arc<Board>,
+    pub(super) watch_health: Arc<WatchHealth>,
     /// Whether clients are asked to go elsewhere with their next request.
     pub(super) leaving: AtomicBool,
     /// Cancelled when connections without a request end.
     pub(super) closing: CancellationToken,
     /// How often requests began to wait for a workload that had no ready Pod and for which none waited before.
-    pub(super) cold: watch::Sender<u64>,
+    pub(super) cold_starts: watch::Sender<u64>,
 }
 
-impl Shared {
+impl GatewayContext {
     /// Whether this process is to end soon.
     pub(super) fn leaving(&self) -> bool {
         self.leaving.load(Relaxed)
     }
 
     /// There is no such workload, as far as is known.
-    pub(super) fn unknown(&self, key: &[u8]) -> Answer {
+    pub(super) fn unknown_workload(&self, key: &[u8]) -> LocalResponse {
         let namespace = key.split(|byte| *byte == b'/').nth(1).unwrap_or_default();
-        match self.board.knows(&String::from_utf8_lossy(namespace)) {
-            true => unknown(),
-            false => Answer::new(503, "starting", "the gateway does not know yet which workloads there are"),
+        match self.watch_health.is_namespace_synced(&String::from_utf8_lossy(namespace)) {
+            true => unknown_workload(),
+            false => LocalResponse::new(503, "starting", "the gateway does not know yet which workloads there are"),
         }
     }
 

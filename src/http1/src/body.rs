@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::Bad;
+use super::InvalidMessage;
 
 /// How a body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,30 +17,30 @@ pub enum Framing {
 
 /// Follows a body to its end, without changing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Body {
-    state: State,
+pub struct BodyScanner {
+    state: BodyState,
     /// Bytes of trailers so far.
     trailers: u16,
 }
 
-/// What [`Body::advance`] found.
+/// What [`BodyScanner::advance`] found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Progress {
+pub struct BodyProgress {
     /// So many of the bytes belong to the body. Fewer than were given only when it ended, or when what follows is bad.
-    pub taken: usize,
+    pub consumed: usize,
     /// Whether the body is over.
     pub ended: bool,
 }
 
 /// Most bytes of one chunk's extensions.
-const EXTENSIONS: u16 = 1024;
+const MAX_CHUNK_EXTENSIONS: u16 = 1024;
 /// Most bytes of the trailers.
-const TRAILERS: u16 = 8192;
+const MAX_TRAILERS: u16 = 8192;
 /// Most hexadecimal digits of a chunk's size: 2⁶⁰ bytes.
-const DIGITS: u8 = 15;
+const MAX_SIZE_DIGITS: u8 = 15;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum State {
+enum BodyState {
     Ended,
     /// So many bytes are left.
     Length(u64),
@@ -78,28 +78,28 @@ enum State {
 }
 
 /// How far a body came, and what of the bytes is passed on.
-pub(super) type Passed<'b> = (Progress, Cow<'b, [u8]>);
+pub(super) type ForwardedBody<'b> = (BodyProgress, Cow<'b, [u8]>);
 
-impl Body {
+impl BodyScanner {
     /// A body of this framing, before its first byte.
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
-            Framing::Length(0) => State::Ended,
-            Framing::Length(length) => State::Length(length),
-            Framing::Chunked => State::Size { digits: 0, size: 0 },
-            Framing::Close => State::Close,
+            Framing::Length(0) => BodyState::Ended,
+            Framing::Length(length) => BodyState::Length(length),
+            Framing::Chunked => BodyState::Size { digits: 0, size: 0 },
+            Framing::Close => BodyState::Close,
         };
         Self { state, trailers: 0 }
     }
 
     /// Whether it is over.
     pub fn has_ended(&self) -> bool {
-        self.state == State::Ended
+        self.state == BodyState::Ended
     }
 
     /// Whether the end of the connection would be the end of the body, and not an interruption.
     pub fn ends_with_connection(&self) -> bool {
-        matches!(self.state, State::Ended | State::Close)
+        matches!(self.state, BodyState::Ended | BodyState::Close)
     }
 
     /// Goes on through bytes that follow those of earlier calls.
@@ -107,97 +107,108 @@ impl Body {
     /// # Errors
     /// Framing that is not to be passed on, with the number of bytes before it. What precedes them may have been sent; the
     /// message must then be broken off, never ended.
-    pub fn advance(&mut self, bytes: &[u8]) -> Result<Progress, (usize, Bad)> {
+    pub fn advance(&mut self, bytes: &[u8]) -> Result<BodyProgress, (usize, InvalidMessage)> {
         self.advance_with(bytes, |_| {})
     }
 
-    /// As [`Body::advance`]; with what is to be passed on of the bytes: all that belong to the body but its trailers, which
+    /// As [`BodyScanner::advance`]; with what is to be passed on of the bytes: all that belong to the body but its trailers, which
     /// servers take for fields of the head that was judged without them.
     ///
     /// # Errors
-    /// As [`Body::advance`].
-    pub fn advance_without_trailers<'b>(&mut self, bytes: &'b [u8]) -> Result<Passed<'b>, (usize, Bad)> {
+    /// As [`BodyScanner::advance`].
+    pub fn advance_without_trailers<'b>(
+        &mut self,
+        bytes: &'b [u8],
+    ) -> Result<ForwardedBody<'b>, (usize, InvalidMessage)> {
         let before = self.trailers;
         let progress = self.advance(bytes)?;
-        let body = &bytes[..progress.taken];
+        let body = &bytes[..progress.consumed];
         let trailers = usize::from(self.trailers - before);
         if trailers == 0 {
             return Ok((progress, Cow::Borrowed(body)));
         }
         // They follow each other, and are followed by the empty line that ends the body, as far as it is here.
         let behind = match self.state {
-            State::Ended => 2,
-            State::LastEnd => 1,
+            BodyState::Ended => 2,
+            BodyState::LastEnd => 1,
             _ => 0,
         };
         let end = body.len() - behind;
         Ok((progress, Cow::Owned([&body[..end - trailers], &body[end..]].concat())))
     }
 
-    /// As [`Body::advance`]; `data` gets each run of bytes that is content and not framing.
+    /// As [`BodyScanner::advance`]; `data` gets each run of bytes that is content and not framing.
     ///
     /// # Errors
-    /// As [`Body::advance`].
-    pub fn advance_with(&mut self, bytes: &[u8], mut data: impl FnMut(&[u8])) -> Result<Progress, (usize, Bad)> {
+    /// As [`BodyScanner::advance`].
+    pub fn advance_with(
+        &mut self,
+        bytes: &[u8],
+        mut data: impl FnMut(&[u8]),
+    ) -> Result<BodyProgress, (usize, InvalidMessage)> {
         let mut at = 0;
-        while at < bytes.len() && self.state != State::Ended {
-            if matches!(self.state, State::Size { digits: 0, .. })
+        while at < bytes.len() && self.state != BodyState::Ended {
+            if matches!(self.state, BodyState::Size { digits: 0, .. })
                 && let Some((from, to)) = whole_chunk(&bytes[at..])
             {
                 data(&bytes[at + from..at + to]);
                 at += to + 2;
                 continue;
             }
-            let is_data = matches!(self.state, State::Data(_) | State::Length(_) | State::Close);
+            let is_data = matches!(self.state, BodyState::Data(_) | BodyState::Length(_) | BodyState::Close);
             let taken = self.step(&bytes[at..]).map_err(|bad| (at, bad))?;
             if is_data {
                 data(&bytes[at..at + taken]);
             }
             at += taken;
         }
-        Ok(Progress { taken: at, ended: self.has_ended() })
+        Ok(BodyProgress { consumed: at, ended: self.has_ended() })
     }
 
     /// Takes one byte, or as many as are data. `bytes` is not empty.
-    fn step(&mut self, bytes: &[u8]) -> Result<usize, Bad> {
+    fn step(&mut self, bytes: &[u8]) -> Result<usize, InvalidMessage> {
         let available = bytes.len() as u64;
         let byte = bytes.first().copied().unwrap_or_default();
         let (state, taken) = match self.state {
-            State::Ended => (State::Ended, 0),
-            State::Close => (State::Close, bytes.len()),
-            State::Length(left) if left <= available => (State::Ended, left as usize),
-            State::Length(left) => (State::Length(left - available), bytes.len()),
-            State::Data(left) if left <= available => (State::DataEnd, left as usize),
-            State::Data(left) => (State::Data(left - available), bytes.len()),
-            State::Size { digits, size } => (in_size(digits, size, byte)?, 1),
-            State::Extensions { size, seen } => match byte {
-                b'\r' => (State::SizeEnd { size }, 1),
-                _ if seen >= EXTENSIONS => return Err(Bad::ChunkLimits),
-                b'\t' | b' '..=b'~' | 0x80.. => (State::Extensions { size, seen: seen + 1 }, 1),
-                _ => return Err(Bad::ChunkFrame),
+            BodyState::Ended => (BodyState::Ended, 0),
+            BodyState::Close => (BodyState::Close, bytes.len()),
+            BodyState::Length(left) if left <= available => (BodyState::Ended, left as usize),
+            BodyState::Length(left) => (BodyState::Length(left - available), bytes.len()),
+            BodyState::Data(left) if left <= available => (BodyState::DataEnd, left as usize),
+            BodyState::Data(left) => (BodyState::Data(left - available), bytes.len()),
+            BodyState::Size { digits, size } => (next_size_state(digits, size, byte)?, 1),
+            BodyState::Extensions { size, seen } => match byte {
+                b'\r' => (BodyState::SizeEnd { size }, 1),
+                _ if seen >= MAX_CHUNK_EXTENSIONS => return Err(InvalidMessage::ChunkLimits),
+                b'\t' | b' '..=b'~' | 0x80.. => (BodyState::Extensions { size, seen: seen + 1 }, 1),
+                _ => return Err(InvalidMessage::ChunkFrame),
             },
-            State::SizeEnd { size } => match (byte, size) {
-                (b'\n', 0) => (State::TrailerStart, 1),
-                (b'\n', size) => (State::Data(size), 1),
-                _ => return Err(Bad::ChunkFrame),
+            BodyState::SizeEnd { size } => match (byte, size) {
+                (b'\n', 0) => (BodyState::TrailerStart, 1),
+                (b'\n', size) => (BodyState::Data(size), 1),
+                _ => return Err(InvalidMessage::ChunkFrame),
             },
-            State::DataEnd if byte == b'\r' => (State::DataEndLine, 1),
-            State::DataEndLine if byte == b'\n' => (State::Size { digits: 0, size: 0 }, 1),
-            State::TrailerStart if byte == b'\r' => (State::LastEnd, 1),
-            State::TrailerStart | State::TrailerName if super::fields::is_token(byte) => (State::TrailerName, 1),
-            State::TrailerName if byte == b':' => (State::Trailer, 1),
-            State::Trailer => match byte {
-                b'\r' => (State::TrailerEnd, 1),
-                b'\t' | b' '..=b'~' | 0x80.. => (State::Trailer, 1),
-                _ => return Err(Bad::ChunkFrame),
+            BodyState::DataEnd if byte == b'\r' => (BodyState::DataEndLine, 1),
+            BodyState::DataEndLine if byte == b'\n' => (BodyState::Size { digits: 0, size: 0 }, 1),
+            BodyState::TrailerStart if byte == b'\r' => (BodyState::LastEnd, 1),
+            BodyState::TrailerStart | BodyState::TrailerName if super::fields::is_token(byte) => {
+                (BodyState::TrailerName, 1)
+            }
+            BodyState::TrailerName if byte == b':' => (BodyState::Trailer, 1),
+            BodyState::Trailer => match byte {
+                b'\r' => (BodyState::TrailerEnd, 1),
+                b'\t' | b' '..=b'~' | 0x80.. => (BodyState::Trailer, 1),
+                _ => return Err(InvalidMessage::ChunkFrame),
             },
-            State::TrailerEnd if byte == b'\n' => (State::TrailerStart, 1),
-            State::LastEnd if byte == b'\n' => (State::Ended, 1),
-            _ => return Err(Bad::ChunkFrame),
+            BodyState::TrailerEnd if byte == b'\n' => (BodyState::TrailerStart, 1),
+            BodyState::LastEnd if byte == b'\n' => (BodyState::Ended, 1),
+            _ => return Err(InvalidMessage::ChunkFrame),
         };
-        if matches!(state, State::TrailerName | State::Trailer | State::TrailerEnd) || self.state == State::TrailerEnd {
-            if self.trailers >= TRAILERS {
-                return Err(Bad::ChunkLimits);
+        if matches!(state, BodyState::TrailerName | BodyState::Trailer | BodyState::TrailerEnd)
+            || self.state == BodyState::TrailerEnd
+        {
+            if self.trailers >= MAX_TRAILERS {
+                return Err(InvalidMessage::ChunkLimits);
             }
             self.trailers += 1;
         }
@@ -240,14 +251,14 @@ const HEX: [u8; 256] = {
     table
 };
 
-fn in_size(digits: u8, size: u64, byte: u8) -> Result<State, Bad> {
+fn next_size_state(digits: u8, size: u64, byte: u8) -> Result<BodyState, InvalidMessage> {
     match (byte, digits) {
-        (b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F', digits) if digits < DIGITS => {
+        (b'0'..=b'9' | b'a'..=b'f' | b'A'..=b'F', digits) if digits < MAX_SIZE_DIGITS => {
             let digit = char::from(byte).to_digit(16).map_or(0, u64::from);
-            Ok(State::Size { digits: digits + 1, size: size * 16 + digit })
+            Ok(BodyState::Size { digits: digits + 1, size: size * 16 + digit })
         }
-        (b'\r', 1..) => Ok(State::SizeEnd { size }),
-        (b';', 1..) => Ok(State::Extensions { size, seen: 0 }),
-        _ => Err(Bad::ChunkSize),
+        (b'\r', 1..) => Ok(BodyState::SizeEnd { size }),
+        (b';', 1..) => Ok(BodyState::Extensions { size, seen: 0 }),
+        _ => Err(InvalidMessage::ChunkSize),
     }
 }

@@ -16,7 +16,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use super::{Bad, Body, Fields, RequestHead, entries, head_length};
+use super::{BodyScanner, Fields, InvalidMessage, RequestHead, entries, head_length};
 
 /// Method, path and query, and content of a request.
 type Meaning = (String, String, Vec<u8>);
@@ -46,12 +46,12 @@ fn theirs(bytes: &[u8]) -> Option<Meaning> {
 }
 
 /// What we take it for. `Err(None)`: it is not whole.
-fn ours(bytes: &[u8]) -> Result<Meaning, Option<Bad>> {
+fn ours(bytes: &[u8]) -> Result<Meaning, Option<InvalidMessage>> {
     let mut fields = Fields::default();
     let length = head_length(bytes, &mut 0)?.ok_or(None)?;
     let head = RequestHead::read(&bytes[..length], &mut fields)?;
     let mut data = Vec::new();
-    let mut body = Body::new(head.framing);
+    let mut body = BodyScanner::new(head.framing);
     body.advance_with(&bytes[length..], |run| data.extend_from_slice(run)).map_err(|(_, bad)| bad)?;
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     if body.has_ended() { Ok((text(head.method), text(head.target), data)) } else { Err(None) }
@@ -60,34 +60,37 @@ fn ours(bytes: &[u8]) -> Result<Meaning, Option<Bad>> {
 const CHUNKED: &str = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
 
 /// What hyper serves and we refuse, each for a reason: some other parser may take it for something else.
-fn stricter() -> Vec<(String, Bad)> {
+fn stricter() -> Vec<(String, InvalidMessage)> {
     let get = |fields: &str| format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
     let line = |line: &str| format!("{line}\r\nHost: a\r\n\r\n");
     vec![
         // Lines that end in LF alone, and empty lines before the first.
-        (get("A: b\nB: c\r\n"), Bad::LineEnd),
-        ("GET / HTTP/1.1\nHost: a\r\n\r\n".into(), Bad::LineEnd),
-        ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), Bad::StartLine),
+        (get("A: b\nB: c\r\n"), InvalidMessage::LineEnd),
+        ("GET / HTTP/1.1\nHost: a\r\n\r\n".into(), InvalidMessage::LineEnd),
+        ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n".into(), InvalidMessage::StartLine),
         // Which host it is for.
-        ("GET / HTTP/1.1\r\n\r\n".into(), Bad::Host),
-        (get("Host: b\r\n"), Bad::Host),
-        (line("GET http://b/ HTTP/1.1"), Bad::Host),
+        ("GET / HTTP/1.1\r\n\r\n".into(), InvalidMessage::Host),
+        (get("Host: b\r\n"), InvalidMessage::Host),
+        (line("GET http://b/ HTTP/1.1"), InvalidMessage::Host),
         // How long it is.
-        (get("Content-Length: 0\r\nContent-Length: 0\r\n"), Bad::Length),
+        (get("Content-Length: 0\r\nContent-Length: 0\r\n"), InvalidMessage::Length),
         (
             "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".into(),
-            Bad::Coding,
+            InvalidMessage::Coding,
         ),
-        ("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".into(), Bad::Coding),
-        (format!("{CHUNKED}1 \r\na\r\n0\r\n\r\n"), Bad::ChunkSize),
+        (
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".into(),
+            InvalidMessage::Coding,
+        ),
+        (format!("{CHUNKED}1 \r\na\r\n0\r\n\r\n"), InvalidMessage::ChunkSize),
         // Which path it is.
-        (line("GET /a/../b HTTP/1.1"), Bad::DotSegment),
-        (line("GET /%2e%2e HTTP/1.1"), Bad::DotSegment),
-        (line("GET /a#b HTTP/1.1"), Bad::Target),
+        (line("GET /a/../b HTTP/1.1"), InvalidMessage::DotSegment),
+        (line("GET /%2e%2e HTTP/1.1"), InvalidMessage::DotSegment),
+        (line("GET /a#b HTTP/1.1"), InvalidMessage::Target),
         // What it does, and for whom.
-        (line("get / HTTP/1.1"), Bad::Method),
-        ("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n".into(), Bad::Connect),
-        (get("Connection: authorization\r\n"), Bad::ConnectionNames),
+        (line("get / HTTP/1.1"), InvalidMessage::Method),
+        ("CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n".into(), InvalidMessage::Connect),
+        (get("Connection: authorization\r\n"), InvalidMessage::ConnectionNames),
     ]
 }
 

@@ -14,8 +14,8 @@ use std::{
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
-    Bad, Body, End, Exchange, Fields, Framing, HeadWriter, MAX_FIELDS, Patience, Policy, Request, RequestHead,
-    ResponseHead, Side, Version, head_length,
+    BodyScanner, Connection, Exchange, ExchangeOutcome, ExchangeRequest, Fields, Framing, HeadWriter, InvalidMessage,
+    MAX_FIELDS, RequestHead, ResponseHead, ResponsePolicy, Timeouts, Version, head_length,
 };
 
 /// A request head that is accepted means the same to httparse, and the same again when it is passed on.
@@ -39,7 +39,7 @@ pub fn request_head(bytes: &[u8]) {
     let mut again = Fields::default();
     let copy = match RequestHead::read(&out, &mut again) {
         // A full head has no room for the added host.
-        Err(Bad::TooManyFields | Bad::HeadTooLarge) if head.value("host").is_none() => return,
+        Err(InvalidMessage::TooManyFields | InvalidMessage::HeadTooLarge) if head.value("host").is_none() => return,
         copy => copy.expect("what is passed on is valid"),
     };
     assert_eq!((copy.method, copy.target, copy.host), (head.method, head.target, head.host));
@@ -86,10 +86,10 @@ pub fn body(bytes: &[u8]) {
 
 /// How many bytes were taken, whether it ended well, is under way or bad, and what it holds.
 fn follow(framing: Framing, bytes: &[u8], piece: usize) -> (usize, Option<bool>, Vec<u8>) {
-    let (mut body, mut data, mut taken) = (Body::new(framing), Vec::new(), 0);
+    let (mut body, mut data, mut taken) = (BodyScanner::new(framing), Vec::new(), 0);
     for part in bytes.chunks(piece.max(1)) {
         match body.advance_with(part, |run| data.extend_from_slice(run)) {
-            Ok(progress) => taken += progress.taken,
+            Ok(progress) => taken += progress.consumed,
             Err((before, _)) => return (taken + before, None, data),
         }
         if body.has_ended() {
@@ -136,47 +136,47 @@ pub fn relayed(request: &[u8], answer: &[u8], piece: usize) -> Option<Relayed> {
     let head = RequestHead::read(&request[..length], &mut fields).ok()?;
     let mut sent = Vec::new();
     HeadWriter::request(&head, head.target, &mut sent).copy(head.bytes, head.fields, |_| false).end();
-    let asked = Request::from(&head);
+    let asked = ExchangeRequest::from(&head);
     let body = &request[length..];
     let (_, ended, _) = follow(asked.framing, body, body.len());
-    let passed = Body::new(asked.framing).advance_without_trailers(body).map_or(0, |(_, passed)| passed.len());
+    let passed = BodyScanner::new(asked.framing).advance_without_trailers(body).map_or(0, |(_, passed)| passed.len());
     // The workload answers when it has everything, and the client waits for it; one that sends half a request leaves.
     let expected = match ended {
         Some(true) => sent.len() + passed,
         _ => usize::MAX,
     };
     let (to_client, to_workload) = (Rc::default(), Rc::default());
-    let client = Script {
+    let client = ScriptedStream {
         data: body.to_vec(),
         piece,
         ends: expected == usize::MAX,
         after: 0,
         written: Rc::clone(&to_client),
-        turn: true,
+        is_ready: true,
     };
-    let workload = Script {
+    let workload = ScriptedStream {
         data: answer.to_vec(),
         piece,
         ends: true,
         after: expected,
         written: Rc::clone(&to_workload),
-        turn: true,
+        is_ready: true,
     };
-    let (mut client, mut workload) = (Side::new(client), Side::new(workload));
+    let (mut client, mut workload) = (Connection::new(client), Connection::new(workload));
     workload.outgoing = sent;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    let patience = Patience { first_byte: Duration::from_secs(60), idle: Duration::from_secs(60) };
+    let patience = Timeouts { first_byte: Duration::from_secs(60), idle: Duration::from_secs(60) };
     let end = runtime.block_on(async {
         let timer = pin!(tokio::time::sleep(Duration::from_secs(60)));
-        Exchange::new(&mut client, &mut workload, asked, patience, Plain(asked.version)).run(timer).await
+        Exchange::new(&mut client, &mut workload, asked, patience, PassThrough(asked.version)).run(timer).await
     });
     let mut got = to_client.take();
     got.append(&mut client.outgoing);
     // How much more than needed was read of the answer is a matter of how it came.
     let end = match end {
-        End::NoAnswer { .. } => "no answer".to_owned(),
-        End::Done { client, .. } => format!("done, and the client may stay: {client}"),
-        End::Upgraded => {
+        ExchangeOutcome::NoResponse { .. } => "no answer".to_owned(),
+        ExchangeOutcome::Done { client, .. } => format!("done, and the client may stay: {client}"),
+        ExchangeOutcome::Upgraded => {
             let begin = memchr::memmem::find(&got, b"HTTP/1.1 101").expect("the head of the answer");
             got.truncate(begin + head_length(&got[begin..], &mut 0).ok()??);
             "upgraded".to_owned()
@@ -187,41 +187,41 @@ pub fn relayed(request: &[u8], answer: &[u8], piece: usize) -> Option<Relayed> {
 }
 
 /// Passes every head on, to a client of this version.
-struct Plain(Version);
+struct PassThrough(Version);
 
-impl Policy for Plain {
+impl ResponsePolicy for PassThrough {
     fn response(&mut self, head: &ResponseHead<'_>, _close: bool, out: &mut Vec<u8>) {
         HeadWriter::response(head, self.0, out).copy(head.bytes, head.fields, |_| false).end();
     }
 }
 
 /// The other end of a connection: it says this, in such pieces, after it has got so many bytes; then it ends or is silent.
-struct Script {
+struct ScriptedStream {
     data: Vec<u8>,
     piece: usize,
     ends: bool,
     after: usize,
     written: Rc<RefCell<Vec<u8>>>,
     /// Whether it does something next; every other time it lets the others go first.
-    turn: bool,
+    is_ready: bool,
 }
 
-impl Script {
-    fn takes_turn(&mut self, cx: &Context<'_>) -> bool {
-        self.turn = self.piece == usize::MAX || !self.turn;
-        if !self.turn {
+impl ScriptedStream {
+    fn alternate(&mut self, cx: &Context<'_>) -> bool {
+        self.is_ready = self.piece == usize::MAX || !self.is_ready;
+        if !self.is_ready {
             cx.waker().wake_by_ref();
         }
-        self.turn
+        self.is_ready
     }
 }
 
-impl AsyncRead for Script {
+impl AsyncRead for ScriptedStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if self.written.borrow().len() < self.after || (self.data.is_empty() && !self.ends) {
             return Poll::Pending;
         }
-        if !self.takes_turn(cx) {
+        if !self.alternate(cx) {
             return Poll::Pending;
         }
         let length = self.data.len().min(self.piece).min(buffer.remaining());
@@ -231,9 +231,9 @@ impl AsyncRead for Script {
     }
 }
 
-impl AsyncWrite for Script {
+impl AsyncWrite for ScriptedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if !self.takes_turn(cx) {
+        if !self.alternate(cx) {
             return Poll::Pending;
         }
         let length = bytes.len().min(self.piece);

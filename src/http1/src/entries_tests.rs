@@ -129,9 +129,9 @@ fn good_messages_come_through_the_same_in_pieces_of_every_size() {
 
 #[test]
 fn bad_requests_are_refused_the_same_cut_at_every_byte() {
-    use super::{Bad, Fields, RequestHead, head_length};
+    use super::{Fields, InvalidMessage, RequestHead, head_length};
     for bad in bad_requests::bad_heads("/x") {
-        let verdict = |cut: usize| -> Option<Bad> {
+        let verdict = |cut: usize| -> Option<InvalidMessage> {
             let mut scanned = 0;
             for end in [cut, bad.bytes.len()] {
                 match head_length(&bad.bytes[..end], &mut scanned) {
@@ -143,7 +143,7 @@ fn bad_requests_are_refused_the_same_cut_at_every_byte() {
             None
         };
         let whole = verdict(bad.bytes.len());
-        assert_eq!(whole.map(Bad::status), Some(bad.status), "{}", bad.name);
+        assert_eq!(whole.map(InvalidMessage::status), Some(bad.status), "{}", bad.name);
         for cut in (0..bad.bytes.len()).step_by(1 + bad.bytes.len() / 1000) {
             assert_eq!(verdict(cut), whole, "{} cut at {cut}", bad.name);
         }

@@ -7,8 +7,8 @@
 //!
 //! The connections are any that can be polled; the sockets are the caller's.
 
-mod answer;
 mod request;
+mod response;
 mod state;
 
 use std::{
@@ -18,20 +18,20 @@ use std::{
     time::Duration,
 };
 
-use state::Answer;
+use state::ResponseState;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     time::{Instant, Sleep},
 };
 
 use super::{
-    Bad, Body, Framing, RequestHead, ResponseHead, Version,
-    side::{Scratch, Side, with_scratch},
+    BodyScanner, Framing, InvalidMessage, RequestHead, ResponseHead, Version,
+    connection::{Connection, Scratch, with_scratch},
     timer::poll_due,
 };
 
 /// What the relay asks about an answer.
-pub trait Policy {
+pub trait ResponsePolicy {
     /// Writes the head that the client gets. `close` says that this connection ends with the answer, which the head must
     /// tell an HTTP/1.1 client.
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>);
@@ -45,7 +45,7 @@ pub trait Policy {
 
 /// What is known of a request once its head was sent on.
 #[derive(Debug, Clone, Copy)]
-pub struct Request {
+pub struct ExchangeRequest {
     /// How long its body is.
     pub framing: Framing,
     /// Whether the client's connection may stay.
@@ -60,7 +60,7 @@ pub struct Request {
     pub version: Version,
 }
 
-impl From<&RequestHead<'_>> for Request {
+impl From<&RequestHead<'_>> for ExchangeRequest {
     fn from(head: &RequestHead<'_>) -> Self {
         Self {
             framing: head.framing,
@@ -75,7 +75,7 @@ impl From<&RequestHead<'_>> for Request {
 
 /// How long to wait.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct Timeouts {
     /// For the first byte of the answer, from when the request had come whole.
     pub first_byte: Duration,
     /// For any byte in either direction, before and afterwards.
@@ -84,7 +84,7 @@ pub struct Patience {
 
 /// How an exchange ended.
 #[derive(Debug)]
-pub enum End {
+pub enum ExchangeOutcome {
     /// The answer was delivered. The flags say whether each connection may serve again.
     Done {
         /// The client's.
@@ -95,9 +95,9 @@ pub enum End {
     /// Another protocol is spoken from here on.
     Upgraded,
     /// The client left, or sent what must not be passed on.
-    ClientGone(Option<Bad>),
+    ClientGone(Option<InvalidMessage>),
     /// Nothing was told to the client yet: it can be answered. `unanswered` says that not a byte of an answer came.
-    NoAnswer {
+    NoResponse {
         /// Not a byte of an answer came.
         unanswered: bool,
         /// No byte of the request had left.
@@ -105,113 +105,113 @@ pub enum End {
         /// The request can be sent again: what was taken of its body is in `client.incoming` again.
         replayable: bool,
     },
-    /// The answer was declined ([`Policy::declines`]), and the request can be sent to somebody else: what was taken of its
+    /// The answer was declined ([`ResponsePolicy::declines`]), and the request can be sent to somebody else: what was taken of its
     /// body is in `client.incoming` again.
     Declined {
         /// Whether the connection on which it was declined may serve again.
         upstream: bool,
     },
     /// The answer is not fit to be passed on, and nothing of it was.
-    BadAnswer(Bad),
+    InvalidResponse(InvalidMessage),
     /// No first byte in time; nothing was told to the client.
-    Late,
+    Timeout,
     /// The client has a part of the answer and must see that it is not whole: its connection is to be aborted.
-    Cut,
+    Truncated,
 }
 
 /// One exchange under way.
 #[derive(Debug)]
 pub struct Exchange<'a, C, U, P> {
-    client: &'a mut Side<C>,
-    upstream: &'a mut Side<U>,
+    client: &'a mut Connection<C>,
+    upstream: &'a mut Connection<U>,
     policy: P,
-    request: Request,
-    request_body: Body,
-    answer: Answer,
+    request: ExchangeRequest,
+    request_body: BodyScanner,
+    response: ResponseState,
     /// Whether a byte of the request has left.
     sent: bool,
     /// What was taken of the request's body, for as long as it can be sent again.
-    held: Option<Vec<u8>>,
+    replay_body: Option<Vec<u8>>,
     /// The most bytes of it that are held.
-    holds: usize,
+    replay_limit: usize,
     upstream_broken: bool,
     /// When the request had come whole, or as soon after that as there was nothing to do.
-    asked: Option<Instant>,
+    request_done_at: Option<Instant>,
     /// When there was nothing to do last.
-    active: Option<Instant>,
-    patience: Patience,
+    idle_since: Option<Instant>,
+    timeouts: Timeouts,
 }
 
 impl<'a, C, U, P> Exchange<'a, C, U, P>
 where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
-    P: Policy,
+    P: ResponsePolicy,
 {
     /// An exchange whose request head is in `upstream.outgoing`, and whose body follows in `client`.
     pub fn new(
-        client: &'a mut Side<C>,
-        upstream: &'a mut Side<U>,
-        request: Request,
-        patience: Patience,
+        client: &'a mut Connection<C>,
+        upstream: &'a mut Connection<U>,
+        request: ExchangeRequest,
+        patience: Timeouts,
         policy: P,
     ) -> Self {
         Self {
             client,
             upstream,
             policy,
-            request_body: Body::new(request.framing),
+            request_body: BodyScanner::new(request.framing),
             request,
-            answer: Answer::Head { scanned: 0, interim: false },
+            response: ResponseState::Head { scanned: 0, interim: false },
             sent: false,
-            held: Some(Vec::new()),
-            holds: 0,
+            replay_body: Some(Vec::new()),
+            replay_limit: 0,
             upstream_broken: false,
-            asked: None,
-            active: None,
-            patience,
+            request_done_at: None,
+            idle_since: None,
+            timeouts: patience,
         }
     }
 
     /// Holds up to so many bytes of the request's body until the answer begins, so that the request can be sent again. Without
     /// this it can for as long as nothing of its body was taken.
-    pub fn holding(mut self, bytes: usize) -> Self {
-        self.holds = bytes;
+    pub fn with_replay_limit(mut self, bytes: usize) -> Self {
+        self.replay_limit = bytes;
         self
     }
 
     /// Runs it to its end. `timer` is the connection's, armed for whatever it was used for before.
     // Not an async function, which would hold this exchange twice: as it came and as it is used.
-    pub fn run(mut self, mut timer: Pin<&mut Sleep>) -> impl Future<Output = End> {
+    pub fn run(mut self, mut timer: Pin<&mut Sleep>) -> impl Future<Output = ExchangeOutcome> {
         poll_fn(move |cx| {
             if let Poll::Ready(end) = with_scratch(|scratch| self.poll(cx, scratch)) {
                 return Poll::Ready(end);
             }
             // The clock is read only when there is nothing else to do: most answers take one look.
-            let active = *self.active.get_or_insert_with(Instant::now);
-            let due = match self.answer {
-                Answer::Head { .. } if self.request_body.has_ended() => {
-                    *self.asked.get_or_insert(active) + self.patience.first_byte
+            let active = *self.idle_since.get_or_insert_with(Instant::now);
+            let due = match self.response {
+                ResponseState::Head { .. } if self.request_body.has_ended() => {
+                    *self.request_done_at.get_or_insert(active) + self.timeouts.first_byte
                 }
-                _ => active + self.patience.idle,
+                _ => active + self.timeouts.idle,
             };
             ready!(poll_due(timer.as_mut(), due, cx));
-            Poll::Ready(match self.answer {
-                Answer::Head { .. } => End::Late,
-                Answer::Body { .. } => End::Cut,
+            Poll::Ready(match self.response {
+                ResponseState::Head { .. } => ExchangeOutcome::Timeout,
+                ResponseState::Body { .. } => ExchangeOutcome::Truncated,
             })
         })
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>, scratch: &mut Scratch) -> Poll<ExchangeOutcome> {
         let mut moved = false;
         let mut client_is_silent = false;
         loop {
             // First what is more likely: the answer, once everything was asked.
-            let answer_first = self.was_passed_on();
+            let answer_first = self.request_sent();
             let mut answered = Poll::Pending;
             if answer_first {
-                answered = self.poll_answer(cx, scratch);
+                answered = self.poll_response(cx, scratch);
                 if let Poll::Ready(Err(end)) = answered {
                     return Poll::Ready(end);
                 }
@@ -226,7 +226,7 @@ where
                 client_is_silent = answer_first && asked.is_pending();
             }
             if !answer_first {
-                answered = self.poll_answer(cx, scratch);
+                answered = self.poll_response(cx, scratch);
                 if let Poll::Ready(Err(end)) = answered {
                     return Poll::Ready(end);
                 }
@@ -237,7 +237,7 @@ where
             moved = true;
         }
         if moved {
-            self.active = None;
+            self.idle_since = None;
         }
         Poll::Pending
     }

@@ -1,10 +1,10 @@
 //! The fields of a head: judged once, then read by their place in the buffer.
 
-use super::{Bad, MAX_FIELDS, MAX_HEAD, names::is_protected};
+use super::{InvalidMessage, MAX_FIELDS, MAX_HEAD, names::is_protected};
 
 /// Where one field stands in the head: byte offsets from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Line {
+pub struct FieldLine {
     /// First byte of the name.
     pub start: u32,
     /// Byte after the name: the colon.
@@ -16,12 +16,12 @@ pub struct Line {
     /// Byte after the line's CRLF.
     pub end: u32,
     /// Which of those it is that mean something here.
-    pub(super) kind: Kind,
+    pub(super) kind: FieldKind,
 }
 
 /// The fields that mean something to a relay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum FieldKind {
     Host,
     ContentLength,
     TransferEncoding,
@@ -34,7 +34,7 @@ pub(super) enum Kind {
     Other,
 }
 
-impl Kind {
+impl FieldKind {
     /// A bit of its own, for sets of kinds.
     pub(super) const fn bit(self) -> u8 {
         1 << self as u8
@@ -42,13 +42,13 @@ impl Kind {
 }
 
 /// A field that may stand only once stands there several times.
-pub(super) struct Several;
+pub(super) struct DuplicateField;
 
 /// The fields of one head, in their order.
 #[derive(Debug, Default)]
 pub struct Fields {
-    lines: Vec<Line>,
-    /// One bit for each [`Kind`] that is there.
+    lines: Vec<FieldLine>,
+    /// One bit for each [`FieldKind`] that is there.
     seen: u8,
 }
 
@@ -58,15 +58,15 @@ impl Fields {
     ///
     /// # Errors
     /// Anything but complete lines of `name: value` ([`Bad::Field`], [`Bad::LineEnd`]), or too many.
-    pub(super) fn read(&mut self, head: &[u8], from: usize) -> Result<(), Bad> {
+    pub(super) fn read(&mut self, head: &[u8], from: usize) -> Result<(), InvalidMessage> {
         self.lines.clear();
         self.seen = 0;
         if head.len() > MAX_HEAD {
-            return Err(Bad::HeadTooLarge);
+            return Err(InvalidMessage::HeadTooLarge);
         }
         // The start line, which was judged before, is text too.
         if !is_text(head) {
-            return Err(Bad::Field);
+            return Err(InvalidMessage::Field);
         }
         self.lines.reserve(16);
         // Few heads have the character, so that few names are looked at.
@@ -74,11 +74,11 @@ impl Fields {
         let mut at = from;
         while head[at..] != *b"\r\n" {
             if self.lines.len() == MAX_FIELDS {
-                return Err(Bad::TooManyFields);
+                return Err(InvalidMessage::TooManyFields);
             }
             let mut line = read_line(head, at)?;
             if disguises && line.name(head).contains(&b'_') && is_protected(line.name(head)) {
-                line.kind = Kind::Dropped;
+                line.kind = FieldKind::Dropped;
             }
             at = line.end as usize;
             self.seen |= line.kind.bit();
@@ -88,7 +88,7 @@ impl Fields {
     }
 
     /// Every field.
-    pub fn lines(&self) -> &[Line] {
+    pub fn lines(&self) -> &[FieldLine] {
         &self.lines
     }
 
@@ -98,7 +98,7 @@ impl Fields {
     }
 
     /// Whether there is a field of this kind.
-    pub(super) fn has(&self, kind: Kind) -> bool {
+    pub(super) fn has(&self, kind: FieldKind) -> bool {
         self.seen & kind.bit() != 0
     }
 
@@ -106,30 +106,30 @@ impl Fields {
     ///
     /// # Errors
     /// There are several.
-    pub(super) fn only<'a>(&self, head: &'a [u8], kind: Kind) -> Result<Option<&'a [u8]>, Several> {
+    pub(super) fn only<'a>(&self, head: &'a [u8], kind: FieldKind) -> Result<Option<&'a [u8]>, DuplicateField> {
         if !self.has(kind) {
             return Ok(None);
         }
         let mut found = self.lines.iter().filter(|line| line.kind == kind).map(|line| line.value(head));
         match (found.next(), found.next()) {
             (value, None) => Ok(value),
-            _ => Err(Several),
+            _ => Err(DuplicateField),
         }
     }
 
     /// The values of the fields of this kind.
-    pub(super) fn of<'a>(&'a self, head: &'a [u8], kind: Kind) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn of<'a>(&'a self, head: &'a [u8], kind: FieldKind) -> impl Iterator<Item = &'a [u8]> {
         self.lines.iter().filter(move |line| line.kind == kind).map(move |line| line.value(head))
     }
 
     /// The words of the fields of this kind, which are comma-separated lists.
-    pub(super) fn words<'a>(&'a self, head: &'a [u8], kind: Kind) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn words<'a>(&'a self, head: &'a [u8], kind: FieldKind) -> impl Iterator<Item = &'a [u8]> {
         let elements = self.of(head, kind).flat_map(|list| list.split(|byte| *byte == b','));
         elements.map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
     }
 }
 
-impl Line {
+impl FieldLine {
     /// The name as written.
     pub fn name<'a>(&self, head: &'a [u8]) -> &'a [u8] {
         head.get(self.start as usize..self.colon as usize).unwrap_or_default()
@@ -147,16 +147,16 @@ impl Line {
 }
 
 /// Reads the line at `start`. The head has at most [`MAX_HEAD`] bytes and is text.
-fn read_line(head: &[u8], start: usize) -> Result<Line, Bad> {
+fn read_line(head: &[u8], start: usize) -> Result<FieldLine, InvalidMessage> {
     let rest = &head[start..];
-    let length = rest.iter().position(|byte| !is_token(*byte)).ok_or(Bad::LineEnd)?;
+    let length = rest.iter().position(|byte| !is_token(*byte)).ok_or(InvalidMessage::LineEnd)?;
     // No name, space before the colon, a folded line, or no colon at all.
     if length == 0 || rest[length] != b':' {
-        return Err(Bad::Field);
+        return Err(InvalidMessage::Field);
     }
-    let end = length + memchr::memchr2(b'\r', b'\n', &rest[length..]).ok_or(Bad::LineEnd)?;
+    let end = length + memchr::memchr2(b'\r', b'\n', &rest[length..]).ok_or(InvalidMessage::LineEnd)?;
     if !rest[end..].starts_with(b"\r\n") {
-        return Err(Bad::LineEnd);
+        return Err(InvalidMessage::LineEnd);
     }
     let (mut value, mut value_end) = (length + 1, end);
     while value < value_end && is_blank(rest[value]) {
@@ -166,32 +166,32 @@ fn read_line(head: &[u8], start: usize) -> Result<Line, Bad> {
         value_end -= 1;
     }
     let place = |at: usize| (start + at) as u32;
-    Ok(Line {
+    Ok(FieldLine {
         start: place(0),
         colon: place(length),
         value: place(value),
         value_end: place(value_end),
         end: place(end + 2),
-        kind: kind(&rest[..length]),
+        kind: field_kind(&rest[..length]),
     })
 }
 
-fn kind(name: &[u8]) -> Kind {
+fn field_kind(name: &[u8]) -> FieldKind {
     let (candidate, kind) = match name.len() {
-        2 => ("te", Kind::Dropped),
-        4 => ("host", Kind::Host),
-        7 if name[0] | 0x20 == b't' => ("trailer", Kind::Trailer),
-        7 => ("upgrade", Kind::Upgrade),
-        10 if name[0] | 0x20 == b'k' => ("keep-alive", Kind::Dropped),
-        10 => ("connection", Kind::Connection),
+        2 => ("te", FieldKind::Dropped),
+        4 => ("host", FieldKind::Host),
+        7 if name[0] | 0x20 == b't' => ("trailer", FieldKind::Trailer),
+        7 => ("upgrade", FieldKind::Upgrade),
+        10 if name[0] | 0x20 == b'k' => ("keep-alive", FieldKind::Dropped),
+        10 => ("connection", FieldKind::Connection),
         // What an upgrade to HTTP/2 begins with (RFC 7540, section 3.2.1), which servers take without `Connection`.
-        14 if name[0] | 0x20 == b'h' => ("http2-settings", Kind::Dropped),
-        14 => ("content-length", Kind::ContentLength),
-        16 => ("proxy-connection", Kind::Dropped),
-        17 => ("transfer-encoding", Kind::TransferEncoding),
-        _ => return Kind::Other,
+        14 if name[0] | 0x20 == b'h' => ("http2-settings", FieldKind::Dropped),
+        14 => ("content-length", FieldKind::ContentLength),
+        16 => ("proxy-connection", FieldKind::Dropped),
+        17 => ("transfer-encoding", FieldKind::TransferEncoding),
+        _ => return FieldKind::Other,
     };
-    if name.eq_ignore_ascii_case(candidate.as_bytes()) { kind } else { Kind::Other }
+    if name.eq_ignore_ascii_case(candidate.as_bytes()) { kind } else { FieldKind::Other }
 }
 
 /// A character of a token (RFC 9110, section 5.6.2).

@@ -9,18 +9,18 @@
 //! however they were cut. Only `socket` knows what carries them, and `ask` puts a
 //! question of its own.
 
-mod ask;
-mod bad;
 mod body;
+mod connection;
 mod exchange;
 mod fields;
+mod invalid_message;
+mod local_response;
 mod names;
 mod next_head;
-mod own;
+mod query;
 mod request;
 mod response;
 mod rewrite;
-mod side;
 mod socket;
 mod target;
 mod timer;
@@ -39,18 +39,18 @@ mod tests;
 
 use std::time::Duration;
 
-pub use ask::{AskError, Reply, ask, question};
-pub use bad::Bad;
-pub use body::{Body, Framing, Progress};
-pub use exchange::{End, Exchange, Patience, Policy, Request};
-pub use fields::{Fields, Line};
-pub use names::is_read_as;
-pub use next_head::NoHead;
-pub use own::write_own;
+pub use body::{BodyProgress, BodyScanner, Framing};
+pub use connection::Connection;
+pub use exchange::{Exchange, ExchangeOutcome, ExchangeRequest, ResponsePolicy, Timeouts};
+pub use fields::{FieldLine, Fields};
+pub use invalid_message::InvalidMessage;
+pub use local_response::write_local_response;
+pub use names::is_lenient_match;
+pub use next_head::HeadError;
+pub use query::{QueryError, QueryResponse, get_request, query};
 pub use request::RequestHead;
 pub use response::ResponseHead;
 pub use rewrite::HeadWriter;
-pub use side::Side;
 pub use socket::{connect, listen};
 pub use tunnel::tunnel;
 
@@ -62,7 +62,7 @@ pub const MAX_FIELDS: usize = 128;
 /// How long a connection may wait for its next request.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
 /// How long a head may take from its first byte.
-const HEAD: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The version of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,7 +78,7 @@ pub enum Version {
 ///
 /// # Errors
 /// [`Bad::HeadTooLarge`].
-pub fn head_length(buffer: &[u8], scanned: &mut usize) -> Result<Option<usize>, Bad> {
+pub fn head_length(buffer: &[u8], scanned: &mut usize) -> Result<Option<usize>, InvalidMessage> {
     let mut from = scanned.saturating_sub(3).min(buffer.len());
     *scanned = buffer.len();
     let end = loop {
@@ -91,6 +91,6 @@ pub fn head_length(buffer: &[u8], scanned: &mut usize) -> Result<Option<usize>, 
     match end {
         Some(length) if length <= MAX_HEAD => Ok(Some(length)),
         None if buffer.len() <= MAX_HEAD => Ok(None),
-        _ => Err(Bad::HeadTooLarge),
+        _ => Err(InvalidMessage::HeadTooLarge),
     }
 }

@@ -16,17 +16,17 @@ const PROTECTED: &[&str] = &[
 ];
 
 /// Whether a name is `known` (lower case) to a server that takes `_` for `-`.
-pub fn is_read_as(name: &[u8], known: &str) -> bool {
-    name.len() == known.len() && name.iter().zip(known.bytes()).all(|(byte, known)| read(*byte) == known)
+pub fn is_lenient_match(name: &[u8], known: &str) -> bool {
+    name.len() == known.len() && name.iter().zip(known.bytes()).all(|(byte, known)| normalize(*byte) == known)
 }
 
 /// Whether a name is of one of the fields that no client can take away, and no server may get in another spelling.
 pub(super) fn is_protected(name: &[u8]) -> bool {
     let ours = b"x-recif-";
-    let is_ours = name.get(..ours.len()).is_some_and(|start| start.iter().zip(ours).all(|(a, b)| read(*a) == *b));
-    is_ours || PROTECTED.iter().any(|known| is_read_as(name, known))
+    let is_ours = name.get(..ours.len()).is_some_and(|start| start.iter().zip(ours).all(|(a, b)| normalize(*a) == *b));
+    is_ours || PROTECTED.iter().any(|known| is_lenient_match(name, known))
 }
 
-fn read(byte: u8) -> u8 {
+fn normalize(byte: u8) -> u8 {
     if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() }
 }

@@ -12,29 +12,30 @@ use tokio::{
 };
 
 use super::{
-    Bad, Fields, HEAD, KEEP_ALIVE, Side, head_length,
-    side::{Read, Scratch, with_scratch},
+    Connection, Fields, HEAD_TIMEOUT, InvalidMessage, KEEP_ALIVE,
+    connection::{ReadOutcome, Scratch, with_scratch},
+    head_length,
     timer::poll_due,
 };
 
 /// Why no head was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NoHead {
+pub enum HeadError {
     /// The other side has ended, broke off, or asked for nothing in time.
     Gone,
     /// It did not come whole in time.
-    Late,
+    Timeout,
     /// It is not fit to be passed on.
-    Bad(Bad),
+    Invalid(InvalidMessage),
 }
 
-impl From<Bad> for NoHead {
-    fn from(bad: Bad) -> Self {
-        Self::Bad(bad)
+impl From<InvalidMessage> for HeadError {
+    fn from(bad: InvalidMessage) -> Self {
+        Self::Invalid(bad)
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Waits for the next head, 75 s for its first byte and from there 10 s for the whole, and lends it to `judge`, who must
     /// not wait for anything. What follows the head is in `incoming` then; what was read of one that is not whole stays there
     /// when this is dropped.
@@ -45,7 +46,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
         &mut self,
         mut timer: Pin<&mut Sleep>,
         mut judge: impl FnMut(&[u8], &mut Fields) -> T,
-    ) -> Result<T, NoHead> {
+    ) -> Result<T, HeadError> {
         let (mut scanned, mut due) = (0, None);
         poll_fn(|cx| {
             let had_begun = !self.incoming.is_empty();
@@ -57,9 +58,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
             if has_begun && !had_begun {
                 due = None;
             }
-            let due = *due.get_or_insert_with(|| Instant::now() + if has_begun { HEAD } else { KEEP_ALIVE });
+            let due = *due.get_or_insert_with(|| Instant::now() + if has_begun { HEAD_TIMEOUT } else { KEEP_ALIVE });
             ready!(poll_due(timer.as_mut(), due, cx));
-            Poll::Ready(Err(if has_begun { NoHead::Late } else { NoHead::Gone }))
+            Poll::Ready(Err(if has_begun { HeadError::Timeout } else { HeadError::Gone }))
         })
         .await
     }
@@ -70,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
         Scratch { bytes, fields, .. }: &mut Scratch,
         scanned: &mut usize,
         judge: &mut impl FnMut(&[u8], &mut Fields) -> T,
-    ) -> Poll<Result<T, NoHead>> {
+    ) -> Poll<Result<T, HeadError>> {
         loop {
             if *scanned < self.incoming.len()
                 && let Some(length) = head_length(&self.incoming, scanned)?
@@ -80,8 +81,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Side<S> {
                 return Poll::Ready(Ok(judge(&head, fields)));
             }
             let read = match ready!(self.poll_read(cx, bytes)) {
-                Ok(Read::Bytes(length)) => &bytes[..length],
-                Ok(Read::End) | Err(_) => return Poll::Ready(Err(NoHead::Gone)),
+                Ok(ReadOutcome::Bytes(length)) => &bytes[..length],
+                Ok(ReadOutcome::End) | Err(_) => return Poll::Ready(Err(HeadError::Gone)),
             };
             // Most heads come in one read, and nothing of them is copied.
             if self.incoming.is_empty()

@@ -1,8 +1,8 @@
 //! The head of a request, judged.
 
 use super::{
-    Bad, Fields, Framing, Version,
-    fields::{Kind, is_token},
+    Fields, Framing, InvalidMessage, Version,
+    fields::{FieldKind, is_token},
     names::is_protected,
     target,
 };
@@ -39,18 +39,18 @@ impl<'a> RequestHead<'a> {
     ///
     /// # Errors
     /// Whatever RFC 9112 calls invalid or ambiguous.
-    pub fn read(bytes: &'a [u8], fields: &'a mut Fields) -> Result<Self, Bad> {
+    pub fn read(bytes: &'a [u8], fields: &'a mut Fields) -> Result<Self, InvalidMessage> {
         let end = line_end(bytes)?;
         let (method, target, version) = start_line(&bytes[..end])?;
         let (target, authority) = target::split(method, target)?;
         fields.read(bytes, end + 2)?;
         let fields = &*fields;
         if target::has_dot_segment(target) {
-            return Err(Bad::DotSegment);
+            return Err(InvalidMessage::DotSegment);
         }
         let host = host(bytes, fields, version, authority)?;
         let framing = framing(bytes, fields, version)?;
-        let options = Options::read(bytes, fields)?;
+        let options = ConnectionOptions::read(bytes, fields)?;
         Ok(Self {
             bytes,
             fields,
@@ -90,33 +90,33 @@ impl<'a> RequestHead<'a> {
 
 /// Whether `Upgrade` names a WebSocket, alone or among others.
 fn is_websocket(bytes: &[u8], fields: &Fields) -> bool {
-    fields.words(bytes, Kind::Upgrade).any(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()))
+    fields.words(bytes, FieldKind::Upgrade).any(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()))
 }
 
 /// Where the first line ends, before its CRLF.
-pub(super) fn line_end(bytes: &[u8]) -> Result<usize, Bad> {
-    let end = memchr::memchr2(b'\r', b'\n', bytes).ok_or(Bad::LineEnd)?;
-    if bytes[end..].starts_with(b"\r\n") { Ok(end) } else { Err(Bad::LineEnd) }
+pub(super) fn line_end(bytes: &[u8]) -> Result<usize, InvalidMessage> {
+    let end = memchr::memchr2(b'\r', b'\n', bytes).ok_or(InvalidMessage::LineEnd)?;
+    if bytes[end..].starts_with(b"\r\n") { Ok(end) } else { Err(InvalidMessage::LineEnd) }
 }
 
-fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), Bad> {
-    let first = memchr::memchr(b' ', line).ok_or(Bad::StartLine)?;
-    let second = first + 1 + memchr::memchr(b' ', &line[first + 1..]).ok_or(Bad::StartLine)?;
+fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), InvalidMessage> {
+    let first = memchr::memchr(b' ', line).ok_or(InvalidMessage::StartLine)?;
+    let second = first + 1 + memchr::memchr(b' ', &line[first + 1..]).ok_or(InvalidMessage::StartLine)?;
     let (method, target, version) = (&line[..first], &line[first + 1..second], &line[second + 1..]);
     if target.is_empty() || version.contains(&b' ') {
-        return Err(Bad::StartLine);
+        return Err(InvalidMessage::StartLine);
     }
     if method.is_empty() || !method.iter().all(|byte| is_token(*byte) && !byte.is_ascii_lowercase()) {
-        return Err(Bad::Method);
+        return Err(InvalidMessage::Method);
     }
     if method == b"CONNECT" {
-        return Err(Bad::Connect);
+        return Err(InvalidMessage::Connect);
     }
     let version = match version {
         b"HTTP/1.1" => Version::Http11,
         b"HTTP/1.0" => Version::Http10,
-        other if other.starts_with(b"HTTP/") => return Err(Bad::Version),
-        _ => return Err(Bad::StartLine),
+        other if other.starts_with(b"HTTP/") => return Err(InvalidMessage::Version),
+        _ => return Err(InvalidMessage::StartLine),
     };
     Ok((method, target, version))
 }
@@ -127,68 +127,70 @@ fn host<'a>(
     fields: &'a Fields,
     version: Version,
     authority: Option<&'a [u8]>,
-) -> Result<&'a [u8], Bad> {
-    let host = match (fields.only(bytes, Kind::Host), version) {
+) -> Result<&'a [u8], InvalidMessage> {
+    let host = match (fields.only(bytes, FieldKind::Host), version) {
         (Ok(Some(host)), _) => host,
         (Ok(None), Version::Http10) => return Ok(authority.unwrap_or_default()),
-        _ => return Err(Bad::Host),
+        _ => return Err(InvalidMessage::Host),
     };
     let differs = authority.is_some_and(|authority| !authority.eq_ignore_ascii_case(host));
-    if differs || !target::is_authority(host) { Err(Bad::Host) } else { Ok(host) }
+    if differs || !target::is_authority(host) { Err(InvalidMessage::Host) } else { Ok(host) }
 }
 
 /// How long the body is, by RFC 9112, section 6.3, without its leniencies.
-fn framing(bytes: &[u8], fields: &Fields, version: Version) -> Result<Framing, Bad> {
+fn framing(bytes: &[u8], fields: &Fields, version: Version) -> Result<Framing, InvalidMessage> {
     let coding = transfer_coding(bytes, fields, version)?;
     let length = content_length(bytes, fields)?;
     match (coding, length) {
-        (true, Some(_)) => Err(Bad::Coding),
+        (true, Some(_)) => Err(InvalidMessage::Coding),
         (true, None) => Ok(Framing::Chunked),
         (false, length) => Ok(Framing::Length(length.unwrap_or(0))),
     }
 }
 
 /// Whether the body is chunked.
-pub(super) fn transfer_coding(bytes: &[u8], fields: &Fields, version: Version) -> Result<bool, Bad> {
-    match fields.only(bytes, Kind::TransferEncoding) {
+pub(super) fn transfer_coding(bytes: &[u8], fields: &Fields, version: Version) -> Result<bool, InvalidMessage> {
+    match fields.only(bytes, FieldKind::TransferEncoding) {
         Ok(None) => Ok(false),
         Ok(Some(value)) if value.eq_ignore_ascii_case(b"chunked") && version == Version::Http11 => Ok(true),
-        _ => Err(Bad::Coding),
+        _ => Err(InvalidMessage::Coding),
     }
 }
 
 /// The one Content-Length.
-pub(super) fn content_length(bytes: &[u8], fields: &Fields) -> Result<Option<u64>, Bad> {
-    let Some(value) = fields.only(bytes, Kind::ContentLength).map_err(|_| Bad::Length)? else { return Ok(None) };
+pub(super) fn content_length(bytes: &[u8], fields: &Fields) -> Result<Option<u64>, InvalidMessage> {
+    let Some(value) = fields.only(bytes, FieldKind::ContentLength).map_err(|_| InvalidMessage::Length)? else {
+        return Ok(None);
+    };
     // Only digits: `+5` and `0x5` are numbers to some. 18 of them stay far from overflow.
     if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
-        return Err(Bad::Length);
+        return Err(InvalidMessage::Length);
     }
     Ok(Some(value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))))
 }
 
 /// What `Connection` says.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Options {
+pub(super) struct ConnectionOptions {
     close: bool,
     keep_alive: bool,
     upgrade: bool,
 }
 
-impl Options {
+impl ConnectionOptions {
     /// Refuses what may not be declared to be for one connection.
-    pub(super) fn read(bytes: &[u8], fields: &Fields) -> Result<Self, Bad> {
+    pub(super) fn read(bytes: &[u8], fields: &Fields) -> Result<Self, InvalidMessage> {
         let mut options = Self::default();
-        if !fields.has(Kind::Connection) {
+        if !fields.has(FieldKind::Connection) {
             return Ok(options);
         }
-        for word in fields.words(bytes, Kind::Connection) {
+        for word in fields.words(bytes, FieldKind::Connection) {
             let is = |name: &str| word.eq_ignore_ascii_case(name.as_bytes());
             options.close |= is("close");
             options.keep_alive |= is("keep-alive");
             options.upgrade |= is("upgrade");
             if is_protected(word) {
-                return Err(Bad::ConnectionNames);
+                return Err(InvalidMessage::ConnectionNames);
             }
         }
         Ok(options)

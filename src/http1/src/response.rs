@@ -1,9 +1,9 @@
 //! The head of a response, judged.
 
 use super::{
-    Bad, Fields, Framing, Version,
-    fields::Kind,
-    request::{Options, WEBSOCKET, content_length, line_end, transfer_coding},
+    Fields, Framing, InvalidMessage, Version,
+    fields::FieldKind,
+    request::{ConnectionOptions, WEBSOCKET, content_length, line_end, transfer_coding},
 };
 
 /// The head of a response that may be passed on.
@@ -28,7 +28,7 @@ impl<'a> ResponseHead<'a> {
     ///
     /// # Errors
     /// Whatever RFC 9112 calls invalid or ambiguous.
-    pub fn read(bytes: &'a [u8], fields: &'a mut Fields, to_head: bool) -> Result<Self, Bad> {
+    pub fn read(bytes: &'a [u8], fields: &'a mut Fields, to_head: bool) -> Result<Self, InvalidMessage> {
         let end = line_end(bytes)?;
         let (version, status) = status_line(&bytes[..end])?;
         fields.read(bytes, end + 2)?;
@@ -36,7 +36,7 @@ impl<'a> ResponseHead<'a> {
         let chunked = transfer_coding(bytes, fields, version)?;
         let length = content_length(bytes, fields)?;
         if chunked && length.is_some() {
-            return Err(Bad::Coding);
+            return Err(InvalidMessage::Coding);
         }
         // An answer without a body has none whatever its head says (RFC 9112, section 6.3, rule 1).
         let bodiless = to_head || status < 200 || matches!(status, 204 | 304);
@@ -46,13 +46,13 @@ impl<'a> ResponseHead<'a> {
             (false, Some(length)) => Framing::Length(length),
             (false, None) => Framing::Close,
         };
-        let keeps_alive = Options::read(bytes, fields)?.keep_alive(version) && framing != Framing::Close;
+        let keeps_alive = ConnectionOptions::read(bytes, fields)?.keep_alive(version) && framing != Framing::Close;
         Ok(Self { bytes, fields, status, version, framing, keeps_alive })
     }
 
     /// Whether it changes to the protocol that a relay lets through, and to no other.
     pub(super) fn opens_websocket(&self) -> bool {
-        let mut protocols = self.fields.words(self.bytes, Kind::Upgrade);
+        let mut protocols = self.fields.words(self.bytes, FieldKind::Upgrade);
         let is_ours = protocols.next().is_some_and(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
         self.status == 101 && is_ours && protocols.next().is_none()
     }
@@ -63,21 +63,21 @@ impl<'a> ResponseHead<'a> {
     }
 }
 
-fn status_line(line: &[u8]) -> Result<(Version, u16), Bad> {
+fn status_line(line: &[u8]) -> Result<(Version, u16), InvalidMessage> {
     let version = match line.get(..9) {
         Some(b"HTTP/1.1 ") => Version::Http11,
         Some(b"HTTP/1.0 ") => Version::Http10,
-        _ => return Err(Bad::Version),
+        _ => return Err(InvalidMessage::Version),
     };
-    let (code, reason) = line[9..].split_at_checked(3).ok_or(Bad::Status)?;
+    let (code, reason) = line[9..].split_at_checked(3).ok_or(InvalidMessage::Status)?;
     if !code.iter().all(u8::is_ascii_digit) || !matches!(code[0], b'1'..=b'5') {
-        return Err(Bad::Status);
+        return Err(InvalidMessage::Status);
     }
     // The reason may be left out with its space; some servers do.
     if !matches!(reason.first(), None | Some(b' '))
         || reason.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t')
     {
-        return Err(Bad::Status);
+        return Err(InvalidMessage::Status);
     }
     Ok((version, code.iter().fold(0, |sum, digit| sum * 10 + u16::from(digit - b'0'))))
 }

@@ -1,14 +1,14 @@
 //! A head as it is passed on: copied line by line, but for the lines that belong to one connection.
 
-use super::{Fields, Line, RequestHead, ResponseHead, Version, fields::Kind, request::WEBSOCKET};
+use super::{FieldLine, Fields, RequestHead, ResponseHead, Version, fields::FieldKind, request::WEBSOCKET};
 
 /// Bytes that what is added usually needs.
-const ADDED: usize = 192;
+const EXTRA_CAPACITY: usize = 192;
 
 /// Those of one connection (RFC 9110, section 7.6.1). `Transfer-Encoding` stays, because chunks do.
-const OF_CONNECTION: u8 = Kind::Connection.bit() | Kind::Upgrade.bit() | Kind::Dropped.bit();
+const HOP_BY_HOP: u8 = FieldKind::Connection.bit() | FieldKind::Upgrade.bit() | FieldKind::Dropped.bit();
 /// What says how a body is framed, and what follows it.
-const OF_CHUNKS: u8 = Kind::TransferEncoding.bit() | Kind::Trailer.bit();
+const CHUNK_FIELDS: u8 = FieldKind::TransferEncoding.bit() | FieldKind::Trailer.bit();
 
 /// Writes a head to the end of a buffer.
 #[derive(Debug)]
@@ -21,28 +21,28 @@ pub struct HeadWriter<'o> {
 impl<'o> HeadWriter<'o> {
     /// Begins a request: method, this target, HTTP/1.1. Its trailers stay behind, and so does the field that announces them.
     pub fn request(head: &RequestHead<'_>, target: &[u8], out: &'o mut Vec<u8>) -> Self {
-        out.reserve(head.bytes.len() + ADDED);
+        out.reserve(head.bytes.len() + EXTRA_CAPACITY);
         for part in [head.method, b" ", target, b" HTTP/1.1\r\n"] {
             out.extend_from_slice(part);
         }
-        Self { out, drops: OF_CONNECTION | Kind::Trailer.bit() }
+        Self { out, drops: HOP_BY_HOP | FieldKind::Trailer.bit() }
     }
 
     /// Begins a response: HTTP/1.1, status and reason as received. A client of `version` 1.0 gets no chunks and is told of none.
     pub fn response(head: &ResponseHead<'_>, version: Version, out: &'o mut Vec<u8>) -> Self {
-        out.reserve(head.bytes.len() + ADDED);
+        out.reserve(head.bytes.len() + EXTRA_CAPACITY);
         // Without a field, the empty line follows.
         let end = head.fields.lines().first().map_or(head.bytes.len() - 2, |line| line.start as usize);
         out.extend_from_slice(b"HTTP/1.1");
         out.extend_from_slice(head.bytes.get(8..end).unwrap_or_default());
-        Self { out, drops: if version == Version::Http10 { OF_CONNECTION | OF_CHUNKS } else { OF_CONNECTION } }
+        Self { out, drops: if version == Version::Http10 { HOP_BY_HOP | CHUNK_FIELDS } else { HOP_BY_HOP } }
     }
 
     /// Copies the fields of a head, but for those of its connection and those that `leave_out` names.
     pub fn copy(self, bytes: &[u8], fields: &Fields, mut leave_out: impl FnMut(&[u8]) -> bool) -> Self {
-        let named = fields.has(Kind::Connection);
+        let named = fields.has(FieldKind::Connection);
         let drops = self.drops;
-        let mut drop = |line: &Line| {
+        let mut drop = |line: &FieldLine| {
             let name = line.name(bytes);
             line.kind.bit() & drops != 0 || (named && is_named_by_connection(bytes, fields, name)) || leave_out(name)
         };
@@ -82,7 +82,7 @@ impl<'o> HeadWriter<'o> {
     /// Ends a request's head with what belongs to its connection, and with the host if only the target or nobody named it, as
     /// HTTP/1.0 may.
     pub fn end_request(mut self, head: &RequestHead<'_>) {
-        if !head.fields.has(Kind::Host) {
+        if !head.fields.has(FieldKind::Host) {
             self = self.field("Host", if head.host.is_empty() { b"localhost" } else { head.host });
         }
         if head.upgrades {
@@ -116,5 +116,5 @@ impl<'o> HeadWriter<'o> {
 }
 
 fn is_named_by_connection(bytes: &[u8], fields: &Fields, name: &[u8]) -> bool {
-    fields.words(bytes, Kind::Connection).any(|word| word.eq_ignore_ascii_case(name))
+    fields.words(bytes, FieldKind::Connection).any(|word| word.eq_ignore_ascii_case(name))
 }

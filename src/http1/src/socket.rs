@@ -8,10 +8,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::Side;
+use super::Connection;
 
 /// A client that is silent on the network for so long is gone.
-const SILENCE: Duration = Duration::from_secs(30);
+const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Takes a port. Connections have from their listener that small writes do not wait for each other, and that they end after
 /// 30 s without a sign of life from the other side.
@@ -23,10 +23,12 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     let options = socket2::SockRef::from(&socket);
     options.set_tcp_nodelay(true)?;
-    options.set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE / 2).with_interval(SILENCE / 6))?;
+    options.set_tcp_keepalive(
+        &TcpKeepalive::new().with_time(DEAD_PEER_TIMEOUT / 2).with_interval(DEAD_PEER_TIMEOUT / 6),
+    )?;
     // Elsewhere than on Linux the keep-alive alone has to do.
     #[cfg(target_os = "linux")]
-    options.set_tcp_user_timeout(Some(SILENCE))?;
+    options.set_tcp_user_timeout(Some(DEAD_PEER_TIMEOUT))?;
     socket.bind(address)?;
     socket.listen(4096)
 }
@@ -35,14 +37,14 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 ///
 /// # Errors
 /// Nobody accepts.
-pub async fn connect(address: SocketAddr, patience: Duration) -> io::Result<Side<TcpStream>> {
+pub async fn connect(address: SocketAddr, patience: Duration) -> io::Result<Connection<TcpStream>> {
     let io = timeout(patience, TcpStream::connect(address)).await??;
     // Tokens are small writes that must not wait for each other.
     io.set_nodelay(true)?;
-    Ok(Side::new(io))
+    Ok(Connection::new(io))
 }
 
-impl Side<TcpStream> {
+impl Connection<TcpStream> {
     /// Whether nothing came on an idle connection: data that nobody asked for is not to be taken for the next answer, and the
     /// end is the end. This is a call to the kernel only if something happened since the last read.
     pub fn is_silent(&self) -> bool {
@@ -62,6 +64,6 @@ mod tests {
         let accepted = socket2::SockRef::from(&accepted);
         assert!(accepted.tcp_nodelay().unwrap() && accepted.keepalive().unwrap());
         #[cfg(target_os = "linux")]
-        assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(SILENCE));
+        assert_eq!(accepted.tcp_user_timeout().unwrap(), Some(DEAD_PEER_TIMEOUT));
     }
 }

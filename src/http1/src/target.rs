@@ -1,20 +1,20 @@
 //! Request targets (RFC 9112, section 3.2).
 
-use super::{Bad, fields::table};
+use super::{InvalidMessage, fields::table};
 
 /// Splits a target into what is asked for and the authority of an absolute one.
-pub(super) fn split<'a>(method: &[u8], target: &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>), Bad> {
+pub(super) fn split<'a>(method: &[u8], target: &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>), InvalidMessage> {
     if is_origin_form(target) || (target == b"*" && method == b"OPTIONS") {
         return Ok((target, None));
     }
     let scheme = [&b"http://"[..], b"https://"]
         .into_iter()
         .find(|scheme| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme)));
-    let rest = scheme.and_then(|scheme| target.get(scheme.len()..)).ok_or(Bad::Target)?;
+    let rest = scheme.and_then(|scheme| target.get(scheme.len()..)).ok_or(InvalidMessage::Target)?;
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
     if authority.is_empty() || !is_authority(authority) || !(path.is_empty() || is_origin_form(path)) {
-        return Err(Bad::Target);
+        return Err(InvalidMessage::Target);
     }
     Ok((if path.is_empty() { b"/" } else { path }, Some(authority)))
 }

@@ -4,13 +4,13 @@ use proptest::prelude::*;
 
 use super::{target::has_dot_segment, *};
 
-fn request(text: &str) -> Result<(Framing, bool), Bad> {
+fn request(text: &str) -> Result<(Framing, bool), InvalidMessage> {
     request_bytes(text.as_bytes())
 }
 
-fn request_bytes(bytes: &[u8]) -> Result<(Framing, bool), Bad> {
+fn request_bytes(bytes: &[u8]) -> Result<(Framing, bool), InvalidMessage> {
     let mut fields = Fields::default();
-    let length = head_length(bytes, &mut 0)?.ok_or(Bad::LineEnd)?;
+    let length = head_length(bytes, &mut 0)?.ok_or(InvalidMessage::LineEnd)?;
     RequestHead::read(&bytes[..length], &mut fields).map(|head| (head.framing, head.keeps_alive))
 }
 
@@ -21,74 +21,74 @@ fn get(fields: &str) -> String {
 #[test]
 fn bad_requests_are_refused() {
     let cases = [
-        ("GET / HTTP/1.1\r\n\r\n", Bad::Host),
-        ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", Bad::Host),
-        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", Bad::Host),
-        ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Host),
-        ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", Bad::Version),
-        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", Bad::Version),
-        ("GET / http/1.1\r\nHost: a\r\n\r\n", Bad::StartLine),
-        ("GET /  HTTP/1.1\r\nHost: a\r\n\r\n", Bad::StartLine),
-        ("GET /\r\nHost: a\r\n\r\n", Bad::StartLine),
-        ("get / HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Method),
-        ("G(T / HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Method),
-        (" GET / HTTP/1.1\r\nHost: a\r\n\r\n", Bad::StartLine),
-        ("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Connect),
-        ("GET a HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Target),
-        ("GET * HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Target),
-        ("GET /#f HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Target),
-        ("GET /\u{7f} HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Target),
-        ("GET /a/%2e%2e/b HTTP/1.1\r\nHost: a\r\n\r\n", Bad::DotSegment),
-        ("GET http:/// HTTP/1.1\r\nHost: a\r\n\r\n", Bad::Target),
-        ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", Bad::StartLine),
-        ("GET / HTTP/1.1\nHost: a\r\n\r\n", Bad::LineEnd),
-        ("GET / HTTP/1.1\r\nHost: a\n\r\n\r\n", Bad::LineEnd),
-        ("GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n", Bad::LineEnd),
+        ("GET / HTTP/1.1\r\n\r\n", InvalidMessage::Host),
+        ("GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", InvalidMessage::Host),
+        ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n", InvalidMessage::Host),
+        ("GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::Host),
+        ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", InvalidMessage::Version),
+        ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", InvalidMessage::Version),
+        ("GET / http/1.1\r\nHost: a\r\n\r\n", InvalidMessage::StartLine),
+        ("GET /  HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::StartLine),
+        ("GET /\r\nHost: a\r\n\r\n", InvalidMessage::StartLine),
+        ("get / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::Method),
+        ("G(T / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::Method),
+        (" GET / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::StartLine),
+        ("CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::Connect),
+        ("GET a HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::Target),
+        ("GET * HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::Target),
+        ("GET /#f HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::Target),
+        ("GET /\u{7f} HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::Target),
+        ("GET /a/%2e%2e/b HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::DotSegment),
+        ("GET http:/// HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::Target),
+        ("\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", InvalidMessage::StartLine),
+        ("GET / HTTP/1.1\nHost: a\r\n\r\n", InvalidMessage::LineEnd),
+        ("GET / HTTP/1.1\r\nHost: a\n\r\n\r\n", InvalidMessage::LineEnd),
+        ("GET / HTTP/1.1\r\nHost: a\rb\r\n\r\n", InvalidMessage::LineEnd),
     ];
     for (text, bad) in cases {
         assert_eq!(request(text), Err(bad), "{text:?}");
     }
     for (fields, bad) in [
-        ("A : b\r\n", Bad::Field),
-        (" A: b\r\n", Bad::Field),
-        ("A: b\r\n c\r\n", Bad::Field),
-        ("A: b\r\n\tc\r\n", Bad::Field),
-        (": b\r\n", Bad::Field),
-        ("A\r\n", Bad::Field),
-        ("A(: b\r\n", Bad::Field),
-        ("A: \0\r\n", Bad::Field),
-        ("A: \u{1}\r\n", Bad::Field),
-        ("A: \u{7f}\r\n", Bad::Field),
-        ("Content-Length: +5\r\n", Bad::Length),
-        ("Content-Length: 0x5\r\n", Bad::Length),
-        ("Content-Length: -1\r\n", Bad::Length),
-        ("Content-Length:\r\n", Bad::Length),
-        ("Content-Length: 5, 5\r\n", Bad::Length),
-        ("Content-Length: 5\r\nContent-Length: 6\r\n", Bad::Length),
-        ("Content-Length: 5\r\nContent-Length: 5\r\n", Bad::Length),
-        ("Content-Length: 9999999999999999999\r\n", Bad::Length),
-        ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", Bad::Coding),
-        ("Transfer-Encoding: gzip, chunked\r\n", Bad::Coding),
-        ("Transfer-Encoding: chunked, gzip\r\n", Bad::Coding),
-        ("Transfer-Encoding: identity\r\n", Bad::Coding),
-        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", Bad::Coding),
-        ("Transfer-Encoding: \"chunked\"\r\n", Bad::Coding),
-        ("Connection: host\r\n", Bad::ConnectionNames),
-        ("Connection: close, Content-Length\r\n", Bad::ConnectionNames),
-        ("Connection: X-Recif-User\r\n", Bad::ConnectionNames),
+        ("A : b\r\n", InvalidMessage::Field),
+        (" A: b\r\n", InvalidMessage::Field),
+        ("A: b\r\n c\r\n", InvalidMessage::Field),
+        ("A: b\r\n\tc\r\n", InvalidMessage::Field),
+        (": b\r\n", InvalidMessage::Field),
+        ("A\r\n", InvalidMessage::Field),
+        ("A(: b\r\n", InvalidMessage::Field),
+        ("A: \0\r\n", InvalidMessage::Field),
+        ("A: \u{1}\r\n", InvalidMessage::Field),
+        ("A: \u{7f}\r\n", InvalidMessage::Field),
+        ("Content-Length: +5\r\n", InvalidMessage::Length),
+        ("Content-Length: 0x5\r\n", InvalidMessage::Length),
+        ("Content-Length: -1\r\n", InvalidMessage::Length),
+        ("Content-Length:\r\n", InvalidMessage::Length),
+        ("Content-Length: 5, 5\r\n", InvalidMessage::Length),
+        ("Content-Length: 5\r\nContent-Length: 6\r\n", InvalidMessage::Length),
+        ("Content-Length: 5\r\nContent-Length: 5\r\n", InvalidMessage::Length),
+        ("Content-Length: 9999999999999999999\r\n", InvalidMessage::Length),
+        ("Content-Length: 5\r\nTransfer-Encoding: chunked\r\n", InvalidMessage::Coding),
+        ("Transfer-Encoding: gzip, chunked\r\n", InvalidMessage::Coding),
+        ("Transfer-Encoding: chunked, gzip\r\n", InvalidMessage::Coding),
+        ("Transfer-Encoding: identity\r\n", InvalidMessage::Coding),
+        ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", InvalidMessage::Coding),
+        ("Transfer-Encoding: \"chunked\"\r\n", InvalidMessage::Coding),
+        ("Connection: host\r\n", InvalidMessage::ConnectionNames),
+        ("Connection: close, Content-Length\r\n", InvalidMessage::ConnectionNames),
+        ("Connection: X-Recif-User\r\n", InvalidMessage::ConnectionNames),
     ] {
         assert_eq!(request(&get(fields)), Err(bad), "{fields:?}");
     }
     let http10 = "POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
-    assert_eq!(request(http10), Err(Bad::Coding));
+    assert_eq!(request(http10), Err(InvalidMessage::Coding));
 }
 
 #[test]
 fn heads_beyond_the_limits_are_refused() {
     let long = get(&format!("A: {}\r\n", "a".repeat(MAX_HEAD)));
-    assert_eq!(request(&long), Err(Bad::HeadTooLarge));
-    assert_eq!(head_length(&long.as_bytes()[..=MAX_HEAD], &mut 0), Err(Bad::HeadTooLarge));
-    assert_eq!(request(&get(&"A: b\r\n".repeat(MAX_FIELDS))), Err(Bad::TooManyFields));
+    assert_eq!(request(&long), Err(InvalidMessage::HeadTooLarge));
+    assert_eq!(head_length(&long.as_bytes()[..=MAX_HEAD], &mut 0), Err(InvalidMessage::HeadTooLarge));
+    assert_eq!(request(&get(&"A: b\r\n".repeat(MAX_FIELDS))), Err(InvalidMessage::TooManyFields));
     assert!(request(&get(&"A: b\r\n".repeat(MAX_FIELDS - 1))).is_ok());
 }
 
@@ -113,7 +113,10 @@ fn good_requests_say_how_long_they_are_and_whether_the_connection_stays() {
 #[test]
 fn an_absolute_target_is_its_path() {
     let text = b"GET http://a?q HTTP/1.1\r\nHost: a\r\n\r\n";
-    assert_eq!(RequestHead::read(text, &mut Fields::default()).map(|head| head.target.to_vec()), Err(Bad::Target));
+    assert_eq!(
+        RequestHead::read(text, &mut Fields::default()).map(|head| head.target.to_vec()),
+        Err(InvalidMessage::Target)
+    );
     let text = b"GET http://a/b?q HTTP/1.1\r\nHost: a\r\n\r\n";
     assert_eq!(RequestHead::read(text, &mut Fields::default()).map(|head| head.target.to_vec()), Ok(b"/b?q".to_vec()));
     let text = b"GET http://a HTTP/1.1\r\nHost: a\r\n\r\n";
@@ -130,7 +133,7 @@ fn dot_segments_are_seen_however_they_are_written() {
     }
 }
 
-fn response(text: &str, to_head: bool) -> Result<(u16, Framing, bool), Bad> {
+fn response(text: &str, to_head: bool) -> Result<(u16, Framing, bool), InvalidMessage> {
     let mut fields = Fields::default();
     ResponseHead::read(text.as_bytes(), &mut fields, to_head).map(|head| (head.status, head.framing, head.keeps_alive))
 }
@@ -147,12 +150,12 @@ fn responses_say_how_they_end() {
         (with("304 x", "Content-Length: 3\r\n"), false, Ok((304, Framing::Length(0), true))),
         (with("101 x", "Upgrade: ws\r\n"), false, Ok((101, Framing::Length(0), true))),
         ("HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n".into(), false, Ok((200, Framing::Length(1), false))),
-        (with("600 x", ""), false, Err(Bad::Status)),
-        (with("20 x", ""), false, Err(Bad::Status)),
-        (with("200x", ""), false, Err(Bad::Status)),
-        (with("200 OK", "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"), false, Err(Bad::Coding)),
-        ("HTTP/2 200 OK\r\n\r\n".into(), false, Err(Bad::Version)),
-        ("ICY 200 OK\r\n\r\n".into(), false, Err(Bad::Version)),
+        (with("600 x", ""), false, Err(InvalidMessage::Status)),
+        (with("20 x", ""), false, Err(InvalidMessage::Status)),
+        (with("200x", ""), false, Err(InvalidMessage::Status)),
+        (with("200 OK", "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n"), false, Err(InvalidMessage::Coding)),
+        ("HTTP/2 200 OK\r\n\r\n".into(), false, Err(InvalidMessage::Version)),
+        ("ICY 200 OK\r\n\r\n".into(), false, Err(InvalidMessage::Version)),
     ] {
         assert_eq!(response(&text, to_head), expected, "{text:?}");
     }
@@ -166,35 +169,41 @@ fn chunks_are_followed_to_their_end() {
         ("5;a=\"b\"\r\nhello\r\n000\r\nT: x\r\nU:\r\n\r\nNEXT", 33),
         ("A\r\n0123456789\r\n0\r\n\r\n", 20),
     ] {
-        let mut body = Body::new(Framing::Chunked);
-        assert_eq!(body.advance(text.as_bytes()), Ok(Progress { taken, ended: true }), "{text:?}");
+        let mut body = BodyScanner::new(Framing::Chunked);
+        assert_eq!(body.advance(text.as_bytes()), Ok(BodyProgress { consumed: taken, ended: true }), "{text:?}");
     }
 }
 
 #[test]
 fn bad_chunks_are_broken_off_where_they_are_bad() {
     for (text, at, bad) in [
-        ("x\r\n", 0, Bad::ChunkSize),
-        ("\r\n", 0, Bad::ChunkSize),
-        ("+5\r\n", 0, Bad::ChunkSize),
-        ("0x5\r\n", 1, Bad::ChunkSize),
-        ("5 \r\nhello", 1, Bad::ChunkSize),
-        ("5\nhello", 1, Bad::ChunkSize),
-        ("5\r\nhelloX\r\n", 8, Bad::ChunkFrame),
-        ("5\r\nhello\n", 8, Bad::ChunkFrame),
-        ("5\rhello", 2, Bad::ChunkFrame),
-        ("1000000000000000\r\n", 15, Bad::ChunkSize),
-        ("0\r\nT x\r\n\r\n", 4, Bad::ChunkFrame),
-        ("0\r\n T: x\r\n\r\n", 3, Bad::ChunkFrame),
-        ("0\r\nT: x\n\r\n", 7, Bad::ChunkFrame),
-        ("0\r\n\rx", 4, Bad::ChunkFrame),
+        ("x\r\n", 0, InvalidMessage::ChunkSize),
+        ("\r\n", 0, InvalidMessage::ChunkSize),
+        ("+5\r\n", 0, InvalidMessage::ChunkSize),
+        ("0x5\r\n", 1, InvalidMessage::ChunkSize),
+        ("5 \r\nhello", 1, InvalidMessage::ChunkSize),
+        ("5\nhello", 1, InvalidMessage::ChunkSize),
+        ("5\r\nhelloX\r\n", 8, InvalidMessage::ChunkFrame),
+        ("5\r\nhello\n", 8, InvalidMessage::ChunkFrame),
+        ("5\rhello", 2, InvalidMessage::ChunkFrame),
+        ("1000000000000000\r\n", 15, InvalidMessage::ChunkSize),
+        ("0\r\nT x\r\n\r\n", 4, InvalidMessage::ChunkFrame),
+        ("0\r\n T: x\r\n\r\n", 3, InvalidMessage::ChunkFrame),
+        ("0\r\nT: x\n\r\n", 7, InvalidMessage::ChunkFrame),
+        ("0\r\n\rx", 4, InvalidMessage::ChunkFrame),
     ] {
-        assert_eq!(Body::new(Framing::Chunked).advance(text.as_bytes()), Err((at, bad)), "{text:?}");
+        assert_eq!(BodyScanner::new(Framing::Chunked).advance(text.as_bytes()), Err((at, bad)), "{text:?}");
     }
     let extension = format!("5;{}\r\n", "a".repeat(2000));
-    assert_eq!(Body::new(Framing::Chunked).advance(extension.as_bytes()), Err((1026, Bad::ChunkLimits)));
+    assert_eq!(
+        BodyScanner::new(Framing::Chunked).advance(extension.as_bytes()),
+        Err((1026, InvalidMessage::ChunkLimits))
+    );
     let trailers = format!("0\r\n{}\r\n", "T: x\r\n".repeat(4000));
-    assert!(matches!(Body::new(Framing::Chunked).advance(trailers.as_bytes()), Err((_, Bad::ChunkLimits))));
+    assert!(matches!(
+        BodyScanner::new(Framing::Chunked).advance(trailers.as_bytes()),
+        Err((_, InvalidMessage::ChunkLimits))
+    ));
 }
 
 #[test]
@@ -263,13 +272,13 @@ proptest! {
     #[test]
     fn a_body_is_the_same_however_it_is_cut(bytes in messages(), cut in 0_usize..64) {
         for framing in [Framing::Chunked, Framing::Length(7), Framing::Close] {
-            let mut whole = Body::new(framing);
+            let mut whole = BodyScanner::new(framing);
             let expected = whole.advance(&bytes);
             let cut = cut.min(bytes.len());
-            let mut body = Body::new(framing);
+            let mut body = BodyScanner::new(framing);
             let got = match body.advance(&bytes[..cut]) {
                 Ok(first) if !first.ended => match body.advance(&bytes[cut..]) {
-                    Ok(rest) => Ok(Progress { taken: cut + rest.taken, ended: rest.ended }),
+                    Ok(rest) => Ok(BodyProgress { consumed: cut + rest.consumed, ended: rest.ended }),
                     Err((at, bad)) => Err((cut + at, bad)),
                 },
                 first => first,

@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    side::{Read, Side, with_scratch},
+    connection::{Connection, ReadOutcome, with_scratch},
     timer::poll_due,
 };
 
@@ -23,8 +23,8 @@ use super::{
 /// # Errors
 /// A connection broke, or was silent for too long: both are to be aborted.
 pub async fn tunnel<C, U>(
-    client: &mut Side<C>,
-    upstream: &mut Side<U>,
+    client: &mut Connection<C>,
+    upstream: &mut Connection<U>,
     idle: Duration,
     mut timer: Pin<&mut Sleep>,
 ) -> io::Result<()>
@@ -34,20 +34,20 @@ where
 {
     // What came with the request's head belongs to the new protocol.
     upstream.outgoing.append(&mut client.incoming);
-    let (mut up, mut down) = (Way::Open, Way::Open);
+    let (mut up, mut down) = (Direction::Open, Direction::Open);
     let mut active = Instant::now();
     poll_fn(|cx| {
         loop {
             let moved = with_scratch(|scratch| {
-                let up = poll_way(cx, client, upstream, &mut up, &mut scratch.bytes);
-                let down = poll_way(cx, upstream, client, &mut down, &mut scratch.bytes);
+                let up = poll_direction(cx, client, upstream, &mut up, &mut scratch.bytes);
+                let down = poll_direction(cx, upstream, client, &mut down, &mut scratch.bytes);
                 match (up, down) {
                     (Poll::Ready(Err(error)), _) | (_, Poll::Ready(Err(error))) => Err(error),
                     (Poll::Pending, Poll::Pending) => Ok(false),
                     _ => Ok(true),
                 }
             })?;
-            if matches!((&up, &down), (Way::Closed, Way::Closed)) {
+            if matches!((&up, &down), (Direction::Closed, Direction::Closed)) {
                 return Poll::Ready(Ok(()));
             }
             if !moved {
@@ -62,18 +62,18 @@ where
 }
 
 /// One direction.
-enum Way {
+enum Direction {
     Open,
     /// The sender has ended; the receiver is still to be told.
     Ending,
     Closed,
 }
 
-fn poll_way<A, B>(
+fn poll_direction<A, B>(
     cx: &mut Context<'_>,
-    from: &mut Side<A>,
-    to: &mut Side<B>,
-    way: &mut Way,
+    from: &mut Connection<A>,
+    to: &mut Connection<B>,
+    way: &mut Direction,
     scratch: &mut [u8],
 ) -> Poll<io::Result<()>>
 where
@@ -85,16 +85,16 @@ where
         return Poll::Ready(Ok(()));
     }
     match way {
-        Way::Closed => Poll::Pending,
-        Way::Ending => {
+        Direction::Closed => Poll::Pending,
+        Direction::Ending => {
             ready!(Pin::new(&mut to.io).poll_shutdown(cx))?;
-            *way = Way::Closed;
+            *way = Direction::Closed;
             Poll::Ready(Ok(()))
         }
-        Way::Open => match ready!(from.poll_read(cx, scratch))? {
-            Read::Bytes(length) => Poll::Ready(to.poll_send(cx, &[], &scratch[..length])),
-            Read::End => {
-                *way = Way::Ending;
+        Direction::Open => match ready!(from.poll_read(cx, scratch))? {
+            ReadOutcome::Bytes(length) => Poll::Ready(to.poll_send(cx, &[], &scratch[..length])),
+            ReadOutcome::End => {
+                *way = Direction::Ending;
                 Poll::Ready(Ok(()))
             }
         },
@@ -114,7 +114,7 @@ mod tests {
     async fn each_side_may_end_before_the_other() {
         let ((mut a, client), (mut b, upstream)) = (duplex(64), duplex(64));
         let under_way = tokio::spawn(async move {
-            let (mut client, mut upstream) = (Side::new(client), Side::new(upstream));
+            let (mut client, mut upstream) = (Connection::new(client), Connection::new(upstream));
             client.incoming = b"early ".to_vec();
             let timer = std::pin::pin!(sleep(Duration::from_secs(60)));
             tunnel(&mut client, &mut upstream, Duration::from_secs(60), timer).await
@@ -135,7 +135,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn silence_in_both_directions_ends_it() {
         let ((_a, client), (_b, upstream)) = (duplex(64), duplex(64));
-        let (mut client, mut upstream) = (Side::new(client), Side::new(upstream));
+        let (mut client, mut upstream) = (Connection::new(client), Connection::new(upstream));
         let timer = std::pin::pin!(sleep(Duration::from_secs(3600)));
         let end = tunnel(&mut client, &mut upstream, Duration::from_secs(60), timer).await;
         assert_eq!(end.unwrap_err().kind(), io::ErrorKind::TimedOut);

@@ -16,7 +16,7 @@ const NEXT: &str = "next";
 
 /// Keys that cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum BadKeys {
+pub enum KeyError {
     /// There is none under this name.
     #[error("it has no key {0:?}")]
     Missing(&'static str),
@@ -46,9 +46,9 @@ impl PublicKey {
     ///
     /// # Errors
     /// Anything but 32 bytes.
-    pub fn read(text: &str) -> Result<Self, BadKeys> {
+    pub fn read(text: &str) -> Result<Self, KeyError> {
         let bytes = BASE64.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
-        bytes.map(Self::new).ok_or_else(|| BadKeys::Public(text.to_owned()))
+        bytes.map(Self::new).ok_or_else(|| KeyError::Public(text.to_owned()))
     }
 
     /// As base64url.
@@ -57,7 +57,7 @@ impl PublicKey {
     }
 
     /// Whether the pair of this key made that signature of that message.
-    pub(super) fn signed(&self, message: &[u8], signature: &[u8]) -> bool {
+    pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, self.bytes).verify(message, signature).is_ok()
     }
 }
@@ -66,7 +66,7 @@ impl PublicKey {
 ///
 /// # Errors
 /// The first that cannot be read.
-pub fn public_keys(text: &str) -> Result<Vec<PublicKey>, BadKeys> {
+pub fn public_keys(text: &str) -> Result<Vec<PublicKey>, KeyError> {
     text.split(',').filter(|key| !key.is_empty()).map(PublicKey::read).collect()
 }
 
@@ -114,15 +114,15 @@ impl KeyPair {
         Self::new(seed).ok_or(getrandom::Error::UNSUPPORTED)
     }
 
-    fn read(name: &'static str, data: &BTreeMap<String, Vec<u8>>) -> Result<Self, BadKeys> {
-        let json = data.get(name).ok_or(BadKeys::Missing(name))?;
+    fn read(name: &'static str, data: &BTreeMap<String, Vec<u8>>) -> Result<Self, KeyError> {
+        let json = data.get(name).ok_or(KeyError::Missing(name))?;
         let read = || {
             let jwk: Jwk = serde_json::from_slice(json).ok()?;
             let seed = BASE64.decode(&jwk.d).ok()?.try_into().ok()?;
             let pair = Self::new(seed)?;
             (jwk.kty == "OKP" && jwk.crv == "Ed25519" && jwk.x == pair.public.text()).then_some(pair)
         };
-        read().ok_or(BadKeys::Unreadable(name))
+        read().ok_or(KeyError::Unreadable(name))
     }
 
     fn jwk(&self) -> String {
@@ -167,7 +167,7 @@ impl KeySet {
     ///
     /// # Errors
     /// A pair that is missing or cannot be read.
-    pub fn read(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, BadKeys> {
+    pub fn read(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, KeyError> {
         Ok(Self { current: KeyPair::read(CURRENT, data)?, next: KeyPair::read(NEXT, data)? })
     }
 

@@ -13,20 +13,20 @@ mod tests;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub use keys::{BadKeys, KeyPair, KeySet, PublicKey, public_keys};
-pub use tokens::Tokens;
-pub use verifier::{Caller, Refused, Verifier};
+pub use keys::{KeyError, KeyPair, KeySet, PublicKey, public_keys};
+pub use tokens::TokenCache;
+pub use verifier::{TokenError, VerifiedCaller, Verifier};
 
 /// The request header that carries a token.
-pub const FIELD: &str = "X-Recif-Caller";
+pub const CALLER_HEADER: &str = "X-Recif-Caller";
 /// `iss` of every token.
 pub const ISSUER: &str = "recif";
 /// `aud` of the tokens by which the operator asks gateways for [`DEMAND`].
 pub const DEMAND_AUDIENCE: &str = "gateway/demand";
 /// The path at which a gateway names every workload that is asked for.
-pub const DEMAND: &str = "/_recif/demand";
+pub const DEMAND_PATH: &str = "/_recif/demand";
 /// The path at which a gateway answers as soon as requests begin to wait for a workload without a ready Pod (long polling).
-pub const COLD: &str = "/_recif/demand/cold";
+pub const COLD_DEMAND_PATH: &str = "/_recif/demand/cold";
 
 /// For whom a token is: `aud` of the workload of this kind (`Agent`).
 pub fn audience(kind: &str, namespace: &str, name: &str) -> String {

@@ -6,7 +6,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{KeySet, PublicKey, Refused, Tokens, Verifier, audience, public_keys, unix_now};
+use super::{KeySet, PublicKey, TokenCache, TokenError, Verifier, audience, public_keys, unix_now};
 
 const NOW: u64 = 1_800_000_000;
 
@@ -24,7 +24,7 @@ fn a_token_tells_the_caller_until_a_minute_after_its_end() {
     let ask = |now| verifier(&keys).verify(token(&keys).as_bytes(), now);
     assert_eq!(ask(NOW).unwrap().user.as_deref(), Some("alice"));
     assert_eq!(ask(NOW + 300 + 59).unwrap().until, NOW + 360);
-    assert_eq!(ask(NOW + 300 + 61), Err(Refused::Expired));
+    assert_eq!(ask(NOW + 300 + 61), Err(TokenError::Expired));
     let nameless = keys.token("agent/ns/a", None, NOW + 300);
     assert_eq!(verifier(&keys).verify(nameless.as_bytes(), NOW).unwrap().user, None);
 }
@@ -39,23 +39,23 @@ fn what_no_gateway_signed_for_this_workload_is_refused() {
     let admin = encode(json!({ "iss": "recif", "aud": "agent/ns/a", "sub": "admin", "exp": NOW + 300 }));
     let kid = keys.current.public.id.clone();
     for (token, why) in [
-        (format!("{head}.{admin}.{signature}"), Refused::Signature),
-        (format!("{head}.{claims}."), Refused::Signature),
-        (format!("{}.{claims}.{signature}", encode(json!({ "alg": "none", "kid": kid }))), Refused::Malformed),
-        (format!("{}.{admin}.", encode(json!({ "alg": "none", "kid": kid }))), Refused::Malformed),
-        (format!("{}.{claims}.{signature}", encode(json!({ "alg": "HS256", "kid": kid }))), Refused::Malformed),
+        (format!("{head}.{admin}.{signature}"), TokenError::Signature),
+        (format!("{head}.{claims}."), TokenError::Signature),
+        (format!("{}.{claims}.{signature}", encode(json!({ "alg": "none", "kid": kid }))), TokenError::Malformed),
+        (format!("{}.{admin}.", encode(json!({ "alg": "none", "kid": kid }))), TokenError::Malformed),
+        (format!("{}.{claims}.{signature}", encode(json!({ "alg": "HS256", "kid": kid }))), TokenError::Malformed),
         (
             format!("{}.{claims}.{signature}", encode(json!({ "alg": "EdDSA", "kid": kid, "crit": ["b64"] }))),
-            Refused::Malformed,
+            TokenError::Malformed,
         ),
-        (token(&others), Refused::UnknownKey),
-        (keys.token("agent/ns/b", Some("alice"), NOW + 300), Refused::Audience),
-        (keys.token("flow/ns/a", Some("alice"), NOW + 300), Refused::Audience),
-        (keys.token("agent/ns/a", Some("a\r\nX-Recif-User: b"), NOW + 300), Refused::Malformed),
-        (keys.token("agent/ns/a", Some(""), NOW + 300), Refused::Malformed),
-        (String::new(), Refused::Malformed),
-        (".".repeat(2), Refused::Malformed),
-        ("a".repeat(5000), Refused::Malformed),
+        (token(&others), TokenError::UnknownKey),
+        (keys.token("agent/ns/b", Some("alice"), NOW + 300), TokenError::Audience),
+        (keys.token("flow/ns/a", Some("alice"), NOW + 300), TokenError::Audience),
+        (keys.token("agent/ns/a", Some("a\r\nX-Recif-User: b"), NOW + 300), TokenError::Malformed),
+        (keys.token("agent/ns/a", Some(""), NOW + 300), TokenError::Malformed),
+        (String::new(), TokenError::Malformed),
+        (".".repeat(2), TokenError::Malformed),
+        ("a".repeat(5000), TokenError::Malformed),
     ] {
         assert_eq!(verifier(&keys).verify(token.as_bytes(), NOW), Err(why), "{token}");
     }
@@ -68,7 +68,7 @@ fn a_pod_believes_after_one_rotation_and_not_after_two() {
     let keys = keys.rotated().unwrap();
     assert!(pod.verify(token(&keys).as_bytes(), NOW).is_ok());
     let keys = keys.rotated().unwrap();
-    assert_eq!(pod.verify(token(&keys).as_bytes(), NOW), Err(Refused::UnknownKey));
+    assert_eq!(pod.verify(token(&keys).as_bytes(), NOW), Err(TokenError::UnknownKey));
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn a_key_is_named_by_its_thumbprint() {
 #[tokio::test(start_paused = true)]
 async fn a_token_is_made_once_in_four_minutes_for_each_caller() {
     let keys = Arc::new(KeySet::generate().unwrap());
-    let tokens = Tokens::default();
+    let tokens = TokenCache::default();
     let alice: Arc<str> = "alice".into();
-    let ask = |user, keys| tokens.of(user, keys, Instant::now(), || "agent/ns/a".to_owned());
+    let ask = |user, keys| tokens.get_or_sign(user, keys, Instant::now(), || "agent/ns/a".to_owned());
     let first = ask(Some(&alice), &keys);
     assert!(Arc::ptr_eq(&first, &ask(Some(&alice), &keys)));
     assert_ne!(first, ask(None, &keys));

@@ -12,27 +12,27 @@ use tokio::time::Instant;
 use super::{ISSUER, KeySet, Verifier, unix_now, verifier::Claims};
 
 /// How long a token is valid.
-const VALID: Duration = Duration::from_secs(300);
+const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
 /// How long it is sent: not in its last minute.
-const SENT: Duration = Duration::from_secs(240);
+const REUSE_PERIOD: Duration = Duration::from_secs(240);
 /// Callers whose tokens for one workload are kept at most.
-const MOST: usize = 1000;
+const MAX_CACHED_CALLERS: usize = 1000;
 
 /// The tokens of one workload, by caller.
 #[derive(Debug, Default)]
-pub struct Tokens(Mutex<HashMap<Option<Arc<str>>, Made>>);
+pub struct TokenCache(Mutex<HashMap<Option<Arc<str>>, CachedToken>>);
 
 #[derive(Debug)]
-struct Made {
+struct CachedToken {
     token: Arc<str>,
-    by: Arc<KeySet>,
+    keys: Arc<KeySet>,
     /// When another one is made.
     until: Instant,
 }
 
-impl Tokens {
+impl TokenCache {
     /// The token of this caller, signed by `keys` for `audience`.
-    pub fn of(
+    pub fn get_or_sign(
         &self,
         user: Option<&Arc<str>>,
         keys: &Arc<KeySet>,
@@ -41,18 +41,18 @@ impl Tokens {
     ) -> Arc<str> {
         let user = user.cloned();
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let valid = |made: &Made| now < made.until && Arc::ptr_eq(&made.by, keys);
+        let valid = |made: &CachedToken| now < made.until && Arc::ptr_eq(&made.keys, keys);
         if let Some(made) = made.get(&user).filter(|made| valid(made)) {
             return made.token.clone();
         }
-        if made.len() >= MOST {
+        if made.len() >= MAX_CACHED_CALLERS {
             made.retain(|_, made| valid(made));
         }
-        if made.len() >= MOST {
+        if made.len() >= MAX_CACHED_CALLERS {
             made.clear();
         }
-        let token: Arc<str> = keys.token(&audience(), user.as_deref(), unix_now() + VALID.as_secs()).into();
-        made.insert(user, Made { token: token.clone(), by: keys.clone(), until: now + SENT });
+        let token: Arc<str> = keys.token(&audience(), user.as_deref(), unix_now() + TOKEN_LIFETIME.as_secs()).into();
+        made.insert(user, CachedToken { token: token.clone(), keys: keys.clone(), until: now + REUSE_PERIOD });
         token
     }
 }

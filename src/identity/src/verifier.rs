@@ -10,7 +10,7 @@ use super::{ISSUER, PublicKey};
 /// By how many seconds the clocks of two nodes may differ.
 const LEEWAY: u64 = 60;
 /// The longest token that is looked at.
-const MOST: usize = 4096;
+const MAX_TOKEN_LENGTH: usize = 4096;
 
 /// What a token says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,7 +35,7 @@ struct Header {
 
 /// A caller that a gateway vouches for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caller {
+pub struct VerifiedCaller {
     /// The name, fit for a header; `None`: let in by an anonymous path.
     pub user: Option<String>,
     /// Until when that may be believed, in seconds since 1970.
@@ -44,7 +44,7 @@ pub struct Caller {
 
 /// Why a token is not believed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum TokenError {
     /// It is no token.
     #[error("it is no JSON Web Token with alg EdDSA")]
     Malformed,
@@ -84,37 +84,38 @@ impl Verifier {
     ///
     /// # Errors
     /// Why it is not believed.
-    pub fn verify(&self, token: &[u8], now: u64) -> Result<Caller, Refused> {
-        let token = str::from_utf8(token).ok().filter(|token| token.len() <= MOST).ok_or(Refused::Malformed)?;
-        let (signed, signature) = token.rsplit_once('.').ok_or(Refused::Malformed)?;
-        let (header, claims) = signed.split_once('.').ok_or(Refused::Malformed)?;
-        let decode = |part| BASE64.decode(part).map_err(|_| Refused::Malformed);
-        let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| Refused::Malformed)?;
+    pub fn verify(&self, token: &[u8], now: u64) -> Result<VerifiedCaller, TokenError> {
+        let token =
+            str::from_utf8(token).ok().filter(|token| token.len() <= MAX_TOKEN_LENGTH).ok_or(TokenError::Malformed)?;
+        let (signed, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
+        let (header, claims) = signed.split_once('.').ok_or(TokenError::Malformed)?;
+        let decode = |part| BASE64.decode(part).map_err(|_| TokenError::Malformed);
+        let header: Header = serde_json::from_slice(&decode(header)?).map_err(|_| TokenError::Malformed)?;
         if header.alg != "EdDSA" || header.crit.is_some() {
-            return Err(Refused::Malformed);
+            return Err(TokenError::Malformed);
         }
-        let key = self.keys.iter().find(|key| key.id == header.kid).ok_or(Refused::UnknownKey)?;
-        if !key.signed(signed.as_bytes(), &decode(signature)?) {
-            return Err(Refused::Signature);
+        let key = self.keys.iter().find(|key| key.id == header.kid).ok_or(TokenError::UnknownKey)?;
+        if !key.verifies(signed.as_bytes(), &decode(signature)?) {
+            return Err(TokenError::Signature);
         }
         let claims = decode(claims)?;
-        let claims: Claims<'_> = serde_json::from_slice(&claims).map_err(|_| Refused::Malformed)?;
+        let claims: Claims<'_> = serde_json::from_slice(&claims).map_err(|_| TokenError::Malformed)?;
         if claims.iss != ISSUER || claims.aud != self.audience {
-            return Err(Refused::Audience);
+            return Err(TokenError::Audience);
         }
         let until = claims.exp.saturating_add(LEEWAY);
         if now >= until {
-            return Err(Refused::Expired);
+            return Err(TokenError::Expired);
         }
         let user = claims.sub;
-        match user.as_deref().is_none_or(|user| !user.is_empty() && user.bytes().all(is_fit)) {
-            true => Ok(Caller { user, until }),
-            false => Err(Refused::Malformed),
+        match user.as_deref().is_none_or(|user| !user.is_empty() && user.bytes().all(is_header_safe)) {
+            true => Ok(VerifiedCaller { user, until }),
+            false => Err(TokenError::Malformed),
         }
     }
 }
 
 /// Whether a byte may stand in a header's value.
-fn is_fit(byte: u8) -> bool {
+fn is_header_safe(byte: u8) -> bool {
     byte >= b' ' && byte != 0x7f
 }

@@ -22,21 +22,21 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 use url::Url;
 
-pub use super::metered::Failed;
-use super::metered::Metered;
-use super::problem;
-use super::reading::Places;
-use super::session::HANDSHAKE;
+use super::bounded_client::BoundedClient;
+pub use super::bounded_client::ServerFailure;
+use super::error_text;
+use super::read_budget::ReadPermits;
+use super::session::HANDSHAKE_VERSION;
 use super::sse::SseTransport;
 
 /// Most pages of a list of tools.
-const PAGES: usize = 1000;
+const MAX_PAGES: usize = 1000;
 /// How long the end of a session may take.
-const GOODBYE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A server, and how it is asked.
 #[derive(Debug, Clone)]
-pub struct Question {
+pub struct DiscoveryRequest {
     /// Where it is.
     pub url: Url,
     /// Sent with every request.
@@ -44,17 +44,17 @@ pub struct Question {
     /// How long everything may take, for the words in which a user reads of it.
     pub timeout: Duration,
     /// When that time is over.
-    pub end: Instant,
+    pub deadline: Instant,
     /// What worked the last time.
     pub era: Option<Era>,
     /// The most tools that are taken.
-    pub most: usize,
+    pub max_tools: usize,
     /// Whether a session is ended at the server when it is over.
-    pub terminates: bool,
+    pub terminates_session: bool,
     /// Whether it speaks the transport of the first revision, over a stream of events.
     pub sse: bool,
     /// How long a stream that only listens may be silent.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
 }
 
 /// The two ways to talk to a server.
@@ -85,11 +85,11 @@ impl Era {
 
 /// What a server told; `T` is what is made of a tool.
 #[derive(Debug)]
-pub struct Answer<T> {
+pub struct ServerTools<T> {
     /// Its tools.
     pub tools: Vec<T>,
     /// Whether there are more.
-    pub more: bool,
+    pub has_more: bool,
     /// Its name and version.
     pub server: (String, String),
     /// The revision that was agreed on.
@@ -97,9 +97,9 @@ pub struct Answer<T> {
     /// How it was talked to.
     pub era: Era,
     /// How long it says that this holds.
-    pub holds: Option<Duration>,
+    pub ttl: Option<Duration>,
     /// The way in which it tells of changes, if it does.
-    pub changes: Option<Changes>,
+    pub changes: Option<ToolListChanges>,
 }
 
 /// A tool as its server describes it.
@@ -133,31 +133,31 @@ impl From<Tool> for McpTool {
 /// Why its tools are not known.
 pub async fn discover<T>(
     client: Client,
-    places: Places,
-    question: &Question,
+    places: ReadPermits,
+    question: &DiscoveryRequest,
     reduce: impl Fn(McpTool) -> T,
-) -> Result<Answer<T>, Failed> {
-    let client = Metered::new(client, places, question.terminates, question.silence);
+) -> Result<ServerTools<T>, ServerFailure> {
+    let client = BoundedClient::new(client, places, question.terminates_session, question.idle_timeout);
     // What comes after the list has time-outs of its own, and is no part of the answer.
-    match timeout_at(question.end, ask(&client, question, reduce)).await {
-        Ok(asked) => conclude(&client, asked?).await,
-        Err(_) => Err(late(question)),
+    match timeout_at(question.deadline, query_server(&client, question, reduce)).await {
+        Ok(asked) => finish_discovery(&client, asked?).await,
+        Err(_) => Err(timeout_failure(question)),
     }
 }
 
 /// A server that was talked to.
-struct Asked<T> {
-    service: Service,
+struct QueriedServer<T> {
+    service: McpService,
     era: Era,
-    listed: Result<Listed<T>, Failed>,
+    listed: Result<ToolPages<T>, ServerFailure>,
 }
 
 /// The tools, whether there are more, and how long that holds.
-type Listed<T> = (Vec<T>, bool, Option<Duration>);
+type ToolPages<T> = (Vec<T>, bool, Option<Duration>);
 
 /// Goes on listening to a server that tells of changes, and takes leave of any other.
-async fn conclude<T>(client: &Metered, asked: Asked<T>) -> Result<Answer<T>, Failed> {
-    let Asked { mut service, era, listed } = asked;
+async fn finish_discovery<T>(client: &BoundedClient, asked: QueriedServer<T>) -> Result<ServerTools<T>, ServerFailure> {
+    let QueriedServer { mut service, era, listed } = asked;
     let changes = match &listed {
         Ok(_) => changes(&service, era).await,
         Err(_) => None,
@@ -169,33 +169,37 @@ async fn conclude<T>(client: &Metered, asked: Asked<T>) -> Result<Answer<T>, Fai
     let changes = match changes {
         Some(subscription) => {
             client.listen();
-            Some(Changes { service, subscription })
+            Some(ToolListChanges { service, subscription })
         }
         None => {
-            let _ = service.close_with_timeout(GOODBYE).await;
+            let _ = service.close_with_timeout(CLOSE_TIMEOUT).await;
             None
         }
     };
     let (tools, more, holds) = listed?;
-    Ok(Answer { tools, more, server, revision, era, holds, changes })
+    Ok(ServerTools { tools, has_more: more, server, revision, era, ttl: holds, changes })
 }
 
-fn late(question: &Question) -> Failed {
+fn timeout_failure(question: &DiscoveryRequest) -> ServerFailure {
     let message = format!("it did not tell its tools within {} s (spec.timeout)", question.timeout.as_secs());
-    Failed::new("ServerTimeout", message)
+    ServerFailure::new("ServerTimeout", message)
 }
 
-async fn ask<T>(client: &Metered, question: &Question, reduce: impl Fn(McpTool) -> T) -> Result<Asked<T>, Failed> {
+async fn query_server<T>(
+    client: &BoundedClient,
+    question: &DiscoveryRequest,
+    reduce: impl Fn(McpTool) -> T,
+) -> Result<QueriedServer<T>, ServerFailure> {
     let eras = match question.era {
         _ if question.sse => [Era::Initialize, Era::Initialize],
         Some(Era::Initialize) => [Era::Initialize, Era::Discover],
         Some(Era::Discover) | None => [Era::Discover, Era::Initialize],
     };
     let patience = if question.sse || question.era.is_some() {
-        question.end
+        question.deadline
     } else {
         // A server that does not know the one may never answer it: that leaves time for the other.
-        Instant::now() + question.end.saturating_duration_since(Instant::now()) / 2
+        Instant::now() + question.deadline.saturating_duration_since(Instant::now()) / 2
     };
     let first = match timeout_at(patience, open(client, question, eras[0])).await {
         Ok(Ok(service)) => Ok((service, eras[0])),
@@ -206,7 +210,7 @@ async fn ask<T>(client: &Metered, question: &Question, reduce: impl Fn(McpTool) 
         Ok(opened) => opened,
         Err(error) => {
             let failed = client.take_failure();
-            let hopeless = |failed: &Failed| matches!(failed.reason, "ServerUnreachable" | "AddressDenied");
+            let hopeless = |failed: &ServerFailure| matches!(failed.reason, "ServerUnreachable" | "AddressDenied");
             if let Some(failed) = failed.filter(|failed| question.sse || hopeless(failed)) {
                 return Err(failed);
             }
@@ -217,27 +221,31 @@ async fn ask<T>(client: &Metered, question: &Question, reduce: impl Fn(McpTool) 
                         (Era::Discover, Some(first)) => first,
                         _ => second,
                     };
-                    let message = format!("it cannot be talked to: {}", problem::startup(&said));
+                    let message = format!("it cannot be talked to: {}", error_text::startup(&said));
                     let failed = client.take_failure();
-                    return Err(failed.unwrap_or_else(|| Failed::new("InvalidServerAnswer", message)));
+                    return Err(failed.unwrap_or_else(|| ServerFailure::new("InvalidServerAnswer", message)));
                 }
             }
         }
     };
     client.take_failure();
-    let listed = list(&service, question.most, reduce).await.map_err(|error| {
-        let message = format!("it does not list its tools: {}", problem::call(&error));
-        client.take_failure().unwrap_or_else(|| Failed::new("InvalidServerAnswer", message))
+    let listed = list(&service, question.max_tools, reduce).await.map_err(|error| {
+        let message = format!("it does not list its tools: {}", error_text::call(&error));
+        client.take_failure().unwrap_or_else(|| ServerFailure::new("InvalidServerAnswer", message))
     });
-    Ok(Asked { service, era, listed })
+    Ok(QueriedServer { service, era, listed })
 }
 
-type Service = RunningService<RoleClient, Handler>;
+type McpService = RunningService<RoleClient, Handler>;
 
-async fn open(client: &Metered, question: &Question, era: Era) -> Result<Service, Box<ClientInitializeError>> {
+async fn open(
+    client: &BoundedClient,
+    question: &DiscoveryRequest,
+    era: Era,
+) -> Result<McpService, Box<ClientInitializeError>> {
     let handler = Handler { changed: Arc::default() };
     if question.sse {
-        let opened = SseTransport::open(client, &question.url, &question.headers, question.silence).await;
+        let opened = SseTransport::open(client, &question.url, &question.headers, question.idle_timeout).await;
         let transport = opened.map_err(|failed| {
             client.fail(failed.reason, failed.message);
             Box::new(ClientInitializeError::ConnectionClosed("no stream of events".to_owned()))
@@ -250,9 +258,13 @@ async fn open(client: &Metered, question: &Question, era: Era) -> Result<Service
     serve_client_with_lifecycle(handler, transport, era.lifecycle()).await.map_err(Box::new)
 }
 
-async fn list<T>(service: &Service, most: usize, reduce: impl Fn(McpTool) -> T) -> Result<Listed<T>, ServiceError> {
+async fn list<T>(
+    service: &McpService,
+    most: usize,
+    reduce: impl Fn(McpTool) -> T,
+) -> Result<ToolPages<T>, ServiceError> {
     let (mut tools, mut cursor, mut holds) = (Vec::new(), None, None);
-    for _ in 0..PAGES {
+    for _ in 0..MAX_PAGES {
         let page = service.list_tools(Some(PaginatedRequestParams::default().with_cursor(cursor))).await?;
         let ttl = page.ttl_ms.map(Duration::from_millis);
         holds = if tools.is_empty() { ttl } else { holds.min(ttl) };
@@ -268,7 +280,7 @@ async fn list<T>(service: &Service, most: usize, reduce: impl Fn(McpTool) -> T) 
 }
 
 /// Whether the server tells of changes; in the newer era it has to be asked to.
-async fn changes(service: &Service, era: Era) -> Option<Option<Subscription>> {
+async fn changes(service: &McpService, era: Era) -> Option<Option<Subscription>> {
     let info = service.peer().peer_info()?;
     let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
     match era {
@@ -276,7 +288,7 @@ async fn changes(service: &Service, era: Era) -> Option<Option<Subscription>> {
         Era::Initialize => Some(None),
         Era::Discover => {
             let filter = SubscriptionFilter::builder().tools_list_changed().build();
-            let listening = timeout(GOODBYE, service.listen(filter)).await;
+            let listening = timeout(CLOSE_TIMEOUT, service.listen(filter)).await;
             listening.ok()?.ok().map(Some)
         }
     }
@@ -294,23 +306,23 @@ impl ClientHandler for Handler {
 
     fn get_info(&self) -> ClientConfig {
         let me = Implementation::new("recif", env!("CARGO_PKG_VERSION"));
-        ClientConfig::new(Default::default(), me).with_protocol_version(HANDSHAKE)
+        ClientConfig::new(Default::default(), me).with_protocol_version(HANDSHAKE_VERSION)
     }
 }
 
 /// A server that tells when its tools change. Dropping it ends the session.
-pub struct Changes {
-    service: Service,
+pub struct ToolListChanges {
+    service: McpService,
     subscription: Option<Subscription>,
 }
 
-impl std::fmt::Debug for Changes {
+impl std::fmt::Debug for ToolListChanges {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Changes").finish_non_exhaustive()
+        f.debug_struct("ToolListChanges").finish_non_exhaustive()
     }
 }
 
-impl Changes {
+impl ToolListChanges {
     /// Returns when the server says that its tools changed; never when it has gone silent for good.
     pub async fn next(&mut self) {
         let told = self.service.service().changed.clone();
@@ -322,7 +334,7 @@ impl Changes {
 
     /// Ends the session.
     pub async fn close(mut self) {
-        let _ = self.service.close_with_timeout(GOODBYE).await;
+        let _ = self.service.close_with_timeout(CLOSE_TIMEOUT).await;
     }
 }
 

@@ -16,16 +16,16 @@ use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHtt
 use sse_stream::Sse;
 
 /// Largest event of a server's stream, in bytes. A whole JSON answer may have 16 MiB, which is rmcp's own cap.
-const EVENT: usize = 4 << 20;
+const MAX_EVENT: usize = 4 << 20;
 
 /// The client.
 #[derive(Clone)]
-pub(super) struct Http(pub(super) Client);
+pub(super) struct SessionHttpClient(pub(super) Client);
 
-type Headers = HashMap<HeaderName, HeaderValue>;
-type Problem = StreamableHttpError<reqwest::Error>;
+type CallHeaders = HashMap<HeaderName, HeaderValue>;
+type CallTransportError = StreamableHttpError<reqwest::Error>;
 
-impl StreamableHttpClient for Http {
+impl StreamableHttpClient for SessionHttpClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -34,15 +34,16 @@ impl StreamableHttpClient for Http {
         message: ClientJsonRpcMessage,
         session: Option<Arc<str>>,
         authorization: Option<String>,
-        headers: Headers,
-    ) -> Result<StreamableHttpPostResponse, Problem> {
+        headers: CallHeaders,
+    ) -> Result<StreamableHttpPostResponse, CallTransportError> {
         let asked = match &message {
             JsonRpcMessage::Request(request) => Some(request.id.clone()),
             _ => None,
         };
         let in_session = session.is_some();
-        let sent = self.0.post_message_with_max_sse_event_size(uri, message, session, authorization, headers, EVENT);
-        judge(sent.await?, asked, in_session)
+        let sent =
+            self.0.post_message_with_max_sse_event_size(uri, message, session, authorization, headers, MAX_EVENT);
+        normalize_response(sent.await?, asked, in_session)
     }
 
     async fn delete_session(
@@ -50,8 +51,8 @@ impl StreamableHttpClient for Http {
         uri: Arc<str>,
         session: Arc<str>,
         authorization: Option<String>,
-        headers: Headers,
-    ) -> Result<(), Problem> {
+        headers: CallHeaders,
+    ) -> Result<(), CallTransportError> {
         self.0.delete_session(uri, session, authorization, headers).await
     }
 
@@ -61,17 +62,17 @@ impl StreamableHttpClient for Http {
         session: Option<Arc<str>>,
         last_event: Option<String>,
         authorization: Option<String>,
-        headers: Headers,
-    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, Problem> {
-        self.0.get_stream_with_max_sse_event_size(uri, session, last_event, authorization, headers, EVENT).await
+        headers: CallHeaders,
+    ) -> Result<BoxStream<'static, Result<Sse, SseError>>, CallTransportError> {
+        self.0.get_stream_with_max_sse_event_size(uri, session, last_event, authorization, headers, MAX_EVENT).await
     }
 }
 
-pub(super) fn judge(
+pub(super) fn normalize_response(
     answer: StreamableHttpPostResponse,
     asked: Option<RequestId>,
     in_session: bool,
-) -> Result<StreamableHttpPostResponse, Problem> {
+) -> Result<StreamableHttpPostResponse, CallTransportError> {
     let StreamableHttpPostResponse::Json(JsonRpcMessage::Error(mut refusal), session) = answer else {
         return Ok(answer);
     };

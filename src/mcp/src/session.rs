@@ -13,14 +13,14 @@ use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig
 use serde_json::{Map, Value};
 use url::Url;
 
-use super::http::Http;
-use super::metered::{Metered, SILENCE};
-use super::problem;
-use super::reach::Trust;
+use super::bounded_client::{BoundedClient, STREAM_IDLE_TIMEOUT};
+use super::egress::Trust;
+use super::error_text;
+use super::http::SessionHttpClient;
 use super::sse::SseTransport;
 
 /// The newest revision with a handshake.
-pub(super) const HANDSHAKE: ProtocolVersion = ProtocolVersion::V_2025_11_25;
+pub(super) const HANDSHAKE_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 
 /// Why a server gave no answer. The text is made for people and models and holds no header.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub enum McpError {
 
 /// A server, and how it is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct ServerEndpoint {
     /// Where it is.
     pub url: Url,
     /// Sent with every request.
@@ -67,7 +67,7 @@ pub struct Server {
     pub trust: Trust,
 }
 
-impl Server {
+impl ServerEndpoint {
     /// One that is called without headers.
     pub fn at(url: &Url) -> Self {
         Self { url: url.clone(), headers: HeaderMap::new(), sse: false, trust: Trust::System }
@@ -79,17 +79,17 @@ impl Server {
 }
 
 /// A connection to one server. Dropping it ends the server's session.
-pub(crate) struct Session {
+pub(crate) struct McpSession {
     service: RunningService<RoleClient, ClientConfig>,
     host: String,
 }
 
-impl Session {
+impl McpSession {
     /// Connects to a server and agrees on a revision, within `deadline`.
     ///
     /// # Errors
     /// [`McpError::Broken`] or [`McpError::Timeout`].
-    pub(crate) async fn connect(client: Client, server: &Server, deadline: Duration) -> Result<Self, McpError> {
+    pub(crate) async fn connect(client: Client, server: &ServerEndpoint, deadline: Duration) -> Result<Self, McpError> {
         let host = server.host().to_owned();
         match tokio::time::timeout(deadline, service(client, server)).await {
             Ok(Ok(service)) => Ok(Self { service, host }),
@@ -134,32 +134,32 @@ impl Session {
             }
             Ok(Err(ServiceError::TransportClosed)) => Err(broken("ended the connection".into())),
             Ok(Err(ServiceError::UnexpectedResponse)) => Err(broken("answered something else than asked".into())),
-            Ok(Err(error)) => Err(broken(format!("gave no answer: {}", problem::call(&error)))),
+            Ok(Err(error)) => Err(broken(format!("gave no answer: {}", error_text::call(&error)))),
             Err(_) => Err(McpError::Timeout { host: self.host.clone(), after: deadline }),
         }
     }
 }
 
-async fn service(client: Client, server: &Server) -> Result<RunningService<RoleClient, ClientConfig>, String> {
+async fn service(client: Client, server: &ServerEndpoint) -> Result<RunningService<RoleClient, ClientConfig>, String> {
     let headers: HashMap<_, _> = server.headers.iter().map(|(name, value)| (name.clone(), value.clone())).collect();
     let me = Implementation::new("recif", env!("CARGO_PKG_VERSION"));
     let config = ClientConfig::new(Default::default(), me);
     let served = if server.sse {
-        let client = Metered::of_calls(client);
-        let transport = SseTransport::open(&client, &server.url, &headers, SILENCE).await;
+        let client = BoundedClient::for_calls(client);
+        let transport = SseTransport::open(&client, &server.url, &headers, STREAM_IDLE_TIMEOUT).await;
         let transport = transport.map_err(|failed| failed.message)?;
-        let config = config.with_protocol_version(HANDSHAKE);
+        let config = config.with_protocol_version(HANDSHAKE_VERSION);
         serve_client_with_lifecycle(config, transport, ClientLifecycleMode::Initialize).await
     } else {
         let place = StreamableHttpClientTransportConfig::with_uri(server.url.as_str()).custom_headers(headers);
-        let transport = StreamableHttpClientTransport::with_client(Http(client), place);
+        let transport = StreamableHttpClientTransport::with_client(SessionHttpClient(client), place);
         let lifecycle = ClientLifecycleMode::Auto {
             preferred_versions: vec![ProtocolVersion::LATEST],
-            legacy_version: Some(HANDSHAKE),
+            legacy_version: Some(HANDSHAKE_VERSION),
         };
         serve_client_with_lifecycle(config, transport, lifecycle).await
     };
-    served.map_err(|error| problem::startup(&error))
+    served.map_err(|error| error_text::startup(&error))
 }
 
 /// What a server's answer says, as text.

@@ -11,15 +11,15 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use super::session::{McpError, Server, Session};
+use super::session::{McpError, McpSession, ServerEndpoint};
 
 /// The session of one server; whoever opens it holds the lock, so that two calls open one.
-type Slot = Arc<AsyncMutex<Option<Arc<Session>>>>;
+type SessionSlot = Arc<AsyncMutex<Option<Arc<McpSession>>>>;
 
 /// The sessions of a process.
 #[derive(Default)]
 pub struct Sessions {
-    slots: Mutex<Vec<(Server, Slot)>>,
+    slots: Mutex<Vec<(ServerEndpoint, SessionSlot)>>,
 }
 
 impl Sessions {
@@ -30,7 +30,7 @@ impl Sessions {
     pub async fn call_tool(
         &self,
         client: &Client,
-        server: &Server,
+        server: &ServerEndpoint,
         name: &str,
         arguments: Map<String, Value>,
         deadline: Duration,
@@ -38,7 +38,7 @@ impl Sessions {
         let end = Instant::now() + deadline;
         let slot = self.slot(server);
         let session = open(&slot, client, server, end).await?;
-        let result = session.call_tool(name, arguments, left(end)).await;
+        let result = session.call_tool(name, arguments, remaining(end)).await;
         if let Err(McpError::Broken { .. } | McpError::Timeout { .. }) = &result {
             close(&slot, &session).await;
         }
@@ -46,36 +46,41 @@ impl Sessions {
     }
 
     /// Who sends other headers is somebody else to the server, and has a session of his own.
-    fn slot(&self, server: &Server) -> Slot {
+    fn slot(&self, server: &ServerEndpoint) -> SessionSlot {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, slot)) = slots.iter().find(|(known, _)| known == server) {
             return slot.clone();
         }
-        let slot = Slot::default();
+        let slot = SessionSlot::default();
         slots.push((server.clone(), slot.clone()));
         slot
     }
 }
 
 /// The session that is there, or a new one.
-async fn open(slot: &Slot, client: &Client, server: &Server, end: Instant) -> Result<Arc<Session>, McpError> {
+async fn open(
+    slot: &SessionSlot,
+    client: &Client,
+    server: &ServerEndpoint,
+    end: Instant,
+) -> Result<Arc<McpSession>, McpError> {
     let mut slot = slot.lock().await;
     if let Some(session) = slot.as_ref().filter(|session| !session.is_closed()) {
         return Ok(session.clone());
     }
-    let session = Arc::new(Session::connect(client.clone(), server, left(end)).await?);
+    let session = Arc::new(McpSession::connect(client.clone(), server, remaining(end)).await?);
     *slot = Some(session.clone());
     Ok(session)
 }
 
 /// Takes `session` out, unless another call has replaced it already.
-async fn close(slot: &Slot, session: &Arc<Session>) {
+async fn close(slot: &SessionSlot, session: &Arc<McpSession>) {
     let mut slot = slot.lock().await;
     if slot.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, session)) {
         *slot = None;
     }
 }
 
-fn left(end: Instant) -> Duration {
+fn remaining(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
 }

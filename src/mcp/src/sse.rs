@@ -18,25 +18,25 @@ use sse_stream::{Sse, SseStream};
 use tokio::time::timeout;
 use url::Url;
 
-use super::metered::{Failed, Metered, is, refusal};
+use super::bounded_client::{BoundedClient, ServerFailure, has_content_type, refusal};
 
-type Headers = HashMap<HeaderName, HeaderValue>;
+type SseHeaders = HashMap<HeaderName, HeaderValue>;
 
 /// A server, connected.
 pub(super) struct SseTransport {
-    client: Metered,
-    headers: Headers,
+    client: BoundedClient,
+    headers: SseHeaders,
     /// Where messages are posted.
     endpoint: Url,
     events: BoxStream<'static, Result<Sse, SseError>>,
     /// How long the stream may be silent.
-    silence: Duration,
+    idle_timeout: Duration,
 }
 
 /// A message that did not arrive.
 #[derive(Debug, thiserror::Error)]
 #[error("the message could not be sent")]
-pub(super) struct Unsent;
+pub(super) struct SseSendError;
 
 impl SseTransport {
     /// Opens the stream and waits for the address.
@@ -44,23 +44,23 @@ impl SseTransport {
     /// # Errors
     /// Why there is none.
     pub(super) async fn open(
-        client: &Metered,
+        client: &BoundedClient,
         url: &Url,
-        headers: &Headers,
+        headers: &SseHeaders,
         silence: Duration,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, ServerFailure> {
         let failed =
-            |message: &str| client.take_failure().unwrap_or_else(|| Failed::new("InvalidServerAnswer", message));
-        let request = with(client.http().get(url.clone()).header(ACCEPT, "text/event-stream"), headers);
+            |message: &str| client.take_failure().unwrap_or_else(|| ServerFailure::new("InvalidServerAnswer", message));
+        let request = with_headers(client.http().get(url.clone()).header(ACCEPT, "text/event-stream"), headers);
         let response = client.send(request).await.map_err(|_| failed("it cannot be reached"))?;
         if !response.status().is_success() {
-            let (status, body) = (response.status(), client.beginning(response).await);
+            let (status, body) = (response.status(), client.read_excerpt(response).await);
             let reason = if status.is_server_error() { "ServerUnreachable" } else { "ServerRefused" };
-            return Err(Failed::new(reason, refusal(status, &body)));
+            return Err(ServerFailure::new(reason, refusal(status, &body)));
         }
-        if !is(&response, "text/event-stream") {
+        if !has_content_type(&response, "text/event-stream") {
             let message = "it opens no stream of events: see whether spec.url has the right path, such as /sse";
-            return Err(Failed::new("InvalidServerAnswer", message));
+            return Err(ServerFailure::new("InvalidServerAnswer", message));
         }
         let mut events = SseStream::from_bytes_stream(client.counted(response)).boxed();
         let endpoint = loop {
@@ -74,35 +74,35 @@ impl SseTransport {
         let Some(endpoint) = endpoint else {
             let message =
                 "it wants messages sent to another place, which is not done: set spec.url to where the server is";
-            return Err(Failed::new("ServerRefused", message));
+            return Err(ServerFailure::new("ServerRefused", message));
         };
-        Ok(Self { client: client.clone(), headers: headers.clone(), endpoint, events, silence })
+        Ok(Self { client: client.clone(), headers: headers.clone(), endpoint, events, idle_timeout: silence })
     }
 }
 
 impl Transport<RoleClient> for SseTransport {
-    type Error = Unsent;
+    type Error = SseSendError;
 
     fn send(
         &mut self,
         message: TxJsonRpcMessage<RoleClient>,
-    ) -> impl Future<Output = Result<(), Unsent>> + Send + 'static {
-        let request = with(self.client.http().post(self.endpoint.clone()), &self.headers).json(&message);
+    ) -> impl Future<Output = Result<(), SseSendError>> + Send + 'static {
+        let request = with_headers(self.client.http().post(self.endpoint.clone()), &self.headers).json(&message);
         let client = self.client.clone();
         async move {
-            let response = client.send(request).await.map_err(|_| Unsent)?;
+            let response = client.send(request).await.map_err(|_| SseSendError)?;
             if response.status().is_success() {
                 return Ok(());
             }
-            let (status, body) = (response.status(), client.beginning(response).await);
+            let (status, body) = (response.status(), client.read_excerpt(response).await);
             client.fail("ServerRefused", refusal(status, &body));
-            Err(Unsent)
+            Err(SseSendError)
         }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
         loop {
-            let event = timeout(self.silence, self.events.next()).await.ok()??.ok()?;
+            let event = timeout(self.idle_timeout, self.events.next()).await.ok()??.ok()?;
             if !matches!(event.event.as_deref(), None | Some("" | "message")) {
                 continue;
             }
@@ -119,12 +119,12 @@ impl Transport<RoleClient> for SseTransport {
         }
     }
 
-    async fn close(&mut self) -> Result<(), Unsent> {
+    async fn close(&mut self) -> Result<(), SseSendError> {
         self.events = futures::stream::empty().boxed();
         Ok(())
     }
 }
 
-fn with(request: reqwest::RequestBuilder, headers: &Headers) -> reqwest::RequestBuilder {
+fn with_headers(request: reqwest::RequestBuilder, headers: &SseHeaders) -> reqwest::RequestBuilder {
     headers.iter().fold(request, |request, (name, value)| request.header(name, value))
 }

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 use url::Url;
 
 use super::discovery_tests::{first_revision, json_answer, serve};
-use super::{McpError, Server, Session, Sessions};
+use super::{McpError, McpSession, ServerEndpoint, Sessions};
 
 /// Enough for any server on loopback; tests end long before.
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -35,7 +35,7 @@ fn object(value: Value) -> Map<String, Value> {
 #[tokio::test]
 async fn the_reference_server_is_called_and_listed() {
     let server = ReferenceServer::start(0);
-    let session = Session::connect(client(), &Server::at(&server.url()), DEADLINE).await.unwrap();
+    let session = McpSession::connect(client(), &ServerEndpoint::at(&server.url()), DEADLINE).await.unwrap();
     let call = async |name: &str, arguments: Value| session.call_tool(name, object(arguments), DEADLINE).await;
     assert_eq!(call("echo", json!({"message": "hi"})).await.unwrap(), "Echo: hi");
     assert_eq!(call("get-sum", json!({"a": 2, "b": 3})).await.unwrap(), "The sum of 2 and 3 is 5.");
@@ -53,7 +53,7 @@ async fn a_session_is_kept_and_opened_again_after_the_server_restarted() {
     let server = ReferenceServer::start(0);
     let url = server.url();
     let echo = async || {
-        sessions.call_tool(&client, &Server::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
+        sessions.call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
     };
     assert_eq!(echo().await.unwrap(), "Echo: x");
     assert_eq!(echo().await.unwrap(), "Echo: x");
@@ -70,7 +70,7 @@ async fn a_server_that_forgot_its_sessions_gets_a_new_one() {
     let server = ReferenceServer::start(0);
     let (url, port) = (server.url(), server.port());
     let echo = async || {
-        sessions.call_tool(&client, &Server::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
+        sessions.call_tool(&client, &ServerEndpoint::at(&url), "echo", object(json!({"message": "x"})), DEADLINE).await
     };
     assert_eq!(echo().await.unwrap(), "Echo: x");
     drop(server);
@@ -136,7 +136,7 @@ async fn modern(body: Bytes) -> Response {
 #[tokio::test]
 async fn a_server_of_the_newer_era_is_called_without_a_handshake() {
     let url = Url::parse(&format!("{}/modern", odd().await)).unwrap();
-    let session = Session::connect(client(), &Server::at(&url), DEADLINE).await.unwrap();
+    let session = McpSession::connect(client(), &ServerEndpoint::at(&url), DEADLINE).await.unwrap();
     let call = async |name: &str| session.call_tool(name, Map::new(), DEADLINE).await;
     assert_eq!(call("structured").await.unwrap(), r#"{"n":1}"#);
     assert_eq!(call("other").await.unwrap_err(), McpError::Tool("it is broken".into()));
@@ -155,7 +155,10 @@ async fn a_server_that_is_none_is_an_error() {
         format!("{base}/endless-events"),
         format!("http://user:SECRET@{closed}/?key=SECRET"),
     ] {
-        let error = Session::connect(client(), &Server::at(&Url::parse(&url).unwrap()), DEADLINE).await.err().unwrap();
+        let error = McpSession::connect(client(), &ServerEndpoint::at(&Url::parse(&url).unwrap()), DEADLINE)
+            .await
+            .err()
+            .unwrap();
         assert!(matches!(error, McpError::Broken { .. }), "{url}: {error:?}");
         let text = error.to_string();
         assert!(text.starts_with("the MCP server at 127.0.0.1:") && text.len() < 1000, "{text}");
@@ -168,12 +171,14 @@ async fn a_server_that_hangs_is_given_up() {
     let base = odd().await;
     let deadline = Duration::from_secs(20);
     let url = Url::parse(&format!("{base}/hangs")).unwrap();
-    let error = Session::connect(client(), &Server::at(&url), deadline).await.err().unwrap();
+    let error = McpSession::connect(client(), &ServerEndpoint::at(&url), deadline).await.err().unwrap();
     assert!(matches!(error, McpError::Timeout { after, .. } if after == deadline), "{error:?}");
 
     let url = Url::parse(&format!("{base}/modern")).unwrap();
-    let error =
-        Sessions::default().call_tool(&client(), &Server::at(&url), "hang", Map::new(), deadline).await.unwrap_err();
+    let error = Sessions::default()
+        .call_tool(&client(), &ServerEndpoint::at(&url), "hang", Map::new(), deadline)
+        .await
+        .unwrap_err();
     assert!(matches!(error, McpError::Timeout { .. }), "{error:?}");
 }
 
@@ -191,7 +196,7 @@ async fn calls_at_once_share_one_session() {
     });
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let (sessions, client) = (Sessions::default(), client());
-    let server = Server::at(&url);
+    let server = ServerEndpoint::at(&url);
     let calls = (0..8).map(|_| sessions.call_tool(&client, &server, "structured", Map::new(), DEADLINE));
     for answer in futures::future::join_all(calls).await {
         assert_eq!(answer.unwrap(), r#"{"n":1}"#);
@@ -199,21 +204,22 @@ async fn calls_at_once_share_one_session() {
     assert_eq!(opened.load(Ordering::Relaxed), 1);
 }
 
-fn with_token(url: &str, sse: bool) -> Server {
+fn with_token(url: &str, sse: bool) -> ServerEndpoint {
     let mut headers = HeaderMap::new();
     headers.insert("x-api-key", HeaderValue::from_static("sesame"));
-    Server { headers, sse, ..Server::at(&Url::parse(url).unwrap()) }
+    ServerEndpoint { headers, sse, ..ServerEndpoint::at(&Url::parse(url).unwrap()) }
 }
 
 #[tokio::test]
 async fn a_server_of_the_first_revision_is_called_over_its_stream_of_events() {
     let (sessions, client) = (Sessions::default(), client());
     let url = first_revision("/messages?session=1", Some("sesame")).await;
-    let call = async |server: &Server| sessions.call_tool(&client, server, "old", Map::new(), DEADLINE).await;
+    let call = async |server: &ServerEndpoint| sessions.call_tool(&client, server, "old", Map::new(), DEADLINE).await;
     for _ in 0..2 {
         assert_eq!(call(&with_token(&url, true)).await.unwrap(), "as ever");
     }
-    let refused = call(&Server { sse: true, ..Server::at(&Url::parse(&url).unwrap()) }).await.unwrap_err();
+    let refused =
+        call(&ServerEndpoint { sse: true, ..ServerEndpoint::at(&Url::parse(&url).unwrap()) }).await.unwrap_err();
     assert!(refused.to_string().contains("HTTP 401"), "{refused}");
 }
 
@@ -242,11 +248,11 @@ async fn headers_are_sent_with_every_request_and_others_mean_another_session() {
     };
     let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
     let (sessions, client) = (Sessions::default(), client());
-    let call = async |server: &Server| sessions.call_tool(&client, server, "t", Map::new(), DEADLINE).await;
+    let call = async |server: &ServerEndpoint| sessions.call_tool(&client, server, "t", Map::new(), DEADLINE).await;
     for _ in 0..2 {
         assert_eq!(call(&with_token(&url, false)).await.unwrap(), "in");
     }
-    let refused = call(&Server::at(&Url::parse(&url).unwrap())).await.unwrap_err();
+    let refused = call(&ServerEndpoint::at(&Url::parse(&url).unwrap())).await.unwrap_err();
     assert!(!refused.to_string().contains("sesame"), "{refused}");
     assert_eq!(call(&with_token(&url, false)).await.unwrap(), "in");
     assert_eq!(opened.load(Ordering::Relaxed), 1);

@@ -7,9 +7,9 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use cluster::{
-    Board, ObjectMap, Watch, Watches,
+    ObjectMap, Watch, WatchHealth, Watches,
     binding::{self, Binding, Bindings},
-    cache::{CustomMaps, GoingNamespaces},
+    cache::{KindCaches, TerminatingNamespaces},
 };
 use crds::{Agent, Flow, FlowSet, MCPServer};
 use machine::ApiError;
@@ -17,90 +17,98 @@ use meta::{Key, PhasedObject};
 use tokio::{sync::Notify, task::JoinSet, time::timeout};
 
 use super::{
-    controlled::Controlled,
-    controller::{Shared, Users},
+    controlled::ReconciledKind,
+    controller::{ControllerContext, ReferrerQueues},
 };
 
 /// How soon it is tried again after a refusal, or after somebody else's change.
 const RETRY: Duration = Duration::from_secs(5);
 /// How often it is looked at although nothing happened: from the caches, without a request.
-const LOOK: Duration = Duration::from_secs(30);
+const RECHECK: Duration = Duration::from_secs(30);
 
 /// The RoleBindings of the operator's namespaces.
-pub(super) struct Holder {
+pub(super) struct BindingController {
     namespaces: Vec<String>,
     bindings: Bindings,
-    kinds: CustomMaps,
-    going: Arc<GoingNamespaces>,
-    users: Arc<Users>,
+    kinds: KindCaches,
+    terminating: Arc<TerminatingNamespaces>,
+    referrer_queues: Arc<ReferrerQueues>,
     changed: Arc<Notify>,
-    board: Arc<Board>,
+    watch_health: Arc<WatchHealth>,
 }
 
-impl fmt::Debug for Holder {
+impl fmt::Debug for BindingController {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Holder").field("namespaces", &self.namespaces).finish_non_exhaustive()
+        f.debug_struct("BindingController").field("namespaces", &self.namespaces).finish_non_exhaustive()
     }
 }
 
 /// The kinds with our finalizer.
-const HELD: [&str; 4] = ["Agent", "Flow", "FlowSet", "MCPServer"];
+const FINALIZED_KINDS: [&str; 4] = ["Agent", "Flow", "FlowSet", "MCPServer"];
 
 /// What is to be done about a RoleBinding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Act {
+enum FinalizerAction {
     Nothing,
-    Hold,
-    LetGo,
+    AddFinalizer,
+    RemoveFinalizer,
     /// It is being deleted: whether its namespace is, decides.
-    AskWhy,
+    CheckNamespace,
 }
 
 /// `going`: whether its namespace is being deleted, if that was asked.
-fn act(binding: &Binding, has_objects: bool, going: Option<bool>) -> Act {
-    match (binding.is_held(), binding.deleting) {
-        (false, false) if has_objects => Act::Hold,
-        (true, false) if !has_objects => Act::LetGo,
-        (false, _) | (true, false) => Act::Nothing,
+fn next_action(binding: &Binding, has_objects: bool, going: Option<bool>) -> FinalizerAction {
+    match (binding.has_finalizer(), binding.deleting) {
+        (false, false) if has_objects => FinalizerAction::AddFinalizer,
+        (true, false) if !has_objects => FinalizerAction::RemoveFinalizer,
+        (false, _) | (true, false) => FinalizerAction::Nothing,
         (true, true) => match going {
-            _ if !has_objects => Act::LetGo,
-            None => Act::AskWhy,
-            Some(true) => Act::Nothing,
-            Some(false) => Act::LetGo,
+            _ if !has_objects => FinalizerAction::RemoveFinalizer,
+            None => FinalizerAction::CheckNamespace,
+            Some(true) => FinalizerAction::Nothing,
+            Some(false) => FinalizerAction::RemoveFinalizer,
         },
     }
 }
 
-impl Holder {
+impl BindingController {
     /// Follows the objects and RoleBindings of these namespaces. To be made before the watches begin.
-    pub(super) fn new(shared: &Shared, watches: &Watches, tasks: &mut JoinSet<()>) -> Self {
+    pub(super) fn new(shared: &ControllerContext, watches: &Watches, tasks: &mut JoinSet<()>) -> Self {
         let (changed, map) = (Arc::new(Notify::new()), Arc::new(ObjectMap::default()));
-        let kinds = shared.maps.views.kinds.clone();
-        notice::<Agent>(&kinds, &changed);
-        notice::<Flow>(&kinds, &changed);
-        notice::<FlowSet>(&kinds, &changed);
-        notice::<MCPServer>(&kinds, &changed);
+        let kinds = shared.maps.caches.kinds.clone();
+        watch_finalizers::<Agent>(&kinds, &changed);
+        watch_finalizers::<Flow>(&kinds, &changed);
+        watch_finalizers::<FlowSet>(&kinds, &changed);
+        watch_finalizers::<MCPServer>(&kinds, &changed);
         let news = changed.clone();
         map.subscribe(move |_| news.notify_one());
         // Of its own: who may not see RoleBindings does without, and is ready all the same.
-        let unwatched = Arc::new(Board::default());
+        let unwatched = Arc::new(WatchHealth::default());
         for namespace in &watches.namespaces {
             let (source, transport) = (binding::source(), watches.transport.clone());
             let watch = Watch::new(source, Some(namespace.clone()), transport, map.clone(), unwatched.clone());
             tasks.spawn(watch.run());
         }
-        let (users, going) = (shared.users.clone(), shared.maps.views.going.clone());
+        let (users, going) = (shared.referrer_queues.clone(), shared.maps.caches.terminating.clone());
         let bindings = Bindings::new(watches.transport.clone(), map);
-        let board = watches.board.clone();
-        Self { namespaces: watches.namespaces.clone(), bindings, kinds, going, users, changed, board }
+        let board = watches.watch_health.clone();
+        Self {
+            namespaces: watches.namespaces.clone(),
+            bindings,
+            kinds,
+            terminating: going,
+            referrer_queues: users,
+            changed,
+            watch_health: board,
+        }
     }
 
     /// Holds them and lets them go, for as long as this is polled.
-    pub(super) async fn lead(&self) {
+    pub(super) async fn run(&self) {
         loop {
             let mut again = false;
             for namespace in &self.namespaces {
-                match self.keep(namespace).await {
+                match self.reconcile(namespace).await {
                     Ok(done) => again |= !done,
                     Err(error) => {
                         tracing::warn!(namespace, %error, "the operator's RoleBinding cannot be held or let go");
@@ -112,35 +120,35 @@ impl Holder {
                 tokio::time::sleep(RETRY).await;
             } else {
                 // What is listed only later tells nobody by itself.
-                let _ = timeout(LOOK, self.changed.notified()).await;
+                let _ = timeout(RECHECK, self.changed.notified()).await;
             }
         }
     }
 
     /// Whether all is done that can be done now.
-    async fn keep(&self, namespace: &str) -> Result<bool, ApiError> {
+    async fn reconcile(&self, namespace: &str) -> Result<bool, ApiError> {
         let Some(binding) = self.bindings.get(namespace) else { return Ok(true) };
         // Objects that were never listed may be there.
-        if HELD.iter().any(|kind| self.board.unlisted(kind, namespace).is_some()) {
+        if FINALIZED_KINDS.iter().any(|kind| self.watch_health.unlisted(kind, namespace).is_some()) {
             return Ok(true);
         }
         if !binding.deleting {
-            self.going.set(namespace, false);
+            self.terminating.set(namespace, false);
         }
-        let objects = self.held_objects(namespace);
-        let mut next = act(&binding, !objects.is_empty(), self.going.contains(namespace).then_some(true));
-        if next == Act::AskWhy {
-            let going = self.bindings.is_namespace_going(namespace).await?;
-            if going && self.going.set(namespace, true) {
+        let objects = self.finalized_objects(namespace);
+        let mut next = next_action(&binding, !objects.is_empty(), self.terminating.contains(namespace).then_some(true));
+        if next == FinalizerAction::CheckNamespace {
+            let going = self.bindings.is_namespace_terminating(namespace).await?;
+            if going && self.terminating.set(namespace, true) {
                 tracing::info!(namespace, objects = objects.len(), "the namespace is being deleted: its objects go");
-                objects.iter().for_each(|(kind, key)| self.users.add(kind, key));
+                objects.iter().for_each(|(kind, key)| self.referrer_queues.add(kind, key));
             }
-            next = act(&binding, !objects.is_empty(), Some(going));
+            next = next_action(&binding, !objects.is_empty(), Some(going));
         }
         let written = match next {
-            Act::Nothing | Act::AskWhy => Ok(()),
-            Act::Hold => self.bindings.hold(namespace, &binding, true).await,
-            Act::LetGo => self.bindings.hold(namespace, &binding, false).await,
+            FinalizerAction::Nothing | FinalizerAction::CheckNamespace => Ok(()),
+            FinalizerAction::AddFinalizer => self.bindings.set_finalizer(namespace, &binding, true).await,
+            FinalizerAction::RemoveFinalizer => self.bindings.set_finalizer(namespace, &binding, false).await,
         };
         match written {
             // Another version of it is on its way here.
@@ -150,18 +158,18 @@ impl Holder {
     }
 
     /// The objects of a namespace that have our finalizer.
-    fn held_objects(&self, namespace: &str) -> Vec<(&'static str, Key)> {
+    fn finalized_objects(&self, namespace: &str) -> Vec<(&'static str, Key)> {
         let mut found = Vec::new();
-        held::<Agent>(&self.kinds, namespace, &mut found);
-        held::<Flow>(&self.kinds, namespace, &mut found);
-        held::<FlowSet>(&self.kinds, namespace, &mut found);
-        held::<MCPServer>(&self.kinds, namespace, &mut found);
+        collect_finalized::<Agent>(&self.kinds, namespace, &mut found);
+        collect_finalized::<Flow>(&self.kinds, namespace, &mut found);
+        collect_finalized::<FlowSet>(&self.kinds, namespace, &mut found);
+        collect_finalized::<MCPServer>(&self.kinds, namespace, &mut found);
         found
     }
 }
 
 /// Takes note of objects that come, go, or get or lose our finalizer.
-fn notice<K: Controlled>(kinds: &CustomMaps, changed: &Arc<Notify>) {
+fn watch_finalizers<K: ReconciledKind>(kinds: &KindCaches, changed: &Arc<Notify>) {
     let changed = changed.clone();
     K::map(kinds).subscribe(move |change| {
         let held = |object: &Option<Arc<K>>| object.as_ref().map(|object| object.has_finalizer());
@@ -171,7 +179,7 @@ fn notice<K: Controlled>(kinds: &CustomMaps, changed: &Arc<Notify>) {
     });
 }
 
-fn held<K: Controlled>(kinds: &CustomMaps, namespace: &str, found: &mut Vec<(&'static str, Key)>) {
+fn collect_finalized<K: ReconciledKind>(kinds: &KindCaches, namespace: &str, found: &mut Vec<(&'static str, Key)>) {
     let map = K::map(kinds);
     let keys = map.keys().into_iter().filter(|key| key.namespace == namespace);
     let held = keys.filter(|key| map.get(key).is_some_and(|object| PhasedObject::has_finalizer(object.as_ref())));
@@ -192,17 +200,17 @@ mod tests {
             deleting,
         };
         for (held, deleting, objects, going, expected) in [
-            (false, false, true, None, Act::Hold),
-            (false, false, false, None, Act::Nothing),
-            (true, false, true, None, Act::Nothing),
-            (true, false, false, None, Act::LetGo),
-            (true, true, true, None, Act::AskWhy),
-            (true, true, true, Some(true), Act::Nothing),
-            (true, true, true, Some(false), Act::LetGo),
-            (true, true, false, Some(true), Act::LetGo),
-            (false, true, true, None, Act::Nothing),
+            (false, false, true, None, FinalizerAction::AddFinalizer),
+            (false, false, false, None, FinalizerAction::Nothing),
+            (true, false, true, None, FinalizerAction::Nothing),
+            (true, false, false, None, FinalizerAction::RemoveFinalizer),
+            (true, true, true, None, FinalizerAction::CheckNamespace),
+            (true, true, true, Some(true), FinalizerAction::Nothing),
+            (true, true, true, Some(false), FinalizerAction::RemoveFinalizer),
+            (true, true, false, Some(true), FinalizerAction::RemoveFinalizer),
+            (false, true, true, None, FinalizerAction::Nothing),
         ] {
-            let found = act(&binding(held, deleting), objects, going);
+            let found = next_action(&binding(held, deleting), objects, going);
             assert_eq!(found, expected, "held {held}, deleting {deleting}, objects {objects}, going {going:?}");
         }
     }

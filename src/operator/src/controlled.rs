@@ -3,27 +3,27 @@
 use std::sync::Arc;
 
 use actions::{kind::ControlledKind, ports::ChildKind};
-use cluster::{ObjectMap, cache::CustomMaps, custom::Custom};
+use cluster::{ObjectMap, cache::KindCaches, custom::Custom};
 use crds::{Agent, Flow, FlowSet, HasReferences, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
 
 /// A kind that the operator runs.
-pub trait Controlled: ControlledKind + Custom + HasReferences {
+pub trait ReconciledKind: ControlledKind + Custom + HasReferences {
     /// Kinds of children it makes.
     const CHILDREN: &'static [ChildKind] = &[];
     /// Whether it runs Pods.
     const PODS: bool = false;
 
     /// Its objects.
-    fn map(maps: &CustomMaps) -> &Arc<ObjectMap<Self>>;
+    fn map(maps: &KindCaches) -> &Arc<ObjectMap<Self>>;
 }
 
 /// A kind, its objects, and what it makes, if anything.
 macro_rules! controlled {
     ($($kind:ident: $map:ident $(, $constant:ident = $value:expr)*;)+) => {$(
-        impl Controlled for $kind {
+        impl ReconciledKind for $kind {
             $(const $constant: controlled!(type $constant) = $value;)*
 
-            fn map(maps: &CustomMaps) -> &Arc<ObjectMap<Self>> {
+            fn map(maps: &KindCaches) -> &Arc<ObjectMap<Self>> {
                 &maps.$map
             }
         }

@@ -9,8 +9,8 @@ use std::{
 
 use actions::{deps::Deps, ports::ChildKind};
 use cluster::{
-    Board, CustomObjects, ObjectMap, Transport,
-    cache::{NamespaceSeen, Referrers},
+    CustomObjects, ObjectMap, Transport, WatchHealth,
+    cache::{NamespaceState, Referrers},
 };
 use crds::RefKind;
 use futures::future::BoxFuture;
@@ -18,33 +18,33 @@ use machine::{ApiError, Clock, Driver, Requeue, Sink, TableError};
 use meta::{Key, PhasedObject};
 use tokio::sync::watch;
 
-use super::{controlled::Controlled, queue::Queue, unknown::Unknown, wake, watches::Maps};
+use super::{controlled::ReconciledKind, sync_gate::SyncGate, triggers, watches::WatchedCaches, workqueue::Workqueue};
 
 /// What the controllers of all kinds share.
-pub struct Shared {
+pub struct ControllerContext {
     /// The maps that the watches fill.
-    pub maps: Arc<Maps>,
+    pub maps: Arc<WatchedCaches>,
     /// What writes go through.
     pub transport: Arc<Transport>,
     /// The ports of the actions.
-    pub world: Arc<Deps>,
+    pub deps: Arc<Deps>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Who refers to what.
-    pub users: Arc<Users>,
+    pub referrer_queues: Arc<ReferrerQueues>,
     /// Where steps are told.
     pub sinks: Vec<Arc<dyn Sink>>,
     /// This operator among others, as namespace and name of its lease.
     pub instance: String,
     /// For tests: whether some wakes are lost.
-    pub lose_wakes: bool,
+    pub drop_triggers: bool,
     /// What the watches know.
-    pub board: Arc<Board>,
+    pub watch_health: Arc<WatchHealth>,
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for ControllerContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("ControllerContext").finish_non_exhaustive()
     }
 }
 
@@ -55,20 +55,20 @@ pub trait Controller: Send + Sync {
     /// How many of its objects wait for a worker.
     fn depth(&self) -> usize;
     /// Takes every object through its steps, for as long as this is polled.
-    fn lead(&self, workers: usize) -> BoxFuture<'_, ()>;
+    fn run(&self, workers: usize) -> BoxFuture<'_, ()>;
 }
 
-struct Running<K: Controlled> {
-    queue: Arc<Queue>,
+struct KindController<K: ReconciledKind> {
+    queue: Arc<Workqueue>,
     driver: Arc<Driver<K, Deps>>,
     map: Arc<ObjectMap<K>>,
-    unknown: Arc<Unknown>,
+    sync_gate: Arc<SyncGate>,
 }
 
 /// How soon an object is looked at again whose step would read what is on its way.
-const ON_ITS_WAY: Duration = Duration::from_secs(1);
+const UNSYNCED_RETRY: Duration = Duration::from_secs(1);
 
-impl<K: Controlled> Controller for Running<K> {
+impl<K: ReconciledKind> Controller for KindController<K> {
     fn kind(&self) -> &'static str {
         K::KIND
     }
@@ -77,17 +77,17 @@ impl<K: Controlled> Controller for Running<K> {
         self.queue.depth()
     }
 
-    fn lead(&self, workers: usize) -> BoxFuture<'_, ()> {
-        let (driver, unknown) = (self.driver.clone(), self.unknown.clone());
+    fn run(&self, workers: usize) -> BoxFuture<'_, ()> {
+        let (driver, unknown) = (self.driver.clone(), self.sync_gate.clone());
         let step = move |key| {
             let (driver, unknown) = (driver.clone(), unknown.clone());
             async move {
-                match unknown.keeps::<K>(&key) {
+                match unknown.unsynced::<K>(&key) {
                     None => driver.reconcile(&key).await,
                     Some(found) if found.refused => {
                         driver.report_unreadable(&key, ApiError::Forbidden(found.why)).await
                     }
-                    Some(_) => Requeue::After(ON_ITS_WAY),
+                    Some(_) => Requeue::After(UNSYNCED_RETRY),
                 }
             }
         };
@@ -103,80 +103,87 @@ impl<K: Controlled> Controller for Running<K> {
 ///
 /// # Errors
 /// A fault in the kind's table of edges or its list of actions.
-pub fn controller<K: Controlled>(shared: &Shared) -> Result<Arc<dyn Controller>, TableError> {
-    let queue = Arc::new(if shared.lose_wakes { Queue::lossy() } else { Queue::default() });
-    let map = K::map(&shared.maps.views.kinds);
-    wire(shared, map, &queue);
+pub fn controller<K: ReconciledKind>(shared: &ControllerContext) -> Result<Arc<dyn Controller>, TableError> {
+    let queue = Arc::new(if shared.drop_triggers { Workqueue::lossy() } else { Workqueue::default() });
+    let map = K::map(&shared.maps.caches.kinds);
+    subscribe(shared, map, &queue);
     let objects = Arc::new(CustomObjects::new(shared.transport.clone(), map.clone()));
     let mut driver =
-        Driver::new(K::registry()?, shared.world.clone(), objects, shared.clock.clone(), shared.sinks.clone());
+        Driver::new(K::registry()?, shared.deps.clone(), objects, shared.clock.clone(), shared.sinks.clone());
     driver.set_instance(&shared.instance);
-    let unknown =
-        Arc::new(Unknown::new(shared.board.clone(), shared.maps.views.kinds.clone(), shared.world.cache.clone()));
-    Ok(Arc::new(Running { queue, driver: Arc::new(driver), map: map.clone(), unknown }))
+    let unknown = Arc::new(SyncGate::new(
+        shared.watch_health.clone(),
+        shared.maps.caches.kinds.clone(),
+        shared.deps.cache.clone(),
+    ));
+    Ok(Arc::new(KindController { queue, driver: Arc::new(driver), map: map.clone(), sync_gate: unknown }))
 }
 
-fn wire<K: Controlled>(shared: &Shared, map: &ObjectMap<K>, queue: &Arc<Queue>) {
-    shared.users.add_queue(K::KIND, queue.clone());
-    let (own, users) = (queue.clone(), shared.users.clone());
+fn subscribe<K: ReconciledKind>(shared: &ControllerContext, map: &ObjectMap<K>, queue: &Arc<Workqueue>) {
+    shared.referrer_queues.add_queue(K::KIND, queue.clone());
+    let (own, users) = (queue.clone(), shared.referrer_queues.clone());
     map.subscribe(move |change| {
         users.referrers.follow(change);
-        if wake::wakes_itself(change) {
+        if triggers::triggers_itself(change) {
             own.add(&change.key);
         }
         if let Some(kind) = RefKind::parse(K::KIND)
-            && wake::wakes_referrers(change)
+            && triggers::triggers_referrers(change)
         {
-            users.wake(kind, &change.key);
+            users.enqueue_referrers(kind, &change.key);
         }
     });
-    let views = &shared.maps.views;
+    let views = &shared.maps.caches;
     for kind in K::CHILDREN {
         let Some(children) = views.children.get(kind) else { continue };
         let queue = queue.clone();
         children.subscribe(move |change| {
-            if wake::wakes_owner(change) {
-                wake::owners(K::KIND, change).for_each(|owner| queue.add(&owner));
+            if triggers::triggers_owner(change) {
+                triggers::owners(K::KIND, change).for_each(|owner| queue.add(&owner));
             }
         });
     }
     if K::PODS {
         let queue = queue.clone();
         views.pods.subscribe(move |change| {
-            if wake::wakes_workload(change) {
-                wake::workloads(K::KIND, change).for_each(|workload| queue.add(&workload));
+            if triggers::triggers_workload(change) {
+                triggers::workloads(K::KIND, change).for_each(|workload| queue.add(&workload));
             }
         });
     }
 }
 
 /// Lets Secrets and ConfigMaps wake whoever reads them.
-pub(super) fn wake_readers(shared: &Shared) {
+pub(super) fn trigger_readers(shared: &ControllerContext) {
     for (kind, data) in [(RefKind::Secret, ChildKind::Secret), (RefKind::ConfigMap, ChildKind::ConfigMap)] {
-        let Some(data) = shared.maps.views.children.get(&data) else { continue };
-        let users = shared.users.clone();
+        let Some(data) = shared.maps.caches.children.get(&data) else { continue };
+        let users = shared.referrer_queues.clone();
         data.subscribe(move |change| {
-            if wake::wakes_readers(change) {
-                users.wake(kind, &change.key);
+            if triggers::triggers_readers(change) {
+                users.enqueue_referrers(kind, &change.key);
             }
         });
     }
 }
 
 /// Lets the labels of a namespace wake those of its objects for which they count.
-pub(super) fn wake_admitted(shared: &Shared) {
-    let users = shared.users.clone();
-    shared.maps.views.namespaces.subscribe(move |change| {
-        let labels = |seen: &Option<Arc<NamespaceSeen>>| seen.as_ref().map(|seen| seen.labels.clone());
+pub(super) fn trigger_admitted(shared: &ControllerContext) {
+    let users = shared.referrer_queues.clone();
+    shared.maps.caches.namespaces.subscribe(move |change| {
+        let labels = |seen: &Option<Arc<NamespaceState>>| seen.as_ref().map(|seen| seen.labels.clone());
         if labels(&change.old) != labels(&change.new) {
-            users.wake_all(users.referrers.of_namespace(&change.key.name));
+            users.enqueue_all(users.referrers.of_namespace(&change.key.name));
         }
     });
 }
 
 /// Wakes every workload when the keys of the gateways are others: their Pods may know none of them.
-pub(super) async fn wake_keyed(mut read: watch::Receiver<bool>, maps: Arc<Maps>, users: Arc<Users>) {
-    let kinds = &maps.views.kinds;
+pub(super) async fn trigger_on_new_keys(
+    mut read: watch::Receiver<bool>,
+    maps: Arc<WatchedCaches>,
+    users: Arc<ReferrerQueues>,
+) {
+    let kinds = &maps.caches.kinds;
     while read.changed().await.is_ok() {
         users.add_all(&kinds.agents);
         users.add_all(&kinds.flows);
@@ -186,10 +193,10 @@ pub(super) async fn wake_keyed(mut read: watch::Receiver<bool>, maps: Arc<Maps>,
 }
 
 /// Wakes the workloads of a namespace whose NetworkPolicies somebody changed: theirs may have to go.
-pub(super) fn wake_governed(shared: &Shared) {
-    let users = shared.users.clone();
-    let kinds = shared.maps.views.kinds.clone();
-    shared.maps.views.ingress.subscribe(move |change| {
+pub(super) fn trigger_on_policy_change(shared: &ControllerContext) {
+    let users = shared.referrer_queues.clone();
+    let kinds = shared.maps.caches.kinds.clone();
+    shared.maps.caches.ingress.subscribe(move |change| {
         if change.old != change.new {
             let namespace = &change.key.namespace;
             users.add_namespace(&kinds.agents, namespace);
@@ -202,13 +209,13 @@ pub(super) fn wake_governed(shared: &Shared) {
 
 /// Who refers to what, and the queue of each kind.
 #[derive(Debug, Default)]
-pub struct Users {
+pub struct ReferrerQueues {
     referrers: Referrers,
-    queues: Mutex<HashMap<&'static str, Arc<Queue>>>,
+    queues: Mutex<HashMap<&'static str, Arc<Workqueue>>>,
 }
 
-impl Users {
-    fn add_queue(&self, kind: &'static str, queue: Arc<Queue>) {
+impl ReferrerQueues {
+    fn add_queue(&self, kind: &'static str, queue: Arc<Workqueue>) {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).insert(kind, queue);
     }
 
@@ -230,11 +237,11 @@ impl Users {
     }
 
     /// Queues all that use this object.
-    fn wake(&self, kind: RefKind, key: &Key) {
-        self.wake_all(self.referrers.of(kind, key));
+    fn enqueue_referrers(&self, kind: RefKind, key: &Key) {
+        self.enqueue_all(self.referrers.of(kind, key));
     }
 
-    fn wake_all(&self, users: BTreeSet<(&'static str, Key)>) {
+    fn enqueue_all(&self, users: BTreeSet<(&'static str, Key)>) {
         let queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         for (kind, user) in users {
             if let Some(queue) = queues.get(kind) {

@@ -1,6 +1,6 @@
 //! Makes the controllers of all kinds, and wires what wakes them.
 
-use crate::controlled::Controlled;
+use crate::controlled::ReconciledKind;
 use std::sync::Arc;
 
 use cluster::ObjectMap;
@@ -9,16 +9,18 @@ use machine::TableError;
 use meta::Key;
 
 use super::{
-    controller::{Controller, Shared, controller, wake_admitted, wake_governed, wake_readers},
+    controller::{
+        Controller, ControllerContext, controller, trigger_admitted, trigger_on_policy_change, trigger_readers,
+    },
     discovery::Discoverer,
-    wake::wakes_itself,
+    triggers::triggers_itself,
 };
 
 /// The controllers of all kinds. To be made before the watches begin, so that they miss no change.
 ///
 /// # Errors
 /// A fault in a kind's table of edges or its list of actions.
-pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, TableError> {
+pub fn controllers(shared: &ControllerContext) -> Result<Arc<[Arc<dyn Controller>]>, TableError> {
     let controllers = vec![
         controller::<Agent>(shared)?,
         controller::<Flow>(shared)?,
@@ -30,20 +32,20 @@ pub fn controllers(shared: &Shared) -> Result<Arc<[Arc<dyn Controller>]>, TableE
         controller::<Prompt>(shared)?,
         controller::<RemoteMCPServer>(shared)?,
     ];
-    wake_readers(shared);
-    wake_admitted(shared);
-    wake_governed(shared);
+    trigger_readers(shared);
+    trigger_admitted(shared);
+    trigger_on_policy_change(shared);
     Ok(controllers.into())
 }
 
 /// Lets the servers that are asked for their tools, and the Tools that they publish, wake their objects, and those that are gone be
 /// forgotten.
-pub(super) fn wake_asked(shared: &Shared, discoverer: &Arc<Discoverer>) {
-    let users = shared.users.clone();
-    discoverer.on_news(move |kind, key| users.add(kind, key));
-    let users = shared.users.clone();
-    shared.maps.views.kinds.tools.subscribe(move |change| {
-        if wakes_itself(change) {
+pub(super) fn trigger_discovered(shared: &ControllerContext, discoverer: &Arc<Discoverer>) {
+    let users = shared.referrer_queues.clone();
+    discoverer.on_change(move |kind, key| users.add(kind, key));
+    let users = shared.referrer_queues.clone();
+    shared.maps.caches.kinds.tools.subscribe(move |change| {
+        if triggers_itself(change) {
             let tools = change.old.iter().chain(&change.new);
             let owners = tools.flat_map(|tool| tool.metadata.owner_references.iter().flatten());
             for owner in owners.filter(|owner| owner.controller == Some(true)) {
@@ -52,11 +54,11 @@ pub(super) fn wake_asked(shared: &Shared, discoverer: &Arc<Discoverer>) {
             }
         }
     });
-    forget_gone(&shared.maps.views.kinds.remote_mcp_servers, discoverer);
-    forget_gone(&shared.maps.views.kinds.mcp_servers, discoverer);
+    forget_gone(&shared.maps.caches.kinds.remote_mcp_servers, discoverer);
+    forget_gone(&shared.maps.caches.kinds.mcp_servers, discoverer);
 }
 
-fn forget_gone<K: Controlled>(map: &ObjectMap<K>, discoverer: &Arc<Discoverer>) {
+fn forget_gone<K: ReconciledKind>(map: &ObjectMap<K>, discoverer: &Arc<Discoverer>) {
     let discoverer = discoverer.clone();
     map.subscribe(move |change| {
         if change.new.is_none() {

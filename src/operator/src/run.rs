@@ -9,12 +9,12 @@ use actions::{
 };
 use clap::ArgAction;
 use cluster::{
-    Authority, Board, ChildWriter, Elector, LeaseObject, Watches,
-    cache::{Caches, IDENTITY, Keys},
+    ChildWriter, LeaderElector, LeaseObject, WatchHealth, Watches, WriteGate,
+    cache::{IDENTITY_SECRET, InformerReader, Keys},
     client,
     crash::CrashPoint,
     events::event_queue,
-    metrics::Metrics,
+    metrics::ApiMetrics,
     secret::SecretObject,
     transport::DEADLINE,
     watches::named,
@@ -27,18 +27,18 @@ use daemon::{
 };
 use futures::future::{join_all, join4};
 use machine::{Clock, PhaseTrace, Sink, SystemClock};
-use mcp::{Cidr, DENIED, LOOPBACK};
+use mcp::{Cidr, DENIED_RANGES, LOOPBACK_RANGES};
 use prometheus_client::registry::Registry;
 use tokio::time::timeout;
 
 use super::{
-    bindings::Holder,
-    controller::{Controller, Shared, wake_keyed},
-    controllers::{controllers, wake_asked},
+    bindings::BindingController,
+    controller::{Controller, ControllerContext, trigger_on_new_keys},
+    controllers::{controllers, trigger_discovered},
     discovery::Discoverer,
     settings,
-    sinks::Events,
-    watches::{GatewayService, Maps, watch_gateways},
+    sinks::EventSink,
+    watches::{GatewayService, WatchedCaches, watch_gateways},
 };
 use crate::{
     metrics::StepMetrics,
@@ -46,9 +46,9 @@ use crate::{
 };
 
 /// How long a request for the lease may take: it is renewed within 6 s, or lost.
-const LEASE_CALL: Duration = Duration::from_millis(2500);
+const LEASE_TIMEOUT: Duration = Duration::from_millis(2500);
 /// How long Events that were told already may take to leave at the end.
-const FLUSH: Duration = Duration::from_secs(2);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options of `recif operator`.
 #[derive(Debug, clap::Args)]
@@ -129,7 +129,7 @@ pub struct OperatorArgs {
     gateway_service: String,
     /// Addresses that no MCP server may have, as ranges separated by commas; the default denies link-local addresses and the
     /// metadata services of clouds; the operator's own (loopback) are denied besides, unless --local
-    #[arg(long, env = "RECIF_MCP_DENY_CIDR", value_delimiter = ',', default_values = DENIED, value_name = "RANGES")]
+    #[arg(long, env = "RECIF_MCP_DENY_CIDR", value_delimiter = ',', default_values = DENIED_RANGES, value_name = "RANGES")]
     mcp_deny_cidr: Vec<Cidr>,
     /// The operator runs on a developer's machine: MCP servers may be on loopback
     #[arg(long, env = "RECIF_LOCAL")]
@@ -143,7 +143,7 @@ pub struct OperatorArgs {
 }
 
 /// How long a leader that has just begun waits for the keys of the gateways.
-const KEYS: Duration = Duration::from_secs(5);
+const KEYS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why the process ended.
 #[derive(Debug, thiserror::Error)]
@@ -192,7 +192,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         lose_wakes,
     } = args;
     if !local {
-        denied.extend(LOOPBACK.iter().filter_map(|range| range.parse::<Cidr>().ok()));
+        denied.extend(LOOPBACK_RANGES.iter().filter_map(|range| range.parse::<Cidr>().ok()));
     }
     let namespaces = named(namespaces);
     let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
@@ -209,22 +209,22 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let identity = if pod_uid.is_empty() { random_hex::<8>()? } else { pod_uid };
 
     let mut registry = Registry::default();
-    let (metrics, steps) = (Metrics::default(), StepMetrics::new(&mut registry));
+    let (metrics, steps) = (ApiMetrics::default(), StepMetrics::new(&mut registry));
     let scaler_metrics = ScalerMetrics::new(&mut registry);
     metrics.register(&mut registry);
-    let authority = if leader_elect { Authority::by_lease() } else { Authority::always() };
+    let authority = if leader_elect { WriteGate::by_lease() } else { WriteGate::always() };
     // Of its own: a connection on which nothing comes any more must be noticed before the lease runs out.
     let lease_transport =
-        client::connect(Authority::always(), CrashPoint::default(), metrics.clone(), LEASE_CALL).await?;
+        client::connect(WriteGate::always(), CrashPoint::default(), metrics.clone(), LEASE_TIMEOUT).await?;
     let transport = client::connect(authority.clone(), crash, metrics, DEADLINE).await?;
     let (events, event_sender) = event_queue(transport.clone(), identity.clone());
 
-    let maps = Arc::new(Maps::default());
-    let board = Arc::new(Board::default());
-    let children = Arc::new(ChildWriter::new(transport.clone(), maps.views.children.clone()));
-    let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.views.keys.clone()));
+    let maps = Arc::new(WatchedCaches::default());
+    let board = Arc::new(WatchHealth::default());
+    let children = Arc::new(ChildWriter::new(transport.clone(), maps.caches.children.clone()));
+    let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.caches.keys.clone()));
     let world = Deps {
-        cache: Arc::new(Caches::new(&maps.views, board.clone())),
+        cache: Arc::new(InformerReader::new(&maps.caches, board.clone())),
         client: children,
         discovery: discoverer.clone(),
         settings: Arc::new(settings),
@@ -232,40 +232,40 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         debounce: Default::default(),
         prompt_rejections: Default::default(),
     };
-    let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(Events(events))];
+    let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(EventSink(events))];
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
-    let fleet = LiveFleet::new(&transport, &maps.views, &world.cache, &clock, behind_gateways.clone(), board.clone());
+    let fleet = LiveFleet::new(&transport, &maps.caches, &world.cache, &clock, behind_gateways.clone(), board.clone());
     let scaler =
-        Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.views.keys.clone(), scaler_metrics));
+        Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.caches.keys.clone(), scaler_metrics));
     let world = Arc::new(world);
     let users = Arc::default();
     let instance = format!("{operator_namespace}/{lease_name}");
-    let shared = Shared {
+    let shared = ControllerContext {
         maps: maps.clone(),
         transport: transport.clone(),
-        world,
+        deps: world,
         clock,
-        users,
+        referrer_queues: users,
         sinks,
         instance,
-        lose_wakes,
-        board: board.clone(),
+        drop_triggers: lose_wakes,
+        watch_health: board.clone(),
     };
     let controllers = controllers(&shared)?;
-    wake_asked(&shared, &discoverer);
+    trigger_discovered(&shared, &discoverer);
 
     let mut runtime = Runtime::new()?;
     let stop = runtime.shutdown();
     let listener = Runtime::listen(listen).await?;
-    let watches = Watches { namespaces, transport: transport.clone(), board: board.clone() };
+    let watches = Watches { namespaces, transport: transport.clone(), watch_health: board.clone() };
     let tasks = runtime.tasks();
-    let holder = Holder::new(&shared, &watches, tasks);
+    let holder = BindingController::new(&shared, &watches, tasks);
     maps.watch(&watches, tasks);
-    let keys = maps.views.keys.clone();
-    tasks.spawn(wake_keyed(keys.subscribe(), maps.clone(), shared.users.clone()));
+    let keys = maps.caches.keys.clone();
+    tasks.spawn(trigger_on_new_keys(keys.subscribe(), maps.clone(), shared.referrer_queues.clone()));
     tasks.spawn(keys.clone().follow(operator_namespace.clone(), transport.clone(), board.clone()));
-    let secret = SecretObject::new(transport.clone(), operator_namespace.clone(), IDENTITY);
+    let secret = SecretObject::new(transport.clone(), operator_namespace.clone(), IDENTITY_SECRET);
     if let Some(service) = gateway_service {
         watch_gateways(&watches, service, &behind_gateways, tasks);
     }
@@ -277,40 +277,48 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         let row = board.add_started(format!("lease {operator_namespace}/{lease_name}"));
         let api = Arc::new(LeaseObject::new(lease_transport, operator_namespace, lease_name, board.clone()));
         let board = board.clone();
-        Elector::new(api, identity, authority, move |error| board.report(row, error))
+        LeaderElector::new(api, identity, authority, move |error| board.report(row, error))
     });
-    let work = Work { controllers, workers: workers.into(), scaler, discoverer, holder, keys, secret };
+    let work = LeaderTasks {
+        controllers,
+        workers: workers.into(),
+        scaler,
+        discoverer,
+        binding_controller: holder,
+        keys,
+        secret,
+    };
     let main = async {
-        let leading = terms(&board, election.as_mut(), &work, &shared.world.applied_records, &steps);
+        let leading = run_as_leader(&board, election.as_mut(), &work, &shared.deps.applied_records, &steps);
         tokio::select! { biased; () = stop.cancelled() => {}, () = leading => {} }
         Ok(())
     };
     let outcome = runtime.run(main).await;
     tracing::info!("operator stops");
     if let Some(election) = &mut election {
-        let _ = timeout(FLUSH, election.release()).await;
+        let _ = timeout(FLUSH_TIMEOUT, election.release()).await;
     }
     stop.cancel();
-    let _ = timeout(FLUSH, events).await;
+    let _ = timeout(FLUSH_TIMEOUT, events).await;
     outcome
 }
 
 /// What a leader does.
-struct Work {
+struct LeaderTasks {
     controllers: Arc<[Arc<dyn Controller>]>,
     workers: usize,
     scaler: Arc<Scaler>,
     discoverer: Arc<Discoverer>,
-    holder: Holder,
+    binding_controller: BindingController,
     keys: Keys,
     secret: SecretObject,
 }
 
 /// Leads whenever it may; never returns.
-async fn terms(
-    board: &Board,
-    mut election: Option<&mut Elector>,
-    work: &Work,
+async fn run_as_leader(
+    board: &WatchHealth,
+    mut election: Option<&mut LeaderElector>,
+    work: &LeaderTasks,
     baselines: &AppliedRecords,
     steps: &StepMetrics,
 ) {
@@ -322,11 +330,17 @@ async fn terms(
         }
     }
     loop {
-        let controllers = join_all(work.controllers.iter().map(|controller| controller.lead(work.workers)));
+        let controllers = join_all(work.controllers.iter().map(|controller| controller.run(work.workers)));
         let lead = async {
             // What is rendered first is to have them; but they are no reason not to work.
-            let _ = timeout(KEYS, work.keys.ensure(&work.secret)).await;
-            join4(controllers, work.scaler.clone().lead(), work.keys.keep(&work.secret), work.holder.lead()).await
+            let _ = timeout(KEYS_TIMEOUT, work.keys.ensure(&work.secret)).await;
+            join4(
+                controllers,
+                work.scaler.clone().run(),
+                work.keys.maintain(&work.secret),
+                work.binding_controller.run(),
+            )
+            .await
         };
         let Some(election) = &mut election else {
             steps.leading(true);
@@ -341,7 +355,7 @@ async fn terms(
         steps.leading(true);
         // Losing the lease drops every step under way.
         tokio::select! {
-            () = election.keep() => {}
+            () = election.renew() => {}
             _ = lead => {}
         }
         steps.leading(false);
@@ -352,7 +366,7 @@ async fn terms(
 
 fn probes(
     registry: Registry,
-    board: Arc<Board>,
+    board: Arc<WatchHealth>,
     controllers: Arc<[Arc<dyn Controller>]>,
     steps: StepMetrics,
 ) -> Probes {

@@ -6,12 +6,12 @@ use machine::{Sink, StepRecord};
 
 /// Tells steps as Kubernetes Events.
 #[derive(Debug)]
-pub(super) struct Events(pub(super) EventQueue);
+pub(super) struct EventSink(pub(super) EventQueue);
 
-impl Sink for Events {
+impl Sink for EventSink {
     fn record(&self, step: &StepRecord) {
         let Some(announce) = &step.event else { return };
-        self.0.tell(EventNote {
+        self.0.emit(EventNote {
             api_version: format!("{GROUP}/{VERSION}"),
             kind: step.kind,
             namespace: step.namespace.clone(),

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn change<T>(old: Option<T>, new: Option<T>, cause: Cause) -> Change<T> {
-    Change { key: Key::new("ns", "a"), old: old.map(Arc::new), new: new.map(Arc::new), cause }
+fn change<T>(old: Option<T>, new: Option<T>, cause: ChangeSource) -> Change<T> {
+    Change { key: Key::new("ns", "a"), old: old.map(Arc::new), new: new.map(Arc::new), source: cause }
 }
 
 fn patched(base: &Value, path: &str, value: Value) -> Value {
@@ -17,14 +17,14 @@ fn patched(base: &Value, path: &str, value: Value) -> Value {
 }
 
 /// Whether setting `path` of the object wakes by `wakes`.
-fn judge<K: PhasedObject + serde::de::DeserializeOwned>(
+fn triggered<K: PhasedObject + serde::de::DeserializeOwned>(
     base: &Value,
     wakes: fn(&Change<K>) -> bool,
     path: &str,
     value: Value,
 ) -> bool {
     let read = |json: Value| Some(serde_json::from_value::<K>(json).unwrap());
-    wakes(&change(read(base.clone()), read(patched(base, path, value)), Cause::Watch))
+    wakes(&change(read(base.clone()), read(patched(base, path, value)), ChangeSource::Watch))
 }
 
 #[test]
@@ -51,11 +51,14 @@ fn an_object_is_woken_by_what_a_step_reads_and_never_by_its_status() {
         ("/status/phase", json!("Failed"), false),
     ];
     for (path, value, expected) in table {
-        assert_eq!(judge::<Agent>(&base, wakes_itself, path, value), expected, "{path}");
+        assert_eq!(triggered::<Agent>(&base, triggers_itself, path, value), expected, "{path}");
     }
     let same = || serde_json::from_value::<Agent>(base.clone()).unwrap();
-    assert!(!wakes_itself(&change(Some(same()), Some(same()), Cause::Watch)));
-    assert!(wakes_itself(&change(Some(same()), Some(same()), Cause::Restored)), "what looks the same may not be");
+    assert!(!triggers_itself(&change(Some(same()), Some(same()), ChangeSource::Watch)));
+    assert!(
+        triggers_itself(&change(Some(same()), Some(same()), ChangeSource::Restored)),
+        "what looks the same may not be"
+    );
 }
 
 #[test]
@@ -80,7 +83,7 @@ fn referrers_are_woken_by_what_a_reference_is_judged_by_only() {
         ("/metadata/labels", json!({"a": "b"}), false),
     ];
     for (path, value, expected) in table {
-        assert_eq!(judge::<Tool>(&base, wakes_referrers, path, value), expected, "{path}");
+        assert_eq!(triggered::<Tool>(&base, triggers_referrers, path, value), expected, "{path}");
     }
 }
 
@@ -119,8 +122,8 @@ fn the_users_of_a_server_are_woken_by_its_tools_and_how_it_stands() {
         ("/metadata/annotations", json!({"a": "b"}), false),
     ];
     for (path, value, expected) in table {
-        assert_eq!(judge::<RemoteMCPServer>(&remote, wakes_referrers, path, value.clone()), expected, "{path}");
-        assert_eq!(judge::<MCPServer>(&own, wakes_referrers, path, value), expected, "{path}");
+        assert_eq!(triggered::<RemoteMCPServer>(&remote, triggers_referrers, path, value.clone()), expected, "{path}");
+        assert_eq!(triggered::<MCPServer>(&own, triggers_referrers, path, value), expected, "{path}");
     }
 }
 
@@ -134,7 +137,7 @@ fn a_server_is_woken_by_its_spec_and_never_by_what_it_told() {
         ("/status/discoveredTools", json!([]), false),
         ("/status/phase", json!("Error"), false),
     ] {
-        assert_eq!(judge::<RemoteMCPServer>(&remote, wakes_itself, path, value), expected, "{path}");
+        assert_eq!(triggered::<RemoteMCPServer>(&remote, triggers_itself, path, value), expected, "{path}");
     }
 }
 
@@ -149,13 +152,13 @@ fn a_server_is_woken_when_its_definitions_are_not_as_it_left_them() {
     };
     let touched = CachedChild { resource_version: 9, ..kept("1") };
     for (what, new, cause, expected) in [
-        ("drift", Some(kept("2")), Cause::Watch, true),
-        ("gone", None, Cause::Watch, true),
-        ("foreign annotation", Some(touched), Cause::Watch, false),
-        ("our own apply", Some(kept("2")), Cause::Write, false),
+        ("drift", Some(kept("2")), ChangeSource::Watch, true),
+        ("gone", None, ChangeSource::Watch, true),
+        ("foreign annotation", Some(touched), ChangeSource::Watch, false),
+        ("our own apply", Some(kept("2")), ChangeSource::Write, false),
     ] {
         let change = change(Some(kept("1")), new, cause);
-        assert_eq!(wakes_owner(&change), expected, "{what}");
+        assert_eq!(triggers_owner(&change), expected, "{what}");
         assert_eq!(owners("RemoteMCPServer", &change).map(|key| key.name).collect::<Vec<_>>(), ["a"]);
     }
 }
@@ -186,24 +189,24 @@ fn an_owner_is_woken_by_its_child_but_not_by_its_own_apply() {
     let newer = CachedChild { resource_version: 2, ..child() };
     let drifted = CachedChild { owned: None, ..newer.clone() };
     let table = [
-        ("made", None, Some(child()), Cause::Watch, true),
-        ("gone", Some(child()), None, Cause::Watch, true),
-        ("status", Some(child()), Some(ready()), Cause::Watch, true),
-        ("drift", Some(child()), Some(drifted.clone()), Cause::Watch, true),
-        ("foreign annotation", Some(child()), Some(newer), Cause::Watch, false),
-        ("made by us", None, Some(child()), Cause::Write, false),
-        ("applied by us", Some(child()), Some(drifted), Cause::Write, false),
-        ("ready since, seen in our answer", Some(child()), Some(ready()), Cause::Write, true),
+        ("made", None, Some(child()), ChangeSource::Watch, true),
+        ("gone", Some(child()), None, ChangeSource::Watch, true),
+        ("status", Some(child()), Some(ready()), ChangeSource::Watch, true),
+        ("drift", Some(child()), Some(drifted.clone()), ChangeSource::Watch, true),
+        ("foreign annotation", Some(child()), Some(newer), ChangeSource::Watch, false),
+        ("made by us", None, Some(child()), ChangeSource::Write, false),
+        ("applied by us", Some(child()), Some(drifted), ChangeSource::Write, false),
+        ("ready since, seen in our answer", Some(child()), Some(ready()), ChangeSource::Write, true),
     ];
     for (what, old, new, cause, expected) in table {
-        assert_eq!(wakes_owner(&change(old, new, cause)), expected, "{what}");
+        assert_eq!(triggers_owner(&change(old, new, cause)), expected, "{what}");
     }
 }
 
 #[test]
 fn an_owner_is_found_by_reference_and_a_stripped_child_by_label() {
     let found = |old: Option<CachedChild>, new: Option<CachedChild>| -> Vec<String> {
-        owners("Agent", &change(old, new, Cause::Watch)).map(|key| key.name).collect()
+        owners("Agent", &change(old, new, ChangeSource::Watch)).map(|key| key.name).collect()
     };
     assert_eq!(found(None, Some(child())), ["a"]);
     assert_eq!(found(Some(child()), Some(CachedChild { controller: None, ..child() })), ["a"]);
@@ -215,9 +218,9 @@ fn an_owner_is_found_by_reference_and_a_stripped_child_by_label() {
 #[test]
 fn readers_are_woken_by_data_only() {
     let secret = |value: &str| CachedChild { data: BTreeMap::from([("k".into(), value.into())]), ..child() };
-    assert!(wakes_readers(&change(Some(secret("1")), Some(secret("2")), Cause::Watch)));
+    assert!(triggers_readers(&change(Some(secret("1")), Some(secret("2")), ChangeSource::Watch)));
     let labelled = CachedChild { labels: BTreeMap::new(), ..secret("1") };
-    assert!(!wakes_readers(&change(Some(secret("1")), Some(labelled), Cause::Watch)));
+    assert!(!triggers_readers(&change(Some(secret("1")), Some(labelled), ChangeSource::Watch)));
 }
 
 #[test]
@@ -235,8 +238,8 @@ fn a_workload_is_woken_by_the_health_of_its_pods() {
     };
     let newer = WorkloadPod { resource_version: 2, ..pod.clone() };
     let troubled = WorkloadPod { problem: Some(PodProblem::Unschedulable), ..pod.clone() };
-    assert!(!wakes_workload(&change(Some(pod.clone()), Some(newer), Cause::Watch)));
-    let change = change(Some(pod), Some(troubled), Cause::Watch);
-    assert!(wakes_workload(&change));
+    assert!(!triggers_workload(&change(Some(pod.clone()), Some(newer), ChangeSource::Watch)));
+    let change = change(Some(pod), Some(troubled), ChangeSource::Watch);
+    assert!(triggers_workload(&change));
     assert_eq!(workloads("Agent", &change).collect::<Vec<_>>(), [Key::new("ns", "a")]);
 }

@@ -8,17 +8,17 @@ use std::{
 };
 
 use http1::RequestHead;
-use identity::{Refused, Verifier, unix_now};
+use identity::{TokenError, Verifier, unix_now};
 use tokio::time::Instant;
 
-use super::{config::Config, local_response::Answer};
+use super::{config::ProxyConfig, local_response::SidecarResponse};
 
 /// Tokens that are remembered at most.
-const MOST: usize = 256;
+const MAX_TOKENS: usize = 256;
 
 /// What the workload is told of the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum User {
+pub(super) enum ForwardedUser {
     /// Whatever the request says: no key is known here.
     AsSent,
     /// Nothing.
@@ -29,26 +29,26 @@ pub(super) enum User {
 
 /// Judges callers.
 #[derive(Debug)]
-pub(super) struct Callers {
+pub(super) struct CallerVerifier {
     verifier: Verifier,
     /// Whether only gateways may call.
     required: bool,
-    known: Mutex<HashMap<u64, Known, BuildHasherDefault<Random>>>,
+    verified: Mutex<HashMap<u64, VerifiedToken, BuildHasherDefault<SignatureHasher>>>,
 }
 
 /// A token that was found good.
 #[derive(Debug)]
-struct Known {
+struct VerifiedToken {
     token: Box<[u8]>,
-    user: User,
-    until: Instant,
+    user: ForwardedUser,
+    expires: Instant,
 }
 
 /// Hashes nothing: the bytes of a signature are random, and only those of good ones are kept.
 #[derive(Debug, Default)]
-struct Random(u64);
+struct SignatureHasher(u64);
 
-impl Hasher for Random {
+impl Hasher for SignatureHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -60,37 +60,37 @@ impl Hasher for Random {
     }
 }
 
-impl Callers {
+impl CallerVerifier {
     /// As configured.
-    pub(super) fn new(config: &Config) -> Self {
-        Self { verifier: config.verifier.clone(), required: config.require_identity, known: Mutex::default() }
+    pub(super) fn new(config: &ProxyConfig) -> Self {
+        Self { verifier: config.verifier.clone(), required: config.require_identity, verified: Mutex::default() }
     }
 
     /// Who sends this request.
     ///
     /// # Errors
     /// The refusal, where only gateways may call and none vouches for it.
-    pub(super) fn of(&self, head: &RequestHead<'_>, now: Instant) -> Result<User, Answer> {
+    pub(super) fn identify(&self, head: &RequestHead<'_>, now: Instant) -> Result<ForwardedUser, SidecarResponse> {
         if !self.verifier.has_keys() && !self.required {
-            return Ok(User::AsSent);
+            return Ok(ForwardedUser::AsSent);
         }
         let mut tokens = head.fields.values(head.bytes, "x-recif-caller");
         let refused = match (tokens.next(), tokens.next()) {
-            (Some(token), None) => match self.user(token, now) {
+            (Some(token), None) => match self.verify(token, now) {
                 Ok(user) => return Ok(user),
                 Err(refused) => Some(refused),
             },
-            (Some(_), Some(_)) => Some(Refused::Malformed),
+            (Some(_), Some(_)) => Some(TokenError::Malformed),
             (None, _) => None,
         };
         match (self.required, refused) {
-            (false, _) => Ok(User::Unknown),
+            (false, _) => Ok(ForwardedUser::Unknown),
             (true, None) => {
-                Err(Answer::refusal(401, "only requests through the gateway are answered here", "identity"))
+                Err(SidecarResponse::refusal(401, "only requests through the gateway are answered here", "identity"))
             }
             (true, Some(why)) => {
                 let error = format!("no gateway known here vouches for this request: of X-Recif-Caller, {why}");
-                Err(Answer::refusal(401, &error, "identity"))
+                Err(SidecarResponse::refusal(401, &error, "identity"))
             }
         }
     }
@@ -98,34 +98,34 @@ impl Callers {
     /// How many tokens are remembered.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    fn user(&self, token: &[u8], now: Instant) -> Result<User, Refused> {
-        let key = number(token).ok_or(Refused::Malformed)?;
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(&key).filter(|known| *known.token == *token && now < known.until) {
+    fn verify(&self, token: &[u8], now: Instant) -> Result<ForwardedUser, TokenError> {
+        let key = cache_key(token).ok_or(TokenError::Malformed)?;
+        let mut known = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.get(&key).filter(|known| *known.token == *token && now < known.expires) {
             return Ok(known.user.clone());
         }
         let unix = unix_now();
         let caller = self.verifier.verify(token, unix)?;
-        let user = caller.user.map_or(User::Unknown, |user| User::Named(user.into()));
-        if known.len() >= MOST {
-            known.retain(|_, known| now < known.until);
+        let user = caller.user.map_or(ForwardedUser::Unknown, |user| ForwardedUser::Named(user.into()));
+        if known.len() >= MAX_TOKENS {
+            known.retain(|_, known| now < known.expires);
         }
-        if known.len() >= MOST
-            && let Some(first) = known.iter().min_by_key(|(_, known)| known.until).map(|(key, _)| *key)
+        if known.len() >= MAX_TOKENS
+            && let Some(first) = known.iter().min_by_key(|(_, known)| known.expires).map(|(key, _)| *key)
         {
             known.remove(&first);
         }
         let until = now + Duration::from_secs(caller.until.saturating_sub(unix));
-        known.insert(key, Known { token: token.into(), user: user.clone(), until });
+        known.insert(key, VerifiedToken { token: token.into(), user: user.clone(), expires: until });
         Ok(user)
     }
 }
 
 /// Eight bytes within the signature, by which tokens are told apart. Its last character holds few bits.
-fn number(token: &[u8]) -> Option<u64> {
+fn cache_key(token: &[u8]) -> Option<u64> {
     let end = token.len().checked_sub(8)?;
     token.get(end.checked_sub(8)?..end)?.try_into().ok().map(u64::from_ne_bytes)
 }

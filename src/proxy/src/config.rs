@@ -50,7 +50,7 @@ pub fn help() -> String {
 
 /// A sidecar's whole configuration.
 #[derive(Debug, Clone)]
-pub struct Config {
+pub struct ProxyConfig {
     /// Where to listen.
     pub listen: SocketAddr,
     /// Where the workload listens.
@@ -68,13 +68,13 @@ pub struct Config {
     /// How long requests may take to end after that.
     pub shutdown_timeout: Duration,
     /// What hooks prove themselves with.
-    pub key: Key,
+    pub key: HookKey,
     /// The workload, as `namespace/name`.
     pub workload: String,
     /// The uid of the Pod; empty: not known.
     pub pod_uid: String,
     /// How the workload is asked whether it is ready; `None`: only the kubelet can tell.
-    pub readiness: Option<Readiness>,
+    pub readiness: Option<ReadinessProbe>,
     /// Whether the template is one whose hook tells the lame duck from the node, as all did before the program could be run for it.
     pub hook_by_network: bool,
     /// Judges the tokens by which gateways vouch for callers.
@@ -87,7 +87,7 @@ pub struct Config {
 
 /// How a workload is asked whether it is ready, as the kubelet asks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Readiness {
+pub enum ReadinessProbe {
     /// By whether it accepts connections.
     Tcp,
     /// By a GET of this path.
@@ -96,22 +96,22 @@ pub enum Readiness {
 
 /// A shared secret; never printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(String);
+pub struct HookKey(String);
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for HookKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("***")
     }
 }
 
-impl Key {
+impl HookKey {
     /// As it is given.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Whether `given` is it. An unset key is never right.
-    pub fn is(&self, given: &[u8]) -> bool {
+    pub fn matches(&self, given: &[u8]) -> bool {
         !self.0.is_empty() && self.0.as_bytes() == given
     }
 }
@@ -119,7 +119,7 @@ impl Key {
 /// A variable that cannot be read. The process must not start.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{variable}={value:?} is refused: set it to {expected}")]
-pub struct ConfigError {
+pub struct ProxyConfigError {
     /// The variable.
     pub variable: &'static str,
     /// What it holds.
@@ -128,12 +128,12 @@ pub struct ConfigError {
     pub expected: &'static str,
 }
 
-impl Config {
+impl ProxyConfig {
     /// Reads the configuration through `lookup`.
     ///
     /// # Errors
     /// The first variable that cannot be read.
-    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
+    pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ProxyConfigError> {
         let text = |name: &'static str| {
             lookup(name).filter(|value| !value.is_empty()).unwrap_or_else(|| default(name).to_owned())
         };
@@ -142,8 +142,8 @@ impl Config {
             value: String,
             expected: &'static str,
             read: impl Fn(&str) -> Option<T>,
-        ) -> Result<T, ConfigError> {
-            read(&value).ok_or(ConfigError { variable, value, expected })
+        ) -> Result<T, ProxyConfigError> {
+            read(&value).ok_or(ProxyConfigError { variable, value, expected })
         }
         let duration =
             |name| parse(name, text(name), "a duration such as `25s` or `1h`", |text| Period::from(text).length());
@@ -173,7 +173,7 @@ impl Config {
             )?,
             lame_duck: duration("RECIF_LAME_DUCK")?,
             shutdown_timeout: duration("RECIF_SHUTDOWN_TIMEOUT")?,
-            key: Key(text("RECIF_KEY")),
+            key: HookKey(text("RECIF_KEY")),
             pod_uid: text("RECIF_POD_UID"),
             readiness: parse(
                 "RECIF_READINESS",
@@ -199,7 +199,7 @@ impl Config {
     }
 }
 
-impl Config {
+impl ProxyConfig {
     /// Whether `named`, such as `agent/default/weather`, is this workload. One that does not know its name serves any.
     pub fn is_workload(&self, named: &[u8]) -> bool {
         let at = memchr::memchr(b'/', named).map_or(0, |slash| slash + 1);
@@ -211,12 +211,12 @@ fn default(name: &str) -> &'static str {
     VARIABLES.iter().find(|(known, ..)| *known == name).map_or("", |(_, default, _)| default)
 }
 
-fn read_readiness(value: &str) -> Option<Option<Readiness>> {
+fn read_readiness(value: &str) -> Option<Option<ReadinessProbe>> {
     match value {
         "" => Some(None),
-        "tcp" => Some(Some(Readiness::Tcp)),
+        "tcp" => Some(Some(ReadinessProbe::Tcp)),
         path if path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic()) => {
-            Some(Some(Readiness::Http(path.to_owned())))
+            Some(Some(ReadinessProbe::Http(path.to_owned())))
         }
         _ => None,
     }
@@ -234,10 +234,10 @@ fn read_address(value: &str) -> Option<SocketAddr> {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    fn read(variables: &[(&str, &str)]) -> Result<ProxyConfig, ProxyConfigError> {
         let find =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        Config::read(find)
+        ProxyConfig::read(find)
     }
 
     #[test]
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(config.upstream, "127.0.0.1:8000".parse().unwrap());
         assert_eq!((config.concurrency, config.timeout), (0, Duration::from_secs(60)));
         assert_eq!((config.lame_duck, config.shutdown_timeout), (Duration::from_secs(5), Duration::from_secs(25)));
-        assert!(!config.key.is(b""), "an unset key lets nobody in");
+        assert!(!config.key.matches(b""), "an unset key lets nobody in");
     }
 
     #[test]
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn the_key_is_never_printed() {
         let config = read(&[("RECIF_KEY", "secret")]).unwrap();
-        assert!(config.key.is(b"secret") && !config.key.is(b"secrets"));
+        assert!(config.key.matches(b"secret") && !config.key.matches(b"secrets"));
         assert!(!format!("{config:?}").contains("secret"));
     }
 }

@@ -6,74 +6,79 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use http1::{Fields, Framing, KEEP_ALIVE, NoHead, RequestHead, Side};
+use http1::{Connection, Fields, Framing, HeadError, KEEP_ALIVE, RequestHead};
 use tokio::{
     net::TcpStream,
     time::{Instant, sleep},
 };
 
 use super::{
-    admin::{Own, misdirected},
-    life::Stage,
-    load::Slot,
-    local_response::Answer,
-    relay::{Ask, Outcome, relay},
-    state::Shared,
+    admin::{AdminRequest, misdirected},
+    drain::DrainStage,
+    load::InflightSlot,
+    local_response::SidecarResponse,
+    relay::{UpstreamOutcome, UpstreamRequest, relay},
+    state::ProxyContext,
 };
 
 /// Serves a connection to its end.
-pub(super) async fn serve(io: TcpStream, peer: IpAddr, shared: &Shared) {
-    let mut client = Side::new(io);
+pub(super) async fn serve(io: TcpStream, peer: IpAddr, shared: &ProxyContext) {
+    let mut client = Connection::new(io);
     let peer = peer.to_canonical().to_string();
     let busy = AtomicBool::new(false);
     let end = {
         let requests = pin!(requests(&mut client, &peer, &busy, shared));
-        shared.life.unless_aborted(&busy, requests).await
+        shared.drain.run_until_aborted(&busy, requests).await
     };
     match end {
         Some(Ok(())) => client.linger().await,
         // The client sees that something is missing, not a clean end.
-        Some(Err(Aborted)) | None => drop(client.io.set_zero_linger()),
+        Some(Err(ConnectionAborted)) | None => drop(client.io.set_zero_linger()),
     }
 }
 
 /// The connection must end in a way that cannot be taken for a clean end.
-struct Aborted;
+struct ConnectionAborted;
 
 /// Serves one request after the other. `busy` says whether one is in flight.
-async fn requests(client: &mut Side<TcpStream>, peer: &str, busy: &AtomicBool, shared: &Shared) -> Result<(), Aborted> {
+async fn requests(
+    client: &mut Connection<TcpStream>,
+    peer: &str,
+    busy: &AtomicBool,
+    shared: &ProxyContext,
+) -> Result<(), ConnectionAborted> {
     let mut timer = pin!(sleep(KEEP_ALIVE));
     loop {
-        let judge = |head: &[u8], fields: &mut Fields| judge(head, fields, peer, shared);
+        let judge = |head: &[u8], fields: &mut Fields| classify(head, fields, peer, shared);
         let mut next = match client.next_head(timer.as_mut(), judge).await {
             Ok(next) => next,
-            Err(NoHead::Gone) => return Ok(()),
-            Err(NoHead::Bad(bad)) => Next::refuse(Answer::bad_request(bad), shared),
-            Err(NoHead::Late) => {
+            Err(HeadError::Gone) => return Ok(()),
+            Err(HeadError::Invalid(bad)) => Disposition::refuse(SidecarResponse::bad_request(bad), shared),
+            Err(HeadError::Timeout) => {
                 let why = "the head of the request did not come within 10 s";
-                Next::refuse(Answer::refusal(408, why, "timeout"), shared)
+                Disposition::refuse(SidecarResponse::refusal(408, why, "timeout"), shared)
             }
         };
         // What is awaited works on what is here: a connection is as large as what it may hold at a time.
         let close = match &mut next {
-            Next::Tell { answer, to_head, close } => {
+            Disposition::Respond { answer, to_head, close } => {
                 answer.write(*to_head, *close, shared.load.text().as_ref(), &mut client.outgoing);
                 *close
             }
-            Next::Own { own, to_head, close } => {
-                let answer = own.answer(shared).await;
+            Disposition::Admin { own, to_head, close } => {
+                let answer = own.respond(shared).await;
                 answer.write(*to_head, *close, shared.load.text().as_ref(), &mut client.outgoing);
                 *close
             }
-            Next::Relay { ask, slot } => {
+            Disposition::Relay { ask, slot } => {
                 busy.store(true, Ordering::Relaxed);
                 let outcome = relay(client, ask, slot, shared, timer.as_mut()).await;
                 busy.store(false, Ordering::Relaxed);
                 match outcome {
-                    Outcome::Served { again: true } => continue,
-                    Outcome::Served { again: false } => return Ok(()),
-                    Outcome::Aborted => return Err(Aborted),
-                    Outcome::Refused(answer) => {
+                    UpstreamOutcome::Served { again: true } => continue,
+                    UpstreamOutcome::Served { again: false } => return Ok(()),
+                    UpstreamOutcome::Aborted => return Err(ConnectionAborted),
+                    UpstreamOutcome::Refused(answer) => {
                         count(&answer, shared);
                         answer.write(ask.is_head(), true, shared.load.text().as_ref(), &mut client.outgoing);
                         true
@@ -88,60 +93,66 @@ async fn requests(client: &mut Side<TcpStream>, peer: &str, busy: &AtomicBool, s
 }
 
 /// What is to be done with a request.
-enum Next {
+enum Disposition {
     /// It is refused.
-    Tell { answer: Answer, to_head: bool, close: bool },
+    Respond { answer: SidecarResponse, to_head: bool, close: bool },
     /// It is for the proxy.
-    Own { own: Own, to_head: bool, close: bool },
+    Admin { own: AdminRequest, to_head: bool, close: bool },
     /// It is for the workload.
-    Relay { ask: Ask, slot: Slot },
+    Relay { ask: UpstreamRequest, slot: InflightSlot },
 }
 
-impl Next {
+impl Disposition {
     /// Refuses what is no request.
-    fn refuse(answer: Answer, shared: &Shared) -> Self {
+    fn refuse(answer: SidecarResponse, shared: &ProxyContext) -> Self {
         count(&answer, shared);
-        Self::Tell { answer, to_head: false, close: true }
+        Self::Respond { answer, to_head: false, close: true }
     }
 }
 
 /// Judges the head of a request. Nothing of it is kept but what is passed on.
-fn judge(head: &[u8], fields: &mut Fields, peer: &str, shared: &Shared) -> Next {
+fn classify(head: &[u8], fields: &mut Fields, peer: &str, shared: &ProxyContext) -> Disposition {
     let head = match RequestHead::read(head, fields) {
         Ok(head) => head,
-        Err(bad) => return Next::refuse(Answer::bad_request(bad), shared),
+        Err(bad) => return Disposition::refuse(SidecarResponse::bad_request(bad), shared),
     };
     let to_head = head.is_head();
     let close = !head.keeps_alive || head.framing != Framing::Length(0);
-    match Own::of(&head, peer, shared) {
-        Some(Ok(own)) => return Next::Own { own, to_head, close },
-        Some(Err(answer)) => return Next::Tell { answer, to_head, close },
+    match AdminRequest::parse(&head, peer, shared) {
+        Some(Ok(own)) => return Disposition::Admin { own, to_head, close },
+        Some(Err(answer)) => return Disposition::Respond { answer, to_head, close },
         None => {}
     }
     if head.value("x-recif-workload").is_some_and(|named| !shared.config.is_workload(named)) {
         let answer = misdirected();
         count(&answer, shared);
-        return Next::Tell { answer, to_head, close };
+        return Disposition::Respond { answer, to_head, close };
     }
-    let (now, stage) = (Instant::now(), shared.life.stage());
-    let user = match shared.callers.of(&head, now) {
+    let (now, stage) = (Instant::now(), shared.drain.stage());
+    let user = match shared.callers.identify(&head, now) {
         Ok(user) => user,
         Err(answer) => {
             count(&answer, shared);
-            return Next::Tell { answer, to_head, close };
+            return Disposition::Respond { answer, to_head, close };
         }
     };
     let answer = match stage {
-        Stage::Draining | Stage::Restarting => Answer::refusal(503, "the workload is shutting down", "draining"),
-        Stage::Serving | Stage::LameDuck => match shared.load.take(head.value("x-recif-via").is_some(), now) {
-            Some(slot) => return Next::Relay { ask: Ask::new(&head, peer, &user, now, shared), slot },
-            None => Answer::refusal(503, "as many requests as allowed are in flight", "over-capacity"),
-        },
+        DrainStage::Draining | DrainStage::Restarting => {
+            SidecarResponse::refusal(503, "the workload is shutting down", "draining")
+        }
+        DrainStage::Serving | DrainStage::LameDuck => {
+            match shared.load.acquire(head.value("x-recif-via").is_some(), now) {
+                Some(slot) => {
+                    return Disposition::Relay { ask: UpstreamRequest::new(&head, peer, &user, now, shared), slot };
+                }
+                None => SidecarResponse::refusal(503, "as many requests as allowed are in flight", "over-capacity"),
+            }
+        }
     };
     count(&answer, shared);
-    Next::Tell { answer, to_head, close: close || stage != Stage::Serving }
+    Disposition::Respond { answer, to_head, close: close || stage != DrainStage::Serving }
 }
 
-fn count(refusal: &Answer, shared: &Shared) {
+fn count(refusal: &SidecarResponse, shared: &ProxyContext) {
     shared.metrics.rejected(refusal.status, refusal.reason.unwrap_or_default());
 }

@@ -14,10 +14,10 @@ use tokio::{
     time::timeout,
 };
 
-use super::config::Config;
+use super::config::ProxyConfig;
 
 /// Longest wait for the sidecar, which answers at once.
-const PATIENCE: Duration = Duration::from_secs(2);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The sidecar was not told.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +34,7 @@ pub enum HookError {
 ///
 /// # Errors
 /// It was not told.
-pub async fn lame_duck(config: &Config) -> Result<(), HookError> {
+pub async fn lame_duck(config: &ProxyConfig) -> Result<(), HookError> {
     let host = config.listen.ip();
     let host = if host.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { host };
     let address = SocketAddr::new(host, config.listen.port());
@@ -47,7 +47,7 @@ pub async fn lame_duck(config: &Config) -> Result<(), HookError> {
         io.read_to_end(&mut answer).await?;
         Ok(answer)
     };
-    let answer = timeout(PATIENCE, ask).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+    let answer = timeout(RESPONSE_TIMEOUT, ask).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
     let answer = answer.map_err(|error| HookError::Unreachable(address, error))?;
     match answer.starts_with(b"HTTP/1.1 200 ") {
         true => Ok(()),

@@ -8,8 +8,8 @@ mod admin;
 mod callers;
 mod config;
 mod connection;
+mod drain;
 mod hook;
-mod life;
 mod load;
 mod local_response;
 mod metrics;
@@ -22,6 +22,6 @@ mod upstream;
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, ConfigError, Readiness, help};
+pub use config::{ProxyConfig, ProxyConfigError, ReadinessProbe, help};
 pub use hook::{HookError, lame_duck};
 pub use serve::{ServeError, run};

@@ -15,21 +15,21 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Slots and counters of one process.
 #[derive(Debug)]
-pub(super) struct Load {
+pub(super) struct LoadTracker {
     cap: u32,
     /// As it ends [`Self::text`].
     slash_cap: String,
     started: Instant,
     instance: String,
-    inner: Mutex<Inner>,
+    inner: Mutex<LoadCounters>,
     emptied: Notify,
 }
 
 #[derive(Debug)]
-struct Inner {
+struct LoadCounters {
     in_flight: u32,
     /// Streams that only listen, which are no work.
-    streams: u32,
+    listen_streams: u32,
     /// In-flight integrated over time up to `since`, in request-microseconds.
     busy: u64,
     since: Instant,
@@ -46,7 +46,7 @@ struct Inner {
 /// What `/_recif/inflight` says.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Report {
+pub(super) struct InflightReport {
     instance: String,
     uptime_ms: u64,
     pub(super) inflight: u32,
@@ -63,47 +63,47 @@ pub(super) struct Report {
 
 /// A request in flight. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Slot {
-    load: Arc<Load>,
+pub(super) struct InflightSlot {
+    load: Arc<LoadTracker>,
     listens: bool,
     has_ended: bool,
 }
 
-impl Slot {
+impl InflightSlot {
     /// Ends it, at this moment.
     pub(super) fn end(&mut self, now: Instant) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
         let mut inner = self.load.lock();
-        inner.settle(now);
+        inner.advance_to(now);
         inner.last_activity = Some(inner.since);
         if self.listens {
-            inner.streams -= 1;
+            inner.listen_streams -= 1;
         } else {
             inner.completed += 1;
-            self.load.leave(&mut inner);
+            self.load.release(&mut inner);
         }
     }
 
     /// From here on it only listens: it is counted apart, and its place is free.
-    pub(super) fn listen(&mut self) {
+    pub(super) fn mark_listening(&mut self) {
         if !std::mem::replace(&mut self.listens, true) {
             let mut inner = self.load.lock();
-            inner.settle(Instant::now());
-            inner.streams += 1;
-            self.load.leave(&mut inner);
+            inner.advance_to(Instant::now());
+            inner.listen_streams += 1;
+            self.load.release(&mut inner);
         }
     }
 }
 
-impl Load {
+impl LoadTracker {
     /// With a cap (0: none) and a name that is new after each start.
     pub(super) fn new(cap: u32, instance: String) -> Arc<Self> {
         let now = Instant::now();
-        let inner = Inner {
+        let inner = LoadCounters {
             in_flight: 0,
-            streams: 0,
+            listen_streams: 0,
             busy: 0,
             since: now,
             completed: 0,
@@ -124,17 +124,17 @@ impl Load {
     }
 
     /// A slot, or `None` when all are taken. `counted_elsewhere`: a gateway counts it when it is refused.
-    pub(super) fn take(self: &Arc<Self>, counted_elsewhere: bool, now: Instant) -> Option<Slot> {
+    pub(super) fn acquire(self: &Arc<Self>, counted_elsewhere: bool, now: Instant) -> Option<InflightSlot> {
         let mut inner = self.lock();
-        inner.settle(now);
+        inner.advance_to(now);
         let offered = inner.in_flight + 1;
-        inner.offer(offered);
+        inner.record_offered(offered);
         if self.cap != 0 && inner.in_flight >= self.cap {
             inner.refused += u64::from(!counted_elsewhere);
             return None;
         }
         inner.in_flight = offered;
-        Some(Slot { load: self.clone(), listens: false, has_ended: false })
+        Some(InflightSlot { load: self.clone(), listens: false, has_ended: false })
     }
 
     /// Requests in flight.
@@ -143,7 +143,7 @@ impl Load {
     }
 
     /// Returns when nothing is in flight.
-    pub(super) async fn empty(&self) {
+    pub(super) async fn wait_until_empty(&self) {
         loop {
             let emptied = self.emptied.notified();
             if self.in_flight() == 0 {
@@ -154,14 +154,14 @@ impl Load {
     }
 
     /// `in flight/cap`, in decimal digits.
-    pub(super) fn text(&self) -> Text {
-        let mut text = Text::default();
+    pub(super) fn text(&self) -> LoadText {
+        let mut text = LoadText::default();
         text.push(self.in_flight());
         text.append(&self.slash_cap);
         text
     }
 
-    fn leave(&self, inner: &mut Inner) {
+    fn release(&self, inner: &mut LoadCounters) {
         inner.in_flight -= 1;
         if inner.in_flight == 0 {
             self.emptied.notify_waiters();
@@ -169,16 +169,16 @@ impl Load {
     }
 
     /// Everything counted. Reading changes nothing that is counted.
-    pub(super) fn report(&self) -> Report {
+    pub(super) fn report(&self) -> InflightReport {
         let mut inner = self.lock();
-        inner.settle(Instant::now());
+        inner.advance_to(Instant::now());
         let second = inner.second;
         let peaks = (second.saturating_sub(PEAKS as u64)..second).map(|at| inner.peaks[at as usize % (PEAKS + 1)]);
-        Report {
+        InflightReport {
             instance: self.instance.clone(),
             uptime_ms: millis(inner.since - self.started),
             inflight: inner.in_flight,
-            streams: inner.streams,
+            streams: inner.listen_streams,
             concurrency: self.cap,
             busy_ms: inner.busy / 1000,
             completed: inner.completed,
@@ -188,14 +188,14 @@ impl Load {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, LoadCounters> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl LoadCounters {
     /// Brings what grows with time up to now.
-    fn settle(&mut self, now: Instant) {
+    fn advance_to(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.since);
         self.busy += u64::from(self.in_flight) * (passed.as_secs() * 1_000_000 + u64::from(passed.subsec_micros()));
         self.since = now.max(self.since);
@@ -211,14 +211,14 @@ impl Inner {
         self.second_ends += SECOND * u32::try_from(passed).unwrap_or(u32::MAX);
     }
 
-    fn offer(&mut self, offered: u32) {
+    fn record_offered(&mut self, offered: u32) {
         let peak = &mut self.peaks[self.second as usize % (PEAKS + 1)];
         *peak = offered.max(*peak);
         self.last_activity = Some(self.since);
     }
 }
 
-impl Drop for Slot {
+impl Drop for InflightSlot {
     fn drop(&mut self) {
         if !self.has_ended {
             self.end(Instant::now());
@@ -228,12 +228,12 @@ impl Drop for Slot {
 
 /// A short text that needs no allocation: two numbers and a slash.
 #[derive(Debug, Default)]
-pub(super) struct Text {
+pub(super) struct LoadText {
     bytes: [u8; 21],
     length: usize,
 }
 
-impl Text {
+impl LoadText {
     fn push(&mut self, number: u32) {
         let digits = number.checked_ilog10().map_or(1, |log| log as usize + 1);
         let mut rest = number;
@@ -250,7 +250,7 @@ impl Text {
     }
 }
 
-impl AsRef<[u8]> for Text {
+impl AsRef<[u8]> for LoadText {
     fn as_ref(&self) -> &[u8] {
         &self.bytes[..self.length]
     }
@@ -268,13 +268,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn no_more_slots_than_the_cap_and_each_is_given_back() {
-        let load = Load::new(2, "i".into());
-        let (a, b) = (load.take(false, Instant::now()).unwrap(), load.take(false, Instant::now()).unwrap());
-        assert!(load.take(false, Instant::now()).is_none());
-        assert!(load.take(true, Instant::now()).is_none());
+        let load = LoadTracker::new(2, "i".into());
+        let (a, b) = (load.acquire(false, Instant::now()).unwrap(), load.acquire(false, Instant::now()).unwrap());
+        assert!(load.acquire(false, Instant::now()).is_none());
+        assert!(load.acquire(true, Instant::now()).is_none());
         assert_eq!((load.text().as_ref(), load.report().refused), (&b"2/2"[..], 1));
         drop(a);
-        drop(load.take(false, Instant::now()).unwrap());
+        drop(load.acquire(false, Instant::now()).unwrap());
         drop(b);
         assert_eq!((load.in_flight(), load.report().completed), (0, 3));
     }
@@ -282,25 +282,25 @@ mod tests {
     #[test]
     fn numbers_are_written_in_full() {
         for (number, expected) in [(0, "0"), (9, "9"), (10, "10"), (4_294_967_295, "4294967295")] {
-            let mut text = Text::default();
+            let mut text = LoadText::default();
             text.push(number);
             assert_eq!(text.as_ref(), expected.as_bytes());
         }
-        let load = Load::new(u32::MAX, "i".into());
+        let load = LoadTracker::new(u32::MAX, "i".into());
         assert_eq!(load.text().as_ref(), b"0/4294967295");
     }
 
     #[tokio::test(start_paused = true)]
     async fn who_only_listens_takes_no_place_and_does_no_work() {
-        let load = Load::new(1, "i".into());
-        let mut slot = load.take(false, Instant::now()).unwrap();
+        let load = LoadTracker::new(1, "i".into());
+        let mut slot = load.acquire(false, Instant::now()).unwrap();
         advance(Duration::from_millis(10)).await;
-        slot.listen();
-        slot.listen();
+        slot.mark_listening();
+        slot.mark_listening();
         advance(Duration::from_secs(60)).await;
         let report = load.report();
         assert_eq!((report.inflight, report.streams, report.busy_ms, report.completed), (0, 1, 10, 0));
-        let other = load.take(false, Instant::now()).unwrap();
+        let other = load.acquire(false, Instant::now()).unwrap();
         drop(slot);
         assert_eq!((load.report().inflight, load.report().streams), (1, 0));
         drop(other);
@@ -309,10 +309,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn busy_time_is_what_was_in_flight_for_how_long() {
-        let load = Load::new(0, "i".into());
-        let a = load.take(false, Instant::now()).unwrap();
+        let load = LoadTracker::new(0, "i".into());
+        let a = load.acquire(false, Instant::now()).unwrap();
         advance(Duration::from_millis(300)).await;
-        let b = load.take(false, Instant::now()).unwrap();
+        let b = load.acquire(false, Instant::now()).unwrap();
         advance(Duration::from_millis(100)).await;
         assert_eq!(load.report().busy_ms, 500);
         drop((a, b));
@@ -323,9 +323,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn peaks_are_of_the_last_ten_whole_seconds() {
-        let load = Load::new(1, "i".into());
-        let held = load.take(false, Instant::now()).unwrap();
-        assert!(load.take(false, Instant::now()).is_none());
+        let load = LoadTracker::new(1, "i".into());
+        let held = load.acquire(false, Instant::now()).unwrap();
+        assert!(load.acquire(false, Instant::now()).is_none());
         advance(Duration::from_secs(2)).await;
         drop(held);
         advance(Duration::from_secs(2)).await;

@@ -1,13 +1,13 @@
 //! Writes the answers that the sidecar gives itself.
 
-use http1::{Bad, write_own};
+use http1::{InvalidMessage, write_local_response};
 
 /// The last line of an OpenMetrics exposition.
-pub(super) const END: &str = "# EOF\n";
+pub(super) const OPENMETRICS_EOF: &str = "# EOF\n";
 
 /// An answer of the proxy's own.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct SidecarResponse {
     /// Status code.
     pub(super) status: u16,
     /// Type of the body.
@@ -20,7 +20,7 @@ pub(super) struct Answer {
     pub(super) retry: bool,
 }
 
-impl Answer {
+impl SidecarResponse {
     /// A text.
     pub(super) fn text(status: u16, body: impl Into<String>) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: body.into(), reason: None, retry: false }
@@ -33,7 +33,7 @@ impl Answer {
     }
 
     /// To what must not be passed on.
-    pub(super) fn bad_request(bad: Bad) -> Self {
+    pub(super) fn bad_request(bad: InvalidMessage) -> Self {
         Self::refusal(bad.status(), &bad.to_string(), "bad-request")
     }
 
@@ -46,6 +46,6 @@ impl Answer {
         if self.retry {
             fields.push(("Retry-After", b"1"));
         }
-        write_own(self.status, &fields, &self.body, to_head, close, out);
+        write_local_response(self.status, &fields, &self.body, to_head, close, out);
     }
 }

@@ -8,40 +8,40 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use super::load::Load;
+use super::load::LoadTracker;
 
 /// Upper bounds of the histograms, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Code {
+struct StatusCodeLabel {
     code: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Why {
+struct RejectionLabel {
     reason: &'static str,
 }
 
 /// The counters of one process.
-pub(super) struct Metrics {
+pub(super) struct ProxyMetrics {
     registry: Registry,
-    requests: Family<Code, Counter>,
+    requests: Family<StatusCodeLabel, Counter>,
     /// The counters of `requests` that are in use, by status code from 100 on: a look into the family takes a lock and a hash.
     codes: Vec<OnceLock<Counter>>,
-    rejected: Family<Why, Counter>,
+    rejected: Family<RejectionLabel, Counter>,
     inflight: Gauge,
     duration: Histogram,
     ttfb: Histogram,
 }
 
-impl fmt::Debug for Metrics {
+impl fmt::Debug for ProxyMetrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
+        f.debug_struct("ProxyMetrics").finish_non_exhaustive()
     }
 }
 
-impl Metrics {
+impl ProxyMetrics {
     /// Everything at zero.
     pub(super) fn new() -> Self {
         let mut registry = Registry::with_prefix("recif_proxy");
@@ -64,7 +64,7 @@ impl Metrics {
 
     fn count(&self, code: u16) {
         if let Some(counter) = self.codes.get(usize::from(code).wrapping_sub(100)) {
-            counter.get_or_init(|| self.requests.get_or_create(&Code { code }).clone()).inc();
+            counter.get_or_init(|| self.requests.get_or_create(&StatusCodeLabel { code }).clone()).inc();
         }
     }
 
@@ -76,14 +76,14 @@ impl Metrics {
     /// A request was refused here, with this status.
     pub(super) fn rejected(&self, code: u16, reason: &'static str) {
         self.count(code);
-        self.rejected.get_or_create(&Why { reason }).inc();
+        self.rejected.get_or_create(&RejectionLabel { reason }).inc();
     }
 
     /// All of it as text.
     ///
     /// # Errors
     /// Never: writing to memory.
-    pub(super) fn encode(&self, load: &Load) -> Result<String, fmt::Error> {
+    pub(super) fn encode(&self, load: &LoadTracker) -> Result<String, fmt::Error> {
         self.inflight.set(load.in_flight().into());
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

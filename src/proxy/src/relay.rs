@@ -2,17 +2,22 @@
 
 use std::pin::Pin;
 
-use http1::{End, Exchange, HeadWriter, Patience, Policy, Request, RequestHead, ResponseHead, Side, Version, tunnel};
+use http1::{
+    Connection, Exchange, ExchangeOutcome, ExchangeRequest, HeadWriter, RequestHead, ResponseHead, ResponsePolicy,
+    Timeouts, Version, tunnel,
+};
 use tokio::{
     net::TcpStream,
     time::{Instant, Sleep},
 };
 
-use super::{callers::User, life::Stage, load::Slot, local_response::Answer, state::Shared};
+use super::{
+    callers::ForwardedUser, drain::DrainStage, load::InflightSlot, local_response::SidecarResponse, state::ProxyContext,
+};
 
 /// A request that was admitted: what is left of its head.
-pub(super) struct Ask {
-    request: Request,
+pub(super) struct UpstreamRequest {
+    request: ExchangeRequest,
     /// Whether it may be sent twice.
     is_safe: bool,
     /// Whether the answer may be a stream that only listens.
@@ -23,7 +28,7 @@ pub(super) struct Ask {
 }
 
 /// What became of a request.
-pub(super) enum Outcome {
+pub(super) enum UpstreamOutcome {
     /// It was answered; another one may follow on this connection, or not.
     Served {
         /// Whether another one may follow.
@@ -32,17 +37,23 @@ pub(super) enum Outcome {
     /// The client's connection must be aborted.
     Aborted,
     /// Nothing was answered yet: this is to be.
-    Refused(Answer),
+    Refused(SidecarResponse),
 }
 
-impl Ask {
+impl UpstreamRequest {
     /// The request as the workload is to get it. `peer` is the client's address, `user` who sends it.
-    pub(super) fn new(head: &RequestHead<'_>, peer: &str, user: &User, now: Instant, shared: &Shared) -> Self {
+    pub(super) fn new(
+        head: &RequestHead<'_>,
+        peer: &str,
+        user: &ForwardedUser,
+        now: Instant,
+        shared: &ProxyContext,
+    ) -> Self {
         Self {
-            request: Request::from(head),
+            request: ExchangeRequest::from(head),
             is_safe: head.is_safe(),
             may_listen: shared.config.listen_streams && only_listens(head),
-            head: forward(head, peer, user),
+            head: upstream_head(head, peer, user),
             started: now,
         }
     }
@@ -56,14 +67,14 @@ impl Ask {
 /// Sends a request to the workload and its answer to the client. The slot is free when the workload's connection is kept or
 /// closed.
 pub(super) async fn relay(
-    client: &mut Side<TcpStream>,
-    ask: &mut Ask,
-    slot: &mut Slot,
-    shared: &Shared,
+    client: &mut Connection<TcpStream>,
+    ask: &mut UpstreamRequest,
+    slot: &mut InflightSlot,
+    shared: &ProxyContext,
     timer: Pin<&mut Sleep>,
-) -> Outcome {
+) -> UpstreamOutcome {
     let mut upstream = shared.upstream.reuse(ask.started);
-    let outcome = attempts(client, ask, slot, &mut upstream, shared, timer).await;
+    let outcome = relay_with_retry(client, ask, slot, &mut upstream, shared, timer).await;
     let now = Instant::now();
     if let Some(side) = upstream {
         shared.upstream.keep(side, now);
@@ -75,14 +86,14 @@ pub(super) async fn relay(
 
 /// As [`relay`]. The workload's connection is in `kept`, if there is one from an earlier request, and is left there if it may
 /// serve again.
-async fn attempts(
-    client: &mut Side<TcpStream>,
-    ask: &mut Ask,
-    slot: &mut Slot,
-    kept: &mut Option<Side<TcpStream>>,
-    shared: &Shared,
+async fn relay_with_retry(
+    client: &mut Connection<TcpStream>,
+    ask: &mut UpstreamRequest,
+    slot: &mut InflightSlot,
+    kept: &mut Option<Connection<TcpStream>>,
+    shared: &ProxyContext,
     mut timer: Pin<&mut Sleep>,
-) -> Outcome {
+) -> UpstreamOutcome {
     loop {
         let was_reused = kept.is_some();
         let upstream = match kept {
@@ -90,7 +101,7 @@ async fn attempts(
             None => match shared.upstream.connect().await {
                 Ok(side) => kept.insert(side),
                 Err(_) => {
-                    return Outcome::Refused(Answer::refusal(
+                    return UpstreamOutcome::Refused(SidecarResponse::refusal(
                         502,
                         "the workload does not accept connections",
                         "connect",
@@ -100,43 +111,60 @@ async fn attempts(
         };
         // Only what was sent on a used connection may have to be sent again.
         upstream.outgoing = if was_reused { ask.head.clone() } else { std::mem::take(&mut ask.head) };
-        let policy =
-            Answers { shared, slot, started: ask.started, may_listen: ask.may_listen, version: ask.request.version };
-        let patience = Patience { first_byte: shared.config.timeout, idle: shared.config.idle_timeout };
+        let policy = SidecarPolicy {
+            shared,
+            slot,
+            started: ask.started,
+            may_listen: ask.may_listen,
+            version: ask.request.version,
+        };
+        let patience = Timeouts { first_byte: shared.config.timeout, idle: shared.config.idle_timeout };
         let exchange = Exchange::new(client, upstream, ask.request, patience, policy);
         let end = exchange.run(timer.as_mut()).await;
-        if let End::Upgraded = end {
+        if let ExchangeOutcome::Upgraded = end {
             let end = tunnel(client, upstream, shared.config.idle_timeout, timer).await;
             *kept = None;
-            return if end.is_ok() { Outcome::Served { again: false } } else { Outcome::Aborted };
+            return if end.is_ok() { UpstreamOutcome::Served { again: false } } else { UpstreamOutcome::Aborted };
         }
-        if !matches!(end, End::Done { upstream: true, .. }) {
+        if !matches!(end, ExchangeOutcome::Done { upstream: true, .. }) {
             *kept = None;
         }
         return match end {
-            End::Done { client, .. } => Outcome::Served { again: client && shared.life.stage() == Stage::Serving },
+            ExchangeOutcome::Done { client, .. } => {
+                UpstreamOutcome::Served { again: client && shared.drain.stage() == DrainStage::Serving }
+            }
             // A server may close an idle connection at the moment in which it is used again.
-            End::NoAnswer { unanswered: true, unsent, replayable: true } if was_reused && (unsent || ask.is_safe) => {
+            ExchangeOutcome::NoResponse { unanswered: true, unsent, replayable: true }
+                if was_reused && (unsent || ask.is_safe) =>
+            {
                 continue;
             }
-            End::NoAnswer { .. } | End::Declined { .. } => Outcome::Refused(Answer::refusal(
-                502,
-                "the workload closed the connection without an answer",
-                "upstream",
-            )),
-            End::BadAnswer(bad) => {
+            ExchangeOutcome::NoResponse { .. } | ExchangeOutcome::Declined { .. } => UpstreamOutcome::Refused(
+                SidecarResponse::refusal(502, "the workload closed the connection without an answer", "upstream"),
+            ),
+            ExchangeOutcome::InvalidResponse(bad) => {
                 tracing::warn!(workload = shared.config.workload, "the workload's answer is refused: {bad}");
-                Outcome::Refused(Answer::refusal(502, "the workload's answer is not valid HTTP", "upstream"))
+                UpstreamOutcome::Refused(SidecarResponse::refusal(
+                    502,
+                    "the workload's answer is not valid HTTP",
+                    "upstream",
+                ))
             }
-            End::Late => Outcome::Refused(Answer::refusal(504, "the workload did not answer in time", "timeout")),
-            End::ClientGone(Some(bad)) => Outcome::Refused(Answer::bad_request(bad)),
-            End::ClientGone(None) | End::Cut | End::Upgraded => Outcome::Aborted,
+            ExchangeOutcome::Timeout => UpstreamOutcome::Refused(SidecarResponse::refusal(
+                504,
+                "the workload did not answer in time",
+                "timeout",
+            )),
+            ExchangeOutcome::ClientGone(Some(bad)) => UpstreamOutcome::Refused(SidecarResponse::bad_request(bad)),
+            ExchangeOutcome::ClientGone(None) | ExchangeOutcome::Truncated | ExchangeOutcome::Upgraded => {
+                UpstreamOutcome::Aborted
+            }
         };
     }
 }
 
 /// The head that the workload gets.
-fn forward(head: &RequestHead<'_>, peer: &str, user: &User) -> Vec<u8> {
+fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut has_chain, mut has_host, mut has_protocol) = (false, false, false);
     let mut writer = HeadWriter::request(head, head.target, &mut out).copy(head.bytes, head.fields, |name| {
@@ -149,7 +177,8 @@ fn forward(head: &RequestHead<'_>, peer: &str, user: &User) -> Vec<u8> {
         let chain = is("x-forwarded-for");
         has_chain |= chain;
         // What only a gateway may say, its own words for the sidecar among it.
-        let ours = *user != User::AsSent && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
+        let ours = *user != ForwardedUser::AsSent
+            && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
         chain || ours
     });
     writer = if has_chain {
@@ -164,7 +193,7 @@ fn forward(head: &RequestHead<'_>, peer: &str, user: &User) -> Vec<u8> {
     if !has_protocol {
         writer = writer.field("X-Forwarded-Proto", "http");
     }
-    if let User::Named(user) = user {
+    if let ForwardedUser::Named(user) = user {
         writer = writer.field("X-Recif-User", user.as_bytes());
     }
     writer.end_request(head);
@@ -181,15 +210,15 @@ fn only_listens(head: &RequestHead<'_>) -> bool {
 const NO_SESSION: &[u8] = b"no-session";
 
 /// What the client gets of an answer's head.
-struct Answers<'a> {
-    shared: &'a Shared,
-    slot: &'a mut Slot,
+struct SidecarPolicy<'a> {
+    shared: &'a ProxyContext,
+    slot: &'a mut InflightSlot,
     started: Instant,
     may_listen: bool,
     version: Version,
 }
 
-impl Policy for Answers<'_> {
+impl ResponsePolicy for SidecarPolicy<'_> {
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
         let mut writer = HeadWriter::response(head, self.version, out).copy(head.bytes, head.fields, |name| {
             // A gateway takes either for the sidecar's own word.
@@ -200,7 +229,7 @@ impl Policy for Answers<'_> {
             return writer.end();
         }
         if self.may_listen && is_event_stream(head) {
-            self.slot.listen();
+            self.slot.mark_listening();
         }
         self.shared.metrics.answered(head.status, self.started.elapsed());
         // The bridge's word, which is about sessions and nothing else.
@@ -208,7 +237,7 @@ impl Policy for Answers<'_> {
             writer = writer.field("x-recif-reason", NO_SESSION);
         }
         writer = writer.field("x-recif-load", self.shared.load.text());
-        writer.end_response(head, self.version, close || self.shared.life.stage() != Stage::Serving);
+        writer.end_response(head, self.version, close || self.shared.drain.stage() != DrainStage::Serving);
     }
 }
 

@@ -1,13 +1,13 @@
 //! The life of the process: bind, accept, end.
 
-use crate::state::Shared;
+use crate::state::ProxyContext;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use daemon::runtime::{Runtime, RuntimeError};
 use http1::listen;
 use tokio::net::TcpListener;
 
-use super::{config::Config, connection};
+use super::{config::ProxyConfig, connection};
 
 /// The process cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -32,14 +32,14 @@ pub enum ServeError {
 ///
 /// # Errors
 /// The address cannot be bound or signals cannot be handled.
-pub async fn run(config: Config) -> Result<(), ServeError> {
+pub async fn run(config: ProxyConfig) -> Result<(), ServeError> {
     let runtime = Runtime::new()?;
     let shutdown = runtime.shutdown();
     let address = config.listen;
     let listener = bind(address).map_err(|source| ServeError::Bind { address, source })?;
     let address = listener.local_addr().map_err(|source| ServeError::Bind { address, source })?;
     tracing::info!(%address, upstream = %config.upstream, workload = config.workload, "listening");
-    let shared = Shared::new(config)?;
+    let shared = ProxyContext::new(config)?;
     let main = async {
         tokio::select! { () = accept(listener, shared) => {}, () = shutdown.cancelled() => {} }
         Ok(())
@@ -56,7 +56,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 }
 
 /// Serves every connection, for as long as this is polled; those that it has accepted go on.
-pub(super) async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+pub(super) async fn accept(listener: TcpListener, shared: Arc<ProxyContext>) {
     loop {
         match listener.accept().await {
             Ok((io, peer)) => {

@@ -8,18 +8,18 @@ use std::{sync::Arc, time::Duration};
 use tokio::{sync::Mutex, time::Instant};
 
 use super::{
-    config::{Config, Readiness},
-    upstream::{Started, Upstream},
+    config::{ProxyConfig, ReadinessProbe},
+    upstream::{StartupState, Upstream},
 };
 
 /// How long the workload is left alone after it accepted no connection, and after it said that it is not ready.
-const CLOSED: Duration = Duration::from_millis(25);
-const NOT_YET: Duration = Duration::from_millis(100);
+const CLOSED_TTL: Duration = Duration::from_millis(25);
+const NOT_READY_TTL: Duration = Duration::from_millis(100);
 
 /// What is known of the workload's start.
 #[derive(Debug)]
 pub(super) struct Startup {
-    readiness: Option<Readiness>,
+    readiness: Option<ReadinessProbe>,
     upstream: Arc<Upstream>,
     /// The last answer, and until when it holds.
     last: Mutex<Option<(bool, Instant)>>,
@@ -27,7 +27,7 @@ pub(super) struct Startup {
 
 impl Startup {
     /// Nobody has asked yet. A Pod that does not know its uid cannot answer.
-    pub(super) fn new(config: &Config, upstream: Arc<Upstream>) -> Self {
+    pub(super) fn new(config: &ProxyConfig, upstream: Arc<Upstream>) -> Self {
         let readiness = config.readiness.clone().filter(|_| !config.pod_uid.is_empty());
         Self { readiness, upstream, last: Mutex::new(None) }
     }
@@ -42,8 +42,8 @@ impl Startup {
             return Some(ready);
         }
         let started = self.upstream.started(readiness).await;
-        let holds = if started == Started::Closed { CLOSED } else { NOT_YET };
-        *last = Some((started == Started::Ready, Instant::now() + holds));
-        Some(started == Started::Ready)
+        let holds = if started == StartupState::Closed { CLOSED_TTL } else { NOT_READY_TTL };
+        *last = Some((started == StartupState::Ready, Instant::now() + holds));
+        Some(started == StartupState::Ready)
     }
 }

@@ -10,42 +10,42 @@ use std::{
     time::Duration,
 };
 
-use http1::{Side, connect};
+use http1::{Connection, connect};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::{Instant, sleep, timeout},
 };
 
-use super::{config, local_response::END};
+use super::{config, local_response::OPENMETRICS_EOF};
 
 /// How long an idle connection is kept.
-const IDLE: Duration = Duration::from_secs(2);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for a connection.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest wait for a connection that is only to show that there is somebody.
-const PROBE: Duration = Duration::from_secs(1);
+const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait for the workload's own word on whether it is ready; the kubelet gives a probe a second in all.
-const ASK: Duration = Duration::from_millis(500);
+const READINESS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest head of that answer, in bytes.
-const HEAD: usize = 8 << 10;
+const MAX_PROBE_HEAD: usize = 8 << 10;
 /// Most bytes of the workload's metrics.
-const METRICS: u64 = 1024 * 1024;
+const MAX_METRICS: u64 = 1024 * 1024;
 /// Idle connections kept at most.
-const POOL: usize = 256;
+const MAX_IDLE: usize = 256;
 
 /// The workload's end.
 #[derive(Debug)]
 pub(super) struct Upstream {
     address: SocketAddr,
-    idle: Mutex<Idle>,
+    idle: Mutex<IdleConnections>,
     /// Whether the process that accepts connections has answered that it can serve.
     can_serve: AtomicBool,
 }
 
 /// How the workload stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Readiness {
+pub(super) enum WorkloadReadiness {
     /// It accepts connections.
     Ready,
     /// It accepts none.
@@ -56,7 +56,7 @@ pub(super) enum Readiness {
 
 /// How far the workload has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Started {
+pub(super) enum StartupState {
     /// It accepts no connections.
     Closed,
     /// It does, and says that it is not ready, or nothing.
@@ -66,11 +66,11 @@ pub(super) enum Started {
 }
 
 #[derive(Debug, Default)]
-struct Idle {
+struct IdleConnections {
     /// Each with when it was used last, which only grows.
-    connections: Vec<(Side<TcpStream>, Instant)>,
+    connections: Vec<(Connection<TcpStream>, Instant)>,
     /// Whether somebody closes those that nobody used for too long.
-    is_watched: bool,
+    reaper_runs: bool,
 }
 
 impl Upstream {
@@ -80,10 +80,10 @@ impl Upstream {
     }
 
     /// An idle connection that looks alive.
-    pub(super) fn reuse(&self, now: Instant) -> Option<Side<TcpStream>> {
+    pub(super) fn reuse(&self, now: Instant) -> Option<Connection<TcpStream>> {
         let mut idle = self.idle();
         while let Some((side, since)) = idle.connections.pop() {
-            if now.saturating_duration_since(since) >= IDLE {
+            if now.saturating_duration_since(since) >= IDLE_TIMEOUT {
                 // The others have been idle for longer.
                 idle.connections.clear();
                 return None;
@@ -99,75 +99,75 @@ impl Upstream {
     ///
     /// # Errors
     /// Nobody accepts.
-    pub(super) async fn connect(&self) -> io::Result<Side<TcpStream>> {
-        connect(self.address, CONNECT).await
+    pub(super) async fn connect(&self) -> io::Result<Connection<TcpStream>> {
+        connect(self.address, CONNECT_TIMEOUT).await
     }
 
     /// Keeps a connection for another request.
-    pub(super) fn keep(self: &Arc<Self>, side: Side<TcpStream>, now: Instant) {
+    pub(super) fn keep(self: &Arc<Self>, side: Connection<TcpStream>, now: Instant) {
         let mut idle = self.idle();
-        if idle.connections.len() < POOL {
+        if idle.connections.len() < MAX_IDLE {
             idle.connections.push((side, now));
         }
-        if !std::mem::replace(&mut idle.is_watched, true) {
+        if !std::mem::replace(&mut idle.reaper_runs, true) {
             let upstream = self.clone();
-            tokio::spawn(async move { upstream.watch().await });
+            tokio::spawn(async move { upstream.reap_idle().await });
         }
     }
 
     /// Closes what nobody used for too long, until there is nothing left.
-    async fn watch(&self) {
+    async fn reap_idle(&self) {
         loop {
-            sleep(IDLE).await;
+            sleep(IDLE_TIMEOUT).await;
             let mut idle = self.idle();
             let now = Instant::now();
-            idle.connections.retain(|(_, since)| now.saturating_duration_since(*since) < IDLE);
+            idle.connections.retain(|(_, since)| now.saturating_duration_since(*since) < IDLE_TIMEOUT);
             if idle.connections.is_empty() {
-                idle.is_watched = false;
+                idle.reaper_runs = false;
                 return;
             }
         }
     }
 
     /// Closes every idle connection.
-    pub(super) fn forget(&self) {
+    pub(super) fn close_idle(&self) {
         self.idle().connections.clear();
     }
 
-    fn idle(&self) -> MutexGuard<'_, Idle> {
+    fn idle(&self) -> MutexGuard<'_, IdleConnections> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the workload is ready: it accepts connections, and does not say `x-recif-ready: never` at its `/readyz`, as our
     /// runner does when its configuration can never serve. Asked until it has once answered otherwise; images of others may
     /// answer anything there, or nothing.
-    pub(super) async fn readiness(&self) -> Readiness {
-        let Ok(Ok(mut io)) = timeout(PROBE, TcpStream::connect(self.address)).await else {
+    pub(super) async fn readiness(&self) -> WorkloadReadiness {
+        let Ok(Ok(mut io)) = timeout(PROBE_TIMEOUT, TcpStream::connect(self.address)).await else {
             self.can_serve.store(false, Relaxed);
-            return Readiness::Closed;
+            return WorkloadReadiness::Closed;
         };
         if self.can_serve.load(Relaxed) {
-            return Readiness::Ready;
+            return WorkloadReadiness::Ready;
         }
-        match timeout(ASK, get(&mut io, "/readyz")).await {
-            Ok(Ok(head)) if says_never(&head) => return Readiness::Never,
+        match timeout(READINESS_TIMEOUT, get(&mut io, "/readyz")).await {
+            Ok(Ok(head)) if says_never(&head) => return WorkloadReadiness::Never,
             Ok(Ok(head)) if head.starts_with(b"HTTP/") => self.can_serve.store(true, Relaxed),
             _ => {}
         }
-        Readiness::Ready
+        WorkloadReadiness::Ready
     }
 
     /// How far the workload has come, by the question that the kubelet puts to it, within the time that the kubelet gives it.
-    pub(super) async fn started(&self, readiness: &config::Readiness) -> Started {
+    pub(super) async fn started(&self, readiness: &config::ReadinessProbe) -> StartupState {
         let asked = async {
-            let Ok(mut io) = TcpStream::connect(self.address).await else { return Started::Closed };
-            let config::Readiness::Http(path) = readiness else { return Started::Ready };
+            let Ok(mut io) = TcpStream::connect(self.address).await else { return StartupState::Closed };
+            let config::ReadinessProbe::Http(path) = readiness else { return StartupState::Ready };
             match get(&mut io, path).await {
-                Ok(head) if is_success(&head) && !says_never(&head) => Started::Ready,
-                _ => Started::NotYet,
+                Ok(head) if is_success(&head) && !says_never(&head) => StartupState::Ready,
+                _ => StartupState::NotYet,
             }
         };
-        timeout(PROBE, asked).await.unwrap_or(Started::NotYet)
+        timeout(PROBE_TIMEOUT, asked).await.unwrap_or(StartupState::NotYet)
     }
 
     /// The workload's own metrics, if it answers with a whole OpenMetrics exposition.
@@ -178,20 +178,20 @@ impl Upstream {
             let request = format!("GET /metrics HTTP/1.0\r\nHost: localhost\r\n{accept}\r\n\r\n");
             io.write_all(request.as_bytes()).await?;
             let mut answer = Vec::new();
-            io.take(METRICS).read_to_end(&mut answer).await?;
+            io.take(MAX_METRICS).read_to_end(&mut answer).await?;
             Ok::<_, io::Error>(answer)
         };
-        let answer = String::from_utf8(timeout(PROBE, read).await.ok()?.ok()?).ok()?;
+        let answer = String::from_utf8(timeout(PROBE_TIMEOUT, read).await.ok()?.ok()?).ok()?;
         let (head, body) = answer.split_once("\r\n\r\n")?;
         let head = head.to_ascii_lowercase();
         let is_ours =
             head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/openmetrics-text");
-        (is_ours && body.ends_with(END)).then(|| body.to_owned())
+        (is_ours && body.ends_with(OPENMETRICS_EOF)).then(|| body.to_owned())
     }
 
     /// Whether somebody accepts connections.
     pub(super) async fn accepts(&self) -> bool {
-        matches!(timeout(PROBE, TcpStream::connect(self.address)).await, Ok(Ok(_)))
+        matches!(timeout(PROBE_TIMEOUT, TcpStream::connect(self.address)).await, Ok(Ok(_)))
     }
 }
 
@@ -200,7 +200,10 @@ async fn get(io: &mut TcpStream, path: &str) -> io::Result<Vec<u8>> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     io.write_all(request.as_bytes()).await?;
     let mut head = Vec::new();
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") && head.len() < HEAD && io.read_buf(&mut head).await? > 0 {}
+    while !head.windows(4).any(|end| end == b"\r\n\r\n")
+        && head.len() < MAX_PROBE_HEAD
+        && io.read_buf(&mut head).await? > 0
+    {}
     Ok(head)
 }
 

@@ -10,17 +10,17 @@ use tokio::sync::mpsc::Sender;
 
 use super::{
     Lookup,
-    caller::Caller,
-    config::Config,
+    caller::CallerContext,
+    config::RunnerConfig,
     conversations::{
         Conversations,
         history::{ConversationId, History},
     },
-    database::{DatabaseError, Home},
-    models::{self, Http, Message, Model, ModelError, OutputFormat, Request},
-    told::Told,
+    database::{DatabaseError, DatabaseScope},
+    models::{self, Http, Message, Model, ModelError, ModelRequest, OutputFormat},
     tools::Toolbox,
-    turn::{self, Said, TOOL_TURNS},
+    turn::{self, TOOL_TURNS, TurnOutcome},
+    turn_event::TurnEvent,
 };
 
 /// An agent that can answer.
@@ -33,20 +33,20 @@ pub(super) struct Agent {
 }
 
 /// What a user sends.
-pub(super) struct Turn {
+pub(super) struct ChatTurn {
     /// Who asks.
-    pub(super) caller: Caller,
+    pub(super) caller: CallerContext,
     /// The conversation to go on with; none starts one.
     pub(super) conversation: Option<ConversationId>,
     /// Whether that conversation may begin with this turn.
-    pub(super) may_begin: bool,
+    pub(super) may_create: bool,
     /// The message.
     pub(super) message: String,
 }
 
 /// A turn whose conversation is there, or begins with it.
-pub(super) struct Begun {
-    caller: Caller,
+pub(super) struct PreparedTurn {
+    caller: CallerContext,
     id: ConversationId,
     /// What was said before.
     messages: Vec<Arc<Message>>,
@@ -55,7 +55,7 @@ pub(super) struct Begun {
 
 /// What a user gets: the body of a JSON answer.
 #[derive(Debug, Serialize)]
-pub(super) struct Reply {
+pub(super) struct ChatReply {
     /// The model's whole text.
     pub(super) reply: String,
     /// To go on with this conversation.
@@ -85,7 +85,7 @@ pub(super) enum TurnError {
     Conversations(#[from] DatabaseError),
 }
 
-impl Begun {
+impl PreparedTurn {
     /// The conversation.
     pub(super) fn id(&self) -> &ConversationId {
         &self.id
@@ -97,14 +97,14 @@ impl Agent {
     ///
     /// # Errors
     /// What this runtime cannot serve, as a sentence for `/readyz`.
-    pub(super) fn new(config: &Config, tools: Toolbox, credentials: &Lookup) -> Result<Self, String> {
+    pub(super) fn new(config: &RunnerConfig, tools: Toolbox, credentials: &Lookup) -> Result<Self, String> {
         let http = Http::default();
         let open = |reference| models::open(reference, credentials, &http);
         let model = open(&config.model)?;
         let background = config.background.as_ref().map(open).transpose()?;
         let conversations = Conversations::open(&config.storage, &config.agent)?;
         let prompt = config.system_prompt.clone();
-        Ok(Self::with(model.clone(), background.unwrap_or(model), prompt, tools).keeping(conversations))
+        Ok(Self::with(model.clone(), background.unwrap_or(model), prompt, tools).with_conversations(conversations))
     }
 
     /// An agent around `model`, with conversations in memory; `background` titles them.
@@ -119,21 +119,21 @@ impl Agent {
     }
 
     /// The same agent with these conversations.
-    pub(super) fn keeping(self, conversations: Conversations) -> Self {
+    pub(super) fn with_conversations(self, conversations: Conversations) -> Self {
         Self { conversations, ..self }
     }
 
     /// Where the agent has its rows; none when what it keeps is of this process alone.
-    pub(super) fn home(&self) -> Option<Home> {
-        self.conversations.home()
+    pub(super) fn database_scope(&self) -> Option<DatabaseScope> {
+        self.conversations.database_scope()
     }
 
     /// Looks for the conversation of a turn.
     ///
     /// # Errors
     /// It is not there, or cannot be read.
-    pub(super) async fn begin(&self, turn: Turn) -> Result<Begun, TurnError> {
-        let Turn { caller, conversation, may_begin, message } = turn;
+    pub(super) async fn prepare_turn(&self, turn: ChatTurn) -> Result<PreparedTurn, TurnError> {
+        let ChatTurn { caller, conversation, may_create: may_begin, message } = turn;
         let (id, messages) = match conversation {
             None => (ConversationId::random()?, Vec::new()),
             Some(id) => match self.conversations.history(&id, &caller.user).await? {
@@ -142,15 +142,19 @@ impl Agent {
                 History::Unknown | History::Foreign => return Err(TurnError::NoConversation(id)),
             },
         };
-        Ok(Begun { caller, id, messages, message })
+        Ok(PreparedTurn { caller, id, messages, message })
     }
 
     /// Answers. Text goes to `tokens` as it comes, and which tools are called, when somebody listens. Dropping the future ends the turn.
     ///
     /// # Errors
     /// The model failed, or the conversation cannot be kept; a tool that fails is the model's business.
-    pub(super) async fn answer(&self, turn: Begun, tokens: Option<&Sender<Told>>) -> Result<Reply, TurnError> {
-        let Begun { caller, id, mut messages, message } = turn;
+    pub(super) async fn respond(
+        &self,
+        turn: PreparedTurn,
+        tokens: Option<&Sender<TurnEvent>>,
+    ) -> Result<ChatReply, TurnError> {
+        let PreparedTurn { caller, id, mut messages, message } = turn;
         let before = messages.len();
         messages.push(Arc::new(Message::user(message.as_str())));
 
@@ -162,7 +166,7 @@ impl Agent {
         if !self.conversations.add(&id, &caller.user, turn, title.as_deref()).await? {
             return Err(TurnError::NoConversation(id));
         }
-        Ok(Reply { reply: reply.text, conversation_id: id.to_string(), title })
+        Ok(ChatReply { reply: reply.text, conversation_id: id.to_string(), title })
     }
 
     /// Answers the last of `messages`, which are the whole conversation; nothing is remembered. `config` and `output` are
@@ -172,29 +176,34 @@ impl Agent {
     /// The model failed; a tool that fails is the model's business.
     pub(super) async fn complete(
         &self,
-        caller: &Caller,
+        caller: &CallerContext,
         messages: Vec<Arc<Message>>,
         config: Map<String, Value>,
         output: Option<OutputFormat>,
-        tokens: Option<&Sender<Told>>,
-    ) -> Result<Said, ModelError> {
-        let mut request = Request { config: config.into(), output, ..self.request(messages) };
+        tokens: Option<&Sender<TurnEvent>>,
+    ) -> Result<TurnOutcome, ModelError> {
+        let mut request = ModelRequest { config: config.into(), output, ..self.request(messages) };
         self.converse(caller, &mut request, tokens).await
     }
 
-    fn request(&self, messages: Vec<Arc<Message>>) -> Request {
-        Request { system: self.system_prompt.clone(), messages, tools: self.tools.specs(), ..Request::default() }
+    fn request(&self, messages: Vec<Arc<Message>>) -> ModelRequest {
+        ModelRequest {
+            system: self.system_prompt.clone(),
+            messages,
+            tools: self.tools.specs(),
+            ..ModelRequest::default()
+        }
     }
 
     async fn converse(
         &self,
-        caller: &Caller,
-        request: &mut Request,
-        tokens: Option<&Sender<Told>>,
-    ) -> Result<Said, ModelError> {
+        caller: &CallerContext,
+        request: &mut ModelRequest,
+        tokens: Option<&Sender<TurnEvent>>,
+    ) -> Result<TurnOutcome, ModelError> {
         let mut line = AccessLog { caller, began: Instant::now(), tools: Vec::new(), outcome: "cut off" };
         let before = request.messages.len();
-        let talk = turn::Turn { model: &*self.model, tools: &self.tools, tokens };
+        let talk = turn::TurnLoop { model: &*self.model, tools: &self.tools, events: tokens };
         let said = talk.run(request, &mut { TOOL_TURNS }).await;
         let name = |message: &Arc<Message>| match &**message {
             // A model may ask for anything.
@@ -217,7 +226,7 @@ impl Agent {
 
 /// Access log: one line per turn, written when it ends, however it ends. Nothing of what was said is in it.
 struct AccessLog<'a> {
-    caller: &'a Caller,
+    caller: &'a CallerContext,
     began: Instant,
     /// Names of the tools that were called.
     tools: Vec<String>,
@@ -226,7 +235,7 @@ struct AccessLog<'a> {
 
 impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
-        let Caller { user, run } = self.caller;
+        let CallerContext { user, trace_id: run } = self.caller;
         let took = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let tools = self.tools.join(",");
         tracing::info!(user = user.as_deref(), run, took_ms = took, tools, outcome = self.outcome, "turn");

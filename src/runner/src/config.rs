@@ -4,7 +4,9 @@
 //! variable with its default and meaning: the program's help is printed from it. An error shows the value that was
 //! refused, except where a credential may be in it.
 
-use super::{Lookup, conversations::Storage, database::Dsn, knowledge::Source, models::ModelRef, tools::Definition};
+use super::{
+    Lookup, conversations::Storage, database::Dsn, knowledge::KnowledgeSource, models::ModelRef, tools::CallableTool,
+};
 
 /// Name, default ("" for none) and meaning of every variable that is read.
 const VARIABLES: &[(&str, &str, &str)] = &[
@@ -87,17 +89,17 @@ pub enum LogFormat {
 
 /// A runtime's whole configuration.
 #[derive(Debug)]
-pub struct Config {
+pub struct RunnerConfig {
     pub(super) agent: String,
     pub(super) port: u16,
     pub(super) model: ModelRef,
     pub(super) background: Option<ModelRef>,
     pub(super) system_prompt: Option<String>,
-    pub(super) tools: Vec<Definition>,
+    pub(super) tools: Vec<CallableTool>,
     /// Where conversations live.
     pub(super) storage: Storage,
     /// What can be searched.
-    pub(super) knowledge: Vec<Source>,
+    pub(super) knowledge: Vec<KnowledgeSource>,
     /// What was asked for and is served in another way than asked; one line each, for the log.
     pub(super) warnings: Vec<String>,
     /// How to write log lines.
@@ -127,14 +129,14 @@ pub enum ConfigError {
     },
 }
 
-impl Config {
+impl RunnerConfig {
     /// Reads the configuration through `lookup`.
     ///
     /// # Errors
     /// The first variable that cannot be read.
     pub fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
-        let or = |name: &str| or(lookup, name);
+        let or = |name: &str| value_or_default(lookup, name);
         let mut warnings = Vec::new();
 
         for (name, served) in [("CORAIL_CHANNEL", "rest"), ("CORAIL_STRATEGY", "simple")] {
@@ -146,7 +148,7 @@ impl Config {
         let dsn = set("CORAIL_DATABASE_URL")
             .map(|url| {
                 let refusal = "it does not start with `postgres://` or `postgresql://`";
-                Dsn::parse(&url).ok_or_else(|| hidden("CORAIL_DATABASE_URL", refusal))
+                Dsn::parse(&url).ok_or_else(|| hidden_error("CORAIL_DATABASE_URL", refusal))
             })
             .transpose()?;
         let days = days(lookup)?;
@@ -154,11 +156,14 @@ impl Config {
             ("memory", _) => Storage::Memory,
             ("postgresql", Some(dsn)) => Storage::Postgres { dsn, namespace: or("RECIF_NAMESPACE"), days },
             ("postgresql", None) => {
-                return Err(hidden("CORAIL_DATABASE_URL", "it is not set, and CORAIL_STORAGE=postgresql needs it"));
+                return Err(hidden_error(
+                    "CORAIL_DATABASE_URL",
+                    "it is not set, and CORAIL_STORAGE=postgresql needs it",
+                ));
             }
-            _ => return Err(refused("CORAIL_STORAGE", or("CORAIL_STORAGE"), "`memory` or `postgresql`")),
+            _ => return Err(value_error("CORAIL_STORAGE", or("CORAIL_STORAGE"), "`memory` or `postgresql`")),
         };
-        let json = |name, problem| move |_| hidden(name, problem);
+        let json = |name, problem| move |_| hidden_error(name, problem);
         let model = ModelRef {
             base_url: set("CORAIL_MODEL_BASE_URL"),
             region: set("CORAIL_MODEL_REGION"),
@@ -173,18 +178,18 @@ impl Config {
         let background = set("CORAIL_BACKGROUND_MODEL")
             .map(|value| match value.split_once(':') {
                 Some((provider, id)) if !provider.is_empty() && !id.is_empty() => Ok(ModelRef::new(provider, id)),
-                _ => Err(refused("CORAIL_BACKGROUND_MODEL", value, "`provider:model_id`")),
+                _ => Err(value_error("CORAIL_BACKGROUND_MODEL", value, "`provider:model_id`")),
             })
             .transpose()?;
         let tools = match set("CORAIL_TOOLS") {
             None => Vec::new(),
-            Some(json) => Definition::read_all(&json).map_err(|problem| hidden("CORAIL_TOOLS", problem))?,
+            Some(json) => CallableTool::read_all(&json).map_err(|problem| hidden_error("CORAIL_TOOLS", problem))?,
         };
         let ollama = set("OLLAMA_BASE_URL");
         let knowledge = match set("CORAIL_KNOWLEDGE_BASES") {
             None => Vec::new(),
-            Some(json) => Source::read_all(&json, ollama.as_deref())
-                .map_err(|problem| hidden("CORAIL_KNOWLEDGE_BASES", problem))?,
+            Some(json) => KnowledgeSource::read_all(&json, ollama.as_deref())
+                .map_err(|problem| hidden_error("CORAIL_KNOWLEDGE_BASES", problem))?,
         };
 
         Ok(Self {
@@ -208,16 +213,16 @@ impl LogFormat {
     /// # Errors
     /// It is neither of the formats.
     pub(super) fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
-        match or(lookup, "RECIF_LOG_FORMAT").as_str() {
+        match value_or_default(lookup, "RECIF_LOG_FORMAT").as_str() {
             "json" => Ok(Self::Json),
             "pretty" => Ok(Self::Pretty),
-            other => Err(refused("RECIF_LOG_FORMAT", other.into(), "`json` or `pretty`")),
+            other => Err(value_error("RECIF_LOG_FORMAT", other.into(), "`json` or `pretty`")),
         }
     }
 }
 
 /// A variable's value, or its default.
-pub(super) fn or(lookup: &Lookup, name: &str) -> String {
+pub(super) fn value_or_default(lookup: &Lookup, name: &str) -> String {
     lookup(name).filter(|value| !value.is_empty()).unwrap_or_else(|| default(name).to_owned())
 }
 
@@ -226,9 +231,9 @@ pub(super) fn or(lookup: &Lookup, name: &str) -> String {
 /// # Errors
 /// It is not one.
 pub(super) fn port(lookup: &Lookup, variable: &'static str) -> Result<u16, ConfigError> {
-    let value = or(lookup, variable);
+    let value = value_or_default(lookup, variable);
     match value.parse() {
-        Ok(0) | Err(_) => Err(refused(variable, value, "a number from 1 to 65535")),
+        Ok(0) | Err(_) => Err(value_error(variable, value, "a number from 1 to 65535")),
         Ok(port) => Ok(port),
     }
 }
@@ -236,11 +241,11 @@ pub(super) fn port(lookup: &Lookup, variable: &'static str) -> Result<u16, Confi
 /// After how many days a conversation is deleted; `None`: never.
 fn days(lookup: &Lookup) -> Result<Option<i32>, ConfigError> {
     let variable = "CORAIL_CONVERSATION_DAYS";
-    let value = or(lookup, variable);
+    let value = value_or_default(lookup, variable);
     match value.parse() {
         Ok(0) => Ok(None),
         Ok(days @ 1..=36_500) => Ok(Some(days)),
-        _ => Err(refused(variable, value, "a number of days from 0 to 36500")),
+        _ => Err(value_error(variable, value, "a number of days from 0 to 36500")),
     }
 }
 
@@ -248,10 +253,10 @@ fn default(name: &str) -> &'static str {
     VARIABLES.iter().find(|(known, ..)| *known == name).map_or("", |(_, default, _)| default)
 }
 
-fn refused(variable: &'static str, value: String, expected: &'static str) -> ConfigError {
+fn value_error(variable: &'static str, value: String, expected: &'static str) -> ConfigError {
     ConfigError::Value { variable, value, expected }
 }
 
-fn hidden(variable: &'static str, problem: impl Into<String>) -> ConfigError {
+fn hidden_error(variable: &'static str, problem: impl Into<String>) -> ConfigError {
     ConfigError::Hidden { variable, problem: problem.into() }
 }

@@ -51,7 +51,7 @@ impl fmt::Debug for Dsn {
 pub(super) enum DatabaseError {
     /// It cannot be reached, or does not answer in time.
     #[error("the database does not answer: {0}")]
-    Away(String),
+    Unreachable(String),
     /// It answered with an error.
     #[error("the database refused: {message} (SQLSTATE {code})")]
     Refused {
@@ -76,17 +76,17 @@ impl From<sqlx::Error> for DatabaseError {
                 code: error.code().map(|code| code.into_owned()).unwrap_or_default(),
                 message: error.message().to_owned(),
             },
-            sqlx::Error::PoolTimedOut => Self::Away(format!("no connection within {} s", CONNECT.as_secs())),
-            other => Self::Away(other.to_string()),
+            sqlx::Error::PoolTimedOut => Self::Unreachable(format!("no connection within {} s", CONNECT.as_secs())),
+            other => Self::Unreachable(other.to_string()),
         }
     }
 }
 
 /// A pool of connections to one database; clones share it.
 #[derive(Debug, Clone)]
-pub(super) struct Database(PgPool);
+pub(super) struct PostgresPool(PgPool);
 
-impl Database {
+impl PostgresPool {
     /// The database at `dsn`. Nothing is connected yet.
     ///
     /// # Errors
@@ -121,22 +121,22 @@ impl Database {
     ///
     /// # Errors
     /// The database is away, slow, or refuses.
-    pub(super) async fn within<T>(
+    pub(super) async fn with_deadline<T>(
         &self,
         work: impl Future<Output = Result<T, sqlx::Error>>,
     ) -> Result<T, DatabaseError> {
         match tokio::time::timeout(DEADLINE, work).await {
             Ok(result) => Ok(result?),
-            Err(_) => Err(DatabaseError::Away(format!("no answer within {} s", DEADLINE.as_secs()))),
+            Err(_) => Err(DatabaseError::Unreachable(format!("no answer within {} s", DEADLINE.as_secs()))),
         }
     }
 }
 
 /// Where one agent has its rows.
 #[derive(Debug, Clone)]
-pub(super) struct Home {
+pub(super) struct DatabaseScope {
     /// The database.
-    pub(super) database: Database,
+    pub(super) database: PostgresPool,
     /// The agent's namespace, in which its name is unique.
     pub(super) namespace: String,
     /// The agent's name.

@@ -9,6 +9,7 @@
 mod a2a;
 mod agent;
 mod caller;
+mod common_routes;
 mod config;
 mod conversations;
 mod database;
@@ -20,18 +21,17 @@ mod models;
 mod openai_api;
 mod serve;
 mod server;
-mod shell;
 mod sse;
-mod told;
 mod tool_server;
 mod tools;
 mod turn;
+mod turn_event;
 
 #[cfg(test)]
 mod tests;
 
-pub use config::{Config, ConfigError, LogFormat, help};
-pub use flow::Settings;
+pub use config::{ConfigError, LogFormat, RunnerConfig, help};
+pub use flow::FlowSettings;
 pub use mode::Mode;
 pub use serve::{ServeError, run};
 pub use tool_server::serve_tools;

@@ -20,7 +20,7 @@ const SECONDS: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 
 
 /// How a call of a tool ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum ToolCallOutcome {
     /// With an answer.
     Ok,
     /// With an error.
@@ -30,34 +30,34 @@ pub(super) enum Outcome {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Code {
+struct StatusLabels {
     code: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FlowCode {
+struct FlowStatusLabels {
     flow: Arc<String>,
     code: u16,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Call {
+struct ToolCallLabels {
     r#type: &'static str,
     outcome: &'static str,
 }
 
 /// All metrics; clones share them.
 #[derive(Clone)]
-pub(super) struct Metrics {
+pub(super) struct RunnerMetrics {
     registry: Arc<Registry>,
-    requests: Family<Code, Counter>,
+    requests: Family<StatusLabels, Counter>,
     in_flight: Gauge,
     duration: Histogram,
-    tool_calls: Family<Call, Counter>,
-    flow_requests: Family<FlowCode, Counter>,
+    tool_calls: Family<ToolCallLabels, Counter>,
+    flow_requests: Family<FlowStatusLabels, Counter>,
 }
 
-impl Default for Metrics {
+impl Default for RunnerMetrics {
     fn default() -> Self {
         let mut registry = Registry::with_prefix("recif_runner");
         let requests = Family::default();
@@ -78,26 +78,26 @@ impl Default for Metrics {
     }
 }
 
-impl Metrics {
+impl RunnerMetrics {
     /// Counts a request as in flight until the guard is dropped.
-    pub(super) fn request(&self) -> InFlight {
+    pub(super) fn start_request(&self) -> InFlight {
         self.in_flight.inc();
         InFlight { metrics: self.clone(), start: Instant::now(), code: 499 }
     }
 
     /// Counts a finished call of a tool.
-    pub(super) fn tool_called(&self, type_: &'static str, outcome: Outcome) {
+    pub(super) fn count_tool_call(&self, type_: &'static str, outcome: ToolCallOutcome) {
         let outcome = match outcome {
-            Outcome::Ok => "ok",
-            Outcome::Error => "error",
-            Outcome::Timeout => "timeout",
+            ToolCallOutcome::Ok => "ok",
+            ToolCallOutcome::Error => "error",
+            ToolCallOutcome::Timeout => "timeout",
         };
-        self.tool_calls.get_or_create(&Call { r#type: type_, outcome }).inc();
+        self.tool_calls.get_or_create(&ToolCallLabels { r#type: type_, outcome }).inc();
     }
 
     /// Counts an answer of a flow; of a stream, when it begins.
-    pub(super) fn flow_answered(&self, flow: &Arc<String>, status: StatusCode) {
-        let label = FlowCode { flow: flow.clone(), code: status.as_u16() };
+    pub(super) fn count_flow_response(&self, flow: &Arc<String>, status: StatusCode) {
+        let label = FlowStatusLabels { flow: flow.clone(), code: status.as_u16() };
         self.flow_requests.get_or_create(&label).inc();
     }
 
@@ -114,14 +114,14 @@ impl Metrics {
 
 /// A request being answered. One that is dropped without a status counts as 499: the client went away.
 pub(super) struct InFlight {
-    metrics: Metrics,
+    metrics: RunnerMetrics,
     start: Instant,
     code: u16,
 }
 
 impl InFlight {
     /// Sets the status it counts as.
-    pub(super) fn answered(&mut self, status: StatusCode) {
+    pub(super) fn set_status(&mut self, status: StatusCode) {
         self.code = status.as_u16();
     }
 }
@@ -130,6 +130,6 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.metrics.in_flight.dec();
         self.metrics.duration.observe(self.start.elapsed().as_secs_f64());
-        self.metrics.requests.get_or_create(&Code { code: self.code }).inc();
+        self.metrics.requests.get_or_create(&StatusLabels { code: self.code }).inc();
     }
 }

@@ -8,17 +8,17 @@
 
 use super::{
     Lookup,
-    config::{Config, ConfigError, LogFormat, or, port},
-    flow::{Folder, MANIFEST, Settings},
+    config::{ConfigError, LogFormat, RunnerConfig, port, value_or_default},
+    flow::{FlowSettings, Folder, MANIFEST},
 };
 
 /// What to serve, and how.
 #[derive(Debug)]
 pub enum Mode {
     /// An agent.
-    Agent(Box<Config>),
+    Agent(Box<RunnerConfig>),
     /// A flow, or a set of them.
-    Flows(Settings),
+    Flows(FlowSettings),
 }
 
 impl Mode {
@@ -27,16 +27,16 @@ impl Mode {
     /// # Errors
     /// The first variable that cannot be read.
     pub fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
-        let folder = Folder::new(or(lookup, "RECIF_CONTRACT_ROOT"));
+        let folder = Folder::new(value_or_default(lookup, "RECIF_CONTRACT_ROOT"));
         let set = folder.has(MANIFEST);
         if !set && !folder.has("config.json") {
-            return Config::read(lookup).map(|config| Self::Agent(config.into()));
+            return RunnerConfig::read(lookup).map(|config| Self::Agent(config.into()));
         }
         let name = lookup("RECIF_FLOW_NAME").filter(|name| !name.is_empty());
-        let version = or(lookup, "RECIF_CONTRACT_VERSION");
-        Ok(Self::Flows(Settings {
+        let version = value_or_default(lookup, "RECIF_CONTRACT_VERSION");
+        Ok(Self::Flows(FlowSettings {
             folder,
-            set,
+            is_set: set,
             version,
             name,
             port: port(lookup, "PORT")?,

@@ -19,15 +19,15 @@ use tokio_util::task::TaskTracker;
 
 use super::Lookup;
 use super::agent::Agent;
-use super::config::Config;
+use super::common_routes::RunnerService;
+use super::config::RunnerConfig;
 use super::flow;
 use super::knowledge::KnowledgeBase;
-use super::metrics::Metrics;
+use super::metrics::RunnerMetrics;
 use super::mode::Mode;
 use super::models::Http;
-use super::server::App;
-use super::shell::Service;
-use super::tools::{Definition, Toolbox};
+use super::server::AgentApp;
+use super::tools::{CallableTool, Toolbox};
 
 /// Time requests in flight get to finish. Kubernetes kills after 30 s.
 const GRACE: Duration = Duration::from_secs(25);
@@ -70,7 +70,7 @@ pub async fn run(mode: Mode) -> Result<(), ServeError> {
         Err(_) => TcpListener::bind(("0.0.0.0", port)).await.map_err(|source| ServeError::Bind { port, source })?,
     };
     let service = match mode {
-        Mode::Agent(config) => app(*config).service(),
+        Mode::Agent(config) => build_app(*config).service(),
         Mode::Flows(settings) => flow::service(&settings, Arc::new(environment)),
     };
     let service = match environment(SIDECAR).as_deref() {
@@ -87,11 +87,11 @@ pub(super) fn environment(name: &str) -> Option<String> {
 }
 
 /// Everything behind the port of an agent. What cannot be served is logged here, once.
-pub(super) fn app(config: Config) -> App {
+pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    let metrics = Metrics::default();
+    let metrics = RunnerMetrics::default();
     let agent = tools(&config, &environment).and_then(|tools| {
         let tools = Toolbox::new(tools, Arc::new(environment), metrics.clone());
         Agent::new(&config, tools, &environment).map(Arc::new)
@@ -103,15 +103,15 @@ pub(super) fn app(config: Config) -> App {
         }
         Err(why) => tracing::error!(agent = config.agent, "not ready: {why}"),
     }
-    App { name: config.agent, agent, metrics, requests: TaskTracker::new() }
+    AgentApp { name: config.agent, agent, metrics, requests: TaskTracker::new() }
 }
 
 /// The tools of the agent, those that search its knowledge bases included.
-fn tools(config: &Config, credentials: &Lookup) -> Result<Vec<Definition>, String> {
+fn tools(config: &RunnerConfig, credentials: &Lookup) -> Result<Vec<CallableTool>, String> {
     let mut tools = config.tools.clone();
     let http = Http::default();
     for source in &config.knowledge {
-        let tool = Definition::of_knowledge(KnowledgeBase::open(source, credentials, &http)?);
+        let tool = CallableTool::of_knowledge(KnowledgeBase::open(source, credentials, &http)?);
         if tools.iter().any(|known| known.name == tool.name) {
             return Err(format!("two tools are named `{}`: a knowledge base is searched by one", tool.name));
         }
@@ -132,11 +132,11 @@ fn prepare(agent: Arc<Agent>) {
 /// Serves until `stop`, then drains for at most `grace`.
 pub(super) async fn serve(
     listener: TcpListener,
-    service: Service,
+    service: RunnerService,
     stop: impl Future<Output = ()>,
     grace: Duration,
 ) -> Result<(), ServeError> {
-    let Service { router, requests } = service;
+    let RunnerService { router, requests } = service;
     let finished = CancellationToken::new();
     // Tokens are small writes that must not wait for each other.
     let listener = listener.tap_io(|stream| {

@@ -27,24 +27,24 @@ use tokio_util::task::TaskTracker;
 
 use super::{
     a2a::A2a,
-    agent::{Agent, Reply, Turn, TurnError},
-    caller::Caller,
+    agent::{Agent, ChatReply, ChatTurn, TurnError},
+    caller::CallerContext,
+    common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, wants_events},
     conversations::history::ConversationId,
-    metrics::Metrics,
-    openai_api::{self, NamedAgent, question::Answers},
-    shell::{Check, Refusal, Service, Shell, wants_events},
+    metrics::RunnerMetrics,
+    openai_api::{self, NamedAgent, backend::ModelBackend},
     sse,
 };
 
 /// What the routes share.
 #[derive(Clone)]
-pub(super) struct App {
+pub(super) struct AgentApp {
     /// The agent's name.
     pub(super) name: String,
     /// The agent, or why it cannot be served.
     pub(super) agent: Result<Arc<Agent>, String>,
     /// Everything counted.
-    pub(super) metrics: Metrics,
+    pub(super) metrics: RunnerMetrics,
     /// Requests in flight; closed once the process drains.
     pub(super) requests: TaskTracker,
 }
@@ -56,55 +56,55 @@ struct Chat {
     conversation_id: Option<String>,
 }
 
-impl App {
+impl AgentApp {
     /// All routes.
-    pub(super) fn service(self) -> Service {
+    pub(super) fn service(self) -> RunnerService {
         let readiness = match &self.agent {
             Ok(_) => Ok(json!({ "status": "ok" })),
             Err(why) => Err(json!({ "error": why })),
         };
-        let check = self.agent.clone().ok().map(|agent| -> Check {
+        let check = self.agent.clone().ok().map(|agent| -> ReadinessCheck {
             Arc::new(move || {
                 let agent = agent.clone();
                 Box::pin(async move { agent.check().await })
             })
         });
-        let shell = Shell {
+        let shell = CommonRoutes {
             check,
             readiness: readiness.into(),
             metrics: self.metrics.clone(),
             requests: self.requests.clone(),
         };
-        let named = |agent| -> Arc<dyn Answers> { Arc::new(NamedAgent { name: self.name.clone(), agent }) };
+        let named = |agent| -> Arc<dyn ModelBackend> { Arc::new(NamedAgent { name: self.name.clone(), agent }) };
         let model = self.agent.clone().map(named);
         let a2a = A2a::new(&self.name, self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
-            .fallback(async || Refusal(StatusCode::NOT_FOUND, "there is no such route; POST to /chat".into()))
+            .fallback(async || ErrorResponse(StatusCode::NOT_FOUND, "there is no such route; POST to /chat".into()))
             .with_state(self)
             .merge(a2a.routes())
             .merge(openai_api::routes(model));
-        shell.around(routes)
+        shell.wrap(routes)
     }
 }
 
 async fn chat(
-    State(app): State<App>,
+    State(app): State<AgentApp>,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refusal> {
-    let agent = app.agent.map_err(|why| Refusal(StatusCode::SERVICE_UNAVAILABLE, why))?;
-    let turn = agent.begin(turn(&body?, Caller::of(&headers))?).await?;
+) -> Result<Response, ErrorResponse> {
+    let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
+    let turn = agent.prepare_turn(read_turn(&body?, CallerContext::from_headers(&headers))?).await?;
     if wants_events(&headers) {
-        return Ok(sse::respond(async move |tokens| match agent.answer(turn, Some(&tokens)).await {
-            Ok(reply) => Ok(last_words(reply)),
+        return Ok(sse::respond(async move |tokens| match agent.respond(turn, Some(&tokens)).await {
+            Ok(reply) => Ok(done_event(reply)),
             Err(error) => Err(error.to_string()),
         }));
     }
-    Ok(Json(agent.answer(turn, None).await?).into_response())
+    Ok(Json(agent.respond(turn, None).await?).into_response())
 }
 
-impl From<TurnError> for Refusal {
+impl From<TurnError> for ErrorResponse {
     fn from(error: TurnError) -> Self {
         let status = match &error {
             TurnError::Model(_) => StatusCode::BAD_GATEWAY,
@@ -117,8 +117,8 @@ impl From<TurnError> for Refusal {
 }
 
 /// Reads the body of `POST /chat`.
-fn turn(body: &[u8], caller: Caller) -> Result<Turn, Refusal> {
-    let bad = |text: String| Refusal(StatusCode::BAD_REQUEST, text);
+fn read_turn(body: &[u8], caller: CallerContext) -> Result<ChatTurn, ErrorResponse> {
+    let bad = |text: String| ErrorResponse(StatusCode::BAD_REQUEST, text);
     let chat: Chat = serde_json::from_slice(body)
         .map_err(|error| bad(format!("the body must be JSON like {{\"message\": \"…\"}}: {error}")))?;
     if chat.message.trim().is_empty() {
@@ -129,12 +129,12 @@ fn turn(body: &[u8], caller: Caller) -> Result<Turn, Refusal> {
             .ok_or_else(|| bad("`conversation_id` must be 1 to 128 letters, digits, `.`, `_`, `:` or `-`".into()))
     };
     let conversation = chat.conversation_id.map(parse).transpose()?;
-    let may_begin = conversation.as_ref().is_none_or(|id| !id.is_ours());
-    Ok(Turn { caller, conversation, may_begin, message: chat.message })
+    let may_begin = conversation.as_ref().is_none_or(|id| !id.is_generated());
+    Ok(ChatTurn { caller, conversation, may_create: may_begin, message: chat.message })
 }
 
 /// Data of the last event: all of the reply but its text.
-fn last_words(reply: Reply) -> Value {
+fn done_event(reply: ChatReply) -> Value {
     let mut words = json!({ "conversation_id": reply.conversation_id });
     if let Some(title) = reply.title {
         words["title"] = title.into();

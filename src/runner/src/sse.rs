@@ -16,46 +16,46 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::told::Told;
+use super::turn_event::TurnEvent;
 
 /// Where the stream stands.
-enum State {
+enum StreamState {
     /// The turn runs. Dropping it, because the client went away, ends the turn.
-    Running(mpsc::Receiver<Told>, AbortOnDropHandle<Result<Value, String>>),
+    Running(mpsc::Receiver<TurnEvent>, AbortOnDropHandle<Result<Value, String>>),
     /// The last event went out.
     Done,
 }
 
 /// Starts `turn` with a channel for its text and tool calls, and answers with its events; what it gives is the data of `done` or the
 /// text of `error`.
-pub(super) fn respond<F>(turn: impl FnOnce(mpsc::Sender<Told>) -> F) -> Response
+pub(super) fn respond<F>(turn: impl FnOnce(mpsc::Sender<TurnEvent>) -> F) -> Response
 where
     F: Future<Output = Result<Value, String>> + Send + 'static,
 {
     let (sender, receiver) = mpsc::channel(16);
-    let state = State::Running(receiver, AbortOnDropHandle::new(tokio::spawn(turn(sender))));
+    let state = StreamState::Running(receiver, AbortOnDropHandle::new(tokio::spawn(turn(sender))));
     let events = stream::unfold(state, |state| async move {
-        let State::Running(mut receiver, task) = state else { return None };
+        let StreamState::Running(mut receiver, task) = state else { return None };
         if let Some(told) = receiver.recv().await {
-            return Some((said(told), State::Running(receiver, task)));
+            return Some((to_event(told), StreamState::Running(receiver, task)));
         }
         let last = match task.await {
             Ok(Ok(last)) => event(Some("done"), last),
             Ok(Err(error)) => event(Some("error"), json!({ "error": error })),
             Err(_) => event(Some("error"), json!({ "error": "the turn was cut off" })),
         };
-        Some((last, State::Done))
+        Some((last, StreamState::Done))
     });
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
-fn said(told: Told) -> Result<Event, Infallible> {
+fn to_event(told: TurnEvent) -> Result<Event, Infallible> {
     match told {
-        Told::Text(text) => event(None, json!({ "token": text })),
-        Told::Call(call) => {
+        TurnEvent::Text(text) => event(None, json!({ "token": text })),
+        TurnEvent::Call(call) => {
             event(Some("tool_call"), json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))
         }
-        Told::Outcome { id, ok, took } => {
+        TurnEvent::Outcome { id, ok, took } => {
             event(Some("tool_result"), json!({ "id": id, "ok": ok, "tookMs": took.as_millis() }))
         }
     }

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::{sync::mpsc, task::JoinSet};
 
 use super::{
-    config::Config,
-    metrics::Metrics,
+    config::RunnerConfig,
+    metrics::RunnerMetrics,
     models::ToolSpec,
     serve::environment,
     tools::{Toolbox, error::ToolError},
@@ -23,9 +23,9 @@ use super::{
 /// Revisions of the protocol that are served, the newest first.
 const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 /// Lines that are read before they are looked at.
-const AHEAD: usize = 16;
+const READ_AHEAD: usize = 16;
 /// Calls at the same time; further lines wait.
-const AT_ONCE: usize = 64;
+const MAX_CONCURRENT_CALLS: usize = 64;
 
 // JSON-RPC 2.0, section 5.1.
 const PARSE_ERROR: i32 = -32700;
@@ -36,13 +36,13 @@ const INVALID_PARAMS: i32 = -32602;
 ///
 /// # Errors
 /// A pipe broke.
-pub async fn serve_tools(config: Config) -> io::Result<()> {
-    let tools = Toolbox::new(config.tools, Arc::new(environment), Metrics::default());
+pub async fn serve_tools(config: RunnerConfig) -> io::Result<()> {
+    let tools = Toolbox::new(config.tools, Arc::new(environment), RunnerMetrics::default());
     serve(tools, BufReader::new(io::stdin()), io::stdout()).await
 }
 
 async fn serve(tools: Toolbox, input: impl BufRead + Send + 'static, mut output: impl Write) -> io::Result<()> {
-    let (sender, mut read) = mpsc::channel(AHEAD);
+    let (sender, mut read) = mpsc::channel(READ_AHEAD);
     // Reading a pipe blocks, and nothing ends it: the thread goes with the process.
     std::thread::spawn(move || {
         for line in input.lines() {
@@ -55,10 +55,10 @@ async fn serve(tools: Toolbox, input: impl BufRead + Send + 'static, mut output:
     let mut more = true;
     while more || !calls.is_empty() {
         tokio::select! {
-            line = read.recv(), if more && calls.len() < AT_ONCE => match line.transpose()? {
+            line = read.recv(), if more && calls.len() < MAX_CONCURRENT_CALLS => match line.transpose()? {
                 Some(line) => {
                     let tools = tools.clone();
-                    calls.spawn(async move { answer(&tools, &line).await });
+                    calls.spawn(async move { respond(&tools, &line).await });
                 }
                 None => more = false,
             },
@@ -74,10 +74,10 @@ async fn serve(tools: Toolbox, input: impl BufRead + Send + 'static, mut output:
 }
 
 /// The answer to a message; none to a notification, or to an answer.
-async fn answer(tools: &Toolbox, line: &str) -> Option<Value> {
+async fn respond(tools: &Toolbox, line: &str) -> Option<Value> {
     let asked: Value = match serde_json::from_str(line) {
         Ok(asked) => asked,
-        Err(error) => return Some(refusal(&Value::Null, PARSE_ERROR, &format!("a line is not JSON: {error}"))),
+        Err(error) => return Some(error_response(&Value::Null, PARSE_ERROR, &format!("a line is not JSON: {error}"))),
     };
     let (id, method) = (asked.get("id").filter(|id| !id.is_null())?, asked["method"].as_str()?);
     let params = &asked["params"];
@@ -98,34 +98,37 @@ async fn answer(tools: &Toolbox, line: &str) -> Option<Value> {
         "tools/call" => {
             let name = params["name"].as_str().unwrap_or_default();
             match tools.call(name, &params["arguments"]).await {
-                Err(error @ ToolError::Unknown(..)) => return Some(refusal(id, INVALID_PARAMS, &error.to_string())),
-                Err(error) => told(&error.to_string(), true),
-                Ok(text) => told(&text, false),
+                Err(error @ ToolError::Unknown(..)) => {
+                    return Some(error_response(id, INVALID_PARAMS, &error.to_string()));
+                }
+                Err(error) => call_result(&error.to_string(), true),
+                Ok(text) => call_result(&text, false),
             }
         }
-        _ => return Some(refusal(id, METHOD_NOT_FOUND, &format!("there is no method {method:?}"))),
+        _ => return Some(error_response(id, METHOD_NOT_FOUND, &format!("there is no method {method:?}"))),
     };
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
 
 /// The result of a call. A tool that failed says so to the model: it is no error of the protocol.
-fn told(text: &str, failed: bool) -> Value {
+fn call_result(text: &str, failed: bool) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": failed})
 }
 
-fn refusal(id: &Value, code: i32, message: &str) -> Value {
+fn error_response(id: &Value, code: i32, message: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}})
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tools::Definition;
+    use super::super::tools::CallableTool;
     use super::*;
 
     /// What is written when these lines are read, ordered by id: answers come as they are ready.
     async fn exchange(lines: &[Value]) -> Vec<Value> {
         let tools = r#"[{"name": "calculator", "type": "builtin"}, {"name": "datetime", "type": "builtin"}]"#;
-        let toolbox = Toolbox::new(Definition::read_all(tools).unwrap(), Arc::new(|_: &str| None), Metrics::default());
+        let toolbox =
+            Toolbox::new(CallableTool::read_all(tools).unwrap(), Arc::new(|_: &str| None), RunnerMetrics::default());
         let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
         let mut output = Vec::new();
         serve(toolbox, io::Cursor::new(input), &mut output).await.unwrap();
@@ -135,17 +138,17 @@ mod tests {
         answers
     }
 
-    fn ask(id: i64, method: &str, params: Value) -> Value {
+    fn rpc_request(id: i64, method: &str, params: Value) -> Value {
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
     }
 
     #[tokio::test]
     async fn a_client_shakes_hands_and_learns_of_the_tools() {
         let answers = exchange(&[
-            ask(1, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}})),
+            rpc_request(1, "initialize", json!({"protocolVersion": "2025-06-18", "capabilities": {}})),
             json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
-            ask(2, "tools/list", Value::Null),
-            ask(3, "initialize", json!({"protocolVersion": "1999-01-01"})),
+            rpc_request(2, "tools/list", Value::Null),
+            rpc_request(3, "initialize", json!({"protocolVersion": "1999-01-01"})),
         ])
         .await;
         assert_eq!(answers.len(), 3, "{answers:?}");
@@ -159,7 +162,7 @@ mod tests {
     #[tokio::test]
     async fn a_tool_is_called_and_its_failure_is_told_to_the_model() {
         let call = |id, name: &str, expression: &str| {
-            ask(id, "tools/call", json!({"name": name, "arguments": {"expression": expression}}))
+            rpc_request(id, "tools/call", json!({"name": name, "arguments": {"expression": expression}}))
         };
         let answers =
             exchange(&[call(1, "calculator", "6*7"), call(2, "calculator", "6*"), call(3, "shell", "ls")]).await;
@@ -170,13 +173,13 @@ mod tests {
 
     #[tokio::test]
     async fn what_it_does_not_know_is_refused_and_it_goes_on() {
-        let toolbox = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), Metrics::default());
-        let refused = answer(&toolbox, "{").await.unwrap();
+        let toolbox = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), RunnerMetrics::default());
+        let refused = respond(&toolbox, "{").await.unwrap();
         assert_eq!((&refused["id"], &refused["error"]["code"]), (&Value::Null, &json!(PARSE_ERROR)));
         let answers = exchange(&[
             json!({"jsonrpc": "2.0", "id": 7, "result": {}}),
-            ask(8, "resources/list", Value::Null),
-            ask(9, "ping", Value::Null),
+            rpc_request(8, "resources/list", Value::Null),
+            rpc_request(9, "ping", Value::Null),
         ])
         .await;
         assert_eq!(answers[0]["error"]["code"], METHOD_NOT_FOUND);

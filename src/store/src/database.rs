@@ -22,19 +22,19 @@ use super::{
     error::StoreError,
     migrations::{MIGRATIONS, migrate},
     sql::Sql,
-    url::{DatabaseUrl, Engine, Source},
+    url::{DatabaseSource, DatabaseUrl, Engine},
 };
 
 /// Time to get a connection and to bring the tables up to date.
-const CONNECT: Duration = Duration::from_secs(15);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time between two tries to prepare a connection while another process holds SQLite's file.
-const BUSY: Duration = Duration::from_millis(20);
+const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Time for one answer.
-const READ: Duration = Duration::from_secs(8);
+const READ_TIMEOUT: Duration = Duration::from_secs(8);
 /// Time for one transaction.
-const WRITE: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Most connections that read at once.
-const READERS: u32 = 4;
+const MAX_READERS: u32 = 4;
 
 /// Readers never wait for the writer, nor the writer for them. A crash of the process loses nothing; one of the machine may
 /// lose the last transactions, which the cluster still holds. Temporary tables and statement journals stay in memory: under a
@@ -59,7 +59,7 @@ impl Engine {
 /// A database.
 #[derive(Debug)]
 pub struct Store {
-    source: Source,
+    source: DatabaseSource,
     readers: AnyPool,
     /// Whether the tables were once seen to be those of this program.
     ready: AtomicBool,
@@ -75,8 +75,8 @@ impl Store {
         let source = url.source()?;
         let engine = source.engine;
         let readers = AnyPoolOptions::new()
-            .max_connections(READERS)
-            .acquire_timeout(READ)
+            .max_connections(MAX_READERS)
+            .acquire_timeout(READ_TIMEOUT)
             .idle_timeout(Duration::from_secs(300))
             .after_connect(move |connection, _| {
                 Box::pin(async move { sqlx::raw_sql(engine.set_up(false)).execute(connection).await.map(drop) })
@@ -86,8 +86,8 @@ impl Store {
     }
 
     /// What it is called in logs, without user and password.
-    pub fn place(&self) -> &str {
-        &self.source.place
+    pub fn display_name(&self) -> &str {
+        &self.source.display_name
     }
 
     /// A connection that writes, the tables brought up to date.
@@ -95,7 +95,7 @@ impl Store {
     /// # Errors
     /// The database is away or refuses, or was made by a newer program.
     pub async fn writer(&self) -> Result<Writer, StoreError> {
-        within(CONNECT, async {
+        within(CONNECT_TIMEOUT, async {
             if let Some(folder) = self.source.file.as_deref().and_then(|file| file.parent()) {
                 let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
                 made.map_err(|source| StoreError::Folder { folder: folder.into(), source })?;
@@ -106,7 +106,7 @@ impl Store {
                 if !(engine == Engine::Sqlite && error.is_busy()) {
                     return Err(error);
                 }
-                tokio::time::sleep(BUSY).await;
+                tokio::time::sleep(BUSY_RETRY_INTERVAL).await;
             }
             self.ready.store(true, Ordering::Release);
             Ok(Writer { connection, engine })
@@ -117,11 +117,11 @@ impl Store {
     /// The rows that a query finds.
     pub(super) async fn rows(&self, query: Sql) -> Result<Vec<AnyRow>, StoreError> {
         if !self.ready.load(Ordering::Acquire) {
-            return Err(StoreError::Away("its tables have not been looked at yet".into()));
+            return Err(StoreError::Unavailable("its tables have not been looked at yet".into()));
         }
         let mut connection = self.readers.acquire().await?;
-        let found = within(READ, async { Ok(query.query(true).fetch_all(&mut *connection).await?) }).await;
-        if matches!(found, Err(StoreError::Away(_))) {
+        let found = within(READ_TIMEOUT, async { Ok(query.query(true).fetch_all(&mut *connection).await?) }).await;
+        if matches!(found, Err(StoreError::Unavailable(_))) {
             // It may still wait for an answer; the next one gets another connection.
             drop(connection.detach());
         }
@@ -129,7 +129,7 @@ impl Store {
     }
 }
 
-impl Source {
+impl DatabaseSource {
     /// How to connect; `mode` is that of SQLite's file.
     fn options(&self, mode: &str) -> AnyConnectOptions {
         let mut url = self.url.clone();
@@ -162,7 +162,7 @@ impl Writer {
         work: impl AsyncFnOnce(&mut AnyConnection) -> Result<T, sqlx::Error>,
     ) -> Result<T, StoreError> {
         let (connection, engine) = (&mut self.connection, self.engine);
-        within(WRITE, async move {
+        within(WRITE_TIMEOUT, async move {
             let mut transaction = begin(connection, engine).await?;
             let result = work(&mut transaction).await?;
             transaction.commit().await?;
@@ -180,6 +180,6 @@ async fn prepare(connection: &mut AnyConnection, engine: Engine) -> Result<(), S
 
 /// What `work` gives, if that is in time.
 async fn within<T>(time: Duration, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    let late = || StoreError::Away(format!("no answer within {} s", time.as_secs()));
+    let late = || StoreError::Unavailable(format!("no answer within {} s", time.as_secs()));
     tokio::time::timeout(time, work).await.unwrap_or_else(|_| Err(late()))
 }

@@ -18,7 +18,7 @@ pub enum StoreError {
     },
     /// It cannot be reached, or does not answer in time.
     #[error("the database does not answer: {0}")]
-    Away(String),
+    Unavailable(String),
     /// It answered with an error.
     #[error("the database refused: {message} (code {code})")]
     Refused {
@@ -57,8 +57,8 @@ impl From<sqlx::Error> for StoreError {
             },
             // Its text may quote the URL.
             sqlx::Error::Configuration(_) => Self::Url("the URL of the database cannot be used".into()),
-            sqlx::Error::PoolTimedOut => Self::Away("all connections are in use".into()),
-            other => Self::Away(other.to_string()),
+            sqlx::Error::PoolTimedOut => Self::Unavailable("all connections are in use".into()),
+            other => Self::Unavailable(other.to_string()),
         }
     }
 }

@@ -12,17 +12,17 @@ use sqlx::{AnyConnection, Row as _};
 use super::{
     database::Writer,
     error::StoreError,
-    record::{Gone, ObjectKey},
+    record::{Deletion, ObjectKey},
     sql::Sql,
     write::remove,
 };
 
 /// Objects of one question.
-const UIDS: usize = 500;
+const UIDS_PER_QUERY: usize = 500;
 
 /// Which version of an object there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Head {
+pub struct StoredVersion {
     /// What it is called.
     pub key: ObjectKey,
     /// Its uid.
@@ -35,12 +35,12 @@ pub struct Head {
 
 /// What is stored and is newer than the list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Doubts {
+pub struct Unconfirmed {
     /// Rows: of which table, of which object, and in which version.
     rows: HashSet<(&'static str, ObjectKey, i64)>,
 }
 
-impl Doubts {
+impl Unconfirmed {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
@@ -54,7 +54,7 @@ impl Doubts {
 
 /// What is stored of a kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct KindComparison {
     /// The objects whose row in `workloads` is up to date, with uid and version.
     pub workloads: HashMap<ObjectKey, (String, i64)>,
     /// The last step of each object, by uid, as far as its steps need not be written anew.
@@ -64,7 +64,7 @@ pub struct Known {
     /// How many rows are of a past that was undone: the next write of their objects replaces them.
     pub undone: usize,
     /// What is newer than the list.
-    pub doubts: Doubts,
+    pub unconfirmed: Unconfirmed,
 }
 
 impl Writer {
@@ -77,19 +77,19 @@ impl Writer {
         &mut self,
         kind: &'static str,
         namespaces: &[String],
-        listed: &[Head],
-        doubts: &Doubts,
-    ) -> Result<Known, StoreError> {
-        let look = Look {
+        listed: &[StoredVersion],
+        doubts: &Unconfirmed,
+    ) -> Result<KindComparison, StoreError> {
+        let look = RowComparison {
             kind,
             namespaces,
             by_key: listed.iter().map(|head| (&head.key, head)).collect(),
             newest: listed.iter().map(|head| head.version).max().unwrap_or_default(),
-            doubts,
+            unconfirmed: doubts,
         };
         self.transact(async |connection| {
-            let mut known = Known::default();
-            look_at_steps(connection, listed, &mut known).await?;
+            let mut known = KindComparison::default();
+            compare_steps(connection, listed, &mut known).await?;
             for table in [&WORKLOADS, &SERVERS] {
                 look.compare_rows(connection, table, &mut known).await?;
             }
@@ -100,52 +100,52 @@ impl Writer {
 }
 
 /// A table with a row for each object.
-struct Table {
+struct ComparedTable {
     name: &'static str,
-    heads: &'static str,
+    select_versions: &'static str,
     undo: &'static str,
 }
 
-const WORKLOADS: Table = Table {
+const WORKLOADS: ComparedTable = ComparedTable {
     name: "workloads",
-    heads: "SELECT namespace, name, uid, resource_version FROM workloads WHERE kind = ",
+    select_versions: "SELECT namespace, name, uid, resource_version FROM workloads WHERE kind = ",
     undo: "UPDATE workloads SET resource_version = 0 WHERE (kind, namespace, name) = ",
 };
-const SERVERS: Table = Table {
+const SERVERS: ComparedTable = ComparedTable {
     name: "tool_servers",
-    heads: "SELECT namespace, name, uid, resource_version FROM tool_servers WHERE kind = ",
+    select_versions: "SELECT namespace, name, uid, resource_version FROM tool_servers WHERE kind = ",
     undo: "UPDATE tool_servers SET resource_version = 0 WHERE (kind, namespace, name) = ",
 };
 
-struct Look<'a> {
+struct RowComparison<'a> {
     kind: &'static str,
     namespaces: &'a [String],
-    by_key: HashMap<&'a ObjectKey, &'a Head>,
+    by_key: HashMap<&'a ObjectKey, &'a StoredVersion>,
     newest: i64,
-    doubts: &'a Doubts,
+    unconfirmed: &'a Unconfirmed,
 }
 
-impl Look<'_> {
+impl RowComparison<'_> {
     async fn compare_rows(
         &self,
         connection: &mut AnyConnection,
-        table: &Table,
-        known: &mut Known,
+        table: &ComparedTable,
+        known: &mut KindComparison,
     ) -> Result<(), sqlx::Error> {
         let mut gone = Vec::new();
-        for row in Sql::new(table.heads).value(self.kind).query(true).fetch_all(&mut *connection).await? {
+        for row in Sql::new(table.select_versions).value(self.kind).query(true).fetch_all(&mut *connection).await? {
             let (namespace, name) = (row.try_get("namespace")?, row.try_get("name")?);
             let key = ObjectKey { kind: self.kind, namespace, name };
             let (uid, version): (String, i64) = (row.try_get("uid")?, row.try_get("resource_version")?);
             let head = self.by_key.get(&key);
             let is_newer = version > head.map_or(self.newest, |head| head.version);
             let doubt = (table.name, key, version);
-            let confirmed = self.doubts.rows.contains(&doubt);
+            let confirmed = self.unconfirmed.rows.contains(&doubt);
             let (_, key, _) = &doubt;
             match head {
                 None if !self.namespaces.is_empty() && !self.namespaces.contains(&key.namespace) => {}
-                _ if is_newer && !confirmed => drop(known.doubts.rows.insert(doubt)),
-                None => gone.push(Gone { key: key.clone(), uid, version }),
+                _ if is_newer && !confirmed => drop(known.unconfirmed.rows.insert(doubt)),
+                None => gone.push(Deletion { key: key.clone(), uid, version }),
                 // It stays readable; the next write of the object is newer than this.
                 Some(head) if is_newer => {
                     let key = [self.kind.into(), (&key.namespace).into(), (&key.name).into()];
@@ -171,7 +171,7 @@ impl Look<'_> {
 }
 
 /// Removes the steps of an object that its restored cluster no longer knows of: those after its last one.
-async fn forget_steps(connection: &mut AnyConnection, head: &Head) -> Result<(), sqlx::Error> {
+async fn forget_steps(connection: &mut AnyConnection, head: &StoredVersion) -> Result<(), sqlx::Error> {
     // No step at all may as well be a status that was cleared or cannot be read.
     if head.last_step == 0 {
         return Ok(());
@@ -183,11 +183,15 @@ async fn forget_steps(connection: &mut AnyConnection, head: &Head) -> Result<(),
 
 /// Finds out which steps of the listed objects are stored. Where more are stored than an object has, they are not known: it
 /// may have been restored, and what it says is written over them.
-async fn look_at_steps(connection: &mut AnyConnection, listed: &[Head], known: &mut Known) -> Result<(), sqlx::Error> {
-    for some in listed.chunks(UIDS) {
+async fn compare_steps(
+    connection: &mut AnyConnection,
+    listed: &[StoredVersion],
+    known: &mut KindComparison,
+) -> Result<(), sqlx::Error> {
+    for some in listed.chunks(UIDS_PER_QUERY) {
         let last = Sql::new("SELECT uid, max(seq) AS last FROM transitions WHERE uid IN ");
         let last = last.list(some.iter().map(|head| (&head.uid).into())).text(" GROUP BY uid");
-        let rows = last.query(some.len() == UIDS).fetch_all(&mut *connection).await?;
+        let rows = last.query(some.len() == UIDS_PER_QUERY).fetch_all(&mut *connection).await?;
         let found = rows.iter().map(|row| Ok((row.try_get("uid")?, row.try_get("last")?)));
         let found: HashMap<String, i64> = found.collect::<Result<_, sqlx::Error>>()?;
         for head in some {

@@ -25,11 +25,11 @@ pub struct Record {
     /// When this version was seen.
     pub observed_at: Timestamp,
     /// Its row in `workloads`; kinds that run no Pods have none.
-    pub workload: Option<Workload>,
+    pub workload: Option<WorkloadRow>,
     /// Its row in `tool_servers`, if it is a server.
-    pub server: Option<Server>,
+    pub server: Option<ToolServerRow>,
     /// What is to be added to `transitions`.
-    pub steps: Vec<Step>,
+    pub steps: Vec<TransitionRow>,
 }
 
 impl Record {
@@ -45,7 +45,7 @@ impl Record {
 
 /// A row of `workloads`, without its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workload {
+pub struct WorkloadRow {
     /// Generation of the spec.
     pub generation: i64,
     /// Its phase; empty: none yet.
@@ -58,7 +58,7 @@ pub struct Workload {
 
 /// A row of `tool_servers`, without its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Server {
+pub struct ToolServerRow {
     /// What it is for, for people.
     pub description: String,
     /// How it speaks.
@@ -95,7 +95,7 @@ pub struct ServerTool {
 
 /// A step of an object: a row of `transitions`, without what the object is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
+pub struct TransitionRow {
     /// Its number within the object.
     pub seq: i64,
     /// When it was decided.
@@ -116,7 +116,7 @@ pub struct Step {
 
 /// An object that is gone. Its row goes, and so does one of an object that had its name before; one that was made since stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Gone {
+pub struct Deletion {
     /// What it was called.
     pub key: ObjectKey,
     /// Its uid.
@@ -131,17 +131,17 @@ pub struct Batch {
     /// Newest versions.
     pub records: Vec<Record>,
     /// What is gone; its transitions stay.
-    pub gone: Vec<Gone>,
+    pub deletions: Vec<Deletion>,
 }
 
 impl Batch {
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.gone.is_empty()
+        self.records.is_empty() && self.deletions.is_empty()
     }
 }
 
 /// A time as it is stored: always as long, so that texts sort as times do.
-pub(super) fn stored(at: Timestamp) -> String {
+pub(super) fn timestamp_text(at: Timestamp) -> String {
     format!("{at:.6}")
 }

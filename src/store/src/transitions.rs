@@ -8,13 +8,13 @@ use sqlx::{Row as _, any::AnyRow};
 use super::{
     database::Store,
     error::StoreError,
-    record::{Step, stored},
+    record::{TransitionRow, timestamp_text},
     sql::Sql,
 };
 
 /// One step of an object, which may be gone by now.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transition {
+pub struct ObjectTransition {
     /// The object's kind.
     pub kind: String,
     /// Its namespace.
@@ -24,12 +24,12 @@ pub struct Transition {
     /// Its uid.
     pub uid: String,
     /// The step.
-    pub step: Step,
+    pub step: TransitionRow,
 }
 
 /// The objects whose steps somebody may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Visible {
+pub enum HistoryScope {
     /// All.
     All,
     /// Those of these kinds and namespaces.
@@ -46,9 +46,9 @@ pub struct Cursor {
 
 /// Some steps, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct TransitionPage {
     /// They.
-    pub items: Vec<Transition>,
+    pub items: Vec<ObjectTransition>,
     /// Where to go on; `None`: there are no older ones.
     pub next: Option<Cursor>,
 }
@@ -61,17 +61,25 @@ impl Store {
     ///
     /// # Errors
     /// The database is away or refuses.
-    pub async fn latest(&self, visible: &Visible, before: Option<&Cursor>, limit: usize) -> Result<Page, StoreError> {
+    pub async fn latest(
+        &self,
+        visible: &HistoryScope,
+        before: Option<&Cursor>,
+        limit: usize,
+    ) -> Result<TransitionPage, StoreError> {
         let mut query = match visible {
-            Visible::All => Sql::new(COLUMNS).text("1 = 1"),
-            Visible::Only(pairs) if pairs.is_empty() => return Ok(Page { items: Vec::new(), next: None }),
-            Visible::Only(pairs) => {
+            HistoryScope::All => Sql::new(COLUMNS).text("1 = 1"),
+            HistoryScope::Only(pairs) if pairs.is_empty() => {
+                return Ok(TransitionPage { items: Vec::new(), next: None });
+            }
+            HistoryScope::Only(pairs) => {
                 let pairs = pairs.iter().map(|(kind, namespace)| [kind.into(), namespace.into()]);
                 Sql::new(COLUMNS).text("(kind, namespace) IN (VALUES ").rows(pairs).text(")")
             }
         };
         if let Some(Cursor { at, uid, seq }) = before {
-            query = query.text(" AND (at, uid, seq) < ").rows([[(&stored(*at)).into(), uid.into(), (*seq).into()]]);
+            query =
+                query.text(" AND (at, uid, seq) < ").rows([[(&timestamp_text(*at)).into(), uid.into(), (*seq).into()]]);
         }
         let most = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
         let query = query.text(" ORDER BY at DESC, uid DESC, seq DESC LIMIT ").value(most);
@@ -83,14 +91,14 @@ impl Store {
             uid: last.uid.clone(),
             seq: last.step.seq,
         });
-        Ok(Page { items, next })
+        Ok(TransitionPage { items, next })
     }
 
     /// The steps of the object of this uid after the step `after` (0: all), oldest first; `limit` at most, the newest.
     ///
     /// # Errors
     /// The database is away or refuses.
-    pub async fn steps(&self, uid: &str, after: i64, limit: usize) -> Result<Vec<Transition>, StoreError> {
+    pub async fn steps(&self, uid: &str, after: i64, limit: usize) -> Result<Vec<ObjectTransition>, StoreError> {
         let query = Sql::new(COLUMNS).text("uid = ").value(uid).text(" AND seq > ").value(after);
         let query = query.text(" ORDER BY seq DESC LIMIT ").value(i64::try_from(limit).unwrap_or(i64::MAX));
         let mut steps = read(&self.rows(query).await?)?;
@@ -108,7 +116,7 @@ impl Store {
         namespace: &str,
         name: &str,
         limit: usize,
-    ) -> Result<Vec<Transition>, StoreError> {
+    ) -> Result<Vec<ObjectTransition>, StoreError> {
         let query = Sql::new(COLUMNS).text("(kind, namespace, name) = ");
         let query = query.rows([[kind.into(), namespace.into(), name.into()]]);
         let query = query.text(" ORDER BY at DESC, uid DESC, seq DESC LIMIT ");
@@ -119,9 +127,9 @@ impl Store {
     }
 }
 
-fn read(rows: &[AnyRow]) -> Result<Vec<Transition>, StoreError> {
+fn read(rows: &[AnyRow]) -> Result<Vec<ObjectTransition>, StoreError> {
     let read = |row: &AnyRow| {
-        let step = Step {
+        let step = TransitionRow {
             seq: row.try_get("seq")?,
             at: row
                 .try_get::<String, _>("at")?
@@ -135,14 +143,14 @@ fn read(rows: &[AnyRow]) -> Result<Vec<Transition>, StoreError> {
             trace_id: row.try_get("trace_id")?,
         };
         let (kind, namespace, name) = (row.try_get("kind")?, row.try_get("namespace")?, row.try_get("name")?);
-        Ok(Transition { kind, namespace, name, uid: row.try_get("uid")?, step })
+        Ok(ObjectTransition { kind, namespace, name, uid: row.try_get("uid")?, step })
     };
     rows.iter().map(read).collect::<Result<_, sqlx::Error>>().map_err(StoreError::from)
 }
 
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}_{}", stored(self.at), self.uid, self.seq)
+        write!(f, "{}_{}_{}", timestamp_text(self.at), self.uid, self.seq)
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) enum Engine {
 }
 
 /// A database that can be connected to.
-pub(super) struct Source {
+pub(super) struct DatabaseSource {
     /// Which of the two it is.
     pub(super) engine: Engine,
     /// What the driver is given. May hold a password.
@@ -38,7 +38,7 @@ pub(super) struct Source {
     /// SQLite's file.
     pub(super) file: Option<PathBuf>,
     /// How it is called in logs: without user and password.
-    pub(super) place: String,
+    pub(super) display_name: String,
 }
 
 impl DatabaseUrl {
@@ -56,15 +56,15 @@ impl DatabaseUrl {
     ///
     /// # Errors
     /// It is none that can be used.
-    pub fn place(&self) -> Result<String, StoreError> {
-        self.source().map(|source| source.place)
+    pub fn display_name(&self) -> Result<String, StoreError> {
+        self.source().map(|source| source.display_name)
     }
 
     /// Reads it.
     ///
     /// # Errors
     /// It is none that can be used.
-    pub(super) fn source(&self) -> Result<Source, StoreError> {
+    pub(super) fn source(&self) -> Result<DatabaseSource, StoreError> {
         match self.0.split([':', '+']).next() {
             Some("sqlite") => self.sqlite(),
             _ if is_postgres(&self.0) => self.postgres(),
@@ -76,7 +76,7 @@ impl DatabaseUrl {
         }
     }
 
-    fn sqlite(&self) -> Result<Source, StoreError> {
+    fn sqlite(&self) -> Result<DatabaseSource, StoreError> {
         let rest = self.0.split_once(':').map_or("", |(_, rest)| rest);
         let rest = rest.strip_prefix("//").unwrap_or(rest).split(['?', '#']).next().unwrap_or_default();
         let path = percent_decode_str(rest).decode_utf8_lossy();
@@ -88,10 +88,15 @@ impl DatabaseUrl {
         let text = file.to_string_lossy();
         let url = Url::parse(&format!("sqlite://{}", utf8_percent_encode(&text, IN_PATH)));
         let url = url.map_err(|_| StoreError::Url(format!("{text} cannot be the file of a database")))?;
-        Ok(Source { engine: Engine::Sqlite, url, place: format!("SQLite file {text}"), file: Some(file.clone()) })
+        Ok(DatabaseSource {
+            engine: Engine::Sqlite,
+            url,
+            display_name: format!("SQLite file {text}"),
+            file: Some(file.clone()),
+        })
     }
 
-    fn postgres(&self) -> Result<Source, StoreError> {
+    fn postgres(&self) -> Result<DatabaseSource, StoreError> {
         let unusable = |problem: PostgresUrlError| StoreError::Url(format!("the URL of the database {problem}"));
         let PostgresUrl { url: given, place } = PostgresUrl::read(&self.0).map_err(unusable)?;
         let mut url = given.clone();
@@ -100,7 +105,7 @@ impl DatabaseUrl {
         url.query_pairs_mut().extend_pairs(given.query_pairs());
         // Read once now, so that a bad value is told at the start.
         sqlx::postgres::PgConnectOptions::from_str(url.as_str()).map_err(|_| unusable(PostgresUrlError::Malformed))?;
-        Ok(Source { engine: Engine::Postgres, url, file: None, place })
+        Ok(DatabaseSource { engine: Engine::Postgres, url, file: None, display_name: place })
     }
 }
 
@@ -119,9 +124,9 @@ impl fmt::Debug for DatabaseUrl {
     }
 }
 
-impl fmt::Debug for Source {
+impl fmt::Debug for DatabaseSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.place)
+        f.write_str(&self.display_name)
     }
 }
 
@@ -129,7 +134,7 @@ impl fmt::Debug for Source {
 mod tests {
     use super::*;
 
-    fn source(url: &str) -> Result<Source, String> {
+    fn source(url: &str) -> Result<DatabaseSource, String> {
         url.parse::<DatabaseUrl>().unwrap().source().map_err(|error| error.to_string())
     }
 
@@ -141,7 +146,7 @@ mod tests {
             ("sqlite:///data/my%20%3Frecif.db?mode=rwc", "SQLite file /data/my ?recif.db"),
         ] {
             let source = source(url).unwrap();
-            assert_eq!(source.place, place, "{url}");
+            assert_eq!(source.display_name, place, "{url}");
             assert!(!format!("{source:?} {:?}", url.parse::<DatabaseUrl>()).contains("SECRET"), "{url}");
         }
         let named = |url: &str| source(url).unwrap().url.query().unwrap_or_default().to_owned();

@@ -10,18 +10,18 @@ use sqlx::{AnyConnection, Row as _};
 use super::{
     database::Writer,
     error::StoreError,
-    record::{Batch, Gone, ObjectKey, Record, Server, Step, ToolSet, Workload, stored},
+    record::{Batch, Deletion, ObjectKey, Record, ToolServerRow, ToolSet, TransitionRow, WorkloadRow, timestamp_text},
     sql::Sql,
 };
 
 /// Rows of one statement, well below the 32 766 values of SQLite's.
-const ROWS: usize = 200;
+const ROWS_PER_STATEMENT: usize = 200;
 /// Transitions that are deleted at once.
-const DELETED: i64 = 1_000;
+const TRANSITIONS_PER_DELETE: i64 = 1_000;
 
 const WORKLOADS: &str = "INSERT INTO workloads \
     (kind, namespace, name, uid, generation, resource_version, phase, spec, status, observed_at) VALUES ";
-const NEWER_WORKLOADS: &str = " ON CONFLICT (kind, namespace, name) DO UPDATE SET \
+const UPSERT_WORKLOADS: &str = " ON CONFLICT (kind, namespace, name) DO UPDATE SET \
     uid = excluded.uid, generation = excluded.generation, resource_version = excluded.resource_version, \
     phase = excluded.phase, spec = excluded.spec, status = excluded.status, observed_at = excluded.observed_at \
     WHERE workloads.resource_version < excluded.resource_version";
@@ -31,7 +31,7 @@ const SERVERS: &str = "INSERT INTO tool_servers \
     VALUES ";
 /// The same version counts as new, for its tools may have become known later. The digest is that of the tools that are
 /// stored, so it is left to whoever replaces them.
-const NEWER_SERVERS: &str = " ON CONFLICT (kind, namespace, name) DO UPDATE SET \
+const UPSERT_SERVERS: &str = " ON CONFLICT (kind, namespace, name) DO UPDATE SET \
     uid = excluded.uid, resource_version = excluded.resource_version, description = excluded.description, \
     protocol = excluded.protocol, url = excluded.url, phase = excluded.phase, \
     tools_changed_at = excluded.tools_changed_at \
@@ -44,7 +44,7 @@ const TOOLS: &str = "INSERT INTO tools \
 const TRANSITIONS: &str = "INSERT INTO transitions \
     (uid, seq, kind, namespace, name, at, \"from\", \"to\", action, reason, took_ms, trace_id) VALUES ";
 /// A number is never used again, unless the cluster was restored from a backup: then what it now says is what happened.
-const OTHER_TRANSITIONS: &str = " ON CONFLICT (uid, seq) DO UPDATE SET \
+const UPSERT_TRANSITIONS: &str = " ON CONFLICT (uid, seq) DO UPDATE SET \
     kind = excluded.kind, namespace = excluded.namespace, name = excluded.name, at = excluded.at, \
     \"from\" = excluded.\"from\", \"to\" = excluded.\"to\", action = excluded.action, reason = excluded.reason, \
     took_ms = excluded.took_ms, trace_id = excluded.trace_id \
@@ -59,7 +59,7 @@ impl Writer {
         let mut records: Vec<&Record> = batch.records.iter().collect();
         records.sort_by(|one, other| one.key.cmp(&other.key));
         self.transact(async |connection| {
-            remove(connection, &batch.gone).await?;
+            remove(connection, &batch.deletions).await?;
             write_workloads(connection, &records).await?;
             for record in &records {
                 if let Some(server) = &record.server {
@@ -75,19 +75,19 @@ impl Writer {
     ///
     /// # Errors
     /// The database is away or refuses.
-    pub async fn forget(&mut self, before: Timestamp) -> Result<bool, StoreError> {
+    pub async fn delete_transitions_before(&mut self, before: Timestamp) -> Result<bool, StoreError> {
         let old = Sql::new("DELETE FROM transitions WHERE (uid, seq) IN (SELECT uid, seq FROM transitions WHERE at < ");
-        let old = old.value(&stored(before)).text(" LIMIT ").value(DELETED).text(")");
+        let old = old.value(&timestamp_text(before)).text(" LIMIT ").value(TRANSITIONS_PER_DELETE).text(")");
         let deleted = self.transact(async |connection| old.query(true).execute(connection).await).await?;
-        Ok(deleted.rows_affected() >= DELETED.unsigned_abs())
+        Ok(deleted.rows_affected() >= TRANSITIONS_PER_DELETE.unsigned_abs())
     }
 }
 
 /// Deletes the rows of objects that are gone; those of others with their names stay.
-pub(super) async fn remove(connection: &mut AnyConnection, gone: &[Gone]) -> Result<(), sqlx::Error> {
-    let mut gone: Vec<&Gone> = gone.iter().collect();
+pub(super) async fn remove(connection: &mut AnyConnection, gone: &[Deletion]) -> Result<(), sqlx::Error> {
+    let mut gone: Vec<&Deletion> = gone.iter().collect();
     gone.sort_by(|one, other| one.key.cmp(&other.key));
-    for some in gone.chunks(ROWS) {
+    for some in gone.chunks(ROWS_PER_STATEMENT) {
         for table in ["DELETE FROM workloads WHERE ", "DELETE FROM tool_servers WHERE "] {
             removal(table, some).query(false).execute(&mut *connection).await?;
         }
@@ -97,9 +97,9 @@ pub(super) async fn remove(connection: &mut AnyConnection, gone: &[Gone]) -> Res
 
 /// The statement that deletes these rows. Every row is told by its whole key, so that each of the two databases finds it by
 /// its index: SQLite would read all rows for a list of keys. The rest is judged on the row as it is when its lock is held.
-pub(super) fn removal(table: &'static str, gone: &[&Gone]) -> Sql {
+pub(super) fn removal(table: &'static str, gone: &[&Deletion]) -> Sql {
     let mut delete = Sql::new(table);
-    for (at, Gone { key, uid, version }) in gone.iter().enumerate() {
+    for (at, Deletion { key, uid, version }) in gone.iter().enumerate() {
         delete = delete.text(if at == 0 { "(kind = " } else { " OR (kind = " }).value(key.kind);
         delete = delete.text(" AND namespace = ").value(&key.namespace).text(" AND name = ").value(&key.name);
         delete = delete.text(" AND (resource_version <= ").value(*version).text(" OR uid = ").value(uid).text("))");
@@ -109,11 +109,11 @@ pub(super) fn removal(table: &'static str, gone: &[&Gone]) -> Sql {
 
 async fn write_workloads(connection: &mut AnyConnection, records: &[&Record]) -> Result<(), sqlx::Error> {
     let rows: Vec<_> = records.iter().filter_map(|record| Some((record, record.workload.as_ref()?))).collect();
-    for some in rows.chunks(ROWS) {
-        let seen: Vec<String> = some.iter().map(|(record, _)| stored(record.observed_at)).collect();
+    for some in rows.chunks(ROWS_PER_STATEMENT) {
+        let seen: Vec<String> = some.iter().map(|(record, _)| timestamp_text(record.observed_at)).collect();
         let rows = some.iter().zip(&seen).map(|((record, workload), seen)| {
             let ObjectKey { kind, namespace, name } = &record.key;
-            let Workload { generation, phase, spec, status } = workload;
+            let WorkloadRow { generation, phase, spec, status } = workload;
             let (uid, version) = (&record.uid, record.version);
             [
                 (*kind).into(),
@@ -128,16 +128,20 @@ async fn write_workloads(connection: &mut AnyConnection, records: &[&Record]) ->
                 seen.into(),
             ]
         });
-        let insert = Sql::new(WORKLOADS).rows(rows).text(NEWER_WORKLOADS);
+        let insert = Sql::new(WORKLOADS).rows(rows).text(UPSERT_WORKLOADS);
         insert.query(some.len() == 1).execute(&mut *connection).await?;
     }
     Ok(())
 }
 
 /// Writes a server's row, which locks it, and then its tools, if they are others.
-async fn write_server(connection: &mut AnyConnection, record: &Record, server: &Server) -> Result<(), sqlx::Error> {
+async fn write_server(
+    connection: &mut AnyConnection,
+    record: &Record,
+    server: &ToolServerRow,
+) -> Result<(), sqlx::Error> {
     let ObjectKey { kind, namespace, name } = &record.key;
-    let Server { description, protocol, url, phase, tools_changed_at, tools } = server;
+    let ToolServerRow { description, protocol, url, phase, tools_changed_at, tools } = server;
     let row = [
         (*kind).into(),
         namespace.into(),
@@ -151,7 +155,7 @@ async fn write_server(connection: &mut AnyConnection, record: &Record, server: &
         phase.into(),
         tools_changed_at.into(),
     ];
-    let upsert = Sql::new(SERVERS).rows([row]).text(NEWER_SERVERS).query(true);
+    let upsert = Sql::new(SERVERS).rows([row]).text(UPSERT_SERVERS).query(true);
     let Some(row) = upsert.fetch_optional(&mut *connection).await? else { return Ok(()) };
     let before: String = row.try_get("tools_digest")?;
     match tools {
@@ -166,7 +170,7 @@ async fn replace_tools(connection: &mut AnyConnection, key: &ObjectKey, set: &To
     let delete = delete.rows([[(*kind).into(), namespace.into(), name.into()]]);
     delete.query(true).execute(&mut *connection).await?;
     let numbered: Vec<_> = (0_i64..).zip(&set.tools).collect();
-    for some in numbered.chunks(ROWS) {
+    for some in numbered.chunks(ROWS_PER_STATEMENT) {
         let rows = some.iter().map(|(position, tool)| {
             let server = [(*kind).into(), namespace.into(), name.into()];
             let [kind, namespace, name] = server;
@@ -182,16 +186,16 @@ async fn replace_tools(connection: &mut AnyConnection, key: &ObjectKey, set: &To
 }
 
 async fn write_steps(connection: &mut AnyConnection, records: &[&Record]) -> Result<(), sqlx::Error> {
-    let mut steps: Vec<(&Record, &Step, String)> = Vec::new();
+    let mut steps: Vec<(&Record, &TransitionRow, String)> = Vec::new();
     for record in records {
-        steps.extend(record.steps.iter().map(|step| (*record, step, stored(step.at))));
+        steps.extend(record.steps.iter().map(|step| (*record, step, timestamp_text(step.at))));
     }
     steps.sort_by(|(one, step, _), (other, later, _)| (&one.uid, step.seq).cmp(&(&other.uid, later.seq)));
     steps.dedup_by(|(one, step, _), (other, later, _)| (&one.uid, step.seq) == (&other.uid, later.seq));
-    for some in steps.chunks(ROWS) {
+    for some in steps.chunks(ROWS_PER_STATEMENT) {
         let rows = some.iter().map(|(record, step, at)| {
             let ObjectKey { kind, namespace, name } = &record.key;
-            let Step { seq, at: _, from, to, action, reason, took_ms, trace_id } = step;
+            let TransitionRow { seq, at: _, from, to, action, reason, took_ms, trace_id } = step;
             [
                 (&record.uid).into(),
                 (*seq).into(),
@@ -207,7 +211,7 @@ async fn write_steps(connection: &mut AnyConnection, records: &[&Record]) -> Res
                 trace_id.into(),
             ]
         });
-        let insert = Sql::new(TRANSITIONS).rows(rows).text(OTHER_TRANSITIONS);
+        let insert = Sql::new(TRANSITIONS).rows(rows).text(UPSERT_TRANSITIONS);
         insert.query(some.len() == 1).execute(&mut *connection).await?;
     }
     Ok(())

@@ -73,7 +73,7 @@ impl PostgresServer {
         server
     }
 
-    /// Starts it again after [`Server::stop`], on the same port, and waits until it answers.
+    /// Starts it again after [`PostgresServer::stop`], on the same port, and waits until it answers.
     pub async fn resume(&mut self) {
         let mut postgres = self.program("postgres");
         postgres.arg("-D").arg(self.folder.join("data")).arg("-p").arg(self.port.to_string());

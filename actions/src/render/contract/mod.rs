@@ -122,7 +122,7 @@ impl FlowContract {
     /// The contract of a FlowSet with these flows, in the order of the spec.
     ///
     /// # Errors
-    /// As [`Contract::of_flow`], naming the flow.
+    /// As [`FlowContract::of_flow`], naming the flow.
     pub fn of_set(name: &str, flows: &[FlowParts], data: &BTreeMap<String, String>) -> Result<Self, RenderError> {
         let files = flows.iter().map(|flow| member(name, flow)).collect::<Result<Vec<_>, _>>()?;
         let mut sources: BTreeMap<&str, &HeaderVariable> = BTreeMap::new();
@@ -163,7 +163,7 @@ impl FlowContract {
 /// Whether a flow of the set `set` can be rendered.
 ///
 /// # Errors
-/// As [`Contract::of_set`].
+/// As [`FlowContract::of_set`].
 pub fn check_member(set: &str, flow: &FlowParts) -> Result<(), RenderError> {
     FlowFiles::new(flow, &format!("{set}-{}", flow.name), FlowPlacement::InSet).map(drop)
 }

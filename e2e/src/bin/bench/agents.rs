@@ -19,7 +19,7 @@ pub(crate) const TOOL: &str = "shared";
 pub(crate) const AT_ONCE: usize = 32;
 
 /// How long so many agents may take to start or to go, before they are given up.
-pub(crate) fn patience(agents: usize) -> Duration {
+pub(crate) fn timeout_for(agents: usize) -> Duration {
     Duration::from_secs(60) + Duration::from_millis(300) * u32::try_from(agents).unwrap_or(u32::MAX)
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn custom(kind: &str, plural: &str) -> ApiResource {
 
 /// The agents and tools of one namespace.
 #[derive(Clone)]
-pub(crate) struct Village {
+pub(crate) struct AgentNamespace {
     pub(crate) client: Client,
     /// The namespace's name.
     pub(crate) name: String,
@@ -44,9 +44,9 @@ pub(crate) struct Village {
     pub(crate) tools: Api<DynamicObject>,
 }
 
-impl Village {
+impl AgentNamespace {
     /// Makes the namespace and its tool, unless they are there.
-    pub(crate) async fn found(client: &Client, name: &str) -> Result<Self> {
+    pub(crate) async fn ensure(client: &Client, name: &str) -> Result<Self> {
         let agents = Api::namespaced_with(client.clone(), name, &custom("Agent", "agents"));
         let tools = Api::namespaced_with(client.clone(), name, &custom("Tool", "tools"));
         let village = Self { client: client.clone(), name: name.into(), agents, tools };
@@ -106,7 +106,7 @@ pub(crate) async fn clear(api: &Api<DynamicObject>) -> Result<()> {
         }
     }
     let left = api.list_metadata(&everything).await.context("list what is left")?.items.len();
-    let patience = patience(left);
+    let patience = timeout_for(left);
     let deadline = Instant::now() + patience;
     while !api.list_metadata(&everything.clone().limit(1)).await?.items.is_empty() {
         if Instant::now() > deadline {
@@ -141,7 +141,7 @@ pub(crate) async fn await_all(
             }
         }
     };
-    let patience = patience(count);
+    let patience = timeout_for(count);
     if timeout(patience, all).await.is_err() {
         bail!("only {} of {count} at {} {what} after {patience:?}; last seen: {last}", so.len(), api.resource_url())
     }

@@ -14,23 +14,23 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    agents::{AT_ONCE, Village, patience},
-    template::Template,
-    world::names,
+    agents::{AT_ONCE, AgentNamespace, timeout_for},
+    bench_env::names,
+    template::ApplyTemplate,
 };
 
 const PHASES: [&str; 4] = ["Resolving", "Rendering", "Deploying", "Running"];
 const FINALIZER: &str = "recif.dev/cleanup";
 
 /// Makes agents and sends for each what the operator sends; returns how long it takes for all.
-pub(crate) async fn send(village: &Village, template: &Template, count: usize) -> Result<Duration> {
+pub(crate) async fn send(village: &AgentNamespace, template: &ApplyTemplate, count: usize) -> Result<Duration> {
     let started = Instant::now();
     let each = stream::iter(names(count)).map(Ok::<_, anyhow::Error>);
     each.try_for_each_concurrent(AT_ONCE, async |name| one(village, template, &name).await).await?;
     Ok(started.elapsed())
 }
 
-async fn one(village: &Village, template: &Template, name: &str) -> Result<()> {
+async fn one(village: &AgentNamespace, template: &ApplyTemplate, name: &str) -> Result<()> {
     village.agent(name, json!({})).await?;
     let finalizer = json!([{"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]}]);
     let patch: Patch<()> = Patch::Json(serde_json::from_value(finalizer)?);
@@ -50,7 +50,7 @@ async fn one(village: &Village, template: &Template, name: &str) -> Result<()> {
     Ok(())
 }
 
-async fn apply_children(village: &Village, template: &Template, name: &str, uid: &str) -> Result<()> {
+async fn apply_children(village: &AgentNamespace, template: &ApplyTemplate, name: &str, uid: &str) -> Result<()> {
     let params = PatchParams::apply("recif-operator").force();
     for (kind, body) in template.children_of(name, uid)? {
         let api: Api<DynamicObject> = Api::namespaced_with(village.client.clone(), &village.name, &kind);
@@ -62,7 +62,7 @@ async fn apply_children(village: &Village, template: &Template, name: &str, uid:
 }
 
 /// The statuses that are written, one after the other: their history grows.
-pub(crate) fn statuses(template: &Template) -> impl Iterator<Item = Value> {
+pub(crate) fn statuses(template: &ApplyTemplate) -> impl Iterator<Item = Value> {
     PHASES.iter().zip(2..).map(|(phase, entries)| {
         let mut status = template.status.clone();
         status["phase"] = json!(phase);
@@ -74,7 +74,7 @@ pub(crate) fn statuses(template: &Template) -> impl Iterator<Item = Value> {
 }
 
 /// Removes everything that was made, while no operator runs that would release the agents.
-pub(crate) async fn remove(village: &Village, count: usize) -> Result<()> {
+pub(crate) async fn remove(village: &AgentNamespace, count: usize) -> Result<()> {
     let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     let each = stream::iter(names(count)).map(Ok::<_, anyhow::Error>);
     each.try_for_each_concurrent(AT_ONCE, async |name| {
@@ -84,7 +84,7 @@ pub(crate) async fn remove(village: &Village, count: usize) -> Result<()> {
     .await?;
     let namespaces: Api<Namespace> = Api::all(village.client.clone());
     namespaces.delete(&village.name, &DeleteParams::default()).await.context("delete the namespace")?;
-    let patience = patience(count);
+    let patience = timeout_for(count);
     let deadline = Instant::now() + patience;
     while namespaces.get_opt(&village.name).await?.is_some() {
         if Instant::now() > deadline {

@@ -2,14 +2,14 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use e2e::audit::Request;
+use e2e::audit::AuditEvent;
 
 /// The kinds of a workload's children, as the audit log calls them.
 const CHILDREN: [&str; 6] = ["serviceaccounts", "configmaps", "secrets", "services", "networkpolicies", "deployments"];
 
 /// How many requests of which kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
+pub(crate) struct RequestCounts {
     /// Reads.
     pub(crate) reads: usize,
     /// Requests that are tried and not stored.
@@ -27,9 +27,9 @@ pub(crate) struct Counts {
     by_request: BTreeMap<String, usize>,
 }
 
-impl Counts {
+impl RequestCounts {
     /// Counts what is no upkeep.
-    pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Self {
+    pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a AuditEvent>) -> Self {
         let mut counts = Self::default();
         for request in requests.into_iter().filter(|request| !request.is_upkeep()) {
             counts.add(request);
@@ -37,7 +37,7 @@ impl Counts {
         counts
     }
 
-    fn add(&mut self, request: &Request) {
+    fn add(&mut self, request: &AuditEvent) {
         let resource = request.resource();
         let is_child = CHILDREN.contains(&resource.as_str());
         let field = match (request.is_write(), resource.as_str()) {
@@ -63,7 +63,7 @@ impl Counts {
     }
 
     /// Each kind of request and how often.
-    pub(crate) fn listed(&self) -> String {
+    pub(crate) fn breakdown(&self) -> String {
         let each: Vec<String> = self.by_request.iter().map(|(request, count)| format!("{count} {request}")).collect();
         if each.is_empty() { "no request".into() } else { each.join(", ") }
     }
@@ -73,7 +73,7 @@ fn ours(resource: &str) -> bool {
     crds::kinds::KINDS.iter().any(|kind| kind.plural == resource)
 }
 
-impl fmt::Display for Counts {
+impl fmt::Display for RequestCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} reads, {} writes", self.reads, self.writes())?;
         if self.dry_runs > 0 {

@@ -3,16 +3,17 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{OPERATOR, Request};
+use e2e::audit::{AuditEvent, OPERATOR};
 use serde_json::json;
 use tokio::time::Instant;
 
 use crate::{
-    agents::Village,
-    bare, peer,
-    table::{Row, say},
-    template::Template,
-    world::{World, names},
+    agents::AgentNamespace,
+    bare,
+    bench_env::{BenchEnv, names},
+    peer,
+    table::{BenchMeasurement, print_progress},
+    template::ApplyTemplate,
 };
 
 /// CPU seconds for all of them.
@@ -21,16 +22,16 @@ const CPU: f64 = 2.0;
 const FACTOR: f64 = 1.3;
 
 /// Creates many agents; the requests alone are timed first, with the operator off.
-pub(crate) async fn created_at_once(world: &mut World) -> Result<Vec<Row>> {
+pub(crate) async fn created_at_once(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let agents = world.many();
     let template = template(world).await?;
     let bare = bare_loop(world, &template, agents).await?;
-    say(&format!("the bare loop took {bare:.1?}"));
+    print_progress(&format!("the bare loop took {bare:.1?}"));
     let (peer_cpu, peer_memory) = peer::cost(world, &template, agents).await?;
-    say(&format!("the operator in Go took {peer_cpu:.2?} of CPU, and holds {peer_memory:.0} MB"));
+    print_progress(&format!("the operator in Go took {peer_cpu:.2?} of CPU, and holds {peer_memory:.0} MB"));
 
     world.operator().await?;
-    let crowd = world.crowd().await?;
+    let crowd = world.shared_namespace().await?;
     crowd.clear().await?;
     world.settle().await?;
     let mark = world.audit.mark().await?;
@@ -47,47 +48,46 @@ pub(crate) async fn created_at_once(world: &mut World) -> Result<Vec<Row>> {
     let factor = present_after.as_secs_f64() / bare.as_secs_f64();
     let times = format!("{present_after:.1?} against {bare:.1?}; all Running after {running_after:.1?}");
     Ok(vec![
-        Row::at_most(format!("{agents} agents at once: operator CPU"), CPU, used.as_secs_f64(), "s").with_note(
-            &format!(
+        BenchMeasurement::at_most(format!("{agents} agents at once: operator CPU"), CPU, used.as_secs_f64(), "s")
+            .with_note(&format!(
                 "{:.2} × an operator in Go that renders nothing; {requests}, of these {} events",
                 used.as_secs_f64() / peer_cpu.as_secs_f64(),
                 requests.events
-            ),
-        ),
-        Row::at_most(format!("{agents} agents at once: children present"), FACTOR, factor, "× bare loop")
+            )),
+        BenchMeasurement::at_most(format!("{agents} agents at once: children present"), FACTOR, factor, "× bare loop")
             .with_note(&times),
     ])
 }
 
 /// What the operator sends for one agent; afterwards it does not run.
-async fn template(world: &mut World) -> Result<Template> {
+async fn template(world: &mut BenchEnv) -> Result<ApplyTemplate> {
     world.operator().await?;
-    let example = world.apart().await?;
+    let example = world.single_scenario_namespace().await?;
     example.clear().await?;
     example.agent("example-agent", json!({})).await?;
     example.running(1).await?;
     world.settle().await?;
-    let template = Template::of(&example, "example-agent").await?;
+    let template = ApplyTemplate::of(&example, "example-agent").await?;
     example.clear().await?;
     world.stop_operator().await;
     Ok(template)
 }
 
 /// How long the same requests take without an operator, under other names.
-async fn bare_loop(world: &World, template: &Template, agents: usize) -> Result<Duration> {
-    let village = Village::found(&world.client, "bare").await?;
+async fn bare_loop(world: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<Duration> {
+    let village = AgentNamespace::ensure(&world.client, "bare").await?;
     let took = bare::send(&village, template, agents).await?;
     bare::remove(&village, agents).await?;
     Ok(took)
 }
 
 /// From the arrival of the first agent to the answer to the last child's first apply.
-fn children_present(log: &[Request], namespace: &str) -> Result<Duration> {
+fn children_present(log: &[AuditEvent], namespace: &str) -> Result<Duration> {
     let here = || log.iter().filter(|request| request.namespace() == namespace);
     let first =
         here().filter(|request| request.verb == "create" && request.resource() == "agents").map(|it| it.received);
     let first = first.min().context("no agent was created")?;
-    let made: Vec<&Request> =
+    let made: Vec<&AuditEvent> =
         here().filter(|request| request.is_by(OPERATOR) && request.verb == "patch" && request.code() == 201).collect();
     let kinds: BTreeSet<String> = made.iter().map(|request| request.resource()).collect();
     ensure!(kinds.contains("deployments"), "the operator made no Deployment, only {kinds:?}");

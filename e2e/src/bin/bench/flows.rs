@@ -23,7 +23,7 @@ const PLUGIN_CONFIG: &str = "stub";
 const SECRET: &str = "credentials";
 
 /// The flows of one namespace, all with one Model whose credentials are in one Secret.
-pub(crate) struct Mill {
+pub(crate) struct FlowNamespace {
     pub(crate) flows: Api<DynamicObject>,
     pub(crate) prompts: Api<DynamicObject>,
     models: Api<DynamicObject>,
@@ -32,9 +32,9 @@ pub(crate) struct Mill {
     pub(crate) deployments: Api<DynamicObject>,
 }
 
-impl Mill {
+impl FlowNamespace {
     /// Makes the namespace and what all flows refer to, unless it is there.
-    pub(crate) async fn found(client: &Client, name: &str) -> Result<Self> {
+    pub(crate) async fn ensure(client: &Client, name: &str) -> Result<Self> {
         let api = |kind, plural| Api::namespaced_with(client.clone(), name, &custom(kind, plural));
         let mill = Self {
             flows: api("Flow", "flows"),
@@ -63,7 +63,7 @@ impl Mill {
     }
 
     /// Makes this many flows, many at once, and waits until they run.
-    pub(crate) async fn grind(&self, count: usize) -> Result<()> {
+    pub(crate) async fn start_flows(&self, count: usize) -> Result<()> {
         tokio::try_join!(self.make(count), await_all(&self.flows, count, "run", is_running))?;
         Ok(())
     }
@@ -102,7 +102,7 @@ pub(crate) fn last_seq(object: &DynamicObject) -> i64 {
 }
 
 /// How often the phase changed after this entry of `status.history`.
-pub(crate) fn moves_after(object: &DynamicObject, seq: i64) -> usize {
+pub(crate) fn transitions_after(object: &DynamicObject, seq: i64) -> usize {
     history(object).filter(|entry| entry["seq"].as_i64() > Some(seq) && entry["from"] != entry["to"]).count()
 }
 
@@ -124,7 +124,7 @@ mod tests {
             {"seq": 7, "from": "Resolving", "to": "Rendering"},
         ]}});
         assert_eq!(last_seq(&object), 7);
-        assert_eq!(moves_after(&object, 4), 2);
-        assert_eq!(moves_after(&object, 7), 0);
+        assert_eq!(transitions_after(&object, 4), 2);
+        assert_eq!(transitions_after(&object, 7), 0);
     }
 }

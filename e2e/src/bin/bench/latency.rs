@@ -1,12 +1,12 @@
 //! How long a change takes to have an effect, by the API server's own clock.
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{OPERATOR, Request};
+use e2e::audit::{AuditEvent, OPERATOR};
 use serde_json::json;
 
 use crate::{
-    table::Row,
-    world::{World, names},
+    bench_env::{BenchEnv, names},
+    table::BenchMeasurement,
 };
 
 /// How many agents, one after the other.
@@ -15,9 +15,9 @@ const AGENTS: usize = 30;
 const GOAL: f64 = 10.0;
 
 /// From the answer to the creation of an agent to the answer to the first apply of a child.
-pub(crate) async fn first_child(world: &mut World) -> Result<Vec<Row>> {
+pub(crate) async fn first_child(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     world.operator().await?;
-    let village = world.apart().await?;
+    let village = world.single_scenario_namespace().await?;
     village.clear().await?;
     world.settle().await?;
     let mark = world.audit.mark().await?;
@@ -26,7 +26,8 @@ pub(crate) async fn first_child(world: &mut World) -> Result<Vec<Row>> {
         village.running(count + 1).await?;
     }
     let log = world.audit.since(mark).await?;
-    let mut spans = names(AGENTS).map(|name| Span::of(&log, &village.name, &name)).collect::<Result<Vec<_>>>()?;
+    let mut spans =
+        names(AGENTS).map(|name| ChildLatency::of(&log, &village.name, &name)).collect::<Result<Vec<_>>>()?;
     village.clear().await?;
     spans.sort_by(|a, b| a.total.total_cmp(&b.total));
     let (median, slow) = (&spans[spans.len() / 2], &spans[spans.len() * 9 / 10]);
@@ -34,11 +35,11 @@ pub(crate) async fn first_child(world: &mut World) -> Result<Vec<Row>> {
         "p90 {:.2}; {} requests before it, of which the API server had {:.2} ms",
         slow.total, median.requests, median.in_server
     );
-    Ok(vec![Row::at_most("created → first child stored, p50", GOAL, median.total, "ms").with_note(&note)])
+    Ok(vec![BenchMeasurement::at_most("created → first child stored, p50", GOAL, median.total, "ms").with_note(&note)])
 }
 
 /// The way of one agent, in milliseconds.
-struct Span {
+struct ChildLatency {
     total: f64,
     /// How much of it the API server had one of the operator's requests about this agent.
     in_server: f64,
@@ -46,10 +47,10 @@ struct Span {
     requests: usize,
 }
 
-impl Span {
-    fn of(log: &[Request], namespace: &str, agent: &str) -> Result<Self> {
+impl ChildLatency {
+    fn of(log: &[AuditEvent], namespace: &str, agent: &str) -> Result<Self> {
         let config = format!("{agent}-config");
-        let about = |request: &&Request| {
+        let about = |request: &&AuditEvent| {
             request.namespace() == namespace
                 && (request.name() == agent || request.name() == config)
                 && !request.is_upkeep()
@@ -61,7 +62,7 @@ impl Span {
         let child = ours().filter(|request| request.is_write() && !request.resource().starts_with("agents"));
         let child = child.map(|request| request.answered).min().with_context(|| format!("{agent} has no child"))?;
         ensure!(child > created, "{agent} had a child before it was created");
-        let before: Vec<&Request> = ours().filter(|request| request.answered <= child).collect();
+        let before: Vec<&AuditEvent> = ours().filter(|request| request.answered <= child).collect();
         let in_server = before.iter().map(|request| milliseconds(request.received, request.answered)).sum();
         Ok(Self { total: milliseconds(created, child), in_server, requests: before.len() })
     }

@@ -6,9 +6,10 @@
 
 mod agents;
 mod bare;
+mod bench_env;
 mod counts;
 mod crowd;
-mod farm;
+mod fake_mcp;
 mod flows;
 mod footprint;
 mod latency;
@@ -19,7 +20,6 @@ mod requests;
 mod servers;
 mod table;
 mod template;
-mod world;
 
 use std::process::ExitCode;
 
@@ -27,8 +27,8 @@ use clap::{Parser, ValueEnum};
 use futures::future::BoxFuture;
 
 use crate::{
-    table::{Row, say},
-    world::{Options, World},
+    bench_env::{BenchEnv, BenchOptions},
+    table::{BenchMeasurement, print_progress},
 };
 
 /// Measures the operator on the cluster of KUBECONFIG, which must have no node.
@@ -36,14 +36,14 @@ use crate::{
 #[command(name = "bench")]
 struct Args {
     /// What to measure; nothing given: everything, in this order.
-    scenarios: Vec<Scenario>,
+    scenarios: Vec<Benchmark>,
     #[command(flatten)]
-    options: Options,
+    options: BenchOptions,
 }
 
 /// What can be measured. The order is that of a full run: few agents before many, and what needs the many last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-enum Scenario {
+enum Benchmark {
     /// Size of the image, and time from start to ready in an empty cluster.
     Start,
     /// Requests from the creation of one agent to Running.
@@ -76,8 +76,8 @@ enum Scenario {
     Servers,
 }
 
-impl Scenario {
-    fn run(self, world: &mut World) -> BoxFuture<'_, anyhow::Result<Vec<Row>>> {
+impl Benchmark {
+    fn run(self, world: &mut BenchEnv) -> BoxFuture<'_, anyhow::Result<Vec<BenchMeasurement>>> {
         match self {
             Self::Start => Box::pin(footprint::start(world)),
             Self::Requests => Box::pin(requests::one_agent(world)),
@@ -102,24 +102,24 @@ impl Scenario {
 async fn main() -> ExitCode {
     let Args { mut scenarios, options } = Args::parse();
     if scenarios.is_empty() {
-        scenarios = Scenario::value_variants().to_vec();
+        scenarios = Benchmark::value_variants().to_vec();
     }
     scenarios.sort_unstable();
     scenarios.dedup();
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut world = match World::connect(options).await {
+    let mut world = match BenchEnv::connect(options).await {
         Ok(world) => world,
         Err(error) => {
-            say(&format!("nothing could be measured: {error:#}"));
+            print_progress(&format!("nothing could be measured: {error:#}"));
             return ExitCode::FAILURE;
         }
     };
     let mut rows = Vec::new();
     for scenario in scenarios {
         let name = scenario.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-        say(&format!("measuring {name}"));
+        print_progress(&format!("measuring {name}"));
         let measured = scenario.run(&mut world).await;
-        rows.extend(measured.unwrap_or_else(|error| vec![Row::failed(&name, &error)]));
+        rows.extend(measured.unwrap_or_else(|error| vec![BenchMeasurement::failed(&name, &error)]));
     }
     world.stop_operator().await;
     table::print(&rows);

@@ -3,7 +3,7 @@
 use std::{fs::File, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::outside::process;
+use e2e::local_operator::process;
 use serde_json::json;
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
@@ -12,18 +12,18 @@ use tokio::{
 };
 
 use crate::{
-    agents::Village,
+    agents::AgentNamespace,
     bare,
-    template::Template,
-    world::{Options, World, names},
+    bench_env::{BenchEnv, BenchOptions, names},
+    template::ApplyTemplate,
 };
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// What it takes from the creation of so many agents until all are Running, while ours does not run: CPU time, and the memory
 /// that is resident then, in MB.
-pub(crate) async fn cost(world: &World, template: &Template, agents: usize) -> Result<(Duration, f64)> {
-    let village = Village::found(&world.client, "peer").await?;
+pub(crate) async fn cost(world: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<(Duration, f64)> {
+    let village = AgentNamespace::ensure(&world.client, "peer").await?;
     let mut peer = start(&world.options, template).await?;
     let pid = peer.id().context("the peer ended at once")?;
     let before = process::cpu(pid)?;
@@ -36,7 +36,7 @@ pub(crate) async fn cost(world: &World, template: &Template, agents: usize) -> R
     Ok((used, resident))
 }
 
-async fn start(options: &Options, template: &Template) -> Result<Child> {
+async fn start(options: &BenchOptions, template: &ApplyTemplate) -> Result<Child> {
     let path = options.state.join("peer.json");
     let file = File::create(&path).with_context(|| format!("write {}", path.display()))?;
     let statuses: Vec<_> = bare::statuses(template).collect();

@@ -13,30 +13,30 @@ use tokio::time::sleep;
 
 use crate::{
     agents::TOOL,
-    counts::Counts,
-    table::Row,
-    world::{World, names},
+    bench_env::{BenchEnv, names},
+    counts::RequestCounts,
+    table::BenchMeasurement,
 };
 
 /// How long an answer to a stranger's change would take at most.
 const REACTION: Duration = Duration::from_secs(15);
 
 /// Nothing changes: no request but watches and the lease.
-pub(crate) async fn steady(world: &mut World, agents: usize) -> Result<Vec<Row>> {
-    world.population(agents).await?;
+pub(crate) async fn steady(world: &mut BenchEnv, agents: usize) -> Result<Vec<BenchMeasurement>> {
+    world.ensure_agents(agents).await?;
     let mark = world.audit.mark().await?;
     let before = world.cpu().await?;
     sleep(world.window()).await;
     let counts = world.counts(mark).await?;
     let used = world.cpu().await?.saturating_sub(before);
     let what = format!("steady state, {agents} agents, {} s", world.window().as_secs());
-    Ok(vec![none(what, "0 reads, 0 writes", &counts, counts.total()).with_note(&format!("CPU {used:?}"))])
+    Ok(vec![zero_row(what, "0 reads, 0 writes", &counts, counts.total()).with_note(&format!("CPU {used:?}"))])
 }
 
 /// The operator is started again, and finds everything as it should be.
-pub(crate) async fn restart(world: &mut World) -> Result<Vec<Row>> {
+pub(crate) async fn restart(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let agents = world.many();
-    world.population(agents).await?;
+    world.ensure_agents(agents).await?;
     world.stop_operator().await;
     let mark = world.audit.mark().await?;
     let ready_after = world.operator().await?.ready_after;
@@ -45,27 +45,27 @@ pub(crate) async fn restart(world: &mut World) -> Result<Vec<Row>> {
     world.settle().await?;
     let counts = world.counts(mark).await?;
     Ok(vec![
-        none(format!("restart, {agents} agents: writes"), "0 writes", &counts, counts.writes()),
-        Row::at_most(format!("restart, {agents} agents: ready"), 3.0, ready_after.as_secs_f64(), "s")
+        zero_row(format!("restart, {agents} agents: writes"), "0 writes", &counts, counts.writes()),
+        BenchMeasurement::at_most(format!("restart, {agents} agents: ready"), 3.0, ready_after.as_secs_f64(), "s")
             .with_note(&format!("CPU {used:?} in {REACTION:?}")),
     ])
 }
 
 /// Something that concerns nobody changes on an object that all agents use.
-pub(crate) async fn shared_tool(world: &mut World) -> Result<Vec<Row>> {
+pub(crate) async fn shared_tool(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let agents = world.many();
-    let crowd = world.population(agents).await?;
+    let crowd = world.ensure_agents(agents).await?;
     let mark = world.audit.mark().await?;
     let note = Patch::Merge(json!({"metadata": {"annotations": {"example.com/note": format!("{mark:?}")}}}));
     crowd.tools.patch(TOOL, &PatchParams::default(), &note).await.context("annotate the tool")?;
     sleep(REACTION).await;
     let counts = world.counts(mark).await?;
-    Ok(vec![none(format!("annotation on a Tool of {agents} agents"), "0 writes", &counts, counts.writes())])
+    Ok(vec![zero_row(format!("annotation on a Tool of {agents} agents"), "0 writes", &counts, counts.writes())])
 }
 
 /// Strangers write into the status of an agent and annotate its children.
-pub(crate) async fn foreign_changes(world: &mut World) -> Result<Vec<Row>> {
-    let crowd = world.population(1).await?;
+pub(crate) async fn foreign_changes(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
+    let crowd = world.ensure_agents(1).await?;
     let name = names(1).next().context("one name")?;
     let params = PatchParams::default();
 
@@ -84,12 +84,12 @@ pub(crate) async fn foreign_changes(world: &mut World) -> Result<Vec<Row>> {
     sleep(REACTION).await;
     let on_children = world.counts(mark).await?;
     Ok(vec![
-        none("status changed by a stranger", "0 requests", &on_status, on_status.total()),
-        none("foreign annotation on children", "0 requests", &on_children, on_children.total()),
+        zero_row("status changed by a stranger", "0 requests", &on_status, on_status.total()),
+        zero_row("foreign annotation on children", "0 requests", &on_children, on_children.total()),
     ])
 }
 
-fn none(what: impl Into<String>, goal: &str, counts: &Counts, unwanted: usize) -> Row {
-    let row = Row::new(what, goal, counts.to_string(), unwanted == 0);
-    if unwanted == 0 { row } else { row.with_note(&counts.listed()) }
+fn zero_row(what: impl Into<String>, goal: &str, counts: &RequestCounts, unwanted: usize) -> BenchMeasurement {
+    let row = BenchMeasurement::new(what, goal, counts.to_string(), unwanted == 0);
+    if unwanted == 0 { row } else { row.with_note(&counts.breakdown()) }
 }

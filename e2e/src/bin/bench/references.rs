@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
-use e2e::audit::Request;
+use e2e::audit::AuditEvent;
 use kube::{
     Api, ResourceExt as _,
     api::{ListParams, Patch, PatchParams},
@@ -13,10 +13,10 @@ use serde_json::json;
 
 use crate::{
     agents::{await_all, is_running},
-    counts::Counts,
-    flows::{Mill, OWN_PROMPT, flow, last_seq, moves_after},
-    table::Row,
-    world::World,
+    bench_env::BenchEnv,
+    counts::RequestCounts,
+    flows::{FlowNamespace, OWN_PROMPT, flow, last_seq, transitions_after},
+    table::BenchMeasurement,
 };
 
 /// How many flows use the Secret.
@@ -26,11 +26,11 @@ const EVENTS: usize = 3;
 const CHILDREN: usize = 2;
 
 /// One of many flows has a Prompt of its own, which is edited.
-pub(crate) async fn prompt_edit(world: &mut World) -> Result<Vec<Row>> {
+pub(crate) async fn prompt_edit(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let flows = world.many();
-    world.depopulate().await?;
-    let mill = Mill::found(&world.client, "flows").await?;
-    mill.grind(flows).await?;
+    world.remove_agents().await?;
+    let mill = FlowNamespace::ensure(&world.client, "flows").await?;
+    mill.start_flows(flows).await?;
     world.settle().await?;
     let name = flow(0);
     let prompt = mill.prompts.get(OWN_PROMPT).await.context("get the Prompt")?;
@@ -43,13 +43,13 @@ pub(crate) async fn prompt_edit(world: &mut World) -> Result<Vec<Row>> {
         .await?;
     world.settle().await?;
     let requests = world.requests(mark).await?;
-    let counts = Counts::of(&requests);
-    let moves = moves_after(&mill.prompts.get(OWN_PROMPT).await?, last_seq(&prompt))
-        + moves_after(&mill.flows.get(&name).await?, last_seq(&before));
+    let counts = RequestCounts::of(&requests);
+    let moves = transitions_after(&mill.prompts.get(OWN_PROMPT).await?, last_seq(&prompt))
+        + transitions_after(&mill.flows.get(&name).await?, last_seq(&before));
     mill.clear().await?;
 
     // Events have names of their own.
-    let about_it = |request: &&Request| {
+    let about_it = |request: &&AuditEvent| {
         let of_flow = request.name().strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
         of_flow || request.name() == OWN_PROMPT || request.resource() == "events"
     };
@@ -59,16 +59,16 @@ pub(crate) async fn prompt_edit(world: &mut World) -> Result<Vec<Row>> {
         && (counts.status, counts.children) == (moves, CHILDREN)
         && (counts.metadata, counts.other_writes, counts.dry_runs, others) == (0, 0, 0, 0)
         && counts.events <= EVENTS;
-    let row = Row::new(format!("Prompt of 1 of {flows} flows edited"), goal, counts.to_string(), ok);
-    Ok(vec![row.with_note(&format!("{}; {others} about others", counts.listed()))])
+    let row = BenchMeasurement::new(format!("Prompt of 1 of {flows} flows edited"), goal, counts.to_string(), ok);
+    Ok(vec![row.with_note(&format!("{}; {others} about others", counts.breakdown()))])
 }
 
 /// A Secret with the credentials of 100 flows gets another value.
-pub(crate) async fn secret_rotation(world: &mut World) -> Result<Vec<Row>> {
+pub(crate) async fn secret_rotation(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let flows = world.many().min(KEYED);
-    world.depopulate().await?;
-    let mill = Mill::found(&world.client, "keyed").await?;
-    mill.grind(flows).await?;
+    world.remove_agents().await?;
+    let mill = FlowNamespace::ensure(&world.client, "keyed").await?;
+    mill.start_flows(flows).await?;
     world.settle().await?;
     let before: BTreeMap<String, DynamicObject> = by_name(&mill.flows).await?;
     let generations = generations(&mill.deployments).await?;
@@ -88,8 +88,9 @@ pub(crate) async fn secret_rotation(world: &mut World) -> Result<Vec<Row>> {
 
     let ok = times == BTreeMap::from([(1, flows)]);
     let measured: Vec<String> = times.iter().map(|(times, flows)| format!("{flows} flows {times}×")).collect();
-    let row = Row::new(format!("Secret of {flows} flows rotated: rolls"), "each once", measured.join(", "), ok);
-    Ok(vec![row.with_note(&format!("{counts}: {}", counts.listed()))])
+    let row =
+        BenchMeasurement::new(format!("Secret of {flows} flows rotated: rolls"), "each once", measured.join(", "), ok);
+    Ok(vec![row.with_note(&format!("{counts}: {}", counts.breakdown()))])
 }
 
 /// Whether a flow runs with another configuration than before.

@@ -7,7 +7,7 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::{agents::Village, counts::Counts, table::Row, world::World};
+use crate::{agents::AgentNamespace, bench_env::BenchEnv, counts::RequestCounts, table::BenchMeasurement};
 
 /// Phases after Pending up to Running, each of them one status write.
 const PHASES: usize = 4;
@@ -16,19 +16,19 @@ const EVENTS: usize = 3;
 const RATE: u32 = 50;
 
 /// From creation to Running, without and with a podTemplate.
-pub(crate) async fn one_agent(world: &mut World) -> Result<Vec<Row>> {
+pub(crate) async fn one_agent(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     world.operator().await?;
-    let village = world.apart().await?;
+    let village = world.single_scenario_namespace().await?;
     village.clear().await?;
     let plain = started(world, &village, "plain", json!({})).await?;
     let overlay = json!({"podTemplate": {"metadata": {"labels": {"team": "bench"}}}});
     let overlaid = started(world, &village, "overlaid", overlay).await?;
     village.clear().await?;
-    Ok(vec![judged("requests of one agent", &plain, 0), judged("requests with podTemplate", &overlaid, 1)])
+    Ok(vec![request_row("requests of one agent", &plain, 0), request_row("requests with podTemplate", &overlaid, 1)])
 }
 
-fn judged(what: &str, counts: &Counts, dry_runs: usize) -> Row {
-    let Counts { children, events, .. } = *counts;
+fn request_row(what: &str, counts: &RequestCounts, dry_runs: usize) -> BenchMeasurement {
+    let RequestCounts { children, events, .. } = *counts;
     let goal = format!(
         "0 reads, {} writes + ≤ {EVENTS} events{}",
         1 + PHASES + children,
@@ -38,14 +38,14 @@ fn judged(what: &str, counts: &Counts, dry_runs: usize) -> Row {
         && (counts.metadata, counts.status, counts.other_writes, counts.dry_runs) == (1, PHASES, 0, dry_runs)
         && events <= EVENTS
         && children >= 4;
-    let row = Row::new(what, goal, counts.to_string(), ok);
-    if ok { row } else { row.with_note(&counts.listed()) }
+    let row = BenchMeasurement::new(what, goal, counts.to_string(), ok);
+    if ok { row } else { row.with_note(&counts.breakdown()) }
 }
 
 /// The same while a stranger patches the status all the time.
-pub(crate) async fn beside_a_stranger(world: &mut World) -> Result<Vec<Row>> {
+pub(crate) async fn beside_a_stranger(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     world.operator().await?;
-    let village = world.apart().await?;
+    let village = world.single_scenario_namespace().await?;
     village.clear().await?;
     let alone = started(world, &village, "alone", json!({})).await?;
 
@@ -53,27 +53,27 @@ pub(crate) async fn beside_a_stranger(world: &mut World) -> Result<Vec<Row>> {
     village.agent("beset", json!({})).await?;
     let patches = tokio::select! {
         running = village.running(2) => running.and(Ok(0))?,
-        result = stranger(&village, "beset", None) => result?,
+        result = patch_as_stranger(&village, "beset", None) => result?,
     };
     // An agent runs after a few patches; the stranger goes on for a while, so that what comes late is counted, too.
-    let more = stranger(&village, "beset", Some(2 * RATE)).await?;
+    let more = patch_as_stranger(&village, "beset", Some(2 * RATE)).await?;
     world.settle().await?;
     let beset = world.counts(mark).await?;
     village.running(2).await?;
     village.clear().await?;
     let ok = beset.total() <= alone.total();
-    let row = Row::new(
+    let row = BenchMeasurement::new(
         format!("{RATE} foreign status patches/s during the start"),
         format!("Running, ≤ {} requests", alone.total()),
         format!("Running, {} requests", beset.total()),
         ok,
     );
-    let row = if ok { row } else { row.with_note(&beset.listed()) };
+    let row = if ok { row } else { row.with_note(&beset.breakdown()) };
     Ok(vec![row.with_note(&format!("{} patches after Running", patches + more))])
 }
 
 /// The operator's requests until one agent runs and nothing is left to do.
-async fn started(world: &World, village: &Village, name: &str, fields: Value) -> Result<Counts> {
+async fn started(world: &BenchEnv, village: &AgentNamespace, name: &str, fields: Value) -> Result<RequestCounts> {
     world.settle().await?;
     let already = village.len().await?;
     let mark = world.audit.mark().await?;
@@ -84,7 +84,7 @@ async fn started(world: &World, village: &Village, name: &str, fields: Value) ->
 }
 
 /// Patches a status field that is not the operator's; returns how often.
-async fn stranger(village: &Village, name: &str, times: Option<u32>) -> Result<u32> {
+async fn patch_as_stranger(village: &AgentNamespace, name: &str, times: Option<u32>) -> Result<u32> {
     let mut ticks = interval(Duration::from_secs(1) / RATE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut round = 0_u32;

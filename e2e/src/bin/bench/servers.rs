@@ -13,9 +13,9 @@ use tokio::time::sleep;
 
 use crate::{
     agents::{AT_ONCE, await_all, clear, create, custom, manifest, namespace},
-    farm::{Asked, Farm},
-    table::Row,
-    world::World,
+    bench_env::BenchEnv,
+    fake_mcp::{FakeMcpServers, ReceivedDiscovery},
+    table::BenchMeasurement,
 };
 
 const NAMESPACE: &str = "servers";
@@ -27,9 +27,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(12);
 const LATE_MS: f64 = 100.0;
 
 /// Nothing is written, the servers are asked evenly, and one that hangs delays no other.
-pub(crate) async fn steady(world: &mut World) -> Result<Vec<Row>> {
-    world.depopulate().await?;
-    let farm = Farm::start().await.context("serve")?;
+pub(crate) async fn steady(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
+    world.remove_agents().await?;
+    let farm = FakeMcpServers::start().await.context("serve")?;
     namespace(&world.client, NAMESPACE).await?;
     let kind = custom("RemoteMCPServer", "remotemcpservers");
     let servers: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), NAMESPACE, &kind);
@@ -47,36 +47,38 @@ pub(crate) async fn steady(world: &mut World) -> Result<Vec<Row>> {
     world.settle().await?;
 
     let mark = world.audit.mark().await?;
-    farm.take();
+    farm.drain_discoveries();
     let begun = Instant::now();
     sleep(world.window()).await;
-    let calm = farm.take();
+    let calm = farm.drain_discoveries();
     let counts = world.counts(mark).await?;
     let what = format!("steady state, {SERVERS} remote servers, {} s", world.window().as_secs());
-    let writes = Row::new(format!("{what}: writes"), "0", counts.writes().to_string(), counts.writes() == 0);
+    let writes =
+        BenchMeasurement::new(format!("{what}: writes"), "0", counts.writes().to_string(), counts.writes() == 0);
 
     let per_second = per_second(&calm, begun, world.window());
     let mean = calm.len() as f64 / world.window().as_secs_f64();
     let most = per_second.iter().copied().max().unwrap_or_default() as f64;
-    let spread = Row::at_most("discoveries in the fullest second, by their mean", 2.0, most / mean, "×");
+    let spread = BenchMeasurement::at_most("discoveries in the fullest second, by their mean", 2.0, most / mean, "×");
     let spread = spread.with_note(&format!("{} in all, {mean:.1} a second, at most {most}", calm.len()));
 
     let before = lateness(&calm);
     farm.hang(0);
     sleep(LONGEST_PAUSE).await;
-    farm.take();
+    farm.drain_discoveries();
     sleep(world.window()).await;
-    let mut with = farm.take();
+    let mut with = farm.drain_discoveries();
     with.retain(|asked| asked.server != 0);
     let all = with.iter().map(|asked| asked.server).collect::<std::collections::BTreeSet<_>>().len();
-    let late = Row::at_most("the latest of the others while one hangs", LATE_MS, lateness(&with).max(0.0), "ms");
+    let late =
+        BenchMeasurement::at_most("the latest of the others while one hangs", LATE_MS, lateness(&with).max(0.0), "ms");
     let late = late.with_note(&format!("without it {:.2} ms; {} discoveries of {all}", before.max(0.0), with.len()));
     clear(&servers).await?;
-    Ok(vec![writes.with_note(&counts.listed()), spread, late])
+    Ok(vec![writes.with_note(&counts.breakdown()), spread, late])
 }
 
 /// How many there were in each whole second.
-fn per_second(asked: &[Asked], begun: Instant, window: Duration) -> Vec<usize> {
+fn per_second(asked: &[ReceivedDiscovery], begun: Instant, window: Duration) -> Vec<usize> {
     let mut counts = vec![0; usize::try_from(window.as_secs()).unwrap_or_default()];
     for asked in asked {
         let second = asked.at.saturating_duration_since(begun).as_secs();
@@ -88,10 +90,10 @@ fn per_second(asked: &[Asked], begun: Instant, window: Duration) -> Vec<usize> {
 }
 
 /// By how many milliseconds the longest pause of a server was longer than any that is meant; below zero if none was.
-fn lateness(asked: &[Asked]) -> f64 {
+fn lateness(asked: &[ReceivedDiscovery]) -> f64 {
     let mut last = BTreeMap::new();
     let mut longest = f64::MIN;
-    for Asked { server, at } in asked {
+    for ReceivedDiscovery { server, at } in asked {
         if let Some(before) = last.insert(*server, *at) {
             let pause: Duration = *at - before;
             longest = longest.max((pause.as_secs_f64() - LONGEST_PAUSE.as_secs_f64()) * 1e3);

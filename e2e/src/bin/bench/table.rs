@@ -4,7 +4,7 @@ use std::{fmt::Display, io::Write as _};
 
 /// One measured value and its goal.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
+pub(crate) struct BenchMeasurement {
     what: String,
     goal: String,
     measured: String,
@@ -12,7 +12,7 @@ pub(crate) struct Row {
     pub(crate) ok: bool,
 }
 
-impl Row {
+impl BenchMeasurement {
     /// A row.
     pub(crate) fn new(what: impl Into<String>, goal: impl Into<String>, measured: impl Into<String>, ok: bool) -> Self {
         Self { what: what.into(), goal: goal.into(), measured: measured.into(), ok }
@@ -37,12 +37,12 @@ impl Row {
 }
 
 /// Prints one line of progress.
-pub(crate) fn say(text: &str) {
+pub(crate) fn print_progress(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
 /// Prints the table, as Markdown.
-pub(crate) fn print(rows: &[Row]) {
+pub(crate) fn print(rows: &[BenchMeasurement]) {
     let mut lines = vec![["what", "goal", "measured", "ok"].map(str::to_owned)];
     lines.extend(rows.iter().map(|row| {
         let ok = if row.ok { "yes" } else { "NO" };

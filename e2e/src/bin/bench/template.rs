@@ -10,12 +10,12 @@ use kube::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::agents::{Village, resource};
+use crate::agents::{AgentNamespace, resource};
 
 const MANAGER: &str = "recif-operator";
 
 /// What is sent for one agent.
-pub(crate) struct Template {
+pub(crate) struct ApplyTemplate {
     /// The agent that it was read off.
     pub(crate) agent: String,
     /// The status in the end.
@@ -24,9 +24,9 @@ pub(crate) struct Template {
     children: Vec<(ApiResource, Value)>,
 }
 
-impl Template {
+impl ApplyTemplate {
     /// Reads it off a Running agent.
-    pub(crate) async fn of(village: &Village, agent: &str) -> Result<Self> {
+    pub(crate) async fn of(village: &AgentNamespace, agent: &str) -> Result<Self> {
         let status = village.agents.get(agent).await.context("get the agent")?.data["status"].clone();
         let config = format!("{agent}-config");
         let kinds = [

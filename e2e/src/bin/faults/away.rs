@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::fault::Proxy;
+use e2e::fault::FaultProxy;
 use kube::{
     Api, Error, ResourceExt as _,
     api::{DeleteParams, ListParams, PostParams, PropagationPolicy},
@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::{
-    script::{Place, described, resource},
-    world::World,
+    fault_env::FaultEnv,
+    script::{ScriptNamespace, described, resource},
 };
 
 /// Its name.
@@ -22,13 +22,13 @@ pub(crate) const NAME: &str = "P38-away-at-deletion";
 /// The definition of Agents.
 const AGENTS: &str = "agents.agents.recif.dev";
 /// Within what the operator has caught up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest wait for what earlier scenarios left.
 const LEFTOVERS: Duration = Duration::from_secs(120);
 
 /// Plays it.
-pub(crate) async fn play(world: &World) -> Result<String> {
-    let places = world.places(NAME, world.args.seeds.min(4)).await?;
+pub(crate) async fn play(world: &FaultEnv) -> Result<String> {
+    let places = world.create_namespaces(NAME, world.args.seeds.min(4)).await?;
     let played = play_in(world, &places).await;
     for place in &places {
         place.remove().await?;
@@ -36,9 +36,9 @@ pub(crate) async fn play(world: &World) -> Result<String> {
     played
 }
 
-async fn play_in(world: &World, places: &[Place]) -> Result<String> {
+async fn play_in(world: &FaultEnv, places: &[ScriptNamespace]) -> Result<String> {
     let (proxy, log) = (world.proxy().await?, world.log(NAME));
-    let start = async |proxy: &Proxy| world.operator(proxy, &log, "away", None).await;
+    let start = async |proxy: &FaultProxy| world.operator(proxy, &log, "away", None).await;
     let operator = start(&proxy).await?;
     for place in places {
         place.play().await?;
@@ -89,7 +89,7 @@ async fn play_in(world: &World, places: &[Place]) -> Result<String> {
     let operator = start(&proxy).await?;
     let begun = Instant::now();
     while !matches!(definitions.get(AGENTS).await, Err(Error::Api(status)) if status.code == 404) {
-        ensure!(begun.elapsed() < PATIENCE, "finalizers hold the definition after {PATIENCE:?}");
+        ensure!(begun.elapsed() < TIMEOUT, "finalizers hold the definition after {TIMEOUT:?}");
         sleep(Duration::from_millis(200)).await;
     }
     let defined_after = begun.elapsed();
@@ -103,7 +103,7 @@ async fn play_in(world: &World, places: &[Place]) -> Result<String> {
     // The API server serves it a little later.
     let begun = Instant::now();
     while let Err(error) = places[0].create("Agent", "after", json!({})).await {
-        ensure!(begun.elapsed() < PATIENCE, "no Agent can be made again: {error:#}");
+        ensure!(begun.elapsed() < TIMEOUT, "no Agent can be made again: {error:#}");
         sleep(Duration::from_millis(200)).await;
     }
     until(&places[0], "an agent of the new definition runs", |agents| {
@@ -115,14 +115,14 @@ async fn play_in(world: &World, places: &[Place]) -> Result<String> {
     Ok(format!("agents gone after {gone:.1} s, their definition after {defined:.1} s"))
 }
 
-async fn until(place: &Place, what: &str, is_so: impl Fn(&[DynamicObject]) -> bool) -> Result<()> {
+async fn until(place: &ScriptNamespace, what: &str, is_so: impl Fn(&[DynamicObject]) -> bool) -> Result<()> {
     let begun = Instant::now();
     loop {
         let agents = place.agents().await?;
         if is_so(&agents) {
             return Ok(());
         }
-        ensure!(begun.elapsed() < PATIENCE, "{}: not after {PATIENCE:?}: {what}; {}", place.name, described(&agents));
+        ensure!(begun.elapsed() < TIMEOUT, "{}: not after {TIMEOUT:?}: {what}; {}", place.name, described(&agents));
         sleep(Duration::from_millis(200)).await;
     }
 }

@@ -6,10 +6,10 @@ use std::{
 };
 
 use anyhow::{Result, ensure};
-use e2e::fault::{Call, Entry, Fault, Proxy};
+use e2e::fault::{ApiCall, CallRecord, FaultProxy, ProxyFault};
 
 /// Whether a call writes something other than a lease or an Event.
-pub(crate) fn is_change(entry: &Entry) -> bool {
+pub(crate) fn is_change(entry: &CallRecord) -> bool {
     entry.call.is_write() && !is_upkeep(&entry.call.resource)
 }
 
@@ -18,15 +18,15 @@ fn is_upkeep(resource: &str) -> bool {
 }
 
 /// Writes in a namespace that reached the API server and that it took.
-pub(crate) fn writes(proxy: &Proxy, namespace: &str) -> usize {
+pub(crate) fn writes(proxy: &FaultProxy, namespace: &str) -> usize {
     let entries = proxy.faults.log.since(Duration::ZERO);
-    let taken = entries.iter().filter(|entry| entry.answered.is_some_and(|code| code < 300));
+    let taken = entries.iter().filter(|entry| entry.status.is_some_and(|code| code < 300));
     taken.filter(|entry| entry.call.namespace == namespace && is_change(entry)).count()
 }
 
 /// Whether no object was asked for too often, refused attempts included, and none before the time that a refusal named.
-pub(crate) fn check_request_rate(proxy: &Proxy) -> Result<()> {
-    let mut attempts: HashMap<Call, Vec<Entry>> = HashMap::new();
+pub(crate) fn check_request_rate(proxy: &FaultProxy) -> Result<()> {
+    let mut attempts: HashMap<ApiCall, Vec<CallRecord>> = HashMap::new();
     for entry in proxy.faults.log.since(Duration::ZERO) {
         let is_of_object = entry.call.is_write() || entry.call.is_dry_run || entry.call.verb == "get";
         if is_of_object && !is_upkeep(&entry.call.resource) {
@@ -39,7 +39,7 @@ pub(crate) fn check_request_rate(proxy: &Proxy) -> Result<()> {
         ensure!(attempts.len() <= most, "O7: {} attempts in {took:?}: {call}", attempts.len());
         for pair in attempts.windows(2) {
             let named = pair[0].faults.iter().find_map(|fault| match fault {
-                Fault::Refuse(_, _, Some(seconds)) => Some(Duration::from_secs((*seconds).into())),
+                ProxyFault::Refuse(_, _, Some(seconds)) => Some(Duration::from_secs((*seconds).into())),
                 _ => None,
             });
             let gap = pair[1].at.saturating_sub(pair[0].at);

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::{
-    fault::{Call, Fault, Of, Proxy, Rule, When},
-    outside::operator::Operator,
+    fault::{ApiCall, CallFilter, FaultProxy, FaultRule, FaultTrigger, ProxyFault},
+    local_operator::operator::OperatorProcess,
 };
 use futures::future::try_join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::DeleteParams};
 use tokio::time::{Instant, sleep};
 
-use crate::{counts::is_change, script::Place, world::World};
+use crate::{counts::is_change, fault_env::FaultEnv, script::ScriptNamespace};
 
 /// How long a leader is disturbed: longer than its lease lasts.
 const LENGTH: Duration = Duration::from_secs(30);
@@ -39,25 +39,25 @@ pub(crate) const TAKE_OVERS: &[(&str, Disturbance)] = &[
 ];
 
 /// One of the two.
-struct Replica {
-    proxy: Proxy,
-    operator: Operator,
+struct OperatorReplica {
+    proxy: FaultProxy,
+    operator: OperatorProcess,
 }
 
-impl Replica {
+impl OperatorReplica {
     /// When it wrote what, in order.
-    fn writes(&self) -> Vec<(Instant, Call)> {
+    fn writes(&self) -> Vec<(Instant, ApiCall)> {
         let log = &self.proxy.faults.log;
         let entries = log.since(Duration::ZERO).into_iter();
         let written = entries.filter(is_change);
-        written.map(|entry| (log.begun() + entry.at, entry.call)).collect()
+        written.map(|entry| (log.started() + entry.at, entry.call)).collect()
     }
 }
 
 /// Plays one.
-pub(crate) async fn play(world: &World, name: &str, disturbance: Disturbance) -> Result<String> {
-    world.reference().await?;
-    let places = world.places(name, world.args.seeds.min(10)).await?;
+pub(crate) async fn play(world: &FaultEnv, name: &str, disturbance: Disturbance) -> Result<String> {
+    world.baseline().await?;
+    let places = world.create_namespaces(name, world.args.seeds.min(10)).await?;
     let played = play_in(world, name, disturbance, &places).await;
     // The next scenario is to find none of it, after a failure too.
     for place in &places {
@@ -66,13 +66,13 @@ pub(crate) async fn play(world: &World, name: &str, disturbance: Disturbance) ->
     played
 }
 
-async fn play_in(world: &World, name: &str, disturbance: Disturbance, places: &[Place]) -> Result<String> {
+async fn play_in(world: &FaultEnv, name: &str, disturbance: Disturbance, places: &[ScriptNamespace]) -> Result<String> {
     let log = world.log(name);
     let mut replicas = Vec::new();
     for uid in ["one", "other"] {
         let proxy = world.proxy().await?;
         let operator = world.operator(&proxy, &log, uid, None).await?;
-        replicas.push(Replica { proxy, operator });
+        replicas.push(OperatorReplica { proxy, operator });
     }
     let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
     // One after the other, so that there is much to do before, while and after.
@@ -92,10 +92,14 @@ async fn play_in(world: &World, name: &str, disturbance: Disturbance, places: &[
             replicas[leads].operator.signal("CONT").await?;
         }
         Disturbance::Unanswered => {
-            let leases = Of { verbs: &[], resource: "leases", subresource: "", namespace: "" };
-            replicas[leads].proxy.faults.plan.set(&[Rule::new(leases, When::Always, Fault::Silence)]);
+            let leases = CallFilter { verbs: &[], resource: "leases", subresource: "", namespace: "" };
+            replicas[leads].proxy.faults.schedule.set(&[FaultRule::new(
+                leases,
+                FaultTrigger::Always,
+                ProxyFault::Silence,
+            )]);
             sleep(LENGTH).await;
-            replicas[leads].proxy.faults.plan.set(&[]);
+            replicas[leads].proxy.faults.schedule.set(&[]);
         }
         Disturbance::LeaseDeleted => {
             let leases: Api<Lease> = Api::namespaced(world.client.clone(), "recif-system");
@@ -107,16 +111,16 @@ async fn play_in(world: &World, name: &str, disturbance: Disturbance, places: &[
     }
     let [one, other] = replicas.as_mut_slice() else { unreachable!("there are two") };
     world.settle(places, &mut [&mut one.operator, &mut other.operator], &log).await?;
-    world.equal(places).await?;
+    world.await_equal_to_baseline(places).await?;
     let (old, new) = (replicas[leads].writes(), replicas[1 - leads].writes());
-    let judged = judge(disturbance, disturbed, &old, &new);
+    let judged = check_take_over(disturbance, disturbed, &old, &new);
     for replica in replicas {
         replica.operator.stop().await?;
     }
     judged
 }
 
-async fn until_one_writes(replicas: &[Replica]) -> Result<usize> {
+async fn until_one_writes(replicas: &[OperatorReplica]) -> Result<usize> {
     let begun = Instant::now();
     loop {
         // In the middle of what it does, and not at its beginning.
@@ -129,11 +133,11 @@ async fn until_one_writes(replicas: &[Replica]) -> Result<usize> {
 }
 
 /// What `old` and `new` wrote, which are the replica that led and the other one.
-fn judge(
+fn check_take_over(
     disturbance: Disturbance,
     disturbed: Instant,
-    old: &[(Instant, Call)],
-    new: &[(Instant, Call)],
+    old: &[(Instant, ApiCall)],
+    new: &[(Instant, ApiCall)],
 ) -> Result<String> {
     let Some((first, _)) = new.first() else {
         ensure!(disturbance == Disturbance::LeaseDeleted, "nobody took over");

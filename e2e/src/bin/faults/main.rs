@@ -8,14 +8,14 @@
 
 mod away;
 mod counts;
-mod judge;
+mod fault_env;
+mod invariants;
 mod leaders;
 mod masked;
 mod scenarios;
 mod script;
 mod upgrade;
 mod walk;
-mod world;
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -23,9 +23,9 @@ use anyhow::Context as _;
 use clap::Parser;
 
 use crate::{
+    fault_env::FaultEnv,
     leaders::{Disturbance, TAKE_OVERS},
-    scenarios::{SCENARIOS, Scenario},
-    world::World,
+    scenarios::{FaultScenario, SCENARIOS},
 };
 
 /// Plays scenarios on the cluster of KUBECONFIG, which must have no node.
@@ -85,9 +85,9 @@ async fn main() -> ExitCode {
 }
 
 /// What a scenario is.
-enum Kind {
+enum ScenarioKind {
     /// One operator, whose calls are disturbed.
-    Disturbed(&'static Scenario),
+    Disturbed(&'static FaultScenario),
     /// Two, of which the one that leads is.
     TakenOver(Disturbance),
     /// One, which nothing disturbs, and every field in turn.
@@ -98,10 +98,13 @@ enum Kind {
 
 /// Plays what was asked for; how many failed.
 async fn play(args: &Args) -> anyhow::Result<usize> {
-    let world = World::connect(args).await?;
-    let scenarios = SCENARIOS.iter().map(|scenario| (scenario.name, Kind::Disturbed(scenario)));
-    let take_overs = TAKE_OVERS.iter().map(|(name, disturbance)| (*name, Kind::TakenOver(*disturbance)));
-    let all = scenarios.chain(take_overs).chain([(walk::NAME, Kind::Walk), (away::NAME, Kind::Away)]).enumerate();
+    let world = FaultEnv::connect(args).await?;
+    let scenarios = SCENARIOS.iter().map(|scenario| (scenario.name, ScenarioKind::Disturbed(scenario)));
+    let take_overs = TAKE_OVERS.iter().map(|(name, disturbance)| (*name, ScenarioKind::TakenOver(*disturbance)));
+    let all = scenarios
+        .chain(take_overs)
+        .chain([(walk::NAME, ScenarioKind::Walk), (away::NAME, ScenarioKind::Away)])
+        .enumerate();
     if let Some(older) = &args.older {
         let told = upgrade::play(&world, older).await?;
         println!("ok    {} {told}", upgrade::NAME);
@@ -109,15 +112,15 @@ async fn play(args: &Args) -> anyhow::Result<usize> {
     }
     let wanted: Vec<_> = all.filter(|(at, (name, _))| args.wants(*at, name)).collect();
     anyhow::ensure!(!wanted.is_empty(), "no scenario's name begins so");
-    world.reference().await.context("the undisturbed run")?;
+    world.baseline().await.context("the undisturbed run")?;
     let mut failed = 0;
     for (_, (name, kind)) in wanted {
         let begun = tokio::time::Instant::now();
         let result = match kind {
-            Kind::Disturbed(scenario) => world.play(scenario).await,
-            Kind::Walk => walk::play(&world).await,
-            Kind::Away => away::play(&world).await,
-            Kind::TakenOver(disturbance) => leaders::play(&world, name, disturbance).await,
+            ScenarioKind::Disturbed(scenario) => world.play(scenario).await,
+            ScenarioKind::Walk => walk::play(&world).await,
+            ScenarioKind::Away => away::play(&world).await,
+            ScenarioKind::TakenOver(disturbance) => leaders::play(&world, name, disturbance).await,
         };
         let took = begun.elapsed().as_secs_f32();
         match result {

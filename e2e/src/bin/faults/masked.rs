@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use kube::{ResourceExt as _, api::ListParams};
 use serde_json::Value;
 
-use crate::script::Place;
+use crate::script::ScriptNamespace;
 
 /// Every kind that an agent touches.
 pub(crate) const KINDS: [&str; 8] =
@@ -43,7 +43,7 @@ const FIELDS: [&str; 22] = [
 ];
 
 /// The objects of a namespace, by kind and name.
-pub(crate) async fn of(place: &Place) -> Result<BTreeMap<String, Value>> {
+pub(crate) async fn masked_state(place: &ScriptNamespace) -> Result<BTreeMap<String, Value>> {
     let mut all = BTreeMap::new();
     let mut objects = Vec::new();
     for kind in KINDS {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 /// The name of the foreign objects, which the operator must not touch.
 pub(crate) const FOREIGN: &str = "foreign";
 /// Longest wait for a step in the middle of the script, under faults.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A kind, as the client wants it.
 pub(crate) fn resource(kind: &str) -> ApiResource {
@@ -37,12 +37,12 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
 
 /// One namespace.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ScriptNamespace {
     pub(crate) client: Client,
     pub(crate) name: String,
 }
 
-impl Place {
+impl ScriptNamespace {
     /// Objects of a kind.
     pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.name, &resource(kind))
@@ -118,14 +118,14 @@ impl Place {
     }
 
     async fn until(&self, what: &str, is_so: impl Fn(&[DynamicObject]) -> bool) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + TIMEOUT;
         loop {
             let agents = self.agents().await?;
             if is_so(&agents) {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("{}: after {PATIENCE:?} not seen: {what}; {}", self.name, described(&agents));
+                bail!("{}: after {TIMEOUT:?} not seen: {what}; {}", self.name, described(&agents));
             }
             sleep(Duration::from_millis(500)).await;
         }

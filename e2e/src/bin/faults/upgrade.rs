@@ -7,20 +7,20 @@ use kube::{ResourceExt as _, api::ListParams};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::{counts::is_change, script::Place, world::World};
+use crate::{counts::is_change, fault_env::FaultEnv, script::ScriptNamespace};
 
 /// Its name.
 pub(crate) const NAME: &str = "P35-upgrade";
 /// In so many namespaces there are two hundred agents.
-const PLACES: usize = 40;
+const NAMESPACES: usize = 40;
 /// How long nothing may be written once everything is as it should be.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// The older program makes everything, the newer one takes over, the older one comes back.
-pub(crate) async fn play(world: &World, older: &Path) -> Result<String> {
+pub(crate) async fn play(world: &FaultEnv, older: &Path) -> Result<String> {
     let (log, proxy) = (world.log(NAME), world.proxy().await?);
     let mut operator = world.operator_of(older, &proxy, &log, "upgrade", None).await?;
-    let places = world.places(NAME, PLACES).await?;
+    let places = world.create_namespaces(NAME, NAMESPACES).await?;
     let scripts: Vec<_> = places.iter().cloned().map(|place| tokio::spawn(async move { place.play().await })).collect();
     for script in scripts {
         script.await.context("a script panicked")??;
@@ -60,7 +60,7 @@ pub(crate) async fn play(world: &World, older: &Path) -> Result<String> {
 }
 
 /// The Pod template of each Deployment.
-async fn templates(places: &[Place]) -> Result<BTreeMap<String, String>> {
+async fn templates(places: &[ScriptNamespace]) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     for place in places {
         for deployment in place.api("Deployment").list(&ListParams::default()).await?.items {
@@ -71,6 +71,6 @@ async fn templates(places: &[Place]) -> Result<BTreeMap<String, String>> {
     Ok(all)
 }
 
-async fn scale(place: &Place) -> Result<()> {
+async fn scale(place: &ScriptNamespace) -> Result<()> {
     place.patch("Agent", "wide", json!({"spec": {"replicas": 4}})).await
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::outside::operator::Operator;
+use e2e::local_operator::operator::OperatorProcess;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::{Api, core::DynamicObject};
 use serde_json::{Map, Value, json};
@@ -15,9 +15,9 @@ use tokio::time::{Instant, sleep};
 
 use crate::{
     counts::is_change,
+    fault_env::FaultEnv,
     masked,
-    script::{Place, resource},
-    world::World,
+    script::{ScriptNamespace, resource},
 };
 
 /// Its name.
@@ -25,13 +25,13 @@ pub(crate) const NAME: &str = "P48-walk";
 /// How long nothing may be written before all is as it will stay.
 const QUIET: Duration = Duration::from_secs(8);
 /// Longest wait for that.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 /// How many requests of ours are under way at once.
 const AT_ONCE: usize = 16;
 
 /// A field with a value.
 #[derive(Debug, Clone)]
-struct Case {
+struct FieldCase {
     /// The name of its agents.
     name: String,
     /// What a merge patch of the spec says.
@@ -39,13 +39,13 @@ struct Case {
 }
 
 /// Plays it.
-pub(crate) async fn play(world: &World) -> Result<String> {
+pub(crate) async fn play(world: &FaultEnv) -> Result<String> {
     let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource("CustomResourceDefinition"));
     let definition = definitions.get("agents.agents.recif.dev").await.context("read the Agents' definition")?;
     let schema = &definition.data["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     let cases = cases(schema);
     ensure!(cases.len() > 100, "only {} fields with values", cases.len());
-    let places = world.places(NAME, 4).await?;
+    let places = world.create_namespaces(NAME, 4).await?;
     let played = play_in(world, cases, &places).await;
     for place in &places {
         place.remove().await?;
@@ -53,27 +53,28 @@ pub(crate) async fn play(world: &World) -> Result<String> {
     played
 }
 
-async fn play_in(world: &World, cases: Vec<Case>, places: &[Place]) -> Result<String> {
+async fn play_in(world: &FaultEnv, cases: Vec<FieldCase>, places: &[ScriptNamespace]) -> Result<String> {
     let [with, edited, without, taken] = places else { anyhow::bail!("four namespaces") };
     let (proxy, log) = (world.proxy().await?, world.log(NAME));
     let mut operator = world.operator(&proxy, &log, "walk", None).await?;
     let all = cases.len();
     // What the API server refuses is of no interest here.
-    let cases = made(with, cases, |case| case.patch.clone()).await?;
+    let cases = create_agents(with, cases, |case| case.patch.clone()).await?;
     for (place, has_it) in [(edited, false), (without, false), (taken, true)] {
-        let fields = |case: &Case| if has_it { case.patch.clone() } else { json!({}) };
-        let names = made(place, cases.clone(), fields).await?;
+        let fields = |case: &FieldCase| if has_it { case.patch.clone() } else { json!({}) };
+        let names = create_agents(place, cases.clone(), fields).await?;
         ensure!(names.len() == cases.len(), "{}: {} of {} agents", place.name, names.len(), cases.len());
     }
-    quiet(&proxy, &mut operator).await?;
-    let cases = patched(edited, cases, |case| case.patch.clone()).await?;
-    let cases = patched(taken, cases, |case| emptied(&case.patch)).await?;
+    await_quiet(&proxy, &mut operator).await?;
+    let cases = edit_agents(edited, cases, |case| case.patch.clone()).await?;
+    let cases = edit_agents(taken, cases, |case| removal_patch(&case.patch)).await?;
     ensure!(cases.len() > 100, "only {} values were taken", cases.len());
-    quiet(&proxy, &mut operator).await?;
+    await_quiet(&proxy, &mut operator).await?;
     let mut differences = Vec::new();
     let (mut compared, mut fields) = (0, fields(&cases));
     for (fresh, changed) in [(with, edited), (without, taken)] {
-        let (fresh, changed) = (normal(masked::of(fresh).await?), normal(masked::of(changed).await?));
+        let (fresh, changed) =
+            (normalized(masked::masked_state(fresh).await?), normalized(masked::masked_state(changed).await?));
         for case in &cases {
             let of = |state: &BTreeMap<String, Value>| -> BTreeMap<String, Value> {
                 let is_its = |key: &String| key.split('/').nth(1).is_some_and(|name| name.starts_with(&case.name));
@@ -99,13 +100,13 @@ async fn play_in(world: &World, cases: Vec<Case>, places: &[Place]) -> Result<St
 }
 
 /// The fields that the cases are about.
-fn fields(cases: &[Case]) -> BTreeSet<String> {
+fn fields(cases: &[FieldCase]) -> BTreeSet<String> {
     cases.iter().filter_map(|case| Some(case.patch.as_object()?.keys().next()?.clone())).collect()
 }
 
 /// The same without what may depend on the way: the order of lists, who owns the number of replicas, and whether the references of
 /// a workload that is stopped were there when it was not.
-fn normal(mut state: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
+fn normalized(mut state: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     for value in state.values_mut() {
         let is_stopped = value["status"]["phase"] == "Terminated";
         for (list, names) in [("children", ["kind", "name"].as_slice()), ("conditions", &["type"])] {
@@ -128,25 +129,33 @@ fn normal(mut state: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
 }
 
 /// Makes the agents; those that were taken.
-async fn made(place: &Place, cases: Vec<Case>, fields: impl Fn(&Case) -> Value) -> Result<Vec<Case>> {
+async fn create_agents(
+    place: &ScriptNamespace,
+    cases: Vec<FieldCase>,
+    fields: impl Fn(&FieldCase) -> Value,
+) -> Result<Vec<FieldCase>> {
     let created = stream::iter(cases).map(|case| {
         let fields = fields(&case);
-        async move { taken(place.create("Agent", &case.name, fields).await).map(|taken| taken.then_some(case)) }
+        async move { was_accepted(place.create("Agent", &case.name, fields).await).map(|taken| taken.then_some(case)) }
     });
     created.buffered(AT_ONCE).try_filter_map(|case| async { Ok(case) }).try_collect().await
 }
 
 /// Edits the agents; those whose edit was taken.
-async fn patched(place: &Place, cases: Vec<Case>, patch: impl Fn(&Case) -> Value) -> Result<Vec<Case>> {
+async fn edit_agents(
+    place: &ScriptNamespace,
+    cases: Vec<FieldCase>,
+    patch: impl Fn(&FieldCase) -> Value,
+) -> Result<Vec<FieldCase>> {
     let patched = stream::iter(cases).map(|case| {
         let patch = json!({"spec": patch(&case)});
-        async move { taken(place.patch("Agent", &case.name, patch).await).map(|taken| taken.then_some(case)) }
+        async move { was_accepted(place.patch("Agent", &case.name, patch).await).map(|taken| taken.then_some(case)) }
     });
     patched.buffered(AT_ONCE).try_filter_map(|case| async { Ok(case) }).try_collect().await
 }
 
 /// Whether the API server took it; it may refuse it as invalid.
-fn taken(outcome: Result<()>) -> Result<bool> {
+fn was_accepted(outcome: Result<()>) -> Result<bool> {
     let Err(error) = outcome else { return Ok(true) };
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) if matches!(status.code, 400 | 422) => Ok(false),
@@ -155,7 +164,7 @@ fn taken(outcome: Result<()>) -> Result<bool> {
 }
 
 /// Waits until the operator has written nothing for a while.
-async fn quiet(proxy: &e2e::fault::Proxy, operator: &mut Operator) -> Result<()> {
+async fn await_quiet(proxy: &e2e::fault::FaultProxy, operator: &mut OperatorProcess) -> Result<()> {
     let begun = Instant::now();
     loop {
         let mark = proxy.faults.log.now();
@@ -164,26 +173,26 @@ async fn quiet(proxy: &e2e::fault::Proxy, operator: &mut Operator) -> Result<()>
         if !entries.iter().any(is_change) {
             return Ok(());
         }
-        ensure!(operator.ended()?.is_none(), "the operator ended");
-        ensure!(begun.elapsed() < PATIENCE, "it still writes after {PATIENCE:?}");
+        ensure!(operator.exit_status()?.is_none(), "the operator ended");
+        ensure!(begun.elapsed() < TIMEOUT, "it still writes after {TIMEOUT:?}");
     }
 }
 
 /// The patch that takes the field out again, with all that stands around it.
-fn emptied(patch: &Value) -> Value {
+fn removal_patch(patch: &Value) -> Value {
     let fields = patch.as_object().into_iter().flatten();
     Value::Object(fields.map(|(field, _)| (field.clone(), Value::Null)).collect())
 }
 
 /// Each optional field of a schema with values at the edges of what it may be.
-fn cases(schema: &Value) -> Vec<Case> {
+fn cases(schema: &Value) -> Vec<FieldCase> {
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let fields = schema["properties"].as_object().into_iter().flatten();
     let optional = fields.filter(|(field, _)| !required.contains(&Value::from(field.as_str())));
     let patches = optional.flat_map(|(field, schema)| {
         values(schema).into_iter().map(move |value| Value::Object(Map::from_iter([(field.clone(), value)])))
     });
-    patches.enumerate().map(|(at, patch)| Case { name: format!("w{at:04}"), patch }).collect()
+    patches.enumerate().map(|(at, patch)| FieldCase { name: format!("w{at:04}"), patch }).collect()
 }
 
 /// Values of a schema: its limits, its words, what is empty.

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use e2e::http1::{Request, respond};
+use e2e::http1::{ReceivedRequest, respond};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncWriteExt as _, BufReader},
@@ -30,7 +30,7 @@ pub(crate) async fn serve(pods: &[SocketAddr]) -> Result<SocketAddr> {
 
 async fn connection(io: TcpStream, agent: &Value, slices: &[Value]) -> Result<()> {
     let mut io = BufReader::new(io);
-    while let Some(request) = Request::read(&mut io).await? {
+    while let Some(request) = ReceivedRequest::read(&mut io).await? {
         let list = |items: &[Value]| json!({"metadata": {"resourceVersion": "1"}, "items": items});
         let answer = match request.line.as_str() {
             line if line.contains("watch=true") => {

@@ -14,7 +14,7 @@ use tokio::{
 use crate::http::get;
 
 /// When a client gives up.
-const PATIENCE: Duration = Duration::from_secs(1);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
 /// What the first seconds bring does not count.
 const WARM_UP: Duration = Duration::from_secs(5);
 /// How often clients start, several at a time.
@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(5);
 
 /// What became of all requests.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct Outcome {
+pub(crate) struct OverloadTotals {
     pub(crate) sent: u64,
     /// Answered in time, after the warm-up.
     pub(crate) useful: u64,
@@ -35,7 +35,7 @@ pub(crate) struct Outcome {
     pub(crate) counted: Duration,
 }
 
-enum End {
+enum ClientOutcome {
     Useful,
     Refused,
     GaveUp,
@@ -43,20 +43,20 @@ enum End {
 }
 
 /// Sends requests that take `service` each.
-pub(crate) async fn run(gateway: SocketAddr, service: Duration, per_second: f64, whole: Duration) -> Outcome {
+pub(crate) async fn run(gateway: SocketAddr, service: Duration, per_second: f64, whole: Duration) -> OverloadTotals {
     let path: &'static str =
         Box::leak(format!("/v1/agents/default/bench/sleep?ms={}", service.as_millis()).into_boxed_str());
     let (started, mut ticks) = (Instant::now(), interval(TICK));
-    let mut outcome = Outcome { counted: whole - WARM_UP, ..Outcome::default() };
+    let mut outcome = OverloadTotals { counted: whole - WARM_UP, ..OverloadTotals::default() };
     let mut clients = JoinSet::new();
-    let count = |outcome: &mut Outcome, end: End| {
+    let count = |outcome: &mut OverloadTotals, end: ClientOutcome| {
         let elapsed = started.elapsed();
         let counts = elapsed >= WARM_UP && elapsed <= whole;
         match end {
-            End::Useful => outcome.useful += u64::from(counts),
-            End::Refused => outcome.refused += 1,
-            End::GaveUp => outcome.gave_up += 1,
-            End::Failed => outcome.failed += 1,
+            ClientOutcome::Useful => outcome.useful += u64::from(counts),
+            ClientOutcome::Refused => outcome.refused += 1,
+            ClientOutcome::GaveUp => outcome.gave_up += 1,
+            ClientOutcome::Failed => outcome.failed += 1,
         }
     };
     while started.elapsed() < whole {
@@ -76,18 +76,18 @@ pub(crate) async fn run(gateway: SocketAddr, service: Duration, per_second: f64,
     outcome
 }
 
-async fn client(gateway: SocketAddr, path: &'static str, number: u64) -> End {
-    let Ok(mut io) = connect(gateway, number).await else { return End::Failed };
-    match timeout(PATIENCE, get(&mut io, path)).await {
-        Ok(Ok((200, _))) => End::Useful,
-        Ok(Ok((503, _))) => End::Refused,
-        Ok(_) => End::Failed,
+async fn client(gateway: SocketAddr, path: &'static str, number: u64) -> ClientOutcome {
+    let Ok(mut io) = connect(gateway, number).await else { return ClientOutcome::Failed };
+    match timeout(CLIENT_TIMEOUT, get(&mut io, path)).await {
+        Ok(Ok((200, _))) => ClientOutcome::Useful,
+        Ok(Ok((503, _))) => ClientOutcome::Refused,
+        Ok(_) => ClientOutcome::Failed,
         Err(_) => {
             // Every other one leaves without a farewell.
             if number.is_multiple_of(2) {
                 let _ = io.set_zero_linger();
             }
-            End::GaveUp
+            ClientOutcome::GaveUp
         }
     }
 }

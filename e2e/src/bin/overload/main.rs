@@ -19,13 +19,13 @@ use anyhow::Result;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::{clients::Outcome, processes::Fleet};
+use crate::{clients::OverloadTotals, processes::OverloadProcesses};
 
 /// Pods, and requests that each may have in flight.
 const PODS: usize = 2;
 const CAP: usize = 4;
 /// How many times what they can do is asked of them.
-const TIMES: f64 = 10.0;
+const OVERLOAD_FACTOR: f64 = 10.0;
 
 /// Measures goodput and memory under overload. Exit code 1: a goal was missed.
 #[derive(Debug, Parser)]
@@ -39,12 +39,12 @@ struct Args {
 }
 
 /// What one overload came to.
-struct Row {
+struct OverloadResult {
     service: Duration,
     offered: f64,
     /// Useful answers per second, as a share of what the Pods can do.
     goodput: f64,
-    outcome: Outcome,
+    outcome: OverloadTotals,
     /// Of gateway and sidecars: name, KiB in the middle, KiB at the end.
     memory: Vec<(String, u64, u64)>,
     /// In flight or waiting after the end: what still was after a while, if anything.
@@ -57,13 +57,13 @@ async fn main() -> Result<ExitCode> {
     let mut terminate = signal(SignalKind::terminate())?;
     // However it ends, the processes end with it.
     tokio::select! {
-        result = both(&args) => result,
+        result = run_all(&args) => result,
         _ = tokio::signal::ctrl_c() => Ok(ExitCode::FAILURE),
         _ = terminate.recv() => Ok(ExitCode::FAILURE),
     }
 }
 
-async fn both(args: &Args) -> Result<ExitCode> {
+async fn run_all(args: &Args) -> Result<ExitCode> {
     let mut good = true;
     for service in [100, 500].map(Duration::from_millis) {
         let row = overload(args, service).await?;
@@ -73,10 +73,10 @@ async fn both(args: &Args) -> Result<ExitCode> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn overload(args: &Args, service: Duration) -> Result<Row> {
-    let fleet = Fleet::start(&args.bin_dir, PODS, CAP).await?;
+async fn overload(args: &Args, service: Duration) -> Result<OverloadResult> {
+    let fleet = OverloadProcesses::start(&args.bin_dir, PODS, CAP).await?;
     let capacity = (PODS * CAP) as f64 / service.as_secs_f64();
-    let offered = capacity * TIMES;
+    let offered = capacity * OVERLOAD_FACTOR;
     let whole = Duration::from_secs(args.seconds);
     let memory = async {
         tokio::time::sleep(whole / 2).await;
@@ -88,10 +88,10 @@ async fn overload(args: &Args, service: Duration) -> Result<Row> {
     let (middle, end) = memory?;
     let memory = middle.into_iter().zip(end).map(|((name, middle), (_, end))| (name, middle, end)).collect();
     let goodput = outcome.useful as f64 / outcome.counted.as_secs_f64() / capacity;
-    Ok(Row { service, offered, goodput, outcome, memory, left: fleet.left_behind().await })
+    Ok(OverloadResult { service, offered, goodput, outcome, memory, left: fleet.left_behind().await })
 }
 
-impl Row {
+impl OverloadResult {
     fn is_good(&self) -> bool {
         let flat = |(_, middle, end): &(String, u64, u64)| end.abs_diff(*middle) * 20 <= *middle;
         self.goodput >= 0.95 && self.memory.iter().all(flat) && self.left.is_none()
@@ -99,7 +99,7 @@ impl Row {
 
     fn print(&self) -> Result<()> {
         let mut out = stdout().lock();
-        let Outcome { sent, useful, refused, gave_up, failed, .. } = self.outcome;
+        let OverloadTotals { sent, useful, refused, gave_up, failed, .. } = self.outcome;
         writeln!(
             out,
             "service time {:?}, {:.0} requests/s: goodput {:.1} % of capacity ({sent} sent; {useful} answered, {refused} \

@@ -17,7 +17,7 @@ use tokio::{
 use crate::{api, http::get_from};
 
 /// Everything that runs. It ends with this.
-pub(crate) struct Fleet {
+pub(crate) struct OverloadProcesses {
     /// Where clients go.
     pub(crate) gateway: SocketAddr,
     admin: SocketAddr,
@@ -28,7 +28,7 @@ pub(crate) struct Fleet {
     kubeconfig: PathBuf,
 }
 
-impl Fleet {
+impl OverloadProcesses {
     /// Starts these many Pods, each of which takes `cap` requests, and waits until all is ready.
     pub(crate) async fn start(bin_dir: &Path, pods: usize, cap: usize) -> Result<Self> {
         let (mut workloads, mut sidecars, mut relays) = (Vec::new(), Vec::new(), Vec::new());
@@ -106,7 +106,7 @@ impl Fleet {
     }
 }
 
-impl Drop for Fleet {
+impl Drop for OverloadProcesses {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.kubeconfig);
     }

@@ -26,7 +26,7 @@ mod state;
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use e2e::http1::Request;
+use e2e::http1::ReceivedRequest;
 use tokio::{
     io::BufReader,
     net::{TcpListener, TcpStream},
@@ -34,7 +34,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::state::State;
+use crate::state::TestWorkloadState;
 
 /// Longest wait for what is in flight at the end.
 const FINISH: Duration = Duration::from_secs(60);
@@ -43,12 +43,12 @@ const FINISH: Duration = Duration::from_secs(60);
 async fn main() -> Result<()> {
     let mut words = std::env::args().skip(1);
     if words.next().as_deref() == Some("mcp") {
-        return Ok(mcp::over_pipes(&words.collect::<Vec<_>>())?);
+        return Ok(mcp::serve_stdio(&words.collect::<Vec<_>>())?);
     }
     let mut terminate = signal(SignalKind::terminate())?;
     let port = number("CORAIL_PORT", 8000)?;
     let finishes = std::env::var("WORKLOAD_ON_TERM").as_deref() != Ok("exit");
-    let state = Arc::new(State::default());
+    let state = Arc::new(TestWorkloadState::default());
     let serving = async {
         sleep(Duration::from_millis(number("WORKLOAD_LISTEN_AFTER_MS", 0)?)).await;
         let listener = TcpListener::bind(("0.0.0.0", u16::try_from(port)?)).await?;
@@ -74,16 +74,16 @@ fn number(variable: &str, default: u64) -> Result<u64> {
 }
 
 /// Request after request. A client that goes ends its connection, and nothing else.
-async fn connection(io: TcpStream, state: Arc<State>) {
+async fn connection(io: TcpStream, state: Arc<TestWorkloadState>) {
     let _ = io.set_nodelay(true);
     let mut io = BufReader::new(io);
     loop {
         let request = tokio::select! {
-            request = Request::read(&mut io) => request,
+            request = ReceivedRequest::read(&mut io) => request,
             () = state.stopped() => return,
         };
         let Ok(Some(request)) = request else { return };
-        match paths::answer(io, &request, &state).await {
+        match paths::handle(io, &request, &state).await {
             Ok(Some(again)) => io = again,
             Ok(None) | Err(_) => return,
         }

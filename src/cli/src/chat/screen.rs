@@ -4,30 +4,30 @@ use std::io::{self, IsTerminal as _, Write as _};
 
 use super::super::{
     CliError,
-    output::{harmless, print, print_foreign},
+    output::{print, print_foreign, sanitize},
 };
 
 /// How much of a tool's arguments is shown, in characters.
-const ARGUMENTS: usize = 200;
+const MAX_ARGUMENTS: usize = 200;
 
 /// Where an answer appears.
 #[derive(Debug)]
-pub(super) struct Screen {
+pub(super) struct ChatScreen {
     /// Whether somebody watches stderr.
-    watched: bool,
+    is_terminal: bool,
     /// Whether that somebody likes colours (<https://no-color.org>).
     colours: bool,
     /// Whether the text ends within a line.
     within_line: bool,
 }
 
-impl Screen {
+impl ChatScreen {
     /// This process's.
     pub(super) fn new() -> Self {
         let watched = io::stderr().is_terminal();
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Self { watched, colours: watched && !dumb && !refused, within_line: false }
+        Self { is_terminal: watched, colours: watched && !dumb && !refused, within_line: false }
     }
 
     /// A piece of the answer.
@@ -46,7 +46,7 @@ impl Screen {
 
     /// A tool is called.
     pub(super) fn call(&mut self, name: &str, arguments: &str) -> Result<(), CliError> {
-        let short: String = arguments.chars().take(ARGUMENTS).collect();
+        let short: String = arguments.chars().take(MAX_ARGUMENTS).collect();
         let more = if short.len() < arguments.len() { "…" } else { "" };
         self.aside(&format!("[calls {name} {short}{more}]"))
     }
@@ -63,11 +63,11 @@ impl Screen {
 
     /// A line beside the answer, for people who watch.
     pub(super) fn aside(&mut self, line: &str) -> Result<(), CliError> {
-        if !self.watched {
+        if !self.is_terminal {
             return Ok(());
         }
         self.end()?;
-        let line = harmless(line);
+        let line = sanitize(line);
         let line = if self.colours { format!("\x1b[2m{line}\x1b[0m") } else { line };
         let _ = writeln!(io::stderr().lock(), "{line}");
         Ok(())

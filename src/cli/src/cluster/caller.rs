@@ -12,15 +12,15 @@ use tower::{BoxError, Layer as _, ServiceExt as _, service_fn};
 
 use super::ReadError;
 
-type Ask = dyn Fn() -> BoxFuture<'static, Result<Option<HeaderValue>, String>> + Send + Sync;
+type TokenSource = dyn Fn() -> BoxFuture<'static, Result<Option<HeaderValue>, String>> + Send + Sync;
 
 /// What the kubeconfig signs in with. Asked each time, because tokens expire and programs make new ones.
 #[derive(Clone)]
-pub(crate) struct Caller(Option<Arc<Ask>>);
+pub(crate) struct CallerCredentials(Option<Arc<TokenSource>>);
 
-impl Caller {
+impl CallerCredentials {
     /// As this configuration says.
-    pub(super) fn of(config: &Config) -> Result<Self, ReadError> {
+    pub(super) fn from_config(config: &Config) -> Result<Self, ReadError> {
         let layer = config.auth_layer().map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
         Ok(Self(layer.map(|layer| {
             // The layer adds the field to a request; this is the server that gives it back.
@@ -31,12 +31,12 @@ impl Caller {
                 let answer = service.clone().oneshot(Request::new(Body::empty()));
                 answer.map(|answer| answer.map(Response::into_body).map_err(|error| error.to_string())).boxed()
             };
-            Arc::new(ask) as Arc<Ask>
+            Arc::new(ask) as Arc<TokenSource>
         })))
     }
 
     /// Somebody without a token.
-    pub(crate) fn nobody() -> Self {
+    pub(crate) fn anonymous() -> Self {
         Self(None)
     }
 
@@ -54,9 +54,9 @@ impl Caller {
     }
 }
 
-impl std::fmt::Debug for Caller {
+impl std::fmt::Debug for CallerCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Caller").finish_non_exhaustive()
+        f.debug_struct("CallerCredentials").finish_non_exhaustive()
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
     async fn bearer(user: &str) -> Option<String> {
         let mut config = Config::new("https://localhost".parse().unwrap());
         config.auth_info = serde_json::from_str::<AuthInfo>(user).unwrap();
-        let value = Caller::of(&config).unwrap().bearer().await.unwrap()?;
+        let value = CallerCredentials::from_config(&config).unwrap().bearer().await.unwrap()?;
         assert!(value.is_sensitive());
         Some(value.to_str().unwrap().to_owned())
     }

@@ -27,10 +27,10 @@ use k8s_openapi::{
 use kube::{Api, Client};
 use tokio::io::DuplexStream;
 
-use super::{Live, ReadError};
+use super::{ReadError, UserClient};
 
 /// How long a connection is kept for another request: less than servers do, whose end does not always come through.
-const IDLE: Duration = Duration::from_secs(15);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Forward {
     }
 }
 
-impl Live {
+impl UserClient {
     /// The way to the first port of a Service.
     pub(crate) fn forward(&self, namespace: &str, service: &str) -> Forward {
         Forward { client: self.client.clone(), namespace: namespace.to_owned(), service: service.to_owned() }
@@ -82,7 +82,7 @@ impl Forward {
     ///
     /// # Errors
     /// There is no such Service, or none that is ready.
-    pub(crate) async fn find(&self) -> Result<(String, u16), ForwardError> {
+    pub(crate) async fn ready_pod(&self) -> Result<(String, u16), ForwardError> {
         let Self { client, namespace, service } = self;
         let services: Api<Service> = Api::namespaced(client.clone(), namespace);
         let read = services.get_opt(service).await;
@@ -96,7 +96,7 @@ impl Forward {
         let pods = super::list_pods(client, namespace, &labels.join(",")).await?;
         let port = spec.ports.as_ref().and_then(|ports| ports.first()).ok_or_else(no_pod)?;
         let target = port.target_port.clone().unwrap_or(IntOrString::Int(port.port));
-        pods.iter().filter(|pod| is_ready(pod)).find_map(|pod| place(pod, &target)).ok_or_else(no_pod)
+        pods.iter().filter(|pod| is_ready(pod)).find_map(|pod| pod_port(pod, &target)).ok_or_else(no_pod)
     }
 
     /// An HTTP client that goes this way, whatever the address.
@@ -105,7 +105,7 @@ impl Forward {
         B: http_body::Body + Send,
         B::Data: Send,
     {
-        HttpClient::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).build(self)
+        HttpClient::builder(TokioExecutor::new()).pool_idle_timeout(IDLE_TIMEOUT).build(self)
     }
 
     /// A connection.
@@ -113,7 +113,7 @@ impl Forward {
     /// # Errors
     /// As [`Forward::find`], or the API server does not lead there.
     pub(crate) async fn connect(&self) -> Result<Tunnel, ForwardError> {
-        let (pod, port) = self.find().await?;
+        let (pod, port) = self.ready_pod().await?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         let doing = format!("forward a connection to port {port} of Pod {}/{pod}", self.namespace);
         let mut forwarded = pods.portforward(&pod, &[port]).await.map_err(ReadError::request(doing))?;
@@ -129,7 +129,7 @@ fn is_ready(pod: &Pod) -> bool {
 }
 
 /// The name of the Pod, and the number of its port.
-fn place(pod: &Pod, target: &IntOrString) -> Option<(String, u16)> {
+fn pod_port(pod: &Pod, target: &IntOrString) -> Option<(String, u16)> {
     let number = match target {
         IntOrString::Int(number) => *number,
         IntOrString::String(name) => {
@@ -219,8 +219,8 @@ mod tests {
     #[test]
     fn a_port_is_found_by_name_and_by_number() {
         let pod = pod("True", false);
-        assert_eq!(place(&pod, &IntOrString::String("http".into())), Some(("p".into(), 8780)));
-        assert_eq!(place(&pod, &IntOrString::Int(80)), Some(("p".into(), 80)));
-        assert_eq!(place(&pod, &IntOrString::String("grpc".into())), None);
+        assert_eq!(pod_port(&pod, &IntOrString::String("http".into())), Some(("p".into(), 8780)));
+        assert_eq!(pod_port(&pod, &IntOrString::Int(80)), Some(("p".into(), 80)));
+        assert_eq!(pod_port(&pod, &IntOrString::String("grpc".into())), None);
     }
 }

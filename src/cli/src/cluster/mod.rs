@@ -25,13 +25,13 @@ use kube::{
     },
 };
 
-pub(crate) use caller::Caller;
+pub(crate) use caller::CallerCredentials;
 pub(crate) use forward::{Forward, ForwardError};
-pub(crate) use table::{Column, Query, Row, Table};
+pub(crate) use table::{ObjectTable, TableColumn, TableQuery, TableRow};
 
 /// How the cluster is reached; what is not given comes from the kubeconfig.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Connection {
+pub(crate) struct ConnectOptions {
     /// Namespace that is meant.
     pub namespace: Option<String>,
     /// Context of the kubeconfig.
@@ -96,46 +96,46 @@ impl ReadError {
 }
 
 /// A cluster, and the namespace the caller means.
-pub(crate) struct Live {
+pub(crate) struct UserClient {
     client: Client,
     /// The namespace given, else that of the kubeconfig's context.
     pub namespace: String,
     /// Who the kubeconfig says that the caller is.
-    pub caller: Caller,
+    pub caller: CallerCredentials,
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for UserClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live").field("namespace", &self.namespace).finish_non_exhaustive()
+        f.debug_struct("UserClient").field("namespace", &self.namespace).finish_non_exhaustive()
     }
 }
 
 /// What happened to a watched object.
 #[derive(Debug)]
-pub(crate) enum Sight {
+pub(crate) enum ObjectEvent {
     /// It is there, perhaps changed.
-    There(Box<DynamicObject>),
+    Changed(Box<DynamicObject>),
     /// It was deleted.
-    Gone,
+    Deleted,
 }
 
-impl Live {
+impl UserClient {
     /// Reads the kubeconfig. Nothing is sent yet.
     ///
     /// # Errors
     /// [`ReadError::Kubeconfig`].
-    pub(crate) async fn connect(connection: &Connection) -> Result<Self, ReadError> {
+    pub(crate) async fn connect(connection: &ConnectOptions) -> Result<Self, ReadError> {
         let config = config(connection).await?;
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
-        let caller = Caller::of(&config)?;
+        let caller = CallerCredentials::from_config(&config)?;
         let client = Client::try_from(config).map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
         Ok(Self { client, namespace, caller })
     }
 
     /// A cluster that a test plays.
     #[cfg(test)]
-    pub(crate) fn played(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned(), caller: Caller::nobody() }
+    pub(crate) fn mocked(client: Client, namespace: &str) -> Self {
+        Self { client, namespace: namespace.to_owned(), caller: CallerCredentials::anonymous() }
     }
 
     /// An object of ours in that namespace; `None` when there is none of that name.
@@ -183,7 +183,7 @@ impl Live {
     }
 
     /// Every version of the object from now on; the first one at once.
-    pub(crate) fn watch(&self, kind: &'static ApiKind, name: &str) -> impl Stream<Item = Sight> + use<> {
+    pub(crate) fn watch(&self, kind: &'static ApiKind, name: &str) -> impl Stream<Item = ObjectEvent> + use<> {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut listed = false;
         watcher::watcher(self.objects(&self.namespace, kind), config).default_backoff().filter_map(move |event| {
@@ -194,10 +194,10 @@ impl Live {
                 }
                 Ok(Event::InitApply(object) | Event::Apply(object)) => {
                     listed = true;
-                    Some(Sight::There(Box::new(object)))
+                    Some(ObjectEvent::Changed(Box::new(object)))
                 }
-                Ok(Event::InitDone) => (!listed).then_some(Sight::Gone),
-                Ok(Event::Delete(_)) => Some(Sight::Gone),
+                Ok(Event::InitDone) => (!listed).then_some(ObjectEvent::Deleted),
+                Ok(Event::Delete(_)) => Some(ObjectEvent::Deleted),
                 Err(_) => None,
             };
             std::future::ready(seen)
@@ -255,8 +255,8 @@ impl Live {
     ///
     /// # Errors
     /// [`ReadError::Request`].
-    pub(crate) async fn everywhere(&self, kind: &'static ApiKind) -> Result<Vec<DynamicObject>, ReadError> {
-        let list = self.objects_everywhere(kind).list(&ListParams::default()).await;
+    pub(crate) async fn list_all(&self, kind: &'static ApiKind) -> Result<Vec<DynamicObject>, ReadError> {
+        let list = self.all_objects(kind).list(&ListParams::default()).await;
         list.map(|list| list.items).map_err(ReadError::request(format!("list {} in all namespaces", kind.plural)))
     }
 
@@ -297,7 +297,7 @@ impl Live {
         Api::namespaced_with(self.client.clone(), namespace, &resource(kind))
     }
 
-    fn objects_everywhere(&self, kind: &'static ApiKind) -> Api<DynamicObject> {
+    fn all_objects(&self, kind: &'static ApiKind) -> Api<DynamicObject> {
         Api::all_with(self.client.clone(), &resource(kind))
     }
 }
@@ -318,7 +318,7 @@ async fn list_pods(client: &Client, namespace: &str, selector: &str) -> Result<V
     list.map(|list| list.items).map_err(ReadError::request(format!("list Pods in namespace {namespace}")))
 }
 
-async fn config(connection: &Connection) -> Result<Config, ReadError> {
+async fn config(connection: &ConnectOptions) -> Result<Config, ReadError> {
     let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
     if let Some(path) = &connection.kubeconfig {
         let file = Kubeconfig::read_from(path).map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
@@ -338,14 +338,14 @@ fn reason(error: &kube::Error) -> String {
         kube::Error::Api(status) => status.message.clone(),
         kube::Error::Service(inner) => format!(
             "the API server cannot be reached ({}): see whether it runs, or choose another cluster with --context",
-            chain(inner.as_ref())
+            error_chain(inner.as_ref())
         ),
-        other => chain(other),
+        other => error_chain(other),
     }
 }
 
 /// An error with what it came from, without what is said already.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(deeper) = cause {

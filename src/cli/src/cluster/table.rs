@@ -10,18 +10,18 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-use super::{Live, ReadError};
+use super::{ReadError, UserClient};
 
 /// How many objects are asked for at a time.
-const PAGE: &str = "500";
+const PAGE_SIZE: &str = "500";
 /// How long a watch lasts before it is opened anew: shorter than the client waits for a byte.
-const WATCH: Duration = Duration::from_secs(240);
+const WATCH_TIMEOUT: Duration = Duration::from_secs(240);
 /// The form that is asked for.
-const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const TABLE_MEDIA_TYPE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
 /// What is listed.
 #[derive(Debug, Clone)]
-pub(crate) struct Query {
+pub(crate) struct TableQuery {
     /// The kind.
     pub kind: &'static ApiKind,
     /// The namespace; `None`: all of them.
@@ -37,22 +37,22 @@ pub(crate) struct Query {
 /// A piece of a list.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Table {
+pub(crate) struct ObjectTable {
     /// Where the list stands.
     #[serde(default)]
-    pub metadata: Place,
+    pub metadata: ListPosition,
     /// What the cells are; only in the first table of a watch.
     #[serde(default)]
-    pub column_definitions: Vec<Column>,
+    pub column_definitions: Vec<TableColumn>,
     /// The objects.
     #[serde(default)]
-    pub rows: Vec<Row>,
+    pub rows: Vec<TableRow>,
 }
 
 /// Where a list stands.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Place {
+pub(crate) struct ListPosition {
     /// From where a watch goes on.
     #[serde(default)]
     pub resource_version: String,
@@ -63,7 +63,7 @@ pub(crate) struct Place {
 
 /// What a column shows.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Column {
+pub(crate) struct TableColumn {
     /// Its title.
     pub name: String,
     /// 0: always shown; more: only where there is room.
@@ -73,7 +73,7 @@ pub(crate) struct Column {
 
 /// An object.
 #[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Row {
+pub(crate) struct TableRow {
     /// What the columns show of it.
     pub cells: Vec<Value>,
     /// The object, or its metadata.
@@ -81,18 +81,18 @@ pub(crate) struct Row {
     pub object: Value,
 }
 
-impl Live {
+impl UserClient {
     /// The piece of a list that `next` leads to; the first one when it is empty. `None`: the one object that is meant is not there.
     ///
     /// # Errors
     /// [`ReadError::NotInstalled`] when there is no such kind.
-    pub(crate) async fn table(&self, query: &Query, next: &str) -> Result<Option<Table>, ReadError> {
+    pub(crate) async fn table(&self, query: &TableQuery, next: &str) -> Result<Option<ObjectTable>, ReadError> {
         let mut parameters = vec![("includeObject", object(query))];
         if query.name.is_none() {
-            parameters.extend([("limit", PAGE), ("labelSelector", query.selector.as_str()), ("continue", next)]);
+            parameters.extend([("limit", PAGE_SIZE), ("labelSelector", query.selector.as_str()), ("continue", next)]);
         }
         let request = get(&path(query), &parameters, query)?;
-        match self.client.request::<Table>(request).await {
+        match self.client.request::<ObjectTable>(request).await {
             Ok(table) => Ok(Some(table)),
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 let found = status.details.as_ref().map(|details| details.name.as_str()).unwrap_or_default();
@@ -109,11 +109,11 @@ impl Live {
     /// [`ReadError::Request`], also as an item.
     pub(crate) async fn table_changes(
         &self,
-        query: &Query,
+        query: &TableQuery,
         version: &str,
-    ) -> Result<impl Stream<Item = Result<WatchEvent<Table>, ReadError>> + use<>, ReadError> {
+    ) -> Result<impl Stream<Item = Result<WatchEvent<ObjectTable>, ReadError>> + use<>, ReadError> {
         let field = query.name.as_ref().map(|name| format!("metadata.name={name}")).unwrap_or_default();
-        let seconds = WATCH.as_secs().to_string();
+        let seconds = WATCH_TIMEOUT.as_secs().to_string();
         let parameters = [
             ("watch", "1"),
             ("includeObject", object(query)),
@@ -124,13 +124,14 @@ impl Live {
         ];
         let request = get(&collection(query), &parameters, query)?;
         let doing = doing("watch", query);
-        let events = self.client.request_events::<Table>(request).await.map_err(ReadError::request(doing.clone()))?;
+        let events =
+            self.client.request_events::<ObjectTable>(request).await.map_err(ReadError::request(doing.clone()))?;
         Ok(events.map(move |event| event.map_err(ReadError::request(doing.clone()))))
     }
 }
 
-fn doing(verb: &str, query: &Query) -> String {
-    let Query { kind, namespace, name, .. } = query;
+fn doing(verb: &str, query: &TableQuery) -> String {
+    let TableQuery { kind, namespace, name, .. } = query;
     let place =
         namespace.as_ref().map_or_else(|| "all namespaces".into(), |namespace| format!("namespace {namespace}"));
     match name {
@@ -139,11 +140,11 @@ fn doing(verb: &str, query: &Query) -> String {
     }
 }
 
-fn object(query: &Query) -> &'static str {
+fn object(query: &TableQuery) -> &'static str {
     if query.whole { "Object" } else { "Metadata" }
 }
 
-fn collection(query: &Query) -> String {
+fn collection(query: &TableQuery) -> String {
     let plural = query.kind.plural;
     match &query.namespace {
         Some(namespace) => format!("/apis/{GROUP}/{VERSION}/namespaces/{namespace}/{plural}"),
@@ -151,15 +152,15 @@ fn collection(query: &Query) -> String {
     }
 }
 
-fn path(query: &Query) -> String {
+fn path(query: &TableQuery) -> String {
     let collection = collection(query);
     query.name.as_ref().map_or(collection.clone(), |name| format!("{collection}/{name}"))
 }
 
-fn get(path: &str, parameters: &[(&str, &str)], query: &Query) -> Result<Request<Vec<u8>>, ReadError> {
+fn get(path: &str, parameters: &[(&str, &str)], query: &TableQuery) -> Result<Request<Vec<u8>>, ReadError> {
     let given = parameters.iter().filter(|(_, value)| !value.is_empty());
     let parameters = Serializer::new(String::new()).extend_pairs(given).finish();
-    let request = Request::get(format!("{path}?{parameters}")).header(ACCEPT, TABLE).body(Vec::new());
+    let request = Request::get(format!("{path}?{parameters}")).header(ACCEPT, TABLE_MEDIA_TYPE).body(Vec::new());
     request.map_err(|error| ReadError::request(doing("list", query))(kube::Error::HttpError(error)))
 }
 
@@ -167,10 +168,16 @@ fn get(path: &str, parameters: &[(&str, &str)], query: &Query) -> Result<Request
 mod tests {
     use super::*;
 
-    fn query(namespace: Option<&str>, name: Option<&str>) -> Query {
+    fn query(namespace: Option<&str>, name: Option<&str>) -> TableQuery {
         let owned = |text: &str| text.to_owned();
         let kind = ApiKind::find("agent").unwrap();
-        Query { kind, namespace: namespace.map(owned), name: name.map(owned), selector: String::new(), whole: false }
+        TableQuery {
+            kind,
+            namespace: namespace.map(owned),
+            name: name.map(owned),
+            selector: String::new(),
+            whole: false,
+        }
     }
 
     #[test]
@@ -188,7 +195,7 @@ mod tests {
         let text = r#"{"kind":"Table","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7","continue":"x","remainingItemCount":3},
             "columnDefinitions":[{"name":"Name","type":"string","format":"name","description":"d","priority":0}],
             "rows":[{"cells":["a",null,3],"object":{"kind":"PartialObjectMetadata","metadata":{"name":"a"}}}]}"#;
-        let table: Table = serde_json::from_str(text).unwrap();
+        let table: ObjectTable = serde_json::from_str(text).unwrap();
         assert_eq!((table.metadata.next.as_str(), table.metadata.resource_version.as_str()), ("x", "7"));
         assert_eq!((table.column_definitions[0].name.as_str(), table.rows[0].cells.len()), ("Name", 3));
     }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use crds::{ApiKind, GROUP, agent_model};
 use serde_json::Value;
 
-use crate::cluster::{Column, Row, Table};
+use crate::cluster::{ObjectTable, TableColumn, TableRow};
 
 /// What is between two columns.
-const GAP: usize = 3;
+const COLUMN_GAP: usize = 3;
 
 /// How columns stand. Later pages keep the widths of the first, and widen where they must.
 #[derive(Debug, Default)]
@@ -39,14 +39,15 @@ impl Columns {
     }
 
     /// Takes the columns of a table, unless it goes on with the kind before; whether it begins one.
-    pub(super) fn begin(&mut self, kind: &'static str, table: &Table) -> bool {
+    pub(super) fn begin(&mut self, kind: &'static str, table: &ObjectTable) -> bool {
         if self.kind == kind || table.column_definitions.is_empty() {
             return false;
         }
         self.kind = kind;
         let columns = table.column_definitions.iter().enumerate();
-        let shown: Vec<(usize, &Column)> = columns.filter(|(_, column)| self.wide || column.priority == 0).collect();
-        let holds = |column: &Column| match column.name.as_str() {
+        let shown: Vec<(usize, &TableColumn)> =
+            columns.filter(|(_, column)| self.wide || column.priority == 0).collect();
+        let holds = |column: &TableColumn| match column.name.as_str() {
             "Name" => Cell::Name,
             "Model" if kind == "Agent" => Cell::Model,
             _ => Cell::Other,
@@ -60,7 +61,7 @@ impl Columns {
     }
 
     /// The rows as lines, the first time below their titles. `prefix` stands before names.
-    pub(super) fn lines(&mut self, prefix: &str, table: &Table) -> String {
+    pub(super) fn lines(&mut self, prefix: &str, table: &ObjectTable) -> String {
         let mut lines: Vec<Vec<String>> = Vec::with_capacity(table.rows.len() + 1);
         if !std::mem::replace(&mut self.titled, true) {
             lines.push(self.titles.clone());
@@ -75,14 +76,14 @@ impl Columns {
         for line in lines {
             let mut row = String::new();
             for (cell, width) in line.iter().zip(&self.widths) {
-                let _ = write!(row, "{cell:<width$}", width = width + GAP);
+                let _ = write!(row, "{cell:<width$}", width = width + COLUMN_GAP);
             }
             let _ = writeln!(text, "{}", row.trim_end());
         }
         text
     }
 
-    fn cells(&self, prefix: &str, row: &Row) -> Vec<String> {
+    fn cells(&self, prefix: &str, row: &TableRow) -> Vec<String> {
         let namespace = self.namespaces.then(|| metadata(row, "namespace").to_owned());
         let shown = self.shown.iter().map(|(at, holds)| {
             let cell = row.cells.get(*at).map(cell).unwrap_or_default();
@@ -97,12 +98,12 @@ impl Columns {
 }
 
 /// The objects as `agent.agents.recif.dev/my-agent`, which kubectl takes too.
-pub(super) fn names(kind: &ApiKind, table: &Table) -> String {
+pub(super) fn names(kind: &ApiKind, table: &ObjectTable) -> String {
     let kind = kind.name.to_lowercase();
     table.rows.iter().map(|row| format!("{kind}.{GROUP}/{}\n", metadata(row, "name"))).collect()
 }
 
-fn metadata<'a>(row: &'a Row, field: &str) -> &'a str {
+fn metadata<'a>(row: &'a TableRow, field: &str) -> &'a str {
     row.object["metadata"][field].as_str().unwrap_or_default()
 }
 
@@ -125,7 +126,7 @@ mod tests {
 
     use super::*;
 
-    fn table(rows: Value) -> Table {
+    fn table(rows: Value) -> ObjectTable {
         serde_json::from_value(json!({
             "columnDefinitions": [{ "name": "Name", "priority": 0 }, { "name": "Phase", "priority": 0 },
                 { "name": "Replicas", "priority": 0 }, { "name": "Model", "priority": 1 }],

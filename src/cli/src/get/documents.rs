@@ -4,21 +4,21 @@ use serde_json::Value;
 
 use super::super::{
     CliError,
-    output::{Output, json, yaml},
+    output::{PrintFormat, json, yaml},
 };
-use crate::cluster::{Row, Table};
+use crate::cluster::{ObjectTable, TableRow};
 
 /// Writes objects one after the other.
 #[derive(Debug)]
 pub(super) struct Documents {
-    output: Output,
+    output: PrintFormat,
     single: bool,
     written: usize,
 }
 
 impl Documents {
     /// `single`: each object is a document of its own.
-    pub(super) fn new(output: Output, single: bool) -> Self {
+    pub(super) fn new(output: PrintFormat, single: bool) -> Self {
         Self { output, single, written: 0 }
     }
 
@@ -26,7 +26,7 @@ impl Documents {
     ///
     /// # Errors
     /// [`CliError::Encode`], which would be a defect.
-    pub(super) fn page(&mut self, table: &Table) -> Result<String, CliError> {
+    pub(super) fn page(&mut self, table: &ObjectTable) -> Result<String, CliError> {
         let mut text = String::new();
         for row in &table.rows {
             text += &self.object(&shown(row))?;
@@ -38,9 +38,9 @@ impl Documents {
     fn object(&self, object: &Value) -> Result<String, CliError> {
         let first = self.written == 0;
         Ok(match (self.output, self.single) {
-            (Output::Yaml, true) if first => yaml("an object", object)?,
+            (PrintFormat::Yaml, true) if first => yaml("an object", object)?,
             (output, true) => output.document("an object", object)?,
-            (Output::Yaml, false) => {
+            (PrintFormat::Yaml, false) => {
                 let head = if first { "apiVersion: v1\nkind: List\nitems:\n" } else { "" };
                 head.to_owned() + &yaml("an object", &[object])?
             }
@@ -56,9 +56,9 @@ impl Documents {
     pub(super) fn end(&self) -> String {
         match (self.output, self.single, self.written) {
             (_, true, _) => String::new(),
-            (Output::Json, _, 0) => format!("{}]\n}}\n", JSON_HEAD.trim_end()),
-            (Output::Json, ..) => "\n  ]\n}\n".into(),
-            (Output::Yaml, _, 0) => "apiVersion: v1\nkind: List\nitems: []\n".into(),
+            (PrintFormat::Json, _, 0) => format!("{}]\n}}\n", JSON_HEAD.trim_end()),
+            (PrintFormat::Json, ..) => "\n  ]\n}\n".into(),
+            (PrintFormat::Yaml, _, 0) => "apiVersion: v1\nkind: List\nitems: []\n".into(),
             _ => String::new(),
         }
     }
@@ -67,7 +67,7 @@ impl Documents {
 const JSON_HEAD: &str = "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": [\n";
 
 /// The object without what only machines read, as kubectl shows it.
-fn shown(row: &Row) -> Value {
+fn shown(row: &TableRow) -> Value {
     let mut object = row.object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
 
-    fn table(names: &[&str]) -> Table {
+    fn table(names: &[&str]) -> ObjectTable {
         let rows: Vec<_> = names
             .iter()
             .map(|name| {
@@ -92,13 +92,17 @@ mod tests {
         serde_json::from_value(json!({ "rows": rows })).unwrap()
     }
 
-    fn read(output: Output, text: &str) -> Value {
-        if output == Output::Json { serde_json::from_str(text).unwrap() } else { serde_yaml::from_str(text).unwrap() }
+    fn read(output: PrintFormat, text: &str) -> Value {
+        if output == PrintFormat::Json {
+            serde_json::from_str(text).unwrap()
+        } else {
+            serde_yaml::from_str(text).unwrap()
+        }
     }
 
     #[test]
     fn pages_make_one_list_that_can_be_read() {
-        for output in [Output::Json, Output::Yaml] {
+        for output in [PrintFormat::Json, PrintFormat::Yaml] {
             for pages in [&[][..], &[&["a"][..]], &[&["a", "b"], &["c"]]] {
                 let mut documents = Documents::new(output, false);
                 let mut text: String = pages.iter().map(|names| documents.page(&table(names)).unwrap()).collect();
@@ -115,12 +119,12 @@ mod tests {
 
     #[test]
     fn a_single_object_is_a_document() {
-        for output in [Output::Json, Output::Yaml] {
+        for output in [PrintFormat::Json, PrintFormat::Yaml] {
             let mut documents = Documents::new(output, true);
             let text = documents.page(&table(&["a"])).unwrap() + &documents.end();
             assert_eq!(read(output, &text)["spec"]["text"], "a\nb");
             let next = documents.page(&table(&["b"])).unwrap();
-            assert_eq!(next.starts_with("---\n"), output == Output::Yaml, "{next}");
+            assert_eq!(next.starts_with("---\n"), output == PrintFormat::Yaml, "{next}");
         }
     }
 }

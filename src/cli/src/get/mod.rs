@@ -13,10 +13,10 @@ use documents::Documents;
 
 use super::{
     CliError, ConnectArgs, Exit,
-    output::{Output, hint, print, print_foreign},
+    output::{PrintFormat, hint, print, print_foreign},
     target::{ObjectWord, check_name, find_kind},
 };
-use crate::cluster::{Live, Query, Table};
+use crate::cluster::{ObjectTable, TableQuery, UserClient};
 
 /// Flags of `recif get`.
 #[derive(Debug, clap::Args)]
@@ -39,15 +39,15 @@ pub struct GetArgs {
     #[arg(short, long)]
     watch: bool,
     /// How to print it
-    #[arg(short, long, value_parser = Output::parser(Output::LISTS), default_value = "table")]
-    output: Output,
+    #[arg(short, long, value_parser = PrintFormat::parser(PrintFormat::LIST_FORMATS), default_value = "table")]
+    output: PrintFormat,
     #[command(flatten)]
     connection: ConnectArgs,
 }
 
 /// What is to be shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Wanted {
+struct GetSelection {
     /// The one kind; `None`: all.
     kind: Option<&'static str>,
     name: Option<String>,
@@ -56,13 +56,13 @@ struct Wanted {
 /// Prints the lists.
 pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
     let GetArgs { object, all_namespaces, selector, watch, output, connection } = args;
-    let wanted = wanted(&object)?;
-    fits(&wanted, all_namespaces, &selector, watch)?;
+    let wanted = parse_selection(&object)?;
+    check_flags(&wanted, all_namespaces, &selector, watch)?;
     let live = connection.connect().await?;
     let namespace = (!all_namespaces).then(|| live.namespace.clone());
     // The column of an agent's model, which only -o wide has, is made of the object.
-    let whole = matches!(output, Output::Json | Output::Yaml | Output::Wide);
-    let query = |kind| Query {
+    let whole = matches!(output, PrintFormat::Json | PrintFormat::Yaml | PrintFormat::Wide);
+    let query = |kind| TableQuery {
         kind,
         namespace: namespace.clone(),
         name: wanted.name.clone(),
@@ -70,16 +70,16 @@ pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
         whole,
     };
     if let Some(kind) = wanted.kind.and_then(ApiKind::find) {
-        let mut printer = Printer::new(output, all_namespaces, wanted.name.is_some() || watch);
+        let mut printer = TablePrinter::new(output, all_namespaces, wanted.name.is_some() || watch);
         let version = list(&live, &query(kind), None, &mut printer).await?;
         if watch {
             return watch::follow(&live, &query(kind), version, &mut printer).await;
         }
         printer.end()?;
-        printer.said_nothing(kind.plural, namespace.as_deref());
+        printer.print_empty_hint(kind.plural, namespace.as_deref());
         return Ok(Exit::Done);
     }
-    let mut printer = Printer::new(output, all_namespaces, false);
+    let mut printer = TablePrinter::new(output, all_namespaces, false);
     let (mut refused, mut read) = (Vec::new(), 0);
     for kind in KINDS {
         match list(&live, &query(kind), Some(kind), &mut printer).await {
@@ -95,16 +95,16 @@ pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
         None => {}
     }
     printer.end()?;
-    printer.said_nothing("objects of Récif", namespace.as_deref());
+    printer.print_empty_hint("objects of Récif", namespace.as_deref());
     Ok(Exit::Done)
 }
 
 /// Reads and prints all pages; returns from where a watch goes on. `among`: the kind, where it is one of many.
 async fn list(
-    live: &Live,
-    query: &Query,
+    live: &UserClient,
+    query: &TableQuery,
     among: Option<&'static ApiKind>,
-    printer: &mut Printer,
+    printer: &mut TablePrinter,
 ) -> Result<String, CliError> {
     let mut next = String::new();
     loop {
@@ -125,9 +125,9 @@ async fn list(
 }
 
 /// What the words mean.
-fn wanted(words: &[String]) -> Result<Wanted, CliError> {
+fn parse_selection(words: &[String]) -> Result<GetSelection, CliError> {
     let (word, name) = match words {
-        [] => return Ok(Wanted { kind: None, name: None }),
+        [] => return Ok(GetSelection { kind: None, name: None }),
         [one] => one.split_once('/').map_or((one.as_str(), None), |(kind, name)| (kind, Some(name))),
         [kind, name, ..] => (kind.as_str(), Some(name.as_str())),
     };
@@ -139,13 +139,13 @@ fn wanted(words: &[String]) -> Result<Wanted, CliError> {
     };
     match name {
         Some(_) if all => Err(CliError::Usage("a name needs its kind: recif get agent my-agent".into())),
-        Some(name) => check_name(name).map(|()| Wanted { kind, name: Some(name.to_owned()) }),
-        None => Ok(Wanted { kind, name: None }),
+        Some(name) => check_name(name).map(|()| GetSelection { kind, name: Some(name.to_owned()) }),
+        None => Ok(GetSelection { kind, name: None }),
     }
 }
 
 /// Whether what was typed goes together.
-fn fits(wanted: &Wanted, all_namespaces: bool, selector: &str, watch: bool) -> Result<(), CliError> {
+fn check_flags(wanted: &GetSelection, all_namespaces: bool, selector: &str, watch: bool) -> Result<(), CliError> {
     let refuse = |why: &str| Err(CliError::Usage(why.into()));
     match (&wanted.name, wanted.kind) {
         (Some(_), _) if all_namespaces => refuse("a name is one of a namespace: use -n NAMESPACE instead of -A"),
@@ -156,31 +156,31 @@ fn fits(wanted: &Wanted, all_namespaces: bool, selector: &str, watch: bool) -> R
 }
 
 /// Prints tables in whichever form.
-struct Printer {
-    output: Output,
+struct TablePrinter {
+    output: PrintFormat,
     columns: Columns,
     documents: Documents,
     rows: usize,
     blocks: usize,
 }
 
-impl Printer {
+impl TablePrinter {
     /// `single`: of JSON and YAML each object is a document of its own, instead of one list.
-    fn new(output: Output, namespaces: bool, single: bool) -> Self {
-        let columns = Columns::new(output == Output::Wide, namespaces);
+    fn new(output: PrintFormat, namespaces: bool, single: bool) -> Self {
+        let columns = Columns::new(output == PrintFormat::Wide, namespaces);
         Self { output, columns, documents: Documents::new(output, single), rows: 0, blocks: 0 }
     }
 
     /// A piece of a list, or of a watch; `among` others the rows say of which kind they are.
-    fn page(&mut self, kind: &'static ApiKind, among: bool, table: &Table) -> Result<(), CliError> {
+    fn page(&mut self, kind: &'static ApiKind, among: bool, table: &ObjectTable) -> Result<(), CliError> {
         if table.rows.is_empty() {
             return Ok(());
         }
         self.rows += table.rows.len();
         match self.output {
-            Output::Json | Output::Yaml => print_foreign(&self.documents.page(table)?),
-            Output::Name => print(&columns::names(kind, table)),
-            Output::Plain | Output::Table | Output::Wide => {
+            PrintFormat::Json | PrintFormat::Yaml => print_foreign(&self.documents.page(table)?),
+            PrintFormat::Name => print(&columns::names(kind, table)),
+            PrintFormat::Plain | PrintFormat::Table | PrintFormat::Wide => {
                 let prefix = among.then(|| format!("{}/", kind.name.to_lowercase()));
                 let begins = self.columns.begin(kind.name, table);
                 let gap = if begins && self.blocks > 0 { "\n" } else { "" };
@@ -196,7 +196,7 @@ impl Printer {
     }
 
     /// Says so when there was nothing to print.
-    fn said_nothing(&self, what: &str, namespace: Option<&str>) {
+    fn print_empty_hint(&self, what: &str, namespace: Option<&str>) {
         if self.rows == 0 && self.output.is_for_people() {
             let place = namespace.map(|namespace| format!("namespace {namespace}: -A looks in all of them"));
             hint(&format!("no {what} in {}", place.unwrap_or_else(|| "any namespace".into())));
@@ -210,7 +210,7 @@ mod tests {
 
     fn meant(words: &[&str]) -> Result<(Option<&'static str>, Option<String>), String> {
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-        wanted(&words).map(|Wanted { kind, name }| (kind, name)).map_err(|error| error.to_string())
+        parse_selection(&words).map(|GetSelection { kind, name }| (kind, name)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -234,16 +234,16 @@ mod tests {
 
     #[test]
     fn what_does_not_go_together_is_refused_with_what_to_do() {
-        let one = Wanted { kind: Some("Agent"), name: Some("a".into()) };
-        let all = Wanted { kind: None, name: None };
+        let one = GetSelection { kind: Some("Agent"), name: Some("a".into()) };
+        let all = GetSelection { kind: None, name: None };
         for (wanted, everywhere, selector, watch, said) in [
             (&one, true, "", false, "-n NAMESPACE"),
             (&one, false, "a=b", false, "leave out the name"),
             (&all, false, "", true, "recif get agents --watch"),
         ] {
-            let error = fits(wanted, everywhere, selector, watch).unwrap_err();
+            let error = check_flags(wanted, everywhere, selector, watch).unwrap_err();
             assert!(error.to_string().contains(said) && error.code() == Exit::Usage, "{error}");
         }
-        assert!(fits(&one, false, "", true).is_ok() && fits(&all, true, "a=b", false).is_ok());
+        assert!(check_flags(&one, false, "", true).is_ok() && check_flags(&all, true, "a=b", false).is_ok());
     }
 }

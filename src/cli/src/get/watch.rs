@@ -5,20 +5,20 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::api::WatchEvent;
 
-use super::{super::Exit, CliError, Printer, hint, list};
-use crate::cluster::{Live, Query, Table};
+use super::{super::Exit, CliError, TablePrinter, hint, list};
+use crate::cluster::{ObjectTable, TableQuery, UserClient};
 
 /// How long it waits before it asks again for what broke off.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Status of a version that the API server has forgotten.
 const GONE: u16 = 410;
 
 /// Prints what changes from `version` on. Ends only with an error: a right that was taken away, a reader that is gone.
 pub(super) async fn follow(
-    live: &Live,
-    query: &Query,
+    live: &UserClient,
+    query: &TableQuery,
     mut version: String,
-    printer: &mut Printer,
+    printer: &mut TablePrinter,
 ) -> Result<Exit, CliError> {
     let mut told = false;
     loop {
@@ -48,14 +48,14 @@ pub(super) async fn follow(
                 if !std::mem::replace(&mut told, true) {
                     hint(&format!("note: the watch broke off and is opened again: {why}"));
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(RETRY_DELAY).await;
             }
             None => {}
         }
     }
 }
 
-fn last_version(table: &Table) -> Option<String> {
+fn last_version(table: &ObjectTable) -> Option<String> {
     table.rows.last()?.object["metadata"]["resourceVersion"].as_str().map(str::to_owned).filter(|text| !text.is_empty())
 }
 
@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_watch_goes_on_behind_what_it_told_last() {
-        let table = |rows: Value| serde_json::from_value::<Table>(json!({ "rows": rows })).unwrap();
+        let table = |rows: Value| serde_json::from_value::<ObjectTable>(json!({ "rows": rows })).unwrap();
         let row = |version: &str| json!({ "cells": [], "object": { "metadata": { "resourceVersion": version } } });
         assert_eq!(last_version(&table(json!([row("7"), row("9")]))).as_deref(), Some("9"));
         assert_eq!(last_version(&table(json!([row("")]))), None);

@@ -7,7 +7,7 @@ use serde::Serialize;
 /// One step of an object: a move, or a wait or retry (`from` = `to`).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct TimelineEntry {
     /// Position in the object's history; of a step that was not written, that of the last one that was. 0: not known.
     pub seq: i64,
     /// When it was decided; to the second where only the history knows it.
@@ -49,7 +49,7 @@ pub struct Entry {
 
 /// How long an object was in a phase, all its stays together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Span {
+pub struct PhaseSpan {
     /// The phase.
     pub phase: String,
     /// In milliseconds; 0: less than can be told.
@@ -58,7 +58,7 @@ pub struct Span {
     pub ongoing: bool,
 }
 
-impl Entry {
+impl TimelineEntry {
     /// Whether the phase changed.
     pub fn is_move(&self) -> bool {
         self.from != self.to
@@ -94,7 +94,7 @@ impl Entry {
     }
 }
 
-impl From<&HistoryEntry> for Entry {
+impl From<&HistoryEntry> for TimelineEntry {
     fn from(entry: &HistoryEntry) -> Self {
         Self {
             seq: entry.seq,

@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
-use super::Entry;
+use super::TimelineEntry;
 
 /// The step that a log line tells, if it is a phase-trace line of this object. A look that found nothing to do is none.
 ///
 /// Anything else in a log, whole or cut off, is not an error: logs hold what they hold.
-pub fn parse_line(line: &str, uid: &str) -> Option<Entry> {
+pub fn parse_line(line: &str, uid: &str) -> Option<TimelineEntry> {
     let Value::Object(outer) = serde_json::from_str(line).ok()? else { return None };
     if outer.get("target")?.as_str()? != "phase_trace" {
         return None;
@@ -17,7 +17,7 @@ pub fn parse_line(line: &str, uid: &str) -> Option<Entry> {
     if text(fields, "uid") != uid || text(fields, "outcome") == "idle" {
         return None;
     }
-    Some(Entry {
+    Some(TimelineEntry {
         seq: number(fields, "seq"),
         at: outer.get("timestamp")?.as_str()?.parse::<Timestamp>().ok()?,
         from: text(fields, "from"),

@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use jiff::Timestamp;
 use meta::HistoryEntry;
 
-use super::{Entry, Span};
+use super::{PhaseSpan, TimelineEntry};
 
 /// All steps of both, oldest first; waits that say the same one after the other are one entry.
-pub fn merge<'a>(history: impl IntoIterator<Item = &'a HistoryEntry>, lines: &[Entry]) -> Vec<Entry> {
-    let mut entries: Vec<Entry> = history.into_iter().map(Entry::from).collect();
+pub fn merge<'a>(history: impl IntoIterator<Item = &'a HistoryEntry>, lines: &[TimelineEntry]) -> Vec<TimelineEntry> {
+    let mut entries: Vec<TimelineEntry> = history.into_iter().map(TimelineEntry::from).collect();
     let mut lines = lines.to_vec();
     lines.sort_by_key(|line| line.at);
     // A write that says nothing new carries the trace id of the entry before it: only the first line is that entry.
@@ -32,7 +32,7 @@ pub fn merge<'a>(history: impl IntoIterator<Item = &'a HistoryEntry>, lines: &[E
 }
 
 /// How long the object was in each phase, in the order of first sight. `now`: `None` when it is gone.
-pub fn spans(entries: &[Entry], now: Option<Timestamp>) -> Vec<Span> {
+pub fn spans(entries: &[TimelineEntry], now: Option<Timestamp>) -> Vec<PhaseSpan> {
     let mut order = Vec::new();
     let mut total: BTreeMap<&str, i64> = BTreeMap::new();
     let mut add = |phase, ms: i64| {
@@ -41,7 +41,7 @@ pub fn spans(entries: &[Entry], now: Option<Timestamp>) -> Vec<Span> {
         }
         *total.entry(phase).or_default() += ms.max(0);
     };
-    let mut current: Option<&Entry> = None;
+    let mut current: Option<&TimelineEntry> = None;
     for entry in entries.iter().filter(|entry| entry.is_move()) {
         if let Some(begin) = current {
             add(begin.to.as_str(), between(begin.at, entry.at).unwrap_or_default());
@@ -52,7 +52,7 @@ pub fn spans(entries: &[Entry], now: Option<Timestamp>) -> Vec<Span> {
         add(begin.to.as_str(), between(begin.at, now).unwrap_or_default());
     }
     let last = current.filter(|_| now.is_some()).map(|entry| entry.to.as_str());
-    let span = |phase: &str| Span {
+    let span = |phase: &str| PhaseSpan {
         phase: phase.to_owned(),
         ms: total.get(phase).copied().unwrap_or_default(),
         ongoing: last == Some(phase),
@@ -61,13 +61,13 @@ pub fn spans(entries: &[Entry], now: Option<Timestamp>) -> Vec<Span> {
 }
 
 /// A line without a trace id is a step that was not written.
-fn same_step(written: &Entry, line: &Entry) -> bool {
-    let step = |entry: &Entry| (entry.trace_id.clone(), entry.from.clone(), entry.to.clone());
+fn same_step(written: &TimelineEntry, line: &TimelineEntry) -> bool {
+    let step = |entry: &TimelineEntry| (entry.trace_id.clone(), entry.from.clone(), entry.to.clone());
     !line.trace_id.is_empty() && step(written) == step(line)
 }
 
 /// Adds to an entry of the history what the log knows of the same step.
-fn complete(entry: &mut Entry, line: Entry) {
+fn complete(entry: &mut TimelineEntry, line: TimelineEntry) {
     if entry.reason.is_empty() {
         entry.reason = line.reason;
     }
@@ -78,10 +78,10 @@ fn complete(entry: &mut Entry, line: Entry) {
     entry.notes = line.notes;
 }
 
-fn ordered(mut entries: Vec<Entry>) -> Vec<Entry> {
+fn ordered(mut entries: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
     place_unnumbered(&mut entries);
     entries.sort_by_key(|entry| (entry.seq, entry.at));
-    let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    let mut kept: Vec<TimelineEntry> = Vec::with_capacity(entries.len());
     for entry in entries {
         match kept.last_mut() {
             Some(last) if !entry.written && entry.repeats(last) => last.times += entry.times,
@@ -97,7 +97,7 @@ fn ordered(mut entries: Vec<Entry>) -> Vec<Entry> {
 }
 
 /// A step that was not written and knows no number stands after the last written one before it.
-fn place_unnumbered(entries: &mut [Entry]) {
+fn place_unnumbered(entries: &mut [TimelineEntry]) {
     let written: Vec<_> = entries.iter().filter(|entry| entry.written).map(|entry| (entry.at, entry.seq)).collect();
     for entry in entries.iter_mut().filter(|entry| entry.seq == 0) {
         let before = written.iter().filter(|(at, _)| *at <= entry.at).map(|(_, seq)| *seq);

@@ -23,13 +23,13 @@ use kube::api::{DynamicObject, LogParams};
 use meta::HistoryEntry;
 use tokio::time::{MissedTickBehavior, interval};
 
-pub use entry::{Entry, Span};
+pub use entry::{PhaseSpan, TimelineEntry};
 pub use line::parse_line;
 pub use merge::{merge, spans};
-pub use text::{Plain, data, status_of};
+pub use text::{PlainTimeline, data, status_of};
 
-use super::{CliError, ConnectArgs, Exit, Output, SystemArgs, Target, hint, print_foreign};
-use crate::cluster::{Live, ReadError, Sight};
+use super::{CliError, ConnectArgs, Exit, PrintFormat, SystemArgs, TargetArgs, hint, print_foreign};
+use crate::cluster::{ObjectEvent, ReadError, UserClient};
 
 /// Labels of the operator's Pods.
 const OPERATOR: &str = "app.kubernetes.io/name=recif-operator";
@@ -44,15 +44,15 @@ const CONTAINER: &str = "operator";
 )]
 pub struct TraceArgs {
     #[command(flatten)]
-    target: Target,
+    target: TargetArgs,
     #[command(flatten)]
     connection: ConnectArgs,
     /// Follow: print each new step until the object is gone
     #[arg(short, long)]
     follow: bool,
     /// How to print it: a timeline, one JSON object per step and line, or one YAML document per step
-    #[arg(short, long, value_parser = Output::parser(Output::WORDS), default_value = "plain")]
-    output: Output,
+    #[arg(short, long, value_parser = PrintFormat::parser(PrintFormat::TEXT_FORMATS), default_value = "plain")]
+    output: PrintFormat,
     #[command(flatten)]
     system: SystemArgs,
 }
@@ -64,11 +64,12 @@ pub(super) async fn run(args: TraceArgs) -> Result<Exit, CliError> {
     let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
     let uid = object.metadata.uid.clone().unwrap_or_default();
     let mut logs = Logs::new(&live, &args.system.system_namespace, &uid);
-    let mut printer = Printer { kind, output: args.output, plain: Plain::default(), printed: BTreeSet::new() };
+    let mut printer =
+        TimelinePrinter { kind, output: args.output, plain: PlainTimeline::default(), printed: BTreeSet::new() };
 
-    let mut known = Known::default();
+    let mut known = SeenSteps::default();
     let mut entries = known.merge(&object, logs.read().await);
-    printer.head(&object, &live.namespace)?;
+    printer.print_heading(&object, &live.namespace)?;
     printer.entries(&entries)?;
     if !args.follow {
         printer.summary(&entries, Some(Timestamp::now()))?;
@@ -83,7 +84,7 @@ pub(super) async fn run(args: TraceArgs) -> Result<Exit, CliError> {
     while !gone {
         tokio::select! {
             sight = seen.next() => match sight {
-                Some(Sight::There(newer)) if newer.metadata.uid.as_deref() == Some(&uid) => object = *newer,
+                Some(ObjectEvent::Changed(newer)) if newer.metadata.uid.as_deref() == Some(&uid) => object = *newer,
                 _ => gone = true,
             },
             _ = polls.tick(), if logs.readable => {}
@@ -91,7 +92,7 @@ pub(super) async fn run(args: TraceArgs) -> Result<Exit, CliError> {
         entries = known.merge(&object, logs.read().await);
         printer.entries(&entries)?;
     }
-    printer.gone(&entries)?;
+    printer.print_gone(&entries)?;
     Ok(Exit::Done)
 }
 
@@ -100,13 +101,13 @@ const POLL: Duration = Duration::from_secs(2);
 
 /// What was read so far: a history forgets its oldest entries, and logs are read in overlapping pieces.
 #[derive(Default)]
-struct Known {
+struct SeenSteps {
     history: BTreeMap<i64, HistoryEntry>,
-    lines: BTreeMap<(Timestamp, String), Entry>,
+    lines: BTreeMap<(Timestamp, String), TimelineEntry>,
 }
 
-impl Known {
-    fn merge(&mut self, object: &DynamicObject, lines: Vec<Entry>) -> Vec<Entry> {
+impl SeenSteps {
+    fn merge(&mut self, object: &DynamicObject, lines: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
         self.history.extend(status_of(object).history.into_iter().map(|entry| (entry.seq, entry)));
         self.lines.extend(lines.into_iter().map(|line| ((line.at, line.action.clone()), line)));
         merge(self.history.values(), &self.lines.values().cloned().collect::<Vec<_>>())
@@ -115,16 +116,16 @@ impl Known {
 
 /// The phase-trace lines of one object, as far as the caller may read them.
 struct Logs<'a> {
-    live: &'a Live,
+    live: &'a UserClient,
     namespace: &'a str,
     uid: &'a str,
     readable: bool,
-    pods: BTreeMap<String, Progress>,
+    pods: BTreeMap<String, LogPosition>,
 }
 
 /// How far the log of a Pod was read.
 #[derive(Clone, Copy, Default)]
-struct Progress {
+struct LogPosition {
     /// When the last line was written, by the clock of the node.
     until: Option<Timestamp>,
     /// How often the container had been restarted: one that was since has lines left in its previous log.
@@ -132,14 +133,14 @@ struct Progress {
 }
 
 impl<'a> Logs<'a> {
-    fn new(live: &'a Live, namespace: &'a str, uid: &'a str) -> Self {
+    fn new(live: &'a UserClient, namespace: &'a str, uid: &'a str) -> Self {
         Self { live, namespace, uid, readable: true, pods: BTreeMap::new() }
     }
 
     /// The steps in the logs of all the operator's Pods, from where they were read to last; the second of the last line is
     /// read again. Without the right to read them it says so once, and the timeline
     /// goes on from the history alone.
-    async fn read(&mut self) -> Vec<Entry> {
+    async fn read(&mut self) -> Vec<TimelineEntry> {
         if !self.readable {
             return Vec::new();
         }
@@ -158,7 +159,7 @@ impl<'a> Logs<'a> {
         })
     }
 
-    async fn try_read(&mut self) -> Result<Vec<Entry>, ReadError> {
+    async fn try_read(&mut self) -> Result<Vec<TimelineEntry>, ReadError> {
         let mut found = Vec::new();
         for pod in self.live.pods(self.namespace, OPERATOR).await? {
             let Some(name) = pod.metadata.name.as_deref() else { continue };
@@ -179,14 +180,14 @@ impl<'a> Logs<'a> {
                     ..LogParams::default()
                 };
                 let wanted = |line: &str| {
-                    until = until.max(stamped(line).0);
+                    until = until.max(split_timestamp(line).0);
                     line.contains(self.uid)
                 };
                 match self.live.log(self.namespace, name, &params, wanted).await {
                     Ok(lines) => {
-                        found.extend(lines.iter().filter_map(|line| parse_line(stamped(line).1, self.uid)));
+                        found.extend(lines.iter().filter_map(|line| parse_line(split_timestamp(line).1, self.uid)));
                         if !previous {
-                            self.pods.insert(name.to_owned(), Progress { until, restarts });
+                            self.pods.insert(name.to_owned(), LogPosition { until, restarts });
                         }
                     }
                     Err(error) if error.is_forbidden() => return Err(error),
@@ -200,22 +201,22 @@ impl<'a> Logs<'a> {
 }
 
 /// When a line of a log was read from the container, and the line.
-pub(super) fn stamped(line: &str) -> (Option<Timestamp>, &str) {
+pub(super) fn split_timestamp(line: &str) -> (Option<Timestamp>, &str) {
     let parts = line.split_once(' ').and_then(|(stamp, rest)| Some((stamp.parse().ok()?, rest)));
     parts.map_or((None, line), |(stamp, rest)| (Some(stamp), rest))
 }
 
 /// Prints each entry once.
-struct Printer {
+struct TimelinePrinter {
     kind: &'static ApiKind,
-    output: Output,
-    plain: Plain,
+    output: PrintFormat,
+    plain: PlainTimeline,
     printed: BTreeSet<String>,
 }
 
-impl Printer {
-    fn head(&self, object: &DynamicObject, namespace: &str) -> Result<(), CliError> {
-        if self.output != Output::Plain {
+impl TimelinePrinter {
+    fn print_heading(&self, object: &DynamicObject, namespace: &str) -> Result<(), CliError> {
+        if self.output != PrintFormat::Plain {
             return Ok(());
         }
         let status = status_of(object);
@@ -224,14 +225,14 @@ impl Printer {
         print_foreign(&format!("{} {name} in namespace {namespace}: {phase}\n", self.kind.name))
     }
 
-    fn entries(&mut self, entries: &[Entry]) -> Result<(), CliError> {
+    fn entries(&mut self, entries: &[TimelineEntry]) -> Result<(), CliError> {
         for entry in entries {
             let identities: Vec<_> = entry.identities().collect();
             let told = identities.iter().any(|identity| self.printed.contains(identity));
             self.printed.extend(identities);
             if !told {
                 let text = match self.output {
-                    Output::Plain => self.plain.entry(entry),
+                    PrintFormat::Plain => self.plain.entry(entry),
                     output => data(output, entry)?,
                 };
                 print_foreign(&text)?;
@@ -240,13 +241,13 @@ impl Printer {
         Ok(())
     }
 
-    fn gone(&self, entries: &[Entry]) -> Result<(), CliError> {
+    fn print_gone(&self, entries: &[TimelineEntry]) -> Result<(), CliError> {
         self.summary(entries, None)?;
-        if self.output == Output::Plain { print_foreign("The object is gone.\n") } else { Ok(()) }
+        if self.output == PrintFormat::Plain { print_foreign("The object is gone.\n") } else { Ok(()) }
     }
 
-    fn summary(&self, entries: &[Entry], now: Option<Timestamp>) -> Result<(), CliError> {
-        if self.output != Output::Plain {
+    fn summary(&self, entries: &[TimelineEntry], now: Option<Timestamp>) -> Result<(), CliError> {
+        if self.output != PrintFormat::Plain {
             return Ok(());
         }
         print_foreign(&text::summary(&spans(entries, now)))

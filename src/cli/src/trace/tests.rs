@@ -10,15 +10,15 @@ fn history(entries: Value) -> Vec<HistoryEntry> {
 }
 
 /// A phase-trace line at 11:03:`second`.
-fn line(second: f64, from: &str, to: &str, fields: Value) -> Entry {
+fn line(second: f64, from: &str, to: &str, fields: Value) -> TimelineEntry {
     let mut all = json!({ "timestamp": format!("2026-11-21T11:03:{second:06.3}Z"), "target": "phase_trace", "uid": "u",
         "from": from, "to": to, "action": "resolve", "took_ms": 1 });
     all.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
     parse_line(&all.to_string(), "u").unwrap()
 }
 
-fn plain(entries: &[Entry]) -> String {
-    let mut plain = Plain::default();
+fn plain(entries: &[TimelineEntry]) -> String {
+    let mut plain = PlainTimeline::default();
     entries.iter().map(|entry| plain.entry(entry)).collect()
 }
 
@@ -42,8 +42,8 @@ fn at(text: &str) -> Timestamp {
 #[test]
 fn a_step_is_told_once_whichever_source_tells_of_it_first() {
     let lines = [line(1.4, "Resolving", "Resolving", json!({ "seq": 3, "trace_id": "t3", "outcome": "waiting" }))];
-    let identities = |entries: Vec<Entry>| -> BTreeSet<String> {
-        entries.iter().filter(|entry| !entry.is_move()).flat_map(Entry::identities).collect()
+    let identities = |entries: Vec<TimelineEntry>| -> BTreeSet<String> {
+        entries.iter().filter(|entry| !entry.is_move()).flat_map(TimelineEntry::identities).collect()
     };
     let both = identities(merge(&an_agent(), &lines));
     assert!(!both.is_disjoint(&identities(merge(&an_agent(), &[]))), "the history first");
@@ -52,9 +52,9 @@ fn a_step_is_told_once_whichever_source_tells_of_it_first() {
 
 #[test]
 fn a_line_of_a_log_is_taken_apart_from_the_time_it_was_read() {
-    let (read, line) = stamped("2026-11-21T11:03:01.400000001Z {\"a\": 1}");
+    let (read, line) = split_timestamp("2026-11-21T11:03:01.400000001Z {\"a\": 1}");
     assert_eq!((read, line), (Some(at("2026-11-21T11:03:01.400000001Z")), "{\"a\": 1}"));
-    assert_eq!(stamped("cut off"), (None, "cut off"));
+    assert_eq!(split_timestamp("cut off"), (None, "cut off"));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn an_object_without_steps_says_what_to_look_at() {
 #[test]
 fn json_is_one_object_per_line_with_the_names_of_the_api() {
     let entries = merge(&an_agent(), &[]);
-    let text = data(Output::Json, &entries[3]).unwrap();
+    let text = data(PrintFormat::Json, &entries[3]).unwrap();
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(text.matches('\n').count(), 1);
     assert_eq!(value["from"], "Resolving");
@@ -189,7 +189,7 @@ fn what_was_read_in_pieces_is_told_once() {
         "metadata": { "name": "a" }, "status": { "history": an_agent() } }))
     .unwrap();
     let wait = line(15.0, "Resolving", "Resolving", json!({ "seq": 3, "outcome": "waiting", "waiting_for": "x" }));
-    let mut known = Known::default();
+    let mut known = SeenSteps::default();
     let first = known.merge(&object, vec![wait.clone()]);
     let second = known.merge(&object, vec![wait]);
     assert_eq!(first, second);

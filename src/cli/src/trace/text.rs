@@ -6,7 +6,7 @@ use jiff::{Timestamp, tz::TimeZone};
 use kube::api::DynamicObject;
 use meta::CommonStatus;
 
-use super::{CliError, Entry, Output, Span};
+use super::{CliError, PhaseSpan, PrintFormat, TimelineEntry};
 
 /// The machine's part of the status of any of our kinds; empty when there is none or when it cannot be read.
 pub fn status_of(object: &DynamicObject) -> CommonStatus {
@@ -16,14 +16,14 @@ pub fn status_of(object: &DynamicObject) -> CommonStatus {
 
 /// Prints entries one after the other; knows which day it said last.
 #[derive(Debug, Default)]
-pub struct Plain {
+pub struct PlainTimeline {
     day: String,
     last_seq: i64,
 }
 
-impl Plain {
+impl PlainTimeline {
     /// The lines of one entry.
-    pub fn entry(&mut self, entry: &Entry) -> String {
+    pub fn entry(&mut self, entry: &TimelineEntry) -> String {
         let mut text = String::new();
         let day = utc(entry.at, "%Y-%m-%d");
         if day != self.day {
@@ -49,7 +49,7 @@ impl Plain {
 }
 
 /// The line with the time in each phase.
-pub(super) fn summary(spans: &[Span]) -> String {
+pub(super) fn summary(spans: &[PhaseSpan]) -> String {
     if spans.is_empty() {
         return "\nNo steps yet: is an operator running?\n".into();
     }
@@ -64,8 +64,8 @@ pub(super) fn summary(spans: &[Span]) -> String {
 ///
 /// # Errors
 /// [`CliError::Encode`], which would be a defect.
-pub fn data(output: Output, entry: &Entry) -> Result<String, CliError> {
-    if output == Output::Yaml {
+pub fn data(output: PrintFormat, entry: &TimelineEntry) -> Result<String, CliError> {
+    if output == PrintFormat::Yaml {
         return output.document("a step", entry);
     }
     serde_json::to_string(entry)
@@ -73,7 +73,7 @@ pub fn data(output: Output, entry: &Entry) -> Result<String, CliError> {
         .map_err(|error| CliError::Encode { what: "a step", why: error.to_string() })
 }
 
-fn what(entry: &Entry) -> String {
+fn what(entry: &TimelineEntry) -> String {
     match (entry.is_move(), entry.from.is_empty(), entry.outcome.as_str()) {
         (true, true, _) => format!("→ {}", entry.to),
         (true, false, _) => format!("{} → {}", entry.from, entry.to),
@@ -82,7 +82,7 @@ fn what(entry: &Entry) -> String {
     }
 }
 
-fn why(entry: &Entry) -> String {
+fn why(entry: &TimelineEntry) -> String {
     let mut text = entry.why();
     if let Some(ms) = entry.after_ms {
         let _ = write!(text, "{}(after {})", if text.is_empty() { "" } else { " " }, duration(ms));

@@ -3,7 +3,7 @@
 //! The relay adds the token of the kubeconfig to what the browser asks, so nobody else may use it: the printed address holds a
 //! key, which a cookie keeps; only what is asked of this very address is answered, and no page of another origin may ask.
 
-mod gate;
+mod origin_guard;
 mod relay;
 
 use crate::ui::relay::SERVICE;
@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use gate::Gate;
+use origin_guard::OriginGuard;
 use relay::Relay;
 use tokio::{
     net::TcpListener,
@@ -40,27 +40,27 @@ pub struct UiArgs {
 }
 
 /// What it is called in messages.
-const PART: &str = "control plane";
+const COMPONENT: &str = "control plane";
 /// Serves until Ctrl-C.
 pub(super) async fn run(args: UiArgs) -> Result<Exit, CliError> {
     let UiArgs { port, connection, system } = args;
     let live = connection.connect().await?;
     let forward = live.forward(&system.system_namespace, SERVICE);
-    forward.find().await.map_err(|error| CliError::no_way(PART, error, ""))?;
+    forward.ready_pod().await.map_err(|error| CliError::unreachable_part(COMPONENT, error, ""))?;
     let signed = live.caller.bearer().await?.is_some();
     let bind = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let listen = |error: std::io::Error| CliError::Usage(format!("--port {port}: {error}: choose another port"));
     let listener = TcpListener::bind(bind).await.map_err(listen)?;
     let port = listener.local_addr().map_err(listen)?.port();
-    let gate =
-        Gate::new(port).map_err(|error| CliError::Answer(format!("the system has no random numbers: {error}")))?;
+    let gate = OriginGuard::new(port)
+        .map_err(|error| CliError::FailedAnswer(format!("the system has no random numbers: {error}")))?;
     print(&format!("{}\n", gate.address()))?;
     hint("Open this address; Ctrl-C ends it. It is for you alone.");
     if !signed {
         hint("The kubeconfig has no token: sign in on the page with one, as `kubectl create token NAME` makes it.");
     }
     let relay = Relay::new(gate, forward, live.caller.clone());
-    let failed = |error| CliError::Answer(format!("wait for signals: {error}"));
+    let failed = |error| CliError::FailedAnswer(format!("wait for signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let mut connections = JoinSet::new();

@@ -13,8 +13,8 @@ use hyper_util::{
 };
 use tokio::net::TcpStream;
 
-use super::gate::{Gate, Verdict};
-use crate::cluster::{Caller, Forward, chain};
+use super::origin_guard::{OriginCheck, OriginGuard};
+use crate::cluster::{CallerCredentials, Forward, error_chain};
 
 /// Fields that are for the next one on the way only (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 8] = [
@@ -28,20 +28,20 @@ const HOP_BY_HOP: [&str; 8] = [
     "upgrade",
 ];
 
-type Body = Either<Incoming, Full<Bytes>>;
+type RelayBody = Either<Incoming, Full<Bytes>>;
 
 /// The way from a browser to the control plane.
 #[derive(Clone)]
 pub(super) struct Relay {
-    gate: Gate,
+    guard: OriginGuard,
     client: Client<Forward, Incoming>,
-    caller: Caller,
+    caller: CallerCredentials,
 }
 
 impl Relay {
     /// Leads there, with the token of this caller.
-    pub(super) fn new(gate: Gate, forward: Forward, caller: Caller) -> Self {
-        Self { gate, client: forward.client(), caller }
+    pub(super) fn new(gate: OriginGuard, forward: Forward, caller: CallerCredentials) -> Self {
+        Self { guard: gate, client: forward.client(), caller }
     }
 
     /// Answers what comes on one connection.
@@ -50,21 +50,21 @@ impl Relay {
         let _ = stream.set_nodelay(true);
         let service = service_fn(move |request| {
             let relay = self.clone();
-            async move { Ok::<_, Infallible>(relay.answer(request).await) }
+            async move { Ok::<_, Infallible>(relay.respond(request).await) }
         });
         // A connection that breaks is the browser's affair.
         let _ = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await;
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
-        match self.gate.judge(request.uri(), request.headers()) {
-            Verdict::Refuse(why) => text(StatusCode::FORBIDDEN, why),
-            Verdict::Admit { cookie } => admitted(&cookie),
-            Verdict::Pass => self.pass(request).await,
+    async fn respond(&self, request: Request<Incoming>) -> Response<RelayBody> {
+        match self.guard.check(request.uri(), request.headers()) {
+            OriginCheck::Refuse(why) => text(StatusCode::FORBIDDEN, why),
+            OriginCheck::Admit { cookie } => redirect_with_cookie(&cookie),
+            OriginCheck::Pass => self.forward(request).await,
         }
     }
 
-    async fn pass(&self, mut request: Request<Incoming>) -> Response<Body> {
+    async fn forward(&self, mut request: Request<Incoming>) -> Response<RelayBody> {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
         match format!("http://{SERVICE}{path}").parse::<Uri>() {
             Ok(uri) => *request.uri_mut() = uri,
@@ -87,7 +87,7 @@ impl Relay {
                 answer.map(Either::Left)
             }
             Err(error) => {
-                text(StatusCode::BAD_GATEWAY, format!("the control plane cannot be reached: {}", chain(&error)))
+                text(StatusCode::BAD_GATEWAY, format!("the control plane cannot be reached: {}", error_chain(&error)))
             }
         }
     }
@@ -99,7 +99,7 @@ fn credential(path: &str) -> HeaderName {
 }
 
 /// Leads to the UI, without the key in the address.
-fn admitted(cookie: &str) -> Response<Body> {
+fn redirect_with_cookie(cookie: &str) -> Response<RelayBody> {
     let mut answer = text(StatusCode::SEE_OTHER, "The web UI is at /ui/.");
     let fields = answer.headers_mut();
     fields.insert(header::LOCATION, HeaderValue::from_static("/ui/"));
@@ -111,7 +111,7 @@ fn admitted(cookie: &str) -> Response<Body> {
     answer
 }
 
-fn text(status: StatusCode, text: impl Into<String>) -> Response<Body> {
+fn text(status: StatusCode, text: impl Into<String>) -> Response<RelayBody> {
     let mut answer = Response::new(Either::Right(Full::from(text.into() + "\n")));
     *answer.status_mut() = status;
     answer.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));

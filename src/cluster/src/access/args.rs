@@ -28,16 +28,16 @@ pub struct AuthArgs {
 /// An address on which everybody would be let in from everywhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("--auth none on {0} would let in everybody who reaches that address: bind to 127.0.0.1, or say --insecure")]
-pub struct Open(SocketAddr);
+pub struct OpenBindError(SocketAddr);
 
 impl AuthArgs {
     /// How callers are told apart, if that is fit for this address.
     ///
     /// # Errors
-    /// [`Open`].
-    pub fn mode(&self, address: SocketAddr) -> Result<AuthMode, Open> {
+    /// [`OpenBindError`].
+    pub fn mode(&self, address: SocketAddr) -> Result<AuthMode, OpenBindError> {
         let open = self.auth == AuthMode::None && !self.insecure && !address.ip().is_loopback();
-        if open { Err(Open(address)) } else { Ok(self.auth) }
+        if open { Err(OpenBindError(address)) } else { Ok(self.auth) }
     }
 
     /// Whether everybody is let in from everywhere, if callers are not told apart.
@@ -59,13 +59,13 @@ mod tests {
     use super::*;
 
     #[derive(Parser)]
-    struct Command {
+    struct AuthCommand {
         #[command(flatten)]
         auth: AuthArgs,
     }
 
     fn parse(flags: &[&str]) -> AuthArgs {
-        Command::parse_from([&["recif"], flags].concat()).auth
+        AuthCommand::parse_from([&["recif"], flags].concat()).auth
     }
 
     #[test]

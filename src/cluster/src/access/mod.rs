@@ -6,7 +6,7 @@
 mod args;
 mod network;
 mod penalty;
-mod verdicts;
+mod review_cache;
 
 use std::{
     fmt,
@@ -26,26 +26,26 @@ use super::{
     error::RequestError,
     reviews::{Identity, Reviewer, Right},
 };
-pub use args::{AuthArgs, AuthMode, Open};
-pub use network::{Network, NoNetwork};
+pub use args::{AuthArgs, AuthMode, OpenBindError};
+pub use network::{Network, NetworkParseError};
 pub use penalty::Penalties;
-pub use verdicts::{Answer, No, Standing, Unavailable};
-use verdicts::{Digest, Outcome, Terms, Verdicts};
+use review_cache::{CachePolicy, Digest, ReviewCache, ReviewResult};
+pub use review_cache::{Denial, ReviewVerdict, TokenState, Unavailable};
 
 /// A right: believed for a minute, and for five while the API server is away.
-const RIGHTS: Terms =
-    Terms { renew: Duration::from_secs(50), fresh: Duration::from_secs(60), grace: Duration::from_secs(300) };
+const RIGHT_POLICY: CachePolicy =
+    CachePolicy { renew: Duration::from_secs(50), fresh: Duration::from_secs(60), grace: Duration::from_secs(300) };
 /// An identity, which many rights rest on: asked for again before the right that rests on it is.
-const IDENTITIES: Terms =
-    Terms { renew: Duration::from_secs(30), fresh: Duration::from_secs(30), grace: Duration::ZERO };
+const IDENTITY_POLICY: CachePolicy =
+    CachePolicy { renew: Duration::from_secs(30), fresh: Duration::from_secs(30), grace: Duration::ZERO };
 /// How many reviews are under way at most of those whose tokens were right before.
-const REVIEWS: usize = 64;
+const MAX_REVIEWS: usize = 64;
 /// How many of tokens that nobody has seen yet, which anybody can make up; and how many of those wait for their turn.
-const NEWCOMERS: (usize, usize) = (32, 256);
+const MAX_UNKNOWN: (usize, usize) = (32, 256);
 /// How long a review may take, the wait for its turn included.
 const DEADLINE: Duration = Duration::from_secs(10);
 /// How often it is logged that reviews fail.
-const COMPLAIN: Duration = Duration::from_secs(5);
+const LOG_EVERY: Duration = Duration::from_secs(5);
 
 /// Who answers.
 #[async_trait]
@@ -60,7 +60,7 @@ pub trait Reviews: Send + Sync {
     ///
     /// # Errors
     /// There was no answer.
-    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError>;
+    async fn is_allowed(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError>;
 }
 
 #[async_trait]
@@ -69,16 +69,16 @@ impl Reviews for Reviewer {
         Self::identify(self, token, audiences).await
     }
 
-    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
-        Self::may(self, who, right).await
+    async fn is_allowed(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
+        Self::is_allowed(self, who, right).await
     }
 }
 
 /// What is known of callers and their rights. A right comes with what `V` is made of its owner.
 pub struct Access<V> {
-    rights: Verdicts<V>,
+    rights: ReviewCache<V>,
     view: fn(&Identity) -> V,
-    asked: Arc<Asked>,
+    context: Arc<ReviewContext>,
 }
 
 impl<V> fmt::Debug for Access<V> {
@@ -88,49 +88,49 @@ impl<V> fmt::Debug for Access<V> {
 }
 
 /// What reviews need.
-struct Asked {
-    identities: Verdicts<Arc<Identity>>,
+struct ReviewContext {
+    identities: ReviewCache<Arc<Identity>>,
     reviews: Arc<dyn Reviews>,
     audiences: Vec<String>,
-    turns: Semaphore,
-    newcomers: Semaphore,
+    permits: Semaphore,
+    unknown_permits: Semaphore,
     /// Places of newcomers, with a turn or waiting for one.
-    places: Semaphore,
-    complained: Mutex<Option<Instant>>,
+    unknown_queue: Semaphore,
+    logged_at: Mutex<Option<Instant>>,
 }
 
 impl<V: Clone + Send + Sync + 'static> Access<V> {
     /// Asks `reviews` about tokens for one of `audiences` (none: the API server's own).
     pub fn new(reviews: Arc<dyn Reviews>, audiences: Vec<String>, view: fn(&Identity) -> V) -> Self {
-        let asked = Asked {
-            identities: Verdicts::new(IDENTITIES),
+        let asked = ReviewContext {
+            identities: ReviewCache::new(IDENTITY_POLICY),
             reviews,
             audiences,
-            turns: Semaphore::new(REVIEWS),
-            newcomers: Semaphore::new(NEWCOMERS.0),
-            places: Semaphore::new(NEWCOMERS.0 + NEWCOMERS.1),
-            complained: Mutex::new(None),
+            permits: Semaphore::new(MAX_REVIEWS),
+            unknown_permits: Semaphore::new(MAX_UNKNOWN.0),
+            unknown_queue: Semaphore::new(MAX_UNKNOWN.0 + MAX_UNKNOWN.1),
+            logged_at: Mutex::new(None),
         };
-        Self { rights: Verdicts::new(RIGHTS), view, asked: Arc::new(asked) }
+        Self { rights: ReviewCache::new(RIGHT_POLICY), view, context: Arc::new(asked) }
     }
 
     /// Whether the owner of a token has a right, if that is known and need not be asked again.
-    pub fn known(&self, token: &str, right: &Right<'_>) -> Option<Result<V, No>> {
-        self.rights.known(&key(token, right)).map(|answer| answer.verdict)
+    pub fn cached(&self, token: &str, right: &Right<'_>) -> Option<Result<V, Denial>> {
+        self.rights.cached(&key(token, right)).map(|answer| answer.verdict)
     }
 
     /// What is known of a token before it is reviewed.
-    pub fn standing(&self, token: &str) -> Standing {
-        self.asked.identities.standing(&digest(&[token]))
+    pub fn token_state(&self, token: &str) -> TokenState {
+        self.context.identities.token_state(&digest(&[token]))
     }
 
     /// Whether the owner of a token has a right.
     ///
     /// # Errors
     /// Nobody could be asked.
-    pub async fn may(&self, token: &str, right: &Right<'_>) -> Result<Result<V, No>, Unavailable> {
+    pub async fn is_allowed(&self, token: &str, right: &Right<'_>) -> Result<Result<V, Denial>, Unavailable> {
         let review = || {
-            let (asked, view, question) = (self.asked.clone(), self.view, Question::new(token, right));
+            let (asked, view, question) = (self.context.clone(), self.view, ReviewRequest::new(token, right));
             async move { asked.review(question, view).await }
         };
         self.rights.get(key(token, right), review).await.map(|answer| answer.verdict)
@@ -140,66 +140,66 @@ impl<V: Clone + Send + Sync + 'static> Access<V> {
     ///
     /// # Errors
     /// Nobody could be asked.
-    pub async fn who(&self, token: &str) -> Result<Result<Arc<Identity>, No>, Unavailable> {
-        self.asked.identity(token).await.map(|answer| answer.verdict)
+    pub async fn identify(&self, token: &str) -> Result<Result<Arc<Identity>, Denial>, Unavailable> {
+        self.context.identity(token).await.map(|answer| answer.verdict)
     }
 }
 
 /// A question, kept for as long as its review is under way.
-struct Question {
+struct ReviewRequest {
     token: String,
     /// Verb, resource, subresource, namespace, name.
     right: [String; 5],
 }
 
-impl Question {
+impl ReviewRequest {
     fn new(token: &str, right: &Right<'_>) -> Self {
         let Right { verb, resource, subresource, namespace, name } = *right;
         Self { token: token.into(), right: [verb, resource, subresource, namespace, name].map(str::to_owned) }
     }
 }
 
-impl Asked {
-    async fn review<V>(self: Arc<Self>, question: Question, view: fn(&Identity) -> V) -> Outcome<V> {
+impl ReviewContext {
+    async fn review<V>(self: Arc<Self>, question: ReviewRequest, view: fn(&Identity) -> V) -> ReviewResult<V> {
         let identity = self.identity(&question.token).await?;
         let who = match identity.verdict {
             Ok(who) => who,
-            Err(no) => return Ok(Answer { verdict: Err(no), at: identity.at }),
+            Err(no) => return Ok(ReviewVerdict { verdict: Err(no), at: identity.at }),
         };
         let [verb, resource, subresource, namespace, name] = &question.right;
         let right = Right { verb, resource, subresource, namespace, name };
         let asked = Instant::now();
-        match self.turn(&self.turns, self.reviews.may(&who, &right)).await? {
+        match self.run_with_permit(&self.permits, self.reviews.is_allowed(&who, &right)).await? {
             // The right is no younger than what it rests on.
-            true => Ok(Answer { verdict: Ok(view(&who)), at: identity.at }),
-            false => Ok(Answer { verdict: Err(No::Forbidden), at: asked }),
+            true => Ok(ReviewVerdict { verdict: Ok(view(&who)), at: identity.at }),
+            false => Ok(ReviewVerdict { verdict: Err(Denial::Forbidden), at: asked }),
         }
     }
 
-    async fn identity(self: &Arc<Self>, token: &str) -> Outcome<Arc<Identity>> {
+    async fn identity(self: &Arc<Self>, token: &str) -> ReviewResult<Arc<Identity>> {
         let key = digest(&[token]);
-        let is_newcomer = self.identities.standing(&key) == Standing::Unknown;
+        let is_newcomer = self.identities.token_state(&key) == TokenState::Unknown;
         let review = || {
             let (asked, token) = (self.clone(), token.to_owned());
             async move {
                 let at = Instant::now();
                 let review = asked.reviews.identify(&token, &asked.audiences);
                 let found = match is_newcomer {
-                    false => asked.turn(&asked.turns, review).await?,
+                    false => asked.run_with_permit(&asked.permits, review).await?,
                     true => {
-                        let place = asked.places.try_acquire();
-                        let _place = place.map_err(|_| asked.complain("too many unknown tokens wait for theirs"))?;
-                        asked.turn(&asked.newcomers, review).await?
+                        let place = asked.unknown_queue.try_acquire();
+                        let _place = place.map_err(|_| asked.log_failure("too many unknown tokens wait for theirs"))?;
+                        asked.run_with_permit(&asked.unknown_permits, review).await?
                     }
                 };
-                Ok(Answer { verdict: found.map(Arc::new).ok_or(No::Unknown), at })
+                Ok(ReviewVerdict { verdict: found.map(Arc::new).ok_or(Denial::Unknown), at })
             }
         };
         self.identities.get(key, review).await
     }
 
     /// Does a request when it is its turn.
-    async fn turn<T>(
+    async fn run_with_permit<T>(
         &self,
         turns: &Semaphore,
         request: impl Future<Output = Result<T, RequestError>>,
@@ -210,16 +210,16 @@ impl Asked {
         };
         match timeout(DEADLINE, in_turn).await {
             Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) => Err(self.complain(&error.to_string())),
-            Err(_) => Err(self.complain("no answer in time")),
+            Ok(Err(error)) => Err(self.log_failure(&error.to_string())),
+            Err(_) => Err(self.log_failure("no answer in time")),
         }
     }
 
     /// Logs a failure, but not the thousandth of the same moment.
-    fn complain(&self, error: &str) -> Unavailable {
+    fn log_failure(&self, error: &str) -> Unavailable {
         let now = Instant::now();
-        let mut last = self.complained.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.is_none_or(|last| now - last >= COMPLAIN) {
+        let mut last = self.logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.is_none_or(|last| now - last >= LOG_EVERY) {
             *last = Some(now);
             tracing::warn!(error, "callers cannot be reviewed");
         }

@@ -12,13 +12,13 @@ pub struct Network {
 /// A text that names none.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("--trusted-proxies {0}: give networks such as 10.0.0.0/8 or fd00::/8")]
-pub struct NoNetwork(String);
+pub struct NetworkParseError(String);
 
 impl FromStr for Network {
-    type Err = NoNetwork;
+    type Err = NetworkParseError;
 
-    fn from_str(text: &str) -> Result<Self, NoNetwork> {
-        let none = || NoNetwork(text.to_owned());
+    fn from_str(text: &str) -> Result<Self, NetworkParseError> {
+        let none = || NetworkParseError(text.to_owned());
         let (address, bits) = text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits)));
         let address: IpAddr = address.parse().map_err(|_| none())?;
         let most = if address.is_ipv4() { 32 } else { 128 };
@@ -32,7 +32,7 @@ impl Network {
     ///
     /// # Errors
     /// The first that names no network.
-    pub fn all(texts: &[String]) -> Result<Vec<Self>, NoNetwork> {
+    pub fn parse_all(texts: &[String]) -> Result<Vec<Self>, NetworkParseError> {
         // An empty variable is one empty name to the parser of lists.
         texts.iter().filter(|text| !text.is_empty()).map(|text| text.parse()).collect()
     }
@@ -44,7 +44,7 @@ impl Network {
     }
 
     /// Where a request comes from that `peer` sent: the last address of its chain, nearest first, that is no proxy of these.
-    pub fn origin(trusted: &[Self], peer: IpAddr, chain: impl Iterator<Item = IpAddr>) -> IpAddr {
+    pub fn client_address(trusted: &[Self], peer: IpAddr, chain: impl Iterator<Item = IpAddr>) -> IpAddr {
         let trusts = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
         if !trusts(peer) {
             return peer;
@@ -86,10 +86,10 @@ mod tests {
         let everything: Network = "0.0.0.0/0".parse().unwrap();
         assert!(everything.contains("203.0.113.9".parse().unwrap()));
         for bad in ["10.0.0.0/33", "::/129", "10.0.0/8", "a", "10.0.0.0/", "10.0.0.0/-1"] {
-            assert_eq!(bad.parse::<Network>(), Err(NoNetwork(bad.to_owned())), "{bad}");
+            assert_eq!(bad.parse::<Network>(), Err(NetworkParseError(bad.to_owned())), "{bad}");
         }
-        let refused = Network::all(&["10.0.0.0/8".into(), "x".into()]).unwrap_err();
+        let refused = Network::parse_all(&["10.0.0.0/8".into(), "x".into()]).unwrap_err();
         assert_eq!(refused.to_string(), "--trusted-proxies x: give networks such as 10.0.0.0/8 or fd00::/8");
-        assert_eq!(Network::all(&[String::new()]), Ok(Vec::new()));
+        assert_eq!(Network::parse_all(&[String::new()]), Ok(Vec::new()));
     }
 }

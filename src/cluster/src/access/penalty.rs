@@ -15,22 +15,22 @@ use std::{
 use tokio::time::Instant;
 
 /// So many refused tokens are too many.
-const MOST: usize = 20;
+const MAX_REFUSED: usize = 20;
 /// Within this time; and for so long none is reviewed then.
-const PERIOD: Duration = Duration::from_secs(10);
+const WINDOW: Duration = Duration::from_secs(10);
 /// Addresses that are remembered at most.
-const ADDRESSES: usize = 10_000;
+const MAX_ADDRESSES: usize = 10_000;
 
 /// The addresses of refused tokens.
 #[derive(Debug, Default)]
 pub struct Penalties {
     hasher: RandomState,
-    refused: Mutex<HashMap<IpAddr, Refused>>,
+    refused: Mutex<HashMap<IpAddr, RefusedTokens>>,
 }
 
 /// What was refused of one address.
 #[derive(Debug)]
-struct Refused {
+struct RefusedTokens {
     since: Instant,
     /// Hashes of different tokens.
     tokens: Vec<u64>,
@@ -38,28 +38,30 @@ struct Refused {
 
 impl Penalties {
     /// Whether unknown tokens of this address are not reviewed now.
-    pub fn holds(&self, address: IpAddr) -> bool {
+    pub fn is_blocked(&self, address: IpAddr) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.get(&network(address)).is_some_and(|found| found.tokens.len() >= MOST && found.since.elapsed() < PERIOD)
+        refused
+            .get(&network(address))
+            .is_some_and(|found| found.tokens.len() >= MAX_REFUSED && found.since.elapsed() < WINDOW)
     }
 
     /// Counts a token that was reviewed and refused.
-    pub fn refused(&self, address: IpAddr, token: &str) {
+    pub fn record_refusal(&self, address: IpAddr, token: &str) {
         let (hash, now) = (self.hasher.hash_one(token), Instant::now());
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        if refused.len() >= ADDRESSES {
-            refused.retain(|_, found| now - found.since < PERIOD);
+        if refused.len() >= MAX_ADDRESSES {
+            refused.retain(|_, found| now - found.since < WINDOW);
         }
-        if refused.len() >= ADDRESSES {
+        if refused.len() >= MAX_ADDRESSES {
             return;
         }
-        let found = refused.entry(network(address)).or_insert_with(|| Refused { since: now, tokens: Vec::new() });
-        if now - found.since >= PERIOD {
-            *found = Refused { since: now, tokens: Vec::new() };
+        let found = refused.entry(network(address)).or_insert_with(|| RefusedTokens { since: now, tokens: Vec::new() });
+        if now - found.since >= WINDOW {
+            *found = RefusedTokens { since: now, tokens: Vec::new() };
         }
-        if found.tokens.len() < MOST && !found.tokens.contains(&hash) {
+        if found.tokens.len() < MAX_REFUSED && !found.tokens.contains(&hash) {
             found.tokens.push(hash);
-            if found.tokens.len() == MOST {
+            if found.tokens.len() == MAX_REFUSED {
                 // From here on it is the time of the penalty.
                 found.since = now;
             }
@@ -86,28 +88,28 @@ mod tests {
         let penalties = Penalties::default();
         let (here, there) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
         for _ in 0..100 {
-            penalties.refused(here, "the same");
+            penalties.record_refusal(here, "the same");
         }
-        (0..18).for_each(|number| penalties.refused(here, &number.to_string()));
-        assert!(!penalties.holds(here));
-        penalties.refused(here, "one more");
-        assert!(penalties.holds(here) && !penalties.holds(there));
+        (0..18).for_each(|number| penalties.record_refusal(here, &number.to_string()));
+        assert!(!penalties.is_blocked(here));
+        penalties.record_refusal(here, "one more");
+        assert!(penalties.is_blocked(here) && !penalties.is_blocked(there));
         advance(Duration::from_secs(9)).await;
-        assert!(penalties.holds(here));
+        assert!(penalties.is_blocked(here));
         advance(Duration::from_secs(1)).await;
-        assert!(!penalties.holds(here));
+        assert!(!penalties.is_blocked(here));
         for number in 0..60 {
-            penalties.refused(there, &number.to_string());
+            penalties.record_refusal(there, &number.to_string());
             advance(Duration::from_secs(1)).await;
         }
-        assert!(!penalties.holds(there), "one a second is not many");
+        assert!(!penalties.is_blocked(there), "one a second is not many");
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_address() {
         let penalties = Penalties::default();
         let at = |host: u16| IpAddr::from([0xfd00, 0, 0, 1, 0, 0, 0, host]);
-        (0..20).for_each(|number| penalties.refused(at(number), &number.to_string()));
-        assert!(penalties.holds(at(99)) && !penalties.holds("fd00:0:0:2::1".parse().unwrap()));
+        (0..20).for_each(|number| penalties.record_refusal(at(number), &number.to_string()));
+        assert!(penalties.is_blocked(at(99)) && !penalties.is_blocked("fd00:0:0:2::1".parse().unwrap()));
     }
 }

@@ -4,8 +4,8 @@ use tokio::{sync::Notify, time::advance};
 
 use super::*;
 
-const TERMS: Terms =
-    Terms { renew: Duration::from_secs(50), fresh: Duration::from_secs(60), grace: Duration::from_secs(300) };
+const POLICY: CachePolicy =
+    CachePolicy { renew: Duration::from_secs(50), fresh: Duration::from_secs(60), grace: Duration::from_secs(300) };
 
 fn key(number: usize) -> Digest {
     let mut key = [0; 32];
@@ -14,11 +14,11 @@ fn key(number: usize) -> Digest {
 }
 
 /// What a review is told to answer.
-type Scheduled = Result<Result<u32, No>, Unavailable>;
+type Scheduled = Result<Result<u32, Denial>, Unavailable>;
 
 /// Verdicts that are asked for with a script of outcomes, of which the last one stays.
 struct Scripted {
-    verdicts: Verdicts<u32>,
+    verdicts: ReviewCache<u32>,
     asked: Arc<AtomicUsize>,
     outcomes: Arc<Mutex<Vec<Scheduled>>>,
 }
@@ -26,7 +26,7 @@ struct Scripted {
 impl Scripted {
     fn new(outcomes: &[Scheduled]) -> Self {
         let outcomes = Arc::new(Mutex::new(outcomes.to_vec()));
-        Self { verdicts: Verdicts::new(TERMS), asked: Arc::default(), outcomes }
+        Self { verdicts: ReviewCache::new(POLICY), asked: Arc::default(), outcomes }
     }
 
     async fn get(&self, number: usize) -> Scheduled {
@@ -35,7 +35,7 @@ impl Scripted {
             asked.fetch_add(1, Ordering::Relaxed);
             let mut outcomes = outcomes.lock().unwrap();
             let outcome = if outcomes.len() > 1 { outcomes.remove(0) } else { outcomes[0] };
-            outcome.map(|verdict| Answer { verdict, at: Instant::now() })
+            outcome.map(|verdict| ReviewVerdict { verdict, at: Instant::now() })
         };
         self.verdicts.get(key(number), review).await.map(|answer| answer.verdict)
     }
@@ -70,10 +70,10 @@ async fn a_yes_is_believed_for_a_minute_and_renewed_behind_the_callers_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_no_is_believed_for_five_seconds() {
-    let scripted = Scripted::new(&[Ok(Err(No::Forbidden)), Ok(Ok(1))]);
-    assert_eq!(scripted.get(0).await, Ok(Err(No::Forbidden)));
+    let scripted = Scripted::new(&[Ok(Err(Denial::Forbidden)), Ok(Ok(1))]);
+    assert_eq!(scripted.get(0).await, Ok(Err(Denial::Forbidden)));
     advance(Duration::from_secs(4)).await;
-    assert_eq!(scripted.get(0).await, Ok(Err(No::Forbidden)));
+    assert_eq!(scripted.get(0).await, Ok(Err(Denial::Forbidden)));
     assert_eq!(scripted.asked(), 1);
     advance(Duration::from_secs(2)).await;
     assert_eq!(scripted.get(0).await, Ok(Ok(1)));
@@ -81,15 +81,15 @@ async fn a_no_is_believed_for_five_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_yes_that_was_taken_back_ends() {
-    let scripted = Scripted::new(&[Ok(Ok(1)), Ok(Err(No::Unknown)), Err(Unavailable)]);
+    let scripted = Scripted::new(&[Ok(Ok(1)), Ok(Err(Denial::Unknown)), Err(Unavailable)]);
     assert_eq!(scripted.get(0).await, Ok(Ok(1)));
     advance(Duration::from_secs(60)).await;
-    assert_eq!(scripted.get(0).await, Ok(Err(No::Unknown)));
+    assert_eq!(scripted.get(0).await, Ok(Err(Denial::Unknown)));
     advance(Duration::from_secs(6)).await;
-    assert_eq!(scripted.get(0).await, Ok(Err(No::Unknown)), "the old yes does not come back");
+    assert_eq!(scripted.get(0).await, Ok(Err(Denial::Unknown)), "the old yes does not come back");
     assert_eq!(scripted.asked(), 3);
     advance(Duration::from_secs(3)).await;
-    assert_eq!(scripted.get(0).await, Ok(Err(No::Unknown)));
+    assert_eq!(scripted.get(0).await, Ok(Err(Denial::Unknown)));
     assert_eq!(scripted.asked(), 3, "not asked again at once");
     advance(Duration::from_secs(300)).await;
     assert_eq!(scripted.get(0).await, Err(Unavailable), "nor does the no serve for ever");
@@ -119,7 +119,7 @@ async fn an_old_yes_waits_a_second_for_one_who_does_not_answer() {
     advance(Duration::from_secs(61)).await;
     let started = Instant::now();
     for _ in 0..3 {
-        let silent = || std::future::pending::<Outcome<u32>>();
+        let silent = || std::future::pending::<ReviewResult<u32>>();
         assert_eq!(scripted.verdicts.get(key(0), silent).await.unwrap().verdict, Ok(1));
     }
     assert!(started.elapsed() < Duration::from_secs(2), "only the first one waited");
@@ -127,7 +127,7 @@ async fn an_old_yes_waits_a_second_for_one_who_does_not_answer() {
 
 #[tokio::test]
 async fn callers_share_one_review_that_goes_on_without_them() {
-    let verdicts = Arc::new(Verdicts::<u32>::new(TERMS));
+    let verdicts = Arc::new(ReviewCache::<u32>::new(POLICY));
     let (reviews, go) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
     let ask = || {
         let (verdicts, reviews, go) = (verdicts.clone(), reviews.clone(), go.clone());
@@ -135,7 +135,7 @@ async fn callers_share_one_review_that_goes_on_without_them() {
             let review = || async move {
                 reviews.fetch_add(1, Ordering::Relaxed);
                 go.notified().await;
-                Ok(Answer { verdict: Ok(7), at: Instant::now() })
+                Ok(ReviewVerdict { verdict: Ok(7), at: Instant::now() })
             };
             verdicts.get(key(0), review).await.unwrap().verdict
         })
@@ -155,23 +155,23 @@ async fn callers_share_one_review_that_goes_on_without_them() {
 
 #[tokio::test]
 async fn a_review_that_breaks_is_started_again() {
-    let verdicts = Verdicts::<u32>::new(TERMS);
+    let verdicts = ReviewCache::<u32>::new(POLICY);
     let broken = || async { panic!("broken") };
     assert_eq!(verdicts.get(key(0), broken).await.unwrap_err(), Unavailable);
-    let sound = || async { Ok(Answer { verdict: Ok(7), at: Instant::now() }) };
+    let sound = || async { Ok(ReviewVerdict { verdict: Ok(7), at: Instant::now() }) };
     assert_eq!(verdicts.get(key(0), sound).await.unwrap().verdict, Ok(7));
 }
 
 #[tokio::test]
 async fn wrong_tokens_drive_out_no_right_one_and_are_bounded() {
-    let scripted = Scripted::new(&[Ok(Ok(1)), Ok(Err(No::Unknown))]);
+    let scripted = Scripted::new(&[Ok(Ok(1)), Ok(Err(Denial::Unknown))]);
     assert_eq!(scripted.get(0).await, Ok(Ok(1)));
     for number in 1..=CAPACITY + 10 {
-        assert_eq!(scripted.get(number).await, Ok(Err(No::Unknown)));
+        assert_eq!(scripted.get(number).await, Ok(Err(Denial::Unknown)));
     }
     let asked = scripted.asked();
     assert_eq!(scripted.get(0).await, Ok(Ok(1)));
     assert_eq!(scripted.asked(), asked);
-    let kept = lock(&scripted.verdicts.kept);
-    assert_eq!((kept.no.entries.len(), kept.no.order.len(), kept.flights.len()), (CAPACITY, CAPACITY, 0));
+    let kept = lock(&scripted.verdicts.state);
+    assert_eq!((kept.denied.entries.len(), kept.denied.order.len(), kept.in_flight.len()), (CAPACITY, CAPACITY, 0));
 }

@@ -7,31 +7,32 @@ use std::{
     time::Duration,
 };
 
-use identity::{BadKeys, KeySet};
+use identity::{KeyError, KeySet};
 use k8s_openapi::ByteString;
 use serde::Deserialize;
 use tokio::sync::watch;
 
 use crate::{
-    Board, Head, ObjectMap, Source, Transport, Watch, error::RequestError, resource::Resource, secret::SecretObject,
+    ObjectMap, ObjectVersion, Transport, Watch, WatchHealth, WatchSource, error::RequestError, resource::Resource,
+    secret::SecretObject,
 };
 
 /// Name of the Secret.
-pub const IDENTITY: &str = "recif-identity";
+pub const IDENTITY_SECRET: &str = "recif-identity";
 /// [`IDENTITY`] as a field selector, which is what rights on one name allow to watch.
-const BY_NAME: &str = "metadata.name=recif-identity";
+const FIELD_SELECTOR: &str = "metadata.name=recif-identity";
 /// How long an operator that cannot make the Secret waits before it tries again.
-const AGAIN: Duration = Duration::from_secs(10);
+const RETRY: Duration = Duration::from_secs(10);
 
 /// The keys as last read. What was read stays when the Secret goes: Pods know these.
 #[derive(Debug, Clone, Default)]
-pub struct Keys(Arc<Shared>);
+pub struct Keys(Arc<SharedKeys>);
 
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedKeys {
     keys: Mutex<Option<Arc<KeySet>>>,
     /// Whether the Secret is there.
-    there: watch::Sender<bool>,
+    exists: watch::Sender<bool>,
 }
 
 impl Keys {
@@ -42,41 +43,41 @@ impl Keys {
 
     /// Notes whether the Secret is there, each time that it was read anew or went.
     pub fn subscribe(&self) -> watch::Receiver<bool> {
-        self.0.there.subscribe()
+        self.0.exists.subscribe()
     }
 
     /// The Secret holds these now.
     pub fn set(&self, keys: Arc<KeySet>) {
         *self.0.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys);
-        self.0.there.send_replace(true);
+        self.0.exists.send_replace(true);
     }
 
     /// Follows the Secret in `namespace`, for ever.
-    pub async fn follow(self, namespace: String, transport: Arc<Transport>, board: Arc<Board>) {
+    pub async fn follow(self, namespace: String, transport: Arc<Transport>, board: Arc<WatchHealth>) {
         let map = Arc::new(ObjectMap::default());
         map.subscribe(move |change| match change.new.as_deref() {
             Some(Ok(keys)) => self.set(Arc::clone(keys)),
-            Some(Err(error)) => tracing::error!("Secret {IDENTITY} is not used: {error}"),
+            Some(Err(error)) => tracing::error!("Secret {IDENTITY_SECRET} is not used: {error}"),
             None => {
-                self.0.there.send_replace(false);
+                self.0.exists.send_replace(false);
             }
         });
-        let decode = Arc::new(|_: &Head, json: &str| read(json));
-        let source = Source { resource: Resource::SECRET, labels: None, fields: Some(BY_NAME), decode };
+        let decode = Arc::new(|_: &ObjectVersion, json: &str| read(json));
+        let source = WatchSource { resource: Resource::SECRET, labels: None, fields: Some(FIELD_SELECTOR), decode };
         Watch::new(source, Some(namespace), transport, map, board).run().await;
     }
 
     /// Makes the Secret whenever it is not there, for as long as this is polled: with the keys that were read before if it was
     /// there once, for those are the ones that Pods know.
-    pub async fn keep(&self, secret: &SecretObject) {
-        let mut there = self.0.there.subscribe();
+    pub async fn maintain(&self, secret: &SecretObject) {
+        let mut there = self.0.exists.subscribe();
         loop {
             match self.ensure(secret).await {
                 // The sender is ours.
                 Ok(()) => drop(there.wait_for(|there| !there).await),
                 Err(error) => {
-                    tracing::warn!(%error, "Secret {IDENTITY} cannot be made: no caller can be vouched for without it");
-                    tokio::time::sleep(AGAIN).await;
+                    tracing::warn!(%error, "Secret {IDENTITY_SECRET} cannot be made: no caller can be vouched for without it");
+                    tokio::time::sleep(RETRY).await;
                 }
             }
         }
@@ -87,7 +88,7 @@ impl Keys {
     /// # Errors
     /// As the API server answered.
     pub async fn ensure(&self, secret: &SecretObject) -> Result<(), KeysError> {
-        if *self.0.there.borrow() {
+        if *self.0.exists.borrow() {
             return Ok(());
         }
         let known = self.get();
@@ -97,7 +98,7 @@ impl Keys {
         }
         let keys = known.map_or_else(|| KeySet::generate().map(Arc::new), Ok)?;
         if secret.create(secret_data(&keys)).await? {
-            tracing::info!("made Secret {IDENTITY}, by which gateways vouch for callers");
+            tracing::info!("made Secret {IDENTITY_SECRET}, by which gateways vouch for callers");
             self.set(keys);
         } else if let Some(found) = secret.get().await? {
             self.set(Arc::new(KeySet::read(&bytes(found.data.unwrap_or_default()))?));
@@ -113,8 +114,8 @@ pub enum KeysError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// What is in the Secret are none.
-    #[error("Secret {IDENTITY} is not used: {0}; delete it, and another one is made")]
-    Bad(#[from] BadKeys),
+    #[error("Secret {IDENTITY_SECRET} is not used: {0}; delete it, and another one is made")]
+    Bad(#[from] KeyError),
     /// None can be made.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
@@ -131,7 +132,7 @@ pub fn bytes(data: BTreeMap<String, ByteString>) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// Reads the keys of the Secret. One that holds others is no reason to fail the watch.
-fn read(json: &str) -> Result<Result<Arc<KeySet>, BadKeys>, serde_json::Error> {
+fn read(json: &str) -> Result<Result<Arc<KeySet>, KeyError>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Secret {
         #[serde(default)]

@@ -17,10 +17,10 @@ pub fn workload_label(kind: &str) -> String {
 
 /// The Pods of each workload, in the order of their names.
 #[derive(Debug, Default)]
-pub struct PodIndex(Mutex<HashMap<Workload, BTreeMap<String, Arc<WorkloadPod>>>>);
+pub struct PodIndex(Mutex<HashMap<WorkloadKey, BTreeMap<String, Arc<WorkloadPod>>>>);
 
 /// Label and the workload's key.
-type Workload = (String, Key);
+type WorkloadKey = (String, Key);
 
 impl PodIndex {
     /// Follows a change of a Pod.
@@ -48,7 +48,7 @@ impl PodIndex {
     }
 }
 
-fn workloads(key: &Key, pod: &WorkloadPod) -> Vec<Workload> {
+fn workloads(key: &Key, pod: &WorkloadPod) -> Vec<WorkloadKey> {
     let ours = pod.labels.iter().filter(|(label, _)| label.starts_with("recif.dev/"));
     ours.map(|(label, name)| (label.clone(), Key::new(&key.namespace, name))).collect()
 }
@@ -56,7 +56,7 @@ fn workloads(key: &Key, pod: &WorkloadPod) -> Vec<Workload> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Cause;
+    use crate::ChangeSource;
 
     fn pod(name: &str, agent: &str) -> Arc<WorkloadPod> {
         Arc::new(WorkloadPod {
@@ -73,7 +73,7 @@ mod tests {
     }
 
     fn change(name: &str, old: Option<Arc<WorkloadPod>>, new: Option<Arc<WorkloadPod>>) -> Change<WorkloadPod> {
-        Change { key: Key::new("ns", name), old, new, cause: Cause::Watch }
+        Change { key: Key::new("ns", name), old, new, source: ChangeSource::Watch }
     }
 
     #[test]

@@ -15,13 +15,13 @@ use crate::Change;
 /// Whoever uses a Model uses its PluginConfig and the Secret with its credentials. The status of a Model need not move
 /// when that Secret does, so its users are found through it.
 #[derive(Debug, Default)]
-pub struct Referrers(Mutex<HashMap<Target, BTreeSet<User>>>);
+pub struct Referrers(Mutex<HashMap<ReferenceTarget, BTreeSet<Referrer>>>);
 
 /// What is referred to. Without a kind: the labels of a namespace, whose name the key has, which decide whether its objects may
 /// use servers of another one.
-type Target = (Option<RefKind>, Key);
+type ReferenceTarget = (Option<RefKind>, Key);
 /// Kind and key of an object that refers to others.
-type User = (&'static str, Key);
+type Referrer = (&'static str, Key);
 
 impl Referrers {
     /// Follows a change of a referring object.
@@ -56,16 +56,16 @@ impl Referrers {
     }
 
     /// Kind and key of all that use this object, by themselves or through what passes on what it refers to.
-    pub fn of(&self, kind: RefKind, key: &Key) -> BTreeSet<User> {
+    pub fn of(&self, kind: RefKind, key: &Key) -> BTreeSet<Referrer> {
         self.users((Some(kind), key.clone()))
     }
 
     /// Kind and key of all for which the labels of their namespace count.
-    pub fn of_namespace(&self, name: &str) -> BTreeSet<User> {
+    pub fn of_namespace(&self, name: &str) -> BTreeSet<Referrer> {
         self.users((None, Key::new("", name)))
     }
 
-    fn users(&self, target: Target) -> BTreeSet<User> {
+    fn users(&self, target: ReferenceTarget) -> BTreeSet<Referrer> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut found = BTreeSet::new();
         let mut open = vec![target];
@@ -83,7 +83,7 @@ impl Referrers {
     }
 }
 
-fn targets(key: &Key, object: Option<&impl HasReferences>) -> BTreeSet<Target> {
+fn targets(key: &Key, object: Option<&impl HasReferences>) -> BTreeSet<ReferenceTarget> {
     let references = object.map(HasReferences::references).unwrap_or_default();
     let is_abroad = |found: &Reference| found.namespace.as_ref().is_some_and(|other| *other != key.namespace);
     let abroad = references.iter().any(is_abroad).then(|| (None, Key::new("", &key.namespace)));
@@ -101,7 +101,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::Cause;
+    use crate::ChangeSource;
 
     fn object<K: DeserializeOwned>(spec: Option<Value>) -> Option<Arc<K>> {
         spec.map(|spec| Arc::new(serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap()))
@@ -114,7 +114,7 @@ mod tests {
         new: Option<Value>,
     ) {
         let (old, new) = (object::<K>(old), object::<K>(new));
-        index.follow(&Change { key: Key::new("ns", name), old, new, cause: Cause::Watch });
+        index.follow(&Change { key: Key::new("ns", name), old, new, source: ChangeSource::Watch });
     }
 
     fn users(index: &Referrers, kind: RefKind, name: &str) -> Vec<String> {
@@ -170,7 +170,8 @@ mod tests {
         change::<Tool>(&index, "t", None, tool(server.clone()));
         change::<Tool>(&index, "own", None, tool(json!({ "name": "docs" })));
         change::<Agent>(&index, "a", None, Some(agent(json!({ "tools": ["t"] }))));
-        let found = |users: BTreeSet<User>| users.iter().map(|(kind, key)| format!("{kind}/{key}")).collect::<Vec<_>>();
+        let found =
+            |users: BTreeSet<Referrer>| users.iter().map(|(kind, key)| format!("{kind}/{key}")).collect::<Vec<_>>();
         let of = |namespace: &str| found(index.of(RefKind::RemoteMCPServer, &Key::new(namespace, "docs")));
         assert_eq!(of("tools"), ["Agent/ns/a", "Tool/ns/t"]);
         assert_eq!(of("ns"), ["Tool/ns/own"]);

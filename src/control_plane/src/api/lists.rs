@@ -8,57 +8,66 @@ use futures::{FutureExt as _, future::BoxFuture};
 use meta::Phase as _;
 
 use super::{
-    answer::Answer,
-    operation::{Asked, Param, Values},
+    operation::{OperationRequest, Param, ParamValues},
     problem::Problem,
+    response::OperationResponse,
 };
 use crate::{
-    app::App,
-    auth::{Auth, Caller},
-    fleet::{Cursor, Entry, Page, Selection, Sort, row},
+    app::SharedAppState,
+    auth::{ApiCaller, Auth},
+    fleet::{Cursor, FleetEntry, FleetListing, Selection, Sort, row},
 };
 
 /// Objects on a page unless somebody says how many.
-const USUAL: usize = 100;
+const DEFAULT_LIMIT: usize = 100;
 /// The most objects on a page.
-const MOST: i64 = 1000;
+const MAX_LIMIT: i64 = 1000;
 /// The word for objects that have no phase yet.
 const NO_PHASE: &str = "none";
 
-const KIND: Param = Param { name: "kind", about: "Only these kinds.", values: Values::OneOf(kinds), many: true };
-const NAMESPACE: Param =
-    Param { name: "namespace", about: "Only what is in these namespaces.", values: Values::Text, many: true };
+const KIND: Param =
+    Param { name: "kind", about: "Only these kinds.", values: ParamValues::OneOf(kinds), repeatable: true };
+const NAMESPACE: Param = Param {
+    name: "namespace",
+    about: "Only what is in these namespaces.",
+    values: ParamValues::Text,
+    repeatable: true,
+};
 const PHASE: Param = Param {
     name: "phase",
     about: "Only what is in these phases; none: what has no phase.",
-    values: Values::OneOf(phases),
-    many: true,
+    values: ParamValues::OneOf(phases),
+    repeatable: true,
 };
 const TEXT: Param = Param {
     name: "q",
     about: "Only what has this text in what a list shows of it, in upper or lower case.",
-    values: Values::Text,
-    many: false,
+    values: ParamValues::Text,
+    repeatable: false,
 };
 const SORT: Param = Param {
     name: "sort",
     about: "What to sort by; then by kind, namespace and name. attention: what somebody should look at comes first.",
-    values: Values::OneOf(sorts),
-    many: false,
+    values: ParamValues::OneOf(sorts),
+    repeatable: false,
 };
 const ORDER: Param = Param {
     name: "order",
     about: "Which end comes first.",
-    values: Values::OneOf(|| vec!["asc", "desc"]),
-    many: false,
+    values: ParamValues::OneOf(|| vec!["asc", "desc"]),
+    repeatable: false,
 };
-const LIMIT: Param =
-    Param { name: "limit", about: "The most objects on the page.", values: Values::Number(1, MOST), many: false };
+const LIMIT: Param = Param {
+    name: "limit",
+    about: "The most objects on the page.",
+    values: ParamValues::Number(1, MAX_LIMIT),
+    repeatable: false,
+};
 const CONTINUE: Param = Param {
     name: "continue",
     about: "Where the page begins: what the page before it says.",
-    values: Values::Text,
-    many: false,
+    values: ParamValues::Text,
+    repeatable: false,
 };
 
 /// Parameters of the list of everything.
@@ -91,8 +100,8 @@ fn phases() -> Vec<&'static str> {
 ///
 /// # Errors
 /// There is none of that name.
-pub(super) fn kind_of(asked: &Asked) -> Result<&'static ApiKind, Problem> {
-    let plural = asked.part("plural");
+pub(super) fn kind_of(asked: &OperationRequest) -> Result<&'static ApiKind, Problem> {
+    let plural = asked.path_segment("plural");
     KINDS.iter().find(|kind| kind.plural == plural).ok_or_else(|| {
         let plurals: Vec<_> = KINDS.iter().map(|kind| kind.plural).collect();
         Problem::missing(format!("there are no {plural}, but {}", plurals.join(", ")))
@@ -100,33 +109,45 @@ pub(super) fn kind_of(asked: &Asked) -> Result<&'static ApiKind, Problem> {
 }
 
 /// Everything, whatever its kind.
-pub(super) fn fleet(app: App, caller: Caller, asked: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
+pub(super) fn fleet(
+    app: SharedAppState,
+    caller: ApiCaller,
+    asked: OperationRequest,
+) -> BoxFuture<'static, Result<OperationResponse, Problem>> {
     async move {
         let kinds: Vec<_> = asked.many("kind").filter_map(ApiKind::find).collect();
         let page = page(&app, &caller, &asked, &kinds, "fleet", Sort::Attention, true).await?;
-        Ok(page.answer(&app))
+        Ok(page.into_response(&app))
     }
     .boxed()
 }
 
 /// Everything of a kind.
-pub(super) fn of_kind(app: App, caller: Caller, asked: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
+pub(super) fn of_kind(
+    app: SharedAppState,
+    caller: ApiCaller,
+    asked: OperationRequest,
+) -> BoxFuture<'static, Result<OperationResponse, Problem>> {
     async move {
         let kind = kind_of(&asked)?;
         let page = page(&app, &caller, &asked, &[kind], "kind", Sort::Namespace, false).await?;
-        Ok(page.answer(&app))
+        Ok(page.into_response(&app))
     }
     .boxed()
 }
 
 /// The MCP servers.
-pub(super) fn servers(app: App, caller: Caller, asked: Asked) -> BoxFuture<'static, Result<Answer, Problem>> {
+pub(super) fn servers(
+    app: SharedAppState,
+    caller: ApiCaller,
+    asked: OperationRequest,
+) -> BoxFuture<'static, Result<OperationResponse, Problem>> {
     async move {
         let kinds: Vec<_> = ["MCPServer", "RemoteMCPServer"].into_iter().filter_map(ApiKind::find).collect();
         let page = page(&app, &caller, &asked, &kinds, "servers", Sort::Namespace, false).await?;
-        let Listed { page: Page { items, .. }, .. } = page;
+        let FleetListResponse { listing: FleetListing { items, .. }, .. } = page;
         let mut body = b"{\"items\":[".to_vec();
-        for (number, Entry { record, .. }) in items.iter().enumerate() {
+        for (number, FleetEntry { record, .. }) in items.iter().enumerate() {
             if number > 0 {
                 body.push(b',');
             }
@@ -137,35 +158,35 @@ pub(super) fn servers(app: App, caller: Caller, asked: Asked) -> BoxFuture<'stat
             body.extend_from_slice(facts);
         }
         body.extend_from_slice(b"]}");
-        Ok(Answer::Json { tag: tag(&app, &items, ""), body: body.into() })
+        Ok(OperationResponse::Json { tag: list_etag(&app, &items, ""), body: body.into() })
     }
     .boxed()
 }
 
 /// A page, and what it tells besides.
-struct Listed {
-    page: Page,
-    list: String,
-    counted: bool,
+struct FleetListResponse {
+    listing: FleetListing,
+    selection_key: String,
+    with_counts: bool,
 }
 
 async fn page(
-    app: &App,
-    caller: &Caller,
-    asked: &Asked,
+    app: &SharedAppState,
+    caller: &ApiCaller,
+    asked: &OperationRequest,
     kinds: &[&'static ApiKind],
     path: &str,
     usual: Sort,
     counted: bool,
-) -> Result<Listed, Problem> {
+) -> Result<FleetListResponse, Problem> {
     let given =
         |name: &'static str| asked.many(name).filter(|value| !value.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-    let (namespaces, list) = (given("namespace"), asked.list(path));
+    let (namespaces, list) = (given("namespace"), asked.selection_key(path));
     let phases: Vec<_> = asked.many("phase").map(|name| if name == NO_PHASE { "" } else { name }.to_owned()).collect();
     // What is counted is counted of all kinds.
     let looked_at = if counted { &[] } else { kinds };
-    let visible = app.auth.visible(caller, &app.fleet, looked_at, &namespaces).await?;
-    Auth::sighted(&visible, &app.fleet, kinds, &namespaces)?;
+    let visible = app.auth.visibility(caller, &app.fleet, looked_at, &namespaces).await?;
+    Auth::require_visibility(&visible, &app.fleet, kinds, &namespaces)?;
     let rows: Vec<u8> = kinds.iter().filter_map(|kind| row(kind)).collect();
     let after = asked.one("continue").filter(|text| !text.is_empty());
     let after = after.map(|text| Cursor::decode(text, &list)).transpose();
@@ -184,24 +205,26 @@ async fn page(
         limit: if whole {
             usize::MAX
         } else {
-            asked.number("limit").map_or(USUAL, |limit| usize::try_from(limit).unwrap_or(USUAL))
+            asked.number("limit").map_or(DEFAULT_LIMIT, |limit| usize::try_from(limit).unwrap_or(DEFAULT_LIMIT))
         },
         after: after.as_ref(),
     };
-    Ok(Listed { page: app.fleet.list(&selection), list, counted })
+    Ok(FleetListResponse { listing: app.fleet.list(&selection), selection_key: list, with_counts: counted })
 }
 
-impl Listed {
-    fn answer(self, app: &App) -> Answer {
-        let Page { items, total, next, counts } = self.page;
+impl FleetListResponse {
+    fn into_response(self, app: &SharedAppState) -> OperationResponse {
+        let FleetListing { items, total, next, counts } = self.listing;
         let length: usize = items.iter().map(|entry| entry.record.summary.len() + 1).sum();
         let mut end = format!("],\"total\":{total}");
         if let Some(next) = next {
-            end += &format!(",\"continue\":\"{}\"", next.encode(&self.list));
+            end += &format!(",\"continue\":\"{}\"", next.encode(&self.selection_key));
         }
-        if self.counted {
-            let counts: BTreeMap<_, BTreeMap<_, _>> =
-                counts.into_iter().map(|(kind, phases)| (kind, phases.into_iter().map(named).collect())).collect();
+        if self.with_counts {
+            let counts: BTreeMap<_, BTreeMap<_, _>> = counts
+                .into_iter()
+                .map(|(kind, phases)| (kind, phases.into_iter().map(named_phase).collect()))
+                .collect();
             // Words and numbers: this cannot fail.
             end += &format!(",\"counts\":{}", serde_json::to_string(&counts).unwrap_or_default());
         }
@@ -215,16 +238,16 @@ impl Listed {
             body.extend_from_slice(&entry.record.summary);
         }
         body.extend_from_slice(end.as_bytes());
-        Answer::Json { tag: tag(app, &items, &end), body: Bytes::from(body) }
+        OperationResponse::Json { tag: list_etag(app, &items, &end), body: Bytes::from(body) }
     }
 }
 
-fn named((phase, count): (Box<str>, usize)) -> (String, usize) {
+fn named_phase((phase, count): (Box<str>, usize)) -> (String, usize) {
     (if phase.is_empty() { NO_PHASE.into() } else { phase.into() }, count)
 }
 
 /// Tells this version of a list from others: which objects, as of which change, and what else is said.
-fn tag(app: &App, items: &[Entry], end: &str) -> String {
+fn list_etag(app: &SharedAppState, items: &[FleetEntry], end: &str) -> String {
     let mut text = Vec::with_capacity(items.len() * 8 + end.len() + 8);
     text.extend_from_slice(app.fleet.epoch().as_bytes());
     items.iter().for_each(|entry| text.extend_from_slice(&entry.stamp.to_be_bytes()));

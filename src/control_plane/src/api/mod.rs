@@ -1,6 +1,5 @@
 //! The REST API: a table of operations, each a GET that is answered from the read model.
 
-mod answer;
 mod history;
 mod lists;
 mod object;
@@ -8,6 +7,7 @@ mod openapi;
 mod operation;
 mod overview;
 pub(super) mod problem;
+mod response;
 #[cfg(test)]
 mod schemathesis;
 mod table;
@@ -15,7 +15,7 @@ mod table;
 mod tests;
 pub(super) mod types;
 
-use crate::app::App;
+use crate::app::SharedAppState;
 use std::{collections::BTreeMap, net::IpAddr, sync::atomic::Ordering::Relaxed};
 
 use axum::{
@@ -26,7 +26,7 @@ use axum::{
     routing::{any, get},
 };
 use bytes::Bytes;
-use operation::{Asked, Operation};
+use operation::{OperationRequest, RestOperation};
 use problem::Problem;
 use table::OPERATIONS;
 use tower_http::{CompressionLevel, compression::CompressionLayer};
@@ -38,30 +38,30 @@ use super::{
 };
 
 /// Every path of the public port; probes and metrics have a port of their own.
-pub(super) fn router(app: App) -> Router {
+pub(super) fn router(app: SharedAppState) -> Router {
     // The document does not change.
     let document = Bytes::from(openapi::document().to_string());
     let document = get(move || async move { ([(header::CONTENT_TYPE, "application/json")], document) });
     let mut api = Router::new().route("/openapi.json", document.clone()).route("/api/openapi.json", document);
     for operation in OPERATIONS {
         for prefix in ["", "/api"] {
-            let handle = move |State(app): State<App>, request: Request| serve(app, operation, request);
+            let handle = move |State(app): State<SharedAppState>, request: Request| serve(app, operation, request);
             api = api.route(&format!("{prefix}{}", operation.path), get(handle));
         }
     }
-    let refuse = |uri: Uri| async move { overview::nothing(uri.path()) };
+    let refuse = |uri: Uri| async move { overview::not_found(uri.path()) };
     let method = || async { Problem::new(StatusCode::METHOD_NOT_ALLOWED, "only GET is answered here") };
     let compress = CompressionLayer::new().gzip(true).br(true).quality(CompressionLevel::Fastest);
     let api = api.fallback(refuse).method_not_allowed_fallback(method).layer(compress);
-    let pass = |State(app): State<App>, mut request: Request| async move {
+    let pass = |State(app): State<SharedAppState>, mut request: Request| async move {
         let may = match app.auth.may_relay(request.headers()) {
-            Ok(()) => app.auth.admit(request.headers(), origin(request.extensions())).await,
+            Ok(()) => app.auth.check_token(request.headers(), peer_address(request.extensions())).await,
             refused => refused,
         };
         match may {
             Ok(()) => {
-                app.auth.hide(request.headers_mut());
-                app.relay.pass(request).await
+                app.auth.hide_cluster_token(request.headers_mut());
+                app.relay.proxy_request(request).await
             }
             Err(problem) => problem.into_response(),
         }
@@ -75,16 +75,20 @@ pub(super) fn router(app: App) -> Router {
     api.with_state(app)
 }
 
-async fn serve(app: App, operation: &'static Operation, request: Request) -> Response {
+async fn serve(app: SharedAppState, operation: &'static RestOperation, request: Request) -> Response {
     try_serve(app, operation, request).await.unwrap_or_else(|problem| problem.into_response())
 }
 
 /// The address that a request comes from.
-fn origin(extensions: &Extensions) -> Option<IpAddr> {
+fn peer_address(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<Peer>().map(|peer| peer.address)
 }
 
-async fn try_serve(app: App, operation: &'static Operation, request: Request) -> Result<Response, Problem> {
+async fn try_serve(
+    app: SharedAppState,
+    operation: &'static RestOperation,
+    request: Request,
+) -> Result<Response, Problem> {
     if !app.synced.load(Relaxed) {
         return Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -93,11 +97,11 @@ async fn try_serve(app: App, operation: &'static Operation, request: Request) ->
     }
     let (mut parts, _) = request.into_parts();
     // Who that is, and what he may see, is asked by whatever shows something.
-    app.auth.admit(&parts.headers, origin(&parts.extensions)).await?;
+    app.auth.check_token(&parts.headers, peer_address(&parts.extensions)).await?;
     let caller = app.auth.caller(&parts.headers)?;
-    let mut asked = Asked::read(operation.query, parts.uri.query())?;
+    let mut asked = OperationRequest::read(operation.query, parts.uri.query())?;
     let path = Path::<BTreeMap<String, String>>::from_request_parts(&mut parts, &()).await;
-    asked.path = path.map_err(|_| overview::nothing(parts.uri.path()))?.0;
+    asked.path = path.map_err(|_| overview::not_found(parts.uri.path()))?.0;
     let last = parts.headers.get("last-event-id").map(|id| String::from_utf8_lossy(id.as_bytes()).into_owned());
     asked.last_event = last.filter(|id| !id.is_empty());
     (operation.handle)(app, caller, asked).await?.respond(&parts.headers)

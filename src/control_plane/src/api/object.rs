@@ -14,102 +14,112 @@ use serde_json::Value;
 use store::gaps;
 
 use super::{
-    answer::Answer,
-    history::{of_the_gone, older},
+    history::{steps_of_deleted, stored_steps},
     lists::kind_of,
-    operation::{Asked, Param, Values},
+    operation::{OperationRequest, Param, ParamValues},
     problem::Problem,
+    response::OperationResponse,
     types::{Child, Children, Condition, Event, Events, File, Rendered, Step, ToolDefinition, Tools, Trace, Why},
 };
 use crate::{
-    app::App,
-    auth::Caller,
-    fleet::{Entry, MASKED, Record},
+    app::SharedAppState,
+    auth::ApiCaller,
+    fleet::{FleetEntry, MASKED, Record},
 };
 
 /// Parameters of a trace.
 pub(super) const TRACE: &[Param] = &[Param {
     name: "since",
     about: "Only steps after this number.",
-    values: Values::Number(0, i64::MAX),
-    many: false,
+    values: ParamValues::Number(0, i64::MAX),
+    repeatable: false,
 }];
 /// Parameters of the tools of a server.
 pub(super) const TOOLS: &[Param] = &[Param {
     name: "kind",
     about: "The server's kind, where both kinds have one of the name.",
-    values: Values::OneOf(|| vec!["MCPServer", "RemoteMCPServer"]),
-    many: false,
+    values: ParamValues::OneOf(|| vec!["MCPServer", "RemoteMCPServer"]),
+    repeatable: false,
 }];
 /// How many of the last steps say why.
 const STEPS: usize = 5;
 
-type Handled = BoxFuture<'static, Result<Answer, Problem>>;
+type OperationFuture = BoxFuture<'static, Result<OperationResponse, Problem>>;
 
 /// The object of a path.
-async fn find(app: &App, caller: &Caller, asked: &Asked) -> Result<Entry, Problem> {
+async fn find(app: &SharedAppState, caller: &ApiCaller, asked: &OperationRequest) -> Result<FleetEntry, Problem> {
     let kind = kind_of(asked)?;
     look_up(app, caller, kind, asked).await?.ok_or_else(|| missing(kind, asked))
 }
 
 /// The object of a path, if there is one; the caller may know.
-async fn look_up(app: &App, caller: &Caller, kind: &'static ApiKind, asked: &Asked) -> Result<Option<Entry>, Problem> {
-    let (namespace, name) = (asked.part("namespace"), asked.part("name"));
+async fn look_up(
+    app: &SharedAppState,
+    caller: &ApiCaller,
+    kind: &'static ApiKind,
+    asked: &OperationRequest,
+) -> Result<Option<FleetEntry>, Problem> {
+    let (namespace, name) = (asked.path_segment("namespace"), asked.path_segment("name"));
     app.auth.may_get(caller, kind, namespace, name).await?;
     Ok(app.fleet.get(kind, &Key::new(namespace, name)))
 }
 
-fn missing(kind: &ApiKind, asked: &Asked) -> Problem {
-    Problem::missing(format!("there is no {} {}/{}", kind.name, asked.part("namespace"), asked.part("name")))
+fn missing(kind: &ApiKind, asked: &OperationRequest) -> Problem {
+    Problem::missing(format!(
+        "there is no {} {}/{}",
+        kind.name,
+        asked.path_segment("namespace"),
+        asked.path_segment("name")
+    ))
 }
 
 /// The whole object.
-pub(super) fn object(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn object(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
-        let Entry { stamp, record } = find(&app, &caller, &asked).await?;
+        let FleetEntry { stamp, record } = find(&app, &caller, &asked).await?;
         let mut body = record.json();
         if !record.object().get("status").is_some_and(Value::is_object) {
             let mut object = record.object();
             object["status"] = Value::Null;
             body = serde_json::to_vec(&object).map_err(|error| Problem::defect(&error))?;
         }
-        Ok(Answer::Json { body: body.into(), tag: format!("{}-{stamp}", app.fleet.epoch()) })
+        Ok(OperationResponse::Json { body: body.into(), tag: format!("{}-{stamp}", app.fleet.epoch()) })
     }
     .boxed()
 }
 
 /// Its status.
-pub(super) fn status(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn status(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
-        Answer::of(&record.object()["status"])
+        OperationResponse::of(&record.object()["status"])
     }
     .boxed()
 }
 
 /// What it did. What is gone still has its history, of which only the database knows.
-pub(super) fn trace(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn trace(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let kind = kind_of(&asked)?;
         let since = asked.number("since").unwrap_or_default();
-        let entries = if let Some(Entry { record, .. }) = look_up(&app, &caller, kind, &asked).await? {
+        let entries = if let Some(FleetEntry { record, .. }) = look_up(&app, &caller, kind, &asked).await? {
             let known: Vec<Step> = record.history_after(since).iter().map(Step::from).collect();
-            let mut entries = older(&app, &record, since, &known).await;
+            let mut entries = stored_steps(&app, &record, since, &known).await;
             entries.extend(known);
             entries
         } else {
-            let (namespace, name) = (asked.part("namespace"), asked.part("name"));
-            let gone = of_the_gone(&app, kind.name, namespace, name, since).await;
+            let (namespace, name) = (asked.path_segment("namespace"), asked.path_segment("name"));
+            let gone = steps_of_deleted(&app, kind.name, namespace, name, since).await;
             gone.ok_or_else(|| missing(kind, &asked))?
         };
         let gaps = gaps(since, entries.iter().map(|entry| entry.seq));
-        Answer::of(&Trace { entries, gaps })
+        OperationResponse::of(&Trace { entries, gaps })
     }
     .boxed()
 }
 
 /// Why it is as it is.
-pub(super) fn reason(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn reason(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
         let object = record.object();
@@ -119,7 +129,7 @@ pub(super) fn reason(app: App, caller: Caller, asked: Asked) -> Handled {
         let status = stored.unwrap_or_default();
         let mut steps: Vec<&HistoryEntry> = status.history.iter().rev().take(STEPS).collect();
         steps.reverse();
-        Answer::of(&Why {
+        OperationResponse::of(&Why {
             sentence: answer.sentence,
             phase: answer.phase,
             condition: condition(&status),
@@ -150,8 +160,8 @@ fn condition(status: &CommonStatus) -> Option<Condition> {
 /// The lines that `recif why` adds, but for those from logs; none for an object that is ready. Of an object that the caller may
 /// not see he learns nothing.
 async fn waiting_for(
-    app: &App,
-    caller: &Caller,
+    app: &SharedAppState,
+    caller: &ApiCaller,
     record: &Record,
     metadata: &ObjectMeta,
     status: &CommonStatus,
@@ -162,7 +172,7 @@ async fn waiting_for(
         return Ok(Vec::new());
     }
     let mut lines = Vec::new();
-    for link in &record.links {
+    for link in &record.references {
         if !app.auth.sees(caller, link.kind, &link.namespace, &link.name).await? {
             lines.push(format!("{} {}: not visible to you", link.kind.name, link.name));
             continue;
@@ -172,26 +182,26 @@ async fn waiting_for(
         lines.extend(reference_problem(link.kind.name, &link.name, status.as_ref()));
     }
     if record.kind.role == Role::Workload {
-        let deployment = app.around.deployments.get(&record.key);
-        lines.extend(deployment.iter().flat_map(|deployment| deployment.trouble.iter().cloned()));
-        let pods = app.around.pods_of(record.kind, &record.key);
-        lines.extend(pods.iter().flat_map(|pod| pod.trouble.iter().cloned()));
+        let deployment = app.related.deployments.get(&record.key);
+        lines.extend(deployment.iter().flat_map(|deployment| deployment.problems.iter().cloned()));
+        let pods = app.related.pods_of(record.kind, &record.key);
+        lines.extend(pods.iter().flat_map(|pod| pod.problems.iter().cloned()));
     }
     Ok(first_lines(lines))
 }
 
 /// What hangs on it.
-pub(super) fn children(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn children(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
-        Answer::of(&Children { items: children_of(&app, &caller, &record).await? })
+        OperationResponse::of(&Children { items: children_of(&app, &caller, &record).await? })
     }
     .boxed()
 }
 
 /// What hangs on it, but for objects of our kinds that the caller may not list.
-async fn children_of(app: &App, caller: &Caller, record: &Record) -> Result<Vec<Child>, Problem> {
-    let mut items = made_of(app, record);
+async fn children_of(app: &SharedAppState, caller: &ApiCaller, record: &Record) -> Result<Vec<Child>, Problem> {
+    let mut items = workload_children(app, record);
     let Some(tool) = ApiKind::find("Tool").filter(|_| record.server.is_some()) else { return Ok(items) };
     let namespace = &record.key.namespace;
     if app.auth.may_list(caller, tool, "").await? || app.auth.may_list(caller, tool, namespace).await? {
@@ -207,7 +217,7 @@ async fn children_of(app: &App, caller: &Caller, record: &Record) -> Result<Vec<
 }
 
 /// What was made for it to run.
-fn made_of(app: &App, record: &Record) -> Vec<Child> {
+fn workload_children(app: &SharedAppState, record: &Record) -> Vec<Child> {
     let key = |name: &str| Key::new(&record.key.namespace, name);
     let recorded: Vec<ChildRecord> = record.object()["status"]
         .get("children")
@@ -217,11 +227,11 @@ fn made_of(app: &App, record: &Record) -> Vec<Child> {
         .into_iter()
         .map(|ChildRecord { kind, name, uid, .. }| {
             let (state, message) = match kind.as_str() {
-                "Deployment" => match app.around.deployments.get(&key(&name)) {
-                    Some(found) => (format!("{}/{} ready", found.ready, found.desired), found.trouble.join("; ")),
+                "Deployment" => match app.related.deployments.get(&key(&name)) {
+                    Some(found) => (format!("{}/{} ready", found.ready, found.desired), found.problems.join("; ")),
                     None => ("Missing".to_owned(), String::new()),
                 },
-                "ConfigMap" if app.around.config_maps.get(&key(&name)).is_none() => ("Missing".into(), String::new()),
+                "ConfigMap" if app.related.config_maps.get(&key(&name)).is_none() => ("Missing".into(), String::new()),
                 _ => ("Applied".to_owned(), String::new()),
             };
             Child { kind, name, uid, state, message }
@@ -230,37 +240,37 @@ fn made_of(app: &App, record: &Record) -> Vec<Child> {
     if record.kind.role == Role::Workload {
         // Made, but not yet in the status, which is written when there is something to say.
         let recorded = items.iter().any(|child| child.kind == "Deployment");
-        let made = app.around.deployments.get(&record.key).filter(|found| !recorded && found.owner == record.uid);
+        let made = app.related.deployments.get(&record.key).filter(|found| !recorded && found.owner == record.uid);
         items.extend(made.map(|found| Child {
             kind: "Deployment".into(),
             name: record.key.name.clone(),
             uid: found.uid.to_string(),
             state: format!("{}/{} ready", found.ready, found.desired),
-            message: found.trouble.join("; "),
+            message: found.problems.join("; "),
         }));
-        items.extend(app.around.pods_of(record.kind, &record.key).iter().map(|pod| Child {
+        items.extend(app.related.pods_of(record.kind, &record.key).iter().map(|pod| Child {
             kind: "Pod".into(),
             name: pod.name.to_string(),
             uid: pod.uid.to_string(),
             state: pod.state.to_string(),
-            message: pod.trouble.join("; "),
+            message: pod.problems.join("; "),
         }));
     }
     items
 }
 
 /// What was rendered from it.
-pub(super) fn rendered(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn rendered(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
         let mut files = Vec::new();
-        for child in made_of(&app, &record) {
+        for child in workload_children(&app, &record) {
             let object = format!("{}/{}", child.kind, child.name);
             match child.kind.as_str() {
                 // Nobody here reads Secrets.
                 "Secret" => files.push(File { object, name: "*".into(), text: MASKED.into() }),
                 "ConfigMap" => {
-                    let map = app.around.config_maps.get(&Key::new(&record.key.namespace, &child.name));
+                    let map = app.related.config_maps.get(&Key::new(&record.key.namespace, &child.name));
                     let texts = map.iter().flat_map(|map| map.files.iter());
                     files.extend(texts.map(|(name, text)| File {
                         object: object.clone(),
@@ -275,17 +285,17 @@ pub(super) fn rendered(app: App, caller: Caller, asked: Asked) -> Handled {
             let object = format!("ConfigMap/{}", tools_config_map(record.kind.name, &record.key.name));
             files.push(File { object, name: crds::tool_server::TOOLS_KEY.into(), text: text.to_string() });
         }
-        Answer::of(&Rendered { files })
+        OperationResponse::of(&Rendered { files })
     }
     .boxed()
 }
 
 /// Events about it.
-pub(super) fn events(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn events(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
         let mut items: Vec<Event> = app
-            .around
+            .related
             .events_of(&record.uid)
             .iter()
             .map(|seen| Event {
@@ -298,26 +308,26 @@ pub(super) fn events(app: App, caller: Caller, asked: Asked) -> Handled {
             })
             .collect();
         items.sort_by(|one, other| other.last_at.cmp(&one.last_at));
-        Answer::of(&Events { items })
+        OperationResponse::of(&Events { items })
     }
     .boxed()
 }
 
 /// How busy it is.
-pub(super) fn load(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn load(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
         let pods =
-            if record.kind.role == Role::Workload { app.around.pods_of(record.kind, &record.key) } else { Vec::new() };
-        Answer::of(&*app.loads.of(&record.uid, pods).await)
+            if record.kind.role == Role::Workload { app.related.pods_of(record.kind, &record.key) } else { Vec::new() };
+        OperationResponse::of(&*app.loads.get(&record.uid, pods).await)
     }
     .boxed()
 }
 
 /// The tools of a server.
-pub(super) fn tools(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn tools(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
-        let key = Key::new(asked.part("namespace"), asked.part("name"));
+        let key = Key::new(asked.path_segment("namespace"), asked.path_segment("name"));
         let named = asked.one("kind").and_then(ApiKind::find);
         let kinds = ["MCPServer", "RemoteMCPServer"].into_iter().filter_map(ApiKind::find);
         let kinds: Vec<_> = named.map_or_else(|| kinds.collect(), |kind| vec![kind]);
@@ -336,7 +346,7 @@ pub(super) fn tools(app: App, caller: Caller, asked: Asked) -> Handled {
                     let routed = kind.name == "MCPServer";
                     let call_path = routed
                         .then(|| format!("/v1/mcp/{}/{}{}", key.namespace, key.name, endpoint(&entry.record.object())));
-                    return Answer::of(&Tools { items, call_path });
+                    return OperationResponse::of(&Tools { items, call_path });
                 }
             }
         }

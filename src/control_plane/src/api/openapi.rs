@@ -4,7 +4,7 @@ use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::{
-    operation::{Operation, Param, Schematic, Values},
+    operation::{Param, ParamValues, ResponseSchema, RestOperation},
     problem::Problem,
     table::OPERATIONS,
     types::Transition,
@@ -50,20 +50,20 @@ pub(super) fn document() -> Value {
     })
 }
 
-fn describe(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
+fn describe(operation: &RestOperation, generator: &mut SchemaGenerator) -> Value {
     let path = operation.path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
     let mut parameters: Vec<Value> = path.map(in_path).collect();
     parameters.extend(operation.query.iter().map(in_query));
     let mut responses = Map::new();
-    let ok = match operation.answer {
-        Schematic::Json(schema) => {
+    let ok = match operation.response {
+        ResponseSchema::Json(schema) => {
             let schema = schema(generator);
             json!({ "description": "The answer.", "content": {
                 "application/json": { "schema": schema },
                 "application/yaml": { "schema": schema },
             } })
         }
-        Schematic::Events => {
+        ResponseSchema::Events => {
             parameters.push(json!({ "name": "Last-Event-ID", "in": "header", "schema": { "type": "string" },
                 "description": "The id of the last event that was read." }));
             json!({ "description": "Server-sent events: `change` {type: applied or deleted, object: Summary}, `transition` \
@@ -74,7 +74,7 @@ fn describe(operation: &Operation, generator: &mut SchemaGenerator) -> Value {
     for status in ["400", "401", "403", "404", "406", "503"] {
         responses.insert(status.into(), json!({ "$ref": "#/components/responses/Problem" }));
     }
-    if matches!(operation.answer, Schematic::Json(_)) {
+    if matches!(operation.response, ResponseSchema::Json(_)) {
         responses.insert("304".into(), json!({ "description": "What If-None-Match names is still so." }));
     }
     json!({ "operationId": operation.id, "summary": operation.about, "parameters": parameters, "responses": responses })
@@ -91,11 +91,11 @@ fn in_path(name: &str) -> Value {
 
 fn in_query(param: &Param) -> Value {
     let value = match param.values {
-        Values::Text => json!({ "type": "string" }),
-        Values::OneOf(words) => json!({ "type": "string", "enum": words() }),
-        Values::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        ParamValues::Text => json!({ "type": "string" }),
+        ParamValues::OneOf(words) => json!({ "type": "string", "enum": words() }),
+        ParamValues::Number(least, most) => json!({ "type": "integer", "minimum": least, "maximum": most }),
     };
-    let schema = if param.many { json!({ "type": "array", "items": value }) } else { value };
+    let schema = if param.repeatable { json!({ "type": "array", "items": value }) } else { value };
     json!({ "name": param.name, "in": "query", "description": param.about, "schema": schema })
 }
 

@@ -6,15 +6,15 @@ use futures::future::BoxFuture;
 use schemars::{Schema, SchemaGenerator};
 use url::form_urlencoded;
 
-use super::{answer::Answer, problem::Problem};
-use crate::{app::App, auth::Caller};
+use super::{problem::Problem, response::OperationResponse};
+use crate::{app::SharedAppState, auth::ApiCaller};
 
 /// How often a parameter may be given.
-const REPEATS: usize = 50;
+const MAX_REPEATS: usize = 50;
 
 /// One operation; each is a GET.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Operation {
+pub(super) struct RestOperation {
     /// Its path, with `{…}` for what varies.
     pub(super) path: &'static str,
     /// What it is called in the document.
@@ -24,14 +24,14 @@ pub(super) struct Operation {
     /// What may stand behind the question mark.
     pub(super) query: &'static [Param],
     /// What is answered.
-    pub(super) answer: Schematic,
+    pub(super) response: ResponseSchema,
     /// Does it.
     pub(super) handle: Handle,
 }
 
 /// What an operation answers.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Schematic {
+pub(super) enum ResponseSchema {
     /// JSON of this schema.
     Json(fn(&mut SchemaGenerator) -> Schema),
     /// A stream of server-sent events.
@@ -39,7 +39,8 @@ pub(super) enum Schematic {
 }
 
 /// Does an operation.
-pub(super) type Handle = fn(App, Caller, Asked) -> BoxFuture<'static, Result<Answer, Problem>>;
+pub(super) type Handle =
+    fn(SharedAppState, ApiCaller, OperationRequest) -> BoxFuture<'static, Result<OperationResponse, Problem>>;
 
 /// One query parameter.
 #[derive(Debug, Clone, Copy)]
@@ -49,14 +50,14 @@ pub(super) struct Param {
     /// What it is for.
     pub(super) about: &'static str,
     /// Which values it takes.
-    pub(super) values: Values,
+    pub(super) values: ParamValues,
     /// Whether it may be given several times.
-    pub(super) many: bool,
+    pub(super) repeatable: bool,
 }
 
 /// Values of a parameter.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Values {
+pub(super) enum ParamValues {
     /// Any text.
     Text,
     /// One of these words.
@@ -65,7 +66,7 @@ pub(super) enum Values {
     Number(i64, i64),
 }
 
-impl Values {
+impl ParamValues {
     fn check(self, name: &str, value: &str) -> Result<(), Problem> {
         match self {
             Self::Text => Ok(()),
@@ -86,7 +87,7 @@ impl Values {
 
 /// A request as its operation sees it: every parameter is known and has a value that fits.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Asked {
+pub(super) struct OperationRequest {
     /// What the path says.
     pub(super) path: BTreeMap<String, String>,
     /// `Last-Event-ID`, if it was sent.
@@ -94,7 +95,7 @@ pub(super) struct Asked {
     query: Vec<(&'static str, String)>,
 }
 
-impl Asked {
+impl OperationRequest {
     /// Reads the query of a request.
     ///
     /// # Errors
@@ -112,11 +113,11 @@ impl Asked {
                 return Err(Problem::parameter(&name, format!("{name}: no such parameter; {known}")));
             };
             param.values.check(param.name, &value)?;
-            if !param.many && asked.one(param.name).is_some() {
+            if !param.repeatable && asked.one(param.name).is_some() {
                 return Err(Problem::parameter(&name, format!("{name}: say it once")));
             }
-            if asked.many(param.name).count() >= REPEATS {
-                return Err(Problem::parameter(&name, format!("{name}: say it at most {REPEATS} times")));
+            if asked.many(param.name).count() >= MAX_REPEATS {
+                return Err(Problem::parameter(&name, format!("{name}: say it at most {MAX_REPEATS} times")));
             }
             asked.query.push((param.name, value.into_owned()));
         }
@@ -139,12 +140,12 @@ impl Asked {
     }
 
     /// A part of the path.
-    pub(super) fn part(&self, name: &str) -> &str {
+    pub(super) fn path_segment(&self, name: &str) -> &str {
         self.path.get(name).map(String::as_str).unwrap_or_default()
     }
 
     /// What tells a list from others: the path and every parameter that selects or sorts.
-    pub(super) fn list(&self, path: &str) -> String {
+    pub(super) fn selection_key(&self, path: &str) -> String {
         let selects = self.query.iter().filter(|(name, _)| !["limit", "continue"].contains(name));
         let mut parts: Vec<String> = selects.map(|(name, value)| format!("{name}={value:?}")).collect();
         parts.sort();
@@ -157,9 +158,9 @@ mod tests {
     use super::*;
 
     const PARAMS: &[Param] = &[
-        Param { name: "kind", about: "", values: Values::OneOf(|| vec!["Agent", "Flow"]), many: true },
-        Param { name: "q", about: "", values: Values::Text, many: false },
-        Param { name: "limit", about: "", values: Values::Number(1, 1000), many: false },
+        Param { name: "kind", about: "", values: ParamValues::OneOf(|| vec!["Agent", "Flow"]), repeatable: true },
+        Param { name: "q", about: "", values: ParamValues::Text, repeatable: false },
+        Param { name: "limit", about: "", values: ParamValues::Number(1, 1000), repeatable: false },
     ];
 
     #[test]
@@ -181,20 +182,20 @@ mod tests {
             ),
         ] {
             let expected = expected.map_err(|(name, detail)| Problem::parameter(name, detail));
-            assert_eq!(Asked::read(PARAMS, Some(query)).map(drop), expected, "{query}");
+            assert_eq!(OperationRequest::read(PARAMS, Some(query)).map(drop), expected, "{query}");
         }
-        let kinds = |count: usize| Asked::read(PARAMS, Some(&"kind=Flow&".repeat(count))).map(drop);
+        let kinds = |count: usize| OperationRequest::read(PARAMS, Some(&"kind=Flow&".repeat(count))).map(drop);
         assert_eq!(kinds(50), Ok(()));
         assert_eq!(kinds(51), Err(Problem::parameter("kind", "kind: say it at most 50 times")));
-        let detail = Asked::read(&[], Some("a=b")).unwrap_err();
+        let detail = OperationRequest::read(&[], Some("a=b")).unwrap_err();
         assert_eq!(detail.detail(), "a: no such parameter; there is none here");
     }
 
     #[test]
     fn a_list_is_told_by_what_selects_it() {
-        let list = |query| Asked::read(PARAMS, Some(query)).unwrap().list("/x");
+        let list = |query| OperationRequest::read(PARAMS, Some(query)).unwrap().selection_key("/x");
         assert_eq!(list("q=a&kind=Flow&limit=5"), list("kind=Flow&q=a"));
         assert_ne!(list("q=a"), list("q=b"));
-        assert_ne!(list("q=a"), Asked::read(PARAMS, Some("q=a")).unwrap().list("/y"));
+        assert_ne!(list("q=a"), OperationRequest::read(PARAMS, Some("q=a")).unwrap().selection_key("/y"));
     }
 }

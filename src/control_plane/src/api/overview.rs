@@ -10,14 +10,14 @@ use machine::{Edge as TableEdge, EdgeFrom};
 use meta::{Key, Phase, PhasedObject as _};
 
 use super::{
-    answer::Answer,
-    operation::{Asked, Param, Values},
+    operation::{OperationRequest, Param, ParamValues},
     problem::Problem,
+    response::OperationResponse,
     types::{Edge, Graph, Link, Machine, Me, Node},
 };
 use crate::{
-    app::App,
-    auth::{Auth, Caller},
+    app::SharedAppState,
+    auth::{ApiCaller, Auth},
     fleet::Record,
 };
 
@@ -25,17 +25,17 @@ use crate::{
 pub(super) const GRAPH: &[Param] = &[Param {
     name: "namespace",
     about: "Only references of objects in this namespace.",
-    values: Values::Text,
-    many: false,
+    values: ParamValues::Text,
+    repeatable: false,
 }];
 
-type Handled = BoxFuture<'static, Result<Answer, Problem>>;
+type OperationFuture = BoxFuture<'static, Result<OperationResponse, Problem>>;
 
 /// Who refers to what.
-pub(super) fn graph(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let only = asked.one("namespace").filter(|name| !name.is_empty());
-        let visible = app.auth.visible(&caller, &app.fleet, &[], &[]).await?;
+        let visible = app.auth.visibility(&caller, &app.fleet, &[], &[]).await?;
         let (_, records) = app.fleet.snapshot();
         let mut graph = Graph { nodes: Vec::new(), edges: Vec::new() };
         let mut told = BTreeSet::new();
@@ -43,7 +43,7 @@ pub(super) fn graph(app: App, caller: Caller, asked: Asked) -> Handled {
             only.is_none_or(|only| only == record.key.namespace) && visible.sees(record.row, &record.key.namespace)
         };
         for record in records.iter().filter(shown) {
-            told.insert(place(record.kind.name, &record.key.namespace, &record.key.name));
+            told.insert(node_id(record.kind.name, &record.key.namespace, &record.key.name));
             graph.nodes.push(Node {
                 kind: record.kind.name.to_owned(),
                 namespace: record.key.namespace.clone(),
@@ -53,9 +53,9 @@ pub(super) fn graph(app: App, caller: Caller, asked: Asked) -> Handled {
             });
         }
         for record in records.iter().filter(shown) {
-            let from = place(record.kind.name, &record.key.namespace, &record.key.name);
-            for link in &record.links {
-                let to = place(link.kind.name, &link.namespace, &link.name);
+            let from = node_id(record.kind.name, &record.key.namespace, &record.key.name);
+            for link in &record.references {
+                let to = node_id(link.kind.name, &link.namespace, &link.name);
                 let seen = crate::fleet::row(link.kind).is_some_and(|row| visible.sees(row, &link.namespace));
                 let found =
                     app.fleet.get(link.kind, &Key::new(&*link.namespace, &*link.name)).map(|entry| entry.record);
@@ -75,28 +75,28 @@ pub(super) fn graph(app: App, caller: Caller, asked: Asked) -> Handled {
                 graph.edges.push(Link { from: from.clone(), to, broken });
             }
         }
-        Answer::of(&graph)
+        OperationResponse::of(&graph)
     }
     .boxed()
 }
 
-fn place(kind: &str, namespace: &str, name: &str) -> String {
+fn node_id(kind: &str, namespace: &str, name: &str) -> String {
     format!("{kind}/{namespace}/{name}")
 }
 
 /// The state machine of a kind.
-pub(super) fn machine(app: App, caller: Caller, asked: Asked) -> Handled {
+pub(super) fn machine(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         // It is the same for everybody, but for nobody whom nobody knows.
         app.auth.user(&caller).await?;
-        let word = asked.part("kind");
+        let word = asked.path_segment("kind");
         let kind = ApiKind::find(word).ok_or_else(|| Problem::missing(format!("there is no kind {word}")))?;
         let edges = match kind.role {
             Role::Reference if kind.name == RemoteMCPServer::KIND => edges(RemoteMCPServer::TABLE.edges),
             Role::Workload => edges(actions::workload::EDGES),
             Role::Reference => edges(actions::reference::EDGES),
         };
-        Answer::of(&Machine { phases: kind.role.phases(), edges })
+        OperationResponse::of(&Machine { phases: kind.role.phases(), edges })
     }
     .boxed()
 }
@@ -116,18 +116,18 @@ fn edges<P: Phase>(table: &'static [TableEdge<P>]) -> Vec<Edge> {
 }
 
 /// Who asks.
-pub(super) fn me(app: App, caller: Caller, _: Asked) -> Handled {
+pub(super) fn me(app: SharedAppState, caller: ApiCaller, _: OperationRequest) -> OperationFuture {
     async move {
         let auth = match app.auth {
             Auth::None { .. } => "none",
             Auth::Kubernetes(..) => "kubernetes",
         };
-        Answer::of(&Me { auth, user: app.auth.user(&caller).await? })
+        OperationResponse::of(&Me { auth, user: app.auth.user(&caller).await? })
     }
     .boxed()
 }
 
 /// What there is no operation for.
-pub(super) fn nothing(path: &str) -> Problem {
+pub(super) fn not_found(path: &str) -> Problem {
     Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {path}: see /openapi.json"))
 }

@@ -9,11 +9,11 @@ use tokio::{net::TcpListener, process::Command};
 use tokio_util::sync::CancellationToken;
 
 use super::router;
-use crate::{fleet::testing::Stage, serve, testing::app_with_history};
+use crate::{fleet::testing::TestFleet, serve, testing::app_with_history};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_of_schemathesis_is_answered_wrongly() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     stage.agent("default", "a", "Running");
     stage.agent("default", "b", "Failed");
     stage.put("RemoteMCPServer", "default", "s", json!({ "url": "http://h/mcp" }), json!(null));

@@ -350,16 +350,16 @@ pub(crate) struct Transition {
     pub(crate) step: Step,
 }
 
-impl From<store::Step> for Step {
-    fn from(told: store::Step) -> Self {
-        let store::Step { seq, at, from, to, action, reason, took_ms, trace_id } = told;
+impl From<store::TransitionRow> for Step {
+    fn from(told: store::TransitionRow) -> Self {
+        let store::TransitionRow { seq, at, from, to, action, reason, took_ms, trace_id } = told;
         Self { seq, at: at.to_string(), from, to, action, reason, took_ms, trace_id }
     }
 }
 
-impl From<store::Transition> for Transition {
-    fn from(told: store::Transition) -> Self {
-        let store::Transition { kind, namespace, name, uid, step } = told;
+impl From<store::ObjectTransition> for Transition {
+    fn from(told: store::ObjectTransition) -> Self {
+        let store::ObjectTransition { kind, namespace, name, uid, step } = told;
         Self { kind, namespace, name, uid, step: step.into() }
     }
 }

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::credentials::{MASKED, is_credential, is_name, is_number_of_tokens, line};
+use super::credentials::{MASKED, is_credential, is_name, is_number_of_tokens, mask_urls};
 
 /// Arguments of a program: `--token=x`, what follows `--token`, and the same within one that is a command itself.
-pub(super) fn arguments(elements: &mut [Value]) {
+pub(super) fn mask_arguments(elements: &mut [Value]) {
     let mut follows = None;
     for element in elements {
         let Value::String(text) = element else { continue };
@@ -75,7 +75,7 @@ impl Words {
             }
             _ => {
                 self.follows = (bare.starts_with('-') && is_name(bare) && is_credential(bare)).then(|| bare.to_owned());
-                line(word)
+                mask_urls(word)
             }
         }
     }
@@ -125,7 +125,7 @@ mod tests {
             ),
         ] {
             let mut args: Vec<Value> = serde_json::from_value(args).unwrap();
-            arguments(&mut args);
+            mask_arguments(&mut args);
             assert_eq!(Value::from(args), expected);
         }
     }

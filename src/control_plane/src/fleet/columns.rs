@@ -4,21 +4,21 @@ use crds::{ApiKind, agent_model};
 use serde_json::Value;
 
 /// Columns that a summary has as fields of their own.
-const OWN: &[&str] = &["Phase", "Age", "Reason", "Replicas"];
+const SUMMARY_COLUMNS: &[&str] = &["Phase", "Age", "Reason", "Replicas"];
 
 /// One column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     /// Its title, such as `Model`.
     pub title: String,
-    path: Vec<Step>,
+    path: Vec<ColumnPathStep>,
     /// Whether it is the model of an agent, which may stand in several places.
     is_agent_model: bool,
 }
 
 /// A step of a JSON path, as far as definitions use them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Step {
+enum ColumnPathStep {
     /// `.field`
     Field(String),
     /// `[?(@.field=="value")]`: the first element of which this is true.
@@ -30,7 +30,7 @@ impl Column {
     pub fn of(kind: &ApiKind) -> Vec<Self> {
         let versions = kind.definition().spec.versions;
         let columns = versions.into_iter().flat_map(|version| version.additional_printer_columns.unwrap_or_default());
-        let others = columns.filter(|column| !OWN.contains(&column.name.as_str()));
+        let others = columns.filter(|column| !SUMMARY_COLUMNS.contains(&column.name.as_str()));
         let others = others.filter_map(|column| {
             let is_agent_model = kind.name == "Agent" && column.name == "Model";
             Some(Self { path: parse(&column.json_path)?, title: column.name, is_agent_model })
@@ -44,8 +44,8 @@ impl Column {
             return agent_model(object);
         }
         let found = self.path.iter().try_fold(object, |value, step| match step {
-            Step::Field(name) => value.get(name),
-            Step::First { field, value: wanted } => {
+            ColumnPathStep::Field(name) => value.get(name),
+            ColumnPathStep::First { field, value: wanted } => {
                 value.as_array()?.iter().find(|element| element.get(field).and_then(Value::as_str) == Some(wanted))
             }
         })?;
@@ -57,19 +57,19 @@ impl Column {
     }
 }
 
-fn parse(path: &str) -> Option<Vec<Step>> {
+fn parse(path: &str) -> Option<Vec<ColumnPathStep>> {
     let mut steps = Vec::new();
     let mut rest = path;
     while !rest.is_empty() {
         if let Some(filter) = rest.strip_prefix("[?(@.") {
             let (condition, after) = filter.split_once(")]")?;
             let (field, value) = condition.split_once("==")?;
-            steps.push(Step::First { field: field.to_owned(), value: value.trim_matches('"').to_owned() });
+            steps.push(ColumnPathStep::First { field: field.to_owned(), value: value.trim_matches('"').to_owned() });
             rest = after;
         } else {
             let name = rest.strip_prefix('.')?;
             let end = name.find(['.', '[']).unwrap_or(name.len());
-            steps.push(Step::Field(name[..end].to_owned()));
+            steps.push(ColumnPathStep::Field(name[..end].to_owned()));
             rest = &name[end..];
         }
     }

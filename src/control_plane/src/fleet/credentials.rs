@@ -26,7 +26,7 @@ pub(super) const LAST_WORDS: &[&str] = &["pwd", "jwt", "pass", "auth", "key"];
 
 /// Whether something of this name is a credential, unless it is a number of tokens.
 pub(super) fn is_credential(name: &str) -> bool {
-    let plain = plain(name);
+    let plain = normalized(name);
     let joined = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
     // The last word begins behind a sign, or with the capital letter after a small one.
     let starts = name.char_indices().rev().find(|(at, c)| {
@@ -38,12 +38,12 @@ pub(super) fn is_credential(name: &str) -> bool {
     plain.ends_with("key") || LAST_WORDS.contains(&&*last) || WORDS.iter().any(|word| plain.contains(word))
 }
 
-pub(super) fn plain(name: &str) -> String {
+pub(super) fn normalized(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
 }
 
 pub(super) fn is_number_of_tokens(name: &str, value: &str) -> bool {
-    plain(name).ends_with("tokens") && value.parse::<f64>().is_ok()
+    normalized(name).ends_with("tokens") && value.parse::<f64>().is_ok()
 }
 
 /// Whether it may be the name of a flag, a variable or a header.
@@ -52,7 +52,7 @@ pub(super) fn is_name(text: &str) -> bool {
 }
 
 /// A text without the passwords of the URLs in it.
-pub(super) fn line(text: &str) -> String {
+pub(super) fn mask_urls(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find("://") {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
-use super::{Fleet, Record, transition::Transition};
+use super::{FleetCache, Record, transition::FleetTransition};
 
 /// What somebody who follows the fleet reads next.
 #[derive(Debug)]
@@ -13,12 +13,12 @@ pub enum Batch {
     /// them is gone.
     Reset,
     /// Objects in their newest state, oldest change first.
-    Changes(Vec<Changed>),
+    Changes(Vec<ChangedObject>),
 }
 
 /// The newest state of an object that changed.
 #[derive(Debug, Clone)]
-pub struct Changed {
+pub struct ChangedObject {
     /// The stamp of the change.
     pub stamp: u64,
     /// The object; when it is gone, as it was last.
@@ -32,20 +32,20 @@ pub struct Changed {
 /// A reader of the journal. It holds its place and nothing else.
 #[derive(Debug)]
 pub struct Feed {
-    fleet: Arc<Fleet>,
+    fleet: Arc<FleetCache>,
     stamps: watch::Receiver<u64>,
-    read: u64,
+    position: u64,
 }
 
 impl Feed {
-    pub(super) fn new(fleet: Arc<Fleet>, read: u64) -> Self {
+    pub(super) fn new(fleet: Arc<FleetCache>, read: u64) -> Self {
         let stamps = fleet.stamps.subscribe();
-        Self { fleet, stamps, read }
+        Self { fleet, stamps, position: read }
     }
 
     /// Up to which stamp was read.
     pub fn position(&self) -> u64 {
-        self.read
+        self.position
     }
 
     /// Waits for changes and returns at most `limit` of them, at least one. Dropped while it waits, it has read nothing.
@@ -64,22 +64,22 @@ impl Feed {
         // Marked first: what changes while this reads is looked at again.
         self.stamps.mark_unchanged();
         let inner = self.fleet.lock();
-        if self.read != 0 && !inner.journal.knows(self.read) {
-            self.read = 0;
+        if self.position != 0 && !inner.journal.knows(self.position) {
+            self.position = 0;
             return Some(Batch::Reset);
         }
-        let found = inner.journal.after(self.read, limit);
+        let found = inner.journal.after(self.position, limit);
         drop(inner);
         let changes: Vec<_> = found
             .into_iter()
-            .map(|(stamp, note)| Changed { stamp, record: note.record, deleted: note.deleted, at: note.at })
+            .map(|(stamp, note)| ChangedObject { stamp, record: note.record, deleted: note.deleted, at: note.at })
             .collect();
-        self.read = changes.last()?.stamp;
+        self.position = changes.last()?.stamp;
         Some(Batch::Changes(changes))
     }
 
     /// The transitions that came with the changes after `stamp`, up to the one read last, as far as they are remembered.
-    pub fn transitions_after(&self, stamp: u64) -> Vec<Transition> {
-        self.fleet.lock().journal.transitions(stamp, self.read)
+    pub fn transitions_after(&self, stamp: u64) -> Vec<FleetTransition> {
+        self.fleet.lock().journal.transitions(stamp, self.position)
     }
 }

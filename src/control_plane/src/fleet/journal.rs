@@ -8,12 +8,12 @@ use std::{
 
 use meta::{HistoryEntry, Key};
 
-use super::{Record, transition::Transition};
+use super::{Record, transition::FleetTransition};
 
 /// How many deletions are remembered.
-const DELETIONS: usize = 4096;
+const MAX_DELETIONS: usize = 4096;
 /// How many transitions are remembered.
-const TRANSITIONS: usize = 4096;
+const MAX_TRANSITIONS: usize = 4096;
 
 /// What changed, by stamp.
 #[derive(Debug, Default)]
@@ -21,16 +21,16 @@ pub(super) struct Journal {
     last: u64,
     /// Who has not read up to here has missed a deletion that is forgotten.
     horizon: u64,
-    notes: BTreeMap<u64, Note>,
+    entries: BTreeMap<u64, JournalEntry>,
     /// Stamps of deletions, oldest first; also of objects that were made again since.
-    burials: VecDeque<u64>,
-    graves: HashMap<(u8, Key), u64>,
-    transitions: VecDeque<Transition>,
+    tombstone_queue: VecDeque<u64>,
+    tombstones: HashMap<(u8, Key), u64>,
+    transitions: VecDeque<FleetTransition>,
 }
 
 /// The newest state of an object.
 #[derive(Debug, Clone)]
-pub(super) struct Note {
+pub(super) struct JournalEntry {
     pub(super) record: Arc<Record>,
     pub(super) deleted: bool,
     /// When the change was seen.
@@ -52,46 +52,46 @@ impl Journal {
     pub(super) fn applied(&mut self, before: Option<u64>, record: Arc<Record>, moves: Vec<HistoryEntry>) -> u64 {
         self.last += 1;
         let stamp = self.last;
-        let grave = self.graves.remove(&(record.row, record.key.clone()));
-        before.into_iter().chain(grave).for_each(|old| drop(self.notes.remove(&old)));
+        let grave = self.tombstones.remove(&(record.row, record.key.clone()));
+        before.into_iter().chain(grave).for_each(|old| drop(self.entries.remove(&old)));
         for entry in moves {
-            self.transitions.push_back(Transition { stamp, record: record.clone(), entry: Arc::new(entry) });
+            self.transitions.push_back(FleetTransition { stamp, record: record.clone(), entry: Arc::new(entry) });
         }
-        let surplus = self.transitions.len().saturating_sub(TRANSITIONS);
+        let surplus = self.transitions.len().saturating_sub(MAX_TRANSITIONS);
         self.transitions.drain(..surplus);
-        self.notes.insert(stamp, Note { record, deleted: false, at: Instant::now() });
+        self.entries.insert(stamp, JournalEntry { record, deleted: false, at: Instant::now() });
         stamp
     }
 
     /// Notes that an object is gone that stood under the stamp `before`.
     pub(super) fn deleted(&mut self, before: Option<u64>, record: Arc<Record>) {
         self.last += 1;
-        before.into_iter().for_each(|old| drop(self.notes.remove(&old)));
-        self.graves.insert((record.row, record.key.clone()), self.last);
-        self.notes.insert(self.last, Note { record, deleted: true, at: Instant::now() });
-        self.burials.push_back(self.last);
-        while self.burials.len() > DELETIONS {
-            let Some(oldest) = self.burials.pop_front() else { break };
+        before.into_iter().for_each(|old| drop(self.entries.remove(&old)));
+        self.tombstones.insert((record.row, record.key.clone()), self.last);
+        self.entries.insert(self.last, JournalEntry { record, deleted: true, at: Instant::now() });
+        self.tombstone_queue.push_back(self.last);
+        while self.tombstone_queue.len() > MAX_DELETIONS {
+            let Some(oldest) = self.tombstone_queue.pop_front() else { break };
             // One that was made again since is no deletion any more: whoever reads on learns of it under its new stamp.
-            if let Some(note) = self.notes.remove(&oldest) {
-                self.graves.remove(&(note.record.row, note.record.key.clone()));
+            if let Some(note) = self.entries.remove(&oldest) {
+                self.tombstones.remove(&(note.record.row, note.record.key.clone()));
                 self.horizon = oldest;
             }
         }
     }
 
     /// At most `limit` objects that changed after `stamp`, with the stamps of their changes, oldest change first.
-    pub(super) fn after(&self, stamp: u64, limit: usize) -> Vec<(u64, Note)> {
-        self.notes.range(stamp + 1..).take(limit).map(|(stamp, note)| (*stamp, note.clone())).collect()
+    pub(super) fn after(&self, stamp: u64, limit: usize) -> Vec<(u64, JournalEntry)> {
+        self.entries.range(stamp + 1..).take(limit).map(|(stamp, note)| (*stamp, note.clone())).collect()
     }
 
     /// When the oldest change after `stamp` was seen.
     pub(super) fn oldest_after(&self, stamp: u64) -> Option<Instant> {
-        self.notes.range(stamp + 1..).next().map(|(_, note)| note.at)
+        self.entries.range(stamp + 1..).next().map(|(_, note)| note.at)
     }
 
     /// Transitions after `stamp` and up to `last`, as far as they are remembered.
-    pub(super) fn transitions(&self, stamp: u64, last: u64) -> Vec<Transition> {
+    pub(super) fn transitions(&self, stamp: u64, last: u64) -> Vec<FleetTransition> {
         let from = self.transitions.partition_point(|transition| transition.stamp <= stamp);
         let to = self.transitions.partition_point(|transition| transition.stamp <= last);
         self.transitions.range(from..to.max(from)).cloned().collect()

@@ -7,8 +7,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    arguments::arguments,
-    credentials::{MASKED, is_credential, is_name, is_number_of_tokens, line, plain},
+    arguments::mask_arguments,
+    credentials::{MASKED, is_credential, is_name, is_number_of_tokens, mask_urls, normalized},
 };
 
 /// Whether the text of an annotation repeats a whole object, as `kubectl apply`, kapp, Argo CD and others write it: as JSON, also
@@ -18,7 +18,7 @@ fn is_copy(text: &str) -> bool {
 }
 
 /// Masks an object, and drops what nobody reads.
-pub(super) fn object(object: &mut Value) {
+pub(super) fn mask_object(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
@@ -27,22 +27,22 @@ pub(super) fn object(object: &mut Value) {
     }
     // A status repeats addresses of the spec, and what others answered.
     for part in ["spec", "status"] {
-        object.get_mut(part).into_iter().for_each(|part| inside("", part));
+        object.get_mut(part).into_iter().for_each(|part| mask_value("", part));
     }
 }
 
 /// Masks a value that stands under this field.
-fn inside(field: &str, value: &mut Value) {
+fn mask_value(field: &str, value: &mut Value) {
     match value {
-        Value::Object(fields) => fields_of(field, fields),
-        Value::Array(elements) if matches!(field, "args" | "command") => arguments(elements),
-        Value::Array(elements) => elements.iter_mut().for_each(|element| inside(field, element)),
-        Value::String(text) => *text = line(text),
+        Value::Object(fields) => mask_fields(field, fields),
+        Value::Array(elements) if matches!(field, "args" | "command") => mask_arguments(elements),
+        Value::Array(elements) => elements.iter_mut().for_each(|element| mask_value(field, element)),
+        Value::String(text) => *text = mask_urls(text),
         _ => {}
     }
 }
 
-fn fields_of(field: &str, fields: &mut Map<String, Value>) {
+fn mask_fields(field: &str, fields: &mut Map<String, Value>) {
     // `{name, value}`: a variable, a header or a parameter. What is beside a value, such as valueFrom, only refers to one.
     let named = fields.get("name").and_then(Value::as_str).map(str::to_owned);
     let named = named.filter(|name| is_credential(name));
@@ -55,7 +55,7 @@ fn fields_of(field: &str, fields: &mut Map<String, Value>) {
             _ if field == "headers" => true,
             _ if field == "properties" && is_schema(value) => {
                 if is_credential(name) {
-                    examples(value);
+                    mask_examples(value);
                 }
                 false
             }
@@ -63,22 +63,24 @@ fn fields_of(field: &str, fields: &mut Map<String, Value>) {
             _ => (is_settings(field) || field == "properties") && is_credential(name) && !is_count(name, value),
         };
         match value {
-            _ if whole => everything(value),
+            _ if whole => mask_all(value),
             // Settings may be nested.
-            Value::Object(_) | Value::Array(_) if is_settings(field) && !leaves_settings(name) => inside(field, value),
-            _ => inside(name, value),
+            Value::Object(_) | Value::Array(_) if is_settings(field) && !leaves_settings(name) => {
+                mask_value(field, value)
+            }
+            _ => mask_value(name, value),
         }
     }
 }
 
 /// Masks all that may be a credential below a name that says so.
-fn everything(value: &mut Value) {
+fn mask_all(value: &mut Value) {
     match value {
         Value::String(text) if text.is_empty() => {}
         Value::String(_) | Value::Number(_) => *value = MASKED.into(),
-        Value::Array(elements) => elements.iter_mut().for_each(everything),
+        Value::Array(elements) => elements.iter_mut().for_each(mask_all),
         Value::Object(fields) => {
-            fields.iter_mut().filter(|(name, _)| !is_reference(name)).for_each(|(_, value)| everything(value));
+            fields.iter_mut().filter(|(name, _)| !is_reference(name)).for_each(|(_, value)| mask_all(value));
         }
         Value::Null | Value::Bool(_) => {}
     }
@@ -90,9 +92,9 @@ fn is_schema(value: &Value) -> bool {
 }
 
 /// Masks the values in a schema.
-fn examples(schema: &mut Value) {
+fn mask_examples(schema: &mut Value) {
     for field in ["default", "const", "enum", "example", "examples"] {
-        schema.get_mut(field).into_iter().for_each(everything);
+        schema.get_mut(field).into_iter().for_each(mask_all);
     }
 }
 
@@ -114,23 +116,23 @@ fn is_reference(field: &str) -> bool {
 /// Whether it is a number of tokens.
 fn is_count(name: &str, value: &Value) -> bool {
     match value {
-        Value::Number(_) => plain(name).ends_with("tokens"),
+        Value::Number(_) => normalized(name).ends_with("tokens"),
         Value::String(text) => is_number_of_tokens(name, text),
         _ => false,
     }
 }
 
 /// A text that was rendered under this name, without the credentials in it.
-pub(crate) fn rendered(name: &str, text: &str) -> String {
+pub(crate) fn mask_rendered(name: &str, text: &str) -> String {
     if is_credential(name) && !text.is_empty() && !is_number_of_tokens(name, text) {
         return MASKED.to_owned();
     }
     let parsed = serde_json::from_str::<Value>(text).ok().filter(|value| value.is_object() || value.is_array());
     let Some(parsed) = parsed else {
-        return text.split_inclusive('\n').map(setting).collect();
+        return text.split_inclusive('\n').map(mask_setting).collect();
     };
     let mut masked = parsed.clone();
-    inside("info", &mut masked);
+    mask_value("info", &mut masked);
     match masked == parsed {
         true => text.to_owned(),
         false if text.contains('\n') => format!("{masked:#}"),
@@ -139,7 +141,7 @@ pub(crate) fn rendered(name: &str, text: &str) -> String {
 }
 
 /// A line of a text, which may be `name: value` or `name=value`.
-fn setting(text: &str) -> String {
+fn mask_setting(text: &str) -> String {
     let at = text.find([':', '=']).filter(|at| {
         let name = text[..*at].trim_matches(|c: char| c.is_whitespace() || "-\"'".contains(c));
         let value = text[at + 1..].trim();
@@ -151,7 +153,7 @@ fn setting(text: &str) -> String {
             let end = if text.ends_with('\n') { "\n" } else { "" };
             format!("{} {MASKED}{end}", &text[..=at])
         }
-        None => line(text),
+        None => mask_urls(text),
     }
 }
 
@@ -163,7 +165,7 @@ mod tests {
 
     fn masked(spec: Value) -> Value {
         let mut value = json!({ "metadata": {}, "spec": spec });
-        object(&mut value);
+        mask_object(&mut value);
         value["spec"].take()
     }
 
@@ -248,7 +250,7 @@ mod tests {
                 r#"{"properties": {"token": {"type": "string"}}}"#,
             ),
         ] {
-            assert_eq!(rendered(name, text), expected);
+            assert_eq!(mask_rendered(name, text), expected);
         }
     }
 
@@ -272,7 +274,7 @@ mod tests {
             "kubectl.kubernetes.io/last-applied-configuration": copy, "kapp.k14s.io/original": copy, "mine.example/saved":
             json!({ "object": copy }).to_string(), "argo.example/x": "kind: Agent\nspec:\n  databaseUrl: x\n",
             "objectset.rio.cattle.io/applied": "H4sIAAAAAAAA/6pWKi5ITVayqlZKSixOdSzJzM9TslJKLEosSVXSUSouKUrNS1eyUgIEAAD//w", "team": "a" } } });
-        object(&mut value);
+        mask_object(&mut value);
         assert_eq!(value, json!({ "metadata": { "name": "a", "annotations": { "team": "a" } } }));
     }
 
@@ -281,7 +283,7 @@ mod tests {
         let message = "cannot connect to postgresql://u:SECRET@h/d: refused";
         let mut value = json!({ "metadata": {}, "status": { "phase": "Failed", "children": [{ "kind": "Secret", "name": "token" }],
             "conditions": [{ "type": "Ready", "message": message }] } });
-        object(&mut value);
+        mask_object(&mut value);
         let expected = format!("cannot connect to postgresql://{MASKED}@h/d: refused");
         assert_eq!(value["status"]["conditions"][0]["message"], expected);
         assert_eq!(value["status"]["children"][0]["name"], "token");

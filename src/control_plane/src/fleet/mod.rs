@@ -32,16 +32,16 @@ use tokio::sync::watch;
 
 pub use columns::Column;
 pub use credentials::MASKED;
-pub use feed::{Batch, Changed, Feed};
-pub(super) use mask::rendered;
-pub use query::{BadCursor, Cursor, Page, Phases, Selection, Sight, Sort, Visible};
-pub use record::{Link, Record};
+pub use feed::{Batch, ChangedObject, Feed};
+pub(super) use mask::mask_rendered;
+pub use query::{Cursor, CursorError, FleetListing, KindVisibility, Phases, Selection, Sort, Visibility};
+pub use record::{Record, RecordReference};
 pub use summary::{Ready, Replicas, ServerFacts, Summary};
 
 /// Every object of our kinds.
 #[derive(Debug)]
-pub struct Fleet {
-    inner: Mutex<Inner>,
+pub struct FleetCache {
+    inner: Mutex<FleetCacheState>,
     definitions: Mutex<BTreeMap<(u8, Key), Arc<str>>>,
     stamps: watch::Sender<u64>,
     epoch: Box<str>,
@@ -49,9 +49,9 @@ pub struct Fleet {
 }
 
 #[derive(Debug)]
-struct Inner {
+struct FleetCacheState {
     /// By the place of the kind in [`KINDS`].
-    kinds: Vec<BTreeMap<Key, Entry>>,
+    kinds: Vec<BTreeMap<Key, FleetEntry>>,
     /// What somebody should look at, in the order of kinds and names.
     attention: BTreeSet<(u8, Key)>,
     journal: Journal,
@@ -59,17 +59,17 @@ struct Inner {
 
 /// An object, and the stamp of its last change.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct FleetEntry {
     /// The stamp.
     pub stamp: u64,
     /// The object.
     pub record: Arc<Record>,
 }
 
-impl Fleet {
+impl FleetCache {
     /// Nothing is known yet. Stamps of two epochs have nothing to do with one another.
     pub fn new(epoch: &str) -> Self {
-        let inner = Inner {
+        let inner = FleetCacheState {
             kinds: KINDS.iter().map(|_| BTreeMap::new()).collect(),
             attention: BTreeSet::new(),
             journal: Journal::default(),
@@ -94,7 +94,7 @@ impl Fleet {
     }
 
     /// Follows a change of an object of the kind in this place of [`KINDS`].
-    pub fn follow(&self, row: u8, change: &Change<Record>) {
+    pub fn apply_change(&self, row: u8, change: &Change<Record>) {
         let inner = match (&change.new, &change.old) {
             (Some(new), old) => {
                 // Of another object of that name, every entry is new.
@@ -116,7 +116,7 @@ impl Fleet {
 
     /// Takes the definitions of a server's tools, as the ConfigMap with them holds them; `None`: it is gone. A change of them
     /// is a change of the server.
-    pub fn define(&self, server: &'static ApiKind, key: &Key, definitions: Option<Arc<str>>) {
+    pub fn set_tools(&self, server: &'static ApiKind, key: &Key, definitions: Option<Arc<str>>) {
         let Some(row) = row(server) else { return };
         let place = (row, key.clone());
         {
@@ -131,7 +131,7 @@ impl Fleet {
         }
         let mut inner = self.lock();
         let server = inner.kinds.get(usize::from(row)).and_then(|kind| kind.get(key)).cloned();
-        if let Some(Entry { record, .. }) = server {
+        if let Some(FleetEntry { record, .. }) = server {
             inner.put(row, record, Vec::new());
             self.stamps.send_replace(inner.journal.last());
         }
@@ -145,7 +145,7 @@ impl Fleet {
     }
 
     /// The object of that kind and name.
-    pub fn get(&self, kind: &ApiKind, key: &Key) -> Option<Entry> {
+    pub fn get(&self, kind: &ApiKind, key: &Key) -> Option<FleetEntry> {
         let row = row(kind)?;
         self.lock().kinds.get(usize::from(row))?.get(key).cloned()
     }
@@ -173,7 +173,7 @@ impl Fleet {
         Feed::new(self.clone(), 0)
     }
 
-    /// What changes after this stamp; `None`: see [`Fleet::knows`].
+    /// What changes after this stamp; `None`: see [`FleetCache::knows`].
     pub fn feed_after(self: &Arc<Self>, stamp: u64) -> Option<Feed> {
         self.knows(stamp).then(|| Feed::new(self.clone(), stamp))
     }
@@ -209,12 +209,12 @@ impl Fleet {
         self.lock().journal.last()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, FleetCacheState> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Inner {
+impl FleetCacheState {
     fn put(&mut self, row: u8, record: Arc<Record>, moves: Vec<HistoryEntry>) {
         let Some(kind) = self.kinds.get_mut(usize::from(row)) else { return };
         let place = (row, record.key.clone());
@@ -225,7 +225,7 @@ impl Inner {
         }
         let before = kind.get(&record.key).map(|entry| entry.stamp);
         let stamp = self.journal.applied(before, record.clone(), moves);
-        kind.insert(place.1, Entry { stamp, record });
+        kind.insert(place.1, FleetEntry { stamp, record });
     }
 
     fn remove(&mut self, row: u8, record: Arc<Record>) {
@@ -236,7 +236,7 @@ impl Inner {
     }
 
     /// Every object, by kind and name.
-    fn all(&self) -> impl Iterator<Item = &Entry> {
+    fn all(&self) -> impl Iterator<Item = &FleetEntry> {
         self.kinds.iter().flat_map(BTreeMap::values)
     }
 }

@@ -9,7 +9,7 @@ use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use crds::{KINDS, digest::sha256_hex};
 use memchr::memmem::Finder;
 
-use super::{Entry, Fleet, Inner, Record};
+use super::{FleetCache, FleetCacheState, FleetEntry, Record};
 
 /// What a list is sorted by. What is equal by it is sorted by kind, namespace and name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub struct Selection<'a> {
     /// A text that is looked for in what a list shows, whatever its case.
     pub text: Option<&'a str>,
     /// What the caller may see.
-    pub visible: &'a Visible,
+    pub visible: &'a Visibility,
     /// The order.
     pub sort: Sort,
     /// Whether it is turned round.
@@ -89,28 +89,28 @@ pub struct Selection<'a> {
 
 /// What a caller may see.
 #[derive(Debug, Clone, Default)]
-pub struct Visible(Option<Vec<Sight>>);
+pub struct Visibility(Option<Vec<KindVisibility>>);
 
 /// What a caller may see of a kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Sight {
+pub enum KindVisibility {
     /// All of it.
     All,
     /// What is in these namespaces.
     Namespaces(HashSet<String>),
 }
 
-impl Visible {
+impl Visibility {
     /// Everything.
     pub const ALL: Self = Self(None);
 
     /// Of each kind, in the order of [`KINDS`], this much.
-    pub fn only(kinds: Vec<Sight>) -> Self {
+    pub fn only(kinds: Vec<KindVisibility>) -> Self {
         Self(Some(kinds))
     }
 
     /// What is seen of each kind, in the order of [`KINDS`]; `None`: everything.
-    pub fn sights(&self) -> Option<&[Sight]> {
+    pub fn by_kind(&self) -> Option<&[KindVisibility]> {
         self.0.as_deref()
     }
 
@@ -118,8 +118,8 @@ impl Visible {
     pub fn sees(&self, row: u8, namespace: &str) -> bool {
         let Some(kinds) = &self.0 else { return true };
         match kinds.get(usize::from(row)) {
-            Some(Sight::All) => true,
-            Some(Sight::Namespaces(names)) => names.contains(namespace),
+            Some(KindVisibility::All) => true,
+            Some(KindVisibility::Namespaces(names)) => names.contains(namespace),
             None => false,
         }
     }
@@ -130,9 +130,9 @@ pub type Phases = Vec<(Box<str>, usize)>;
 
 /// One page of a list.
 #[derive(Debug)]
-pub struct Page {
+pub struct FleetListing {
     /// The objects.
-    pub items: Vec<Entry>,
+    pub items: Vec<FleetEntry>,
     /// How many objects the whole list has.
     pub total: usize,
     /// Where the next page begins, if there is one.
@@ -152,7 +152,7 @@ pub struct Cursor {
 
 /// Why a text is no place to go on from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum BadCursor {
+pub enum CursorError {
     /// It was not given out here.
     #[error("it was not given out here")]
     Unreadable,
@@ -186,13 +186,13 @@ impl Cursor {
     /// Reads what [`Cursor::encode`] wrote.
     ///
     /// # Errors
-    /// [`BadCursor`].
-    pub fn decode(text: &str, list: &str) -> Result<Self, BadCursor> {
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| BadCursor::Unreadable)?;
+    /// [`CursorError`].
+    pub fn decode(text: &str, list: &str) -> Result<Self, CursorError> {
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| CursorError::Unreadable)?;
         let (digest, value, row, namespace, name): (String, _, _, _, _) =
-            serde_json::from_slice(&bytes).map_err(|_| BadCursor::Unreadable)?;
+            serde_json::from_slice(&bytes).map_err(|_| CursorError::Unreadable)?;
         if !sha256_hex(list.as_bytes()).starts_with(&digest) || digest.len() != 16 {
-            return Err(BadCursor::OtherList);
+            return Err(CursorError::OtherList);
         }
         Ok(Self { value, row, namespace, name })
     }
@@ -203,16 +203,16 @@ fn compare(one: &Record, other: &Record, sort: Sort) -> Ordering {
     place.then_with(|| (one.row, &one.key).cmp(&(other.row, &other.key)))
 }
 
-impl Fleet {
+impl FleetCache {
     /// One page of a list.
-    pub fn list(&self, selection: &Selection<'_>) -> Page {
+    pub fn list(&self, selection: &Selection<'_>) -> FleetListing {
         let inner = self.lock();
         let mut walk = Walk::new(selection);
         let Selection { sort, descending, limit, after, .. } = *selection;
         // The indexes are in this order already.
         let in_order = !descending && (sort == Sort::Attention || sort == Sort::Namespace && selection.rows.len() == 1);
         if in_order && sort == Sort::Attention {
-            inner.urgent().for_each(|entry| walk.visit(entry));
+            inner.needing_attention().for_each(|entry| walk.visit(entry));
             inner.all().filter(|entry| !entry.record.attention).for_each(|entry| walk.visit(entry));
         } else {
             inner.all().for_each(|entry| walk.visit(entry));
@@ -225,7 +225,7 @@ impl Fleet {
         }
         let more = found.len() > limit;
         if !in_order {
-            let by_order = |one: &&Entry, other: &&Entry| turned(compare(&one.record, &other.record, sort));
+            let by_order = |one: &&FleetEntry, other: &&FleetEntry| turned(compare(&one.record, &other.record, sort));
             if more {
                 found.select_nth_unstable_by(limit, by_order);
                 found.truncate(limit);
@@ -237,7 +237,7 @@ impl Fleet {
         let counts = KINDS.iter().zip(counts).filter(|(_, phases)| !phases.is_empty());
         let counts =
             counts.map(|(kind, phases)| (kind.name, phases.into_iter().map(|(name, n)| (name.into(), n)).collect()));
-        Page { items: found.into_iter().cloned().collect(), total, next, counts: counts.collect() }
+        FleetListing { items: found.into_iter().cloned().collect(), total, next, counts: counts.collect() }
     }
 
     /// The namespaces in which there are objects of a kind.
@@ -253,8 +253,8 @@ impl Fleet {
     }
 }
 
-impl Inner {
-    fn urgent(&self) -> impl Iterator<Item = &Entry> {
+impl FleetCacheState {
+    fn needing_attention(&self) -> impl Iterator<Item = &FleetEntry> {
         self.attention.iter().filter_map(|(row, key)| self.kinds.get(usize::from(*row))?.get(key))
     }
 }
@@ -263,7 +263,7 @@ impl Inner {
 struct Walk<'a, 's> {
     selection: &'s Selection<'s>,
     finder: Option<Finder<'static>>,
-    found: Vec<&'a Entry>,
+    found: Vec<&'a FleetEntry>,
     counts: Vec<Vec<(&'a str, usize)>>,
 }
 
@@ -273,7 +273,7 @@ impl<'a, 's> Walk<'a, 's> {
         Self { selection, finder, found: Vec::new(), counts: KINDS.iter().map(|_| Vec::new()).collect() }
     }
 
-    fn visit(&mut self, entry: &'a Entry) {
+    fn visit(&mut self, entry: &'a FleetEntry) {
         let (record, selection) = (&entry.record, self.selection);
         let namespace = &record.key.namespace;
         let wanted = (selection.namespaces.is_empty() || selection.namespaces.contains(namespace))

@@ -3,22 +3,22 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use serde_json::json;
 
-use super::{super::testing::Stage, *};
+use super::{super::testing::TestFleet, *};
 
 const ANY: Selection<'static> = Selection {
     rows: &[],
     namespaces: &[],
     phases: &[],
     text: None,
-    visible: &Visible::ALL,
+    visible: &Visibility::ALL,
     sort: Sort::Attention,
     descending: false,
     limit: 100,
     after: None,
 };
 
-fn stage() -> Stage {
-    let mut stage = Stage::new();
+fn stage() -> TestFleet {
+    let mut stage = TestFleet::new();
     stage.agent("b", "one", "Running");
     stage.agent("a", "two", "Failed");
     stage.agent("a", "three", "Running");
@@ -27,7 +27,7 @@ fn stage() -> Stage {
     stage
 }
 
-fn names(stage: &Stage, selection: &Selection<'_>) -> String {
+fn names(stage: &TestFleet, selection: &Selection<'_>) -> String {
     let page = stage.fleet.list(selection);
     page.items.iter().map(|entry| entry.record.key.to_string()).collect::<Vec<_>>().join(" ")
 }
@@ -55,9 +55,9 @@ fn a_list_holds_what_is_asked_for_and_may_be_seen() {
     let stage = stage();
     let one = |text: &str| vec![text.to_owned()];
     let (a, failed, none) = (one("a"), one("Failed"), one(""));
-    let mut sights = vec![Sight::Namespaces(HashSet::new()); KINDS.len()];
-    sights[0] = Sight::Namespaces(HashSet::from(["b".to_owned()]));
-    let visible = Visible::only(sights);
+    let mut sights = vec![KindVisibility::Namespaces(HashSet::new()); KINDS.len()];
+    sights[0] = KindVisibility::Namespaces(HashSet::from(["b".to_owned()]));
+    let visible = Visibility::only(sights);
     for (selection, expected) in [
         (Selection { namespaces: &a, ..ANY }, "a/two a/three a/words"),
         (Selection { phases: &failed, ..ANY }, "a/two"),
@@ -94,9 +94,9 @@ fn a_place_is_told_only_to_the_list_it_is_of() {
     let next = page.next.unwrap();
     let text = next.encode("q=x");
     assert_eq!(Cursor::decode(&text, "q=x"), Ok(next));
-    assert_eq!(Cursor::decode(&text, "q=y"), Err(BadCursor::OtherList));
+    assert_eq!(Cursor::decode(&text, "q=y"), Err(CursorError::OtherList));
     for broken in ["", "!", "e30", &text[1..]] {
-        assert_eq!(Cursor::decode(broken, "q=x"), Err(BadCursor::Unreadable), "{broken}");
+        assert_eq!(Cursor::decode(broken, "q=x"), Err(CursorError::Unreadable), "{broken}");
     }
 }
 
@@ -123,7 +123,7 @@ proptest! {
         sort in prop::sample::select(Sort::ALL.iter().map(|(_, sort)| *sort).collect::<Vec<_>>()),
         descending: bool,
     ) {
-        let mut stage = Stage::new();
+        let mut stage = TestFleet::new();
         let namespace = |n: u8| format!("n{}", n % 3);
         for (n, phase) in &kept {
             stage.agent(&namespace(*n), &format!("kept-{n}"), phase);

@@ -1,6 +1,6 @@
 //! One object as it is kept: what is sorted and searched by, and the JSON that is sent.
 
-use cluster::Head;
+use cluster::ObjectVersion;
 use crds::{ApiKind, RefKind, why::why};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use meta::{CommonStatus, HistoryEntry, Key};
@@ -16,7 +16,7 @@ use super::{
 
 /// An object that is referred to: kind, namespace, name.
 #[derive(Debug, Clone)]
-pub struct Link {
+pub struct RecordReference {
     /// Its kind, one of ours.
     pub kind: &'static ApiKind,
     /// Its namespace.
@@ -55,7 +55,7 @@ pub struct Record {
     /// The uid of the object that made it, if one did.
     pub owner: Option<Box<str>>,
     /// What of our kinds it refers to.
-    pub links: Box<[Link]>,
+    pub references: Box<[RecordReference]>,
     /// The number of its last history entry; 0: there is none.
     pub seq: i64,
     /// Its [`Summary`] as JSON.
@@ -72,11 +72,11 @@ impl Record {
     ///
     /// # Errors
     /// When it is no object.
-    pub fn read(row: u8, columns: &[Column], head: &Head, json: &str) -> Result<Self, serde_json::Error> {
+    pub fn read(row: u8, columns: &[Column], head: &ObjectVersion, json: &str) -> Result<Self, serde_json::Error> {
         let kind = crds::KINDS.get(usize::from(row)).ok_or_else(|| serde::de::Error::custom("no such kind"))?;
         let mut object: Value = serde_json::from_str(json)?;
-        let links = links(kind, &head.key, &object);
-        mask::object(&mut object);
+        let links = references(kind, &head.key, &object);
+        mask::mask_object(&mut object);
         object["apiVersion"] = kind.api_version().into();
         object["kind"] = kind.name.into();
         let metadata = ObjectMeta::deserialize(&object["metadata"]).unwrap_or_default();
@@ -91,7 +91,7 @@ impl Record {
             row,
             key: head.key.clone(),
             uid: head.uid.as_str().into(),
-            version: head.version,
+            version: head.resource_version,
             generation: metadata.generation.unwrap_or_default(),
             phase: summary.phase.as_deref().map(Box::from),
             ready: summary.ready,
@@ -100,7 +100,7 @@ impl Record {
             since: summary.since.as_deref().unwrap_or_default().into(),
             attention: summary.why.is_some(),
             owner: controller(&metadata),
-            links,
+            references: links,
             seq: status.history.iter().map(|entry| entry.seq).max().unwrap_or_default(),
             summary: serde_json::to_vec(&summary)?.into(),
             server: server.map(Vec::into),
@@ -144,11 +144,11 @@ fn controller(metadata: &ObjectMeta) -> Option<Box<str>> {
 }
 
 /// References to our kinds, in order.
-fn links(kind: &ApiKind, key: &Key, object: &Value) -> Box<[Link]> {
+fn references(kind: &ApiKind, key: &Key, object: &Value) -> Box<[RecordReference]> {
     let ours = |kind: RefKind| ApiKind::find(kind.as_str());
     let found = kind.references(object).into_iter().filter_map(|reference| {
         let namespace = reference.namespace.unwrap_or_else(|| key.namespace.clone());
-        Some(Link { kind: ours(reference.kind)?, namespace: namespace.into(), name: reference.name.into() })
+        Some(RecordReference { kind: ours(reference.kind)?, namespace: namespace.into(), name: reference.name.into() })
     });
     found.collect()
 }

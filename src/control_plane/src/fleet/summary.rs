@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::Head;
+use cluster::ObjectVersion;
 use crds::{ApiKind, ReferencePhase, Role, StatusExplanation, WorkloadPhase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use meta::{CommonStatus, Phase, PhaseClass};
@@ -72,7 +72,7 @@ impl Summary {
     /// The summary of an object. It has a `why` when somebody should look at it.
     pub fn new(
         kind: &ApiKind,
-        head: &Head,
+        head: &ObjectVersion,
         metadata: &ObjectMeta,
         status: &CommonStatus,
         object: &Value,
@@ -88,14 +88,14 @@ impl Summary {
         let calm = ready != Ready::False
             && metadata.deletion_timestamp.is_none()
             && metadata.generation.is_none_or(|wanted| status.observed_generation.is_none_or(|seen| seen >= wanted))
-            && matches!(standing(status), Some(PhaseClass::Settled | PhaseClass::Stopped));
+            && matches!(phase_class(status), Some(PhaseClass::Settled | PhaseClass::Stopped));
         let columns = columns.iter().filter_map(|column| Some((column.title.clone(), column.text(object)?)));
         Self {
             kind: kind.name.to_owned(),
             namespace: head.key.namespace.clone(),
             name: head.key.name.clone(),
             uid: head.uid.clone(),
-            resource_version: head.version.to_string(),
+            resource_version: head.resource_version.to_string(),
             generation: metadata.generation.unwrap_or_default(),
             created_at: metadata.creation_timestamp.as_ref().map(|time| time.0.to_string()).unwrap_or_default(),
             phase: status.phase.clone(),
@@ -118,7 +118,7 @@ impl Summary {
     }
 }
 
-fn standing(status: &CommonStatus) -> Option<PhaseClass> {
+fn phase_class(status: &CommonStatus) -> Option<PhaseClass> {
     let phase = status.phase.as_deref()?;
     WorkloadPhase::parse(phase).map(Phase::class).or_else(|| ReferencePhase::parse(phase).map(Phase::class))
 }

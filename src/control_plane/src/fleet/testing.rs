@@ -1,23 +1,23 @@
 //! Objects for tests of the read model.
 
-use cluster::{Cause, Head};
+use cluster::{ChangeSource, ObjectVersion};
 use meta::Key;
 use serde_json::{Value, json};
 
 use super::*;
 
 /// A fleet that a test changes.
-pub(crate) struct Stage {
-    pub(crate) fleet: Arc<Fleet>,
+pub(crate) struct TestFleet {
+    pub(crate) fleet: Arc<FleetCache>,
     /// The uid of the object that makes what is put.
     pub(crate) owner: Option<&'static str>,
     version: u64,
     columns: BTreeMap<&'static str, Vec<Column>>,
 }
 
-impl Stage {
+impl TestFleet {
     pub(crate) fn new() -> Self {
-        let fleet = Arc::new(Fleet::new("e"));
+        let fleet = Arc::new(FleetCache::new("e"));
         fleet.go_live();
         Self { fleet, owner: None, version: 0, columns: BTreeMap::new() }
     }
@@ -34,7 +34,11 @@ impl Stage {
     /// Makes or changes an object.
     pub(crate) fn put(&mut self, kind: &str, namespace: &str, name: &str, spec: Value, status: Value) {
         self.version += 1;
-        let head = Head { key: Key::new(namespace, name), uid: format!("{namespace}-{name}"), version: self.version };
+        let head = ObjectVersion {
+            key: Key::new(namespace, name),
+            uid: format!("{namespace}-{name}"),
+            resource_version: self.version,
+        };
         let owners = self.owner.map(
             |uid| json!([{ "apiVersion": "v1", "kind": "Owner", "name": "owner", "uid": uid, "controller": true }]),
         );
@@ -46,7 +50,8 @@ impl Stage {
         let columns = self.columns.entry(kind.name).or_insert_with(|| Column::of(kind));
         let new = Record::read(row, columns, &head, &object.to_string()).unwrap();
         let old = self.fleet.get(kind, &head.key).map(|entry| entry.record);
-        self.fleet.follow(row, &Change { key: head.key, old, new: Some(Arc::new(new)), cause: Cause::Watch });
+        self.fleet
+            .apply_change(row, &Change { key: head.key, old, new: Some(Arc::new(new)), source: ChangeSource::Watch });
     }
 
     /// Deletes an object.
@@ -54,6 +59,6 @@ impl Stage {
         let kind = ApiKind::find(kind).unwrap();
         let key = Key::new(namespace, name);
         let old = self.fleet.get(kind, &key).map(|entry| entry.record);
-        self.fleet.follow(row(kind).unwrap(), &Change { key, old, new: None, cause: Cause::Watch });
+        self.fleet.apply_change(row(kind).unwrap(), &Change { key, old, new: None, source: ChangeSource::Watch });
     }
 }

@@ -1,14 +1,14 @@
 use serde_json::{Value, json};
 
-use super::{testing::Stage, *};
+use super::{testing::TestFleet, *};
 
 /// What a reader is told next, such as `a Running, -b`.
-fn told(feed: &mut Feed, limit: usize) -> String {
+fn read_changes(feed: &mut Feed, limit: usize) -> String {
     match feed.read(limit) {
         None => String::new(),
         Some(Batch::Reset) => "reset".into(),
         Some(Batch::Changes(changes)) => {
-            let one = |change: Changed| match change.deleted {
+            let one = |change: ChangedObject| match change.deleted {
                 true => format!("-{}", change.record.key.name),
                 false => format!("{} {}", change.record.key.name, change.record.phase.as_deref().unwrap_or_default()),
             };
@@ -19,56 +19,56 @@ fn told(feed: &mut Feed, limit: usize) -> String {
 
 #[test]
 fn a_reader_sees_the_newest_state_of_each_object_once() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     stage.agent("ns", "a", "Pending");
     stage.agent("ns", "b", "Pending");
     let mut feed = stage.fleet.feed();
-    assert_eq!(told(&mut feed, 10), "a Pending, b Pending");
+    assert_eq!(read_changes(&mut feed, 10), "a Pending, b Pending");
     for phase in ["Resolving", "Rendering", "Running"] {
         stage.agent("ns", "a", phase);
     }
     stage.delete("Agent", "ns", "b");
-    assert_eq!(told(&mut feed, 10), "a Running, -b");
-    assert_eq!(told(&mut feed, 10), "");
+    assert_eq!(read_changes(&mut feed, 10), "a Running, -b");
+    assert_eq!(read_changes(&mut feed, 10), "");
     stage.agent("ns", "b", "Pending");
     stage.delete("Agent", "ns", "b");
     stage.agent("ns", "b", "Running");
-    assert_eq!(told(&mut feed, 10), "b Running");
+    assert_eq!(read_changes(&mut feed, 10), "b Running");
 }
 
 #[test]
 fn a_reader_may_read_in_pieces_and_go_on_where_he_was() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     ["a", "b", "c"].iter().for_each(|name| stage.agent("ns", name, "Running"));
     let mut feed = stage.fleet.feed();
-    assert_eq!(told(&mut feed, 2), "a Running, b Running");
+    assert_eq!(read_changes(&mut feed, 2), "a Running, b Running");
     stage.agent("ns", "a", "Failed");
     let mut resumed = stage.fleet.feed_after(feed.position()).unwrap();
-    assert_eq!(told(&mut resumed, 9), "c Running, a Failed");
+    assert_eq!(read_changes(&mut resumed, 9), "c Running, a Failed");
     assert!(stage.fleet.feed_after(resumed.position() + 1).is_none(), "of another epoch");
 }
 
 #[test]
 fn a_reader_who_missed_deletions_that_are_forgotten_begins_anew() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     stage.agent("ns", "stays", "Running");
     let mut feed = stage.fleet.feed();
-    told(&mut feed, 10);
+    read_changes(&mut feed, 10);
     for number in 0..5000 {
         let name = format!("a{number}");
         stage.agent("ns", &name, "Pending");
         stage.delete("Agent", "ns", &name);
     }
     assert!(stage.fleet.feed_after(feed.position()).is_none());
-    assert_eq!(told(&mut feed, 10), "reset");
-    assert!(told(&mut feed, 10).starts_with("stays Running, -a"));
+    assert_eq!(read_changes(&mut feed, 10), "reset");
+    assert!(read_changes(&mut feed, 10).starts_with("stays Running, -a"));
     let journal = &stage.fleet.lock().journal;
     assert!(journal.after(0, usize::MAX).len() <= 4097, "deletions do not pile up");
 }
 
 #[tokio::test]
 async fn a_reader_who_waits_is_woken() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let mut feed = stage.fleet.feed();
     let waiting =
         tokio::spawn(async move { matches!(feed.next(1).await, Batch::Changes(changes) if changes.len() == 1) });
@@ -79,7 +79,7 @@ async fn a_reader_who_waits_is_woken() {
 
 #[test]
 fn the_transitions_of_an_object_are_told_once_and_of_another_one_anew() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let history = |last: i64| {
         let entry =
             |seq: i64| json!({ "seq": seq, "at": "2026-01-01T00:00:00Z", "to": format!("P{seq}"), "action": "x" });
@@ -104,16 +104,16 @@ fn the_transitions_of_an_object_are_told_once_and_of_another_one_anew() {
 
 #[test]
 fn tools_of_a_server_are_a_change_of_the_server() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let kind = ApiKind::find("RemoteMCPServer").unwrap();
     let key = Key::new("ns", "docs");
     stage.put("RemoteMCPServer", "ns", "docs", json!({ "url": "https://u:p@h/mcp" }), json!({ "toolCount": 1 }));
     let mut feed = stage.fleet.feed();
-    told(&mut feed, 10);
-    stage.fleet.define(kind, &key, Some("[]".into()));
-    assert_eq!(told(&mut feed, 10), "docs ");
-    stage.fleet.define(kind, &key, Some("[]".into()));
-    assert_eq!(told(&mut feed, 10), "");
+    read_changes(&mut feed, 10);
+    stage.fleet.set_tools(kind, &key, Some("[]".into()));
+    assert_eq!(read_changes(&mut feed, 10), "docs ");
+    stage.fleet.set_tools(kind, &key, Some("[]".into()));
+    assert_eq!(read_changes(&mut feed, 10), "");
     assert_eq!(stage.fleet.tools("RemoteMCPServer", &key).as_deref(), Some("[]"));
     let facts: Value =
         serde_json::from_slice(stage.fleet.get(kind, &key).unwrap().record.server.as_ref().unwrap()).unwrap();
@@ -122,7 +122,7 @@ fn tools_of_a_server_are_a_change_of_the_server() {
 
 #[test]
 fn a_summary_says_what_a_list_shows() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     stage.agent("team", "weather", "Running");
     stage.agent("team", "lost", "Failed");
     let kind = ApiKind::find("Agent").unwrap();

@@ -7,7 +7,7 @@ use meta::HistoryEntry;
 
 /// A move, wait or retry that an object's history got.
 #[derive(Debug, Clone)]
-pub struct Transition {
+pub struct FleetTransition {
     /// The stamp of the change that brought it.
     pub stamp: u64,
     /// The object.

@@ -7,42 +7,42 @@ use futures::{StreamExt as _, stream};
 
 use crate::{
     api::problem::Problem,
-    app::App,
-    auth::{AT_A_TIME, Auth, Caller},
-    fleet::{Fleet, Record},
+    app::SharedAppState,
+    auth::{ApiCaller, Auth, CONCURRENT_REVIEWS},
+    fleet::{FleetCache, Record},
 };
 
 /// A place of a kind in [`KINDS`], and a namespace; the empty one stands for the whole cluster.
-pub(super) type Place = (u8, String);
+pub(super) type ListScope = (u8, String);
 
 /// What a client may see.
 #[derive(Debug)]
-pub(super) enum Sight {
+pub(super) enum SubscriberVisibility {
     /// Everything: callers are not told apart.
-    Everything,
+    Unrestricted,
     /// What its caller may list.
-    Given(Rights),
+    Restricted(Rights),
 }
 
-impl Sight {
+impl SubscriberVisibility {
     /// What a caller may see of what there is now.
     ///
     /// # Errors
     /// Nobody knows him, or nobody can be asked.
-    pub(super) async fn of(app: &App, caller: &Caller) -> Result<Self, Problem> {
+    pub(super) async fn of(app: &SharedAppState, caller: &ApiCaller) -> Result<Self, Problem> {
         if matches!(app.auth, Auth::None { .. }) {
-            return Ok(Self::Everything);
+            return Ok(Self::Unrestricted);
         }
         let mut rights = Rights::default();
-        rights.ask(app, caller, places(&app.fleet)).await?;
-        Ok(Self::Given(rights))
+        rights.query(app, caller, list_scopes(&app.fleet)).await?;
+        Ok(Self::Restricted(rights))
     }
 
     /// Whether the client may see an object; `None`: this was not asked yet.
     pub(super) fn sees(&self, record: &Record) -> Option<bool> {
         match self {
-            Self::Everything => Some(true),
-            Self::Given(rights) => rights.get(record.row, &record.key.namespace),
+            Self::Unrestricted => Some(true),
+            Self::Restricted(rights) => rights.get(record.row, &record.key.namespace),
         }
     }
 
@@ -50,10 +50,15 @@ impl Sight {
     ///
     /// # Errors
     /// Nobody knows the caller, or nobody can be asked.
-    pub(super) async fn ask(&mut self, app: &App, caller: &Caller, places: BTreeSet<Place>) -> Result<(), Problem> {
+    pub(super) async fn query(
+        &mut self,
+        app: &SharedAppState,
+        caller: &ApiCaller,
+        places: BTreeSet<ListScope>,
+    ) -> Result<(), Problem> {
         match self {
-            Self::Everything => Ok(()),
-            Self::Given(rights) => rights.ask(app, caller, places).await,
+            Self::Unrestricted => Ok(()),
+            Self::Restricted(rights) => rights.query(app, caller, places).await,
         }
     }
 
@@ -61,14 +66,14 @@ impl Sight {
     ///
     /// # Errors
     /// Nobody knows the caller any more, or nobody can be asked.
-    pub(super) async fn review(&mut self, app: &App, caller: &Caller) -> Result<bool, Problem> {
-        let Self::Given(rights) = self else { return Ok(false) };
-        let there = places(&app.fleet);
+    pub(super) async fn review(&mut self, app: &SharedAppState, caller: &ApiCaller) -> Result<bool, Problem> {
+        let Self::Restricted(rights) = self else { return Ok(false) };
+        let there = list_scopes(&app.fleet);
         let mut now = Rights::default();
-        now.ask(app, caller, there.iter().cloned().chain(rights.places()).collect()).await?;
+        now.query(app, caller, there.iter().cloned().chain(rights.scopes()).collect()).await?;
         let changed = rights.differs(&now);
         // What has no objects any more is asked about again when it has some.
-        now.keep(&there);
+        now.retain(&there);
         *rights = now;
         Ok(changed)
     }
@@ -80,14 +85,14 @@ pub(super) struct Rights(HashMap<String, [Option<bool>; KINDS.len()]>);
 
 impl Rights {
     fn get(&self, row: u8, namespace: &str) -> Option<bool> {
-        self.asked(row, "").filter(|whole| *whole).or_else(|| self.asked(row, namespace))
+        self.decision(row, "").filter(|whole| *whole).or_else(|| self.decision(row, namespace))
     }
 
-    fn asked(&self, row: u8, namespace: &str) -> Option<bool> {
+    fn decision(&self, row: u8, namespace: &str) -> Option<bool> {
         *self.0.get(namespace)?.get(usize::from(row))?
     }
 
-    fn places(&self) -> impl Iterator<Item = Place> {
+    fn scopes(&self) -> impl Iterator<Item = ListScope> {
         let of = |(name, answers): (&String, &[Option<bool>; KINDS.len()])| {
             let rows = (0_u8..).zip(*answers).filter(|(_, answer)| answer.is_some());
             let name = name.clone();
@@ -98,11 +103,12 @@ impl Rights {
 
     /// Whether something that both know is another now.
     fn differs(&self, other: &Self) -> bool {
-        self.places().any(|(row, name)| other.asked(row, &name).is_some_and(|now| Some(now) != self.asked(row, &name)))
+        self.scopes()
+            .any(|(row, name)| other.decision(row, &name).is_some_and(|now| Some(now) != self.decision(row, &name)))
     }
 
     /// Forgets what was answered about other places.
-    fn keep(&mut self, places: &BTreeSet<Place>) {
+    fn retain(&mut self, places: &BTreeSet<ListScope>) {
         self.0.retain(|name, answers| {
             for (row, answer) in (0_u8..).zip(answers.iter_mut()) {
                 *answer = answer.filter(|_| places.contains(&(row, name.clone())));
@@ -111,20 +117,30 @@ impl Rights {
         });
     }
 
-    async fn ask(&mut self, app: &App, caller: &Caller, places: BTreeSet<Place>) -> Result<(), Problem> {
+    async fn query(
+        &mut self,
+        app: &SharedAppState,
+        caller: &ApiCaller,
+        places: BTreeSet<ListScope>,
+    ) -> Result<(), Problem> {
         let rows: BTreeSet<u8> = places.iter().map(|(row, _)| *row).collect();
-        self.answer(app, caller, rows.into_iter().map(|row| (row, String::new())).collect()).await?;
-        self.answer(app, caller, places.into_iter().collect()).await
+        self.query_undecided(app, caller, rows.into_iter().map(|row| (row, String::new())).collect()).await?;
+        self.query_undecided(app, caller, places.into_iter().collect()).await
     }
 
-    async fn answer(&mut self, app: &App, caller: &Caller, mut places: Vec<Place>) -> Result<(), Problem> {
+    async fn query_undecided(
+        &mut self,
+        app: &SharedAppState,
+        caller: &ApiCaller,
+        mut places: Vec<ListScope>,
+    ) -> Result<(), Problem> {
         places.retain(|(row, namespace)| self.get(*row, namespace).is_none());
-        let ask = async |(row, namespace): Place| {
+        let ask = async |(row, namespace): ListScope| {
             let Some(kind) = KINDS.get(usize::from(row)) else { return Ok((row, namespace, false)) };
             let may = app.auth.may_list(caller, kind, &namespace).await?;
             Ok((row, namespace, may))
         };
-        let answers: Vec<_> = stream::iter(places).map(ask).buffer_unordered(AT_A_TIME).collect().await;
+        let answers: Vec<_> = stream::iter(places).map(ask).buffer_unordered(CONCURRENT_REVIEWS).collect().await;
         for answer in answers {
             let (row, namespace, may) = answer?;
             if let Some(known) = self.0.entry(namespace).or_default().get_mut(usize::from(row)) {
@@ -136,7 +152,7 @@ impl Rights {
 }
 
 /// Every kind with each namespace that has objects of it, and with none.
-fn places(fleet: &Fleet) -> BTreeSet<Place> {
+fn list_scopes(fleet: &FleetCache) -> BTreeSet<ListScope> {
     let rows = (0_u8..).zip(KINDS).map(|(row, _)| row);
     let of = |row| fleet.namespaces(row).into_iter().chain([String::new()]).map(move |name| (row, name));
     rows.flat_map(of).collect()

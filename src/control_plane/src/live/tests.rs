@@ -5,24 +5,24 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{
         auth::Auth,
-        fleet::testing::Stage,
-        testing::{Given, app, app_with_rights},
+        fleet::testing::TestFleet,
+        testing::{GrantedRights, app, app_with_rights},
     },
-    subscribers::{CLIENTS, CLIENTS_OF_ONE},
+    subscribers::{MAX_SUBSCRIBERS, MAX_SUBSCRIBERS_PER_ACCOUNT},
     *,
 };
-use crate::live::subscribers::Clients;
+use crate::live::subscribers::Subscribers;
 
 /// A client, and what it has been told.
-struct Told(Pieces);
+struct TestSubscriber(BodyChunks);
 
-impl Told {
-    async fn new(app: &App, last: Option<&str>) -> Self {
-        Self::of(app, Caller::default(), last).await
+impl TestSubscriber {
+    async fn new(app: &SharedAppState, last: Option<&str>) -> Self {
+        Self::of(app, ApiCaller::default(), last).await
     }
 
-    async fn of(app: &App, caller: Caller, last: Option<&str>) -> Self {
-        Self(follow(app.clone(), caller, last).await.unwrap())
+    async fn of(app: &SharedAppState, caller: ApiCaller, last: Option<&str>) -> Self {
+        Self(subscribe(app.clone(), caller, last).await.unwrap())
     }
 
     async fn piece(&mut self) -> String {
@@ -50,10 +50,10 @@ impl Told {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_is_told_where_it_is_and_what_changes_from_there() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     stage.agent("ns", "old", "Running");
     let app = app(&stage.fleet, "");
-    let mut told = Told::new(&app, None).await;
+    let mut told = TestSubscriber::new(&app, None).await;
     assert_eq!(told.events().await, "id e-1");
     stage.agent("ns", "new", "Pending");
     assert_eq!(told.events().await, "applied new e-2");
@@ -63,9 +63,9 @@ async fn a_client_is_told_where_it_is_and_what_changes_from_there() {
 
 #[tokio::test(start_paused = true)]
 async fn what_happens_while_a_client_does_not_read_comes_in_its_newest_state() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let app = app(&stage.fleet, "");
-    let mut told = Told::new(&app, None).await;
+    let mut told = TestSubscriber::new(&app, None).await;
     told.piece().await;
     for _ in 0..1000 {
         stage.agent("ns", "a", "Pending");
@@ -77,9 +77,9 @@ async fn what_happens_while_a_client_does_not_read_comes_in_its_newest_state() {
 
 #[tokio::test(start_paused = true)]
 async fn what_happens_within_a_moment_comes_together() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let app = app(&stage.fleet, "");
-    let mut told = Told::new(&app, None).await;
+    let mut told = TestSubscriber::new(&app, None).await;
     told.piece().await;
     let begin = Instant::now();
     stage.agent("ns", "a", "Pending");
@@ -93,9 +93,9 @@ async fn what_happens_within_a_moment_comes_together() {
 
 #[tokio::test(start_paused = true)]
 async fn all_who_see_everything_are_sent_the_same_bytes() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let app = app(&stage.fleet, "");
-    let (mut one, mut other) = (Told::new(&app, None).await, Told::new(&app, None).await);
+    let (mut one, mut other) = (TestSubscriber::new(&app, None).await, TestSubscriber::new(&app, None).await);
     one.piece().await;
     stage.agent("ns", "a", "Pending");
     other.piece().await;
@@ -108,10 +108,10 @@ async fn all_who_see_everything_are_sent_the_same_bytes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_far_behind_is_told_everything_in_portions() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     (0..600).for_each(|number| stage.agent("ns", &format!("a{number}"), "Running"));
     let app = app(&stage.fleet, "");
-    let mut told = Told::new(&app, Some("e-0")).await;
+    let mut told = TestSubscriber::new(&app, Some("e-0")).await;
     told.piece().await;
     let mut all = Vec::new();
     for expected in [256, 256, 88] {
@@ -126,24 +126,24 @@ async fn a_client_that_is_far_behind_is_told_everything_in_portions() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_goes_on_where_it_was_or_begins_anew() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     ["a", "b", "c"].iter().for_each(|name| stage.agent("ns", name, "Pending"));
     let app = app(&stage.fleet, "");
-    let mut told = Told::new(&app, Some("e-1")).await;
+    let mut told = TestSubscriber::new(&app, Some("e-1")).await;
     assert_eq!(told.events().await, "id e-1");
     assert_eq!(told.events().await, "applied b e-2, applied c e-3");
     for unknown in ["other-1", "e-4", "e-x", "e", "1", "e--1"] {
-        let mut told = Told::new(&app, Some(unknown)).await;
+        let mut told = TestSubscriber::new(&app, Some(unknown)).await;
         assert_eq!(told.events().await, "reset e-3", "{unknown}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_missed_too_much_reads_its_lists_again() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     stage.agent("ns", "a", "Running");
     let app = app(&stage.fleet, "");
-    let mut told = Told::new(&app, None).await;
+    let mut told = TestSubscriber::new(&app, None).await;
     told.piece().await;
     for number in 0..4200 {
         let name = format!("n{number}");
@@ -157,9 +157,9 @@ async fn a_client_that_missed_too_much_reads_its_lists_again() {
 
 #[tokio::test(start_paused = true)]
 async fn steps_come_before_the_change_that_they_led_to() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let app = app(&stage.fleet, "");
-    let mut told = Told::new(&app, None).await;
+    let mut told = TestSubscriber::new(&app, None).await;
     told.piece().await;
     let entry = |seq: i64, from: &str, to: &str| json!({ "seq": seq, "at": "2026-01-01T00:00:00Z", "from": from, "to": to, "action": "x" });
     let history = json!([entry(1, "", "Pending"), entry(2, "Pending", "Resolving")]);
@@ -169,35 +169,35 @@ async fn steps_come_before_the_change_that_they_led_to() {
 
 #[tokio::test(start_paused = true)]
 async fn silence_is_filled_and_the_end_is_an_end() {
-    let stage = Stage::new();
+    let stage = TestFleet::new();
     let stop = CancellationToken::new();
     let mut parts = Arc::into_inner(app(&stage.fleet, "")).unwrap();
-    parts.clients = Clients::new(stop.clone());
+    parts.subscribers = Subscribers::new(stop.clone());
     let app = Arc::new(parts);
-    let mut told = Told::new(&app, None).await;
+    let mut told = TestSubscriber::new(&app, None).await;
     told.piece().await;
     let begin = Instant::now();
     assert_eq!(told.piece().await, ":\n\n");
-    assert_eq!(begin.elapsed(), QUIET);
-    assert_eq!(app.clients.count(), 1);
+    assert_eq!(begin.elapsed(), KEEPALIVE_INTERVAL);
+    assert_eq!(app.subscribers.count(), 1);
     stop.cancel();
     assert!(told.0.next().await.is_none());
     drop(told);
-    assert_eq!(app.clients.count(), 0);
+    assert_eq!(app.subscribers.count(), 0);
 }
 
 #[tokio::test]
 async fn there_are_only_so_many_places() {
-    let stage = Stage::new();
+    let stage = TestFleet::new();
     let app = app(&stage.fleet, "");
-    let all = app.clients.places.clone().try_acquire_many_owned(u32::try_from(CLIENTS).unwrap()).unwrap();
-    let refused = follow(app.clone(), Caller::default(), None).await.map(drop).unwrap_err();
+    let all = app.subscribers.permits.clone().try_acquire_many_owned(u32::try_from(MAX_SUBSCRIBERS).unwrap()).unwrap();
+    let refused = subscribe(app.clone(), ApiCaller::default(), None).await.map(drop).unwrap_err();
     assert_eq!(refused.status(), 503);
     drop(all);
-    assert!(follow(app, Caller::default(), None).await.is_ok());
+    assert!(subscribe(app, ApiCaller::default(), None).await.is_ok());
 }
 
-fn caller(app: &App, name: &str) -> Caller {
+fn caller(app: &SharedAppState, name: &str) -> ApiCaller {
     let mut fields = http::HeaderMap::new();
     fields.insert("authorization", format!("Bearer {name}").parse().unwrap());
     app.auth.caller(&fields).unwrap()
@@ -205,26 +205,26 @@ fn caller(app: &App, name: &str) -> Caller {
 
 #[tokio::test]
 async fn nobody_takes_the_places_of_others() {
-    let stage = Stage::new();
+    let stage = TestFleet::new();
     let (app, _) = app_with_rights(&stage.fleet);
     let mut all = Vec::new();
-    for _ in 0..CLIENTS_OF_ONE {
-        all.push(follow(app.clone(), caller(&app, "alice"), None).await.unwrap());
+    for _ in 0..MAX_SUBSCRIBERS_PER_ACCOUNT {
+        all.push(subscribe(app.clone(), caller(&app, "alice"), None).await.unwrap());
     }
-    let refused = follow(app.clone(), caller(&app, "alice"), None).await.map(drop).unwrap_err();
+    let refused = subscribe(app.clone(), caller(&app, "alice"), None).await.map(drop).unwrap_err();
     assert_eq!(refused.status(), 503);
-    assert!(follow(app.clone(), caller(&app, "bob"), None).await.is_ok());
+    assert!(subscribe(app.clone(), caller(&app, "bob"), None).await.is_ok());
     all.pop();
-    assert!(follow(app.clone(), caller(&app, "alice"), None).await.is_ok());
+    assert!(subscribe(app.clone(), caller(&app, "alice"), None).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_a_client_may_not_see_is_passed_over() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let (app, given) = app_with_rights(&stage.fleet);
     assert!(matches!(app.auth, Auth::Kubernetes(..)));
-    given.give("alice list agents mine");
-    let mut told = Told::of(&app, caller(&app, "alice"), None).await;
+    given.grant("alice list agents mine");
+    let mut told = TestSubscriber::of(&app, caller(&app, "alice"), None).await;
     told.piece().await;
     stage.agent("theirs", "a", "Running");
     stage.put("Prompt", "mine", "p", json!({ "content": "c" }), json!(null));
@@ -235,24 +235,24 @@ async fn what_a_client_may_not_see_is_passed_over() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_the_last_object_of_a_namespace_is_told() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     stage.agent("mine", "a", "Running");
     stage.delete("Agent", "mine", "a");
     let (app, given) = app_with_rights(&stage.fleet);
-    given.give("alice list agents mine");
-    let mut told = Told::of(&app, caller(&app, "alice"), Some("e-1")).await;
+    given.grant("alice list agents mine");
+    let mut told = TestSubscriber::of(&app, caller(&app, "alice"), Some("e-1")).await;
     told.piece().await;
     assert_eq!(told.events().await, "deleted a e-2");
 }
 
 #[tokio::test(start_paused = true)]
 async fn whose_rights_change_reads_his_lists_again() {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     stage.agent("mine", "a", "Running");
     let (app, given) = app_with_rights(&stage.fleet);
-    let mut told = Told::of(&app, caller(&app, "alice"), None).await;
+    let mut told = TestSubscriber::of(&app, caller(&app, "alice"), None).await;
     told.piece().await;
-    for change in [Given::give, Given::take] {
+    for change in [GrantedRights::grant, GrantedRights::revoke] {
         change(&given, "alice list agents mine");
         let mut piece = told.piece().await;
         for _ in 0..20 {

@@ -62,7 +62,7 @@ mod tests {
         let cli = Cli::try_parse_from(["recif"].iter().chain(arguments)).unwrap();
         assert!(!format!("{cli:?}").contains("SECRET"));
         let (url, history) = cli.mirror.read();
-        (url.place().unwrap(), history)
+        (url.display_name().unwrap(), history)
     }
 
     #[test]

@@ -13,7 +13,7 @@ use prometheus_client::{
 
 /// The metrics of the mirror.
 #[derive(Debug, Clone)]
-pub struct Metrics {
+pub struct MirrorMetrics {
     pub(super) lag: Histogram,
     pub(super) written: Counter,
     pub(super) failures: Counter,
@@ -21,7 +21,7 @@ pub struct Metrics {
     failing: Gauge,
 }
 
-impl Metrics {
+impl MirrorMetrics {
     /// The metrics, in this registry.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
@@ -42,7 +42,7 @@ impl Metrics {
     }
 
     /// Sets what is only looked at.
-    pub fn refresh(&self, state: &super::State, fleet: &crate::fleet::Fleet) {
+    pub fn refresh(&self, state: &super::MirrorState, fleet: &crate::fleet::FleetCache) {
         self.behind.set(state.behind(fleet).as_secs_f64());
         self.failing.set(i64::from(state.is_failing()));
     }

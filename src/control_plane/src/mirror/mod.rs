@@ -5,13 +5,13 @@
 //! connection is made, what is stored is compared with what there is, so it does not matter what was lost on the way.
 
 mod args;
-mod doubt;
+mod batch;
 mod metrics;
-mod portion;
 mod rows;
 mod state;
 #[cfg(test)]
 mod tests;
+mod unconfirmed;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,45 +21,45 @@ use std::{
 };
 
 use backoff::{BackoffBuilder, ExponentialBuilder};
-use cluster::{Board, Hearing, resource::Resource};
+use cluster::{WatchActivity, WatchHealth, resource::Resource};
 use crds::{KINDS, Role};
 use jiff::Timestamp;
-use store::{Head, Known, Store, StoreError, Writer};
+use store::{KindComparison, Store, StoreError, StoredVersion, Writer};
 
 use self::{
-    doubt::Doubted,
-    portion::{OBJECTS, Portion},
+    batch::{MAX_OBJECTS, MirrorBatch},
+    unconfirmed::UnconfirmedRows,
 };
-use super::fleet::{Batch as Changes, Changed, Feed, Fleet, Record};
+use super::fleet::{Batch as Changes, ChangedObject, Feed, FleetCache, Record};
 
 pub use args::MirrorArgs;
-pub use metrics::Metrics;
-pub use state::State;
+pub use metrics::MirrorMetrics;
+pub use state::MirrorState;
 
 /// How long the first look waits for all lists; what is listed later is looked at then.
-const LISTS: Duration = Duration::from_secs(10);
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is seen whether a kind was listed, or something is due.
-const TICK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How often everything is compared, and old transitions are looked for.
-const ROUND: Duration = Duration::from_secs(3600);
+const RESYNC_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Copies the fleet into a database.
 #[derive(Debug)]
 pub struct Mirror {
     /// What is copied.
-    pub fleet: Arc<Fleet>,
+    pub fleet: Arc<FleetCache>,
     /// Where to.
     pub store: Arc<Store>,
     /// Says which kinds were listed.
-    pub board: Arc<Board>,
+    pub watch_health: Arc<WatchHealth>,
     /// The namespaces that the fleet is of; empty: all.
     pub namespaces: Vec<String>,
     /// How long transitions are kept.
     pub history: Duration,
     /// How it goes, for others to see.
-    pub state: Arc<State>,
+    pub state: Arc<MirrorState>,
     /// What is counted.
-    pub metrics: Metrics,
+    pub metrics: MirrorMetrics,
 }
 
 impl Mirror {
@@ -78,21 +78,21 @@ impl Mirror {
     /// Runs for ever.
     pub async fn run(self) {
         // What is not listed by then, is looked at when it is.
-        let _ = tokio::time::timeout(LISTS, self.board.settled()).await;
+        let _ = tokio::time::timeout(LIST_TIMEOUT, self.watch_health.settled()).await;
         let delays = ExponentialBuilder::new()
             .with_min_delay(Duration::from_millis(100))
             .with_max_delay(Duration::from_secs(5))
             .with_jitter()
             .without_max_times();
         let mut delay = delays.build();
-        let mut seen = Seen::default();
+        let mut seen = StoredProgress::default();
         loop {
             let before = self.state.position();
             let Err(error) = self.follow(&mut seen).await;
             self.metrics.failures.inc();
-            if self.state.failed(&error, Instant::now()) {
+            if self.state.record_failure(&error, Instant::now()) {
                 let behind = self.state.behind(&self.fleet).as_secs();
-                tracing::warn!(database = self.store.place(), %error, behind, "cannot write history to the database; retrying");
+                tracing::warn!(database = self.store.display_name(), %error, behind, "cannot write history to the database; retrying");
             }
             if self.state.position() != before {
                 delay = delays.build();
@@ -102,50 +102,55 @@ impl Mirror {
     }
 
     /// Copies until the database fails.
-    async fn follow(&self, seen: &mut Seen) -> Result<Infallible, StoreError> {
-        let mut session = Session { mirror: self, writer: self.store.writer().await?, seen, compared: HashSet::new() };
+    async fn follow(&self, seen: &mut StoredProgress) -> Result<Infallible, StoreError> {
+        let mut session = MirrorSession {
+            mirror: self,
+            writer: self.store.writer().await?,
+            progress: seen,
+            compared: HashSet::new(),
+        };
         let mut listed = session.catch_up().await?;
         // What was deleted meanwhile is still in the journal, with its last steps.
         let mut feed = self.state.position().and_then(|position| self.fleet.feed_after(position));
         let mut round = Instant::now();
         let mut deleted: Option<Instant> = None;
-        if self.state.recovered() {
-            tracing::info!(database = self.store.place(), "what changes is stored");
+        if self.state.record_recovery() {
+            tracing::info!(database = self.store.display_name(), "what changes is stored");
         }
         loop {
             let reader = match &mut feed {
                 Some(reader) => reader,
                 None => feed.insert(self.resume(&mut session, &mut listed).await?),
             };
-            match tokio::time::timeout(TICK, reader.next(OBJECTS)).await {
+            match tokio::time::timeout(POLL_INTERVAL, reader.next(MAX_OBJECTS)).await {
                 Ok(Changes::Changes(changes)) => {
                     session.write_changes(&changes).await?;
-                    self.state.wrote(reader.position());
+                    self.state.advance(reader.position());
                 }
                 Ok(Changes::Reset) => feed = None,
                 Err(_) => {}
             }
-            let due = round.elapsed() >= ROUND;
+            let due = round.elapsed() >= RESYNC_INTERVAL;
             if due {
                 round = Instant::now();
             }
-            if session.seen.forgot.is_none_or(|at| at.elapsed() >= ROUND)
-                && deleted.is_none_or(|at| at.elapsed() >= TICK)
+            if session.progress.pruned_at.is_none_or(|at| at.elapsed() >= RESYNC_INTERVAL)
+                && deleted.is_none_or(|at| at.elapsed() >= POLL_INTERVAL)
             {
                 deleted = Some(Instant::now());
-                session.forget().await?;
+                session.prune_transitions().await?;
             }
-            if due || session.can_tell() || session.compared.len() < self.listed().len() {
+            if due || session.can_confirm() || session.compared.len() < self.listed().len() {
                 session.catch_up().await?;
             }
         }
     }
 
     /// A reader of what comes after everything that there is, which is stored then.
-    async fn resume(&self, session: &mut Session<'_>, listed: &mut u64) -> Result<Feed, StoreError> {
+    async fn resume(&self, session: &mut MirrorSession<'_>, listed: &mut u64) -> Result<Feed, StoreError> {
         loop {
             if let Some(feed) = self.fleet.feed_after(*listed) {
-                self.state.wrote(*listed);
+                self.state.advance(*listed);
                 return Ok(feed);
             }
             *listed = session.catch_up().await?;
@@ -156,14 +161,14 @@ impl Mirror {
     fn listed(&self) -> Vec<u8> {
         let is_listed = |kind| {
             let collections = self.collections(kind);
-            !collections.is_empty() && collections.iter().all(|collection| self.board.is_started(collection))
+            !collections.is_empty() && collections.iter().all(|collection| self.watch_health.is_synced(collection))
         };
         (0_u8..).zip(KINDS).filter(|(_, kind)| is_listed(kind)).map(|(row, _)| row).collect()
     }
 
     /// What was heard of the watches of a kind.
-    fn heard(&self, kind: &crds::ApiKind) -> Vec<Hearing> {
-        self.collections(kind).iter().flat_map(|collection| self.board.heard(collection)).collect()
+    fn watch_activity(&self, kind: &crds::ApiKind) -> Vec<WatchActivity> {
+        self.collections(kind).iter().flat_map(|collection| self.watch_health.activity(collection)).collect()
     }
 
     /// What of a kind is watched.
@@ -177,47 +182,49 @@ impl Mirror {
 
 /// What is known to be stored, over all connections.
 #[derive(Debug, Default)]
-struct Seen {
+struct StoredProgress {
     /// The last step of each object, by uid.
     last_steps: HashMap<Box<str>, i64>,
     /// What was newer than the cluster, by the kinds' places in [`KINDS`].
-    doubts: HashMap<u8, Doubted>,
+    unconfirmed: HashMap<u8, UnconfirmedRows>,
     /// When old transitions were looked for last, and none were left.
-    forgot: Option<Instant>,
+    pruned_at: Option<Instant>,
 }
 
 /// One connection.
-struct Session<'a> {
+struct MirrorSession<'a> {
     mirror: &'a Mirror,
     writer: Writer,
-    seen: &'a mut Seen,
+    progress: &'a mut StoredProgress,
     /// The kinds whose rows were compared.
     compared: HashSet<u8>,
 }
 
-impl Session<'_> {
+impl MirrorSession<'_> {
     /// Compares what is stored of each kind that was listed with what there is, and writes what is missing. Returns the
     /// stamp of the last change in it.
     async fn catch_up(&mut self) -> Result<u64, StoreError> {
         let listed = self.mirror.listed();
         // Heard before what is compared is taken.
-        let heard: Vec<Vec<Hearing>> = KINDS.iter().map(|kind| self.mirror.heard(kind)).collect();
+        let heard: Vec<Vec<WatchActivity>> = KINDS.iter().map(|kind| self.mirror.watch_activity(kind)).collect();
         let (stamp, all) = self.mirror.fleet.snapshot();
         let live: HashSet<&str> = all.iter().map(|record| &*record.uid).collect();
-        self.seen.last_steps.retain(|uid, _| live.contains(&**uid));
+        self.progress.last_steps.retain(|uid, _| live.contains(&**uid));
         for ((row, kind), heard) in (0_u8..).zip(KINDS).zip(&heard) {
             let of_kind: Vec<&Arc<Record>> = all.iter().filter(|record| record.row == row).collect();
-            let mut known = Known::default();
+            let mut known = KindComparison::default();
             if listed.contains(&row) {
-                let heads: Vec<Head> = of_kind.iter().map(|record| rows::head(record)).collect();
-                let (before, now) = (self.seen.doubts.get(&row), Instant::now());
+                let heads: Vec<StoredVersion> = of_kind.iter().map(|record| rows::head(record)).collect();
+                let (before, now) = (self.progress.unconfirmed.get(&row), Instant::now());
                 let doubts = before.map(|doubted| doubted.confirmed_by(heard, now)).unwrap_or_default();
                 known = self.writer.compare(kind.name, &self.mirror.namespaces, &heads, &doubts).await?;
                 self.compared.insert(row);
-                let found = std::mem::take(&mut known.doubts);
-                let heard = self.mirror.heard(kind);
-                if let Some(doubted) = Doubted::after(self.seen.doubts.remove(&row), &doubts, found, heard) {
-                    self.seen.doubts.insert(row, doubted);
+                let found = std::mem::take(&mut known.unconfirmed);
+                let heard = self.mirror.watch_activity(kind);
+                if let Some(doubted) =
+                    UnconfirmedRows::after(self.progress.unconfirmed.remove(&row), &doubts, found, heard)
+                {
+                    self.progress.unconfirmed.insert(row, doubted);
                 }
                 if known.undone > 0 {
                     let rows = known.undone;
@@ -227,14 +234,14 @@ impl Session<'_> {
                     tracing::info!(kind = kind.name, rows = known.removed, "removed rows whose objects are gone");
                 }
                 for record in &of_kind {
-                    self.seen.last_steps.remove(&record.uid);
+                    self.progress.last_steps.remove(&record.uid);
                 }
-                self.seen.last_steps.extend(known.last_steps.drain().map(|(uid, last)| (uid.into(), last)));
+                self.progress.last_steps.extend(known.last_steps.drain().map(|(uid, last)| (uid.into(), last)));
             }
             let missing: Vec<_> = of_kind.into_iter().filter(|record| !self.is_stored(record, &known)).collect();
             let mut rest = missing.as_slice();
             while !rest.is_empty() {
-                let mut portion = Portion::default();
+                let mut portion = MirrorBatch::default();
                 for record in rest {
                     if !portion.has_room() {
                         break;
@@ -245,7 +252,7 @@ impl Session<'_> {
                 }
                 self.writer.write(portion.batch()).await?;
                 let (some, others) = rest.split_at(portion.len());
-                self.note(some.iter().copied());
+                self.record_steps(some.iter().copied());
                 rest = others;
             }
         }
@@ -253,7 +260,7 @@ impl Session<'_> {
     }
 
     /// Whether there is nothing to write of an object.
-    fn is_stored(&self, record: &Record, known: &Known) -> bool {
+    fn is_stored(&self, record: &Record, known: &KindComparison) -> bool {
         let has_steps = record.seq <= self.last_step(record);
         let version = || known.workloads.get(&rows::key(record));
         // The tools of a server may have become known since this version of it was written.
@@ -267,7 +274,7 @@ impl Session<'_> {
         has_row && has_steps
     }
 
-    async fn write_changes(&mut self, changes: &[Changed]) -> Result<(), StoreError> {
+    async fn write_changes(&mut self, changes: &[ChangedObject]) -> Result<(), StoreError> {
         let mut rest = changes;
         while !rest.is_empty() {
             let written = self.write_some(rest).await?;
@@ -277,9 +284,9 @@ impl Session<'_> {
     }
 
     /// Writes as many of these changes as go into one transaction; returns how many.
-    async fn write_some(&mut self, changes: &[Changed]) -> Result<usize, StoreError> {
-        let mut portion = Portion::default();
-        for Changed { record, deleted, .. } in changes {
+    async fn write_some(&mut self, changes: &[ChangedObject]) -> Result<usize, StoreError> {
+        let mut portion = MirrorBatch::default();
+        for ChangedObject { record, deleted, .. } in changes {
             if !portion.has_room() {
                 break;
             }
@@ -292,28 +299,28 @@ impl Session<'_> {
             metrics.lag.observe(changed.at.elapsed().as_secs_f64());
         }
         metrics.written.inc_by(u64::try_from(changes.len()).unwrap_or_default());
-        self.note(changes.iter().filter(|changed| !changed.deleted).map(|changed| &changed.record));
+        self.record_steps(changes.iter().filter(|changed| !changed.deleted).map(|changed| &changed.record));
         for changed in changes.iter().filter(|changed| changed.deleted) {
-            self.seen.last_steps.remove(&changed.record.uid);
+            self.progress.last_steps.remove(&changed.record.uid);
         }
         Ok(changes.len())
     }
 
     /// Deletes some of the transitions that are older than what is kept.
-    async fn forget(&mut self) -> Result<(), StoreError> {
-        if !self.writer.forget(self.mirror.kept_since()).await? {
-            self.seen.forgot = Some(Instant::now());
+    async fn prune_transitions(&mut self) -> Result<(), StoreError> {
+        if !self.writer.delete_transitions_before(self.mirror.kept_since()).await? {
+            self.progress.pruned_at = Some(Instant::now());
         }
         Ok(())
     }
 
     /// Whether another look can tell whether what is newer than the cluster is of a past that was undone.
-    fn can_tell(&self) -> bool {
+    fn can_confirm(&self) -> bool {
         let now = Instant::now();
-        let mut doubts = self.seen.doubts.iter();
+        let mut doubts = self.progress.unconfirmed.iter();
         doubts.any(|(row, doubted)| {
             let kind = KINDS.get(usize::from(*row));
-            kind.is_some_and(|kind| doubted.can_tell(&self.mirror.heard(kind), now))
+            kind.is_some_and(|kind| doubted.can_confirm(&self.mirror.watch_activity(kind), now))
         })
     }
 
@@ -323,11 +330,11 @@ impl Session<'_> {
     }
 
     fn last_step(&self, record: &Record) -> i64 {
-        self.seen.last_steps.get(&record.uid).copied().unwrap_or_default()
+        self.progress.last_steps.get(&record.uid).copied().unwrap_or_default()
     }
 
-    fn note<'a>(&mut self, written: impl Iterator<Item = &'a Arc<Record>>) {
-        self.seen.last_steps.extend(written.map(|record| (record.uid.clone(), record.seq)));
+    fn record_steps<'a>(&mut self, written: impl Iterator<Item = &'a Arc<Record>>) {
+        self.progress.last_steps.extend(written.map(|record| (record.uid.clone(), record.seq)));
     }
 }
 

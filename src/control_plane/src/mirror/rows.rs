@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use meta::Key;
 use serde::Deserialize;
 use serde_json::{Value, value::RawValue};
-use store::{self, Head, ObjectKey, Server, ServerTool, Step, ToolSet, Workload};
+use store::{self, ObjectKey, ServerTool, StoredVersion, ToolServerRow, ToolSet, TransitionRow, WorkloadRow};
 
 use crate::fleet::{Record, ServerFacts};
 
@@ -21,8 +21,8 @@ pub(super) fn version(record: &Record) -> i64 {
 }
 
 /// Which version of it there is.
-pub(super) fn head(record: &Record) -> Head {
-    Head { key: key(record), uid: record.uid.to_string(), version: version(record), last_step: record.seq }
+pub(super) fn head(record: &Record) -> StoredVersion {
+    StoredVersion { key: key(record), uid: record.uid.to_string(), version: version(record), last_step: record.seq }
 }
 
 /// Its rows: what is masked in the fleet is masked here. `tools` are the definitions of a server's tools, as far as they are
@@ -31,13 +31,13 @@ pub(super) fn record(record: &Record, tools: Option<&str>, after: i64, since: Ti
     let object = record.object();
     let part = |name: &str| object.get(name).map_or_else(|| "{}".to_owned(), Value::to_string);
     let phase = record.phase.as_deref().unwrap_or_default().to_owned();
-    let workload = (record.kind.role == Role::Workload).then(|| Workload {
+    let workload = (record.kind.role == Role::Workload).then(|| WorkloadRow {
         generation: record.generation,
         phase: phase.clone(),
         spec: part("spec"),
         status: part("status"),
     });
-    let server = ServerFacts::read(record.kind, &object).map(|facts| Server {
+    let server = ServerFacts::read(record.kind, &object).map(|facts| ToolServerRow {
         description: text(&object, "/spec/description"),
         protocol: facts.protocol,
         url: facts.url.unwrap_or_default(),
@@ -45,16 +45,17 @@ pub(super) fn record(record: &Record, tools: Option<&str>, after: i64, since: Ti
         tools_changed_at: text(&object, "/status/toolsChangedAt"),
         tools: tool_set(object.pointer("/status/toolsDigest").and_then(Value::as_str), tools),
     });
-    let steps = record.history_after(after).into_iter().filter(|entry| entry.at.0 >= since).map(|entry| Step {
-        seq: entry.seq,
-        at: entry.at.0,
-        from: entry.from,
-        to: entry.to,
-        action: entry.action,
-        reason: entry.reason,
-        took_ms: entry.took_ms,
-        trace_id: entry.trace_id,
-    });
+    let steps =
+        record.history_after(after).into_iter().filter(|entry| entry.at.0 >= since).map(|entry| TransitionRow {
+            seq: entry.seq,
+            at: entry.at.0,
+            from: entry.from,
+            to: entry.to,
+            action: entry.action,
+            reason: entry.reason,
+            took_ms: entry.took_ms,
+            trace_id: entry.trace_id,
+        });
     store::Record {
         key: key(record),
         uid: record.uid.to_string(),
@@ -70,8 +71,8 @@ pub(super) fn record(record: &Record, tools: Option<&str>, after: i64, since: Ti
 fn tool_set(digest: Option<&str>, definitions: Option<&str>) -> Option<ToolSet> {
     let Some(digest) = digest else { return Some(ToolSet::default()) };
     let definitions = definitions.filter(|text| sha256_hex(text.as_bytes()) == digest)?;
-    let found: Vec<Definition<'_>> = serde_json::from_str(definitions).ok()?;
-    let tool = |Definition { name, description, input_schema }| ServerTool {
+    let found: Vec<StoredToolDefinition<'_>> = serde_json::from_str(definitions).ok()?;
+    let tool = |StoredToolDefinition { name, description, input_schema }| ServerTool {
         name,
         description,
         input_schema: input_schema.map_or_else(String::new, |schema: &RawValue| schema.get().to_owned()),
@@ -81,7 +82,7 @@ fn tool_set(digest: Option<&str>, definitions: Option<&str>) -> Option<ToolSet> 
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Definition<'a> {
+struct StoredToolDefinition<'a> {
     name: String,
     #[serde(default)]
     description: String,

@@ -7,59 +7,59 @@ use std::{
 
 use store::StoreError;
 
-use crate::fleet::Fleet;
+use crate::fleet::FleetCache;
 
 /// How often a failure that goes on is logged again: the line of its beginning is soon far away.
 const WARN_AGAIN: Duration = Duration::from_secs(600);
 
 /// How the mirror is doing.
 #[derive(Debug, Default)]
-pub struct State(Mutex<Inner>);
+pub struct MirrorState(Mutex<MirrorProgress>);
 
 #[derive(Debug, Default)]
-struct Inner {
+struct MirrorProgress {
     /// Up to which stamp everything is stored; `None`: nothing was stored yet.
     position: Option<u64>,
     /// How the database fails; `None`: it works.
-    failure: Option<Failure>,
+    failure: Option<DatabaseFailure>,
 }
 
 /// A database that fails.
 #[derive(Debug)]
-struct Failure {
+struct DatabaseFailure {
     since: Instant,
     /// What was logged last, and when.
     logged: (String, Instant),
     /// Which sort it is, for everybody to read.
-    sort: &'static str,
+    class: &'static str,
 }
 
-impl State {
+impl MirrorState {
     /// Up to which stamp of the fleet everything is stored; `None`: nothing was stored yet.
     pub(super) fn position(&self) -> Option<u64> {
         self.lock().position
     }
 
-    pub(super) fn wrote(&self, position: u64) {
+    pub(super) fn advance(&self, position: u64) {
         self.lock().position = Some(position);
     }
 
     /// Takes note of a failure at this time; whether it is to be logged: it is another one than before, or it was logged
     /// long ago.
-    pub(crate) fn failed(&self, error: &StoreError, now: Instant) -> bool {
+    pub(crate) fn record_failure(&self, error: &StoreError, now: Instant) -> bool {
         let text = error.to_string();
         let failure = &mut self.lock().failure;
-        let due = failure.as_ref().is_none_or(|Failure { logged: (before, at), .. }| {
+        let due = failure.as_ref().is_none_or(|DatabaseFailure { logged: (before, at), .. }| {
             *before != text || now.saturating_duration_since(*at) >= WARN_AGAIN
         });
         let since = failure.as_ref().map_or(now, |failure| failure.since);
         let logged = failure.take().filter(|_| !due).map_or_else(|| (text, now), |failure| failure.logged);
-        *failure = Some(Failure { since, logged, sort: sort(error) });
+        *failure = Some(DatabaseFailure { since, logged, class: failure_class(error) });
         due
     }
 
     /// Takes note that the database works; whether it did not before.
-    pub(super) fn recovered(&self) -> bool {
+    pub(super) fn record_recovery(&self) -> bool {
         self.lock().failure.take().is_some()
     }
 
@@ -69,7 +69,7 @@ impl State {
     }
 
     /// How long the oldest change that is not stored yet has been waiting; zero: everything is stored.
-    pub fn behind(&self, fleet: &Fleet) -> Duration {
+    pub fn behind(&self, fleet: &FleetCache) -> Duration {
         let (position, failing) = {
             let inner = self.lock();
             (inner.position.unwrap_or_default(), inner.failure.as_ref().map(|failure| failure.since))
@@ -82,25 +82,25 @@ impl State {
     /// Why nothing is stored for now, in words for everybody who may ask; `None`: the database works. Which answer it gave
     /// exactly is in the log: nobody signs in to ask for readiness.
     pub fn problem(&self) -> Option<&'static str> {
-        self.lock().failure.as_ref().map(|failure| failure.sort)
+        self.lock().failure.as_ref().map(|failure| failure.class)
     }
 
     /// What readiness tells besides: the process is ready without a database.
-    pub fn notes(&self, fleet: &Fleet) -> Vec<String> {
+    pub fn notes(&self, fleet: &FleetCache) -> Vec<String> {
         let behind = self.behind(fleet).as_secs();
         let note = |problem| format!("database: unavailable ({problem}); the history is {behind} s behind");
         self.problem().map(note).into_iter().collect()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
+    fn lock(&self) -> MutexGuard<'_, MirrorProgress> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn sort(error: &StoreError) -> &'static str {
+fn failure_class(error: &StoreError) -> &'static str {
     match error {
         StoreError::Refused { .. } => "the database refuses writes",
-        StoreError::Away(_) => "the database does not answer",
+        StoreError::Unavailable(_) => "the database does not answer",
         StoreError::Newer { .. } => "the tables in the database are of a newer version",
         StoreError::Folder { .. } => "the folder of the database cannot be made",
         StoreError::Url(_) => "the URL of the database cannot be used",
@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn a_failure_that_goes_on_is_logged_again() {
         let refused = |message: &str| StoreError::Refused { code: "6410".into(), message: message.into() };
-        let (state, start) = (State::default(), Instant::now());
+        let (state, start) = (MirrorState::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         for (second, message, logged) in [
             (0, "disk I/O error", true),
@@ -127,11 +127,11 @@ mod tests {
             (1309, "database or disk is full", false),
             (1310, "database or disk is full", true),
         ] {
-            assert_eq!(state.failed(&refused(message), at(second)), logged, "{second} {message}");
+            assert_eq!(state.record_failure(&refused(message), at(second)), logged, "{second} {message}");
         }
         assert_eq!(state.problem(), Some("the database refuses writes"));
-        assert!(state.recovered() && state.problem().is_none());
-        assert!(state.failed(&refused("disk I/O error"), at(1320)), "it worked meanwhile");
+        assert!(state.record_recovery() && state.problem().is_none());
+        assert!(state.record_failure(&refused("disk I/O error"), at(1320)), "it worked meanwhile");
         assert_eq!(refused("disk I/O error").to_string(), "the database refused: disk I/O error (code 6410)");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cluster::{Cause, Change, Head as VersionHead};
+use cluster::{Change, ChangeSource, ObjectVersion as VersionHead};
 use crds::digest::sha256_hex;
 use meta::Key;
 use prometheus_client::registry::Registry;
@@ -11,52 +11,52 @@ use testing::{database::TestDatabase, postgres::PostgresServer};
 use tokio::task::AbortHandle;
 
 use super::*;
-use crate::fleet::{Column, MASKED, row, testing::Stage};
+use crate::fleet::{Column, MASKED, row, testing::TestFleet};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A mirror at work; it ends with this.
-struct Running {
-    state: Arc<State>,
-    fleet: Arc<Fleet>,
+struct RunningMirror {
+    state: Arc<MirrorState>,
+    fleet: Arc<FleetCache>,
     tasks: [AbortHandle; 2],
 }
 
-impl Drop for Running {
+impl Drop for RunningMirror {
     fn drop(&mut self) {
         self.tasks.iter().for_each(AbortHandle::abort);
     }
 }
 
-fn start(stage: &Stage, database: &TestDatabase) -> Running {
-    let board = Arc::new(Board::default());
+fn start(stage: &TestFleet, database: &TestDatabase) -> RunningMirror {
+    let board = Arc::new(WatchHealth::default());
     let watch = |kind: &crds::ApiKind| format!("watch {}", Resource::custom(kind.name).unwrap().collection(None));
     let watches: Vec<usize> = KINDS.iter().map(|kind| board.add_started(watch(kind))).collect();
     let heard = board.clone();
     let hear = async move {
         loop {
-            watches.iter().for_each(|watch| heard.hear(*watch));
+            watches.iter().for_each(|watch| heard.record_activity(*watch));
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let (fleet, state) = (stage.fleet.clone(), Arc::new(State::default()));
+    let (fleet, state) = (stage.fleet.clone(), Arc::new(MirrorState::default()));
     let mirror = Mirror {
         fleet: fleet.clone(),
         store: Arc::new(Store::open(&database.url.parse().unwrap()).unwrap()),
-        board,
+        watch_health: board,
         namespaces: Vec::new(),
         history: Duration::from_secs(365 * 24 * 3600 * 100),
         state: state.clone(),
-        metrics: Metrics::new(&mut Registry::default()),
+        metrics: MirrorMetrics::new(&mut Registry::default()),
     };
     let tasks = [tokio::spawn(hear).abort_handle(), tokio::spawn(mirror.run()).abort_handle()];
-    Running { state, fleet, tasks }
+    RunningMirror { state, fleet, tasks }
 }
 
-type Rows = BTreeMap<String, Vec<String>>;
+type MirrorRows = BTreeMap<String, Vec<String>>;
 
 /// What has to be stored of the fleet.
-fn expected(stage: &Stage) -> Rows {
+fn expected(stage: &TestFleet) -> MirrorRows {
     let (_, all) = stage.fleet.snapshot();
     let workloads = all.iter().filter(|record| record.kind.role == Role::Workload);
     let row = |record: &Arc<Record>| {
@@ -75,14 +75,14 @@ fn expected(stage: &Stage) -> Rows {
     workloads.map(row).collect()
 }
 
-async fn stored(database: &TestDatabase) -> Rows {
+async fn stored(database: &TestDatabase) -> MirrorRows {
     let query = "SELECT kind, namespace, name, uid, resource_version, spec, status FROM workloads";
     let rows = database.table(query).await;
     rows.into_iter().map(|row| (format!("{} {}/{}", row[0], row[1], row[2]), row[3..].to_vec())).collect()
 }
 
 /// Waits until what is stored is what there is.
-async fn settled(stage: &Stage, database: &TestDatabase, mirror: &Running) {
+async fn settled(stage: &TestFleet, database: &TestDatabase, mirror: &RunningMirror) {
     let equal = async {
         loop {
             let caught_up = mirror.state.behind(&mirror.fleet) == Duration::ZERO && mirror.state.position().is_some();
@@ -107,7 +107,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// Some objects of several kinds.
-fn fill(stage: &mut Stage) {
+fn fill(stage: &mut TestFleet) {
     (0..40).for_each(|number| stage.agent("ns", &format!("a{number}"), "Pending"));
     stage.put("Tool", "ns", "t", json!({}), history("Available", 1..=2));
 }
@@ -124,17 +124,17 @@ async fn steps(database: &TestDatabase, name: &str) -> Vec<i64> {
 }
 
 /// So many agents are made and deleted.
-fn come_and_go(fleet: &Fleet, many: usize) {
+fn come_and_go(fleet: &FleetCache, many: usize) {
     let kind = crds::ApiKind::find("Agent").unwrap();
     let (row, columns) = (row(kind).unwrap(), Column::of(kind));
     for number in 0..many {
         let key = Key::new("ns", format!("b{number}"));
-        let head = VersionHead { key: key.clone(), uid: key.name.clone(), version: u64::MAX / 2 };
+        let head = VersionHead { key: key.clone(), uid: key.name.clone(), resource_version: u64::MAX / 2 };
         let record = Record::read(row, &columns, &head, r#"{"metadata":{},"spec":{}}"#).unwrap();
         let record = Some(Arc::new(record));
-        let change = |old, new| Change { key: key.clone(), old, new, cause: Cause::Watch };
-        fleet.follow(row, &change(None, record.clone()));
-        fleet.follow(row, &change(record, None));
+        let change = |old, new| Change { key: key.clone(), old, new, source: ChangeSource::Watch };
+        fleet.apply_change(row, &change(None, record.clone()));
+        fleet.apply_change(row, &change(record, None));
     }
 }
 
@@ -150,7 +150,7 @@ async fn until_steps(database: &TestDatabase, name: &str, expected: &[i64]) {
 }
 
 async fn what_there_is_and_every_change_of_it_is_stored(database: &TestDatabase) {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     fill(&mut stage);
     // More than are written in one transaction.
     (40..250).for_each(|number| stage.agent("ns", &format!("a{number}"), "Pending"));
@@ -173,11 +173,11 @@ async fn tools_are_those_of_the_config_map_that_the_status_speaks_of(database: &
     let (first, second) = (r#"[{"name":"a"},{"name":"b"}]"#, r#"[{"name":"c"}]"#);
     let told = |text: &str| json!({ "phase": "Available", "toolsDigest": sha256_hex(text.as_bytes()) });
     let spec = json!({ "url": "https://user:SECRET@h/mcp", "protocol": "SSE", "description": "d" });
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let (kind, key) = (crds::ApiKind::find("RemoteMCPServer").unwrap(), Key::new("ns", "s"));
     let mirror = start(&stage, database);
     stage.put(kind.name, "ns", "s", spec.clone(), told(first));
-    stage.fleet.define(kind, &key, Some(first.into()));
+    stage.fleet.set_tools(kind, &key, Some(first.into()));
     settled(&stage, database, &mirror).await;
     let tools = async || database.table("SELECT name FROM tools ORDER BY position").await;
     assert_eq!(tools().await, [["a"], ["b"]]);
@@ -187,7 +187,7 @@ async fn tools_are_those_of_the_config_map_that_the_status_speaks_of(database: &
     stage.put(kind.name, "ns", "s", spec, told(second));
     settled(&stage, database, &mirror).await;
     assert_eq!(tools().await, [["a"], ["b"]]);
-    stage.fleet.define(kind, &key, Some(second.into()));
+    stage.fleet.set_tools(kind, &key, Some(second.into()));
     settled(&stage, database, &mirror).await;
     assert_eq!(tools().await, [["c"]]);
     stage.delete(kind.name, "ns", "s");
@@ -196,7 +196,7 @@ async fn tools_are_those_of_the_config_map_that_the_status_speaks_of(database: &
 }
 
 async fn rows_of_objects_that_are_gone_are_removed_at_the_start(database: &TestDatabase) {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     fill(&mut stage);
     settled(&stage, database, &start(&stage, database)).await;
     (0..20).for_each(|number| stage.delete("Agent", "ns", &format!("a{number}")));
@@ -205,9 +205,9 @@ async fn rows_of_objects_that_are_gone_are_removed_at_the_start(database: &TestD
 }
 
 async fn a_restored_cluster_replaces_what_is_stored(database: &TestDatabase) {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     fill(&mut stage);
-    let mut backup = Stage::new();
+    let mut backup = TestFleet::new();
     backup.put("Agent", "ns", "a1", json!({}), history("Running", [1]));
     backup.put("Tool", "ns", "t", json!({}), history("Available", [1]));
     stage.put("Agent", "ns", "a1", json!({}), history("Failed", 1..=3));
@@ -219,7 +219,7 @@ async fn a_restored_cluster_replaces_what_is_stored(database: &TestDatabase) {
 }
 
 async fn two_mirrors_on_one_database_agree(database: &TestDatabase) {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     fill(&mut stage);
     let (one, other) = (start(&stage, database), start(&stage, database));
     for round in 0..20 {
@@ -242,7 +242,7 @@ async fn two_mirrors_on_one_database_agree(database: &TestDatabase) {
 }
 
 async fn old_transitions_are_deleted_from_the_first_moment(database: &TestDatabase) {
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     fill(&mut stage);
     settled(&stage, database, &start(&stage, database)).await;
     database
@@ -288,7 +288,7 @@ async fn a_database_that_is_away_is_caught_up_with_when_it_is_back() {
     let mut server = PostgresServer::start().await;
     let database = TestDatabase::postgres(&server, "away").await;
     server.stop();
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     fill(&mut stage);
     let mirror = start(&stage, &database);
     until("the database is missed", || mirror.state.is_failing()).await;
@@ -328,7 +328,7 @@ async fn a_database_that_is_away_is_caught_up_with_when_it_is_back() {
 async fn a_database_that_lost_everything_is_filled_again() {
     let server = PostgresServer::start().await;
     let database = TestDatabase::postgres(&server, "lost").await;
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     fill(&mut stage);
     let mirror = start(&stage, &database);
     settled(&stage, &database, &mirror).await;
@@ -347,7 +347,7 @@ async fn a_database_that_lost_everything_is_filled_again() {
 #[tokio::test]
 async fn a_locked_file_is_caught_up_with_when_it_is_free() {
     let database = TestDatabase::sqlite();
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     fill(&mut stage);
     let mirror = start(&stage, &database);
     settled(&stage, &database, &mirror).await;
@@ -363,7 +363,7 @@ async fn a_locked_file_is_caught_up_with_when_it_is_free() {
 #[tokio::test]
 async fn credentials_are_not_stored() {
     let database = TestDatabase::sqlite();
-    let mut stage = Stage::new();
+    let mut stage = TestFleet::new();
     let spec = json!({ "databaseUrl": "postgresql://u:SECRET@h/d", "env": [{ "name": "API_KEY", "value": "SECRET" }] });
     stage.put("Agent", "ns", "a", spec, json!({}));
     settled(&stage, &database, &start(&stage, &database)).await;

@@ -6,9 +6,9 @@ use cluster::access::bearer;
 use http1::RequestHead;
 
 /// The field that only the gateway reads; where it is, `Authorization` is the workload's.
-const OWN: &str = "x-recif-authorization";
+const GATEWAY_FIELD: &str = "x-recif-authorization";
 /// The field that is the gateway's unless the other one is there.
-const COMMON: &str = "authorization";
+const AUTHORIZATION: &str = "authorization";
 
 /// What a request brings to prove who sent it.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub(super) enum Credential<'a> {
 
 /// The credential in a head, and whether `Authorization` is the gateway's.
 pub(super) fn find<'a>(head: &'a RequestHead<'a>) -> (Credential<'a>, bool) {
-    let own = one(head, OWN);
-    if own != Credential::None { (own, false) } else { (one(head, COMMON), true) }
+    let own = one(head, GATEWAY_FIELD);
+    if own != Credential::None { (own, false) } else { (one(head, AUTHORIZATION), true) }
 }
 
 fn one<'a>(head: &'a RequestHead<'a>, name: &'a str) -> Credential<'a> {

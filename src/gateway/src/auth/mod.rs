@@ -5,17 +5,17 @@
 //! before costs no request to the API server.
 
 mod anonymous;
+mod authorizer;
 mod credential;
-mod gate;
 
-use crate::answer::unknown;
+use crate::local_response::unknown_workload;
 use std::{net::IpAddr, sync::Arc};
 
-pub(super) use gate::Gate;
-use gate::Workload;
+pub(super) use authorizer::Authorizer;
+use authorizer::WorkloadRef;
 use http1::RequestHead;
 
-use super::{answer::Answer, path::Path, routes::Route};
+use super::{local_response::LocalResponse, path::Path, routes::Route};
 
 /// How callers are told apart.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) enum Auth {
     /// They are not: everybody may ask everything.
     None,
     /// As the API server says.
-    Kubernetes(Gate),
+    Kubernetes(Authorizer),
 }
 
 /// What let a request in.
@@ -42,7 +42,7 @@ pub(super) enum Admission {
 
 /// Whose request it is.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Caller {
+pub(super) struct RequestCaller {
     /// What let it in.
     pub(super) admission: Admission,
     /// The name the workload is told in `X-Recif-User`; fit for a header.
@@ -51,7 +51,7 @@ pub(super) struct Caller {
     pub(super) hides_authorization: bool,
 }
 
-impl Caller {
+impl RequestCaller {
     /// Whether it may open a tunnel: of what is said in one nothing is judged, so it reaches whatever the workload serves.
     pub(super) fn may_upgrade(&self) -> bool {
         self.admission != Admission::Path
@@ -69,14 +69,14 @@ impl Auth {
     ///
     /// # Errors
     /// The refusal. One who may not ask does not learn whether there is a route.
-    pub(super) async fn admit(
+    pub(super) async fn authorize(
         &self,
         head: &RequestHead<'_>,
         path: &Path<'_>,
         route: Option<&Route>,
         origin: impl Fn() -> IpAddr,
-    ) -> Result<Caller, Answer> {
-        let Self::Kubernetes(gate) = self else { return Ok(Caller::default()) };
+    ) -> Result<RequestCaller, LocalResponse> {
+        let Self::Kubernetes(gate) = self else { return Ok(RequestCaller::default()) };
         let (credential, hides_authorization) = credential::find(head);
         let anonymous = route.map_or(&[][..], |route| &route.object.anonymous_paths);
         // Whoever has no token learns there where to get one (RFC 9728, section 3).
@@ -84,12 +84,12 @@ impl Auth {
         if tells_where || anonymous::covers(anonymous, path.rest) {
             let everything = anonymous::covers_all(anonymous);
             let admission = if everything { Admission::EveryPath } else { Admission::Path };
-            return Ok(Caller { admission, user: None, hides_authorization });
+            return Ok(RequestCaller { admission, user: None, hides_authorization });
         }
         // What no workload can be called is not there, and there is no right that could be asked for.
-        let Some(workload) = Workload::read(path.key) else { return Err(unknown()) };
-        let user = gate.admit(&credential, workload, origin).await?;
-        Ok(Caller { admission: Admission::Right, user: Some(user), hides_authorization })
+        let Some(workload) = WorkloadRef::read(path.key) else { return Err(unknown_workload()) };
+        let user = gate.authorize(&credential, workload, origin).await?;
+        Ok(RequestCaller { admission: Admission::Right, user: Some(user), hides_authorization })
     }
 }
 

@@ -18,8 +18,8 @@ use tokio::time::advance;
 use super::*;
 use crate::{
     clock::Clock,
-    object::{Kind, Object, testing::object},
-    workload::Workload,
+    object::{Object, RoutedKind, testing::object},
+    workload::WorkloadState,
 };
 
 /// Knows the token `good-<name>`, and lets only alice call the agent `a`.
@@ -56,7 +56,7 @@ impl Reviews for Roles {
         Ok(name.map(|name| Identity { name: name.into(), groups: vec!["g".into()], ..Identity::default() }))
     }
 
-    async fn may(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
+    async fn is_allowed(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
         let Right { verb, resource, subresource, namespace, name } = right;
         self.note(format!("{} {:?}: {verb} {resource}/{subresource} {namespace}/{name}", who.name, who.groups))?;
         Ok(who.name == "alice" && *name == "a")
@@ -66,7 +66,7 @@ impl Reviews for Roles {
 /// A gate before these roles.
 pub(crate) fn gate() -> (Arc<Roles>, Auth) {
     let roles = Arc::new(Roles::default());
-    (roles.clone(), Auth::Kubernetes(Gate::asking(roles, vec!["recif".into()])))
+    (roles.clone(), Auth::Kubernetes(Authorizer::with_reviews(roles, vec!["recif".into()])))
 }
 
 /// Whom a target leads to: an agent that shows its card to everybody, and an MCP server that says nothing of the kind.
@@ -79,20 +79,20 @@ fn route(target: &str) -> Option<Route> {
         return None;
     };
     let object = Object { anonymous_paths, ..object() };
-    let workload = Workload::new(Kind::Agent, "ns", "a", Clock::new());
+    let workload = WorkloadState::new(RoutedKind::Agent, "ns", "a", Clock::new());
     Some(Route { object: Arc::new(object), workload, pods: Arc::new([]), all: Arc::new([]), unready: Arc::new([]) })
 }
 
-async fn admit(auth: &Auth, fields: &str, target: &str) -> Result<Caller, Answer> {
+async fn admit(auth: &Auth, fields: &str, target: &str) -> Result<RequestCaller, LocalResponse> {
     admit_from([192, 0, 2, 1].into(), auth, fields, target).await
 }
 
-async fn admit_from(from: IpAddr, auth: &Auth, fields: &str, target: &str) -> Result<Caller, Answer> {
+async fn admit_from(from: IpAddr, auth: &Auth, fields: &str, target: &str) -> Result<RequestCaller, LocalResponse> {
     let bytes = format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n");
     let mut scratch = Fields::default();
     let head = RequestHead::read(bytes.as_bytes(), &mut scratch).unwrap();
     let route = route(target);
-    auth.admit(&head, &Path::read(head.target).unwrap(), route.as_ref(), || from).await
+    auth.authorize(&head, &Path::read(head.target).unwrap(), route.as_ref(), || from).await
 }
 
 const PROTECTED: &str = "/.well-known/oauth-protected-resource/v1/mcp/ns/m";
@@ -103,13 +103,13 @@ const ALICE: &str = "Authorization: Bearer good-alice\r\n";
 #[tokio::test]
 async fn who_has_the_right_is_let_in_and_named() {
     let (roles, auth) = gate();
-    let let_in = Caller { admission: Admission::Right, user: Some("alice".into()), hides_authorization: true };
+    let let_in = RequestCaller { admission: Admission::Right, user: Some("alice".into()), hides_authorization: true };
     assert_eq!(admit(&auth, ALICE, CHAT).await, Ok(let_in.clone()));
     assert_eq!(roles.asked(), ["good-alice for [\"recif\"]", "alice [\"g\"]: create agents/invoke ns/a"]);
     assert_eq!(admit(&auth, ALICE, "/v1/agents/ns/a/other?q").await, Ok(let_in));
     assert_eq!(roles.asked(), [""; 0], "the second request asks nobody");
     let own = "X-Recif-Authorization: Bearer good-alice\r\nAuthorization: Basic eA==\r\n";
-    let let_in = Caller { admission: Admission::Right, user: Some("alice".into()), hides_authorization: false };
+    let let_in = RequestCaller { admission: Admission::Right, user: Some("alice".into()), hides_authorization: false };
     assert_eq!(admit(&auth, own, CHAT).await, Ok(let_in));
 }
 
@@ -153,7 +153,7 @@ async fn anonymous_paths_need_no_token_and_hide_the_gateways() {
     for (fields, hides_authorization) in
         [("", true), ("Authorization: Bearer bad\r\n", true), ("X-Recif-Authorization: Bearer bad\r\n", false)]
     {
-        let let_in = Caller { admission: Admission::Path, user: None, hides_authorization };
+        let let_in = RequestCaller { admission: Admission::Path, user: None, hides_authorization };
         assert_eq!(admit(&auth, fields, card).await, Ok(let_in), "{fields}");
     }
     assert_eq!(roles.asked(), [""; 0]);
@@ -196,7 +196,7 @@ async fn without_the_api_server_only_the_known_are_let_in() {
 
 #[tokio::test]
 async fn without_auth_the_authorization_is_the_workloads() {
-    let open = Caller::default();
+    let open = RequestCaller::default();
     assert_eq!(admit(&Auth::None, "Authorization: Bearer x\r\n", CHAT).await, Ok(open));
 }
 

@@ -7,8 +7,8 @@ use crate::auth::tests::gate;
 
 #[tokio::test]
 async fn bad_requests_are_answered_and_never_passed_on() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let path = "/v1/agents/ns/a";
     for (request, status) in [
         (format!("GET {path} HTTP/1.1\r\n\r\n"), 400),
@@ -41,8 +41,8 @@ async fn bad_requests_are_answered_and_never_passed_on() {
 
 #[tokio::test]
 async fn what_is_not_there_or_not_for_clients_is_unknown() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client = gateway.client().await;
     for target in [
         "/",
@@ -70,10 +70,10 @@ async fn what_is_not_there_or_not_for_clients_is_unknown() {
 
 #[tokio::test]
 async fn bad_chunks_are_refused_where_they_begin() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let request = b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n";
-    let mut client = gateway.asks(request).await;
+    let mut client = gateway.send(request).await;
     let (mut workload, _) = pod.next().await;
     client.write_all(b"0x3\r\n").await.unwrap();
     assert!(read_head(&mut client).await.starts_with("HTTP/1.1 400 "));
@@ -84,10 +84,10 @@ async fn bad_chunks_are_refused_where_they_begin() {
 
 #[tokio::test]
 async fn what_a_server_could_read_otherwise_is_not_passed_on() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     for cleaned in bad_requests::sanitized_requests("/v1/agents/ns/a/x") {
-        let mut client = gateway.asks(&cleaned.bytes).await;
+        let mut client = gateway.send(&cleaned.bytes).await;
         let (mut workload, seen) = pod.next().await;
         let body = read_exactly(&mut workload, cleaned.body.len()).await;
         assert_eq!(body, cleaned.body, "{}", cleaned.name);
@@ -102,8 +102,8 @@ async fn what_a_server_could_read_otherwise_is_not_passed_on() {
 /// Paths that need no caller: what one who has none can reach behind them.
 #[tokio::test]
 async fn who_is_admitted_by_the_path_alone_gets_no_tunnel_and_asks_for_no_other_path() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::guarded(gate().1, &[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::with_auth(gate().1, &[], &[pod.address]).await;
     let fields = "Host: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Original-URL: /chat\r\nx_rewrite_url: /chat\r\n\
                   X-HTTP-Method-Override: PUT\r\n\r\n";
     let (listed, everything) = (["/card", "/.well-known/*"].map(Box::from), ["/*"].map(Box::from));
@@ -111,7 +111,7 @@ async fn who_is_admitted_by_the_path_alone_gets_no_tunnel_and_asks_for_no_other_
         [(&listed[..], "/card", false), (&listed, "/.well-known/a", false), (&everything, "/card", true)]
     {
         gateway.object(Some(Object { anonymous_paths: paths.into(), ..object() }));
-        let mut client = gateway.asks(format!("GET /v1/agents/ns/a{target} HTTP/1.1\r\n{fields}").as_bytes()).await;
+        let mut client = gateway.send(format!("GET /v1/agents/ns/a{target} HTTP/1.1\r\n{fields}").as_bytes()).await;
         let (mut workload, seen) = pod.next().await;
         assert!(!seen.contains("/chat") && !seen.contains("PUT"), "{seen}");
         assert_eq!(field(&seen, "Upgrade"), upgrades.then_some("websocket"), "{target}: {seen}");
@@ -123,16 +123,16 @@ async fn who_is_admitted_by_the_path_alone_gets_no_tunnel_and_asks_for_no_other_
     // With a right everything goes on.
     gateway.object(Some(object()));
     let token = "Authorization: Bearer good-alice\r\n";
-    let _client = gateway.asks(format!("GET /v1/agents/ns/a/chat HTTP/1.1\r\n{token}{fields}").as_bytes()).await;
+    let _client = gateway.send(format!("GET /v1/agents/ns/a/chat HTTP/1.1\r\n{token}{fields}").as_bytes()).await;
     let (_, seen) = pod.next().await;
     assert_eq!((field(&seen, "Upgrade"), field(&seen, "X-Original-URL")), (Some("websocket"), Some("/chat")), "{seen}");
 }
 
 #[tokio::test]
 async fn a_client_of_http_1_0_is_told_of_no_chunks() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
-    let mut client = gateway.asks(b"GET /v1/agents/ns/a/x HTTP/1.0\r\n\r\n").await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.send(b"GET /v1/agents/ns/a/x HTTP/1.0\r\n\r\n").await;
     let (mut workload, _) = pod.next().await;
     let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
     workload.write_all(answer).await.unwrap();

@@ -1,6 +1,6 @@
 //! By what a workload's sidecar knows who calls.
 
-use identity::{COLD, DEMAND, DEMAND_AUDIENCE, KeySet, Verifier, audience, public_keys, unix_now};
+use identity::{COLD_DEMAND_PATH, DEMAND_AUDIENCE, DEMAND_PATH, KeySet, Verifier, audience, public_keys, unix_now};
 
 use super::*;
 use crate::{admin::Admin, auth::tests::gate};
@@ -9,8 +9,8 @@ const AS_ALICE: &[u8] =
     b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer good-alice\r\nX-Recif-Caller: x\r\nX-Recif-User: admin\r\n\r\n";
 
 /// What the Pod is told after these bytes.
-async fn told(gateway: &Gateway, pod: &mut Pod, bytes: &[u8]) -> String {
-    let mut client = gateway.asks(bytes).await;
+async fn told(gateway: &TestGateway, pod: &mut TestPod, bytes: &[u8]) -> String {
+    let mut client = gateway.send(bytes).await;
     let (mut io, head) = pod.next().await;
     io.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await.unwrap();
     whole(&mut client).await;
@@ -21,10 +21,10 @@ async fn told(gateway: &Gateway, pod: &mut Pod, bytes: &[u8]) -> String {
 async fn three_gateways_vouch_for_a_caller_alike() {
     let keys = Arc::new(KeySet::generate().unwrap());
     let sidecar = Verifier::new(public_keys(&keys.public()).unwrap(), audience("Agent", "ns", "a"));
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     let mut tokens = Vec::new();
     for _ in 0..3 {
-        let gateway = Gateway::guarded(gate().1, &[], &[pod.address]).await;
+        let gateway = TestGateway::with_auth(gate().1, &[], &[pod.address]).await;
         gateway.shared.keys.set(keys.clone());
         for _ in 0..2 {
             let head = told(&gateway, &mut pod, AS_ALICE).await;
@@ -42,8 +42,8 @@ async fn three_gateways_vouch_for_a_caller_alike() {
 async fn who_is_let_in_without_a_name_is_vouched_for_without_one() {
     let keys = Arc::new(KeySet::generate().unwrap());
     let sidecar = Verifier::new(public_keys(&keys.public()).unwrap(), audience("Agent", "ns", "a"));
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     assert_eq!(field(&told(&gateway, &mut pod, GET).await, "X-Recif-Caller"), None, "there are no keys yet");
     gateway.shared.keys.set(keys);
     let head = told(&gateway, &mut pod, GET).await;
@@ -54,7 +54,7 @@ async fn who_is_let_in_without_a_name_is_vouched_for_without_one() {
 
 #[tokio::test]
 async fn one_that_asks_who_calls_is_ready_only_with_keys() {
-    let gateway = Gateway::guarded(gate().1, &[], &[]).await;
+    let gateway = TestGateway::with_auth(gate().1, &[], &[]).await;
     let ready = async || {
         use tower::ServiceExt as _;
         let admin = Admin::new(gateway.shared.clone());
@@ -70,9 +70,9 @@ async fn one_that_asks_who_calls_is_ready_only_with_keys() {
 async fn what_is_demanded_is_answered_only_to_those_who_have_the_keys() {
     use tower::ServiceExt as _;
 
-    let gateway = Gateway::guarded(gate().1, &[], &[]).await;
+    let gateway = TestGateway::with_auth(gate().1, &[], &[]).await;
     let ask = async |token: Option<String>| {
-        let answers = [DEMAND, COLD].map(|path| {
+        let answers = [DEMAND_PATH, COLD_DEMAND_PATH].map(|path| {
             let mut request = axum::http::Request::get(path);
             if let Some(token) = &token {
                 request = request.header("X-Recif-Caller", token);

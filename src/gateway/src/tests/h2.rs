@@ -35,8 +35,8 @@ async fn data(body: &mut Incoming) -> Bytes {
 
 #[tokio::test]
 async fn a_request_of_http2_takes_the_way_of_every_other() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client = client(gateway.client().await).await;
     let mut request = get("/v1/agents/ns/a//x%2Fy;z?q=1");
     for crumb in ["a=1", "b=2"] {
@@ -67,8 +67,8 @@ async fn a_request_of_http2_takes_the_way_of_every_other() {
 
 #[tokio::test]
 async fn bodies_stream_both_ways_and_answers_keep_their_trailers() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client = client(gateway.client().await).await;
     let (sender, frames) = mpsc::unbounded_channel::<Frame<Bytes>>();
     let frames = futures::stream::unfold(frames, |mut frames| async { Some((Ok(frames.recv().await?), frames)) });
@@ -99,8 +99,8 @@ async fn bodies_stream_both_ways_and_answers_keep_their_trailers() {
 
 #[tokio::test]
 async fn a_stream_that_is_reset_ends_at_the_pod() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client = client(gateway.client().await).await;
     // Before the answer, and in the middle of it.
     for begun in [false, true] {
@@ -126,8 +126,8 @@ async fn a_stream_that_is_reset_ends_at_the_pod() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_not_taken_for_a_whole_one() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client = client(gateway.client().await).await;
     for start in ["Content-Length: 9\r\n\r\nuno", "Transfer-Encoding: chunked\r\n\r\n3\r\nuno\r\n"] {
         let answer = tokio::spawn(client.send_request(get("/v1/agents/ns/a/x")));
@@ -142,8 +142,8 @@ async fn an_answer_that_breaks_off_is_not_taken_for_a_whole_one() {
 
 #[tokio::test]
 async fn one_connection_carries_many_requests_at_once() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let client = client(gateway.client().await).await;
     let answers: Vec<_> = (0..100)
         .map(|number| {
@@ -172,7 +172,7 @@ async fn one_connection_carries_many_requests_at_once() {
 
 #[tokio::test]
 async fn refusals_are_told_in_http2() {
-    let gateway = Gateway::start(&[], &[]).await;
+    let gateway = TestGateway::start(&[], &[]).await;
     let mut client = client(gateway.client().await).await;
     let mut two_hosts = get("/v1/agents/ns/a/x");
     two_hosts.headers_mut().insert("host", "other".parse().unwrap());
@@ -200,8 +200,8 @@ async fn refusals_are_told_in_http2() {
 
 #[tokio::test]
 async fn a_gateway_that_leaves_sends_its_clients_away_and_ends_what_they_began() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client = client(gateway.client().await).await;
     let answer = tokio::spawn(client.send_request(get("/v1/agents/ns/a/x")));
     let (mut io, _) = pod.next().await;
@@ -219,7 +219,7 @@ async fn a_gateway_that_leaves_sends_its_clients_away_and_ends_what_they_began()
 
 #[tokio::test]
 async fn what_only_looks_like_http2_is_refused() {
-    let gateway = Gateway::start(&[], &[]).await;
+    let gateway = TestGateway::start(&[], &[]).await;
     let answer = gateway.answer(b"PRI * HTTP/2.0\r\nHost: h\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 "), "{answer}");
     let answer = gateway.answer(b"GET /v1/x HTTP/1.1\r\nHost: h\r\n\r\nPRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;

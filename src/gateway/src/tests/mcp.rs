@@ -1,20 +1,21 @@
 //! MCP servers: sessions stay with their Pod, and nothing remembers them but their name.
 
 use super::*;
-use crate::sessions::Tag;
+use crate::sessions::PodTag;
 
-impl Gateway {
+impl TestGateway {
     /// `MCPServer ns/m` has these Pods; the uid of each is its address.
     fn mcp(&self, pods: &[(SocketAddr, EndpointState)]) {
         let routes = &self.shared.routes;
-        routes.object(Kind::McpServer, &Key::new("ns", "m"), Some(Arc::new(object())));
-        let endpoint = |(address, state): &(SocketAddr, EndpointState)| Endpoint {
+        routes.object(RoutedKind::McpServer, &Key::new("ns", "m"), Some(Arc::new(object())));
+        let endpoint = |(address, state): &(SocketAddr, EndpointState)| PodEndpoint {
             uid: address.to_string().into(),
             address: *address,
             state: *state,
         };
         let endpoints = pods.iter().map(endpoint).collect();
-        let slice = Slice { workload: Some((Kind::McpServer, "m".into())), service: "s".into(), endpoints };
+        let slice =
+            WorkloadEndpoints { workload: Some((RoutedKind::McpServer, "m".into())), service: "s".into(), endpoints };
         routes.slice(&Key::new("ns", "m-x"), None, Some(&Arc::new(slice)));
     }
 }
@@ -25,15 +26,15 @@ fn post(fields: &str) -> String {
 
 /// The name that clients know a session of this Pod by.
 fn known(pod: SocketAddr, id: &str) -> String {
-    format!("{}.{id}", str::from_utf8(Tag::of(&pod.to_string()).as_bytes()).unwrap())
+    format!("{}.{id}", str::from_utf8(PodTag::of(&pod.to_string()).as_bytes()).unwrap())
 }
 
 #[tokio::test]
 async fn a_session_is_named_with_its_pod_and_stays_there() {
-    let (mut a, b) = (Pod::start().await, Pod::start().await);
-    let gateway = Gateway::start(&[], &[]).await;
+    let (mut a, b) = (TestPod::start().await, TestPod::start().await);
+    let gateway = TestGateway::start(&[], &[]).await;
     gateway.mcp(&[(a.address, EndpointState::Ready)]);
-    let mut client = gateway.asks(post("").as_bytes()).await;
+    let mut client = gateway.send(post("").as_bytes()).await;
     let (mut server, seen) = a.next().await;
     assert!(seen.starts_with("POST /mcp HTTP/1.1\r\n") && field(&seen, "Mcp-Session-Id").is_none(), "{seen}");
     read_exactly(&mut server, 2).await;
@@ -65,8 +66,8 @@ async fn a_session_is_named_with_its_pod_and_stays_there() {
 
 #[tokio::test]
 async fn a_session_that_nobody_has_is_told_so_in_the_protocol() {
-    let (mut a, gone) = (Pod::start().await, nobody().await);
-    let gateway = Gateway::start(&[], &[]).await;
+    let (mut a, gone) = (TestPod::start().await, closed_port().await);
+    let gateway = TestGateway::start(&[], &[]).await;
     gateway.mcp(&[(a.address, EndpointState::Ready)]);
     for name in ["s", "0123456789.", &known(gone, "s")] {
         let answer = gateway.answer(post(&format!("Mcp-Session-Id: {name}\r\nConnection: close\r\n")).as_bytes()).await;
@@ -77,11 +78,11 @@ async fn a_session_that_nobody_has_is_told_so_in_the_protocol() {
 
 #[tokio::test]
 async fn what_a_sessions_pod_refuses_is_not_asked_of_another() {
-    let (mut a, mut b) = (Pod::start().await, Pod::start().await);
-    let gateway = Gateway::start(&[], &[]).await;
+    let (mut a, mut b) = (TestPod::start().await, TestPod::start().await);
+    let gateway = TestGateway::start(&[], &[]).await;
     gateway.mcp(&[(a.address, EndpointState::Ready), (b.address, EndpointState::Ready)]);
     let name = known(a.address, "s");
-    let mut client = gateway.asks(post(&format!("Mcp-Session-Id: {name}\r\n")).as_bytes()).await;
+    let mut client = gateway.send(post(&format!("Mcp-Session-Id: {name}\r\n")).as_bytes()).await;
     let (mut server, _) = a.next().await;
     read_exactly(&mut server, 2).await;
     server.write_all(FULL).await.unwrap();
@@ -94,17 +95,17 @@ async fn a_pod_without_room_for_another_session_is_passed_over_and_the_last_one_
     const NO_SESSION: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 4\r\n\
         x-recif-reason: no-session\r\n\r\nfull";
     const ROOM: &[u8] = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok";
-    let (mut a, mut b) = (Pod::start().await, Pod::start().await);
-    let gateway = Gateway::start(&[], &[]).await;
+    let (mut a, mut b) = (TestPod::start().await, TestPod::start().await);
+    let gateway = TestGateway::start(&[], &[]).await;
     gateway.mcp(&[(a.address, EndpointState::Ready), (b.address, EndpointState::Ready)]);
-    let answers = async |pod: &mut Pod, answer: &[u8]| {
+    let answers = async |pod: &mut TestPod, answer: &[u8]| {
         let (mut server, _) = pod.next().await;
         read_exactly(&mut server, 2).await;
         server.write_all(answer).await.unwrap();
     };
     // With room in one, whichever is asked first, and in none: then what the last one says is said, and nobody waits.
     for (second, status) in [(ROOM, "HTTP/1.1 200 "), (NO_SESSION, "HTTP/1.1 503 ")] {
-        let mut client = gateway.asks(post("").as_bytes()).await;
+        let mut client = gateway.send(post("").as_bytes()).await;
         tokio::select! {
             () = answers(&mut a, NO_SESSION) => answers(&mut b, second).await,
             () = answers(&mut b, NO_SESSION) => answers(&mut a, second).await,
@@ -120,11 +121,11 @@ async fn a_full_pod_is_asked_once_when_another_has_no_room_for_a_session() {
         x-recif-reason: no-session\r\n\r\nfull";
     const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 4\r\n\
         x-recif-reason: over-capacity\r\n\r\nbusy";
-    let (mut a, mut b) = (Pod::start().await, Pod::start().await);
-    let gateway = Gateway::start(&[], &[]).await;
+    let (mut a, mut b) = (TestPod::start().await, TestPod::start().await);
+    let gateway = TestGateway::start(&[], &[]).await;
     gateway.mcp(&[(a.address, EndpointState::Ready), (b.address, EndpointState::Ready)]);
-    let mut client = gateway.asks(post("").as_bytes()).await;
-    let answers = async |pod: &mut Pod, answer: &[u8]| {
+    let mut client = gateway.send(post("").as_bytes()).await;
+    let answers = async |pod: &mut TestPod, answer: &[u8]| {
         let (mut server, _) = pod.next().await;
         read_exactly(&mut server, 2).await;
         server.write_all(answer).await.unwrap();
@@ -145,22 +146,22 @@ async fn a_full_pod_is_asked_once_when_another_has_no_room_for_a_session() {
 
 #[tokio::test]
 async fn later_revisions_have_no_sessions() {
-    let mut a = Pod::start().await;
-    let gateway = Gateway::start(&[], &[]).await;
+    let mut a = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[]).await;
     gateway.mcp(&[(a.address, EndpointState::Ready)]);
     let fields = "Mcp-Session-Id: s\r\nMCP-Protocol-Version: 2026-07-28\r\n";
-    let _client = gateway.asks(post(fields).as_bytes()).await;
+    let _client = gateway.send(post(fields).as_bytes()).await;
     let (_, seen) = a.next().await;
     assert_eq!(field(&seen, "Mcp-Session-Id"), Some("s"), "{seen}");
 }
 
 #[tokio::test]
 async fn what_protects_a_server_is_asked_for_at_the_root() {
-    let mut a = Pod::start().await;
-    let gateway = Gateway::start(&[], &[]).await;
+    let mut a = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[]).await;
     gateway.mcp(&[(a.address, EndpointState::Ready)]);
     let target = "/.well-known/oauth-protected-resource/v1/mcp/ns/m";
-    let _client = gateway.asks(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).await;
+    let _client = gateway.send(format!("GET {target} HTTP/1.1\r\nHost: h\r\n\r\n").as_bytes()).await;
     let (_, seen) = a.next().await;
     assert!(seen.starts_with("GET /.well-known/oauth-protected-resource HTTP/1.1\r\n"), "{seen}");
     assert_eq!(field(&seen, "X-Forwarded-Prefix"), Some("/v1/mcp/ns/m"));

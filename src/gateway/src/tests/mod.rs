@@ -25,17 +25,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    args::{GatewayArgs, Settings},
+    args::{GatewayArgs, GatewaySettings},
     auth::Auth,
-    clients::Clients,
+    clients::ClientLimiter,
     clock::Clock,
-    endpoints::{Endpoint, Slice},
-    metrics::Metrics,
-    object::{Halt, Kind, Object, testing::object},
+    endpoints::{PodEndpoint, WorkloadEndpoints},
+    metrics::GatewayMetrics,
+    object::{NoPod, Object, RoutedKind, testing::object},
     routes::Routes,
     serve::accept,
-    state::Shared,
-    workload::Demand,
+    state::GatewayContext,
+    workload::QueueDemand,
 };
 
 const GET: &[u8] = b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\n\r\n";
@@ -49,18 +49,18 @@ struct Cli {
 }
 
 /// A gateway that knows one workload, `Agent ns/a`.
-struct Gateway {
+struct TestGateway {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<GatewayContext>,
 }
 
 /// A Pod whose connections the test holds.
-struct Pod {
+struct TestPod {
     address: SocketAddr,
     accepted: mpsc::UnboundedReceiver<TcpStream>,
 }
 
-impl Pod {
+impl TestPod {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -88,35 +88,35 @@ impl Pod {
 }
 
 /// An address at which nobody listens.
-async fn nobody() -> SocketAddr {
+async fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
-impl Gateway {
+impl TestGateway {
     /// With these flags, before these Pods.
     async fn start(flags: &[&str], pods: &[SocketAddr]) -> Self {
-        Self::guarded(Auth::None, flags, pods).await
+        Self::with_auth(Auth::None, flags, pods).await
     }
 
     /// One that lets in whom `auth` does.
-    async fn guarded(auth: Auth, flags: &[&str], pods: &[SocketAddr]) -> Self {
+    async fn with_auth(auth: Auth, flags: &[&str], pods: &[SocketAddr]) -> Self {
         let flags = [&["gateway", "--auth", "none", "--listen", "127.0.0.1:0"], flags].concat();
         let args = Cli::parse_from(flags).args;
         let clock = Clock::new();
-        let shared = Arc::new(Shared {
-            settings: Settings::read(&args).unwrap(),
+        let shared = Arc::new(GatewayContext {
+            settings: GatewaySettings::read(&args).unwrap(),
             routes: Routes::new(clock),
             auth,
             keys: Keys::default(),
-            clients: Clients::new(args.max_in_flight_per_client),
-            connections: Clients::new(args.max_connections_per_address),
-            metrics: Metrics::new(|_| {}),
+            clients: ClientLimiter::new(args.max_in_flight_per_client),
+            connections: ClientLimiter::new(args.max_connections_per_address),
+            metrics: GatewayMetrics::new(|_| {}),
             clock,
             instance: "gw".into(),
-            board: Default::default(),
+            watch_health: Default::default(),
             leaving: Default::default(),
             closing: CancellationToken::new(),
-            cold: Default::default(),
+            cold_starts: Default::default(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -129,23 +129,26 @@ impl Gateway {
 
     /// The workload is this from now on.
     fn object(&self, object: Option<Object>) {
-        self.shared.routes.object(Kind::Agent, &Key::new("ns", "a"), object.map(Arc::new));
+        self.shared.routes.object(RoutedKind::Agent, &Key::new("ns", "a"), object.map(Arc::new));
     }
 
     /// Nobody is to wait for the workload.
-    fn halt(&self, pods_serve: bool) {
-        let halt = Some(Halt { sentence: "Agent ns/a is Failed.".into(), pods_serve, ended_by_pods: pods_serve });
-        self.object(Some(Object { halt, ..object() }));
+    fn no_pod(&self, pods_serve: bool) {
+        let halt = Some(NoPod { sentence: "Agent ns/a is Failed.".into(), pods_serve, ended_by_pods: pods_serve });
+        self.object(Some(Object { no_pod: halt, ..object() }));
     }
 
     /// Its Pods are these from now on.
     fn pods(&self, pods: &[(SocketAddr, EndpointState)]) {
         let endpoints = pods.iter().map(|(address, state)| {
             let uid = address.to_string().into();
-            Endpoint { uid, address: *address, state: *state }
+            PodEndpoint { uid, address: *address, state: *state }
         });
-        let slice =
-            Slice { workload: Some((Kind::Agent, "a".into())), service: "s".into(), endpoints: endpoints.collect() };
+        let slice = WorkloadEndpoints {
+            workload: Some((RoutedKind::Agent, "a".into())),
+            service: "s".into(),
+            endpoints: endpoints.collect(),
+        };
         self.shared.routes.slice(&Key::new("ns", "a-x"), None, Some(&Arc::new(slice)));
     }
 
@@ -154,7 +157,7 @@ impl Gateway {
     }
 
     /// A client that has sent these bytes.
-    async fn asks(&self, bytes: &[u8]) -> TcpStream {
+    async fn send(&self, bytes: &[u8]) -> TcpStream {
         let mut client = self.client().await;
         client.write_all(bytes).await.unwrap();
         client
@@ -162,7 +165,7 @@ impl Gateway {
 
     /// Everything that is answered to these bytes on a connection of their own, until it is closed.
     async fn answer(&self, bytes: &[u8]) -> String {
-        let mut client = self.asks(bytes).await;
+        let mut client = self.send(bytes).await;
         let mut answer = Vec::new();
         timeout(SOON, client.read_to_end(&mut answer)).await.unwrap().unwrap();
         String::from_utf8(answer).unwrap()
@@ -173,7 +176,7 @@ impl Gateway {
         route.pods.iter().map(|pod| pod.in_flight()).sum()
     }
 
-    fn demand(&self) -> Demand {
+    fn demand(&self) -> QueueDemand {
         self.shared.routes.find(b"agents/ns/a").unwrap().workload.demand()
     }
 

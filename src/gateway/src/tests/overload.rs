@@ -12,14 +12,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Requests in work in all Pods, and the most there ever were.
 #[derive(Default)]
-struct Seen {
+struct LoadCounts {
     in_flight: AtomicU32,
-    most: AtomicU32,
+    peak: AtomicU32,
 }
 
 /// A Pod with a cap, as its sidecar keeps it, that works for so long on each request.
-async fn worker(seen: Arc<Seen>, service: Duration) -> SocketAddr {
-    let mut pod = Pod::start().await;
+async fn worker(seen: Arc<LoadCounts>, service: Duration) -> SocketAddr {
+    let mut pod = TestPod::start().await;
     let address = pod.address;
     let busy = Arc::new(AtomicU32::new(0));
     tokio::spawn(async move {
@@ -30,7 +30,7 @@ async fn worker(seen: Arc<Seen>, service: Duration) -> SocketAddr {
     address
 }
 
-async fn work(mut io: TcpStream, seen: Arc<Seen>, busy: Arc<AtomicU32>, service: Duration) {
+async fn work(mut io: TcpStream, seen: Arc<LoadCounts>, busy: Arc<AtomicU32>, service: Duration) {
     let mut bytes = [0; 4096];
     while io.read(&mut bytes).await.is_ok_and(|length| length > 0) {
         if busy.load(Relaxed) >= CAP {
@@ -38,7 +38,7 @@ async fn work(mut io: TcpStream, seen: Arc<Seen>, busy: Arc<AtomicU32>, service:
             continue;
         }
         busy.fetch_add(1, Relaxed);
-        seen.most.fetch_max(seen.in_flight.fetch_add(1, Relaxed) + 1, Relaxed);
+        seen.peak.fetch_max(seen.in_flight.fetch_add(1, Relaxed) + 1, Relaxed);
         let stays = tokio::select! {
             () = sleep(service) => true,
             // Whoever leaves frees the slot.
@@ -56,12 +56,12 @@ async fn work(mut io: TcpStream, seen: Arc<Seen>, busy: Arc<AtomicU32>, service:
 #[tokio::test(start_paused = true)]
 async fn overload_with_clients_that_leave_is_served_to_capacity_and_leaves_nothing_behind() {
     for (service, seconds) in [(Duration::from_millis(100), 2), (Duration::from_millis(500), 6)] {
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(LoadCounts::default());
         let mut pods = Vec::new();
         for _ in 0..PODS {
             pods.push(worker(seen.clone(), service).await);
         }
-        let gateway = Arc::new(Gateway::start(&[], &pods).await);
+        let gateway = Arc::new(TestGateway::start(&[], &pods).await);
         let capacity = f64::from(seconds * PODS * CAP) / service.as_secs_f64();
         // Ten times as many come.
         let count = capacity as u32 * 10;
@@ -70,7 +70,7 @@ async fn overload_with_clients_that_leave_is_served_to_capacity_and_leaves_nothi
             let gateway = gateway.clone();
             clients.spawn(async move {
                 sleep(Duration::from_secs(seconds.into()) * at / count).await;
-                let mut client = gateway.asks(GET).await;
+                let mut client = gateway.send(GET).await;
                 let answer = timeout(PATIENCE, whole(&mut client)).await;
                 answer.is_ok_and(|(head, _)| head.starts_with("HTTP/1.1 200 "))
             });
@@ -79,7 +79,7 @@ async fn overload_with_clients_that_leave_is_served_to_capacity_and_leaves_nothi
         gateway.until_in_flight(0).await;
         gateway.until_waiting(0).await;
         assert_eq!(seen.in_flight.load(Relaxed), 0);
-        assert!(seen.most.load(Relaxed) <= PODS * CAP, "never more in work than the caps allow");
+        assert!(seen.peak.load(Relaxed) <= PODS * CAP, "never more in work than the caps allow");
         assert!(served as f64 >= capacity * 0.95, "{served} served of {capacity} that could be, {service:?} each");
     }
 }

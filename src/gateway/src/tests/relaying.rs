@@ -8,14 +8,14 @@ use crate::{
 
 #[tokio::test]
 async fn exactly_the_prefix_is_taken_off_and_everything_else_is_passed_on() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
     let request = format!(
         "GET /v1/agents/ns/a//b%2Fc;d?e=/.. HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Host: evil\r\n\
          traceparent: {trace}\r\nX-Recif-User: root\r\nX-Recif-Key: k\r\nAuthorization: Bearer t\r\nA: b\r\n\r\n"
     );
-    let mut client = gateway.asks(request.as_bytes()).await;
+    let mut client = gateway.send(request.as_bytes()).await;
     let (mut workload, seen) = pod.next().await;
     assert_eq!(
         seen,
@@ -38,19 +38,19 @@ async fn exactly_the_prefix_is_taken_off_and_everything_else_is_passed_on() {
 
 #[tokio::test]
 async fn a_host_that_only_the_target_names_reaches_the_workload() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
-    let _client = gateway.asks(b"GET http://named.example/v1/agents/ns/a/x HTTP/1.0\r\n\r\n").await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let _client = gateway.send(b"GET http://named.example/v1/agents/ns/a/x HTTP/1.0\r\n\r\n").await;
     let (_, seen) = pod.next().await;
     assert_eq!(field(&seen, "Host"), Some("named.example"), "{seen}");
 }
 
 #[tokio::test]
 async fn a_trusted_proxy_says_what_came_before_it() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&["--trusted-proxies", "127.0.0.0/8"], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&["--trusted-proxies", "127.0.0.0/8"], &[pod.address]).await;
     let _client = gateway
-        .asks(
+        .send(
             b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 192.0.2.1\r\nX-Forwarded-Host: out.example\r\n\
               X-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /ai/\r\n\r\n",
         )
@@ -64,9 +64,9 @@ async fn a_trusted_proxy_says_what_came_before_it() {
 
 #[tokio::test]
 async fn an_event_arrives_before_the_next_is_there() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
-    let mut client = gateway.asks(GET).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     read_head(&mut client).await;
@@ -79,10 +79,10 @@ async fn an_event_arrives_before_the_next_is_there() {
 
 #[tokio::test]
 async fn a_body_streams_to_the_workload() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client =
-        gateway.asks(b"POST /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+        gateway.send(b"POST /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n").await;
     let (mut workload, _) = pod.next().await;
     for chunk in ["3\r\nabc\r\n", "0\r\n\r\n"] {
         client.write_all(chunk.as_bytes()).await.unwrap();
@@ -94,10 +94,10 @@ async fn a_body_streams_to_the_workload() {
 
 #[tokio::test]
 async fn another_protocol_is_carried_both_ways() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client = gateway
-        .asks(b"GET /v1/agents/ns/a/ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly")
+        .send(b"GET /v1/agents/ns/a/ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\nearly")
         .await;
     let (mut workload, seen) = pod.next().await;
     assert!(seen.ends_with("Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"), "{seen}");
@@ -113,9 +113,9 @@ async fn another_protocol_is_carried_both_ways() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_seen_as_such() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
-    let mut client = gateway.asks(GET).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc").await.unwrap();
     read_head(&mut client).await;
@@ -128,10 +128,10 @@ async fn an_answer_that_breaks_off_is_seen_as_such() {
 
 #[tokio::test]
 async fn a_client_that_leaves_is_felt_by_the_workload() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     for streaming in [false, true] {
-        let mut client = gateway.asks(GET).await;
+        let mut client = gateway.send(GET).await;
         let (mut workload, _) = pod.next().await;
         if streaming {
             workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n").await.unwrap();
@@ -146,13 +146,13 @@ async fn a_client_that_leaves_is_felt_by_the_workload() {
 
 #[tokio::test]
 async fn only_answers_below_500_count_as_invocations() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let invoked = || {
         let route = gateway.shared.routes.find(b"agents/ns/a").unwrap();
         route.workload.invoked_at.load(std::sync::atomic::Ordering::Relaxed)
     };
-    let mut client = gateway.asks(GET).await;
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     workload.write_all(b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     whole(&mut client).await;
@@ -166,10 +166,10 @@ async fn only_answers_below_500_count_as_invocations() {
 
 #[tokio::test]
 async fn a_gateway_that_ends_finishes_what_it_began() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut idle = gateway.client().await;
-    let mut client = gateway.asks(GET).await;
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     gateway.shared.leaving.store(true, std::sync::atomic::Ordering::Relaxed);
     gateway.shared.closing.cancel();
@@ -193,16 +193,17 @@ async fn until_refused(address: SocketAddr) {
 
 #[tokio::test]
 async fn one_client_has_no_more_in_flight_than_it_may() {
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     let gateway =
-        Gateway::start(&["--max-in-flight-per-client", "1", "--trusted-proxies", "127.0.0.1"], &[pod.address]).await;
+        TestGateway::start(&["--max-in-flight-per-client", "1", "--trusted-proxies", "127.0.0.1"], &[pod.address])
+            .await;
     let from = |address: &str| format!("GET /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: {address}\r\n\r\n");
-    let mut first = gateway.asks(from("192.0.2.1, 127.0.0.1").as_bytes()).await;
+    let mut first = gateway.send(from("192.0.2.1, 127.0.0.1").as_bytes()).await;
     let (mut workload, _) = pod.next().await;
-    let mut second = gateway.asks(from("spoofed, 192.0.2.1").as_bytes()).await;
+    let mut second = gateway.send(from("spoofed, 192.0.2.1").as_bytes()).await;
     let (refused, body) = whole(&mut second).await;
     assert!(refused.starts_with("HTTP/1.1 429 ") && body.contains("\"reason\":\"too-many-requests\""), "{refused}");
-    let _other = gateway.asks(from("192.0.2.2").as_bytes()).await;
+    let _other = gateway.send(from("192.0.2.2").as_bytes()).await;
     pod.next().await;
     workload.write_all(OK).await.unwrap();
     whole(&mut first).await;
@@ -212,8 +213,8 @@ async fn one_client_has_no_more_in_flight_than_it_may() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_thread_serves_until_the_process_ends() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(accept_on_all(vec![(listener, None)], gateway.shared.clone(), SOON));
@@ -231,7 +232,7 @@ async fn every_thread_serves_until_the_process_ends() {
 
 #[tokio::test]
 async fn an_open_stream_holds_little() {
-    let gateway = Gateway::start(&[], &[]).await;
+    let gateway = TestGateway::start(&[], &[]).await;
     let peer = gateway.shared.peer([127, 0, 0, 1].into(), "http");
     let serving = serve_connection(gateway.client().await, &peer, &gateway.shared);
     assert!(size_of_val(&serving) <= 2000, "{}", size_of_val(&serving));
@@ -239,17 +240,17 @@ async fn an_open_stream_holds_little() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tunnel_and_a_stream_end_soon_after_their_right_is_gone() {
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     let (roles, auth) = gate();
-    let gateway = Gateway::guarded(auth, &[], &[pod.address]).await;
+    let gateway = TestGateway::with_auth(auth, &[], &[pod.address]).await;
     let fields = "Host: h\r\nAuthorization: Bearer good-alice\r\n";
     let upgrade =
         format!("GET /v1/agents/ns/a/ws HTTP/1.1\r\n{fields}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
-    let mut tunnel = gateway.asks(upgrade.as_bytes()).await;
+    let mut tunnel = gateway.send(upgrade.as_bytes()).await;
     let (mut socket, _) = pod.next().await;
     socket.write_all(b"HTTP/1.1 101 x\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n").await.unwrap();
     read_head(&mut tunnel).await;
-    let mut stream = gateway.asks(format!("GET /v1/agents/ns/a/events HTTP/1.1\r\n{fields}\r\n").as_bytes()).await;
+    let mut stream = gateway.send(format!("GET /v1/agents/ns/a/events HTTP/1.1\r\n{fields}\r\n").as_bytes()).await;
     let (mut events, _) = pod.next().await;
     events.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     read_head(&mut stream).await;
@@ -272,10 +273,10 @@ async fn a_tunnel_and_a_stream_end_soon_after_their_right_is_gone() {
 
 #[tokio::test]
 async fn one_address_has_no_more_connections_than_it_may() {
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     let most = ["--max-connections-per-address", "2"];
-    let gateway = Gateway::start(&most, &[pod.address]).await;
-    let (idle, mut served) = (gateway.client().await, gateway.asks(GET).await);
+    let gateway = TestGateway::start(&most, &[pod.address]).await;
+    let (idle, mut served) = (gateway.client().await, gateway.send(GET).await);
     let (mut workload, _) = pod.next().await;
     let mut third = gateway.client().await;
     let mut rest = Vec::new();
@@ -286,7 +287,7 @@ async fn one_address_has_no_more_connections_than_it_may() {
     drop((idle, served));
     let again = async {
         loop {
-            let mut client = gateway.asks(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await;
+            let mut client = gateway.send(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await;
             let mut answer = String::new();
             if client.read_to_string(&mut answer).await.is_ok() && answer.starts_with("HTTP/1.1 404 ") {
                 return;
@@ -295,10 +296,11 @@ async fn one_address_has_no_more_connections_than_it_may() {
     };
     timeout(SOON, again).await.unwrap();
 
-    let trusted = Gateway::start(&[&most[..], &["--trusted-proxies", "127.0.0.0/8"]].concat(), &[pod.address]).await;
+    let trusted =
+        TestGateway::start(&[&most[..], &["--trusted-proxies", "127.0.0.0/8"]].concat(), &[pod.address]).await;
     let mut clients = Vec::new();
     for _ in 0..5 {
-        clients.push(trusted.asks(GET).await);
+        clients.push(trusted.send(GET).await);
         pod.next().await;
     }
 }

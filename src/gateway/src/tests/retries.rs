@@ -6,9 +6,9 @@ const POST: &[u8] = b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length
 
 #[tokio::test]
 async fn a_pod_without_room_sends_a_request_on_with_its_body() {
-    let (mut one, mut other) = (Pod::start().await, Pod::start().await);
-    let gateway = Gateway::start(&[], &[one.address, other.address]).await;
-    let mut client = gateway.asks(POST).await;
+    let (mut one, mut other) = (TestPod::start().await, TestPod::start().await);
+    let gateway = TestGateway::start(&[], &[one.address, other.address]).await;
+    let mut client = gateway.send(POST).await;
     let ((mut full, _), second) = tokio::select! {
         found = one.next() => (found, &mut other),
         found = other.next() => (found, &mut one),
@@ -24,11 +24,11 @@ async fn a_pod_without_room_sends_a_request_on_with_its_body() {
 
 #[tokio::test]
 async fn a_body_that_is_too_long_to_be_held_is_not_sent_again() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let length = 100_000;
     let request = format!("POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: {length}\r\n\r\n");
-    let mut client = gateway.asks(request.as_bytes()).await;
+    let mut client = gateway.send(request.as_bytes()).await;
     client.write_all(&vec![b'x'; length]).await.unwrap();
     let (mut workload, _) = pod.next().await;
     read_exactly(&mut workload, length).await;
@@ -40,10 +40,10 @@ async fn a_body_that_is_too_long_to_be_held_is_not_sent_again() {
 
 #[tokio::test]
 async fn a_pod_that_cannot_be_reached_is_passed_over() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address, nobody().await]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address, closed_port().await]).await;
     for _ in 0..20 {
-        let mut client = gateway.asks(POST).await;
+        let mut client = gateway.send(POST).await;
         let (mut workload, _) = pod.next().await;
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
         read_exactly(&mut workload, 4).await;
@@ -54,9 +54,9 @@ async fn a_pod_that_cannot_be_reached_is_passed_over() {
 
 #[tokio::test]
 async fn nobody_reachable_is_said_so_after_two_retries() {
-    let (one, two, three, four) = (nobody().await, nobody().await, nobody().await, nobody().await);
-    let gateway = Gateway::start(&[], &[one, two, three, four]).await;
-    let mut client = gateway.asks(GET).await;
+    let (one, two, three, four) = (closed_port().await, closed_port().await, closed_port().await, closed_port().await);
+    let gateway = TestGateway::start(&[], &[one, two, three, four]).await;
+    let mut client = gateway.send(GET).await;
     let (answer, body) = whole(&mut client).await;
     assert!(answer.starts_with("HTTP/1.1 502 ") && body.contains("\"reason\":\"connect\""), "{answer}");
     assert_eq!(gateway.in_flight(), 0);
@@ -64,15 +64,15 @@ async fn nobody_reachable_is_said_so_after_two_retries() {
 
 #[tokio::test]
 async fn what_may_have_been_done_is_never_done_again() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     for request in [GET, POST] {
-        let mut client = gateway.asks(request).await;
+        let mut client = gateway.send(request).await;
         let (workload, _) = pod.next().await;
         drop(workload);
         assert!(read_head(&mut client).await.starts_with("HTTP/1.1 502 "));
     }
-    let mut client = gateway.asks(GET).await;
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     workload.write_all(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n").await.unwrap();
     assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 503 Busy"), "the workload's own word, passed on");
@@ -81,9 +81,9 @@ async fn what_may_have_been_done_is_never_done_again() {
 
 #[tokio::test]
 async fn a_connection_that_went_stale_costs_no_safe_request() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
-    let mut client = gateway.asks(GET).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     workload.write_all(OK).await.unwrap();
     whole(&mut client).await;
@@ -101,9 +101,9 @@ async fn a_connection_that_went_stale_costs_no_safe_request() {
 
 #[tokio::test]
 async fn a_pod_that_stops_being_ready_loses_its_idle_connections() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
-    let mut client = gateway.asks(GET).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     workload.write_all(OK).await.unwrap();
     whole(&mut client).await;
@@ -120,9 +120,9 @@ async fn a_pod_that_stops_being_ready_loses_its_idle_connections() {
 
 #[tokio::test]
 async fn what_was_asked_too_far_ahead_ends_the_connection_also_without_an_answer() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
-    let mut client = gateway.asks(b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.send(b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await;
     let (workload, _) = pod.next().await;
     // More than the kernel holds: the gateway has thrown some of it away when this is through.
     timeout(SOON, client.write_all(&GET.repeat(400_000))).await.unwrap().unwrap();
@@ -135,10 +135,10 @@ async fn what_was_asked_too_far_ahead_ends_the_connection_also_without_an_answer
 
 #[tokio::test]
 async fn an_answer_that_does_not_come_is_said_so() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     gateway.object(Some(Object { timeout: Some(Duration::from_millis(20)), ..object() }));
-    let mut client = gateway.asks(GET).await;
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     let (answer, body) = whole(&mut client).await;
     assert!(answer.starts_with("HTTP/1.1 504 ") && body.contains("\"reason\":\"timeout\""), "{answer}");
@@ -148,16 +148,16 @@ async fn an_answer_that_does_not_come_is_said_so() {
 
 #[tokio::test]
 async fn a_workload_without_the_sidecar_cannot_speak_for_one() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     gateway.object(Some(Object { sidecar: false, ..object() }));
-    let mut client = gateway.asks(POST).await;
+    let mut client = gateway.send(POST).await;
     let (mut workload, _) = pod.next().await;
     read_exactly(&mut workload, 4).await;
     let busy = "HTTP/1.1 503 Busy\r\nContent-Length: 2\r\nx-recif-reason: draining\r\nx-recif-load: 9/1\r\n\r\nno";
     workload.write_all(busy.as_bytes()).await.unwrap();
     assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 503 Busy"));
-    let _client = gateway.asks(POST).await;
+    let _client = gateway.send(POST).await;
     read_head(&mut workload).await;
 }
 
@@ -167,10 +167,10 @@ const MISDIRECTED: &[u8] =
 
 #[tokio::test]
 async fn an_address_that_is_another_workloads_by_now_is_passed_over() {
-    let (mut stranger, mut pod) = (Pod::start().await, Pod::start().await);
-    let gateway = Gateway::start(&[], &[stranger.address]).await;
+    let (mut stranger, mut pod) = (TestPod::start().await, TestPod::start().await);
+    let gateway = TestGateway::start(&[], &[stranger.address]).await;
     let request = b"POST /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi";
-    let mut client = gateway.asks(request).await;
+    let mut client = gateway.send(request).await;
     let (mut other, seen) = stranger.next().await;
     assert_eq!(field(&seen, "X-Recif-Workload"), Some("agent/ns/a"), "{seen}");
     other.write_all(MISDIRECTED).await.unwrap();

@@ -15,9 +15,9 @@ use testing::certificates;
 use super::*;
 
 /// A folder that holds a certificate and its key, and goes with this.
-struct Files(PathBuf);
+struct CertificateFiles(PathBuf);
 
-impl Files {
+impl CertificateFiles {
     fn new(name: &str, holding: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("recif-tls-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
@@ -37,7 +37,7 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for CertificateFiles {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -57,19 +57,19 @@ async fn client(address: SocketAddr, trusted: &str, protocols: &[&str]) -> std::
 }
 
 /// A gateway before this Pod that serves TLS too; where it does.
-async fn start(pod: &Pod, tls: Tls) -> (Gateway, SocketAddr) {
-    let gateway = Gateway::start(&[], &[pod.address]).await;
+async fn start(pod: &TestPod, tls: Tls) -> (TestGateway, SocketAddr) {
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
     let secured = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = secured.local_addr().unwrap();
-    tokio::spawn(tls.clone().follow());
+    tokio::spawn(tls.clone().watch_files());
     tokio::spawn(accept(secured, Some(tls), gateway.shared.clone(), SOON, 1));
     (gateway, address)
 }
 
 #[tokio::test]
 async fn http1_and_http2_are_spoken_over_tls() {
-    let mut pod = Pod::start().await;
-    let files = Files::new("both", "one");
+    let mut pod = TestPod::start().await;
+    let files = CertificateFiles::new("both", "one");
     let (_gateway, address) = start(&pod, files.load().unwrap()).await;
     for protocols in [&[][..], &["http/1.1"]] {
         let mut client = client(address, "one", protocols).await.unwrap();
@@ -94,8 +94,8 @@ async fn http1_and_http2_are_spoken_over_tls() {
 
 #[tokio::test]
 async fn a_new_certificate_is_taken_without_ending_connections() {
-    let mut pod = Pod::start().await;
-    let files = Files::new("renewed", "one");
+    let mut pod = TestPod::start().await;
+    let files = CertificateFiles::new("renewed", "one");
     let (_gateway, address) = start(&pod, files.load().unwrap()).await;
     let mut old = client(address, "one", &[]).await.unwrap();
     assert!(client(address, "two", &[]).await.is_err());
@@ -118,8 +118,8 @@ async fn a_new_certificate_is_taken_without_ending_connections() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_ends_without_a_close() {
-    let mut pod = Pod::start().await;
-    let files = Files::new("broken", "one");
+    let mut pod = TestPod::start().await;
+    let files = CertificateFiles::new("broken", "one");
     let (_gateway, address) = start(&pod, files.load().unwrap()).await;
     let mut client = client(address, "one", &[]).await.unwrap();
     client.write_all(GET).await.unwrap();
@@ -133,7 +133,7 @@ async fn an_answer_that_breaks_off_ends_without_a_close() {
 
 #[test]
 fn files_that_cannot_be_used_are_named() {
-    let files = Files::new("bad", "one");
+    let files = CertificateFiles::new("bad", "one");
     std::fs::copy(certificates::file("two.key"), files.0.join("tls.key")).unwrap();
     let unfit = files.load().unwrap_err().to_string();
     assert!(unfit.contains("tls.crt") && unfit.contains("tls.key"), "{unfit}");

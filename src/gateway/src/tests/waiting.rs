@@ -8,8 +8,8 @@ fn narrow() -> Object {
     Object { concurrency: Some(1), ..object() }
 }
 
-async fn narrow_gateway(flags: &[&str], pods: &[SocketAddr]) -> Gateway {
-    let gateway = Gateway::start(flags, &[]).await;
+async fn narrow_gateway(flags: &[&str], pods: &[SocketAddr]) -> TestGateway {
+    let gateway = TestGateway::start(flags, &[]).await;
     gateway.object(Some(narrow()));
     gateway.pods(&pods.iter().map(|address| (*address, EndpointState::Ready)).collect::<Vec<_>>());
     gateway
@@ -17,11 +17,11 @@ async fn narrow_gateway(flags: &[&str], pods: &[SocketAddr]) -> Gateway {
 
 #[tokio::test]
 async fn a_request_waits_until_another_has_ended() {
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     let gateway = narrow_gateway(&[], &[pod.address]).await;
-    let mut first = gateway.asks(GET).await;
+    let mut first = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
-    let mut second = gateway.asks(GET).await;
+    let mut second = gateway.send(GET).await;
     gateway.until_waiting(1).await;
     assert_eq!(gateway.in_flight(), 1);
     workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nx-recif-load: 1/1\r\n\r\nok").await.unwrap();
@@ -37,9 +37,9 @@ async fn a_request_waits_until_another_has_ended() {
 
 #[tokio::test]
 async fn a_pod_that_refused_is_asked_again_in_a_moment() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
-    let mut client = gateway.asks(GET).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     for _ in 0..3 {
         workload.write_all(FULL).await.unwrap();
@@ -51,15 +51,15 @@ async fn a_pod_that_refused_is_asked_again_in_a_moment() {
 
 #[tokio::test]
 async fn who_left_is_out_at_once() {
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     let gateway = narrow_gateway(&[], &[pod.address]).await;
-    let mut first = gateway.asks(GET).await;
+    let mut first = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
-    let leaving = gateway.asks(b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nbody").await;
+    let leaving = gateway.send(b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\nbody").await;
     gateway.until_waiting(1).await;
     drop(leaving);
     gateway.until_waiting(0).await;
-    let mut second = gateway.asks(GET).await;
+    let mut second = gateway.send(GET).await;
     gateway.until_waiting(1).await;
     workload.write_all(OK).await.unwrap();
     whole(&mut first).await;
@@ -70,15 +70,15 @@ async fn who_left_is_out_at_once() {
 
 #[tokio::test]
 async fn who_left_behind_a_long_body_is_out_at_once() {
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     let gateway = narrow_gateway(&[], &[pod.address]).await;
-    let _first = gateway.asks(GET).await;
+    let _first = gateway.send(GET).await;
     let _held = pod.next().await;
     let mut long = b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n".to_vec();
     long.resize(300_000, b'x');
-    let leaving = gateway.asks(&long).await;
+    let leaving = gateway.send(&long).await;
     gateway.until_waiting(1).await;
-    let resetting = gateway.asks(&long).await;
+    let resetting = gateway.send(&long).await;
     gateway.until_waiting(2).await;
     resetting.set_zero_linger().unwrap();
     drop(resetting);
@@ -89,13 +89,13 @@ async fn who_left_behind_a_long_body_is_out_at_once() {
 
 #[tokio::test]
 async fn no_more_wait_than_may() {
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     let gateway = narrow_gateway(&["--queue-per-workload", "1"], &[pod.address]).await;
-    let _first = gateway.asks(GET).await;
+    let _first = gateway.send(GET).await;
     let _held = pod.next().await;
-    let _second = gateway.asks(GET).await;
+    let _second = gateway.send(GET).await;
     gateway.until_waiting(1).await;
-    let mut third = gateway.asks(GET).await;
+    let mut third = gateway.send(GET).await;
     let (answer, body) = whole(&mut third).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: 1\r\n"), "{answer}");
     assert!(body.contains("\"reason\":\"queue-full\""), "{body}");
@@ -104,24 +104,24 @@ async fn no_more_wait_than_may() {
 
 #[tokio::test]
 async fn the_wait_ends_in_time() {
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     let gateway = narrow_gateway(&["--queue-timeout", "60ms", "--cold-start-timeout", "30ms"], &[pod.address]).await;
-    let _first = gateway.asks(GET).await;
+    let _first = gateway.send(GET).await;
     let _held = pod.next().await;
-    let (answer, body) = whole(&mut gateway.asks(GET).await).await;
+    let (answer, body) = whole(&mut gateway.send(GET).await).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && body.contains("\"reason\":\"no-capacity\""), "{answer} {body}");
     gateway.pods(&[]);
-    let (answer, body) = whole(&mut gateway.asks(GET).await).await;
+    let (answer, body) = whole(&mut gateway.send(GET).await).await;
     assert!(answer.starts_with("HTTP/1.1 503 ") && body.contains("\"reason\":\"not-ready\""), "{answer} {body}");
     assert_eq!(gateway.demand().refused, 2);
 }
 
 #[tokio::test]
 async fn a_workload_at_zero_is_waited_for_until_it_has_a_pod() {
-    let gateway = Gateway::start(&[], &[]).await;
-    let mut client = gateway.asks(GET).await;
+    let gateway = TestGateway::start(&[], &[]).await;
+    let mut client = gateway.send(GET).await;
     gateway.until_waiting(1).await;
-    let mut pod = Pod::start().await;
+    let mut pod = TestPod::start().await;
     gateway.pods(&[(pod.address, EndpointState::Unready)]);
     assert_eq!(gateway.demand().waiting, 1);
     gateway.pods(&[(pod.address, EndpointState::Ready)]);
@@ -138,12 +138,12 @@ fn ready(uid: &str) -> String {
 
 #[tokio::test]
 async fn a_pod_that_can_serve_before_the_kubelet_says_so_is_found_while_somebody_waits() {
-    let gateway = Gateway::start(&[], &[]).await;
-    let mut pod = Pod::start().await;
+    let gateway = TestGateway::start(&[], &[]).await;
+    let mut pod = TestPod::start().await;
     gateway.pods(&[(pod.address, EndpointState::Unready)]);
     sleep(Duration::from_millis(80)).await;
     assert!(!pod.has_connections(), "nobody waits, so nobody asks");
-    let mut client = gateway.asks(GET).await;
+    let mut client = gateway.send(GET).await;
     let (mut line, question) = pod.next().await;
     assert!(question.starts_with("GET /_recif/ready HTTP/1.1\r\n"), "{question}");
     assert_eq!(field(&question, "x-recif-workload"), Some("agent/ns/a"));
@@ -169,7 +169,7 @@ async fn a_pod_that_can_serve_before_the_kubelet_says_so_is_found_while_somebody
 async fn the_scaler_learns_at_once_of_who_begins_to_wait_for_no_pod() {
     use tower::ServiceExt as _;
 
-    let gateway = Gateway::start(&[], &[]).await;
+    let gateway = TestGateway::start(&[], &[]).await;
     let cold = |query: &str| {
         let request =
             http::Request::get(format!("/_recif/demand/cold{query}")).body(axum::body::Body::empty()).unwrap();
@@ -182,12 +182,12 @@ async fn the_scaler_learns_at_once_of_who_begins_to_wait_for_no_pod() {
     assert_eq!(cold("").await, r#"{"times":0,"workloads":[]}"#, "who does not know yet is told");
     let mut polled = tokio::spawn(cold("?after=0"));
     assert!(timeout(Duration::from_millis(100), &mut polled).await.is_err(), "nothing has happened");
-    let client = gateway.asks(GET).await;
+    let client = gateway.send(GET).await;
     let told = polled.await.unwrap();
     let waits = r#"{"times":1,"workloads":[{"kind":"Agent","namespace":"ns","name":"a","waiting":1,"waitingMs":"#;
     assert!(told.starts_with(waits), "{told}");
     assert!(cold("?after=0").await.starts_with(waits), "what happened between two questions is not lost");
-    let other = gateway.asks(GET).await;
+    let other = gateway.send(GET).await;
     gateway.until_waiting(2).await;
     assert!(timeout(Duration::from_millis(100), cold("?after=1")).await.is_err(), "the scaler knows of it already");
     drop((client, other));
@@ -197,18 +197,20 @@ async fn the_scaler_learns_at_once_of_who_begins_to_wait_for_no_pod() {
 
 #[tokio::test]
 async fn a_pod_that_was_early_and_does_not_serve_is_waited_for_again() {
-    let gateway = Gateway::start(&[], &[]).await;
-    let mut pod = Pod::start().await;
+    let gateway = TestGateway::start(&[], &[]).await;
+    let mut pod = TestPod::start().await;
     gateway.pods(&[(pod.address, EndpointState::Unready)]);
     let uid = pod.address.to_string();
-    let early = || gateway.shared.routes.early(&gateway.shared.routes.find(b"agents/ns/a").unwrap().workload, &uid);
+    let early = || {
+        gateway.shared.routes.mark_self_reported(&gateway.shared.routes.find(b"agents/ns/a").unwrap().workload, &uid)
+    };
     for (answer, status) in [
         ("HTTP/1.1 502 No\r\nContent-Length: 0\r\nx-recif-reason: connect\r\n\r\n", Some("HTTP/1.1 502 ")),
         ("HTTP/1.1 503 No\r\nContent-Length: 0\r\nx-recif-reason: draining\r\n\r\n", None),
         ("HTTP/1.1 421 No\r\nContent-Length: 0\r\nx-recif-reason: misdirected\r\n\r\n", None),
     ] {
         early();
-        let mut client = gateway.asks(GET).await;
+        let mut client = gateway.send(GET).await;
         // Questions of the round before may still be under way.
         let mut workload = loop {
             match pod.next().await {
@@ -233,20 +235,20 @@ async fn a_pod_that_was_early_and_does_not_serve_is_waited_for_again() {
 
 #[tokio::test]
 async fn two_pods_are_asked_at_a_time_and_none_without_a_sidecar() {
-    let gateway = Gateway::start(&[], &[]).await;
-    let mut pods = [Pod::start().await, Pod::start().await, Pod::start().await];
+    let gateway = TestGateway::start(&[], &[]).await;
+    let mut pods = [TestPod::start().await, TestPod::start().await, TestPod::start().await];
     gateway.pods(&pods.each_ref().map(|pod| (pod.address, EndpointState::Unready)));
-    let client = gateway.asks(GET).await;
+    let client = gateway.send(GET).await;
     gateway.until_waiting(1).await;
     let _lines = (pods[0].next().await, pods[1].next().await);
     sleep(Duration::from_millis(80)).await;
     assert!(!pods[2].has_connections());
     drop(client);
     gateway.until_waiting(0).await;
-    let gateway = Gateway::start(&[], &[]).await;
+    let gateway = TestGateway::start(&[], &[]).await;
     gateway.object(Some(Object { sidecar: false, ..object() }));
     gateway.pods(&[(pods[2].address, EndpointState::Unready)]);
-    let _client = gateway.asks(GET).await;
+    let _client = gateway.send(GET).await;
     gateway.until_waiting(1).await;
     sleep(Duration::from_millis(80)).await;
     assert!(!pods[2].has_connections());
@@ -254,11 +256,11 @@ async fn two_pods_are_asked_at_a_time_and_none_without_a_sidecar() {
 
 #[tokio::test]
 async fn nobody_waits_for_what_does_not_come() {
-    let gateway = Gateway::start(&[], &[]).await;
-    let mut early = gateway.asks(GET).await;
+    let gateway = TestGateway::start(&[], &[]).await;
+    let mut early = gateway.send(GET).await;
     gateway.until_waiting(1).await;
-    gateway.halt(true);
-    for client in [&mut early, &mut gateway.asks(GET).await] {
+    gateway.no_pod(true);
+    for client in [&mut early, &mut gateway.send(GET).await] {
         let (answer, body) = whole(client).await;
         assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
         assert_eq!(body, "{\"error\":\"Agent ns/a is Failed.\",\"reason\":\"unavailable\"}");
@@ -266,7 +268,7 @@ async fn nobody_waits_for_what_does_not_come() {
     let demand = gateway.demand();
     assert_eq!((demand.refused, demand.halted), (0, 2), "one Pod would end it, more of them would not");
     gateway.object(Some(object()));
-    let mut late = gateway.asks(GET).await;
+    let mut late = gateway.send(GET).await;
     gateway.until_waiting(1).await;
     gateway.object(None);
     assert!(read_head(&mut late).await.starts_with("HTTP/1.1 404 "));
@@ -274,14 +276,14 @@ async fn nobody_waits_for_what_does_not_come() {
 
 #[tokio::test]
 async fn pods_of_a_failed_update_serve_and_those_of_a_deleted_object_do_not() {
-    let mut pod = Pod::start().await;
-    let gateway = Gateway::start(&[], &[pod.address]).await;
-    gateway.halt(true);
-    let mut client = gateway.asks(GET).await;
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    gateway.no_pod(true);
+    let mut client = gateway.send(GET).await;
     let (mut workload, _) = pod.next().await;
     workload.write_all(OK).await.unwrap();
     whole(&mut client).await;
-    gateway.halt(false);
+    gateway.no_pod(false);
     client.write_all(GET).await.unwrap();
     assert!(read_head(&mut client).await.starts_with("HTTP/1.1 503 "));
 }
@@ -290,7 +292,7 @@ async fn pods_of_a_failed_update_serve_and_those_of_a_deleted_object_do_not() {
 async fn the_scaler_is_told_who_waits_and_who_was_refused() {
     use tower::ServiceExt as _;
 
-    let gateway = Gateway::start(&["--queue-per-workload", "1"], &[]).await;
+    let gateway = TestGateway::start(&["--queue-per-workload", "1"], &[]).await;
     let admin = Admin::new(gateway.shared.clone());
     let ask = async |path: &str| {
         let request = axum::http::Request::get(path).body(axum::body::Body::empty()).unwrap();
@@ -302,9 +304,9 @@ async fn the_scaler_is_told_who_waits_and_who_was_refused() {
     let demand = async || serde_json::from_str::<serde_json::Value>(&ask("/_recif/demand").await.1).unwrap();
     let first = demand().await;
     assert_eq!((first["instance"].as_str(), first["workloads"].as_array().map(Vec::len)), (Some("gw"), Some(0)));
-    let _waiting = gateway.asks(GET).await;
+    let _waiting = gateway.send(GET).await;
     gateway.until_waiting(1).await;
-    whole(&mut gateway.asks(GET).await).await;
+    whole(&mut gateway.send(GET).await).await;
     until_grown(&gateway).await;
     let second = demand().await;
     let found = &second["workloads"][0];
@@ -328,6 +330,6 @@ async fn the_scaler_is_told_who_waits_and_who_was_refused() {
     }
 }
 
-async fn until_grown(gateway: &Gateway) {
+async fn until_grown(gateway: &TestGateway) {
     until(|| gateway.demand().waited >= Duration::from_millis(1)).await;
 }

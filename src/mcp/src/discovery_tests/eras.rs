@@ -12,12 +12,12 @@ async fn the_reference_server_tells_its_tools() {
     let answer = ask(&question(server.url().as_str())).await.unwrap();
     let echo = answer.tools.iter().find(|tool| tool.name == "echo").unwrap();
     assert_eq!(echo.input_schema["properties"]["message"]["type"], "string");
-    assert!(!echo.description.is_empty() && !answer.more);
+    assert!(!echo.description.is_empty() && !answer.has_more);
     assert!(answer.tools.iter().any(|tool| tool.output_schema.is_some()));
     assert_eq!((answer.era, answer.revision.as_str()), (Era::Initialize, "2025-11-25"));
     assert!(answer.server.0.contains("everything"), "{:?}", answer.server);
     assert!(answer.changes.is_some(), "it says that it tells of changes");
-    let again = Question { era: Some(Era::Initialize), ..question(server.url().as_str()) };
+    let again = DiscoveryRequest { era: Some(Era::Initialize), ..question(server.url().as_str()) };
     assert_eq!(ask(&again).await.unwrap().tools, answer.tools);
 }
 
@@ -25,7 +25,7 @@ async fn the_reference_server_tells_its_tools() {
 async fn all_pages_are_read_with_the_headers_and_the_session_is_ended() {
     let (question, asked) = start_older(3, 2).await;
     let answer = ask(&question).await.unwrap();
-    assert_eq!((answer.tools.len(), answer.more, answer.era), (6, false, Era::Initialize));
+    assert_eq!((answer.tools.len(), answer.has_more, answer.era), (6, false, Era::Initialize));
     assert_eq!(answer.server, ("old".to_owned(), "1".to_owned()));
     let asked = std::mem::take(&mut *asked.lock().unwrap());
     let methods: Vec<_> =
@@ -39,13 +39,13 @@ async fn all_pages_are_read_with_the_headers_and_the_session_is_ended() {
 #[tokio::test]
 async fn what_worked_is_asked_first_the_next_time() {
     let (question, asked) = start_older(1, 1).await;
-    ask(&Question { era: Some(Era::Initialize), ..question }).await.unwrap();
+    ask(&DiscoveryRequest { era: Some(Era::Initialize), ..question }).await.unwrap();
     assert!(asked.lock().unwrap().iter().all(|(_, method, _)| method != "server/discover"));
 }
 
 #[tokio::test]
 async fn a_server_of_the_first_revision_is_asked_over_its_stream_of_events() {
-    let question = |url: String| Question { sse: true, ..question(&url) };
+    let question = |url: String| DiscoveryRequest { sse: true, ..question(&url) };
     let answer = ask(&question(first_revision("/messages?session=1", None).await)).await.unwrap();
     assert_eq!((answer.tools[0].name.as_str(), answer.revision.as_str()), ("old", "2024-11-05"));
     assert_eq!(answer.era, Era::Initialize);
@@ -109,7 +109,7 @@ async fn a_server_of_the_newer_era_is_listened_to_and_says_how_long_its_list_hol
     let (change, left) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let url = newer(change.clone(), left.clone()).await;
     let answer = ask(&question(&url)).await.unwrap();
-    assert_eq!((answer.era, answer.holds), (Era::Discover, Some(Duration::from_secs(90))));
+    assert_eq!((answer.era, answer.ttl), (Era::Discover, Some(Duration::from_secs(90))));
     assert_eq!(answer.tools[0].name, "t");
     let mut changes = answer.changes.unwrap();
     assert!(changes.next().now_or_never().is_none(), "nothing changed yet");

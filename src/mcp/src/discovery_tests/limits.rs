@@ -6,10 +6,10 @@ use super::*;
 async fn more_tools_than_are_taken_are_said() {
     let (question, _) = start_older(20, 500).await;
     let answer = ask(&question).await.unwrap();
-    assert_eq!((answer.tools.len(), answer.more), (1000, true));
+    assert_eq!((answer.tools.len(), answer.has_more), (1000, true));
     let (question, _) = start_older(2, 500).await;
     let answer = ask(&question).await.unwrap();
-    assert_eq!((answer.tools.len(), answer.more), (1000, false));
+    assert_eq!((answer.tools.len(), answer.has_more), (1000, false));
 }
 
 #[tokio::test]
@@ -76,7 +76,8 @@ async fn one_deadline_is_around_all_of_it() {
     let base = odd().await;
     for path in ["hangs", "drips"] {
         let timeout = Duration::from_secs(1);
-        let question = Question { timeout, end: Instant::now() + timeout, ..question(&format!("{base}/{path}")) };
+        let question =
+            DiscoveryRequest { timeout, deadline: Instant::now() + timeout, ..question(&format!("{base}/{path}")) };
         let failed = ask(&question).await.unwrap_err();
         assert_eq!(failed.reason, "ServerTimeout", "{path}: {failed:?}");
         assert_eq!(failed.message, "it did not tell its tools within 1 s (spec.timeout)");
@@ -87,9 +88,9 @@ async fn one_deadline_is_around_all_of_it() {
 async fn a_name_is_judged_by_the_address_that_it_has_when_it_is_connected_to() {
     let (question, asked) = start_older(1, 1).await;
     let url = question.url.as_str().replace("127.0.0.1", "localhost");
-    let question = Question { url: Url::parse(&url).unwrap(), ..question };
+    let question = DiscoveryRequest { url: Url::parse(&url).unwrap(), ..question };
     let denying = reach(&["127.0.0.0/8", "::1/128"]);
-    denying.admit(&question.url).unwrap();
+    denying.check_url(&question.url).unwrap();
     let failed = ask_by(denying.client(&Trust::System).unwrap(), &question).await.unwrap_err();
     assert_eq!(failed.reason, "AddressDenied", "{failed:?}");
     assert!(failed.message.contains("which --mcp-deny-cidr of the operator denies"), "{failed:?}");
@@ -105,7 +106,7 @@ async fn credentials_do_not_leave_with_a_redirect() {
         async move { (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, place)]).into_response() }
     };
     let url = serve(Router::new().route("/mcp", any(redirect))).await + "/mcp";
-    let question = Question { url: Url::parse(&url).unwrap(), ..other };
+    let question = DiscoveryRequest { url: Url::parse(&url).unwrap(), ..other };
     assert_eq!(ask(&question).await.unwrap_err().reason, "ServerRefused");
     assert!(asked.lock().unwrap().is_empty());
 }
@@ -151,7 +152,7 @@ async fn nothing_that_a_server_says_in_an_error_is_repeated() {
         };
         let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
         for era in [None, Some(Era::Initialize), Some(Era::Discover)] {
-            let failed = ask(&Question { era, ..question(&url) }).await.unwrap_err();
+            let failed = ask(&DiscoveryRequest { era, ..question(&url) }).await.unwrap_err();
             assert!(!format!("{failed:?}").contains("hunter2"), "{at} {how}: {failed:?}");
             if how == "rpc" && era.is_none() {
                 assert!(failed.message.contains("JSON-RPC error -32042"), "{at} {era:?}: {failed:?}");
@@ -170,10 +171,10 @@ async fn tools_that_are_there_in_time_are_told_though_nobody_answers_the_wish_to
         one_tool(&request)
     };
     let url = serve(Router::new().route("/mcp", any(answer))).await + "/mcp";
-    let client = reach(DENIED).client(&Trust::System).unwrap();
+    let client = reach(DENIED_RANGES).client(&Trust::System).unwrap();
     // Less than a wish to listen may take.
     let end = Instant::now() + Duration::from_millis(1900);
-    let question = Question { era: Some(Era::Discover), end, ..question(&url) };
+    let question = DiscoveryRequest { era: Some(Era::Discover), deadline: end, ..question(&url) };
     let answer = ask_by(client, &question).await.unwrap();
     assert_eq!(answer.tools.len(), 1);
     assert!(answer.changes.is_none());

@@ -23,39 +23,42 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use url::Url;
 
-use super::{Answer, Cidr, DENIED, Era, Failed, McpTool, Places, Question, Reach, Trust, discover};
+use super::{
+    Cidr, DENIED_RANGES, DiscoveryRequest, EgressClients, Era, McpTool, ReadPermits, ServerFailure, ServerTools, Trust,
+    discover,
+};
 
-fn reach(denied: &[&str]) -> Reach {
+fn reach(denied: &[&str]) -> EgressClients {
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Reach::new(denied.iter().map(|range| range.parse::<Cidr>().unwrap()).collect())
+    EgressClients::new(denied.iter().map(|range| range.parse::<Cidr>().unwrap()).collect())
 }
 
-fn question(url: &str) -> Question {
+fn question(url: &str) -> DiscoveryRequest {
     let url = Url::parse(url).unwrap();
     let timeout = Duration::from_secs(20);
     let silence = Duration::from_secs(300);
-    Question {
+    DiscoveryRequest {
         url,
         headers: HashMap::new(),
         timeout,
-        end: Instant::now() + timeout,
+        deadline: Instant::now() + timeout,
         era: None,
-        most: 1000,
-        terminates: true,
+        max_tools: 1000,
+        terminates_session: true,
         sse: false,
-        silence,
+        idle_timeout: silence,
     }
 }
 
-async fn ask_by(client: reqwest::Client, question: &Question) -> Result<Answer<McpTool>, Failed> {
-    discover(client, Places::default(), question, |tool| tool).await
+async fn ask_by(client: reqwest::Client, question: &DiscoveryRequest) -> Result<ServerTools<McpTool>, ServerFailure> {
+    discover(client, ReadPermits::default(), question, |tool| tool).await
 }
 
-async fn ask(question: &Question) -> Result<Answer<McpTool>, Failed> {
-    ask_by(reach(DENIED).client(&Trust::System).unwrap(), question).await
+async fn ask(question: &DiscoveryRequest) -> Result<ServerTools<McpTool>, ServerFailure> {
+    ask_by(reach(DENIED_RANGES).client(&Trust::System).unwrap(), question).await
 }
 
-async fn failure(url: &str) -> Failed {
+async fn failure(url: &str) -> ServerFailure {
     ask(&question(url)).await.unwrap_err()
 }
 
@@ -68,12 +71,12 @@ pub(super) async fn serve(routes: Router) -> String {
 }
 
 /// What a server was asked, in order: the method of HTTP, that of the message, and the session.
-type Asked = Arc<Mutex<Vec<(Method, String, String)>>>;
+type RecordedRequests = Arc<Mutex<Vec<(Method, String, String)>>>;
 
 /// A server of the older era with `pages` pages of `each` tools, which knows one token.
 #[derive(Clone)]
 struct Older {
-    asked: Asked,
+    asked: RecordedRequests,
     pages: usize,
     each: usize,
 }
@@ -114,14 +117,14 @@ pub(super) fn json_answer(value: Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-async fn start_older(pages: usize, each: usize) -> (Question, Asked) {
-    let server = Older { asked: Asked::default(), pages, each };
+async fn start_older(pages: usize, each: usize) -> (DiscoveryRequest, RecordedRequests) {
+    let server = Older { asked: RecordedRequests::default(), pages, each };
     let asked = server.asked.clone();
     let url = serve(Router::new().route("/mcp", any(older)).with_state(server)).await + "/mcp";
     let mut token = HeaderValue::from_static("Bearer sesame");
     token.set_sensitive(true);
     let headers = HashMap::from([(HeaderName::from_static("authorization"), token)]);
-    (Question { headers, ..question(&url) }, asked)
+    (DiscoveryRequest { headers, ..question(&url) }, asked)
 }
 
 /// A server at which every path behaves in its own way.

@@ -9,12 +9,12 @@ async fn a_certificate_is_taken_by_its_authority_or_because_nobody_looks_and_els
     let plain = newer(Arc::default(), Arc::default()).await;
     let plain = plain.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
     let url = format!("https://localhost:{}/mcp", serve_tls(plain).await);
-    let reach = reach(DENIED);
+    let reach = reach(DENIED_RANGES);
     for (trust, taken) in [
         (Trust::System, false),
-        (Trust::Also(certificate("two")), false),
-        (Trust::Also(certificate("one")), true),
-        (Trust::Anyone, true),
+        (Trust::Additional(certificate("two")), false),
+        (Trust::Additional(certificate("one")), true),
+        (Trust::Unverified, true),
     ] {
         let asked = ask_by(reach.client(&trust).unwrap(), &question(&url)).await;
         assert_eq!(asked.is_ok(), taken, "{trust:?}: {asked:?}");
@@ -27,6 +27,6 @@ async fn a_certificate_is_taken_by_its_authority_or_because_nobody_looks_and_els
 
 #[tokio::test]
 async fn certificates_that_are_none_are_told() {
-    let error = reach(&[]).client(&Trust::Also(b"not a certificate".to_vec())).unwrap_err();
+    let error = reach(&[]).client(&Trust::Additional(b"not a certificate".to_vec())).unwrap_err();
     assert!(error.to_string().contains("certificate"), "{error}");
 }

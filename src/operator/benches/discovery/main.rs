@@ -50,13 +50,13 @@ fn measure(server: &mut Child) -> io::Result<()> {
     // Once in a process; more often is no error that matters.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(ask(url.trim()))
+    runtime.block_on(bench(url.trim()))
 }
 
-async fn ask(url: &str) -> io::Result<()> {
-    let discoverer = Discoverer::new(Arc::new(Nothing), Vec::new(), Default::default());
+async fn bench(url: &str) -> io::Result<()> {
+    let discoverer = Discoverer::new(Arc::new(EmptyCluster), Vec::new(), Default::default());
     let (news, mut told) = mpsc::unbounded_channel();
-    discoverer.on_news(move |_, key| drop(news.send(key.clone())));
+    discoverer.on_change(move |_, key| drop(news.send(key.clone())));
     let (mut took, mut first) = (Vec::new(), 0);
     for number in 0..TIMES {
         let target = target(url, number);
@@ -118,10 +118,10 @@ fn resident_kb() -> io::Result<u64> {
 }
 
 /// A cluster in which there is nothing: the server has no headers that would be in one.
-struct Nothing;
+struct EmptyCluster;
 
 #[async_trait]
-impl ChildClient for Nothing {
+impl ChildClient for EmptyCluster {
     async fn get(&self, _: &ChildRef) -> Result<Option<Arc<actions::ports::CachedChild>>, ApiError> {
         Ok(None)
     }

@@ -14,11 +14,11 @@ pub(crate) fn serve() -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         writeln!(io::stdout(), "http://{}/mcp", listener.local_addr()?)?;
-        axum::serve(listener, Router::new().route("/mcp", post(answer))).await
+        axum::serve(listener, Router::new().route("/mcp", post(respond))).await
     })
 }
 
-async fn answer(body: Bytes) -> impl IntoResponse {
+async fn respond(body: Bytes) -> impl IntoResponse {
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let result = match request["method"].as_str() {
         Some("server/discover") => json!({

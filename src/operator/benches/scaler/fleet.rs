@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 const START_MS: u64 = 4000;
 
 /// One Pod.
-pub(crate) struct Pod {
+pub(crate) struct SimulatedPod {
     /// New for each Pod.
     pub(crate) uid: u64,
     born: u64,
@@ -21,12 +21,12 @@ pub(crate) struct Pod {
 }
 
 /// All Pods of a workload, and who waits for them.
-pub(crate) struct Fleet {
+pub(crate) struct SimulatedFleet {
     /// The time in milliseconds.
     pub(crate) now: u64,
     /// Requests that a Pod may have in flight.
     pub(crate) concurrency: usize,
-    pods: Vec<Pod>,
+    pods: Vec<SimulatedPod>,
     made: u64,
     /// Of each request that waits: when it came, and how long it will take.
     queue: VecDeque<(u64, u64)>,
@@ -40,7 +40,7 @@ pub(crate) struct Fleet {
     pub(crate) pod_ms: u64,
 }
 
-impl Fleet {
+impl SimulatedFleet {
     /// One Pod, which is ready.
     pub(crate) fn new(concurrency: usize) -> Self {
         let (pods, queue, waits) = (Vec::new(), VecDeque::new(), Vec::new());
@@ -77,9 +77,9 @@ impl Fleet {
 
     /// Makes so many Pods be there. Of those that leave, the idlest go first, or else the newest, which Kubernetes prefers.
     pub(crate) fn scale(&mut self, wanted: usize, idlest_first: bool) {
-        let mut staying: Vec<&mut Pod> = self.pods.iter_mut().filter(|pod| !pod.leaving).collect();
+        let mut staying: Vec<&mut SimulatedPod> = self.pods.iter_mut().filter(|pod| !pod.leaving).collect();
         let missing = wanted.saturating_sub(staying.len());
-        let ready = |pod: &Pod| pod.is_ready(self.now);
+        let ready = |pod: &SimulatedPod| pod.is_ready(self.now);
         staying
             .sort_by_key(|pod| (ready(pod), if idlest_first { pod.ends.len() } else { 0 }, std::cmp::Reverse(pod.uid)));
         let surplus = staying.len().saturating_sub(wanted);
@@ -87,12 +87,12 @@ impl Fleet {
         for _ in 0..missing {
             self.made += 1;
             let (uid, born) = (self.made, self.now);
-            self.pods.push(Pod { uid, born, leaving: false, ends: Vec::new(), busy_ms: 0, completed: 0 });
+            self.pods.push(SimulatedPod { uid, born, leaving: false, ends: Vec::new(), busy_ms: 0, completed: 0 });
         }
     }
 
     /// The Pods that take requests.
-    pub(crate) fn ready(&self) -> impl Iterator<Item = &Pod> {
+    pub(crate) fn ready(&self) -> impl Iterator<Item = &SimulatedPod> {
         self.pods.iter().filter(|pod| pod.is_ready(self.now))
     }
 
@@ -102,7 +102,7 @@ impl Fleet {
     }
 }
 
-impl Pod {
+impl SimulatedPod {
     fn is_ready(&self, now: u64) -> bool {
         !self.leaving && now >= self.born + START_MS
     }

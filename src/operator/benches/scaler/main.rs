@@ -8,16 +8,16 @@ mod trace;
 use std::io::{Write as _, stdout};
 
 use crate::{
-    fleet::Fleet,
-    scalers::{Knative, Ours, Scaler},
-    trace::{Chance, SERVICE_MS, TRACES, Trace},
+    fleet::SimulatedFleet,
+    scalers::{Knative, RecifScaler, Scaler},
+    trace::{ArrivalRng, LoadTrace, SERVICE_MS, TRACES},
 };
 
 /// Requests that a Pod may have in flight.
 const CONCURRENCY: usize = 8;
 
 /// What a run came to.
-struct Outcome {
+struct BenchResult {
     /// Longest time in which fewer Pods were asked for than the load needs, in seconds.
     behind: f64,
     /// The same, with Pods that are ready.
@@ -40,8 +40,8 @@ fn main() -> std::io::Result<()> {
     writeln!(out, "|---|---|---|---|---|---|---|---|---|---|")?;
     for trace in TRACES {
         let least: f64 = (0..trace.seconds).map(|second| needed((trace.load)(second as f64)) as f64).sum();
-        let fleet = Fleet::new(CONCURRENCY);
-        let scalers: [&mut dyn Scaler; 2] = [&mut Ours::new(&fleet), &mut Knative::new(&fleet)];
+        let fleet = SimulatedFleet::new(CONCURRENCY);
+        let scalers: [&mut dyn Scaler; 2] = [&mut RecifScaler::new(&fleet), &mut Knative::new(&fleet)];
         for scaler in scalers {
             let it = run(trace, scaler);
             writeln!(
@@ -68,9 +68,9 @@ fn needed(load: f64) -> usize {
     ((load / CONCURRENCY as f64).ceil() as usize).max(1)
 }
 
-fn run(trace: &Trace, scaler: &mut dyn Scaler) -> Outcome {
-    let mut fleet = Fleet::new(CONCURRENCY);
-    let mut chance = Chance::new();
+fn run(trace: &LoadTrace, scaler: &mut dyn Scaler) -> BenchResult {
+    let mut fleet = SimulatedFleet::new(CONCURRENCY);
+    let mut chance = ArrivalRng::new();
     let (mut asked, mut writes) = (1, 0);
     let (mut behind, mut short) = (Longest::default(), Longest::default());
     for ms in 1..=trace.seconds * 1000 {
@@ -93,7 +93,7 @@ fn run(trace: &Trace, scaler: &mut dyn Scaler) -> Outcome {
     }
     let mut waits = fleet.waits;
     waits.sort_unstable();
-    Outcome {
+    BenchResult {
         behind: behind.seconds(),
         short: short.seconds(),
         mean_wait_ms: waits.iter().sum::<u64>() as f64 / waits.len().max(1) as f64,

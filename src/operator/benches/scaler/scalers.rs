@@ -7,9 +7,9 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use operator::scaler::{Heard, Meter, PodSample, Policy, Window, decide};
+use operator::scaler::{LoadReport, Meter, PodSample, ReplicaPolicy, Window, decide};
 
-use crate::fleet::Fleet;
+use crate::fleet::SimulatedFleet;
 
 /// Most Pods, of both.
 const MAX: i32 = 20;
@@ -23,31 +23,31 @@ pub(crate) trait Scaler {
     /// Whether the Pods with the least to do go first.
     fn idlest_first(&self) -> bool;
     /// Sees each second pass.
-    fn second(&mut self, fleet: &Fleet);
+    fn second(&mut self, fleet: &SimulatedFleet);
     /// How many Pods there are to be, where so many are asked for now.
-    fn decide(&mut self, fleet: &Fleet, current: i32) -> i32;
+    fn decide(&mut self, fleet: &SimulatedFleet, current: i32) -> i32;
 }
 
 /// Ours.
-pub(crate) struct Ours {
-    policy: Policy,
+pub(crate) struct RecifScaler {
+    policy: ReplicaPolicy,
     meter: Meter,
     window: Window,
     waited_ms: u64,
 }
 
-impl Ours {
+impl RecifScaler {
     /// With the defaults, for Pods that may take so many requests.
-    pub(crate) fn new(fleet: &Fleet) -> Self {
+    pub(crate) fn new(fleet: &SimulatedFleet) -> Self {
         let now = Duration::from_millis(fleet.now);
         let concurrency = i32::try_from(fleet.concurrency).unwrap_or(i32::MAX);
         let stable_window = Duration::from_secs(60);
-        let policy = Policy { min: 1, max: MAX, concurrency, stable_window, zero_after: None };
+        let policy = ReplicaPolicy { min: 1, max: MAX, concurrency, stable_window, zero_after: None };
         Self { policy, meter: Meter::new(now), window: Window::new(now), waited_ms: 0 }
     }
 }
 
-impl Scaler for Ours {
+impl Scaler for RecifScaler {
     fn name(&self) -> &'static str {
         "recif"
     }
@@ -57,9 +57,9 @@ impl Scaler for Ours {
     fn idlest_first(&self) -> bool {
         true
     }
-    fn second(&mut self, _: &Fleet) {}
-    fn decide(&mut self, fleet: &Fleet, current: i32) -> i32 {
-        let sample = |pod: &crate::fleet::Pod| PodSample {
+    fn second(&mut self, _: &SimulatedFleet) {}
+    fn decide(&mut self, fleet: &SimulatedFleet, current: i32) -> i32 {
+        let sample = |pod: &crate::fleet::SimulatedPod| PodSample {
             instance: pod.uid.to_string(),
             uptime_ms: pod.uptime_ms(fleet.now),
             // Not what a load is told from.
@@ -72,7 +72,7 @@ impl Scaler for Ours {
         let waiting = (fleet.waited_ms - self.waited_ms) as f64 / self.interval_ms() as f64;
         self.waited_ms = fleet.waited_ms;
         let now = Duration::from_millis(fleet.now);
-        let demand = self.meter.hear(&Heard { pods, waiting, refused: 0.0, halted: false }, now);
+        let demand = self.meter.update(&LoadReport { pods, waiting, refused: 0.0, halted: false }, now);
         decide(&self.policy, current, &demand, &mut self.window, now).replicas
     }
 }
@@ -101,7 +101,7 @@ const MAX_DOWN_RATE: f64 = 2.0;
 
 impl Knative {
     /// With the defaults, for Pods that may take so many requests.
-    pub(crate) fn new(fleet: &Fleet) -> Self {
+    pub(crate) fn new(fleet: &SimulatedFleet) -> Self {
         let target = fleet.concurrency as f64 * UTILISATION;
         Self { target, seconds: VecDeque::new(), busy_ms: 0, panic: None }
     }
@@ -123,7 +123,7 @@ impl Scaler for Knative {
     fn idlest_first(&self) -> bool {
         false
     }
-    fn second(&mut self, fleet: &Fleet) {
+    fn second(&mut self, fleet: &SimulatedFleet) {
         let so_far = fleet.occupied_ms;
         self.seconds.push_back((so_far - self.busy_ms) as f64 / 1000.0);
         self.busy_ms = so_far;
@@ -131,7 +131,7 @@ impl Scaler for Knative {
             self.seconds.pop_front();
         }
     }
-    fn decide(&mut self, fleet: &Fleet, _: i32) -> i32 {
+    fn decide(&mut self, fleet: &SimulatedFleet, _: i32) -> i32 {
         let ready = fleet.ready().count().max(1) as f64;
         let bounds = ((ready / MAX_DOWN_RATE).floor(), (ready * MAX_UP_RATE).ceil());
         let bounded = |wanted: f64| (wanted.clamp(bounds.0, bounds.1) as i32).clamp(1, MAX);

@@ -1,7 +1,7 @@
 //! Loads over time. Arrivals and service times come from a generator with a fixed seed, so every run is the same.
 
 /// A load: how many requests would be in flight at each second, were nobody to wait.
-pub(crate) struct Trace {
+pub(crate) struct LoadTrace {
     /// What it is called.
     pub(crate) name: &'static str,
     /// Its length in seconds.
@@ -11,20 +11,24 @@ pub(crate) struct Trace {
 }
 
 /// The traces that are run.
-pub(crate) const TRACES: &[Trace] = &[
-    Trace { name: "step", seconds: 720, load: |at| if (60.0..420.0).contains(&at) { 40.0 } else { 2.0 } },
-    Trace { name: "ramp", seconds: 900, load: |at| 2.0 + 74.0 * (1.0 - (at / 300.0 - 1.0).abs()).max(0.0) },
-    Trace { name: "spike", seconds: 900, load: |at| if at % 180.0 >= 60.0 && at % 180.0 < 70.0 { 60.0 } else { 4.0 } },
-    Trace { name: "diurnal", seconds: 3600, load: |at| 36.0 - 34.0 * (at / 1800.0 * std::f64::consts::TAU).cos() },
+pub(crate) const TRACES: &[LoadTrace] = &[
+    LoadTrace { name: "step", seconds: 720, load: |at| if (60.0..420.0).contains(&at) { 40.0 } else { 2.0 } },
+    LoadTrace { name: "ramp", seconds: 900, load: |at| 2.0 + 74.0 * (1.0 - (at / 300.0 - 1.0).abs()).max(0.0) },
+    LoadTrace {
+        name: "spike",
+        seconds: 900,
+        load: |at| if at % 180.0 >= 60.0 && at % 180.0 < 70.0 { 60.0 } else { 4.0 },
+    },
+    LoadTrace { name: "diurnal", seconds: 3600, load: |at| 36.0 - 34.0 * (at / 1800.0 * std::f64::consts::TAU).cos() },
 ];
 
 /// Mean time that a request takes, in milliseconds.
 pub(crate) const SERVICE_MS: u64 = 500;
 
 /// A generator of numbers that look random (xorshift64*).
-pub(crate) struct Chance(u64);
+pub(crate) struct ArrivalRng(u64);
 
-impl Chance {
+impl ArrivalRng {
     /// The generator of every run.
     pub(crate) fn new() -> Self {
         Self(0x9E37_79B9_7F4A_7C15)

@@ -11,26 +11,26 @@ use async_trait::async_trait;
 use crds::Scaling;
 use machine::ApiError;
 use meta::Key;
-use operator::scaler::{Fleet, Id, NotSeen, Seen, Told};
+use operator::scaler::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView};
 
 use crate::pods::{GROUPS, PODS, WORKLOADS, address};
 
 /// See the module.
-pub(crate) struct Quiet(Mutex<HashMap<Id, Seen>>);
+pub(crate) struct IdleFleet(Mutex<HashMap<WorkloadId, WorkloadView>>);
 
-impl Quiet {
+impl IdleFleet {
     /// 1000 workloads of 10 Pods.
     pub(crate) fn new() -> Self {
         let groups = (0..GROUPS).flat_map(|group| (0..WORKLOADS).map(move |workload| (group, workload)));
         Self(Mutex::new(groups.map(|(group, workload)| workload_of(group, workload)).collect()))
     }
 
-    fn all_of_them(&self) -> MutexGuard<'_, HashMap<Id, Seen>> {
+    fn all_of_them(&self) -> MutexGuard<'_, HashMap<WorkloadId, WorkloadView>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn workload_of(group: u8, workload: u8) -> (Id, Seen) {
+fn workload_of(group: u8, workload: u8) -> (WorkloadId, WorkloadView) {
     let name = format!("w-{group}-{workload}");
     let pods = (0..PODS).map(|at| {
         let name = format!("{name}-{at}");
@@ -71,7 +71,7 @@ fn workload_of(group: u8, workload: u8) -> (Id, Seen) {
         }),
     };
     let scaling = Scaling { min_replicas: count, max_replicas: count, ..Scaling::default() };
-    let seen = Seen {
+    let seen = WorkloadView {
         uid: name.clone(),
         scaling: Some(scaling),
         stopped: false,
@@ -79,23 +79,23 @@ fn workload_of(group: u8, workload: u8) -> (Id, Seen) {
         deployment: Some(Arc::new(deployment)),
         pods,
         tool: None,
-        told: Told::default(),
+        status: ScalingStatus::default(),
     };
-    (Id { kind: "Agent", key: Key::new("ns", name) }, seen)
+    (WorkloadId { kind: "Agent", key: Key::new("ns", name) }, seen)
 }
 
 #[async_trait]
-impl Fleet for Quiet {
-    fn all(&self) -> Vec<Id> {
+impl WorkloadFleet for IdleFleet {
+    fn all(&self) -> Vec<WorkloadId> {
         self.all_of_them().keys().cloned().collect()
     }
 
-    async fn changed(&self) -> Vec<Id> {
+    async fn changed(&self) -> Vec<WorkloadId> {
         std::future::pending().await
     }
 
-    fn see(&self, id: &Id) -> Result<Seen, NotSeen> {
-        self.all_of_them().get(id).cloned().ok_or(NotSeen::Gone)
+    fn view(&self, id: &WorkloadId) -> Result<WorkloadView, ViewError> {
+        self.all_of_them().get(id).cloned().ok_or(ViewError::Gone)
     }
 
     fn gateways(&self) -> Vec<SocketAddr> {
@@ -110,9 +110,9 @@ impl Fleet for Quiet {
         Ok(())
     }
 
-    async fn tell(&self, id: &Id, _: &str, told: &Told) -> Result<(), ApiError> {
+    async fn write_status(&self, id: &WorkloadId, _: &str, told: &ScalingStatus) -> Result<(), ApiError> {
         if let Some(seen) = self.all_of_them().get_mut(id) {
-            seen.told = told.clone();
+            seen.status = told.clone();
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ use cluster::cache::Keys;
 use operator::scaler::{Scaler, ScalerMetrics};
 use prometheus_client::{encoding::text::encode, registry::Registry};
 
-use crate::fleet::Quiet;
+use crate::fleet::IdleFleet;
 
 /// First rounds, in which every connection is made.
 const WARM_UP: Duration = Duration::from_secs(10);
@@ -47,9 +47,10 @@ fn measure(pods: &mut std::process::Child) -> io::Result<()> {
     let port: u16 = port.parse().map_err(io::Error::other)?;
     let mut registry = Registry::default();
     let metrics = ScalerMetrics::new(&mut registry);
-    let scaler = Arc::new(Scaler::new(Arc::new(Quiet::new()), Duration::from_secs(1), port, Keys::default(), metrics));
+    let scaler =
+        Arc::new(Scaler::new(Arc::new(IdleFleet::new()), Duration::from_secs(1), port, Keys::default(), metrics));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.spawn(scaler.lead());
+    runtime.spawn(scaler.run());
     runtime.block_on(async { tokio::time::sleep(WARM_UP).await });
     let (begun, cpu, before) = (Instant::now(), cpu_seconds()?, ticks(&registry)?);
     runtime.block_on(async { tokio::time::sleep(MEASURED).await });

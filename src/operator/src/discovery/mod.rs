@@ -5,12 +5,12 @@
 //! last time have places of their own, so that not even thousands of them would be in the way of the others. A server is asked
 //! again only if its object looked at what it said ([`turns`]).
 
-mod asker;
-mod asks;
-mod shared;
-mod turns;
+mod lister;
+mod mcp_lister;
+mod poll_loop;
 #[cfg(test)]
-mod turns_tests;
+mod poll_loop_tests;
+mod shared;
 
 use std::{
     collections::HashMap,
@@ -23,23 +23,23 @@ use actions::{
     discovery::{DiscoveryResult, DiscoveryTarget, Schedule, ToolDiscovery},
     ports::ChildClient,
 };
-use asks::Asks;
 use cluster::cache::Keys;
+use lister::ToolLister;
 use mcp::Cidr;
 use meta::Key;
 use tokio::sync::Semaphore;
 
-use self::{asker::Asker, turns::Turns};
-use crate::discovery::shared::{Aborted, Server, Shared, Told, chance};
+use self::{mcp_lister::McpToolLister, poll_loop::DiscoveryLoop};
+use crate::discovery::shared::{DiscoveryContext, LatestDiscovery, ServerTask, ServerTaskHandle, random_fraction};
 
 /// How many are asked at a time: of those that answered the last time, and of those that did not.
-const WELL: usize = 1024;
-const AILING: usize = 512;
+const HEALTHY_PERMITS: usize = 1024;
+const FAILING_PERMITS: usize = 512;
 
 /// The servers.
 pub struct Discoverer {
-    shared: Arc<Shared>,
-    servers: Mutex<HashMap<(&'static str, Key), Server>>,
+    shared: Arc<DiscoveryContext>,
+    servers: Mutex<HashMap<(&'static str, Key), ServerTask>>,
 }
 
 impl fmt::Debug for Discoverer {
@@ -51,23 +51,23 @@ impl fmt::Debug for Discoverer {
 impl Discoverer {
     /// Asks nobody yet. Addresses in the ranges that are `denied` are not connected to; servers of ours know us by these keys.
     pub fn new(cluster: Arc<dyn ChildClient>, denied: Vec<Cidr>, keys: Keys) -> Self {
-        Self::asking(Asker::new(cluster, denied, keys))
+        Self::with_lister(McpToolLister::new(cluster, denied, keys))
     }
 
-    fn asking(asks: impl Asks + 'static) -> Self {
-        let shared = Shared {
-            asks: Box::new(asks),
-            well: Semaphore::new(WELL),
-            ailing: Semaphore::new(AILING),
-            wake: OnceLock::new(),
+    fn with_lister(asks: impl ToolLister + 'static) -> Self {
+        let shared = DiscoveryContext {
+            lister: Box::new(asks),
+            healthy: Semaphore::new(HEALTHY_PERMITS),
+            failing: Semaphore::new(FAILING_PERMITS),
+            trigger: OnceLock::new(),
         };
         Self { shared: Arc::new(shared), servers: Mutex::default() }
     }
 
     /// Whom news is told.
-    pub fn on_news(&self, wake: impl Fn(&'static str, &Key) + Send + Sync + 'static) {
+    pub fn on_change(&self, wake: impl Fn(&'static str, &Key) + Send + Sync + 'static) {
         // Set once, when the queues are made.
-        let _ = self.shared.wake.set(Box::new(wake));
+        let _ = self.shared.trigger.set(Box::new(wake));
     }
 
     /// The object is gone.
@@ -80,7 +80,7 @@ impl Discoverer {
         self.servers().clear();
     }
 
-    fn servers(&self) -> MutexGuard<'_, HashMap<(&'static str, Key), Server>> {
+    fn servers(&self) -> MutexGuard<'_, HashMap<(&'static str, Key), ServerTask>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -91,21 +91,21 @@ impl ToolDiscovery for Discoverer {
         let place = (target.kind, target.key.clone());
         let known = servers.get(&place);
         if let Some(server) = known.filter(|server| server.target == *target && !server.task.0.is_finished()) {
-            let last = server.told.last().clone();
+            let last = server.latest.last().clone();
             // Who waits now does not wait for a turn that may be long in coming.
             if last.is_some() || when == Schedule::OnResync || server.when == Schedule::Now {
-                server.told.looked.notify_one();
+                server.latest.observed.notify_one();
                 return last;
             }
         }
         let delay = match when {
-            Schedule::OnResync if known.is_none() => target.resync.mul_f64(chance()),
+            Schedule::OnResync if known.is_none() => target.resync.mul_f64(random_fraction()),
             _ => Duration::ZERO,
         };
-        let told = Arc::<Told>::default();
-        let turns = Turns::new(self.shared.clone(), target.clone(), told.clone());
-        let task = Aborted(tokio::spawn(turns.run(delay)).abort_handle());
-        servers.insert(place, Server { target: target.clone(), when, told, task });
+        let told = Arc::<LatestDiscovery>::default();
+        let turns = DiscoveryLoop::new(self.shared.clone(), target.clone(), told.clone());
+        let task = ServerTaskHandle(tokio::spawn(turns.run(delay)).abort_handle());
+        servers.insert(place, ServerTask { target: target.clone(), when, latest: told, task });
         None
     }
 }

@@ -12,50 +12,50 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::asks::Asks;
+use super::lister::ToolLister;
 
 /// What the turns of all servers share.
-pub(super) struct Shared {
-    pub(super) asks: Box<dyn Asks>,
-    pub(super) well: Semaphore,
-    pub(super) ailing: Semaphore,
-    pub(super) wake: OnceLock<Wake>,
+pub(super) struct DiscoveryContext {
+    pub(super) lister: Box<dyn ToolLister>,
+    pub(super) healthy: Semaphore,
+    pub(super) failing: Semaphore,
+    pub(super) trigger: OnceLock<TriggerFn>,
 }
 
 /// A server that is asked again and again; dropping it ends that.
-pub(super) struct Server {
+pub(super) struct ServerTask {
     pub(super) target: DiscoveryTarget,
     pub(super) when: Schedule,
-    pub(super) told: Arc<Told>,
-    pub(super) task: Aborted,
+    pub(super) latest: Arc<LatestDiscovery>,
+    pub(super) task: ServerTaskHandle,
 }
 
 /// What a server last said, and whether its object looked at it.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct LatestDiscovery {
     pub(super) last: Mutex<Option<Arc<DiscoveryResult>>>,
-    pub(super) looked: Notify,
+    pub(super) observed: Notify,
 }
 
-impl Told {
+impl LatestDiscovery {
     pub(super) fn last(&self) -> MutexGuard<'_, Option<Arc<DiscoveryResult>>> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-pub(super) struct Aborted(pub(super) AbortHandle);
+pub(super) struct ServerTaskHandle(pub(super) AbortHandle);
 
-impl Drop for Aborted {
+impl Drop for ServerTaskHandle {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// Tells the queue of a kind that there is news for an object.
-pub(super) type Wake = Box<dyn Fn(&'static str, &Key) + Send + Sync>;
+pub(super) type TriggerFn = Box<dyn Fn(&'static str, &Key) + Send + Sync>;
 
 /// A number from 0 to 1, another one each time.
-pub(super) fn chance() -> f64 {
+pub(super) fn random_fraction() -> f64 {
     use std::hash::Hasher;
     let number = RandomState::new().build_hasher().finish();
     f64::from(u32::try_from(number >> 32).unwrap_or_default()) / f64::from(u32::MAX)

@@ -8,8 +8,8 @@ use futures::{
     future::{BoxFuture, pending},
     stream::FuturesUnordered,
 };
-use http1::{AskError, Reply, ask, question};
-use identity::COLD;
+use http1::{QueryError, QueryResponse, get_request, query};
+use identity::COLD_DEMAND_PATH;
 use tokio::{
     net::TcpStream,
     time::{Instant, sleep, timeout},
@@ -18,79 +18,79 @@ use tokio::{
 use super::gateways::ColdSample;
 
 /// How long a gateway that has nothing to tell is waited for.
-const LONGEST: Duration = Duration::from_secs(30);
+const POLL_TIMEOUT: Duration = Duration::from_secs(30);
 /// One that always has something to tell is not asked all the time.
-const LEAST: Duration = Duration::from_millis(200);
+const MIN_INTERVAL: Duration = Duration::from_millis(200);
 /// When one that refuses, such as an older one that knows nothing of this, is asked again.
-const REFUSED: Duration = Duration::from_secs(10);
+const REFUSED_RETRY: Duration = Duration::from_secs(10);
 /// Most bytes of an answer, which names every workload that is waited for.
-const ANSWER: usize = 1024 * 1024;
+const MAX_BODY_BYTES: usize = 1024 * 1024;
 
 /// What came of a poll.
-pub(super) struct Answer {
+pub(super) struct PollResponse {
     /// The gateway.
     pub(super) address: SocketAddr,
     number: u64,
-    reply: Result<Reply, AskError>,
+    reply: Result<QueryResponse, QueryError>,
 }
 
 /// The long polls of all gateways, one of each.
 #[derive(Default)]
-pub(super) struct Polls {
-    gateways: HashMap<SocketAddr, Gateway>,
-    under_way: FuturesUnordered<BoxFuture<'static, Answer>>,
+pub(super) struct ColdPolls {
+    gateways: HashMap<SocketAddr, PolledGateway>,
+    in_flight: FuturesUnordered<BoxFuture<'static, PollResponse>>,
     number: u64,
 }
 
 /// A gateway that is polled.
 #[derive(Clone, Copy, Default)]
-struct Gateway {
+struct PolledGateway {
     /// The poll that counts: one from before the gateway was away does not.
     number: u64,
     /// The `times` that it said last.
     times: Option<u64>,
     /// When it is asked again although it refused.
-    again: Option<Instant>,
+    retry_at: Option<Instant>,
 }
 
-impl Polls {
+impl ColdPolls {
     /// The gateways are these: polls those that are not polled yet.
     pub(super) fn begin(&mut self, addresses: &[SocketAddr], fields: &[(&str, &str)]) {
         let now = Instant::now();
         self.gateways
-            .retain(|address, gateway| addresses.contains(address) && gateway.again.is_none_or(|again| again > now));
+            .retain(|address, gateway| addresses.contains(address) && gateway.retry_at.is_none_or(|again| again > now));
         for address in addresses {
             if !self.gateways.contains_key(address) {
-                self.gateways.insert(*address, Gateway::default());
+                self.gateways.insert(*address, PolledGateway::default());
                 self.poll(*address, None, Duration::ZERO, fields);
             }
         }
     }
 
     /// The next answer.
-    pub(super) async fn next(&mut self) -> Answer {
-        match self.under_way.next().await {
+    pub(super) async fn next(&mut self) -> PollResponse {
+        match self.in_flight.next().await {
             Some(answer) => answer,
             None => pending().await,
         }
     }
 
     /// Takes an answer, and polls its gateway again. One that did not answer is polled again by [`begin`](Self::begin).
-    pub(super) fn heard(&mut self, answer: Answer, fields: &[(&str, &str)]) -> Option<ColdSample> {
-        let Answer { address, number, reply } = answer;
+    pub(super) fn handle_response(&mut self, answer: PollResponse, fields: &[(&str, &str)]) -> Option<ColdSample> {
+        let PollResponse { address, number, reply } = answer;
         let gateway = self.gateways.get_mut(&address).filter(|gateway| gateway.number == number)?;
-        let read = |reply: Reply| {
+        let read = |reply: QueryResponse| {
             let sample = serde_json::from_slice::<ColdSample>(&reply.body).ok().filter(|_| reply.status == 200);
             sample.map(|sample| (sample, reply.connection))
         };
         match reply.map(read) {
             Ok(Some((sample, connection))) => {
                 gateway.times = Some(sample.times);
-                self.poll(address, connection, LEAST, fields);
+                self.poll(address, connection, MIN_INTERVAL, fields);
                 Some(sample)
             }
             Ok(None) => {
-                gateway.again = Some(Instant::now() + REFUSED);
+                gateway.retry_at = Some(Instant::now() + REFUSED_RETRY);
                 None
             }
             Err(error) => {
@@ -106,13 +106,15 @@ impl Polls {
         self.number += 1;
         gateway.number = self.number;
         let number = self.number;
-        let path = gateway.times.map_or_else(|| COLD.to_owned(), |times| format!("{COLD}?after={times}"));
-        let request = question(&path, fields);
-        self.under_way.push(Box::pin(async move {
+        let path = gateway
+            .times
+            .map_or_else(|| COLD_DEMAND_PATH.to_owned(), |times| format!("{COLD_DEMAND_PATH}?after={times}"));
+        let request = get_request(&path, fields);
+        self.in_flight.push(Box::pin(async move {
             sleep(pause).await;
-            let reply = timeout(LONGEST, ask(address, kept, &request, ANSWER)).await;
+            let reply = timeout(POLL_TIMEOUT, query(address, kept, &request, MAX_BODY_BYTES)).await;
             let reply = reply.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
-            Answer { address, number, reply }
+            PollResponse { address, number, reply }
         }));
     }
 }
@@ -156,12 +158,12 @@ mod tests {
     const NOTHING: &str = r#"{"times":0,"workloads":[]}"#;
 
     /// Goes on for so long, with a round each 50 ms.
-    async fn go_on(polls: &mut Polls, addresses: &[SocketAddr], length: Duration) {
+    async fn go_on(polls: &mut ColdPolls, addresses: &[SocketAddr], length: Duration) {
         let until = Instant::now() + length;
         while Instant::now() < until {
             polls.begin(addresses, &[]);
             if let Ok(answer) = timeout(Duration::from_millis(50), polls.next()).await {
-                polls.heard(answer, &[]);
+                polls.handle_response(answer, &[]);
             }
         }
     }
@@ -169,37 +171,37 @@ mod tests {
     #[tokio::test]
     async fn one_that_always_has_something_to_tell_is_asked_five_times_a_second() {
         let (address, asked) = gateway("200 OK", NOTHING).await;
-        go_on(&mut Polls::default(), &[address], Duration::from_secs(1)).await;
+        go_on(&mut ColdPolls::default(), &[address], Duration::from_secs(1)).await;
         assert!((3..=6).contains(&asked.load(Relaxed)), "{asked:?}");
     }
 
     #[tokio::test]
     async fn an_older_one_is_asked_once_in_ten_seconds() {
         let (address, asked) = gateway("404 Not Found", "").await;
-        go_on(&mut Polls::default(), &[address], Duration::from_secs(1)).await;
+        go_on(&mut ColdPolls::default(), &[address], Duration::from_secs(1)).await;
         assert_eq!(asked.load(Relaxed), 1);
     }
 
     #[tokio::test]
     async fn one_that_left_is_asked_no_more_and_one_that_is_back_by_one_poll() {
         let (address, asked) = gateway("200 OK", NOTHING).await;
-        let mut polls = Polls::default();
+        let mut polls = ColdPolls::default();
         go_on(&mut polls, &[address], Duration::from_millis(500)).await;
         polls.begin(&[], &[]);
         polls.begin(&[address], &[]);
         go_on(&mut polls, &[address], Duration::from_millis(500)).await;
-        assert_eq!(polls.under_way.len(), 1, "the poll from before has ended, and was not begun again");
+        assert_eq!(polls.in_flight.len(), 1, "the poll from before has ended, and was not begun again");
         go_on(&mut polls, &[], Duration::from_millis(500)).await;
         let before = asked.load(Relaxed);
         go_on(&mut polls, &[], Duration::from_millis(500)).await;
-        assert_eq!((asked.load(Relaxed), polls.under_way.len()), (before, 0));
+        assert_eq!((asked.load(Relaxed), polls.in_flight.len()), (before, 0));
     }
 
     #[tokio::test]
     async fn the_next_poll_says_what_was_heard_last_on_the_same_connection() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let mut polls = Polls::default();
+        let mut polls = ColdPolls::default();
         polls.begin(&[address], &[]);
         let server = async {
             let (mut stream, _) = listener.accept().await.unwrap();
@@ -212,7 +214,7 @@ mod tests {
             stream
         };
         let (mut stream, answer) = tokio::join!(server, polls.next());
-        assert!(polls.heard(answer, &[]).is_some());
+        assert!(polls.handle_response(answer, &[]).is_some());
         let again = async {
             let mut request = [0; 1024];
             let read = stream.read(&mut request).await.unwrap();
@@ -225,14 +227,14 @@ mod tests {
     #[tokio::test]
     async fn one_that_refused_is_asked_again_in_time_and_one_that_broke_off_in_the_next_round() {
         let (address, asked) = gateway("404 Not Found", "").await;
-        let mut polls = Polls::default();
+        let mut polls = ColdPolls::default();
         go_on(&mut polls, &[address], Duration::from_millis(300)).await;
         assert_eq!(asked.load(Relaxed), 1);
-        polls.gateways.get_mut(&address).unwrap().again = Some(Instant::now());
+        polls.gateways.get_mut(&address).unwrap().retry_at = Some(Instant::now());
         go_on(&mut polls, &[address], Duration::from_millis(300)).await;
         assert_eq!(asked.load(Relaxed), 2);
         let (address, asked) = gateway("is no status", "").await;
-        go_on(&mut Polls::default(), &[address], Duration::from_millis(300)).await;
+        go_on(&mut ColdPolls::default(), &[address], Duration::from_millis(300)).await;
         assert!(asked.load(Relaxed) > 1, "{asked:?}");
     }
 }

@@ -6,12 +6,12 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::Demand;
+use super::LoadDemand;
 
 /// What a workload asks of the scaler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Policy {
-    /// Fewest Pods. 0: they may all go, see [`Policy::zero_after`].
+pub struct ReplicaPolicy {
+    /// Fewest Pods. 0: they may all go, see [`ReplicaPolicy::zero_after`].
     pub min: i32,
     /// Most Pods.
     pub max: i32,
@@ -72,8 +72,14 @@ impl Window {
 }
 
 /// How many Pods there are to be, of which there are `current` now.
-pub fn decide(policy: &Policy, current: i32, demand: &Demand, window: &mut Window, now: Duration) -> Decision {
-    let asked = asked(policy, demand);
+pub fn decide(
+    policy: &ReplicaPolicy,
+    current: i32,
+    demand: &LoadDemand,
+    window: &mut Window,
+    now: Duration,
+) -> Decision {
+    let asked = requested_replicas(policy, demand);
     // What load asked for is waited out; that nobody came for long enough says all of itself.
     let highest = window.add(asked, policy.stable_window, now);
     let recommended = asked.max(floor(policy, current, demand));
@@ -96,14 +102,14 @@ pub fn decide(policy: &Policy, current: i32, demand: &Demand, window: &mut Windo
 }
 
 /// What the load asks for.
-fn asked(policy: &Policy, demand: &Demand) -> i32 {
+fn requested_replicas(policy: &ReplicaPolicy, demand: &LoadDemand) -> i32 {
     // A load just above a whole number by nothing but rounding is that number.
     let wanted = (demand.load / f64::from(policy.concurrency.max(1)) - 1e-9).ceil().clamp(0.0, f64::from(i32::MAX));
     (wanted as i32).max(i32::from(demand.halted)).clamp(policy.min, policy.max.max(policy.min))
 }
 
 /// Fewest that stay whatever the load.
-fn floor(policy: &Policy, current: i32, demand: &Demand) -> i32 {
+fn floor(policy: &ReplicaPolicy, current: i32, demand: &LoadDemand) -> i32 {
     match policy.zero_after {
         Some(after) if policy.min == 0 && demand.idle >= after => 0,
         // Somebody who waits in a gateway wakes it; without anybody it sleeps on.
@@ -120,16 +126,16 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn policy(min: i32, max: i32, concurrency: i32) -> Policy {
-        Policy { min, max, concurrency, stable_window: 60 * SECOND, zero_after: None }
+    fn policy(min: i32, max: i32, concurrency: i32) -> ReplicaPolicy {
+        ReplicaPolicy { min, max, concurrency, stable_window: 60 * SECOND, zero_after: None }
     }
 
-    fn load(load: f64) -> Demand {
-        Demand { load, complete: true, idle: Duration::ZERO, halted: false }
+    fn load(load: f64) -> LoadDemand {
+        LoadDemand { load, complete: true, idle: Duration::ZERO, halted: false }
     }
 
     /// What is decided about a workload that has asked for the same for longer than its window.
-    fn settled(policy: &Policy, current: i32, demand: f64) -> i32 {
+    fn settled(policy: &ReplicaPolicy, current: i32, demand: f64) -> i32 {
         let mut window = Window::new(Duration::ZERO);
         decide(policy, current, &load(demand), &mut window, 100 * SECOND).replicas
     }
@@ -185,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_pod_that_does_not_answer_keeps_all_and_hinders_no_growth() {
-        let unsure = |load| Demand { complete: false, ..self::load(load) };
+        let unsure = |load| LoadDemand { complete: false, ..self::load(load) };
         let mut window = Window::new(Duration::ZERO);
         let policy = policy(1, 10, 8);
         assert_eq!(decide(&policy, 5, &unsure(0.0), &mut window, 500 * SECOND).replicas, 5);
@@ -194,9 +200,9 @@ mod tests {
 
     #[test]
     fn the_last_pod_goes_only_when_asked_to_and_comes_back_for_one_request() {
-        let zero = Policy { zero_after: Some(300 * SECOND), ..policy(0, 10, 8) };
+        let zero = ReplicaPolicy { zero_after: Some(300 * SECOND), ..policy(0, 10, 8) };
         let mut window = Window::new(Duration::ZERO);
-        let idle = |seconds: u32| Demand { idle: SECOND * seconds, ..load(0.0) };
+        let idle = |seconds: u32| LoadDemand { idle: SECOND * seconds, ..load(0.0) };
         assert_eq!(decide(&zero, 1, &idle(299), &mut window, 400 * SECOND).replicas, 1);
         assert_eq!(decide(&zero, 1, &idle(300), &mut window, 401 * SECOND).replicas, 0);
         assert_eq!(
@@ -207,7 +213,7 @@ mod tests {
         assert_eq!(decide(&zero, 0, &load(1.0), &mut window, 463 * SECOND).replicas, 1);
         assert_eq!(decide(&zero, 1, &idle(300), &mut window, 522 * SECOND).replicas, 1, "asked for within the window");
         assert_eq!(decide(&zero, 1, &idle(300), &mut window, 523 * SECOND).replicas, 0);
-        assert_eq!(settled(&Policy { zero_after: None, ..zero }, 1, 0.0), 1);
+        assert_eq!(settled(&ReplicaPolicy { zero_after: None, ..zero }, 1, 0.0), 1);
     }
 
     proptest! {

@@ -29,7 +29,7 @@ pub struct PodSample {
 
 /// What was heard of a workload at one moment.
 #[derive(Debug, Clone, Default)]
-pub struct Heard {
+pub struct LoadReport {
     /// Its ready Pods by uid; `None`: it did not answer.
     pub pods: HashMap<String, Option<PodSample>>,
     /// Mean number of requests that wait in the gateways.
@@ -42,7 +42,7 @@ pub struct Heard {
 
 /// What a workload is asked to do.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Demand {
+pub struct LoadDemand {
     /// Requests at the same time, on average.
     pub load: f64,
     /// Whether every Pod answered.
@@ -57,14 +57,14 @@ pub struct Demand {
 /// Remembers the last samples of one workload.
 #[derive(Debug)]
 pub struct Meter {
-    pods: HashMap<String, Known>,
+    pods: HashMap<String, MeteredPod>,
     busy_since: Duration,
-    services: Services,
+    services: ServiceTimes,
 }
 
 /// What is known of one Pod.
 #[derive(Debug)]
-struct Known {
+struct MeteredPod {
     sample: PodSample,
     load: f64,
     refused: f64,
@@ -72,11 +72,11 @@ struct Known {
 
 /// How long a request takes, over the last minute.
 #[derive(Debug, Default)]
-struct Services(VecDeque<Slice>);
+struct ServiceTimes(VecDeque<ServiceTimeSlice>);
 
 /// What was counted within a tenth of that minute.
 #[derive(Debug)]
-struct Slice {
+struct ServiceTimeSlice {
     begun: Duration,
     busy_ms: u64,
     completed: u64,
@@ -89,16 +89,16 @@ const SLICE: Duration = Duration::from_secs(6);
 impl Meter {
     /// A meter that has heard nothing yet; `now` is the time since any fixed moment.
     pub fn new(now: Duration) -> Self {
-        Self { pods: HashMap::new(), busy_since: now, services: Services::default() }
+        Self { pods: HashMap::new(), busy_since: now, services: ServiceTimes::default() }
     }
 
     /// Takes in what was heard and answers the load.
-    pub fn hear(&mut self, heard: &Heard, now: Duration) -> Demand {
+    pub fn update(&mut self, heard: &LoadReport, now: Duration) -> LoadDemand {
         self.pods.retain(|uid, _| heard.pods.contains_key(uid));
         let mut served = false;
         for (uid, sample) in &heard.pods {
             if let Some(sample) = sample {
-                served |= self.take(uid, sample, now);
+                served |= self.add_sample(uid, sample, now);
             }
         }
         let complete = heard.pods.values().all(Option::is_some);
@@ -109,11 +109,11 @@ impl Meter {
         if load > 0.0 || served || !complete || heard.halted {
             self.busy_since = now;
         }
-        Demand { load, complete, idle: now.saturating_sub(self.busy_since), halted: heard.halted }
+        LoadDemand { load, complete, idle: now.saturating_sub(self.busy_since), halted: heard.halted }
     }
 
     /// Lets what counts as idleness begin now.
-    pub fn wake(&mut self, now: Duration) {
+    pub fn reset_idle(&mut self, now: Duration) {
         self.busy_since = now;
     }
 
@@ -123,7 +123,7 @@ impl Meter {
     }
 
     /// Takes one sample; whether the Pod answered a request since the last one.
-    fn take(&mut self, uid: &str, sample: &PodSample, now: Duration) -> bool {
+    fn add_sample(&mut self, uid: &str, sample: &PodSample, now: Duration) -> bool {
         let before = self.pods.get(uid).map(|known| &known.sample);
         let (rates, served) = match before {
             Some(before) if before.instance == sample.instance && before.uptime_ms < sample.uptime_ms => {
@@ -139,19 +139,19 @@ impl Meter {
             _ => (None, sample.completed > 0),
         };
         let (load, refused) = rates.unwrap_or((sample.inflight.into(), 0.0));
-        self.pods.insert(uid.to_owned(), Known { sample: sample.clone(), load, refused });
+        self.pods.insert(uid.to_owned(), MeteredPod { sample: sample.clone(), load, refused });
         served
     }
 }
 
-impl Services {
+impl ServiceTimes {
     fn add(&mut self, busy_ms: u64, completed: u64, now: Duration) {
         match self.0.back_mut().filter(|last| now < last.begun + SLICE) {
             Some(last) => {
                 last.busy_ms += busy_ms;
                 last.completed += completed;
             }
-            None => self.0.push_back(Slice { begun: now, busy_ms, completed }),
+            None => self.0.push_back(ServiceTimeSlice { begun: now, busy_ms, completed }),
         }
     }
 
@@ -180,47 +180,47 @@ mod tests {
     fn what_is_in_flight_in_the_first_sample_of_a_pod_is_load_and_no_idleness() {
         let mut meter = Meter::new(Duration::ZERO);
         let busy = PodSample { inflight: 1, ..sample("i", 4000, 3000, 0, 0).unwrap() };
-        let demand = meter.hear(&heard(&[("p", Some(busy))]), 10 * SECOND);
+        let demand = meter.update(&heard(&[("p", Some(busy))]), 10 * SECOND);
         assert_eq!((demand.load, demand.idle), (1.0, Duration::ZERO));
         let mut meter = Meter::new(Duration::ZERO);
-        let demand = meter.hear(&heard(&[("p", sample("i", 4000, 10, 1, 0))]), 10 * SECOND);
+        let demand = meter.update(&heard(&[("p", sample("i", 4000, 10, 1, 0))]), 10 * SECOND);
         assert_eq!((demand.load, demand.idle), (0.0, Duration::ZERO));
         let mut meter = Meter::new(Duration::ZERO);
-        let demand = meter.hear(&heard(&[("p", sample("i", 4000, 0, 0, 0))]), 10 * SECOND);
+        let demand = meter.update(&heard(&[("p", sample("i", 4000, 0, 0, 0))]), 10 * SECOND);
         assert_eq!((demand.load, demand.idle), (0.0, 10 * SECOND));
     }
 
-    fn heard(pods: &[(&str, Option<PodSample>)]) -> Heard {
+    fn heard(pods: &[(&str, Option<PodSample>)]) -> LoadReport {
         let pods = pods.iter().map(|(uid, sample)| ((*uid).to_owned(), sample.clone())).collect();
-        Heard { pods, ..Heard::default() }
+        LoadReport { pods, ..LoadReport::default() }
     }
 
     #[test]
     fn the_load_is_the_mean_number_in_flight() {
         let mut meter = Meter::new(Duration::ZERO);
         let first = heard(&[("a", sample("1", 1000, 500, 5, 0)), ("b", sample("1", 9000, 0, 0, 0))]);
-        assert_eq!(meter.hear(&first, SECOND).load, 0.0, "one sample is no rate");
+        assert_eq!(meter.update(&first, SECOND).load, 0.0, "one sample is no rate");
         let next = heard(&[("a", sample("1", 2000, 2500, 9, 0)), ("b", sample("1", 11_000, 3000, 3, 0))]);
-        assert_eq!(meter.hear(&next, 2 * SECOND).load, 2.0 + 1.5);
+        assert_eq!(meter.update(&next, 2 * SECOND).load, 2.0 + 1.5);
     }
 
     #[test]
     fn a_restarted_proxy_begins_anew_and_an_answer_twice_changes_nothing() {
         let mut meter = Meter::new(Duration::ZERO);
-        meter.hear(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
-        meter.hear(&heard(&[("a", sample("1", 2000, 4000, 1, 0))]), 2 * SECOND);
-        assert_eq!(meter.hear(&heard(&[("a", sample("1", 2000, 4000, 1, 0))]), 3 * SECOND).load, 4.0);
-        assert_eq!(meter.hear(&heard(&[("a", sample("2", 100, 50, 0, 0))]), 4 * SECOND).load, 0.0);
+        meter.update(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
+        meter.update(&heard(&[("a", sample("1", 2000, 4000, 1, 0))]), 2 * SECOND);
+        assert_eq!(meter.update(&heard(&[("a", sample("1", 2000, 4000, 1, 0))]), 3 * SECOND).load, 4.0);
+        assert_eq!(meter.update(&heard(&[("a", sample("2", 100, 50, 0, 0))]), 4 * SECOND).load, 0.0);
     }
 
     #[test]
     fn a_pod_that_does_not_answer_counts_as_it_was() {
         let mut meter = Meter::new(Duration::ZERO);
-        meter.hear(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
-        meter.hear(&heard(&[("a", sample("1", 2000, 3000, 1, 0))]), 2 * SECOND);
-        let silent = meter.hear(&heard(&[("a", None)]), 3 * SECOND);
+        meter.update(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
+        meter.update(&heard(&[("a", sample("1", 2000, 3000, 1, 0))]), 2 * SECOND);
+        let silent = meter.update(&heard(&[("a", None)]), 3 * SECOND);
         assert_eq!((silent.load, silent.complete, silent.idle), (3.0, false, Duration::ZERO));
-        assert_eq!(meter.hear(&heard(&[]), 4 * SECOND).load, 0.0, "a Pod that is gone does not");
+        assert_eq!(meter.update(&heard(&[]), 4 * SECOND).load, 0.0, "a Pod that is gone does not");
     }
 
     #[test]
@@ -228,18 +228,19 @@ mod tests {
         let mut meter = Meter::new(Duration::ZERO);
         let mut first = heard(&[("a", sample("1", 1000, 0, 0, 0))]);
         first.refused = 3.0;
-        assert_eq!(meter.hear(&first, SECOND).load, 3.0, "1 s while nothing was completed");
+        assert_eq!(meter.update(&first, SECOND).load, 3.0, "1 s while nothing was completed");
         let mut next = heard(&[("a", sample("1", 2000, 1000, 2, 4))]);
         (next.waiting, next.refused) = (2.0, 6.0);
-        assert_eq!(meter.hear(&next, 2 * SECOND).load, 1.0 + 2.0 + (6.0 + 4.0) * 0.5);
+        assert_eq!(meter.update(&next, 2 * SECOND).load, 1.0 + 2.0 + (6.0 + 4.0) * 0.5);
     }
 
     #[test]
     fn the_service_time_is_that_of_the_last_minute() {
         let mut meter = Meter::new(Duration::ZERO);
         let mut at = |seconds: u64, busy_ms, completed| {
-            let refused = Heard { refused: 1.0, ..heard(&[("a", sample("1", seconds * 1000, busy_ms, completed, 0))]) };
-            meter.hear(&refused, SECOND * u32::try_from(seconds).unwrap()).load
+            let refused =
+                LoadReport { refused: 1.0, ..heard(&[("a", sample("1", seconds * 1000, busy_ms, completed, 0))]) };
+            meter.update(&refused, SECOND * u32::try_from(seconds).unwrap()).load
         };
         at(1, 0, 0);
         assert_eq!(at(2, 4000, 2), 4.0 + 2.0);
@@ -252,9 +253,9 @@ mod tests {
     #[test]
     fn a_request_too_short_to_be_measured_is_traffic() {
         let mut meter = Meter::new(Duration::ZERO);
-        meter.hear(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
-        assert_eq!(meter.hear(&heard(&[("a", sample("1", 9000, 0, 1, 0))]), 9 * SECOND).idle, Duration::ZERO);
-        assert_eq!(meter.hear(&heard(&[("a", sample("1", 19_000, 0, 1, 0))]), 19 * SECOND).idle, 10 * SECOND);
+        meter.update(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
+        assert_eq!(meter.update(&heard(&[("a", sample("1", 9000, 0, 1, 0))]), 9 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.update(&heard(&[("a", sample("1", 19_000, 0, 1, 0))]), 19 * SECOND).idle, 10 * SECOND);
     }
 
     #[test]
@@ -264,17 +265,17 @@ mod tests {
             let said = || sample("1", uptime_ms, 0, completed, 0);
             heard(&[("a", said()), ("b", said())])
         };
-        meter.hear(&both(1000, 0), SECOND);
-        assert_eq!(meter.hear(&both(9000, 1), 9 * SECOND).idle, Duration::ZERO);
-        assert_eq!(meter.hear(&heard(&[("a", None)]), 15 * SECOND).idle, Duration::ZERO);
-        assert_eq!(meter.hear(&heard(&[("a", sample("1", 25_000, 0, 1, 0))]), 25 * SECOND).idle, 10 * SECOND);
+        meter.update(&both(1000, 0), SECOND);
+        assert_eq!(meter.update(&both(9000, 1), 9 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.update(&heard(&[("a", None)]), 15 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.update(&heard(&[("a", sample("1", 25_000, 0, 1, 0))]), 25 * SECOND).idle, 10 * SECOND);
     }
 
     #[test]
     fn idleness_is_counted_from_the_last_sign_of_load() {
         let mut meter = Meter::new(Duration::ZERO);
-        let waiting = Heard { waiting: 0.1, ..Heard::default() };
-        assert_eq!(meter.hear(&waiting, 10 * SECOND).idle, Duration::ZERO);
-        assert_eq!(meter.hear(&Heard::default(), 70 * SECOND).idle, 60 * SECOND);
+        let waiting = LoadReport { waiting: 0.1, ..LoadReport::default() };
+        assert_eq!(meter.update(&waiting, 10 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.update(&LoadReport::default(), 70 * SECOND).idle, 60 * SECOND);
     }
 }

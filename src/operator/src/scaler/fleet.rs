@@ -10,7 +10,7 @@ use meta::Key;
 
 /// A workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Id {
+pub struct WorkloadId {
     /// Its kind, such as `Agent`.
     pub kind: &'static str,
     /// Its namespace and name.
@@ -19,7 +19,7 @@ pub struct Id {
 
 /// A workload as the caches have it.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct WorkloadView {
     /// Its uid.
     pub uid: String,
     /// How the number of its Pods is to follow the load; `None`: it is not.
@@ -35,12 +35,12 @@ pub struct Seen {
     /// A Tool that refers to it, if one does.
     pub tool: Option<String>,
     /// What its status says about scaling.
-    pub told: Told,
+    pub status: ScalingStatus,
 }
 
 /// Why nothing can be decided for a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NotSeen {
+pub enum ViewError {
     /// It is gone, or nothing scales it.
     Gone,
     /// Its Deployment or its Pods were never listed, which is not the same as none.
@@ -49,16 +49,16 @@ pub enum NotSeen {
 
 /// What the status of a workload says about scaling.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Told {
+pub struct ScalingStatus {
     /// `desiredReplicas`.
     pub desired: Option<i32>,
     /// The condition `ScalingActive`.
-    pub active: Option<Active>,
+    pub active: Option<ScalingCondition>,
 }
 
 /// The condition `ScalingActive`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Active {
+pub struct ScalingCondition {
     /// Whether the number of Pods follows the load.
     pub status: bool,
     /// A CamelCase word.
@@ -69,18 +69,18 @@ pub struct Active {
 
 /// The way to the cluster. Reading is from caches, writing is one request each and bound to a uid.
 #[async_trait]
-pub trait Fleet: Send + Sync {
+pub trait WorkloadFleet: Send + Sync {
     /// Every workload that concerns the scaler.
-    fn all(&self) -> Vec<Id>;
+    fn all(&self) -> Vec<WorkloadId>;
 
     /// Waits until the spec or the Deployment of workloads changes, or one comes or goes: which.
-    async fn changed(&self) -> Vec<Id>;
+    async fn changed(&self) -> Vec<WorkloadId>;
 
     /// A workload.
     ///
     /// # Errors
     /// When it is gone or not scaled, or when not all of it is known.
-    fn see(&self, id: &Id) -> Result<Seen, NotSeen>;
+    fn view(&self, id: &WorkloadId) -> Result<WorkloadView, ViewError>;
 
     /// Where the gateways tell what they cannot serve.
     fn gateways(&self) -> Vec<SocketAddr>;
@@ -101,5 +101,5 @@ pub trait Fleet: Send + Sync {
     ///
     /// # Errors
     /// As the API server answered.
-    async fn tell(&self, id: &Id, uid: &str, told: &Told) -> Result<(), ApiError>;
+    async fn write_status(&self, id: &WorkloadId, uid: &str, told: &ScalingStatus) -> Result<(), ApiError>;
 }

@@ -12,10 +12,10 @@ use meta::Key;
 use serde::Deserialize;
 use tokio::net::TcpStream;
 
-use super::Id;
+use super::WorkloadId;
 
 /// Without an answer of any gateway for this long, none is known.
-const MEMORY: Duration = Duration::from_secs(30);
+const GATEWAY_TTL: Duration = Duration::from_secs(30);
 
 /// The answer to `/_recif/demand`. The counters begin at 0 with each `instance`.
 #[derive(Debug, Clone, Deserialize)]
@@ -26,7 +26,7 @@ pub(super) struct GatewaySample {
     /// Milliseconds since that start.
     uptime_ms: u64,
     /// Whoever anybody asked for; the others have counted nothing.
-    workloads: Vec<Queue>,
+    workloads: Vec<GatewayQueue>,
 }
 
 /// The answer to `/_recif/demand/cold`.
@@ -35,13 +35,13 @@ pub(super) struct ColdSample {
     /// How often requests began to wait for a workload that had no ready Pod and for which none waited before.
     pub(super) times: u64,
     /// The workloads for which requests wait now and that have no ready Pod.
-    workloads: Vec<Queue>,
+    workloads: Vec<GatewayQueue>,
 }
 
 /// Who asks for one workload.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Queue {
+struct GatewayQueue {
     kind: String,
     namespace: String,
     name: String,
@@ -61,7 +61,7 @@ struct Queue {
 
 /// What is asked for in vain.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Unmet {
+pub(super) struct UnmetDemand {
     /// Mean number of requests that wait.
     pub(super) waiting: f64,
     /// Requests refused per second.
@@ -73,29 +73,29 @@ pub(super) struct Unmet {
 /// Every gateway, as last heard.
 #[derive(Debug)]
 pub(super) struct Gateways {
-    known: HashMap<SocketAddr, Gateway>,
-    heard_at: Duration,
+    gateways: HashMap<SocketAddr, GatewayRecord>,
+    last_response: Duration,
 }
 
 #[derive(Debug, Default)]
-struct Gateway {
+struct GatewayRecord {
     instance: String,
     uptime_ms: u64,
-    counted: HashMap<Id, (u64, u64, u64)>,
-    unmet: HashMap<Id, Unmet>,
-    voice: Voice,
-    asked: bool,
+    counters: HashMap<WorkloadId, (u64, u64, u64)>,
+    unmet: HashMap<WorkloadId, UnmetDemand>,
+    health: GatewayHealth,
+    pending: bool,
     connection: Option<TcpStream>,
 }
 
 /// Whether a gateway is heard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum Voice {
+enum GatewayHealth {
     /// It did not answer, or was not asked yet: whoever may wait there.
     #[default]
-    Silent,
+    Unresponsive,
     /// It just answered.
-    Heard,
+    Responding,
     /// No process is there, so nobody waits there either.
     Absent,
 }
@@ -103,16 +103,16 @@ enum Voice {
 impl Gateways {
     /// None is known yet; `now` is the time since any fixed moment.
     pub(super) fn new(now: Duration) -> Self {
-        Self { known: HashMap::new(), heard_at: now }
+        Self { gateways: HashMap::new(), last_response: now }
     }
 
     /// These there are now; the kept connection of each.
-    pub(super) fn are(&mut self, addresses: &[SocketAddr]) -> Vec<(SocketAddr, Option<TcpStream>)> {
+    pub(super) fn set_addresses(&mut self, addresses: &[SocketAddr]) -> Vec<(SocketAddr, Option<TcpStream>)> {
         let present: HashSet<_> = addresses.iter().collect();
-        self.known.retain(|address, _| present.contains(address));
+        self.gateways.retain(|address, _| present.contains(address));
         let mut ask = |address: &SocketAddr| {
-            let gateway = self.known.entry(*address).or_default();
-            gateway.asked = true;
+            let gateway = self.gateways.entry(*address).or_default();
+            gateway.pending = true;
             gateway.connection.take()
         };
         addresses.iter().map(|address| (*address, ask(address))).collect()
@@ -120,37 +120,37 @@ impl Gateways {
 
     /// Whoever was asked and has not answered by now is silent: what it said last still counts.
     pub(super) fn end_round(&mut self) {
-        for gateway in self.known.values_mut().filter(|gateway| gateway.asked) {
-            (gateway.asked, gateway.voice) = (false, Voice::Silent);
+        for gateway in self.gateways.values_mut().filter(|gateway| gateway.pending) {
+            (gateway.pending, gateway.health) = (false, GatewayHealth::Unresponsive);
         }
     }
 
     /// Nothing listens there.
-    pub(super) fn absent(&mut self, address: SocketAddr) {
-        if let Some(gateway) = self.known.get_mut(&address) {
-            *gateway = Gateway { voice: Voice::Absent, ..Gateway::default() };
+    pub(super) fn set_absent(&mut self, address: SocketAddr) {
+        if let Some(gateway) = self.gateways.get_mut(&address) {
+            *gateway = GatewayRecord { health: GatewayHealth::Absent, ..GatewayRecord::default() };
         }
     }
 
     /// Takes an answer; who is asked for in vain.
-    pub(super) fn heard(
+    pub(super) fn record_sample(
         &mut self,
         address: SocketAddr,
         sample: GatewaySample,
         connection: Option<TcpStream>,
         now: Duration,
-    ) -> Vec<Id> {
-        let Some(gateway) = self.known.get_mut(&address) else { return Vec::new() };
-        self.heard_at = now;
-        (gateway.asked, gateway.voice) = (false, Voice::Heard);
+    ) -> Vec<WorkloadId> {
+        let Some(gateway) = self.gateways.get_mut(&address) else { return Vec::new() };
+        self.last_response = now;
+        (gateway.pending, gateway.health) = (false, GatewayHealth::Responding);
         gateway.connection = connection;
-        gateway.take(sample);
+        gateway.apply_sample(sample);
         gateway.unmet.keys().cloned().collect()
     }
 
     /// Takes an answer to a long poll; who is waited for. Those who wait count until the gateway's next sample gives their mean.
-    pub(super) fn cold(&mut self, address: SocketAddr, sample: ColdSample) -> Vec<Id> {
-        let Some(gateway) = self.known.get_mut(&address) else { return Vec::new() };
+    pub(super) fn record_cold_sample(&mut self, address: SocketAddr, sample: ColdSample) -> Vec<WorkloadId> {
+        let Some(gateway) = self.gateways.get_mut(&address) else { return Vec::new() };
         let mut called = Vec::new();
         for queue in sample.workloads {
             if let Some(id) = queue.id() {
@@ -163,9 +163,9 @@ impl Gateways {
     }
 
     /// What is asked for in vain of one workload, at all gateways together.
-    pub(super) fn unmet(&self, id: &Id) -> Unmet {
-        let each = self.known.values().filter_map(|gateway| gateway.unmet.get(id));
-        each.fold(Unmet::default(), |sum, one| Unmet {
+    pub(super) fn unmet(&self, id: &WorkloadId) -> UnmetDemand {
+        let each = self.gateways.values().filter_map(|gateway| gateway.unmet.get(id));
+        each.fold(UnmetDemand::default(), |sum, one| UnmetDemand {
             waiting: sum.waiting + one.waiting,
             refused: sum.refused + one.refused,
             halted: sum.halted || one.halted,
@@ -173,52 +173,53 @@ impl Gateways {
     }
 
     /// Whether there are gateways and all of them just answered, so that nobody can wait unseen.
-    pub(super) fn all_answer(&self) -> bool {
-        let voices = || self.known.values().map(|gateway| gateway.voice);
-        voices().any(|voice| voice == Voice::Heard) && voices().all(|voice| voice != Voice::Silent)
+    pub(super) fn all_respond(&self) -> bool {
+        let voices = || self.gateways.values().map(|gateway| gateway.health);
+        voices().any(|voice| voice == GatewayHealth::Responding)
+            && voices().all(|voice| voice != GatewayHealth::Unresponsive)
     }
 
     /// Whether no gateway is known, so that nobody would wake what sleeps. A silence is forgiven for a while.
-    pub(super) fn none_is_known(&self, now: Duration) -> bool {
-        now.saturating_sub(self.heard_at) >= MEMORY
+    pub(super) fn no_gateway_known(&self, now: Duration) -> bool {
+        now.saturating_sub(self.last_response) >= GATEWAY_TTL
     }
 }
 
-impl Queue {
+impl GatewayQueue {
     /// The workload; `None`: it is of a kind of a newer gateway, and there is nothing to scale.
-    fn id(&self) -> Option<Id> {
+    fn id(&self) -> Option<WorkloadId> {
         let kind = crds::KINDS.iter().find(|kind| kind.name == self.kind)?;
-        Some(Id { kind: kind.name, key: Key::new(&self.namespace, &self.name) })
+        Some(WorkloadId { kind: kind.name, key: Key::new(&self.namespace, &self.name) })
     }
 }
 
-impl Gateway {
-    fn take(&mut self, sample: GatewaySample) {
+impl GatewayRecord {
+    fn apply_sample(&mut self, sample: GatewaySample) {
         let same = self.instance == sample.instance;
         if same && sample.uptime_ms <= self.uptime_ms {
             return;
         }
         let elapsed = sample.uptime_ms.saturating_sub(self.uptime_ms).max(1) as f64;
-        let before = std::mem::take(&mut self.counted);
+        let before = std::mem::take(&mut self.counters);
         self.unmet.clear();
         for queue in sample.workloads {
             let Some(id) = queue.id() else { continue };
             let unmet = if same {
                 // A workload that was not named before had counted nothing.
                 let (waiting_ms, refused, halted) = before.get(&id).copied().unwrap_or_default();
-                Unmet {
+                UnmetDemand {
                     waiting: queue.waiting_ms.saturating_sub(waiting_ms) as f64 / elapsed,
                     refused: queue.refused.saturating_sub(refused) as f64 * 1000.0 / elapsed,
                     halted: queue.halted > halted,
                 }
             } else {
                 // The first sample of an instance gives no rate; who waits in it waits.
-                Unmet { waiting: f64::from(queue.waiting), ..Unmet::default() }
+                UnmetDemand { waiting: f64::from(queue.waiting), ..UnmetDemand::default() }
             };
-            if unmet != Unmet::default() {
+            if unmet != UnmetDemand::default() {
                 self.unmet.insert(id.clone(), unmet);
             }
-            self.counted.insert(id, (queue.waiting_ms, queue.refused, queue.halted));
+            self.counters.insert(id, (queue.waiting_ms, queue.refused, queue.halted));
         }
         self.instance = sample.instance;
         self.uptime_ms = sample.uptime_ms;
@@ -237,8 +238,8 @@ mod tests {
         SocketAddr::from(([10, 0, 0, last], 8081))
     }
 
-    fn id(name: &str) -> Id {
-        Id { kind: "Agent", key: Key::new("ns", name) }
+    fn id(name: &str) -> WorkloadId {
+        WorkloadId { kind: "Agent", key: Key::new("ns", name) }
     }
 
     fn sample(instance: &str, uptime_ms: u64, workloads: Value) -> GatewaySample {
@@ -252,82 +253,82 @@ mod tests {
 
     fn one() -> Gateways {
         let mut gateways = Gateways::new(Duration::ZERO);
-        gateways.are(&[address(1)]);
+        gateways.set_addresses(&[address(1)]);
         gateways
     }
 
     #[test]
     fn rates_are_differences_of_two_answers_of_one_instance() {
         let mut gateways = one();
-        let mut hear = |sample| gateways.heard(address(1), sample, None, SECOND);
+        let mut hear = |sample| gateways.record_sample(address(1), sample, None, SECOND);
         assert!(hear(sample("i", 9000, json!([queue("a", 0, 700, 50)]))).is_empty());
         let called = hear(sample("i", 11_000, json!([queue("a", 0, 1700, 54), queue("b", 1, 500, 0)])));
         assert_eq!(called.len(), 2);
-        assert_eq!(gateways.unmet(&id("a")), Unmet { waiting: 0.5, refused: 2.0, halted: false });
-        assert_eq!(gateways.unmet(&id("b")), Unmet { waiting: 0.25, ..Unmet::default() });
-        gateways.heard(address(1), sample("i", 12_000, json!([queue("a", 0, 1700, 54)])), None, SECOND);
-        assert_eq!(gateways.unmet(&id("a")), Unmet::default());
+        assert_eq!(gateways.unmet(&id("a")), UnmetDemand { waiting: 0.5, refused: 2.0, halted: false });
+        assert_eq!(gateways.unmet(&id("b")), UnmetDemand { waiting: 0.25, ..UnmetDemand::default() });
+        gateways.record_sample(address(1), sample("i", 12_000, json!([queue("a", 0, 1700, 54)])), None, SECOND);
+        assert_eq!(gateways.unmet(&id("a")), UnmetDemand::default());
     }
 
     #[test]
     fn a_restarted_gateway_begins_anew_but_who_waits_in_it_counts() {
         let mut gateways = one();
-        gateways.heard(address(1), sample("i", 9000, json!([queue("a", 0, 9000, 9)])), None, SECOND);
-        gateways.heard(address(1), sample("j", 10, json!([queue("a", 2, 10, 1)])), None, SECOND);
-        assert_eq!(gateways.unmet(&id("a")), Unmet { waiting: 2.0, ..Unmet::default() });
+        gateways.record_sample(address(1), sample("i", 9000, json!([queue("a", 0, 9000, 9)])), None, SECOND);
+        gateways.record_sample(address(1), sample("j", 10, json!([queue("a", 2, 10, 1)])), None, SECOND);
+        assert_eq!(gateways.unmet(&id("a")), UnmetDemand { waiting: 2.0, ..UnmetDemand::default() });
     }
 
     #[test]
     fn a_request_refused_for_a_failure_counts_at_any_gateway_until_its_next_answer() {
         let mut gateways = Gateways::new(Duration::ZERO);
-        gateways.are(&[address(1), address(2)]);
+        gateways.set_addresses(&[address(1), address(2)]);
         let halted = |number: u64| json!([{"kind": "Agent", "namespace": "ns", "name": "a", "halted": number}]);
         for last in [1, 2] {
-            gateways.heard(address(last), sample("i", 1000, json!([])), None, SECOND);
+            gateways.record_sample(address(last), sample("i", 1000, json!([])), None, SECOND);
         }
-        let called = gateways.heard(address(1), sample("i", 2000, halted(1)), None, SECOND);
+        let called = gateways.record_sample(address(1), sample("i", 2000, halted(1)), None, SECOND);
         assert_eq!((called, gateways.unmet(&id("a")).halted), (vec![id("a")], true));
-        gateways.heard(address(1), sample("i", 3000, halted(1)), None, SECOND);
+        gateways.record_sample(address(1), sample("i", 3000, halted(1)), None, SECOND);
         assert!(!gateways.unmet(&id("a")).halted, "no request came again");
-        gateways.heard(address(2), sample("i", 2000, halted(3)), None, SECOND);
+        gateways.record_sample(address(2), sample("i", 2000, halted(3)), None, SECOND);
         assert!(gateways.unmet(&id("a")).halted);
     }
 
     #[test]
     fn gateways_are_added_up_until_they_are_gone_and_a_silent_one_counts_as_it_was() {
         let mut gateways = Gateways::new(Duration::ZERO);
-        gateways.are(&[address(1), address(2)]);
+        gateways.set_addresses(&[address(1), address(2)]);
         for last in [1, 2] {
-            gateways.heard(address(last), sample("i", 10, json!([queue("a", 3, 30, 0)])), None, SECOND);
+            gateways.record_sample(address(last), sample("i", 10, json!([queue("a", 3, 30, 0)])), None, SECOND);
         }
-        assert!(gateways.all_answer());
-        gateways.are(&[address(1), address(2)]);
-        gateways.heard(address(1), sample("i", 10, json!([])), None, SECOND);
+        assert!(gateways.all_respond());
+        gateways.set_addresses(&[address(1), address(2)]);
+        gateways.record_sample(address(1), sample("i", 10, json!([])), None, SECOND);
         gateways.end_round();
-        assert_eq!((gateways.unmet(&id("a")).waiting, gateways.all_answer()), (6.0, false));
-        gateways.are(&[address(1)]);
-        assert_eq!((gateways.unmet(&id("a")).waiting, gateways.all_answer()), (3.0, true));
+        assert_eq!((gateways.unmet(&id("a")).waiting, gateways.all_respond()), (6.0, false));
+        gateways.set_addresses(&[address(1)]);
+        assert_eq!((gateways.unmet(&id("a")).waiting, gateways.all_respond()), (3.0, true));
     }
 
     #[test]
     fn where_nothing_listens_nobody_waits() {
         let mut gateways = Gateways::new(Duration::ZERO);
-        gateways.are(&[address(1), address(2)]);
-        gateways.heard(address(1), sample("i", 10, json!([])), None, SECOND);
-        gateways.heard(address(2), sample("i", 10, json!([queue("a", 3, 30, 0)])), None, SECOND);
-        gateways.absent(address(2));
-        assert!(gateways.all_answer() && gateways.unmet(&id("a")) == Unmet::default());
-        gateways.absent(address(1));
-        assert!(!gateways.all_answer());
+        gateways.set_addresses(&[address(1), address(2)]);
+        gateways.record_sample(address(1), sample("i", 10, json!([])), None, SECOND);
+        gateways.record_sample(address(2), sample("i", 10, json!([queue("a", 3, 30, 0)])), None, SECOND);
+        gateways.set_absent(address(2));
+        assert!(gateways.all_respond() && gateways.unmet(&id("a")) == UnmetDemand::default());
+        gateways.set_absent(address(1));
+        assert!(!gateways.all_respond());
     }
 
     #[test]
     fn none_is_known_when_none_has_answered_for_long() {
         let mut gateways = one();
-        assert!(!gateways.all_answer(), "not heard yet");
-        assert!(!gateways.none_is_known(29 * SECOND), "a new leader wakes nobody for this");
-        assert!(gateways.none_is_known(30 * SECOND));
-        gateways.heard(address(1), sample("i", 10, json!([])), None, 31 * SECOND);
-        assert!(!gateways.none_is_known(60 * SECOND) && gateways.all_answer());
+        assert!(!gateways.all_respond(), "not heard yet");
+        assert!(!gateways.no_gateway_known(29 * SECOND), "a new leader wakes nobody for this");
+        assert!(gateways.no_gateway_known(30 * SECOND));
+        gateways.record_sample(address(1), sample("i", 10, json!([])), None, 31 * SECOND);
+        assert!(!gateways.no_gateway_known(60 * SECOND) && gateways.all_respond());
     }
 }

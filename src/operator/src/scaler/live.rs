@@ -13,8 +13,8 @@ use actions::{
 };
 use async_trait::async_trait;
 use cluster::{
-    Board, Change, CustomObjects, ObjectMap, ScaleWriter, Transport,
-    cache::{KindViews, Referrers, workload_label},
+    Change, CustomObjects, ObjectMap, ScaleWriter, Transport, WatchHealth,
+    cache::{Caches, Referrers, workload_label},
     custom::Custom,
 };
 use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind};
@@ -23,7 +23,7 @@ use meta::Key;
 use tokio::sync::Notify;
 
 use super::{
-    fleet::{Fleet, Id, NotSeen, Seen, Told},
+    fleet::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView},
     status,
 };
 
@@ -34,10 +34,10 @@ pub type GatewayMap = ObjectMap<Vec<SocketAddr>>;
 pub struct LiveFleet {
     kinds: Vec<Box<dyn KindFleet>>,
     tools: Arc<Referrers>,
-    changes: Arc<Changes>,
+    changes: Arc<ChangedWorkloads>,
     gateways: Arc<GatewayMap>,
     writer: ScaleWriter,
-    board: Arc<Board>,
+    watch_health: Arc<WatchHealth>,
 }
 
 impl fmt::Debug for LiveFleet {
@@ -50,13 +50,13 @@ impl LiveFleet {
     /// The workloads of these maps. To be made before the first watch begins.
     pub fn new(
         transport: &Arc<Transport>,
-        maps: &KindViews,
+        maps: &Caches,
         views: &Arc<dyn CacheReader>,
         clock: &Arc<dyn Clock>,
         gateways: Arc<GatewayMap>,
-        board: Arc<Board>,
+        board: Arc<WatchHealth>,
     ) -> Self {
-        let changes = Arc::new(Changes::default());
+        let changes = Arc::new(ChangedWorkloads::default());
         let tools = Arc::new(Referrers::default());
         let follower = tools.clone();
         maps.kinds.tools.subscribe(move |change| follower.follow(change));
@@ -68,38 +68,38 @@ impl LiveFleet {
             }
         });
         let kinds: Vec<Box<dyn KindFleet>> = vec![
-            OfKind::<Agent>::watched(&maps.kinds.agents, transport, views, clock, &changes),
-            OfKind::<Flow>::watched(&maps.kinds.flows, transport, views, clock, &changes),
-            OfKind::<FlowSet>::watched(&maps.kinds.flow_sets, transport, views, clock, &changes),
+            KindWorkloads::<Agent>::watched(&maps.kinds.agents, transport, views, clock, &changes),
+            KindWorkloads::<Flow>::watched(&maps.kinds.flows, transport, views, clock, &changes),
+            KindWorkloads::<FlowSet>::watched(&maps.kinds.flow_sets, transport, views, clock, &changes),
         ];
         let writer = ScaleWriter::new(transport.clone(), deployments);
-        Self { kinds, tools, changes, gateways, writer, board }
+        Self { kinds, tools, changes, gateways, writer, watch_health: board }
     }
 
-    fn kind(&self, id: &Id) -> Option<&dyn KindFleet> {
+    fn kind(&self, id: &WorkloadId) -> Option<&dyn KindFleet> {
         self.kinds.iter().find(|kind| kind.kind() == id.kind).map(Box::as_ref)
     }
 }
 
 #[async_trait]
-impl Fleet for LiveFleet {
-    fn all(&self) -> Vec<Id> {
+impl WorkloadFleet for LiveFleet {
+    fn all(&self) -> Vec<WorkloadId> {
         let ids = self.kinds.iter().flat_map(|kind| {
-            let keys = kind.keys().into_iter().filter(|key| kind.see(key).is_some());
-            keys.map(|key| Id { kind: kind.kind(), key }).collect::<Vec<_>>()
+            let keys = kind.keys().into_iter().filter(|key| kind.view(key).is_some());
+            keys.map(|key| WorkloadId { kind: kind.kind(), key }).collect::<Vec<_>>()
         });
         ids.collect()
     }
 
-    async fn changed(&self) -> Vec<Id> {
-        self.changes.take().await
+    async fn changed(&self) -> Vec<WorkloadId> {
+        self.changes.drain().await
     }
 
-    fn see(&self, id: &Id) -> Result<Seen, NotSeen> {
-        let seen = self.kind(id).and_then(|kind| kind.see(&id.key));
-        let mut seen = seen.ok_or(NotSeen::Gone)?;
-        if ["Deployment", "Pod"].iter().any(|kind| self.board.unlisted(kind, &id.key.namespace).is_some()) {
-            return Err(NotSeen::NotListed);
+    fn view(&self, id: &WorkloadId) -> Result<WorkloadView, ViewError> {
+        let seen = self.kind(id).and_then(|kind| kind.view(&id.key));
+        let mut seen = seen.ok_or(ViewError::Gone)?;
+        if ["Deployment", "Pod"].iter().any(|kind| self.watch_health.unlisted(kind, &id.key.namespace).is_some()) {
+            return Err(ViewError::NotListed);
         }
         let may_sleep = seen.scaling.as_ref().is_some_and(|scaling| scaling.min_replicas == 0);
         if let Some(kind) = RefKind::parse(id.kind).filter(|_| may_sleep) {
@@ -125,9 +125,9 @@ impl Fleet for LiveFleet {
         self.writer.set_deletion_cost(namespace, pod, cost).await
     }
 
-    async fn tell(&self, id: &Id, uid: &str, told: &Told) -> Result<(), ApiError> {
+    async fn write_status(&self, id: &WorkloadId, uid: &str, told: &ScalingStatus) -> Result<(), ApiError> {
         match self.kind(id) {
-            Some(kind) => kind.tell(&id.key, uid, told).await,
+            Some(kind) => kind.write_status(&id.key, uid, told).await,
             None => Ok(()),
         }
     }
@@ -138,38 +138,38 @@ impl Fleet for LiveFleet {
 trait KindFleet: Send + Sync {
     fn kind(&self) -> &'static str;
     fn keys(&self) -> Vec<Key>;
-    fn see(&self, key: &Key) -> Option<Seen>;
-    async fn tell(&self, key: &Key, uid: &str, told: &Told) -> Result<(), ApiError>;
+    fn view(&self, key: &Key) -> Option<WorkloadView>;
+    async fn write_status(&self, key: &Key, uid: &str, told: &ScalingStatus) -> Result<(), ApiError>;
 }
 
-struct OfKind<K> {
+struct KindWorkloads<K> {
     map: Arc<ObjectMap<K>>,
-    views: Arc<dyn CacheReader>,
+    caches: Arc<dyn CacheReader>,
     clock: Arc<dyn Clock>,
     objects: CustomObjects<K>,
 }
 
-impl<K: WorkloadKind + Custom> OfKind<K> {
+impl<K: WorkloadKind + Custom> KindWorkloads<K> {
     fn watched(
         map: &Arc<ObjectMap<K>>,
         transport: &Arc<Transport>,
         views: &Arc<dyn CacheReader>,
         clock: &Arc<dyn Clock>,
-        changes: &Arc<Changes>,
+        changes: &Arc<ChangedWorkloads>,
     ) -> Box<dyn KindFleet> {
         let sink = changes.clone();
         map.subscribe(move |change| {
             if concerns_scaling(change) {
-                sink.add(Id { kind: K::KIND, key: change.key.clone() });
+                sink.add(WorkloadId { kind: K::KIND, key: change.key.clone() });
             }
         });
         let objects = CustomObjects::new(transport.clone(), map.clone()).managed_by(SCALER);
-        Box::new(Self { map: map.clone(), views: views.clone(), clock: clock.clone(), objects })
+        Box::new(Self { map: map.clone(), caches: views.clone(), clock: clock.clone(), objects })
     }
 }
 
 #[async_trait]
-impl<K: WorkloadKind + Custom> KindFleet for OfKind<K> {
+impl<K: WorkloadKind + Custom> KindFleet for KindWorkloads<K> {
     fn kind(&self) -> &'static str {
         K::KIND
     }
@@ -178,9 +178,9 @@ impl<K: WorkloadKind + Custom> KindFleet for OfKind<K> {
         self.map.keys()
     }
 
-    fn see(&self, key: &Key) -> Option<Seen> {
+    fn view(&self, key: &Key) -> Option<WorkloadView> {
         let cr = self.map.get(key).filter(|cr| !cr.is_deleting())?;
-        let deployment = self.views.child(&cr.deployment());
+        let deployment = self.caches.child(&cr.deployment());
         let scaling = cr.scaling().cloned();
         let held =
             deployment.as_ref().and_then(|live| live.deployment.as_ref()).is_some_and(|it| it.replicas_managers.scaler);
@@ -188,22 +188,22 @@ impl<K: WorkloadKind + Custom> KindFleet for OfKind<K> {
             return None;
         }
         let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-        Some(Seen {
+        Some(WorkloadView {
             uid: cr.uid().to_owned(),
             scaling,
             stopped: cr.replicas() == 0,
             failed: cr.common().is_some_and(crds::is_ended_by_ready_pods),
             deployment,
-            pods: self.views.pods(K::KIND, &key.namespace, &key.name),
+            pods: self.caches.pods(K::KIND, &key.namespace, &key.name),
             tool: None,
-            told: Told {
+            status: ScalingStatus {
                 desired: cr.status().and_then(|status| status.desired_replicas),
                 active: status::active(conditions),
             },
         })
     }
 
-    async fn tell(&self, key: &Key, uid: &str, told: &Told) -> Result<(), ApiError> {
+    async fn write_status(&self, key: &Key, uid: &str, told: &ScalingStatus) -> Result<(), ApiError> {
         let Some(cr) = self.map.get(key).filter(|cr| cr.uid() == uid) else { return Ok(()) };
         match status::patch(uid, cr.generation(), &cr.status_json(), told, self.clock.now()) {
             Some(patch) => self.objects.patch_status(key, patch).await.map(drop),
@@ -214,18 +214,18 @@ impl<K: WorkloadKind + Custom> KindFleet for OfKind<K> {
 
 /// Workloads that changed since somebody asked.
 #[derive(Debug, Default)]
-struct Changes {
-    ids: Mutex<HashSet<Id>>,
+struct ChangedWorkloads {
+    ids: Mutex<HashSet<WorkloadId>>,
     added: Notify,
 }
 
-impl Changes {
-    fn add(&self, id: Id) {
+impl ChangedWorkloads {
+    fn add(&self, id: WorkloadId) {
         self.ids.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         self.added.notify_one();
     }
 
-    async fn take(&self) -> Vec<Id> {
+    async fn drain(&self) -> Vec<WorkloadId> {
         loop {
             let taken = std::mem::take(&mut *self.ids.lock().unwrap_or_else(PoisonError::into_inner));
             if !taken.is_empty() {
@@ -254,7 +254,7 @@ fn concerns_replicas(change: &Change<CachedChild>) -> bool {
 }
 
 /// The workload that a Deployment belongs or belonged to.
-fn owners(change: &Change<CachedChild>) -> impl Iterator<Item = Id> {
+fn owners(change: &Change<CachedChild>) -> impl Iterator<Item = WorkloadId> {
     let child = change.new.as_ref().or(change.old.as_ref());
     let owner = child.and_then(|child| match &child.controller {
         Some(owner) => (owner.group == GROUP).then(|| (owner.kind.clone(), owner.name.clone())),
@@ -264,7 +264,7 @@ fn owners(change: &Change<CachedChild>) -> impl Iterator<Item = Id> {
     });
     let id = owner.and_then(|(kind, name)| {
         let kind = KINDS.iter().find(|known| known.name == kind)?;
-        Some(Id { kind: kind.name, key: Key::new(&change.key.namespace, name) })
+        Some(WorkloadId { kind: kind.name, key: Key::new(&change.key.namespace, name) })
     });
     id.into_iter()
 }
@@ -274,7 +274,8 @@ mod tests {
     use std::collections::HashMap;
 
     use cluster::{
-        Authority, Cause, Head, Seen as Version, cache::Caches, crash::CrashPoint, metrics::Metrics, resource::Resource,
+        ChangeSource, ObjectVersion, Versioned as Version, WriteGate, cache::InformerReader, crash::CrashPoint,
+        metrics::ApiMetrics, resource::Resource,
     };
     use machine::SystemClock;
     use serde_json::{Value, json};
@@ -283,9 +284,9 @@ mod tests {
 
     fn observe<K: serde::de::DeserializeOwned>(map: &ObjectMap<K>, version: u64, object: Value) {
         let key = Key::new("ns", object["metadata"]["name"].as_str().unwrap_or_default());
-        let head = Head { key, uid: "u".into(), version };
+        let head = ObjectVersion { key, uid: "u".into(), resource_version: version };
         if let Ok(object) = serde_json::from_value(object) {
-            map.observe(Version::new(head, object), Cause::Watch);
+            map.observe(Version::new(head, object), ChangeSource::Watch);
         }
     }
 
@@ -301,31 +302,32 @@ mod tests {
             Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("there is no API server"))
         });
         let client = kube::Client::new(service, "default");
-        let transport = Transport::new(client, || None, Authority::always(), CrashPoint::default(), Metrics::default());
+        let transport =
+            Transport::new(client, || None, WriteGate::always(), CrashPoint::default(), ApiMetrics::default());
         let children = HashMap::from([(ChildKind::Deployment, Arc::default())]);
-        let maps = KindViews { children, ..KindViews::default() };
-        let board = Arc::new(Board::default());
-        let views: Arc<dyn CacheReader> = Arc::new(Caches::new(&maps, board.clone()));
+        let maps = Caches { children, ..Caches::default() };
+        let board = Arc::new(WatchHealth::default());
+        let views: Arc<dyn CacheReader> = Arc::new(InformerReader::new(&maps, board.clone()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
         let fleet = LiveFleet::new(&Arc::new(transport), &maps, &views, &clock, Arc::default(), board.clone());
 
-        let id = Id { kind: "Agent", key: Key::new("ns", "a") };
-        assert_eq!(fleet.see(&id).map(drop), Err(NotSeen::Gone));
+        let id = WorkloadId { kind: "Agent", key: Key::new("ns", "a") };
+        assert_eq!(fleet.view(&id).map(drop), Err(ViewError::Gone));
         observe(&maps.kinds.agents, 1, agent(1, 0));
         assert_eq!(fleet.all(), std::slice::from_ref(&id));
-        assert_eq!(fleet.see(&id).unwrap().tool, None);
+        assert_eq!(fleet.view(&id).unwrap().tool, None);
         let tool = json!({"apiVersion": "agents.recif.dev/v1", "kind": "Tool",
             "metadata": {"name": "ask", "namespace": "ns", "uid": "t"},
             "spec": {"name": "ask", "type": "agent", "agentRef": {"name": "a"}}});
         observe(&maps.kinds.tools, 2, tool);
-        assert_eq!(fleet.see(&id).unwrap().tool.as_deref(), Some("ask"));
+        assert_eq!(fleet.view(&id).unwrap().tool.as_deref(), Some("ask"));
         observe(&maps.kinds.agents, 3, agent(2, 1));
-        assert_eq!(fleet.see(&id).unwrap().tool, None, "it stays anyway");
+        assert_eq!(fleet.view(&id).unwrap().tool, None, "it stays anyway");
 
         let pods = board.add(&Resource::POD, None);
-        assert_eq!(fleet.see(&id).map(drop), Err(NotSeen::NotListed));
+        assert_eq!(fleet.view(&id).map(drop), Err(ViewError::NotListed));
         assert_eq!(fleet.all(), std::slice::from_ref(&id), "it is scaled once they are listed");
-        board.list(pods);
-        assert!(fleet.see(&id).is_ok());
+        board.record_list(pods);
+        assert!(fleet.view(&id).is_ok());
     }
 }

@@ -71,7 +71,7 @@ impl ScalerMetrics {
     }
 
     /// This replica scales nothing any more.
-    pub(super) fn over(&self) {
+    pub(super) fn reset(&self) {
         self.desired.set(0);
         self.unreachable.set(0);
     }

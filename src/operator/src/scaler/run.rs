@@ -19,8 +19,8 @@ use futures::{
     future::{BoxFuture, try_join_all},
     stream::FuturesUnordered,
 };
-use http1::{AskError, Reply, ask, question};
-use identity::{DEMAND, DEMAND_AUDIENCE, FIELD, Tokens};
+use http1::{QueryError, QueryResponse, get_request, query};
+use identity::{CALLER_HEADER, DEMAND_AUDIENCE, DEMAND_PATH, TokenCache};
 use machine::ApiError;
 use tokio::{
     net::TcpStream,
@@ -30,29 +30,29 @@ use tokio::{
 };
 
 use super::{
-    Fleet, Id, NotSeen, PodSample, ScalerMetrics, Seen,
-    cold::{Answer, Polls},
+    PodSample, ScalerMetrics, ViewError, WorkloadFleet, WorkloadId, WorkloadView,
+    cold::{ColdPolls, PollResponse},
     gateways::{GatewaySample, Gateways},
-    tracked::{GatewayState, Orders, Tracked},
+    tracked::{GatewayState, PlannedWrites, TrackedWorkload},
 };
 
 /// Where a Pod's sidecar tells its load.
 pub const PROXY_PORT: u16 = crds::PROXY_PORT as u16;
 /// Workloads in which nothing happens are asked once in so many intervals.
-const IDLE: u32 = 5;
+const IDLE_INTERVALS: u32 = 5;
 /// After a write that failed, the next one waits this long.
-const REFUSED: Duration = Duration::from_secs(5);
+const WRITE_BACKOFF: Duration = Duration::from_secs(5);
 /// After a panic.
-const AFTER_A_PANIC: Duration = Duration::from_secs(1);
+const PANIC_BACKOFF: Duration = Duration::from_secs(1);
 /// Writes at the same time.
-const WRITES: usize = 16;
+const MAX_WRITES: usize = 16;
 /// Longest answers, in bytes: of a Pod, and of a gateway, which speaks of every workload.
-const POD_ANSWER: usize = 16 * 1024;
-const GATEWAY_ANSWER: usize = 16 * 1024 * 1024;
+const MAX_POD_BODY: usize = 16 * 1024;
+const MAX_GATEWAY_BODY: usize = 16 * 1024 * 1024;
 
 /// The scaler.
 pub struct Scaler {
-    fleet: Arc<dyn Fleet>,
+    fleet: Arc<dyn WorkloadFleet>,
     interval: Duration,
     pod_port: u16,
     keys: Keys,
@@ -67,71 +67,77 @@ impl std::fmt::Debug for Scaler {
 
 impl Scaler {
     /// Asks the Pods of this fleet on `pod_port` once per `interval`, and the gateways by tokens of these keys.
-    pub fn new(fleet: Arc<dyn Fleet>, interval: Duration, pod_port: u16, keys: Keys, metrics: ScalerMetrics) -> Self {
+    pub fn new(
+        fleet: Arc<dyn WorkloadFleet>,
+        interval: Duration,
+        pod_port: u16,
+        keys: Keys,
+        metrics: ScalerMetrics,
+    ) -> Self {
         Self { fleet, interval, pod_port, keys, metrics }
     }
 
     /// Scales for as long as this is polled, on a task of its own, and forgets everything when it is dropped.
-    pub async fn lead(self: Arc<Self>) {
-        let _over = Over(self.metrics.clone());
+    pub async fn run(self: Arc<Self>) {
+        let _over = ResetMetricsOnDrop(self.metrics.clone());
         let mut term = JoinSet::new();
         loop {
-            term.spawn(Term::new(self.clone()).run());
+            term.spawn(ScalerTerm::new(self.clone()).run());
             // It ends only in a panic.
             if let Some(Err(error)) = term.join_next().await {
                 tracing::error!(%error, "the scaler begins anew");
             }
-            sleep(AFTER_A_PANIC).await;
+            sleep(PANIC_BACKOFF).await;
         }
     }
 }
 
-struct Over(ScalerMetrics);
+struct ResetMetricsOnDrop(ScalerMetrics);
 
-impl Drop for Over {
+impl Drop for ResetMetricsOnDrop {
     fn drop(&mut self) {
-        self.0.over();
+        self.0.reset();
     }
 }
 
 /// Whom a question was put to.
-enum Asked {
-    Pod(Id, String),
+enum LoadSource {
+    Pod(WorkloadId, String),
     Gateway(SocketAddr),
 }
 
-type Question = BoxFuture<'static, (Asked, Result<Reply, AskError>)>;
-type Writing = BoxFuture<'static, (Id, Result<(), ApiError>)>;
+type LoadQuery = BoxFuture<'static, (LoadSource, Result<QueryResponse, QueryError>)>;
+type PendingWrite = BoxFuture<'static, (WorkloadId, Result<(), ApiError>)>;
 
 /// One term as leader.
-struct Term {
+struct ScalerTerm {
     scaler: Arc<Scaler>,
     begun: Instant,
-    known: HashMap<Id, Tracked>,
+    workloads: HashMap<WorkloadId, TrackedWorkload>,
     gateways: Gateways,
-    questions: FuturesUnordered<Question>,
-    polls: Polls,
-    writes: FuturesUnordered<Writing>,
-    slots: Arc<Semaphore>,
-    of_pods: Arc<[u8]>,
-    tokens: Tokens,
+    queries: FuturesUnordered<LoadQuery>,
+    polls: ColdPolls,
+    writes: FuturesUnordered<PendingWrite>,
+    write_permits: Arc<Semaphore>,
+    pod_request: Arc<[u8]>,
+    tokens: TokenCache,
     /// When this round began, and until when answers count.
     round: Option<(Instant, Instant)>,
 }
 
-impl Term {
+impl ScalerTerm {
     fn new(scaler: Arc<Scaler>) -> Self {
         let now = Duration::ZERO;
         Self {
             begun: Instant::now(),
-            known: scaler.fleet.all().into_iter().map(|id| (id, Tracked::new(now))).collect(),
+            workloads: scaler.fleet.all().into_iter().map(|id| (id, TrackedWorkload::new(now))).collect(),
             gateways: Gateways::new(now),
-            questions: FuturesUnordered::new(),
-            polls: Polls::default(),
+            queries: FuturesUnordered::new(),
+            polls: ColdPolls::default(),
             writes: FuturesUnordered::new(),
-            slots: Arc::new(Semaphore::new(WRITES)),
-            of_pods: question("/_recif/inflight", &[]).into(),
-            tokens: Tokens::default(),
+            write_permits: Arc::new(Semaphore::new(MAX_WRITES)),
+            pod_request: get_request("/_recif/inflight", &[]).into(),
+            tokens: TokenCache::default(),
             round: None,
             scaler,
         }
@@ -144,20 +150,20 @@ impl Term {
         let mut deadline = std::pin::pin!(sleep_until(self.begun));
         loop {
             tokio::select! {
-                () = deadline.as_mut(), if self.round.is_some() => self.end(),
+                () = deadline.as_mut(), if self.round.is_some() => self.end_round(),
                 _ = ticks.tick(), if self.round.is_none() => {
-                    self.begin();
+                    self.begin_round();
                     if let Some((_, until)) = self.round {
                         deadline.as_mut().reset(until);
                     }
                 }
-                Some((asked, answer)) = self.questions.next() => self.hear(asked, answer),
-                answer = self.polls.next() => self.polled(answer),
-                Some((id, result)) = self.writes.next() => self.written(&id, &result),
-                changed = fleet.changed() => self.look_at(changed),
+                Some((asked, answer)) = self.queries.next() => self.handle_response(asked, answer),
+                answer = self.polls.next() => self.handle_poll(answer),
+                Some((id, result)) = self.writes.next() => self.handle_write(&id, &result),
+                changed = fleet.changed() => self.handle_changes(changed),
             }
-            if self.round.is_some() && self.questions.is_empty() {
-                self.end();
+            if self.round.is_some() && self.queries.is_empty() {
+                self.end_round();
             }
         }
     }
@@ -167,41 +173,41 @@ impl Term {
     }
 
     /// Puts this round's questions. What is decided has to fit into the interval too, so answers have less.
-    fn begin(&mut self) {
+    fn begin_round(&mut self) {
         let begun = Instant::now();
         self.round = Some((begun, begun + self.scaler.interval.mul_f64(0.8)));
         let token = self.token();
         let fields = fields(token.as_deref());
-        let of_gateways: Arc<[u8]> = question(DEMAND, &fields).into();
+        let of_gateways: Arc<[u8]> = get_request(DEMAND_PATH, &fields).into();
         let gateways = self.scaler.fleet.gateways();
         self.polls.begin(&gateways, &fields);
-        for (address, kept) in self.gateways.are(&gateways) {
-            let (request, asked) = (of_gateways.clone(), Asked::Gateway(address));
-            let question = async move { (asked, ask(address, kept, &request, GATEWAY_ANSWER).await) };
-            self.questions.push(Box::pin(question));
+        for (address, kept) in self.gateways.set_addresses(&gateways) {
+            let (request, asked) = (of_gateways.clone(), LoadSource::Gateway(address));
+            let question = async move { (asked, query(address, kept, &request, MAX_GATEWAY_BODY).await) };
+            self.queries.push(Box::pin(question));
         }
         let now = self.now();
-        let due = self.known.iter().filter(|(_, tracked)| tracked.active || tracked.next <= now);
+        let due = self.workloads.iter().filter(|(_, tracked)| tracked.active || tracked.next <= now);
         for id in due.map(|(id, _)| id.clone()).collect::<Vec<_>>() {
-            self.question(&id);
+            self.query_pods(&id);
         }
     }
 
     /// By what gateways know the operator; `None`: there are no keys yet.
     fn token(&mut self) -> Option<Arc<str>> {
         let keys = self.scaler.keys.get()?;
-        Some(self.tokens.of(None, &keys, Instant::now(), || DEMAND_AUDIENCE.to_owned()))
+        Some(self.tokens.get_or_sign(None, &keys, Instant::now(), || DEMAND_AUDIENCE.to_owned()))
     }
 
     /// A workload as it is now. One that is gone is forgotten. One whose Deployment or Pods were never listed is kept, but nothing of
     /// what was known of it: its window begins when they are.
-    fn see(&mut self, id: &Id) -> Option<Seen> {
+    fn view(&mut self, id: &WorkloadId) -> Option<WorkloadView> {
         let now = self.now();
-        match self.scaler.fleet.see(id) {
+        match self.scaler.fleet.view(id) {
             Ok(seen) => return Some(seen),
-            Err(NotSeen::Gone) => drop(self.known.remove(id)),
-            Err(NotSeen::NotListed) => {
-                if let Some(tracked) = self.known.get_mut(id) {
+            Err(ViewError::Gone) => drop(self.workloads.remove(id)),
+            Err(ViewError::NotListed) => {
+                if let Some(tracked) = self.workloads.get_mut(id) {
                     tracked.forget(now);
                 }
             }
@@ -210,53 +216,53 @@ impl Term {
     }
 
     /// Asks the Pods of a workload.
-    fn question(&mut self, id: &Id) {
-        let Some(seen) = self.see(id) else { return };
+    fn query_pods(&mut self, id: &WorkloadId) {
+        let Some(seen) = self.view(id) else { return };
         let now = self.now();
-        let Some(tracked) = self.known.get_mut(id).filter(|tracked| tracked.round.is_none()) else { return };
-        let idle = self.scaler.interval * IDLE;
+        let Some(tracked) = self.workloads.get_mut(id).filter(|tracked| tracked.round.is_none()) else { return };
+        let idle = self.scaler.interval * IDLE_INTERVALS;
         // Not all of them in the same round.
         let first = std::mem::take(&mut tracked.is_new);
         tracked.next = now + if first { idle.mul_f64(spread(id)) } else { idle };
         let pods = tracked.begin(&seen);
         if pods.is_empty() {
-            self.judge(id);
+            self.evaluate(id);
         }
         for (pod, kept) in pods {
-            self.questions.push(self.question_to(id, &pod, kept));
+            self.queries.push(self.query_pod(id, &pod, kept));
         }
     }
 
-    fn question_to(&self, id: &Id, pod: &WorkloadPod, kept: Option<TcpStream>) -> Question {
-        let (request, asked) = (self.of_pods.clone(), Asked::Pod(id.clone(), pod.uid.clone()));
+    fn query_pod(&self, id: &WorkloadId, pod: &WorkloadPod, kept: Option<TcpStream>) -> LoadQuery {
+        let (request, asked) = (self.pod_request.clone(), LoadSource::Pod(id.clone(), pod.uid.clone()));
         // A Pod without an address is not ready.
         let address = SocketAddr::new(pod.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), self.scaler.pod_port);
-        Box::pin(async move { (asked, ask(address, kept, &request, POD_ANSWER).await) })
+        Box::pin(async move { (asked, query(address, kept, &request, MAX_POD_BODY).await) })
     }
 
-    fn hear(&mut self, asked: Asked, answer: Result<Reply, AskError>) {
+    fn handle_response(&mut self, asked: LoadSource, answer: Result<QueryResponse, QueryError>) {
         match asked {
-            Asked::Pod(id, uid) => {
-                let Some(tracked) = self.known.get_mut(&id) else { return };
+            LoadSource::Pod(id, uid) => {
+                let Some(tracked) = self.workloads.get_mut(&id) else { return };
                 let sample = read::<PodSample>(answer, "it is no report of a load");
                 let last = match sample {
-                    Ok((sample, connection)) => tracked.answered(&uid, sample, connection),
-                    Err(error) => tracked.silent(&uid, error.to_string()),
+                    Ok((sample, connection)) => tracked.record_response(&uid, sample, connection),
+                    Err(error) => tracked.record_silence(&uid, error.to_string()),
                 };
                 if last {
-                    self.judge(&id);
+                    self.evaluate(&id);
                 }
             }
-            Asked::Gateway(address) => {
+            LoadSource::Gateway(address) => {
                 let sample = read::<GatewaySample>(answer, "it is no report of a demand");
                 match sample {
                     Ok((sample, connection)) => {
                         let now = self.now();
-                        let called = self.gateways.heard(address, sample, connection, now);
+                        let called = self.gateways.record_sample(address, sample, connection, now);
                         // Somebody waits: whoever was not to be asked in this round is asked now.
-                        called.iter().for_each(|id| self.question(id));
+                        called.iter().for_each(|id| self.query_pods(id));
                     }
-                    Err(error) if error.is_refused() => self.gateways.absent(address),
+                    Err(error) if error.is_refused() => self.gateways.set_absent(address),
                     // It stays silent until the end of the round.
                     Err(error) => tracing::debug!(%address, %error, "a gateway does not tell its demand"),
                 }
@@ -266,56 +272,57 @@ impl Term {
 
     /// Takes an answer to a long poll. What has no Pod is judged at once; all the rest is left to the rounds, whose means are of their
     /// length.
-    fn polled(&mut self, answer: Answer) {
+    fn handle_poll(&mut self, answer: PollResponse) {
         let (token, address) = (self.token(), answer.address);
-        let Some(sample) = self.polls.heard(answer, &fields(token.as_deref())) else { return };
-        for id in self.gateways.cold(address, sample) {
-            if self.scaler.fleet.see(&id).is_ok_and(|seen| seen.pods.is_empty()) {
-                self.question(&id);
+        let Some(sample) = self.polls.handle_response(answer, &fields(token.as_deref())) else { return };
+        for id in self.gateways.record_cold_sample(address, sample) {
+            if self.scaler.fleet.view(&id).is_ok_and(|seen| seen.pods.is_empty()) {
+                self.query_pods(&id);
             }
         }
     }
 
     /// The time is over, or everybody has answered.
-    fn end(&mut self) {
+    fn end_round(&mut self) {
         let Some((begun, _)) = self.round.take() else { return };
-        let open: Vec<_> = self.known.iter().filter(|(_, it)| it.round.is_some()).map(|(id, _)| id.clone()).collect();
-        self.questions.clear();
+        let open: Vec<_> =
+            self.workloads.iter().filter(|(_, it)| it.round.is_some()).map(|(id, _)| id.clone()).collect();
+        self.queries.clear();
         self.gateways.end_round();
-        open.iter().for_each(|id| self.judge(id));
+        open.iter().for_each(|id| self.evaluate(id));
         let now = self.now();
-        let desired = self.known.values().map(|tracked| i64::from(tracked.desired)).sum();
-        let unreachable = self.known.values().map(|tracked| tracked.unreachable(now).count()).sum();
+        let desired = self.workloads.values().map(|tracked| i64::from(tracked.desired)).sum();
+        let unreachable = self.workloads.values().map(|tracked| tracked.unreachable(now).count()).sum();
         self.scaler.metrics.ended(begun.elapsed(), desired, unreachable);
     }
 
-    fn judge(&mut self, id: &Id) {
+    fn evaluate(&mut self, id: &WorkloadId) {
         let now = self.now();
         let state = GatewayState {
             unmet: self.gateways.unmet(id),
-            all_answer: self.gateways.all_answer(),
-            none_is_known: self.gateways.none_is_known(now),
+            all_respond: self.gateways.all_respond(),
+            no_gateway_known: self.gateways.no_gateway_known(now),
         };
-        let Some(seen) = self.see(id) else { return };
-        let Some(tracked) = self.known.get_mut(id) else { return };
-        let orders = tracked.judge(&seen, state, now);
-        self.order(id, seen, orders);
+        let Some(seen) = self.view(id) else { return };
+        let Some(tracked) = self.workloads.get_mut(id) else { return };
+        let orders = tracked.evaluate(&seen, state, now);
+        self.write(id, seen, orders);
     }
 
     /// What the watches brought: who has `replicas` is settled without asking anybody.
-    fn look_at(&mut self, changed: Vec<Id>) {
+    fn handle_changes(&mut self, changed: Vec<WorkloadId>) {
         let now = self.now();
         for id in changed {
-            self.known.entry(id.clone()).or_insert_with(|| Tracked::new(now)).next = now;
-            let Some(seen) = self.see(&id) else { continue };
-            let Some(tracked) = self.known.get_mut(&id) else { continue };
-            let orders = tracked.hand_over(&seen);
-            self.order(&id, seen, orders);
+            self.workloads.entry(id.clone()).or_insert_with(|| TrackedWorkload::new(now)).next = now;
+            let Some(seen) = self.view(&id) else { continue };
+            let Some(tracked) = self.workloads.get_mut(&id) else { continue };
+            let orders = tracked.handover(&seen);
+            self.write(&id, seen, orders);
         }
     }
 
-    fn order(&mut self, id: &Id, seen: Seen, orders: Orders) {
-        let Some(tracked) = self.known.get_mut(id).filter(|tracked| !tracked.writing) else { return };
+    fn write(&mut self, id: &WorkloadId, seen: WorkloadView, orders: PlannedWrites) {
+        let Some(tracked) = self.workloads.get_mut(id).filter(|tracked| !tracked.writing) else { return };
         if orders.is_empty() {
             return;
         }
@@ -323,25 +330,25 @@ impl Term {
         if let Some(direction) = orders.direction {
             self.scaler.metrics.decided(direction);
         }
-        let (fleet, slots, id) = (self.scaler.fleet.clone(), self.slots.clone(), id.clone());
+        let (fleet, slots, id) = (self.scaler.fleet.clone(), self.write_permits.clone(), id.clone());
         self.writes.push(Box::pin(async move {
             let slot = slots.acquire().await;
-            let result = carry_out(fleet.as_ref(), &id, &seen, &orders).await;
+            let result = apply_writes(fleet.as_ref(), &id, &seen, &orders).await;
             drop(slot);
-            if result.as_ref().is_err_and(is_worth_a_word) {
-                sleep(REFUSED).await;
+            if result.as_ref().is_err_and(should_log) {
+                sleep(WRITE_BACKOFF).await;
             }
             (id, result)
         }));
     }
 
-    fn written(&mut self, id: &Id, result: &Result<(), ApiError>) {
+    fn handle_write(&mut self, id: &WorkloadId, result: &Result<(), ApiError>) {
         if let Err(error) = result
-            && is_worth_a_word(error)
+            && should_log(error)
         {
             tracing::warn!(kind = id.kind, namespace = id.key.namespace, name = id.key.name, %error, "not scaled");
         }
-        if let Some(tracked) = self.known.get_mut(id) {
+        if let Some(tracked) = self.workloads.get_mut(id) {
             tracked.writing = false;
             // What changed while it was written has waited.
             tracked.next = tracked.next.min(self.begun.elapsed());
@@ -351,35 +358,40 @@ impl Term {
 
 /// The header fields of a question to a gateway.
 fn fields(token: Option<&str>) -> Vec<(&'static str, &str)> {
-    token.map(|token| (FIELD, token)).into_iter().collect()
+    token.map(|token| (CALLER_HEADER, token)).into_iter().collect()
 }
 
 /// What was answered, and the connection; `otherwise`: what it is if it cannot be read.
 fn read<T: serde::de::DeserializeOwned>(
-    answer: Result<Reply, AskError>,
+    answer: Result<QueryResponse, QueryError>,
     otherwise: &'static str,
-) -> Result<(T, Option<TcpStream>), AskError> {
-    let Reply { status, body, connection } = answer?;
+) -> Result<(T, Option<TcpStream>), QueryError> {
+    let QueryResponse { status, body, connection } = answer?;
     if status != 200 {
-        return Err(AskError::Status(status));
+        return Err(QueryError::Status(status));
     }
-    serde_json::from_slice(&body).map(|read| (read, connection)).map_err(|_| AskError::Unreadable(otherwise))
+    serde_json::from_slice(&body).map(|read| (read, connection)).map_err(|_| QueryError::Unreadable(otherwise))
 }
 
 /// Between 0 and 1, another for each workload.
-fn spread(id: &Id) -> f64 {
+fn spread(id: &WorkloadId) -> f64 {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
     (hasher.finish() % 1000) as f64 / 1000.0
 }
 
 /// Whether it is more than that something changed at the same moment, which the next round takes into account.
-fn is_worth_a_word(error: &ApiError) -> bool {
+fn should_log(error: &ApiError) -> bool {
     !matches!(error, ApiError::Stale | ApiError::WrongUid(_) | ApiError::NotFound)
 }
 
 /// Marks first, then the number, then what the status says of it.
-async fn carry_out(fleet: &dyn Fleet, id: &Id, seen: &Seen, orders: &Orders) -> Result<(), ApiError> {
+async fn apply_writes(
+    fleet: &dyn WorkloadFleet,
+    id: &WorkloadId,
+    seen: &WorkloadView,
+    orders: &PlannedWrites,
+) -> Result<(), ApiError> {
     let costs = orders.costs.iter().map(|(pod, cost)| fleet.set_deletion_cost(&id.key.namespace, pod, *cost));
     try_join_all(costs).await?;
     if let (Some(replicas), Some(deployment)) = (orders.replicas, &seen.deployment) {
@@ -387,8 +399,8 @@ async fn carry_out(fleet: &dyn Fleet, id: &Id, seen: &Seen, orders: &Orders) -> 
         let (namespace, name) = (&id.key.namespace, &id.key.name);
         tracing::info!(kind = id.kind, namespace, name, replicas, "replicas set by the scaler");
     }
-    match &orders.told {
-        Some(told) => fleet.tell(id, &seen.uid, told).await,
+    match &orders.status {
+        Some(told) => fleet.write_status(id, &seen.uid, told).await,
         None => Ok(()),
     }
 }

@@ -20,7 +20,7 @@ async fn a_pod_that_never_answers_ends_no_scaling_and_keeps_no_connections() {
             });
         }
     });
-    let toy = Toy::new(scaling(1), ours(), 2);
+    let toy = FakeFleet::new(scaling(1), ours(), 2);
     toy.change(|seen| seen.pods[1] = Arc::new(pod("mute", [127, 0, 0, 78])));
     let _leading = toy.scaler(port);
     sleep(Duration::from_millis(500)).await;
@@ -34,7 +34,7 @@ async fn a_workload_whose_pods_have_answered_waits_for_no_gateway() {
     let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
     // Connections to this gateway are made, and it never answers.
     let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let toy = Toy::new(scaling(1), ours(), 1);
+    let toy = FakeFleet::new(scaling(1), ours(), 1);
     toy.gateways.lock().unwrap().push(mute.local_addr().unwrap());
     let _leading = toy.scaler_each(Duration::from_secs(3600), port);
     toy.waits_for(|said| said == ["5"]).await;
@@ -43,12 +43,12 @@ async fn a_workload_whose_pods_have_answered_waits_for_no_gateway() {
 #[tokio::test]
 async fn a_workload_whose_pods_were_not_listed_is_scaled_once_they_are() {
     let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
-    let toy = Toy::new(scaling(1), ours(), 1);
+    let toy = FakeFleet::new(scaling(1), ours(), 1);
     toy.is_unlisted.store(true, Ordering::Relaxed);
     let _leading = toy.scaler(port);
     toy.changes.notify_one();
     sleep(Duration::from_millis(300)).await;
-    assert_eq!(toy.said(), Vec::<String>::new());
+    assert_eq!(toy.writes(), Vec::<String>::new());
     toy.is_unlisted.store(false, Ordering::Relaxed);
     toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
 }
@@ -56,14 +56,14 @@ async fn a_workload_whose_pods_were_not_listed_is_scaled_once_they_are() {
 #[tokio::test]
 async fn time_in_which_the_pods_were_not_listed_is_no_time_without_load() {
     let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
-    let toy = Toy::new(scaling(1), ours(), 4);
+    let toy = FakeFleet::new(scaling(1), ours(), 4);
     toy.is_unlisted.store(true, Ordering::Relaxed);
     let _leading = toy.scaler(port);
     sleep(Duration::from_millis(1500)).await;
     let listed = Instant::now();
     toy.is_unlisted.store(false, Ordering::Relaxed);
     toy.waits_for(|said| !said.is_empty()).await;
-    assert!(listed.elapsed() > Duration::from_millis(900), "{:?}: {:?}", listed.elapsed(), toy.said());
+    assert!(listed.elapsed() > Duration::from_millis(900), "{:?}: {:?}", listed.elapsed(), toy.writes());
 }
 
 /// A gateway at which no request waits: it counts its answers, and while it is mute it gives none.
@@ -98,13 +98,13 @@ async fn a_gateway_that_stopped_answering_keeps_the_last_pod() {
     let (mute, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
     let gateway = fickle_gateway(mute.clone(), answers.clone()).await;
-    let toy = Toy::new(scaling(0), ours(), 1);
+    let toy = FakeFleet::new(scaling(0), ours(), 1);
     toy.gateways.lock().unwrap().push(gateway);
     let _leading = toy.scaler(port);
     toy.until(|| answers.load(Ordering::Relaxed) > 0).await;
     mute.store(true, Ordering::Relaxed);
     sleep(Duration::from_millis(2500)).await;
-    assert_eq!(toy.said(), Vec::<String>::new());
+    assert_eq!(toy.writes(), Vec::<String>::new());
     mute.store(false, Ordering::Relaxed);
     toy.waits_for(|said| said == ["0"]).await;
 }
@@ -114,30 +114,30 @@ async fn a_gateway_that_answers_nonsense_keeps_the_last_pod_and_one_that_is_gone
     let well = serve("127.0.0.1:0", || r#"{"instance":"g","uptimeMs":1,"workloads":[]}"#.to_owned()).await;
     let ill = serve("127.0.0.1:0", || "{}".to_owned()).await;
     let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
-    let toy = Toy::new(scaling(0), ours(), 1);
+    let toy = FakeFleet::new(scaling(0), ours(), 1);
     toy.gateways.lock().unwrap().extend([well, ill]);
     let _leading = toy.scaler(port);
     sleep(Duration::from_millis(2500)).await;
-    assert_eq!(toy.said(), Vec::<String>::new());
+    assert_eq!(toy.writes(), Vec::<String>::new());
     toy.gateways.lock().unwrap()[1] = SocketAddr::from(([127, 0, 0, 77], 1));
     toy.waits_for(|said| said == ["0"]).await;
 }
 
-/// A [`Toy`] whose API server takes half a second for each write.
-struct Slow(Arc<Toy>);
+/// A [`FakeFleet`] whose API server takes half a second for each write.
+struct SlowFleet(Arc<FakeFleet>);
 
 #[async_trait]
-impl Fleet for Slow {
-    fn all(&self) -> Vec<Id> {
+impl WorkloadFleet for SlowFleet {
+    fn all(&self) -> Vec<WorkloadId> {
         self.0.all()
     }
 
-    async fn changed(&self) -> Vec<Id> {
+    async fn changed(&self) -> Vec<WorkloadId> {
         self.0.changed().await
     }
 
-    fn see(&self, id: &Id) -> Result<Seen, NotSeen> {
-        self.0.see(id)
+    fn view(&self, id: &WorkloadId) -> Result<WorkloadView, ViewError> {
+        self.0.view(id)
     }
 
     fn gateways(&self) -> Vec<SocketAddr> {
@@ -154,28 +154,28 @@ impl Fleet for Slow {
         self.0.set_deletion_cost(namespace, pod, cost).await
     }
 
-    async fn tell(&self, id: &Id, uid: &str, told: &Told) -> Result<(), ApiError> {
-        self.0.tell(id, uid, told).await
+    async fn write_status(&self, id: &WorkloadId, uid: &str, told: &ScalingStatus) -> Result<(), ApiError> {
+        self.0.write_status(id, uid, told).await
     }
 }
 
 #[tokio::test]
 async fn a_workload_has_one_write_under_way() {
     let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
-    let toy = Toy::new(scaling(1), ours(), 1);
+    let toy = FakeFleet::new(scaling(1), ours(), 1);
     let metrics = ScalerMetrics::new(&mut Registry::default());
-    let fleet = Arc::new(Slow(toy.clone()));
+    let fleet = Arc::new(SlowFleet(toy.clone()));
     let mut leading = JoinSet::new();
-    leading.spawn(Arc::new(Scaler::new(fleet, Duration::from_millis(50), port, Keys::default(), metrics)).lead());
+    leading.spawn(Arc::new(Scaler::new(fleet, Duration::from_millis(50), port, Keys::default(), metrics)).run());
     toy.waits_for(|said| said.iter().any(|one| one == "5")).await;
-    assert_eq!(toy.said().iter().position(|one| one == "5"), Some(1), "{:?}", toy.said());
+    assert_eq!(toy.writes().iter().position(|one| one == "5"), Some(1), "{:?}", toy.writes());
 }
 
 #[test]
 fn what_changed_at_the_same_moment_is_no_refusal() {
     for error in [ApiError::Stale, ApiError::WrongUid("v".into()), ApiError::NotFound] {
-        assert!(!is_worth_a_word(&error), "{error}");
+        assert!(!should_log(&error), "{error}");
     }
     let busy = ApiError::Transient { message: "busy".into(), after: None };
-    assert!(is_worth_a_word(&busy) && is_worth_a_word(&ApiError::Forbidden("no".into())));
+    assert!(should_log(&busy) && should_log(&ApiError::Forbidden("no".into())));
 }

@@ -20,7 +20,7 @@ use tokio::{
 
 use super::*;
 use crate::scaler::{
-    Told,
+    ScalingStatus,
     testing::{self, pod},
 };
 
@@ -66,8 +66,8 @@ async fn sidecars(address: &str, load: Arc<AtomicU64>) -> SocketAddr {
 }
 
 /// One workload, whose Deployment does at once as it is told.
-struct Toy {
-    seen: Mutex<Seen>,
+struct FakeFleet {
+    seen: Mutex<WorkloadView>,
     gateways: Mutex<Vec<SocketAddr>>,
     told: Mutex<Vec<String>>,
     changes: Notify,
@@ -75,16 +75,16 @@ struct Toy {
     is_unlisted: AtomicBool,
 }
 
-fn id() -> Id {
-    Id { kind: "Agent", key: Key::new("ns", "a") }
+fn id() -> WorkloadId {
+    WorkloadId { kind: "Agent", key: Key::new("ns", "a") }
 }
 
-impl Toy {
+impl FakeFleet {
     fn new(scaling: Scaling, replicas_by: ReplicasManagers, desired: i32) -> Arc<Self> {
         let state =
             DeploymentState { replicas_managers: replicas_by, observed_generation: 1, ..DeploymentState::default() };
         let deployment = testing::deployment(state);
-        let seen = Seen {
+        let seen = WorkloadView {
             uid: "u".into(),
             scaling: Some(scaling),
             stopped: false,
@@ -92,7 +92,7 @@ impl Toy {
             deployment: Some(Arc::new(deployment)),
             pods: Vec::new(),
             tool: None,
-            told: Told::default(),
+            status: ScalingStatus::default(),
         };
         let toy = Self {
             seen: Mutex::new(seen),
@@ -124,7 +124,7 @@ impl Toy {
         });
     }
 
-    fn change(&self, change: impl FnOnce(&mut Seen)) {
+    fn change(&self, change: impl FnOnce(&mut WorkloadView)) {
         change(&mut self.seen.lock().unwrap());
         self.changes.notify_one();
     }
@@ -137,13 +137,13 @@ impl Toy {
         });
     }
 
-    fn said(&self) -> Vec<String> {
+    fn writes(&self) -> Vec<String> {
         self.told.lock().unwrap().clone()
     }
 
     /// Returns when so much has been said, in vain after long.
     async fn waits_for(&self, enough: impl Fn(&[String]) -> bool) {
-        self.until(|| enough(&self.said())).await;
+        self.until(|| enough(&self.writes())).await;
     }
 
     async fn until(&self, done: impl Fn() -> bool) {
@@ -153,7 +153,7 @@ impl Toy {
             }
         };
         let waited = timeout(Duration::from_secs(60), wait).await;
-        assert!(waited.is_ok(), "{:?}", self.said());
+        assert!(waited.is_ok(), "{:?}", self.writes());
     }
 
     fn scaler(self: &Arc<Self>, port: u16) -> JoinSet<()> {
@@ -163,25 +163,25 @@ impl Toy {
     fn scaler_each(self: &Arc<Self>, interval: Duration, port: u16) -> JoinSet<()> {
         let metrics = ScalerMetrics::new(&mut Registry::default());
         let mut leading = JoinSet::new();
-        leading.spawn(Arc::new(Scaler::new(self.clone(), interval, port, Keys::default(), metrics)).lead());
+        leading.spawn(Arc::new(Scaler::new(self.clone(), interval, port, Keys::default(), metrics)).run());
         leading
     }
 }
 
 #[async_trait]
-impl Fleet for Toy {
-    fn all(&self) -> Vec<Id> {
+impl WorkloadFleet for FakeFleet {
+    fn all(&self) -> Vec<WorkloadId> {
         vec![id()]
     }
 
-    async fn changed(&self) -> Vec<Id> {
+    async fn changed(&self) -> Vec<WorkloadId> {
         self.changes.notified().await;
         vec![id()]
     }
 
-    fn see(&self, _: &Id) -> Result<Seen, NotSeen> {
+    fn view(&self, _: &WorkloadId) -> Result<WorkloadView, ViewError> {
         if self.is_unlisted.load(Ordering::Relaxed) {
-            return Err(NotSeen::NotListed);
+            return Err(ViewError::NotListed);
         }
         Ok(self.seen.lock().unwrap().clone())
     }
@@ -210,9 +210,9 @@ impl Fleet for Toy {
         Ok(())
     }
 
-    async fn tell(&self, _: &Id, _: &str, told: &Told) -> Result<(), ApiError> {
+    async fn write_status(&self, _: &WorkloadId, _: &str, told: &ScalingStatus) -> Result<(), ApiError> {
         let told = told.clone();
-        self.change(|seen| seen.told = told);
+        self.change(|seen| seen.status = told);
         Ok(())
     }
 }
@@ -230,30 +230,30 @@ fn scaling(min: i32) -> Scaling {
 async fn the_number_follows_the_load_up_at_once_and_down_by_halves_of_marked_pods() {
     let load = Arc::new(AtomicU64::new(40));
     let port = sidecars("127.0.0.1:0", load.clone()).await.port();
-    let toy = Toy::new(scaling(1), ours(), 1);
+    let toy = FakeFleet::new(scaling(1), ours(), 1);
     let _leading = toy.scaler(port);
     toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
     load.store(0, Ordering::Relaxed);
     toy.waits_for(|said| said.last().is_some_and(|last| last == "1")).await;
-    let said = toy.said();
+    let said = toy.writes();
     let down = &said[said.iter().rposition(|one| one.parse::<i32>().is_ok_and(|number| number >= 5)).unwrap()..];
     let numbers: Vec<i32> = down.iter().filter_map(|one| one.parse().ok()).collect();
     let halved = numbers.windows(2).all(|step| step[0] > step[1] && step[0] - step[1] <= (step[0] / 2).max(1));
     assert!(halved, "{said:?}");
     let marks = down.iter().filter(|one| *one == "mark").count();
     assert_eq!(marks, usize::try_from(numbers[0] - 1).unwrap(), "{said:?}");
-    toy.until(|| toy.seen.lock().unwrap().told.desired == Some(1)).await;
+    toy.until(|| toy.seen.lock().unwrap().status.desired == Some(1)).await;
 }
 
 #[tokio::test]
 async fn a_silent_pod_forbids_every_step_down_until_it_answers() {
     let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
-    let toy = Toy::new(scaling(1), ours(), 2);
+    let toy = FakeFleet::new(scaling(1), ours(), 2);
     // Nothing listens there.
     toy.change(|seen| seen.pods[1] = Arc::new(pod("silent", [127, 0, 0, 77])));
     let _leading = toy.scaler(port);
     sleep(Duration::from_millis(2500)).await;
-    assert_eq!(toy.said(), Vec::<String>::new());
+    assert_eq!(toy.writes(), Vec::<String>::new());
     toy.change(|seen| seen.pods[1] = Arc::new(pod("speaks", [127, 0, 0, 1])));
     toy.waits_for(|said| said.last().is_some_and(|last| last == "1")).await;
 }
@@ -270,7 +270,7 @@ async fn who_waits_in_a_gateway_wakes_what_sleeps_and_it_sleeps_again_when_nobod
     })
     .await;
     let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
-    let toy = Toy::new(scaling(0), ours(), 0);
+    let toy = FakeFleet::new(scaling(0), ours(), 0);
     toy.gateways.lock().unwrap().push(gateway);
     let leading = toy.scaler(port);
     waiting.store(1000, Ordering::Relaxed);
@@ -318,12 +318,12 @@ async fn cold_gateway(waiting: Arc<AtomicU64>) -> SocketAddr {
 #[tokio::test]
 async fn who_begins_to_wait_is_noticed_long_before_the_next_round() {
     let waiting = Arc::new(AtomicU64::new(0));
-    let toy = Toy::new(scaling(0), ours(), 0);
+    let toy = FakeFleet::new(scaling(0), ours(), 0);
     let gateway = cold_gateway(waiting.clone()).await;
     toy.gateways.lock().unwrap().push(gateway);
     let _leading = toy.scaler_each(Duration::from_secs(3600), 1);
     sleep(Duration::from_millis(500)).await;
-    assert_eq!(toy.said(), Vec::<String>::new());
+    assert_eq!(toy.writes(), Vec::<String>::new());
     waiting.store(1, Ordering::Relaxed);
     toy.waits_for(|said| said == ["1"]).await;
 }
@@ -331,7 +331,7 @@ async fn who_begins_to_wait_is_noticed_long_before_the_next_round() {
 #[tokio::test]
 async fn the_number_changes_hands_without_waiting_for_any_answer() {
     let operator = ReplicasManagers { operator: true, ..ReplicasManagers::default() };
-    let toy = Toy::new(scaling(1), operator, 5);
+    let toy = FakeFleet::new(scaling(1), operator, 5);
     // Nobody listens on this port.
     let _leading = toy.scaler(1);
     toy.waits_for(|said| said == ["5"]).await;

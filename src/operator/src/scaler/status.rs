@@ -10,31 +10,35 @@ use meta::CommonStatus;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::fleet::{Active, Told};
+use super::fleet::{ScalingCondition, ScalingStatus};
 
 /// The condition `ScalingActive` of this list.
-pub(super) fn active(conditions: &[Condition]) -> Option<Active> {
+pub(super) fn active(conditions: &[Condition]) -> Option<ScalingCondition> {
     let found = conditions.iter().find(|found| found.type_ == SCALING_ACTIVE)?;
-    Some(Active { status: found.status == "True", reason: found.reason.clone(), message: found.message.clone() })
+    Some(ScalingCondition {
+        status: found.status == "True",
+        reason: found.reason.clone(),
+        message: found.message.clone(),
+    })
 }
 
 /// What a stored status says about scaling.
-fn told(status: &Value) -> Told {
-    let active = condition(status).map(|found| Active {
+fn scaling_status(status: &Value) -> ScalingStatus {
+    let active = condition(status).map(|found| ScalingCondition {
         status: found["status"] == "True",
         reason: found["reason"].as_str().unwrap_or_default().to_owned(),
         message: found["message"].as_str().unwrap_or_default().to_owned(),
     });
     let desired = status["desiredReplicas"].as_i64().and_then(|desired| i32::try_from(desired).ok());
-    Told { desired, active }
+    ScalingStatus { desired, active }
 }
 
 /// The JSON Patch that makes the stored status say it; `None`: it does, or the state machine has not begun the status.
-pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &Told, now: Timestamp) -> Option<Value> {
+pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &ScalingStatus, now: Timestamp) -> Option<Value> {
     if status.is_null() || CommonStatus::deserialize(status).is_ok_and(|status| status.is_initial()) {
         return None;
     }
-    let before = self::told(status);
+    let before = self::scaling_status(status);
     let mut steps = vec![json!({"op": "test", "path": "/metadata/uid", "value": uid})];
     if let Some(active) = told.active.as_ref().filter(|_| told.active != before.active) {
         let stored = &status["conditions"];
@@ -73,9 +77,9 @@ mod tests {
         "2026-01-02T03:04:05.678Z".parse().unwrap()
     }
 
-    fn say(desired: i32, status: bool, reason: &str) -> Told {
-        let active = Active { status, reason: reason.into(), message: "m".into() };
-        Told { desired: Some(desired), active: Some(active) }
+    fn say(desired: i32, status: bool, reason: &str) -> ScalingStatus {
+        let active = ScalingCondition { status, reason: reason.into(), message: "m".into() };
+        ScalingStatus { desired: Some(desired), active: Some(active) }
     }
 
     #[test]
@@ -97,7 +101,7 @@ mod tests {
         let mut stored = json!({"phase": "Running", "conditions": [{"type": "ScalingActive", "status": "True",
             "reason": "R", "message": "m", "lastTransitionTime": "2020-01-01T00:00:00Z"}], "desiredReplicas": 2});
         assert_eq!(patch("u", 3, &stored, &say(2, true, "R"), now()), None);
-        assert_eq!(told(&stored), say(2, true, "R"));
+        assert_eq!(scaling_status(&stored), say(2, true, "R"));
         let number = patch("u", 3, &stored, &say(5, true, "R"), now()).unwrap();
         assert_eq!(number.as_array().unwrap().len(), 2, "{number}");
         stored["desiredReplicas"] = json!(5);

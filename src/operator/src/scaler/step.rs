@@ -13,15 +13,15 @@ pub(super) const MARK: i32 = -2_000_000_000;
 
 /// What a step down needs now.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step {
+pub(super) enum ScaleDownStep {
     /// These are to be marked.
     Mark(Vec<Arc<WorkloadPod>>),
     /// Lower the number.
-    Take,
+    LowerReplicas,
 }
 
 /// Prepares to leave `target` of these Pods. `in_flight`: what each had when it was last asked, by uid.
-pub(super) fn prepare(pods: &[Arc<WorkloadPod>], target: i32, in_flight: impl Fn(&str) -> u32) -> Step {
+pub(super) fn prepare(pods: &[Arc<WorkloadPod>], target: i32, in_flight: impl Fn(&str) -> u32) -> ScaleDownStep {
     let target = usize::try_from(target).unwrap_or_default();
     let live = || pods.iter().filter(|pod| !pod.terminating);
     let surplus = live().count().saturating_sub(target);
@@ -30,12 +30,12 @@ pub(super) fn prepare(pods: &[Arc<WorkloadPod>], target: i32, in_flight: impl Fn
     let marked = live().filter(|pod| pod.ready && is_marked(pod)).count();
     let missing = surplus.saturating_sub(unready + marked);
     if target == 0 || missing == 0 {
-        return Step::Take;
+        return ScaleDownStep::LowerReplicas;
     }
     let mut free: Vec<_> = live().filter(|pod| pod.ready && !is_marked(pod)).cloned().collect();
     free.sort_by_key(|pod| in_flight(&pod.uid));
     free.truncate(missing);
-    Step::Mark(free)
+    ScaleDownStep::Mark(free)
 }
 
 /// The marks to be taken back when no step is being taken. Pods that are more than wanted are on their way out.
@@ -48,7 +48,7 @@ pub(super) fn stale_marks(pods: &[Arc<WorkloadPod>], desired: i32) -> Vec<Arc<Wo
 }
 
 /// Whether the Deployment has come to rest, so that what the last step did is known.
-pub(super) fn is_at_rest(deployment: &CachedChild) -> bool {
+pub(super) fn is_settled(deployment: &CachedChild) -> bool {
     let Some(state) = &deployment.deployment else { return false };
     state.observed_generation >= deployment.generation
         && state.replicas <= state.desired
@@ -64,10 +64,10 @@ mod tests {
     use super::*;
     use crate::scaler::testing::pod;
 
-    fn names(step: Step) -> Vec<String> {
+    fn names(step: ScaleDownStep) -> Vec<String> {
         match step {
-            Step::Mark(pods) => pods.iter().map(|pod| pod.name.clone()).collect(),
-            Step::Take => vec!["take".to_owned()],
+            ScaleDownStep::Mark(pods) => pods.iter().map(|pod| pod.name.clone()).collect(),
+            ScaleDownStep::LowerReplicas => vec!["take".to_owned()],
         }
     }
 

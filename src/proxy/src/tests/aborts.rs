@@ -77,7 +77,8 @@ async fn moody_client(address: SocketAddr, mut dice: Dice) -> std::io::Result<()
 async fn whatever_clients_and_workloads_do_every_slot_comes_back() {
     const CAP: u32 = 8;
     let mut proxy =
-        Proxy::start(&[("RECIF_CONCURRENCY", "8"), ("RECIF_TIMEOUT", "200ms"), ("RECIF_IDLE_TIMEOUT", "200ms")]).await;
+        TestProxy::start(&[("RECIF_CONCURRENCY", "8"), ("RECIF_TIMEOUT", "200ms"), ("RECIF_IDLE_TIMEOUT", "200ms")])
+            .await;
     let mut accepted = std::mem::replace(&mut proxy.accepted, mpsc::unbounded_channel().1);
     let workload = tokio::spawn(async move {
         let mut seed = 1;
@@ -101,7 +102,9 @@ async fn whatever_clients_and_workloads_do_every_slot_comes_back() {
     proxy.until_in_flight(0).await;
     let report = serde_json::to_value(proxy.shared.load.report()).unwrap();
     assert!(report["completed"].as_u64().unwrap() > 200, "{report}");
-    let slots: Vec<_> = (0..CAP).map(|_| proxy.shared.load.take(false, tokio::time::Instant::now())).collect();
-    assert!(slots.iter().all(Option::is_some) && proxy.shared.load.take(false, tokio::time::Instant::now()).is_none());
+    let slots: Vec<_> = (0..CAP).map(|_| proxy.shared.load.acquire(false, tokio::time::Instant::now())).collect();
+    assert!(
+        slots.iter().all(Option::is_some) && proxy.shared.load.acquire(false, tokio::time::Instant::now()).is_none()
+    );
     workload.abort();
 }

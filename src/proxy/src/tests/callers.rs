@@ -7,7 +7,7 @@ use identity::{KeySet, unix_now};
 use super::*;
 
 /// A proxy before `Agent ns/a`, which knows these keys.
-async fn proxy(keys: &KeySet, required: bool) -> Proxy {
+async fn proxy(keys: &KeySet, required: bool) -> TestProxy {
     let (keys, required) = (keys.public(), required.to_string());
     let variables = [
         ("RECIF_CALLER_KEYS", keys.as_str()),
@@ -16,7 +16,7 @@ async fn proxy(keys: &KeySet, required: bool) -> Proxy {
         ("RECIF_NAMESPACE", "ns"),
         ("RECIF_NAME", "a"),
     ];
-    Proxy::start(&variables).await
+    TestProxy::start(&variables).await
 }
 
 fn token(keys: &KeySet, user: &str, age: i64) -> String {
@@ -29,8 +29,8 @@ fn get(fields: &str) -> Vec<u8> {
 }
 
 /// The `X-Recif-*` lines that the workload gets.
-async fn told(proxy: &mut Proxy, fields: &str) -> Vec<String> {
-    let (_client, _workload, head) = proxy.asked(&get(fields)).await;
+async fn told(proxy: &mut TestProxy, fields: &str) -> Vec<String> {
+    let (_client, _workload, head) = proxy.request(&get(fields)).await;
     head.lines().filter(|line| line.to_lowercase().starts_with("x-recif-")).map(str::to_owned).collect()
 }
 
@@ -55,7 +55,7 @@ async fn the_workload_is_told_the_name_that_a_gateway_signed_and_nothing_else() 
 
 #[tokio::test]
 async fn a_sidecar_without_keys_believes_what_it_is_told() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     assert_eq!(told(&mut proxy, "X-Recif-User: alice\r\n").await, ["X-Recif-User: alice"]);
 }
 
@@ -76,7 +76,7 @@ async fn where_identity_is_required_others_than_gateways_get_401() {
         let request = format!("GET {probe} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         assert!(proxy.answer(request.as_bytes()).await.starts_with("HTTP/1.1 200 "), "{probe}");
     }
-    let keyless = Proxy::start(&[("RECIF_REQUIRE_IDENTITY", "true")]).await;
+    let keyless = TestProxy::start(&[("RECIF_REQUIRE_IDENTITY", "true")]).await;
     let answer = keyless.answer(&get("Connection: close\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 401 "), "without keys nobody is believed: {answer}");
 }
@@ -89,7 +89,7 @@ async fn no_more_than_256_tokens_are_remembered() {
         let bytes = get(&token(&keys, &format!("user-{number}"), -300));
         let mut fields = http1::Fields::default();
         let head = http1::RequestHead::read(&bytes, &mut fields).unwrap();
-        assert!(proxy.shared.callers.of(&head, tokio::time::Instant::now()).is_ok());
+        assert!(proxy.shared.callers.identify(&head, tokio::time::Instant::now()).is_ok());
     }
     assert_eq!(proxy.shared.callers.remembered(), 256);
 }

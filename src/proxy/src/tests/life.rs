@@ -1,11 +1,11 @@
 //! How a Pod goes.
 
-use super::{super::life::Stage, *};
+use super::{super::drain::DrainStage, *};
 
 #[tokio::test]
 async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_flight() {
-    let mut proxy = Proxy::start(&[("RECIF_LAME_DUCK", "500ms"), ("RECIF_SHUTDOWN_TIMEOUT", "20s")]).await;
-    let (mut stream, mut held, _) = proxy.asked(GET).await;
+    let mut proxy = TestProxy::start(&[("RECIF_LAME_DUCK", "500ms"), ("RECIF_SHUTDOWN_TIMEOUT", "20s")]).await;
+    let (mut stream, mut held, _) = proxy.request(GET).await;
     held.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     read_head(&mut stream).await;
 
@@ -14,7 +14,7 @@ async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_
     drain.write_all(hook("/_recif/drain").as_bytes()).await.unwrap();
     let ready = proxy.answer(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     assert!(ready.starts_with("HTTP/1.1 200 "), "a lame duck stays ready");
-    let (mut late, mut workload, _) = proxy.asked(GET).await;
+    let (mut late, mut workload, _) = proxy.request(GET).await;
     workload.write_all(OK).await.unwrap();
     assert!(
         read_head(&mut late).await.contains("Connection: close\r\n"),
@@ -41,8 +41,8 @@ async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_
 
 #[tokio::test]
 async fn what_does_not_end_in_time_is_cut_off() {
-    let mut proxy = Proxy::start(&[("RECIF_LAME_DUCK", "50ms"), ("RECIF_SHUTDOWN_TIMEOUT", "100ms")]).await;
-    let (mut client, _held, _) = proxy.asked(GET).await;
+    let mut proxy = TestProxy::start(&[("RECIF_LAME_DUCK", "50ms"), ("RECIF_SHUTDOWN_TIMEOUT", "100ms")]).await;
+    let (mut client, _held, _) = proxy.request(GET).await;
     proxy.answer(hook("/_recif/lame-duck").as_bytes()).await;
     let mut rest = Vec::new();
     let end = timeout(SOON, client.read_to_end(&mut rest)).await.unwrap();
@@ -54,10 +54,10 @@ async fn what_does_not_end_in_time_is_cut_off() {
 async fn a_restart_of_the_workload_alone_is_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let proxy = Proxy::before(address, &[]).await;
+    let proxy = TestProxy::before(address, &[]).await;
     // No lame duck comes with it.
     assert!(proxy.answer(hook("/_recif/drain").as_bytes()).await.starts_with("HTTP/1.1 200 "));
-    assert_eq!(proxy.shared.life.stage(), Stage::Serving, "it refuses nothing by itself");
+    assert_eq!(proxy.shared.drain.stage(), DrainStage::Serving, "it refuses nothing by itself");
     let ready = b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     assert!(proxy.answer(ready).await.starts_with("HTTP/1.1 200 "));
 
@@ -80,7 +80,7 @@ async fn a_restart_of_the_workload_alone_is_waited_for() {
     };
     let answer = timeout(SOON, refused).await.unwrap();
     assert!(answer.contains("Retry-After: 1\r\n"), "{answer}");
-    assert_eq!(proxy.shared.life.stage(), Stage::Restarting);
+    assert_eq!(proxy.shared.drain.stage(), DrainStage::Restarting);
     assert!(proxy.answer(ready).await.starts_with("HTTP/1.1 503 "));
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.set_reuseaddr(true).unwrap();
@@ -92,7 +92,7 @@ async fn a_restart_of_the_workload_alone_is_waited_for() {
         }
     };
     timeout(SOON, back).await.unwrap();
-    assert_eq!(proxy.shared.life.stage(), Stage::Serving);
+    assert_eq!(proxy.shared.drain.stage(), DrainStage::Serving);
 }
 
 #[tokio::test(start_paused = true)]
@@ -101,13 +101,13 @@ async fn a_drain_returns_when_nothing_is_in_flight_or_the_time_is_up() {
     for (held_for, returns_after) in [(0, 5), (3, 5), (12, 12), (600, 30)] {
         let shared = shared(nowhere, &[]);
         let begun = tokio::time::Instant::now();
-        let slot = shared.load.take(false, tokio::time::Instant::now()).unwrap();
-        shared.life.begin_lame_duck();
+        let slot = shared.load.acquire(false, tokio::time::Instant::now()).unwrap();
+        shared.drain.begin_lame_duck();
         tokio::spawn(async move {
             sleep(Duration::from_secs(held_for)).await;
             drop(slot);
         });
-        shared.life.drain().await;
+        shared.drain.drain().await;
         assert_eq!(begun.elapsed().as_secs(), returns_after, "held for {held_for} s");
     }
 }
@@ -115,23 +115,29 @@ async fn a_drain_returns_when_nothing_is_in_flight_or_the_time_is_up() {
 #[tokio::test(start_paused = true)]
 async fn a_drain_for_a_restart_waits_for_five_seconds_at_most() {
     let shared = shared("127.0.0.1:1".parse().unwrap(), &[]);
-    let _slot = shared.load.take(false, tokio::time::Instant::now()).unwrap();
+    let _slot = shared.load.acquire(false, tokio::time::Instant::now()).unwrap();
     let begun = tokio::time::Instant::now();
-    shared.life.drain().await;
-    assert_eq!((begun.elapsed().as_secs(), shared.life.stage()), (6, Stage::Restarting), "nobody listens at that port");
+    shared.drain.drain().await;
+    assert_eq!(
+        (begun.elapsed().as_secs(), shared.drain.stage()),
+        (6, DrainStage::Restarting),
+        "nobody listens at that port"
+    );
     // A Pod that goes after all is one that goes.
-    shared.life.begin_lame_duck();
-    assert_eq!(shared.life.stage(), Stage::LameDuck);
+    shared.drain.begin_lame_duck();
+    assert_eq!(shared.drain.stage(), DrainStage::LameDuck);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_does_not_go_after_all_serves_again() {
     let shared = shared("127.0.0.1:1".parse().unwrap(), &[]);
-    shared.life.begin_lame_duck();
-    for (after, stage) in [(4, Stage::LameDuck), (2, Stage::Draining), (38, Stage::Draining), (2, Stage::Serving)] {
+    shared.drain.begin_lame_duck();
+    for (after, stage) in
+        [(4, DrainStage::LameDuck), (2, DrainStage::Draining), (38, DrainStage::Draining), (2, DrainStage::Serving)]
+    {
         sleep(Duration::from_secs(after)).await;
-        assert_eq!(shared.life.stage(), stage);
+        assert_eq!(shared.drain.stage(), stage);
     }
-    shared.life.begin_lame_duck();
-    assert_eq!(shared.life.stage(), Stage::LameDuck, "and can go another time");
+    shared.drain.begin_lame_duck();
+    assert_eq!(shared.drain.stage(), DrainStage::LameDuck, "and can go another time");
 }

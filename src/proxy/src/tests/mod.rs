@@ -10,7 +10,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{config::Config, connection, serve::accept, state::Shared};
+use super::{config::ProxyConfig, connection, serve::accept, state::ProxyContext};
 
 mod aborts;
 mod callers;
@@ -21,13 +21,13 @@ mod slots;
 mod traffic;
 
 /// A proxy before a workload whose connections the test holds.
-struct Proxy {
+struct TestProxy {
     address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<ProxyContext>,
     accepted: mpsc::UnboundedReceiver<TcpStream>,
 }
 
-impl Proxy {
+impl TestProxy {
     async fn start(variables: &[(&str, &str)]) -> Self {
         let workload = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (sender, accepted) = mpsc::unbounded_channel();
@@ -67,7 +67,7 @@ impl Proxy {
     }
 
     /// A client that has sent these bytes, and the workload's end of their connection with the head that came.
-    async fn asked(&mut self, bytes: &[u8]) -> (TcpStream, TcpStream, String) {
+    async fn request(&mut self, bytes: &[u8]) -> (TcpStream, TcpStream, String) {
         let mut client = self.client().await;
         client.write_all(bytes).await.unwrap();
         let (workload, head) = self.workload().await;
@@ -94,14 +94,14 @@ impl Proxy {
 }
 
 /// The state of a proxy before this workload.
-fn shared(workload: SocketAddr, variables: &[(&str, &str)]) -> Arc<Shared> {
+fn shared(workload: SocketAddr, variables: &[(&str, &str)]) -> Arc<ProxyContext> {
     let upstream = format!("http://{workload}");
-    let config = Config::read(|name| match name {
+    let config = ProxyConfig::read(|name| match name {
         "RECIF_UPSTREAM_URL" => Some(upstream.clone()),
         "RECIF_KEY" => Some("key".to_owned()),
         _ => variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()),
     });
-    Shared::new(config.unwrap()).unwrap()
+    ProxyContext::new(config.unwrap()).unwrap()
 }
 
 const GET: &[u8] = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n";

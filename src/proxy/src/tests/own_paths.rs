@@ -3,14 +3,14 @@
 use http1::{Fields, RequestHead};
 
 use super::*;
-use crate::admin::Own;
+use crate::admin::AdminRequest;
 
 /// A public key of a gateway, with which templates come whose hook is the program itself.
 const KEYS: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 
 #[tokio::test]
 async fn the_proxy_speaks_for_itself() {
-    let proxy = Proxy::start(&[("RECIF_CONCURRENCY", "7")]).await;
+    let proxy = TestProxy::start(&[("RECIF_CONCURRENCY", "7")]).await;
     let get = async |path: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         proxy.answer(request.as_bytes()).await
@@ -31,7 +31,7 @@ async fn a_workload_that_does_not_listen_is_said_so() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = gone.local_addr().unwrap();
     drop(gone);
-    let proxy = Proxy::before(address, &[]).await;
+    let proxy = TestProxy::before(address, &[]).await;
     let ready = proxy.answer(b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     assert!(ready.starts_with("HTTP/1.1 503 "), "{ready}");
     let answer = proxy.answer(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
@@ -40,8 +40,8 @@ async fn a_workload_that_does_not_listen_is_said_so() {
 
 #[tokio::test]
 async fn what_is_counted_has_the_names_and_labels_that_are_documented() {
-    let mut proxy = Proxy::start(&[("RECIF_CONCURRENCY", "1")]).await;
-    let (mut client, mut workload, _) = proxy.asked(GET).await;
+    let mut proxy = TestProxy::start(&[("RECIF_CONCURRENCY", "1")]).await;
+    let (mut client, mut workload, _) = proxy.request(GET).await;
     assert!(proxy.answer(b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.contains(" 503 "));
     let elsewhere = b"GET /x HTTP/1.1\r\nHost: h\r\nX-Recif-Via: g\r\nConnection: close\r\n\r\n";
     assert!(proxy.answer(elsewhere).await.contains(" 503 "));
@@ -89,14 +89,14 @@ async fn the_lame_duck_is_told_from_inside_of_the_pod_alone() {
         let bytes = format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Recif-Key: {key}\r\n\r\n");
         let mut fields = Fields::default();
         let head = RequestHead::read(bytes.as_bytes(), &mut fields).unwrap();
-        let own = Own::of(&head, peer, shared).unwrap();
+        let own = AdminRequest::parse(&head, peer, shared).unwrap();
         assert_eq!(own.map_err(|answer| answer.status).err(), (!found).then_some(404), "{peer} {path} {key}");
     }
 }
 
 #[tokio::test]
 async fn a_request_for_another_workload_is_misdirected() {
-    let mut proxy = Proxy::start(&[("RECIF_NAME", "a"), ("RECIF_NAMESPACE", "ns")]).await;
+    let mut proxy = TestProxy::start(&[("RECIF_NAME", "a"), ("RECIF_NAMESPACE", "ns")]).await;
     let request = |named: &str| format!("GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n{named}\r\n");
     for other in ["X-Recif-Workload: agent/ns/b\r\n", "x-recif-workload: agent/other/a\r\n", "X-Recif-Workload:\r\n"] {
         let answer = proxy.answer(request(other).as_bytes()).await;
@@ -104,7 +104,7 @@ async fn a_request_for_another_workload_is_misdirected() {
     }
     assert!(proxy.accepted.try_recv().is_err());
     for ours in ["X-Recif-Workload: agent/ns/a\r\n", ""] {
-        let (mut client, mut workload, _) = proxy.asked(request(ours).as_bytes()).await;
+        let (mut client, mut workload, _) = proxy.request(request(ours).as_bytes()).await;
         workload.write_all(OK).await.unwrap();
         assert!(read_head(&mut client).await.starts_with("HTTP/1.1 200 "), "{ours}");
     }
@@ -140,7 +140,7 @@ async fn a_workload_that_can_never_answer_is_not_ready_and_others_are_asked_unti
         ("no HTTP\r\n\r\n", "200"),
     ] {
         let (workload, asked) = answers(text).await;
-        let proxy = Proxy::before(workload, &[]).await;
+        let proxy = TestProxy::before(workload, &[]).await;
         for _ in 0..3 {
             let answer = proxy.answer(READY).await;
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{text}: {answer}");
@@ -162,11 +162,11 @@ async fn the_metrics_end_with_those_of_the_runner() {
             io.write_all(wanted.recv().await.unwrap().as_bytes()).await.unwrap();
         }
     });
-    let scrape = async |proxy: &Proxy| {
+    let scrape = async |proxy: &TestProxy| {
         let answer = proxy.answer(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
         answer.split_once("\r\n\r\n").unwrap().1.to_owned()
     };
-    let proxy = Proxy::before(address, &[("RECIF_KIND", "Agent")]).await;
+    let proxy = TestProxy::before(address, &[("RECIF_KIND", "Agent")]).await;
     answers
         .send("HTTP/1.0 200 OK\r\nContent-Type: application/openmetrics-text; version=1.0.0\r\n\r\nrunner_turns 3\n# EOF\n")
         .unwrap();
@@ -182,7 +182,7 @@ async fn the_metrics_end_with_those_of_the_runner() {
         let text = scrape(&proxy).await;
         assert!(text.ends_with("\n# EOF\n") && !text.contains("runner"), "{text}");
     }
-    let server = Proxy::before(address, &[("RECIF_KIND", "MCPServer")]).await;
+    let server = TestProxy::before(address, &[("RECIF_KIND", "MCPServer")]).await;
     assert!(scrape(&server).await.ends_with("# EOF\n"), "an image of others is not asked");
 }
 
@@ -192,12 +192,12 @@ async fn a_gateway_learns_that_the_pod_can_serve_from_the_question_that_the_kube
     let address = workload.local_addr().unwrap();
     let named = [("RECIF_NAME", "a"), ("RECIF_NAMESPACE", "ns"), ("RECIF_POD_UID", "p1")];
     let with = |readiness: &'static str| [&named[..], &[("RECIF_READINESS", readiness)]].concat();
-    let ask = async |proxy: &Proxy, named: &str| {
+    let ask = async |proxy: &TestProxy, named: &str| {
         let request = format!("GET /_recif/ready HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{named}\r\n");
         proxy.answer(request.as_bytes()).await
     };
     let ours = "X-Recif-Workload: agent/ns/a\r\n";
-    let proxy = Proxy::before(address, &with("/ready?x")).await;
+    let proxy = TestProxy::before(address, &with("/ready?x")).await;
     assert!(ask(&proxy, "").await.starts_with("HTTP/1.1 400 "));
     assert!(ask(&proxy, "X-Recif-Workload: agent/ns/b\r\n").await.starts_with("HTTP/1.1 421 "));
     for (said, status) in [
@@ -214,16 +214,16 @@ async fn a_gateway_learns_that_the_pod_can_serve_from_the_question_that_the_kube
             io.write_all(said.as_bytes()).await.unwrap();
         };
         // Each with nothing remembered.
-        let proxy = Proxy::before(address, &with("/ready?x")).await;
+        let proxy = TestProxy::before(address, &with("/ready?x")).await;
         let (told, ()) = tokio::join!(ask(&proxy, ours), answer);
         assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{said}: {told}");
         assert_eq!(told.ends_with("{\"pod\":\"p1\"}"), status == 200, "{told}");
     }
-    assert!(ask(&Proxy::before(address, &with("tcp")).await, ours).await.starts_with("HTTP/1.1 200 "));
-    assert!(ask(&Proxy::before(address, &with("")).await, ours).await.starts_with("HTTP/1.1 404 "));
-    let going = Proxy::before(address, &with("tcp")).await;
-    going.shared.life.begin_lame_duck();
+    assert!(ask(&TestProxy::before(address, &with("tcp")).await, ours).await.starts_with("HTTP/1.1 200 "));
+    assert!(ask(&TestProxy::before(address, &with("")).await, ours).await.starts_with("HTTP/1.1 404 "));
+    let going = TestProxy::before(address, &with("tcp")).await;
+    going.shared.drain.begin_lame_duck();
     assert!(ask(&going, ours).await.starts_with("HTTP/1.1 503 "), "the Pod is going");
     drop(workload);
-    assert!(ask(&Proxy::before(address, &with("tcp")).await, ours).await.starts_with("HTTP/1.1 503 "));
+    assert!(ask(&TestProxy::before(address, &with("tcp")).await, ours).await.starts_with("HTTP/1.1 503 "));
 }

@@ -6,7 +6,7 @@ use super::*;
 
 #[tokio::test]
 async fn bad_requests_are_answered_and_never_passed_on() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     for bad in bad_requests::bad_heads("/x") {
         let answer = proxy.answer(&bad.bytes).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {} ", bad.status)), "{}: {answer}", bad.name);
@@ -23,10 +23,10 @@ async fn bad_requests_are_answered_and_never_passed_on() {
 
 #[tokio::test]
 async fn a_bad_request_behind_a_good_one_is_refused_too() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     for bad in bad_requests::bad_heads("/x") {
         let (mut client, mut workload, seen) =
-            proxy.asked(&[b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n", bad.bytes.as_slice()].concat()).await;
+            proxy.request(&[b"GET /good HTTP/1.1\r\nHost: h\r\n\r\n", bad.bytes.as_slice()].concat()).await;
         assert!(seen.starts_with("GET /good "), "{}: {seen}", bad.name);
         workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await.unwrap();
         let mut answers = String::new();
@@ -44,7 +44,7 @@ async fn a_bad_request_behind_a_good_one_is_refused_too() {
 
 #[tokio::test]
 async fn bad_chunks_are_refused_where_they_begin_and_the_request_is_never_ended() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     let refused = |name: &str, answer: &str| {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{name:?}: {answer}");
         assert!(answer.contains("\r\nConnection: close\r\n"), "{name:?}: {answer}");
@@ -56,7 +56,7 @@ async fn bad_chunks_are_refused_where_they_begin_and_the_request_is_never_ended(
         assert!(!matches!(timeout(SOON, silent.read(&mut [0])).await.unwrap(), Ok(1..)), "{:?}", bad.name);
 
         let good = bad.bytes.len() - bad.name.len();
-        let (mut client, mut workload, _) = proxy.asked(&bad.bytes[..good]).await;
+        let (mut client, mut workload, _) = proxy.request(&bad.bytes[..good]).await;
         client.write_all(&bad.bytes[good..]).await.unwrap();
         refused(bad.name, &read_head(&mut client).await);
         let mut rest = Vec::new();
@@ -69,7 +69,7 @@ async fn bad_chunks_are_refused_where_they_begin_and_the_request_is_never_ended(
 
 #[tokio::test(start_paused = true)]
 async fn a_head_that_drips_is_given_up_after_ten_seconds() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     let client = proxy.client().await;
     let started = tokio::time::Instant::now();
     let (mut read, mut write) = client.into_split();
@@ -92,9 +92,9 @@ async fn a_head_that_drips_is_given_up_after_ten_seconds() {
 
 #[tokio::test]
 async fn what_a_server_could_read_otherwise_is_not_passed_on() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     for cleaned in bad_requests::sanitized_requests("/x") {
-        let (mut client, mut workload, seen) = proxy.asked(&cleaned.bytes).await;
+        let (mut client, mut workload, seen) = proxy.request(&cleaned.bytes).await;
         let body = read_exactly(&mut workload, cleaned.body.len()).await;
         assert_eq!(body, cleaned.body, "{}", cleaned.name);
         for absent in cleaned.absent {

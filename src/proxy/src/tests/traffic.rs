@@ -4,9 +4,9 @@ use super::*;
 
 #[tokio::test]
 async fn requests_go_through_on_connections_that_stay() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     let (mut client, mut workload, seen) =
-        proxy.asked(b"GET /a%2Fb?c;d HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1\r\nTE: x\r\n\r\n").await;
+        proxy.request(b"GET /a%2Fb?c;d HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1\r\nTE: x\r\n\r\n").await;
     assert_eq!(
         seen,
         "GET /a%2Fb?c;d HTTP/1.1\r\nHost: h:1\r\nX-Forwarded-For: 192.0.2.1, 127.0.0.1\r\nX-Forwarded-Host: h:1\r\n\
@@ -25,8 +25,8 @@ async fn requests_go_through_on_connections_that_stay() {
 
 #[tokio::test]
 async fn an_event_arrives_before_the_next_is_there() {
-    let mut proxy = Proxy::start(&[]).await;
-    let (mut client, mut workload, _) = proxy.asked(GET).await;
+    let mut proxy = TestProxy::start(&[]).await;
+    let (mut client, mut workload, _) = proxy.request(GET).await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n").await.unwrap();
     read_head(&mut client).await;
     for event in ["5\r\none\n\n\r\n", "5\r\ntwo\n\n\r\n"] {
@@ -41,8 +41,8 @@ async fn an_event_arrives_before_the_next_is_there() {
 
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_seen_as_such() {
-    let mut proxy = Proxy::start(&[]).await;
-    let (mut client, mut workload, _) = proxy.asked(GET).await;
+    let mut proxy = TestProxy::start(&[]).await;
+    let (mut client, mut workload, _) = proxy.request(GET).await;
     workload.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc").await.unwrap();
     read_head(&mut client).await;
     assert_eq!(read_exactly(&mut client, 3).await, "abc");
@@ -54,8 +54,8 @@ async fn an_answer_that_breaks_off_is_seen_as_such() {
 
 #[tokio::test]
 async fn a_connection_that_went_stale_costs_no_request() {
-    let mut proxy = Proxy::start(&[]).await;
-    let (mut client, mut workload, _) = proxy.asked(GET).await;
+    let mut proxy = TestProxy::start(&[]).await;
+    let (mut client, mut workload, _) = proxy.request(GET).await;
     workload.write_all(OK).await.unwrap();
     read_head(&mut client).await;
     read_exactly(&mut client, 2).await;
@@ -76,7 +76,7 @@ async fn a_connection_that_went_stale_costs_no_request() {
 
 #[tokio::test]
 async fn another_protocol_is_carried_both_ways() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     let mut client = proxy.client().await;
     let request = b"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n\r\nearly";
     client.write_all(request).await.unwrap();
@@ -100,9 +100,9 @@ async fn another_protocol_is_carried_both_ways() {
 
 #[tokio::test]
 async fn an_end_that_comes_with_the_last_data_is_seen() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     for size in [0, 1, 65_536, 1_000_000] {
-        let (mut client, mut workload, _) = proxy.asked(GET).await;
+        let (mut client, mut workload, _) = proxy.request(GET).await;
         let answer = [b"HTTP/1.0 200 OK\r\n\r\n".as_slice(), &vec![b'x'; size]].concat();
         tokio::spawn(async move {
             workload.write_all(&answer).await.unwrap();
@@ -118,7 +118,7 @@ async fn an_end_that_comes_with_the_last_data_is_seen() {
 
 #[tokio::test]
 async fn what_the_workload_says_unasked_is_never_an_answer() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     let mut client = proxy.client().await;
     for unasked in [&b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"[..], b"x", b""] {
         client.write_all(GET).await.unwrap();
@@ -141,15 +141,15 @@ async fn what_the_workload_says_unasked_is_never_an_answer() {
 
 #[tokio::test]
 async fn a_stream_without_end_lets_others_through() {
-    let mut proxy = Proxy::start(&[]).await;
-    let (mut greedy, mut workload, _) = proxy.asked(GET).await;
+    let mut proxy = TestProxy::start(&[]).await;
+    let (mut greedy, mut workload, _) = proxy.request(GET).await;
     let endless = tokio::spawn(async move {
         let _ = workload.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await;
         while workload.write_all(&[b'x'; 65_536]).await.is_ok() {}
     });
     let reader = tokio::spawn(async move { tokio::io::copy(&mut greedy, &mut tokio::io::sink()).await });
     for _ in 0..20 {
-        let (mut client, mut workload, _) = proxy.asked(GET).await;
+        let (mut client, mut workload, _) = proxy.request(GET).await;
         workload.write_all(OK).await.unwrap();
         read_head(&mut client).await;
     }
@@ -160,8 +160,9 @@ async fn a_stream_without_end_lets_others_through() {
 
 #[tokio::test]
 async fn a_large_upload_may_take_longer_than_the_wait_for_an_answer() {
-    let mut proxy = Proxy::start(&[("RECIF_TIMEOUT", "400ms")]).await;
-    let (mut client, mut workload, _) = proxy.asked(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\n").await;
+    let mut proxy = TestProxy::start(&[("RECIF_TIMEOUT", "400ms")]).await;
+    let (mut client, mut workload, _) =
+        proxy.request(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\n").await;
     for _ in 0..8 {
         sleep(Duration::from_millis(100)).await;
         client.write_all(b"x").await.unwrap();
@@ -172,8 +173,8 @@ async fn a_large_upload_may_take_longer_than_the_wait_for_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_nobody_uses_is_closed_before_the_workload_does() {
-    let mut proxy = Proxy::start(&[]).await;
-    let (mut client, mut workload, _) = proxy.asked(GET).await;
+    let mut proxy = TestProxy::start(&[]).await;
+    let (mut client, mut workload, _) = proxy.request(GET).await;
     workload.write_all(OK).await.unwrap();
     read_head(&mut client).await;
     let begun = tokio::time::Instant::now();
@@ -184,7 +185,7 @@ async fn a_connection_that_nobody_uses_is_closed_before_the_workload_does() {
 
 #[tokio::test]
 async fn an_open_stream_holds_little() {
-    let proxy = Proxy::start(&[]).await;
+    let proxy = TestProxy::start(&[]).await;
     let serving = connection::serve(proxy.client().await, [127, 0, 0, 1].into(), &proxy.shared);
     // With what the runtime adds it is one allocation of 1536 bytes.
     assert!(size_of_val(&serving) <= 1400, "{}", size_of_val(&serving));
@@ -192,9 +193,9 @@ async fn an_open_stream_holds_little() {
 
 #[tokio::test]
 async fn a_client_of_http_1_0_is_told_of_no_chunks() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     for request in ["GET /x HTTP/1.0\r\n\r\n", "HEAD /x HTTP/1.0\r\n\r\n"] {
-        let (mut client, mut workload, _) = proxy.asked(request.as_bytes()).await;
+        let (mut client, mut workload, _) = proxy.request(request.as_bytes()).await;
         let answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: T\r\nA: b\r\n\r\n";
         workload.write_all(answer).await.unwrap();
         if request.starts_with("GET") {
@@ -213,10 +214,10 @@ async fn a_client_of_http_1_0_is_told_of_no_chunks() {
 
 #[tokio::test]
 async fn another_protocol_than_was_asked_for_is_no_answer() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     for (protocol, status) in [("WebSocket", 101), ("h2c", 502), ("websocket, h2c", 502)] {
         let request = b"GET /ws HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: WebSocket\r\n\r\n";
-        let (mut client, mut workload, _) = proxy.asked(request).await;
+        let (mut client, mut workload, _) = proxy.request(request).await;
         let answer = format!("HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n");
         workload.write_all(answer.as_bytes()).await.unwrap();
         assert!(read_head(&mut client).await.starts_with(&format!("HTTP/1.1 {status} ")), "{protocol}");
@@ -225,10 +226,10 @@ async fn another_protocol_than_was_asked_for_is_no_answer() {
 
 #[tokio::test]
 async fn a_body_that_its_server_may_not_read_ends_the_connection() {
-    let mut proxy = Proxy::start(&[]).await;
+    let mut proxy = TestProxy::start(&[]).await;
     for (method, again) in [("POST", true), ("PUT", true), ("GET", false), ("DELETE", false), ("OPTIONS", false)] {
         let request = format!("{method} /x HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi");
-        let (mut client, mut workload, sent) = proxy.asked(request.as_bytes()).await;
+        let (mut client, mut workload, sent) = proxy.request(request.as_bytes()).await;
         assert_eq!(
             sent.contains("Connection: close\r\n"),
             !again,

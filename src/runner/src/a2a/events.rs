@@ -13,14 +13,14 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use super::params::Version;
-use super::tasks::{Phase, Progress, Task};
+use super::tasks::{Task, TaskPhase, TaskProgress};
 use super::{rpc, wire};
 
 /// What is still to be told.
 struct Watcher {
     version: Version,
     task: Arc<Task>,
-    progress: watch::Receiver<Progress>,
+    progress: watch::Receiver<TaskProgress>,
     /// Bytes of text that went out; none before the first event.
     sent: Option<usize>,
     ended: bool,
@@ -59,7 +59,7 @@ impl Watcher {
                     self.sent = Some(progress.text.len());
                     return Some(wire::artifact_update(self.version, &self.task, more, sent > 0));
                 }
-                if progress.phase != Phase::Working {
+                if progress.phase != TaskPhase::Working {
                     self.ended = true;
                     return Some(wire::status_update(self.version, &self.task, &progress));
                 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::{
-    rpc::Fault,
-    tasks::{Phase, Piece, Said},
+    rpc::RpcError,
+    tasks::{MessagePart, TaskPhase, UserMessage},
 };
 use crate::conversations::history::ConversationId;
 
@@ -24,7 +24,7 @@ pub(super) enum Version {
 
 /// What can be asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operation {
+pub(super) enum A2aOperation {
     /// Answer a message.
     Send,
     /// Answer a message with events.
@@ -38,47 +38,47 @@ pub(super) enum Operation {
     /// Show several tasks.
     List,
     /// Any of those about push notifications.
-    Push,
+    PushNotifications,
     /// Known and not offered; why.
-    Not(&'static str),
+    Unsupported(&'static str),
 }
 
 const NO_LIST: &str = "tasks are listed by `ListTasks`, of version 1.0";
 const NO_CARD: &str = "there is no extended agent card";
 
 /// Method, version, meaning.
-const METHODS: [(&str, Version, Operation); 22] = [
-    ("SendMessage", Version::V1, Operation::Send),
-    ("SendStreamingMessage", Version::V1, Operation::Stream),
-    ("GetTask", Version::V1, Operation::Get),
-    ("CancelTask", Version::V1, Operation::Cancel),
-    ("SubscribeToTask", Version::V1, Operation::Subscribe),
-    ("ListTasks", Version::V1, Operation::List),
-    ("CreateTaskPushNotificationConfig", Version::V1, Operation::Push),
-    ("GetTaskPushNotificationConfig", Version::V1, Operation::Push),
-    ("ListTaskPushNotificationConfigs", Version::V1, Operation::Push),
-    ("DeleteTaskPushNotificationConfig", Version::V1, Operation::Push),
-    ("GetExtendedAgentCard", Version::V1, Operation::Not(NO_CARD)),
-    ("message/send", Version::V03, Operation::Send),
-    ("message/stream", Version::V03, Operation::Stream),
-    ("tasks/get", Version::V03, Operation::Get),
-    ("tasks/cancel", Version::V03, Operation::Cancel),
-    ("tasks/resubscribe", Version::V03, Operation::Subscribe),
-    ("tasks/list", Version::V03, Operation::Not(NO_LIST)),
-    ("tasks/pushNotificationConfig/set", Version::V03, Operation::Push),
-    ("tasks/pushNotificationConfig/get", Version::V03, Operation::Push),
-    ("tasks/pushNotificationConfig/list", Version::V03, Operation::Push),
-    ("tasks/pushNotificationConfig/delete", Version::V03, Operation::Push),
-    ("agent/getAuthenticatedExtendedCard", Version::V03, Operation::Not(NO_CARD)),
+const METHODS: [(&str, Version, A2aOperation); 22] = [
+    ("SendMessage", Version::V1, A2aOperation::Send),
+    ("SendStreamingMessage", Version::V1, A2aOperation::Stream),
+    ("GetTask", Version::V1, A2aOperation::Get),
+    ("CancelTask", Version::V1, A2aOperation::Cancel),
+    ("SubscribeToTask", Version::V1, A2aOperation::Subscribe),
+    ("ListTasks", Version::V1, A2aOperation::List),
+    ("CreateTaskPushNotificationConfig", Version::V1, A2aOperation::PushNotifications),
+    ("GetTaskPushNotificationConfig", Version::V1, A2aOperation::PushNotifications),
+    ("ListTaskPushNotificationConfigs", Version::V1, A2aOperation::PushNotifications),
+    ("DeleteTaskPushNotificationConfig", Version::V1, A2aOperation::PushNotifications),
+    ("GetExtendedAgentCard", Version::V1, A2aOperation::Unsupported(NO_CARD)),
+    ("message/send", Version::V03, A2aOperation::Send),
+    ("message/stream", Version::V03, A2aOperation::Stream),
+    ("tasks/get", Version::V03, A2aOperation::Get),
+    ("tasks/cancel", Version::V03, A2aOperation::Cancel),
+    ("tasks/resubscribe", Version::V03, A2aOperation::Subscribe),
+    ("tasks/list", Version::V03, A2aOperation::Unsupported(NO_LIST)),
+    ("tasks/pushNotificationConfig/set", Version::V03, A2aOperation::PushNotifications),
+    ("tasks/pushNotificationConfig/get", Version::V03, A2aOperation::PushNotifications),
+    ("tasks/pushNotificationConfig/list", Version::V03, A2aOperation::PushNotifications),
+    ("tasks/pushNotificationConfig/delete", Version::V03, A2aOperation::PushNotifications),
+    ("agent/getAuthenticatedExtendedCard", Version::V03, A2aOperation::Unsupported(NO_CARD)),
 ];
 
 /// What `method` means. `header` is `A2A-Version`; without it the method's own version is meant.
 ///
 /// # Errors
 /// No such method, or not in that version.
-pub(super) fn method(method: &str, header: Option<&str>) -> Result<(Version, Operation), Fault> {
+pub(super) fn method(method: &str, header: Option<&str>) -> Result<(Version, A2aOperation), RpcError> {
     let known = METHODS.iter().find(|(name, ..)| *name == method);
-    let &(_, version, operation) = known.ok_or_else(|| Fault::Method(method.into()))?;
+    let &(_, version, operation) = known.ok_or_else(|| RpcError::Method(method.into()))?;
     let wanted = header.map(str::trim).filter(|wanted| !wanted.is_empty());
     let fits = wanted.is_none_or(|wanted| {
         let mut numbers = wanted.split('.');
@@ -90,62 +90,62 @@ pub(super) fn method(method: &str, header: Option<&str>) -> Result<(Version, Ope
         }
     });
     match wanted {
-        Some(wanted) if !fits => Err(Fault::Version(wanted.into())),
+        Some(wanted) if !fits => Err(RpcError::Version(wanted.into())),
         _ => Ok((version, operation)),
     }
 }
 
 /// Parameters of the methods that send.
 #[derive(Debug)]
-pub(super) struct Send {
+pub(super) struct SendParams {
     /// What the client says.
-    pub(super) said: Said,
+    pub(super) message: UserMessage,
     /// The conversation to go on with.
     pub(super) context: Option<ConversationId>,
     /// The task to go on with.
     pub(super) task: Option<String>,
     /// Answer at once, with a task that works.
-    pub(super) at_once: bool,
+    pub(super) return_immediately: bool,
     /// How many messages of the task's history to show; all when unset.
     pub(super) history: Option<usize>,
 }
 
-impl Send {
+impl SendParams {
     /// Reads them.
     ///
     /// # Errors
     /// They are incomplete, or ask for what is not offered.
-    pub(super) fn read(params: Map<String, Value>) -> Result<Self, Fault> {
-        let Wire { message, configuration } = read(params)?;
+    pub(super) fn read(params: Map<String, Value>) -> Result<Self, RpcError> {
+        let SendBody { message, configuration } = read(params)?;
         if !matches!(message.role.as_str(), "ROLE_USER" | "user") {
-            return Err(Fault::Params("`message.role` must be the user's".into()));
+            return Err(RpcError::Params("`message.role` must be the user's".into()));
         }
         if message.message_id.is_empty() {
-            return Err(Fault::Params("`message.messageId` is empty".into()));
+            return Err(RpcError::Params("`message.messageId` is empty".into()));
         }
         if message.parts.is_empty() {
-            return Err(Fault::Params("`message.parts` is empty".into()));
+            return Err(RpcError::Params("`message.parts` is empty".into()));
         }
         let pieces = message.parts.into_iter().map(piece).collect::<Result<_, _>>()?;
         let context = message.context_id.filter(|id| !id.is_empty()).map(|id| {
             let wrong = "`message.contextId` must be 1 to 128 letters, digits, `.`, `_`, `:` or `-`";
-            ConversationId::parse(&id).ok_or_else(|| Fault::Params(wrong.into()))
+            ConversationId::parse(&id).ok_or_else(|| RpcError::Params(wrong.into()))
         });
         let wanted = configuration.unwrap_or_default();
         if wanted.push().is_some() {
-            return Err(Fault::Push);
+            return Err(RpcError::Push);
         }
         let modes = wanted.accepted_output_modes.unwrap_or_default();
         if !modes.is_empty()
             && !modes.iter().any(|mode| matches!(mode.as_str(), "*/*" | "text/*" | "text" | "text/plain"))
         {
-            return Err(Fault::ContentType("answers are text/plain, which `acceptedOutputModes` leaves out".into()));
+            return Err(RpcError::ContentType("answers are text/plain, which `acceptedOutputModes` leaves out".into()));
         }
         Ok(Self {
-            said: Said { id: message.message_id, pieces },
+            message: UserMessage { id: message.message_id, pieces },
             context: context.transpose()?,
             task: message.task_id.filter(|id| !id.is_empty()),
-            at_once: wanted.return_immediately.unwrap_or(wanted.blocking == Some(false)),
+            return_immediately: wanted.return_immediately.unwrap_or(wanted.blocking == Some(false)),
             history: history(wanted.history_length)?,
         })
     }
@@ -154,34 +154,34 @@ impl Send {
     ///
     /// # Errors
     /// There is nothing in it.
-    pub(super) fn text(&self) -> Result<String, Fault> {
-        let pieces = self.said.pieces.iter().map(|piece| match piece {
-            Piece::Text(text) => text.clone(),
-            Piece::Data(data) => data.to_string(),
+    pub(super) fn text(&self) -> Result<String, RpcError> {
+        let pieces = self.message.pieces.iter().map(|piece| match piece {
+            MessagePart::Text(text) => text.clone(),
+            MessagePart::Data(data) => data.to_string(),
         });
         let text = pieces.collect::<Vec<_>>().join("\n");
-        if text.trim().is_empty() { Err(Fault::Params("the message is empty".into())) } else { Ok(text) }
+        if text.trim().is_empty() { Err(RpcError::Params("the message is empty".into())) } else { Ok(text) }
     }
 }
 
 /// Parameters of the methods about one task.
 #[derive(Debug, PartialEq)]
-pub(super) struct About {
+pub(super) struct TaskParams {
     /// The task.
     pub(super) id: String,
     /// How many messages of its history to show; all when unset.
     pub(super) history: Option<usize>,
 }
 
-impl About {
+impl TaskParams {
     /// Reads them.
     ///
     /// # Errors
     /// They are incomplete.
-    pub(super) fn read(params: Map<String, Value>) -> Result<Self, Fault> {
+    pub(super) fn read(params: Map<String, Value>) -> Result<Self, RpcError> {
         let WireTask { id, history_length } = read(params)?;
         if id.is_empty() {
-            return Err(Fault::Params("`id` is empty".into()));
+            return Err(RpcError::Params("`id` is empty".into()));
         }
         Ok(Self { id, history: history(history_length)? })
     }
@@ -189,11 +189,11 @@ impl About {
 
 /// Parameters of the method that lists.
 #[derive(Debug, PartialEq)]
-pub(super) struct List {
+pub(super) struct ListParams {
     /// Those of this conversation alone.
     pub(super) context: Option<String>,
     /// Those in this state alone; in one that no task ever has, there are none.
-    pub(super) phase: Option<Option<Phase>>,
+    pub(super) phase: Option<Option<TaskPhase>>,
     /// Those whose state changed later alone.
     pub(super) after: Option<Timestamp>,
     /// At most so many.
@@ -209,35 +209,35 @@ pub(super) struct List {
 /// Most tasks on a page, and how many where nothing is said (specification, section 3.1.4).
 const PAGE: (i64, i64) = (100, 50);
 
-impl List {
+impl ListParams {
     /// Reads them.
     ///
     /// # Errors
     /// One of them is wrong.
-    pub(super) fn read(params: Map<String, Value>) -> Result<Self, Fault> {
+    pub(super) fn read(params: Map<String, Value>) -> Result<Self, RpcError> {
         let wire: WireList = read(params)?;
         let set = |text: Option<String>| text.filter(|text| !text.is_empty());
         let size = wire.page_size.unwrap_or(PAGE.1);
         if !(1..=PAGE.0).contains(&size) {
-            return Err(Fault::Params(format!("`pageSize` must be from 1 to {}", PAGE.0)));
+            return Err(RpcError::Params(format!("`pageSize` must be from 1 to {}", PAGE.0)));
         }
         let phase =
             set(wire.status).filter(|state| state != "TASK_STATE_UNSPECIFIED").map(|state| match state.as_str() {
-                "TASK_STATE_WORKING" => Ok(Some(Phase::Working)),
-                "TASK_STATE_COMPLETED" => Ok(Some(Phase::Completed)),
-                "TASK_STATE_FAILED" => Ok(Some(Phase::Failed)),
-                "TASK_STATE_CANCELED" => Ok(Some(Phase::Canceled)),
+                "TASK_STATE_WORKING" => Ok(Some(TaskPhase::Working)),
+                "TASK_STATE_COMPLETED" => Ok(Some(TaskPhase::Completed)),
+                "TASK_STATE_FAILED" => Ok(Some(TaskPhase::Failed)),
+                "TASK_STATE_CANCELED" => Ok(Some(TaskPhase::Canceled)),
                 "TASK_STATE_SUBMITTED"
                 | "TASK_STATE_INPUT_REQUIRED"
                 | "TASK_STATE_REJECTED"
                 | "TASK_STATE_AUTH_REQUIRED" => Ok(None),
-                _ => Err(Fault::Params("`status` is no state of a task".into())),
+                _ => Err(RpcError::Params("`status` is no state of a task".into())),
             });
         let after = set(wire.status_timestamp_after).map(|text| text.parse());
         Ok(Self {
             context: set(wire.context_id),
             phase: phase.transpose()?,
-            after: after.transpose().map_err(|_| Fault::Params("`statusTimestampAfter` is no timestamp".into()))?,
+            after: after.transpose().map_err(|_| RpcError::Params("`statusTimestampAfter` is no timestamp".into()))?,
             size: usize::try_from(size).unwrap_or_default(),
             token: set(wire.page_token),
             history: history(wire.history_length)?,
@@ -259,7 +259,7 @@ struct WireList {
 }
 
 #[derive(Deserialize)]
-struct Wire {
+struct SendBody {
     message: WireMessage,
     configuration: Option<Configuration>,
 }
@@ -300,28 +300,28 @@ struct WireTask {
     history_length: Option<i64>,
 }
 
-fn read<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, Fault> {
-    serde_json::from_value(Value::Object(params)).map_err(|error| Fault::Params(format!("`params`: {error}")))
+fn read<T: DeserializeOwned>(params: Map<String, Value>) -> Result<T, RpcError> {
+    serde_json::from_value(Value::Object(params)).map_err(|error| RpcError::Params(format!("`params`: {error}")))
 }
 
-fn history(length: Option<i64>) -> Result<Option<usize>, Fault> {
+fn history(length: Option<i64>) -> Result<Option<usize>, RpcError> {
     let length = length.map(usize::try_from).transpose();
-    length.map_err(|_| Fault::Params("`historyLength` is negative".into()))
+    length.map_err(|_| RpcError::Params("`historyLength` is negative".into()))
 }
 
 /// 1.0 tells parts apart by what they have, 0.3 by `kind`, under the same names.
-fn piece(mut part: Map<String, Value>) -> Result<Piece, Fault> {
+fn piece(mut part: Map<String, Value>) -> Result<MessagePart, RpcError> {
     let is_known = |kind: &Value| matches!(kind.as_str(), Some("text" | "data" | "file"));
     if part.get("kind").is_some_and(|kind| !is_known(kind)) {
-        return Err(Fault::Params("the `kind` of a part must be text or data".into()));
+        return Err(RpcError::Params("the `kind` of a part must be text or data".into()));
     }
     match (part.remove("text"), part.remove("data")) {
-        (Some(Value::String(text)), None) => Ok(Piece::Text(text)),
-        (None, Some(data)) => Ok(Piece::Data(data)),
+        (Some(Value::String(text)), None) => Ok(MessagePart::Text(text)),
+        (None, Some(data)) => Ok(MessagePart::Data(data)),
         _ if ["raw", "url", "file"].iter().any(|name| part.contains_key(*name)) => {
-            Err(Fault::ContentType("files are not read: send text or data".into()))
+            Err(RpcError::ContentType("files are not read: send text or data".into()))
         }
-        _ => Err(Fault::Params("every part has either `text`, a string, or `data`".into())),
+        _ => Err(RpcError::Params("every part has either `text`, a string, or `data`".into())),
     }
 }
 
@@ -335,17 +335,17 @@ mod tests {
         value.as_object().unwrap().clone()
     }
 
-    fn send(message: Value, configuration: Value) -> Result<Send, Fault> {
+    fn send(message: Value, configuration: Value) -> Result<SendParams, RpcError> {
         let mut whole = json!({ "messageId": "m", "role": "ROLE_USER", "parts": [{ "text": "hi" }] });
         for (name, value) in object(message) {
             whole[name] = value;
         }
-        Send::read(object(json!({ "message": whole, "configuration": configuration })))
+        SendParams::read(object(json!({ "message": whole, "configuration": configuration })))
     }
 
     #[test]
     fn a_method_has_a_version_and_the_header_must_agree() {
-        use {Operation::*, Version::*};
+        use {A2aOperation::*, Version::*};
         assert_eq!(method("SendMessage", None), Ok((V1, Send)));
         assert_eq!(method("SendMessage", Some("1.0")), Ok((V1, Send)));
         assert_eq!(method("SendMessage", Some("1.7.1")), Ok((V1, Send)));
@@ -353,9 +353,9 @@ mod tests {
         assert_eq!(method("message/stream", Some(" ")), Ok((V03, Stream)));
         assert_eq!(method("tasks/resubscribe", None), Ok((V03, Subscribe)));
         for (name, header) in [("SendMessage", "0.3"), ("SendMessage", "2.0"), ("tasks/get", "1.0"), ("GetTask", "x")] {
-            assert_eq!(method(name, Some(header)), Err(Fault::Version(header.into())), "{name}");
+            assert_eq!(method(name, Some(header)), Err(RpcError::Version(header.into())), "{name}");
         }
-        assert_eq!(method("sendMessage", None), Err(Fault::Method("sendMessage".into())));
+        assert_eq!(method("sendMessage", None), Err(RpcError::Method("sendMessage".into())));
     }
 
     #[test]
@@ -367,11 +367,11 @@ mod tests {
 
     #[test]
     fn a_list_is_bounded_and_what_is_wrong_is_named() {
-        let list = |params: Value| List::read(object(params));
+        let list = |params: Value| ListParams::read(object(params));
         let all = list(json!({})).unwrap();
         assert_eq!((all.size, all.context, all.phase, all.token, all.artifacts), (50, None, None, None, false));
         let some = list(json!({ "contextId": "c", "status": "TASK_STATE_FAILED", "pageSize": 100 })).unwrap();
-        assert_eq!((some.size, some.phase), (100, Some(Some(Phase::Failed))));
+        assert_eq!((some.size, some.phase), (100, Some(Some(TaskPhase::Failed))));
         assert_eq!(list(json!({ "status": "TASK_STATE_REJECTED" })).unwrap().phase, Some(None));
         for (params, text) in [
             (json!({ "pageSize": 0 }), "`pageSize` must be from 1 to 100"),
@@ -394,7 +394,7 @@ mod tests {
             (json!({ "blocking": true }), false),
             (json!({ "blocking": false }), true),
         ] {
-            assert_eq!(send(json!({}), configuration.clone()).unwrap().at_once, at_once, "{configuration}");
+            assert_eq!(send(json!({}), configuration.clone()).unwrap().return_immediately, at_once, "{configuration}");
         }
     }
 
@@ -421,8 +421,8 @@ mod tests {
             assert!(fault.contains(text), "{fault}");
         }
         let blank = send(json!({ "parts": [{ "text": " " }] }), json!({})).unwrap();
-        assert_eq!(blank.text(), Err(Fault::Params("the message is empty".into())));
-        assert!(About::read(object(json!({ "id": "" }))).is_err());
-        assert!(About::read(object(json!({}))).unwrap_err().to_string().contains("missing field `id`"));
+        assert_eq!(blank.text(), Err(RpcError::Params("the message is empty".into())));
+        assert!(TaskParams::read(object(json!({ "id": "" }))).is_err());
+        assert!(TaskParams::read(object(json!({}))).unwrap_err().to_string().contains("missing field `id`"));
     }
 }

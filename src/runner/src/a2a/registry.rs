@@ -19,64 +19,71 @@ use tokio::{
 };
 
 use super::{
-    rows::{Head, Rows},
-    rpc::Fault,
-    tasks::{Phase, Stored, Task, Tasks},
+    rows::{TaskRows, TaskSummary},
+    rpc::RpcError,
+    tasks::{RowState, Task, TaskPhase, Tasks},
 };
 use crate::{
-    conversations::history::{ConversationId, User},
+    conversations::history::{ConversationId, UserName},
     database::DatabaseError,
 };
 
 /// How often a task that runs is written, and one that another replica runs is looked at.
-const BEAT: Duration = Duration::from_secs(1);
+const HEARTBEAT: Duration = Duration::from_secs(1);
 
 /// How long an answer waits until other replicas know what it says.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How long a client waits for another replica to cancel a task.
-const CANCEL: Duration = Duration::from_secs(5);
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How many looks at a task of another replica may find no row.
-const MISSING: u32 = 5;
+const MAX_MISSING_READS: u32 = 5;
 
 /// How many rows are written at a time: conversations use the same connections.
-const AT_A_TIME: usize = 3;
+const WRITE_BATCH: usize = 3;
 
 /// Why a task is not found where replicas share nothing.
-const HELD: &str = "held by another replica or gone: set storage to postgresql";
+const HELD_ELSEWHERE: &str = "held by another replica or gone: set storage to postgresql";
 
 /// Why a task is not found else.
-const GONE: &str = "not found or gone";
+const NOT_FOUND: &str = "not found or gone";
 
 /// All tasks of the agent.
-pub(super) struct Registry {
-    own: Tasks,
-    rows: Option<Rows>,
+pub(super) struct TaskRegistry {
+    local: Tasks,
+    rows: Option<TaskRows>,
     /// Why a task is not found.
-    missing: &'static str,
+    not_found_reason: &'static str,
     /// Whether rows are being written.
     writing: Mutex<bool>,
     /// Something is to be written at once.
     due: Notify,
     /// Whether the database refused the last row.
-    away: AtomicBool,
+    is_degraded: AtomicBool,
 }
 
-impl Registry {
+impl TaskRegistry {
     /// Those in memory, and those in `rows`, if replicas share them; `in_memory`: the agent was asked to keep them there.
-    pub(super) fn new(own: Tasks, rows: Option<Rows>, in_memory: bool) -> Self {
-        let missing = if in_memory { HELD } else { GONE };
-        Self { own, rows, missing, writing: Mutex::new(false), due: Notify::new(), away: AtomicBool::new(false) }
+    pub(super) fn new(own: Tasks, rows: Option<TaskRows>, in_memory: bool) -> Self {
+        let missing = if in_memory { HELD_ELSEWHERE } else { NOT_FOUND };
+        Self {
+            local: own,
+            rows,
+            not_found_reason: missing,
+            writing: Mutex::new(false),
+            due: Notify::new(),
+            is_degraded: AtomicBool::new(false),
+        }
     }
 
     /// Keeps a task that this process runs; none when too many run. See [`Tasks::keep`].
-    pub(super) fn keep(self: &Arc<Self>, task: Task) -> Option<Arc<Task>> {
-        let task = self.own.keep(task)?;
+    pub(super) fn insert(self: &Arc<Self>, task: Task) -> Option<Arc<Task>> {
+        let task = self.local.insert(task)?;
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         if self.rows.is_some() && !*writing {
             *writing = true;
-            tokio::spawn(self.clone().write());
+            tokio::spawn(self.clone().write_loop());
         }
         Some(task)
     }
@@ -85,19 +92,19 @@ impl Registry {
     ///
     /// # Errors
     /// It is not there, or the others' cannot be looked for.
-    pub(super) async fn get(&self, id: &str, user: &User) -> Result<Arc<Task>, Fault> {
-        let known = match self.own.get(id, user) {
+    pub(super) async fn get(&self, id: &str, user: &UserName) -> Result<Arc<Task>, RpcError> {
+        let known = match self.local.get(id, user) {
             Some(task) => Some(task),
-            None => self.elsewhere(id, user).await.map_err(away)?.map(Arc::new),
+            None => self.find_remote(id, user).await.map_err(unavailable)?.map(Arc::new),
         };
-        known.ok_or_else(|| Fault::NoTask { id: id.into(), why: self.missing })
+        known.ok_or_else(|| RpcError::NoTask { id: id.into(), why: self.not_found_reason })
     }
 
-    async fn elsewhere(&self, id: &str, user: &User) -> Result<Option<Task>, DatabaseError> {
+    async fn find_remote(&self, id: &str, user: &UserName) -> Result<Option<Task>, DatabaseError> {
         // No other id is ever given to a task.
-        let is_ours = ConversationId::parse(id).is_some_and(|id| id.is_ours());
+        let is_ours = ConversationId::parse(id).is_some_and(|id| id.is_generated());
         match &self.rows {
-            Some(rows) if is_ours => Ok(rows.of(&[id.to_owned()], user).await?.pop()),
+            Some(rows) if is_ours => Ok(rows.load(&[id.to_owned()], user).await?.pop()),
             _ => Ok(None),
         }
     }
@@ -106,17 +113,17 @@ impl Registry {
     ///
     /// # Errors
     /// The others' cannot be looked for.
-    pub(super) async fn heads(&self, user: &User) -> Result<Vec<Head>, Fault> {
+    pub(super) async fn summaries(&self, user: &UserName) -> Result<Vec<TaskSummary>, RpcError> {
         let head = |task: &Arc<Task>| {
             let progress = task.watch();
             let progress = progress.borrow();
             let (id, context) = (task.id.clone(), task.context.clone());
-            Head { id, context, phase: progress.phase, since: progress.since }
+            TaskSummary { id, context, phase: progress.phase, since: progress.since }
         };
-        let mut heads: Vec<_> = self.own.of(user).iter().map(head).collect();
+        let mut heads: Vec<_> = self.local.for_user(user).iter().map(head).collect();
         if let Some(rows) = &self.rows {
             let known: HashSet<_> = heads.iter().map(|head| head.id.clone()).collect();
-            let others = rows.heads(user).await.map_err(away)?;
+            let others = rows.summaries(user).await.map_err(unavailable)?;
             heads.extend(others.into_iter().filter(|head| !known.contains(&head.id)));
         }
         heads.sort_by_key(|head| std::cmp::Reverse(head.since));
@@ -127,12 +134,12 @@ impl Registry {
     ///
     /// # Errors
     /// The others' cannot be looked for.
-    pub(super) async fn of(&self, heads: &[Head], user: &User) -> Result<Vec<Arc<Task>>, Fault> {
-        let mut tasks: Vec<_> = heads.iter().filter_map(|head| self.own.get(&head.id, user)).collect();
+    pub(super) async fn load(&self, heads: &[TaskSummary], user: &UserName) -> Result<Vec<Arc<Task>>, RpcError> {
+        let mut tasks: Vec<_> = heads.iter().filter_map(|head| self.local.get(&head.id, user)).collect();
         let own: HashSet<_> = tasks.iter().map(|task| task.id.clone()).collect();
         let others: Vec<_> = heads.iter().map(|head| head.id.clone()).filter(|id| !own.contains(id)).collect();
         if let (Some(rows), false) = (&self.rows, others.is_empty()) {
-            tasks.extend(rows.of(&others, user).await.map_err(away)?.into_iter().map(Arc::new));
+            tasks.extend(rows.load(&others, user).await.map_err(unavailable)?.into_iter().map(Arc::new));
         }
         tasks.sort_by_key(|task| heads.iter().position(|head| head.id == task.id));
         Ok(tasks)
@@ -142,12 +149,12 @@ impl Registry {
     ///
     /// # Errors
     /// The others' cannot be looked for.
-    pub(super) async fn knows(&self, context: &str, user: &User) -> Result<bool, Fault> {
-        if self.own.of(user).iter().any(|task| task.context == context) {
+    pub(super) async fn has_context(&self, context: &str, user: &UserName) -> Result<bool, RpcError> {
+        if self.local.for_user(user).iter().any(|task| task.context == context) {
             return Ok(true);
         }
         match &self.rows {
-            Some(rows) => rows.knows(context, user).await.map_err(away),
+            Some(rows) => rows.has_context(context, user).await.map_err(unavailable),
             None => Ok(false),
         }
     }
@@ -156,46 +163,46 @@ impl Registry {
     ///
     /// # Errors
     /// It has ended already, or its replica cannot be asked.
-    pub(super) async fn cancel(&self, task: Arc<Task>) -> Result<Arc<Task>, Fault> {
-        let ended = || Fault::NotCancelable(task.id.clone());
-        let (Some(rows), true) = (&self.rows, task.elsewhere) else {
+    pub(super) async fn cancel(&self, task: Arc<Task>) -> Result<Arc<Task>, RpcError> {
+        let ended = || RpcError::NotCancelable(task.id.clone());
+        let (Some(rows), true) = (&self.rows, task.is_remote) else {
             let canceled = task.cancel();
-            self.stored(&task, Stored::Ended).await;
+            self.wait_stored(&task, RowState::Ended).await;
             return if canceled { Ok(task) } else { Err(ended()) };
         };
-        if !rows.ask_to_cancel(&task.id, &task.user).await.map_err(away)? {
+        if !rows.request_cancel(&task.id, &task.user).await.map_err(unavailable)? {
             return Err(ended());
         }
-        let until = Instant::now() + CANCEL;
+        let until = Instant::now() + CANCEL_TIMEOUT;
         loop {
             let later = self.get(&task.id, &task.user).await?;
-            match later.now().phase {
-                Phase::Canceled => return Ok(later),
-                Phase::Working if Instant::now() >= until => return Ok(later),
-                Phase::Working => sleep(BEAT / 4).await,
-                Phase::Completed | Phase::Failed => return Err(ended()),
+            match later.snapshot().phase {
+                TaskPhase::Canceled => return Ok(later),
+                TaskPhase::Working if Instant::now() >= until => return Ok(later),
+                TaskPhase::Working => sleep(HEARTBEAT / 4).await,
+                TaskPhase::Completed | TaskPhase::Failed => return Err(ended()),
             }
         }
     }
 
     /// Has a task that another replica runs go on here as it does there, as long as it is watched.
     pub(super) fn follow(self: &Arc<Self>, task: Arc<Task>) {
-        if !task.elsewhere {
+        if !task.is_remote {
             return;
         }
         let registry = self.clone();
         tokio::spawn(async move {
             let mut missing = 0;
             while task.is_working() && task.is_watched() {
-                sleep(BEAT).await;
-                match registry.elsewhere(&task.id, &task.user).await {
+                sleep(HEARTBEAT).await;
+                match registry.find_remote(&task.id, &task.user).await {
                     Ok(Some(later)) => {
                         missing = 0;
-                        task.follow(&later.now());
+                        task.follow(&later.snapshot());
                     }
                     // Its replica writes a row that went anew.
-                    Ok(None) if missing < MISSING => missing += 1,
-                    Ok(None) => _ = task.end(Phase::Failed, Some("the task is gone".into())),
+                    Ok(None) if missing < MAX_MISSING_READS => missing += 1,
+                    Ok(None) => _ = task.end(TaskPhase::Failed, Some("the task is gone".into())),
                     // It may go on where it runs.
                     Err(error) => tracing::debug!("a task of another replica cannot be followed now: {error}"),
                 }
@@ -204,23 +211,23 @@ impl Registry {
     }
 
     /// Waits until other replicas know as much of a task of this process, but not for long.
-    pub(super) async fn stored(&self, task: &Task, stage: Stored) {
-        if self.rows.is_none() || self.away.load(Ordering::Relaxed) {
+    pub(super) async fn wait_stored(&self, task: &Task, stage: RowState) {
+        if self.rows.is_none() || self.is_degraded.load(Ordering::Relaxed) {
             return;
         }
         self.due.notify_one();
-        let mut stored = task.stored.subscribe();
-        let _ = timeout(PATIENCE, stored.wait_for(|stored| *stored >= stage)).await;
+        let mut stored = task.row_state.subscribe();
+        let _ = timeout(STORE_TIMEOUT, stored.wait_for(|stored| *stored >= stage)).await;
     }
 
     /// Writes rows until those of all tasks of this process say how they ended.
-    async fn write(self: Arc<Self>) {
+    async fn write_loop(self: Arc<Self>) {
         let Some(rows) = &self.rows else { return };
-        let mut beat = Instant::now() + BEAT;
+        let mut beat = Instant::now() + HEARTBEAT;
         loop {
             let tasks = {
                 let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-                let tasks = self.own.unstored();
+                let tasks = self.local.unstored();
                 *writing = !tasks.is_empty();
                 tasks
             };
@@ -230,9 +237,9 @@ impl Registry {
             let is_time = Instant::now() >= beat;
             let written = write_all(rows, &tasks, is_time).await;
             if is_time {
-                beat = Instant::now() + BEAT;
+                beat = Instant::now() + HEARTBEAT;
             }
-            match (&written, self.away.swap(written.is_err(), Ordering::Relaxed)) {
+            match (&written, self.is_degraded.swap(written.is_err(), Ordering::Relaxed)) {
                 (Err(error), false) => tracing::warn!(
                     "A2A tasks cannot be stored now: their turns go on, this replica answers for them from memory, and \
                      others do not see them: {error}"
@@ -242,45 +249,45 @@ impl Registry {
             }
             match written {
                 Ok(()) => tokio::select! { () = sleep_until(beat) => {}, () = self.due.notified() => {} },
-                Err(_) => sleep(BEAT).await,
+                Err(_) => sleep(HEARTBEAT).await,
             }
         }
     }
 }
 
 /// Writes what the rows of `tasks` do not say yet, and with `beat` that those that run still do.
-async fn write_all(rows: &Rows, tasks: &[Arc<Task>], beat: bool) -> Result<(), DatabaseError> {
-    let due: Vec<_> = tasks.iter().filter(|task| *task.stored.borrow() < task.stage()).collect();
+async fn write_all(rows: &TaskRows, tasks: &[Arc<Task>], beat: bool) -> Result<(), DatabaseError> {
+    let due: Vec<_> = tasks.iter().filter(|task| *task.row_state.borrow() < task.expected_row_state()).collect();
     let mut refused = Ok(());
-    for few in due.chunks(AT_A_TIME) {
+    for few in due.chunks(WRITE_BATCH) {
         for (task, stored) in few.iter().zip(futures::future::join_all(few.iter().map(|task| rows.store(task))).await) {
             match stored {
-                Ok(stage) => _ = task.stored.send_replace(stage),
+                Ok(stage) => _ = task.row_state.send_replace(stage),
                 // It would be waited for again with each of the others.
-                Err(error @ DatabaseError::Away(_)) => return Err(error),
+                Err(error @ DatabaseError::Unreachable(_)) => return Err(error),
                 // A row that is refused once is refused again: the others do not wait for it.
                 Err(error) => {
-                    task.stored.send_replace(Stored::Refused);
+                    task.row_state.send_replace(RowState::Refused);
                     refused = Err(error);
                 }
             }
         }
     }
-    let working: Vec<_> = tasks.iter().filter(|task| *task.stored.borrow() == Stored::Begun).cloned().collect();
+    let working: Vec<_> = tasks.iter().filter(|task| *task.row_state.borrow() == RowState::Working).cloned().collect();
     if beat && !working.is_empty() {
-        let beats = rows.beat(&working).await?;
+        let beats = rows.heartbeat(&working).await?;
         for task in &working {
             match beats.iter().find(|beat| beat.id == task.id) {
                 Some(beat) if beat.cancel => _ = task.cancel(),
                 Some(_) => {}
                 // It was taken for lost and deleted, or the table is new: it is written anew.
-                None => _ = task.stored.send_replace(Stored::Not),
+                None => _ = task.row_state.send_replace(RowState::Absent),
             }
         }
-        for few in working.chunks(AT_A_TIME) {
-            for told in futures::future::join_all(few.iter().map(|task| rows.tell(task))).await {
+        for few in working.chunks(WRITE_BATCH) {
+            for told in futures::future::join_all(few.iter().map(|task| rows.store_text(task))).await {
                 match told {
-                    Err(error @ DatabaseError::Away(_)) => return Err(error),
+                    Err(error @ DatabaseError::Unreachable(_)) => return Err(error),
                     told => refused = refused.and(told),
                 }
             }
@@ -290,6 +297,6 @@ async fn write_all(rows: &Rows, tasks: &[Arc<Task>], beat: bool) -> Result<(), D
     rows.sweep().await
 }
 
-fn away(error: DatabaseError) -> Fault {
-    Fault::Unavailable(format!("the tasks of other replicas cannot be looked for now, try again: {error}"))
+fn unavailable(error: DatabaseError) -> RpcError {
+    RpcError::Unavailable(format!("the tasks of other replicas cannot be looked for now, try again: {error}"))
 }

@@ -18,10 +18,10 @@ use std::{
 use jiff::Timestamp;
 use sqlx::{Row, postgres::PgRow};
 
-use super::tasks::{Limits, Phase, Progress, Stored, Task};
+use super::tasks::{Limits, RowState, Task, TaskPhase, TaskProgress};
 use crate::{
-    conversations::history::{User, column},
-    database::{DatabaseError, Home},
+    conversations::history::{UserName, owner_column},
+    database::{DatabaseError, DatabaseScope},
 };
 
 /// Made if it is missing. `since` is in microseconds since 1970; `message` is JSON, as text for the type `jsonb` takes no
@@ -45,13 +45,13 @@ CREATE TABLE IF NOT EXISTS recif_tasks (
 );";
 
 /// Whether it is there.
-const THERE: &str = "SELECT to_regclass('recif_tasks') IS NOT NULL";
+const TABLE_EXISTS: &str = "SELECT to_regclass('recif_tasks') IS NOT NULL";
 
 /// A task that works is lost when its row has not been written for so long.
-const LOST: Duration = Duration::from_secs(60);
+const LOST_AFTER: Duration = Duration::from_secs(60);
 
 /// What is said of it then.
-const LOST_WHY: &str =
+const LOST_REASON: &str =
     "the replica that ran it has not been heard of for 60 s: it is gone, or cannot reach the database";
 
 /// What every query that reads whole tasks reads. `heard` is when the row was written last, in microseconds.
@@ -63,29 +63,29 @@ const COLUMNS: &str = "id, context, message, phase, since, text, error, \
 const DAYS: i32 = 7;
 
 /// Bytes of an answer that are written while it comes. The rest comes with its end.
-const SO_FAR: usize = 64 << 10;
+const MAX_PARTIAL_TEXT: usize = 64 << 10;
 
 /// Bytes of an answer that are kept.
-const TEXT: usize = 1 << 20;
+const MAX_TEXT: usize = 1 << 20;
 
 /// What stands for the rest.
 const CUT: &str = "\n[the rest is not kept]";
 
 /// Where a task is among others, without what was said.
 #[derive(Debug, Clone)]
-pub(super) struct Head {
+pub(super) struct TaskSummary {
     /// The task.
     pub(super) id: String,
     /// Its conversation.
     pub(super) context: String,
     /// How far it is.
-    pub(super) phase: Phase,
+    pub(super) phase: TaskPhase,
     /// Since when.
     pub(super) since: Timestamp,
 }
 
 /// What a replica learns of a task that it runs.
-pub(super) struct Beat {
+pub(super) struct Heartbeat {
     /// The task.
     pub(super) id: String,
     /// Whether a client of another replica wants it canceled.
@@ -93,34 +93,39 @@ pub(super) struct Beat {
 }
 
 /// The tasks of one agent.
-pub(super) struct Rows {
-    home: Home,
+pub(super) struct TaskRows {
+    scope: DatabaseScope,
     limits: Limits,
     /// Whether the table was there when it was last looked for.
     ready: AtomicBool,
     /// Tasks that this replica has stored since it last looked for those that are too many.
-    stored: AtomicUsize,
+    stored_since_sweep: AtomicUsize,
 }
 
-impl Rows {
+impl TaskRows {
     /// Those of the agent at `home`.
-    pub(super) fn new(home: Home, limits: Limits) -> Self {
+    pub(super) fn new(home: DatabaseScope, limits: Limits) -> Self {
         // The first one that is stored looks for old ones.
-        Self { home, limits, ready: AtomicBool::new(false), stored: AtomicUsize::new(usize::MAX / 2) }
+        Self {
+            scope: home,
+            limits,
+            ready: AtomicBool::new(false),
+            stored_since_sweep: AtomicUsize::new(usize::MAX / 2),
+        }
     }
 
     /// Writes how far `task` is: what the row says then. One that has ended stays ended.
     ///
     /// # Errors
     /// The database did not take it.
-    pub(super) async fn store(&self, task: &Task) -> Result<Stored, DatabaseError> {
-        let progress = task.now();
-        let message = serde_json::to_string(&task.said).map_err(|error| sqlx::Error::Encode(error.into()))?;
+    pub(super) async fn store(&self, task: &Task) -> Result<RowState, DatabaseError> {
+        let progress = task.snapshot();
+        let message = serde_json::to_string(&task.message).map_err(|error| sqlx::Error::Encode(error.into()))?;
         let (bound, stage) = match progress.phase {
-            Phase::Working => (SO_FAR, Stored::Begun),
-            _ => (TEXT, Stored::Ended),
+            TaskPhase::Working => (MAX_PARTIAL_TEXT, RowState::Working),
+            _ => (MAX_TEXT, RowState::Ended),
         };
-        let text = bounded(&progress.text, bound, stage == Stored::Ended);
+        let text = bounded(&progress.text, bound, stage == RowState::Ended);
         let error = progress.error.as_deref().map(clean);
         let bytes = i64::try_from(message.len() + text.len()).unwrap_or(i64::MAX);
         let write = || async {
@@ -132,14 +137,15 @@ impl Rows {
                      bytes = excluded.bytes, updated_at = now() \
                  WHERE known.phase = 'working' AND known.owner = excluded.owner",
             );
-            let row = row.bind(&self.home.namespace).bind(&self.home.agent).bind(&task.id).bind(column(&task.user));
-            let row = row.bind(&task.context).bind(&message).bind(word(progress.phase));
+            let row =
+                row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(&task.id).bind(owner_column(&task.user));
+            let row = row.bind(&task.context).bind(&message).bind(phase_name(progress.phase));
             let row = row.bind(progress.since.as_microsecond()).bind(&text).bind(&error).bind(bytes);
-            row.execute(self.home.database.pool()).await.map(drop)
+            row.execute(self.scope.database.pool()).await.map(drop)
         };
-        self.ask(write).await?;
-        if stage == Stored::Ended {
-            self.stored.fetch_add(1, Ordering::Relaxed);
+        self.run_query(write).await?;
+        if stage == RowState::Ended {
+            self.stored_since_sweep.fetch_add(1, Ordering::Relaxed);
         }
         Ok(stage)
     }
@@ -148,23 +154,23 @@ impl Rows {
     ///
     /// # Errors
     /// The database did not take it.
-    pub(super) async fn tell(&self, task: &Task) -> Result<(), DatabaseError> {
-        let text = bounded(&task.now().text, SO_FAR, false);
+    pub(super) async fn store_text(&self, task: &Task) -> Result<(), DatabaseError> {
+        let text = bounded(&task.snapshot().text, MAX_PARTIAL_TEXT, false);
         let length = text.len();
-        if task.written.load(Ordering::Relaxed) == length {
+        if task.written_bytes.load(Ordering::Relaxed) == length {
             return Ok(());
         }
         let write = || async {
             let row = sqlx::query(
                 "UPDATE recif_tasks SET text = $4 WHERE namespace = $1 AND agent = $2 AND id = $3 AND phase = 'working'",
             );
-            let row = row.bind(&self.home.namespace).bind(&self.home.agent).bind(&task.id).bind(&text);
-            row.execute(self.home.database.pool()).await.map(drop)
+            let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(&task.id).bind(&text);
+            row.execute(self.scope.database.pool()).await.map(drop)
         };
-        let told = self.ask(write).await;
+        let told = self.run_query(write).await;
         // What was refused would be refused again; the end brings the whole.
-        if !matches!(told, Err(DatabaseError::Away(_))) {
-            task.written.store(length, Ordering::Relaxed);
+        if !matches!(told, Err(DatabaseError::Unreachable(_))) {
+            task.written_bytes.store(length, Ordering::Relaxed);
         }
         told
     }
@@ -173,34 +179,34 @@ impl Rows {
     ///
     /// # Errors
     /// The database did not take it.
-    pub(super) async fn beat(&self, tasks: &[Arc<Task>]) -> Result<Vec<Beat>, DatabaseError> {
+    pub(super) async fn heartbeat(&self, tasks: &[Arc<Task>]) -> Result<Vec<Heartbeat>, DatabaseError> {
         let ids: Vec<String> = tasks.iter().map(|task| task.id.clone()).collect();
         let write = || async {
             let rows = sqlx::query(
                 "UPDATE recif_tasks SET updated_at = now() \
                  WHERE namespace = $1 AND agent = $2 AND id = ANY($3) RETURNING id, cancel",
             );
-            let rows = rows.bind(&self.home.namespace).bind(&self.home.agent).bind(&ids);
-            let rows = rows.fetch_all(self.home.database.pool()).await?;
-            rows.iter().map(|row| Ok(Beat { id: row.try_get("id")?, cancel: row.try_get("cancel")? })).collect()
+            let rows = rows.bind(&self.scope.namespace).bind(&self.scope.agent).bind(&ids);
+            let rows = rows.fetch_all(self.scope.database.pool()).await?;
+            rows.iter().map(|row| Ok(Heartbeat { id: row.try_get("id")?, cancel: row.try_get("cancel")? })).collect()
         };
-        self.ask(write).await
+        self.run_query(write).await
     }
 
     /// The tasks of `user` with these ids, in no order. What cannot be read is left out.
     ///
     /// # Errors
     /// The database cannot be asked.
-    pub(super) async fn of(&self, ids: &[String], user: &User) -> Result<Vec<Task>, DatabaseError> {
+    pub(super) async fn load(&self, ids: &[String], user: &UserName) -> Result<Vec<Task>, DatabaseError> {
         let read = || async {
             let query = format!(
                 "SELECT {COLUMNS} FROM recif_tasks WHERE namespace = $1 AND agent = $2 AND owner = $4 AND id = ANY($5)"
             );
-            let rows = sqlx::query(sqlx::AssertSqlSafe(query)).bind(&self.home.namespace).bind(&self.home.agent);
-            let rows = rows.bind(LOST.as_secs_f64()).bind(column(user)).bind(ids);
-            rows.fetch_all(self.home.database.pool()).await
+            let rows = sqlx::query(sqlx::AssertSqlSafe(query)).bind(&self.scope.namespace).bind(&self.scope.agent);
+            let rows = rows.bind(LOST_AFTER.as_secs_f64()).bind(owner_column(user)).bind(ids);
+            rows.fetch_all(self.scope.database.pool()).await
         };
-        let rows = self.ask(read).await?;
+        let rows = self.run_query(read).await?;
         let tasks = rows.iter().map(|row| task(row, user)).collect::<Result<Vec<_>, _>>()?;
         Ok(tasks.into_iter().flatten().collect())
     }
@@ -209,23 +215,28 @@ impl Rows {
     ///
     /// # Errors
     /// The database cannot be asked.
-    pub(super) async fn heads(&self, user: &User) -> Result<Vec<Head>, DatabaseError> {
+    pub(super) async fn summaries(&self, user: &UserName) -> Result<Vec<TaskSummary>, DatabaseError> {
         let read = || async {
             let query = format!(
                 "SELECT {COLUMNS} FROM (SELECT id, context, '' AS message, phase, since, '' AS text, error, updated_at \
                      FROM recif_tasks WHERE namespace = $1 AND agent = $2 AND owner = $4) AS heads \
                  ORDER BY since DESC, id LIMIT $5"
             );
-            let rows = sqlx::query(sqlx::AssertSqlSafe(query)).bind(&self.home.namespace).bind(&self.home.agent);
-            let rows = rows.bind(LOST.as_secs_f64()).bind(column(user));
+            let rows = sqlx::query(sqlx::AssertSqlSafe(query)).bind(&self.scope.namespace).bind(&self.scope.agent);
+            let rows = rows.bind(LOST_AFTER.as_secs_f64()).bind(owner_column(user));
             let rows = rows.bind(i64::try_from(self.limits.count).unwrap_or(i64::MAX));
-            rows.fetch_all(self.home.database.pool()).await
+            rows.fetch_all(self.scope.database.pool()).await
         };
         let head = |row: &PgRow| {
-            let Some(Progress { phase, since, .. }) = progress(row)? else { return Ok(None) };
-            Ok::<_, sqlx::Error>(Some(Head { id: row.try_get("id")?, context: row.try_get("context")?, phase, since }))
+            let Some(TaskProgress { phase, since, .. }) = progress(row)? else { return Ok(None) };
+            Ok::<_, sqlx::Error>(Some(TaskSummary {
+                id: row.try_get("id")?,
+                context: row.try_get("context")?,
+                phase,
+                since,
+            }))
         };
-        let heads = self.ask(read).await?.iter().map(head).collect::<Result<Vec<_>, _>>()?;
+        let heads = self.run_query(read).await?.iter().map(head).collect::<Result<Vec<_>, _>>()?;
         Ok(heads.into_iter().flatten().collect())
     }
 
@@ -233,32 +244,33 @@ impl Rows {
     ///
     /// # Errors
     /// The database cannot be asked.
-    pub(super) async fn knows(&self, context: &str, user: &User) -> Result<bool, DatabaseError> {
+    pub(super) async fn has_context(&self, context: &str, user: &UserName) -> Result<bool, DatabaseError> {
         let read = || async {
             let known = sqlx::query_scalar(
                 "SELECT EXISTS (SELECT FROM recif_tasks \
                  WHERE namespace = $1 AND agent = $2 AND context = $3 AND owner = $4)",
             );
-            let known = known.bind(&self.home.namespace).bind(&self.home.agent).bind(context).bind(column(user));
-            known.fetch_one(self.home.database.pool()).await
+            let known =
+                known.bind(&self.scope.namespace).bind(&self.scope.agent).bind(context).bind(owner_column(user));
+            known.fetch_one(self.scope.database.pool()).await
         };
-        self.ask(read).await
+        self.run_query(read).await
     }
 
     /// Has the replica that runs a task of `user` cancel it; false when nothing runs it.
     ///
     /// # Errors
     /// The database did not take it.
-    pub(super) async fn ask_to_cancel(&self, id: &str, user: &User) -> Result<bool, DatabaseError> {
+    pub(super) async fn request_cancel(&self, id: &str, user: &UserName) -> Result<bool, DatabaseError> {
         let write = || async {
             let asked = sqlx::query(
                 "UPDATE recif_tasks SET cancel = true WHERE namespace = $1 AND agent = $2 AND id = $4 AND owner = $5 \
                  AND phase = 'working' AND updated_at >= now() - make_interval(secs => $3)",
             );
-            let asked = asked.bind(&self.home.namespace).bind(&self.home.agent).bind(LOST.as_secs_f64());
-            asked.bind(id).bind(column(user)).execute(self.home.database.pool()).await
+            let asked = asked.bind(&self.scope.namespace).bind(&self.scope.agent).bind(LOST_AFTER.as_secs_f64());
+            asked.bind(id).bind(owner_column(user)).execute(self.scope.database.pool()).await
         };
-        Ok(self.ask(write).await?.rows_affected() > 0)
+        Ok(self.run_query(write).await?.rows_affected() > 0)
     }
 
     /// Deletes what is too old or too much, if enough was stored since that was last looked for.
@@ -266,10 +278,10 @@ impl Rows {
     /// # Errors
     /// The database refused.
     pub(super) async fn sweep(&self) -> Result<(), DatabaseError> {
-        if self.stored.load(Ordering::Relaxed) < (self.limits.count / 20).max(1) {
+        if self.stored_since_sweep.load(Ordering::Relaxed) < (self.limits.count / 20).max(1) {
             return Ok(());
         }
-        self.stored.store(0, Ordering::Relaxed);
+        self.stored_since_sweep.store(0, Ordering::Relaxed);
         let number = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let delete = || async {
             let old = sqlx::query(
@@ -281,30 +293,30 @@ impl Rows {
                          WHERE namespace = $1 AND agent = $2 WINDOW newer AS (ORDER BY since DESC, id) \
                      ) AS sums WHERE place > $5 OR so_far > $6))",
             );
-            let old = old.bind(&self.home.namespace).bind(&self.home.agent).bind(LOST.as_secs_f64());
-            let old = old.bind(self.home.days.map_or(DAYS, |days| days.min(DAYS)));
+            let old = old.bind(&self.scope.namespace).bind(&self.scope.agent).bind(LOST_AFTER.as_secs_f64());
+            let old = old.bind(self.scope.days.map_or(DAYS, |days| days.min(DAYS)));
             let old = old.bind(number(self.limits.count)).bind(number(self.limits.bytes));
-            old.execute(self.home.database.pool()).await.map(drop)
+            old.execute(self.scope.database.pool()).await.map(drop)
         };
-        self.ask(delete).await
+        self.run_query(delete).await
     }
 
     /// What `work` gives; the table is made before, and again when it is gone.
-    async fn ask<T, F>(&self, work: impl Fn() -> F) -> Result<T, DatabaseError>
+    async fn run_query<T, F>(&self, work: impl Fn() -> F) -> Result<T, DatabaseError>
     where
         F: Future<Output = Result<T, sqlx::Error>>,
     {
         let attempt = || async {
             if !self.ready.load(Ordering::Acquire) {
-                self.home.database.make_tables(THERE, TABLE).await?;
+                self.scope.database.make_tables(TABLE_EXISTS, TABLE).await?;
                 self.ready.store(true, Ordering::Release);
             }
             work().await
         };
-        match self.home.database.within(attempt()).await {
+        match self.scope.database.with_deadline(attempt()).await {
             Err(error) if error.is_missing_table() => {
                 self.ready.store(false, Ordering::Release);
-                self.home.database.within(attempt()).await
+                self.scope.database.with_deadline(attempt()).await
             }
             result => result,
         }
@@ -312,41 +324,41 @@ impl Rows {
 }
 
 /// The task in a row; none when another version of this runtime wrote what cannot be read.
-fn task(row: &PgRow, user: &User) -> Result<Option<Task>, sqlx::Error> {
+fn task(row: &PgRow, user: &UserName) -> Result<Option<Task>, sqlx::Error> {
     let id: String = row.try_get("id")?;
     // The text of the error may quote what was said.
     let (Ok(said), Some(progress)) = (serde_json::from_str(row.try_get("message")?), progress(row)?) else {
         tracing::warn!(task = id, "a task that another version of this runtime wrote cannot be read and is left out");
         return Ok(None);
     };
-    Ok(Some(Task::elsewhere(id, row.try_get("context")?, user.clone(), said, progress)))
+    Ok(Some(Task::remote(id, row.try_get("context")?, user.clone(), said, progress)))
 }
 
-fn progress(row: &PgRow) -> Result<Option<Progress>, sqlx::Error> {
-    let Some(phase) = phase(row.try_get("phase")?) else { return Ok(None) };
+fn progress(row: &PgRow) -> Result<Option<TaskProgress>, sqlx::Error> {
+    let Some(phase) = parse_phase(row.try_get("phase")?) else { return Ok(None) };
     let time = |microseconds| Timestamp::from_microsecond(microseconds).unwrap_or_default();
     let (mut since, text) = (time(row.try_get("since")?), row.try_get("text")?);
     if row.try_get("lost")? {
         let heard = time(row.try_get("heard")?);
-        since = heard.checked_add(LOST).unwrap_or(heard);
-        return Ok(Some(Progress { phase: Phase::Failed, since, text, error: Some(LOST_WHY.into()) }));
+        since = heard.checked_add(LOST_AFTER).unwrap_or(heard);
+        return Ok(Some(TaskProgress { phase: TaskPhase::Failed, since, text, error: Some(LOST_REASON.into()) }));
     }
-    Ok(Some(Progress { phase, since, text, error: row.try_get("error")? }))
+    Ok(Some(TaskProgress { phase, since, text, error: row.try_get("error")? }))
 }
 
-fn word(phase: Phase) -> &'static str {
+fn phase_name(phase: TaskPhase) -> &'static str {
     match phase {
-        Phase::Working => "working",
-        Phase::Completed => "completed",
-        Phase::Failed => "failed",
-        Phase::Canceled => "canceled",
+        TaskPhase::Working => "working",
+        TaskPhase::Completed => "completed",
+        TaskPhase::Failed => "failed",
+        TaskPhase::Canceled => "canceled",
     }
 }
 
-fn phase(word: &str) -> Option<Phase> {
-    [Phase::Working, Phase::Completed, Phase::Failed, Phase::Canceled]
+fn parse_phase(word: &str) -> Option<TaskPhase> {
+    [TaskPhase::Working, TaskPhase::Completed, TaskPhase::Failed, TaskPhase::Canceled]
         .into_iter()
-        .find(|phase| self::word(*phase) == word)
+        .find(|phase| self::phase_name(*phase) == word)
 }
 
 /// No text of PostgreSQL's holds U+0000.

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 /// A request that has the right form.
 #[derive(Debug, PartialEq)]
-pub(super) struct Call {
+pub(super) struct JsonRpcRequest {
     /// A string or a number, which the answer has too, or why it is none: what else is wrong is told first.
     pub(super) id: Result<Value, &'static str>,
     /// What to do.
@@ -22,7 +22,7 @@ pub(super) struct Call {
 
 /// Why a request gets no result.
 #[derive(Debug, PartialEq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum RpcError {
     /// The body is no JSON.
     #[error("the body is not JSON: {0}")]
     Parse(String),
@@ -69,7 +69,7 @@ pub(super) enum Fault {
     Version(String),
 }
 
-impl Fault {
+impl RpcError {
     /// The code, and the reason of an error that is A2A's own.
     fn code(&self) -> (i32, Option<&'static str>) {
         match self {
@@ -97,7 +97,7 @@ impl Fault {
     }
 
     /// The answer to the request `id`, null for one whose id is not known.
-    pub(super) fn answer(&self, id: &Value) -> Response {
+    pub(super) fn respond(&self, id: &Value) -> Response {
         let (code, reason) = self.code();
         let mut error = json!({ "code": code, "message": self.to_string() });
         if let Some(reason) = reason {
@@ -113,15 +113,15 @@ pub(super) fn result(id: &Value, result: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
-impl Call {
+impl JsonRpcRequest {
     /// Reads a body.
     ///
     /// # Errors
     /// What is wrong, with the id as far as it can be read.
-    pub(super) fn read(body: &[u8]) -> Result<Self, (Value, Fault)> {
-        let wrong = |id: &Value, what: &str| Err((id.clone(), Fault::Request(what.into())));
+    pub(super) fn read(body: &[u8]) -> Result<Self, (Value, RpcError)> {
+        let wrong = |id: &Value, what: &str| Err((id.clone(), RpcError::Request(what.into())));
         let body: Value =
-            serde_json::from_slice(body).map_err(|error| (Value::Null, Fault::Parse(error.to_string())))?;
+            serde_json::from_slice(body).map_err(|error| (Value::Null, RpcError::Parse(error.to_string())))?;
         let mut body = match body {
             Value::Object(body) => body,
             Value::Array(_) => return wrong(&Value::Null, "batches are not supported: send one request at a time"),
@@ -142,7 +142,7 @@ impl Call {
         match body.remove("params") {
             None => Ok(Self { id, method, params: Map::new() }),
             Some(Value::Object(params)) => Ok(Self { id, method, params }),
-            Some(_) => Err((known, Fault::Params("`params` must be an object".into()))),
+            Some(_) => Err((known, RpcError::Params("`params` must be an object".into()))),
         }
     }
 }
@@ -165,10 +165,10 @@ mod tests {
             (r#"{"jsonrpc":"2.0","id":"a","method":7}"#, json!("a"), -32600),
             (r#"{"jsonrpc":"2.0","id":"a","method":"GetTask","params":[1]}"#, json!("a"), -32602),
         ] {
-            let (found, fault) = Call::read(body.as_bytes()).unwrap_err();
+            let (found, fault) = JsonRpcRequest::read(body.as_bytes()).unwrap_err();
             assert_eq!((found, fault.code().0), (id, code), "{body}");
         }
-        let call = Call::read(br#"{"jsonrpc":"2.0","id":1,"method":"X"}"#).unwrap();
+        let call = JsonRpcRequest::read(br#"{"jsonrpc":"2.0","id":1,"method":"X"}"#).unwrap();
         assert_eq!((call.id, call.method.as_str(), call.params.len()), (Ok(json!(1)), "X", 0));
     }
 }

@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    conversations::history::User,
-    told::{Told, next_text},
+    conversations::history::UserName,
+    turn_event::{TurnEvent, next_text},
 };
 
 /// How much is kept.
@@ -39,7 +39,7 @@ impl Default for Limits {
 
 /// How far a task is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum TaskPhase {
     /// The model answers.
     Working,
     /// The answer is whole.
@@ -52,11 +52,11 @@ pub(super) enum Phase {
 
 /// What the row of a task says of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Stored {
+pub(super) enum RowState {
     /// Nothing: there is none.
-    Not,
+    Absent,
     /// That it works.
-    Begun,
+    Working,
     /// How it ended.
     Ended,
     /// Nothing, and never will: the database refuses it.
@@ -65,9 +65,9 @@ pub(super) enum Stored {
 
 /// What changes while a task runs.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Progress {
+pub(super) struct TaskProgress {
     /// How far it is.
-    pub(super) phase: Phase,
+    pub(super) phase: TaskPhase,
     /// Since when.
     pub(super) since: Timestamp,
     /// The answer as far as it has come.
@@ -79,14 +79,14 @@ pub(super) struct Progress {
 /// A piece of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Piece {
+pub(super) enum MessagePart {
     /// Text.
     Text(String),
     /// JSON.
     Data(Value),
 }
 
-impl Piece {
+impl MessagePart {
     fn bytes(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
@@ -97,11 +97,11 @@ impl Piece {
 
 /// What the client said.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Said {
+pub(super) struct UserMessage {
     /// The message's id, given by the client.
     pub(super) id: String,
     /// The message.
-    pub(super) pieces: Vec<Piece>,
+    pub(super) pieces: Vec<MessagePart>,
 }
 
 /// A turn that can be watched.
@@ -112,65 +112,72 @@ pub(super) struct Task {
     /// The conversation.
     pub(super) context: String,
     /// Who began it; to all others it is not there.
-    pub(super) user: User,
+    pub(super) user: UserName,
     /// The message that it answers.
-    pub(super) said: Said,
+    pub(super) message: UserMessage,
     /// Bytes of the message.
     size: usize,
-    progress: watch::Sender<Progress>,
+    progress: watch::Sender<TaskProgress>,
     canceled: CancellationToken,
     /// Whether another replica runs it: then this is what its row said.
-    pub(super) elsewhere: bool,
+    pub(super) is_remote: bool,
     /// What its row says.
-    pub(super) stored: watch::Sender<Stored>,
+    pub(super) row_state: watch::Sender<RowState>,
     /// Bytes of the answer that its row holds while it works.
-    pub(super) written: AtomicUsize,
+    pub(super) written_bytes: AtomicUsize,
 }
 
 /// The tasks of this process.
 pub(super) struct Tasks {
     limits: Limits,
     /// Oldest first.
-    kept: Mutex<VecDeque<Arc<Task>>>,
+    tasks: Mutex<VecDeque<Arc<Task>>>,
 }
 
 impl Task {
     /// A task that works.
-    pub(super) fn new(id: String, context: String, user: User, said: Said) -> Self {
-        let progress = Progress { phase: Phase::Working, since: Timestamp::now(), text: String::new(), error: None };
-        let size = said.pieces.iter().map(Piece::bytes).sum();
+    pub(super) fn new(id: String, context: String, user: UserName, said: UserMessage) -> Self {
+        let progress =
+            TaskProgress { phase: TaskPhase::Working, since: Timestamp::now(), text: String::new(), error: None };
+        let size = said.pieces.iter().map(MessagePart::bytes).sum();
         Self {
             id,
             context,
             user,
-            said,
+            message: said,
             size,
             progress: watch::Sender::new(progress),
             canceled: CancellationToken::new(),
-            elsewhere: false,
-            stored: watch::Sender::new(Stored::Not),
-            written: AtomicUsize::new(0),
+            is_remote: false,
+            row_state: watch::Sender::new(RowState::Absent),
+            written_bytes: AtomicUsize::new(0),
         }
     }
 
     /// A task of another replica, as its row has it.
-    pub(super) fn elsewhere(id: String, context: String, user: User, said: Said, progress: Progress) -> Self {
+    pub(super) fn remote(
+        id: String,
+        context: String,
+        user: UserName,
+        said: UserMessage,
+        progress: TaskProgress,
+    ) -> Self {
         let progress = watch::Sender::new(progress);
-        Self { progress, elsewhere: true, ..Self::new(id, context, user, said) }
+        Self { progress, is_remote: true, ..Self::new(id, context, user, said) }
     }
 
     /// Sees how far it is and is woken when that changes.
-    pub(super) fn watch(&self) -> watch::Receiver<Progress> {
+    pub(super) fn watch(&self) -> watch::Receiver<TaskProgress> {
         self.progress.subscribe()
     }
 
     /// Runs `turn`, which is given where its text goes, until it ends or the task is canceled.
-    pub(super) async fn run<F>(&self, turn: impl FnOnce(mpsc::Sender<Told>) -> F)
+    pub(super) async fn run<F>(&self, turn: impl FnOnce(mpsc::Sender<TurnEvent>) -> F)
     where
         F: Future<Output = Result<(), String>>,
     {
         // A turn that panics ends its task too.
-        let _ended = Ending(self);
+        let _ended = EndGuard(self);
         let (sender, mut tokens) = mpsc::channel(16);
         let text = async {
             while let Some(token) = next_text(&mut tokens).await {
@@ -180,27 +187,27 @@ impl Task {
         let both = async { futures::join!(turn(sender), text).0 };
         match self.canceled.run_until_cancelled(both).await {
             None => {}
-            Some(Ok(())) => _ = self.end(Phase::Completed, None),
-            Some(Err(error)) => _ = self.end(Phase::Failed, Some(error)),
+            Some(Ok(())) => _ = self.end(TaskPhase::Completed, None),
+            Some(Err(error)) => _ = self.end(TaskPhase::Failed, Some(error)),
         }
     }
 
     /// Stops the turn; false when it has ended already.
     pub(super) fn cancel(&self) -> bool {
-        let canceled = self.end(Phase::Canceled, None);
+        let canceled = self.end(TaskPhase::Canceled, None);
         self.canceled.cancel();
         canceled
     }
 
     /// How far it is now.
-    pub(super) fn now(&self) -> Progress {
+    pub(super) fn snapshot(&self) -> TaskProgress {
         self.progress.borrow().clone()
     }
 
     /// Goes on as `later` has it; a task that has ended stays as it is.
-    pub(super) fn follow(&self, later: &Progress) {
+    pub(super) fn follow(&self, later: &TaskProgress) {
         self.progress.send_if_modified(|progress| {
-            let goes_on = progress.phase == Phase::Working && progress != later;
+            let goes_on = progress.phase == TaskPhase::Working && progress != later;
             if goes_on {
                 progress.clone_from(later);
             }
@@ -214,14 +221,14 @@ impl Task {
     }
 
     /// What its row should say.
-    pub(super) fn stage(&self) -> Stored {
-        if self.is_working() { Stored::Begun } else { Stored::Ended }
+    pub(super) fn expected_row_state(&self) -> RowState {
+        if self.is_working() { RowState::Working } else { RowState::Ended }
     }
 
     /// What ends first counts.
-    pub(super) fn end(&self, phase: Phase, error: Option<String>) -> bool {
+    pub(super) fn end(&self, phase: TaskPhase, error: Option<String>) -> bool {
         self.progress.send_if_modified(|progress| {
-            let works = progress.phase == Phase::Working;
+            let works = progress.phase == TaskPhase::Working;
             if works {
                 (progress.phase, progress.since, progress.error) = (phase, Timestamp::now(), error);
             }
@@ -231,7 +238,7 @@ impl Task {
 
     /// Whether it has not ended.
     pub(super) fn is_working(&self) -> bool {
-        self.progress.borrow().phase == Phase::Working
+        self.progress.borrow().phase == TaskPhase::Working
     }
 
     fn bytes(&self) -> usize {
@@ -240,24 +247,24 @@ impl Task {
 }
 
 /// Ends a task that nothing else has ended.
-struct Ending<'a>(&'a Task);
+struct EndGuard<'a>(&'a Task);
 
-impl Drop for Ending<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
-        self.0.end(Phase::Failed, Some("the turn was cut off".into()));
+        self.0.end(TaskPhase::Failed, Some("the turn was cut off".into()));
     }
 }
 
 impl Tasks {
     /// None yet.
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, kept: Mutex::default() }
+        Self { limits, tasks: Mutex::default() }
     }
 
     /// Keeps a task, in place of the oldest finished ones where it is too much; none when all of them still run.
-    pub(super) fn keep(&self, task: Task) -> Option<Arc<Task>> {
+    pub(super) fn insert(&self, task: Task) -> Option<Arc<Task>> {
         let task = Arc::new(task);
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         let mut bytes = task.bytes() + kept.iter().map(|task| task.bytes()).sum::<usize>();
         while kept.len() >= self.limits.count || bytes > self.limits.bytes {
             let Some(oldest) = kept.iter().position(|task| !task.is_working()) else { break };
@@ -271,19 +278,19 @@ impl Tasks {
     }
 
     /// The task of `user` with that id, if it is still there.
-    pub(super) fn get(&self, id: &str, user: &User) -> Option<Arc<Task>> {
-        self.of(user).into_iter().find(|task| task.id == id)
+    pub(super) fn get(&self, id: &str, user: &UserName) -> Option<Arc<Task>> {
+        self.for_user(user).into_iter().find(|task| task.id == id)
     }
 
     /// Those whose rows do not say yet how they ended.
     pub(super) fn unstored(&self) -> Vec<Arc<Task>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().filter(|task| *task.stored.borrow() < Stored::Ended).cloned().collect()
+        let kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().filter(|task| *task.row_state.borrow() < RowState::Ended).cloned().collect()
     }
 
     /// The tasks of `user` that are still there, the newest first.
-    pub(super) fn of(&self, user: &User) -> Vec<Arc<Task>> {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn for_user(&self, user: &UserName) -> Vec<Arc<Task>> {
+        let kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().rev().filter(|task| task.user == *user).cloned().collect()
     }
 }
@@ -293,32 +300,32 @@ mod tests {
     use super::*;
 
     fn task(id: &str, bytes: usize) -> Task {
-        let said = Said { id: "m".into(), pieces: vec![Piece::Text("x".repeat(bytes))] };
+        let said = UserMessage { id: "m".into(), pieces: vec![MessagePart::Text("x".repeat(bytes))] };
         Task::new(id.into(), "c".into(), None, said)
     }
 
     #[test]
     fn the_oldest_finished_task_makes_room_and_a_running_one_stays() {
         let tasks = Tasks::new(Limits { count: 2, bytes: 100 });
-        let a = tasks.keep(task("a", 1)).unwrap();
-        let b = tasks.keep(task("b", 1)).unwrap();
-        assert!(tasks.keep(task("c", 1)).is_none());
+        let a = tasks.insert(task("a", 1)).unwrap();
+        let b = tasks.insert(task("b", 1)).unwrap();
+        assert!(tasks.insert(task("c", 1)).is_none());
         assert!(b.cancel());
-        assert!(tasks.keep(task("c", 1)).is_some());
+        assert!(tasks.insert(task("c", 1)).is_some());
         assert_eq!(["a", "b", "c"].map(|id| tasks.get(id, &None).is_some()), [true, false, true]);
         assert!(a.cancel());
-        assert!(tasks.keep(task("d", 100)).is_some());
+        assert!(tasks.insert(task("d", 100)).is_some());
         assert_eq!(["a", "c", "d"].map(|id| tasks.get(id, &None).is_some()), [false, true, true]);
     }
 
     #[test]
     fn a_task_is_its_users_alone() {
         let tasks = Tasks::new(Limits { count: 2, bytes: 100 });
-        let alice: User = Some("alice".into());
-        tasks.keep(Task { user: alice.clone(), ..task("a", 1) }).unwrap();
-        assert!(tasks.get("a", &alice).is_some() && tasks.of(&alice).len() == 1);
+        let alice: UserName = Some("alice".into());
+        tasks.insert(Task { user: alice.clone(), ..task("a", 1) }).unwrap();
+        assert!(tasks.get("a", &alice).is_some() && tasks.for_user(&alice).len() == 1);
         for other in [None, Some("mallory".into())] {
-            assert!(tasks.get("a", &other).is_none() && tasks.of(&other).is_empty());
+            assert!(tasks.get("a", &other).is_none() && tasks.for_user(&other).is_empty());
         }
     }
 
@@ -331,16 +338,16 @@ mod tests {
         })
         .await;
         let seen = one.watch().borrow().clone();
-        assert_eq!((seen.phase, seen.text.as_str()), (Phase::Completed, "hello"));
+        assert_eq!((seen.phase, seen.text.as_str()), (TaskPhase::Completed, "hello"));
         assert!(!one.cancel());
-        assert_eq!(one.watch().borrow().phase, Phase::Completed);
+        assert_eq!(one.watch().borrow().phase, TaskPhase::Completed);
     }
 
     #[tokio::test]
     async fn a_canceled_turn_is_dropped_and_keeps_what_it_said() {
         let one = task("a", 1);
         let mut watch = one.watch();
-        let turn = async |tokens: mpsc::Sender<Told>| {
+        let turn = async |tokens: mpsc::Sender<TurnEvent>| {
             let _ = tokens.send("half".into()).await;
             std::future::pending().await
         };
@@ -350,7 +357,7 @@ mod tests {
         };
         futures::join!(one.run(turn), cancel);
         let seen = one.watch().borrow().clone();
-        assert_eq!((seen.phase, seen.text.as_str(), seen.error), (Phase::Canceled, "half", None));
+        assert_eq!((seen.phase, seen.text.as_str(), seen.error), (TaskPhase::Canceled, "half", None));
     }
 
     #[tokio::test]
@@ -359,6 +366,6 @@ mod tests {
         let run = one.clone();
         let joined = tokio::spawn(async move { run.run(async |_| panic!("as the test wants")).await }).await;
         assert!(joined.is_err());
-        assert_eq!(one.watch().borrow().phase, Phase::Failed);
+        assert_eq!(one.watch().borrow().phase, TaskPhase::Failed);
     }
 }

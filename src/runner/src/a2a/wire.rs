@@ -5,21 +5,21 @@ use serde_json::{Value, json};
 
 use super::{
     params::Version,
-    tasks::{Phase, Piece, Progress, Task},
+    tasks::{MessagePart, Task, TaskPhase, TaskProgress},
 };
 
 /// The answer is one artifact; this is its id.
 const REPLY: &str = "reply";
 
 /// The task as it is now, with the last `history` messages before its answer.
-pub(super) fn task(version: Version, task: &Task, progress: &Progress, history: Option<usize>) -> Value {
+pub(super) fn task(version: Version, task: &Task, progress: &TaskProgress, history: Option<usize>) -> Value {
     let mut value = json!({ "id": task.id, "contextId": task.context, "status": status(version, task, progress) });
     if !progress.text.is_empty() {
         value["artifacts"] = json!([artifact(version, &progress.text)]);
     }
     if history != Some(0) {
-        let pieces = task.said.pieces.iter().map(|piece| part(version, piece)).collect();
-        value["history"] = json!([message(version, task, &task.said.id, Speaker::User, pieces)]);
+        let pieces = task.message.pieces.iter().map(|piece| part(version, piece)).collect();
+        value["history"] = json!([message(version, task, &task.message.id, Speaker::User, pieces)]);
     }
     of_kind(version, "task", value)
 }
@@ -38,7 +38,7 @@ pub(super) fn artifact_update(version: Version, task: &Task, text: &str, append:
 }
 
 /// The last event: the task has ended.
-pub(super) fn status_update(version: Version, task: &Task, progress: &Progress) -> Value {
+pub(super) fn status_update(version: Version, task: &Task, progress: &TaskProgress) -> Value {
     let mut event = json!({ "taskId": task.id, "contextId": task.context, "status": status(version, task, progress) });
     if version == Version::V03 {
         event["final"] = true.into();
@@ -46,21 +46,21 @@ pub(super) fn status_update(version: Version, task: &Task, progress: &Progress) 
     wrap(version, "statusUpdate", of_kind(version, "status-update", event))
 }
 
-fn status(version: Version, task: &Task, progress: &Progress) -> Value {
+fn status(version: Version, task: &Task, progress: &TaskProgress) -> Value {
     let state = match (version, progress.phase) {
-        (Version::V1, Phase::Working) => "TASK_STATE_WORKING",
-        (Version::V1, Phase::Completed) => "TASK_STATE_COMPLETED",
-        (Version::V1, Phase::Failed) => "TASK_STATE_FAILED",
-        (Version::V1, Phase::Canceled) => "TASK_STATE_CANCELED",
-        (Version::V03, Phase::Working) => "working",
-        (Version::V03, Phase::Completed) => "completed",
-        (Version::V03, Phase::Failed) => "failed",
-        (Version::V03, Phase::Canceled) => "canceled",
+        (Version::V1, TaskPhase::Working) => "TASK_STATE_WORKING",
+        (Version::V1, TaskPhase::Completed) => "TASK_STATE_COMPLETED",
+        (Version::V1, TaskPhase::Failed) => "TASK_STATE_FAILED",
+        (Version::V1, TaskPhase::Canceled) => "TASK_STATE_CANCELED",
+        (Version::V03, TaskPhase::Working) => "working",
+        (Version::V03, TaskPhase::Completed) => "completed",
+        (Version::V03, TaskPhase::Failed) => "failed",
+        (Version::V03, TaskPhase::Canceled) => "canceled",
     };
     let mut status = json!({ "state": state, "timestamp": milliseconds(progress.since) });
     if let Some(error) = &progress.error {
         let id = format!("{}-error", task.id);
-        let parts = vec![part(version, &Piece::Text(error.clone()))];
+        let parts = vec![part(version, &MessagePart::Text(error.clone()))];
         status["message"] = message(version, task, &id, Speaker::Agent, parts);
     }
     status
@@ -85,13 +85,13 @@ fn message(version: Version, task: &Task, id: &str, speaker: Speaker, parts: Vec
 }
 
 fn artifact(version: Version, text: &str) -> Value {
-    json!({ "artifactId": REPLY, "name": REPLY, "parts": [part(version, &Piece::Text(text.into()))] })
+    json!({ "artifactId": REPLY, "name": REPLY, "parts": [part(version, &MessagePart::Text(text.into()))] })
 }
 
-fn part(version: Version, piece: &Piece) -> Value {
+fn part(version: Version, piece: &MessagePart) -> Value {
     match piece {
-        Piece::Text(text) => of_kind(version, "text", json!({ "text": text })),
-        Piece::Data(data) => of_kind(version, "data", json!({ "data": data })),
+        MessagePart::Text(text) => of_kind(version, "text", json!({ "text": text })),
+        MessagePart::Data(data) => of_kind(version, "data", json!({ "data": data })),
     }
 }
 
@@ -118,13 +118,15 @@ fn milliseconds(time: Timestamp) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tasks::Said;
+    use super::super::tasks::UserMessage;
     use super::*;
 
-    fn failed() -> (Task, Progress) {
-        let said = Said { id: "m".into(), pieces: vec![Piece::Text("hi".into()), Piece::Data(json!([1]))] };
+    fn failed() -> (Task, TaskProgress) {
+        let said =
+            UserMessage { id: "m".into(), pieces: vec![MessagePart::Text("hi".into()), MessagePart::Data(json!([1]))] };
         let since = "2026-01-02T03:04:05.6789Z".parse().unwrap();
-        let progress = Progress { phase: Phase::Failed, since, text: "so far".into(), error: Some("asleep".into()) };
+        let progress =
+            TaskProgress { phase: TaskPhase::Failed, since, text: "so far".into(), error: Some("asleep".into()) };
         (Task::new("t".into(), "c".into(), None, said), progress)
     }
 

@@ -23,7 +23,7 @@ impl ConversationId {
     }
 
     /// Whether it has the form of those that are made here.
-    pub(crate) fn is_ours(&self) -> bool {
+    pub(crate) fn is_generated(&self) -> bool {
         self.0.len() == 32 && self.0.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     }
 
@@ -48,10 +48,10 @@ impl fmt::Display for ConversationId {
 }
 
 /// The user who began something, as the sidecar tells; `None`: one without a name.
-pub(crate) type User = Option<Arc<str>>;
+pub(crate) type UserName = Option<Arc<str>>;
 
 /// A user as a column `owner` has it: empty for one without a name.
-pub(crate) fn column(user: &User) -> String {
+pub(crate) fn owner_column(user: &UserName) -> String {
     // No text of PostgreSQL's holds U+0000.
     user.as_deref().unwrap_or_default().replace('\0', "")
 }

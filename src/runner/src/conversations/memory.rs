@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::history::{ConversationId, History, User};
+use super::history::{ConversationId, History, UserName};
 use crate::{conversations::history::BYTES, models::message::Message};
 
 /// How much is kept.
@@ -33,54 +33,60 @@ impl Default for Limits {
 }
 
 /// All conversations of this process.
-pub(crate) struct Memory {
+pub(crate) struct MemoryConversations {
     limits: Limits,
     bytes: usize,
-    kept: HashMap<ConversationId, Conversation>,
+    conversations: HashMap<ConversationId, Conversation>,
 }
 
 struct Conversation {
-    user: User,
-    turns: VecDeque<Turn>,
+    user: UserName,
+    turns: VecDeque<StoredTurn>,
     bytes: usize,
-    used: Instant,
+    last_used: Instant,
 }
 
 /// A user's message and all that came of it. Turns are added and dropped whole, so that a tool's result never stands
 /// without its call.
-struct Turn {
+struct StoredTurn {
     messages: Vec<Arc<Message>>,
     bytes: usize,
 }
 
-impl Memory {
+impl MemoryConversations {
     /// None yet.
     pub(super) fn new(limits: Limits) -> Self {
-        Self { limits, bytes: 0, kept: HashMap::new() }
+        Self { limits, bytes: 0, conversations: HashMap::new() }
     }
 
     /// The conversation, as `user` sees it.
-    pub(super) fn history(&mut self, id: &ConversationId, user: &User, now: Instant) -> History {
+    pub(super) fn history(&mut self, id: &ConversationId, user: &UserName, now: Instant) -> History {
         self.forget_idle(now);
-        let Some(conversation) = self.kept.get_mut(id) else { return History::Unknown };
+        let Some(conversation) = self.conversations.get_mut(id) else { return History::Unknown };
         if conversation.user != *user {
             return History::Foreign;
         }
-        conversation.used = now;
+        conversation.last_used = now;
         History::Known(conversation.turns.iter().flat_map(|turn| turn.messages.iter().cloned()).collect())
     }
 
     /// Adds a turn of `user`, then drops what is over the limits; false when the conversation is another's. Two turns
     /// that ran at the same time stand one after the other.
-    pub(super) fn add(&mut self, id: &ConversationId, user: &User, messages: Vec<Arc<Message>>, now: Instant) -> bool {
+    pub(super) fn add(
+        &mut self,
+        id: &ConversationId,
+        user: &UserName,
+        messages: Vec<Arc<Message>>,
+        now: Instant,
+    ) -> bool {
         let bytes = messages.iter().map(|message| message.bytes()).sum();
-        let begin = || Conversation { user: user.clone(), turns: VecDeque::new(), bytes: 0, used: now };
-        let conversation = self.kept.entry(id.clone()).or_insert_with(begin);
+        let begin = || Conversation { user: user.clone(), turns: VecDeque::new(), bytes: 0, last_used: now };
+        let conversation = self.conversations.entry(id.clone()).or_insert_with(begin);
         if conversation.user != *user {
             return false;
         }
-        conversation.used = now;
-        conversation.turns.push_back(Turn { messages, bytes });
+        conversation.last_used = now;
+        conversation.turns.push_back(StoredTurn { messages, bytes });
         conversation.bytes += bytes;
         self.bytes += bytes;
         while conversation.bytes > self.limits.bytes_each
@@ -89,8 +95,8 @@ impl Memory {
             conversation.bytes -= oldest.bytes;
             self.bytes -= oldest.bytes;
         }
-        while (self.kept.len() > self.limits.count || self.bytes > self.limits.bytes)
-            && let Some(id) = self.kept.iter().min_by_key(|(_, one)| one.used).map(|(id, _)| id.clone())
+        while (self.conversations.len() > self.limits.count || self.bytes > self.limits.bytes)
+            && let Some(id) = self.conversations.iter().min_by_key(|(_, one)| one.last_used).map(|(id, _)| id.clone())
         {
             self.remove(&id);
         }
@@ -100,8 +106,8 @@ impl Memory {
     fn forget_idle(&mut self, now: Instant) {
         let idle = self.limits.idle;
         let bytes = &mut self.bytes;
-        self.kept.retain(|_, one| {
-            let stays = now.saturating_duration_since(one.used) <= idle;
+        self.conversations.retain(|_, one| {
+            let stays = now.saturating_duration_since(one.last_used) <= idle;
             if !stays {
                 *bytes -= one.bytes;
             }
@@ -110,7 +116,7 @@ impl Memory {
     }
 
     fn remove(&mut self, id: &ConversationId) {
-        if let Some(gone) = self.kept.remove(id) {
+        if let Some(gone) = self.conversations.remove(id) {
             self.bytes -= gone.bytes;
         }
     }
@@ -126,11 +132,11 @@ mod tests {
         ConversationId::parse(text).unwrap()
     }
 
-    fn said(bytes: usize) -> Vec<Arc<Message>> {
+    fn user_message(bytes: usize) -> Vec<Arc<Message>> {
         vec![Arc::new(Message::user("x".repeat(bytes)))]
     }
 
-    fn count(all: &mut Memory, name: &str, now: Instant) -> usize {
+    fn count(all: &mut MemoryConversations, name: &str, now: Instant) -> usize {
         match all.history(&id(name), &None, now) {
             History::Known(messages) => messages.len(),
             _ => 0,
@@ -139,44 +145,44 @@ mod tests {
 
     #[test]
     fn a_conversation_is_its_users_alone() {
-        let (mut all, now) = (Memory::new(LIMITS), Instant::now());
-        let (alice, mallory): (User, User) = (Some("alice".into()), Some("mallory".into()));
-        assert!(all.add(&id("a"), &alice, said(1), now));
+        let (mut all, now) = (MemoryConversations::new(LIMITS), Instant::now());
+        let (alice, mallory): (UserName, UserName) = (Some("alice".into()), Some("mallory".into()));
+        assert!(all.add(&id("a"), &alice, user_message(1), now));
         for other in [&mallory, &None] {
             assert_eq!(all.history(&id("a"), other, now), History::Foreign);
-            assert!(!all.add(&id("a"), other, said(1), now));
+            assert!(!all.add(&id("a"), other, user_message(1), now));
         }
-        assert_eq!(all.history(&id("a"), &alice, now), History::Known(said(1)));
+        assert_eq!(all.history(&id("a"), &alice, now), History::Known(user_message(1)));
         assert_eq!(all.history(&id("b"), &alice, now), History::Unknown);
     }
 
     #[test]
     fn the_least_recently_used_goes_when_there_are_too_many() {
-        let (mut all, now) = (Memory::new(LIMITS), Instant::now());
-        all.add(&id("a"), &None, said(1), now);
-        all.add(&id("b"), &None, said(1), now + Duration::from_secs(1));
+        let (mut all, now) = (MemoryConversations::new(LIMITS), Instant::now());
+        all.add(&id("a"), &None, user_message(1), now);
+        all.add(&id("b"), &None, user_message(1), now + Duration::from_secs(1));
         count(&mut all, "a", now + Duration::from_secs(2));
-        all.add(&id("c"), &None, said(1), now + Duration::from_secs(3));
+        all.add(&id("c"), &None, user_message(1), now + Duration::from_secs(3));
         let later = now + Duration::from_secs(3);
         assert_eq!(["a", "b", "c"].map(|name| count(&mut all, name, later)), [1, 0, 1]);
     }
 
     #[test]
     fn bytes_are_bounded_in_one_and_in_all() {
-        let (mut all, now) = (Memory::new(LIMITS), Instant::now());
-        all.add(&id("a"), &None, said(40), now);
-        all.add(&id("a"), &None, said(40), now);
+        let (mut all, now) = (MemoryConversations::new(LIMITS), Instant::now());
+        all.add(&id("a"), &None, user_message(40), now);
+        all.add(&id("a"), &None, user_message(40), now);
         assert_eq!(count(&mut all, "a", now), 1);
-        all.add(&id("b"), &None, said(60), now + Duration::from_secs(1));
+        all.add(&id("b"), &None, user_message(60), now + Duration::from_secs(1));
         assert_eq!(all.bytes, 100);
-        all.add(&id("b"), &None, said(61), now + Duration::from_secs(1));
+        all.add(&id("b"), &None, user_message(61), now + Duration::from_secs(1));
         assert_eq!((all.bytes, count(&mut all, "b", now)), (40, 0));
     }
 
     #[test]
     fn an_unused_one_is_forgotten() {
-        let (mut all, now) = (Memory::new(LIMITS), Instant::now());
-        all.add(&id("a"), &None, said(1), now);
+        let (mut all, now) = (MemoryConversations::new(LIMITS), Instant::now());
+        all.add(&id("a"), &None, user_message(1), now);
         assert_eq!(count(&mut all, "a", now + Duration::from_secs(10)), 1);
         assert_eq!(count(&mut all, "a", now + Duration::from_secs(21)), 0);
         assert_eq!(all.bytes, 0);

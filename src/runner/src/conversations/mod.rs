@@ -11,14 +11,14 @@ use std::{
     time::Instant,
 };
 
-use memory::{Limits, Memory};
-use postgres::Postgres;
+use memory::{Limits, MemoryConversations};
+use postgres::PostgresConversations;
 
 use super::{
-    database::{DatabaseError, Dsn, Home},
+    database::{DatabaseError, DatabaseScope, Dsn},
     models::Message,
 };
-use crate::conversations::history::{ConversationId, History, User};
+use crate::conversations::history::{ConversationId, History, UserName};
 
 /// Where conversations live.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,9 +39,9 @@ pub(super) enum Storage {
 /// The conversations of an agent.
 pub(super) enum Conversations {
     /// Of this process.
-    Memory(Mutex<Memory>),
+    Memory(Mutex<MemoryConversations>),
     /// Of all replicas.
-    Postgres(Postgres),
+    Postgres(PostgresConversations),
 }
 
 impl Conversations {
@@ -53,7 +53,7 @@ impl Conversations {
         match storage {
             Storage::Memory => Ok(Self::memory()),
             Storage::Postgres { dsn, namespace, days } => {
-                let opened = Postgres::open(dsn, namespace, agent, *days);
+                let opened = PostgresConversations::open(dsn, namespace, agent, *days);
                 Ok(Self::Postgres(opened.map_err(|problem| format!("CORAIL_DATABASE_URL: {problem}"))?))
             }
         }
@@ -61,14 +61,14 @@ impl Conversations {
 
     /// None yet, in this process.
     pub(super) fn memory() -> Self {
-        Self::Memory(Mutex::new(Memory::new(Limits::default())))
+        Self::Memory(Mutex::new(MemoryConversations::new(Limits::default())))
     }
 
     /// Where the agent has its rows; none when they are of this process alone.
-    pub(super) fn home(&self) -> Option<Home> {
+    pub(super) fn database_scope(&self) -> Option<DatabaseScope> {
         match self {
             Self::Memory(_) => None,
-            Self::Postgres(postgres) => Some(postgres.home()),
+            Self::Postgres(postgres) => Some(postgres.database_scope()),
         }
     }
 
@@ -76,7 +76,7 @@ impl Conversations {
     ///
     /// # Errors
     /// The database cannot be asked.
-    pub(super) async fn history(&self, id: &ConversationId, user: &User) -> Result<History, DatabaseError> {
+    pub(super) async fn history(&self, id: &ConversationId, user: &UserName) -> Result<History, DatabaseError> {
         match self {
             Self::Memory(memory) => {
                 Ok(memory.lock().unwrap_or_else(PoisonError::into_inner).history(id, user, Instant::now()))
@@ -93,7 +93,7 @@ impl Conversations {
     pub(super) async fn add(
         &self,
         id: &ConversationId,
-        user: &User,
+        user: &UserName,
         messages: Vec<Arc<Message>>,
         title: Option<&str>,
     ) -> Result<bool, DatabaseError> {
@@ -126,7 +126,7 @@ mod tests {
         let one = ConversationId::random().unwrap();
         assert_eq!(one.to_string().len(), 32);
         assert_ne!(one, ConversationId::random().unwrap());
-        assert!(one.is_ours() && !ConversationId::parse("c1").unwrap().is_ours());
+        assert!(one.is_generated() && !ConversationId::parse("c1").unwrap().is_generated());
         for (text, accepted) in [("a-1", true), ("", false), ("a b", false), ("é", false), (&*"x".repeat(129), false)]
         {
             assert_eq!(ConversationId::parse(text).is_some(), accepted, "{text:?}");

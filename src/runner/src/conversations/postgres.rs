@@ -24,9 +24,9 @@ use std::{
 
 use sqlx::Row;
 
-use super::history::{BYTES, ConversationId, History, User, column};
+use super::history::{BYTES, ConversationId, History, UserName, owner_column};
 use crate::{
-    database::{Database, DatabaseError, Dsn, Home},
+    database::{DatabaseError, DatabaseScope, Dsn, PostgresPool},
     models::message::Message,
 };
 
@@ -57,47 +57,47 @@ CREATE TABLE IF NOT EXISTS recif_turns (
 ALTER TABLE recif_conversations ADD COLUMN IF NOT EXISTS owner text;";
 
 /// Whether nothing of them is missing.
-const THERE: &str = "SELECT to_regclass('recif_turns') IS NOT NULL AND EXISTS ( \
+const TABLES_EXIST: &str = "SELECT to_regclass('recif_turns') IS NOT NULL AND EXISTS ( \
      SELECT FROM pg_attribute WHERE attrelid = to_regclass('recif_conversations') AND attname = 'owner' \
      AND NOT attisdropped)";
 
 /// How often old conversations are looked for.
-const SWEEP: Duration = Duration::from_secs(3600);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// The conversations of one agent.
-pub(crate) struct Postgres {
-    database: Database,
+pub(crate) struct PostgresConversations {
+    database: PostgresPool,
     namespace: String,
     agent: String,
     /// Days after its last turn that a conversation is deleted; `None`: it never is.
     days: Option<i32>,
     /// When old ones were last looked for.
-    swept: Mutex<Option<Instant>>,
+    last_sweep: Mutex<Option<Instant>>,
     /// Whether the tables were there when they were last looked for.
     ready: AtomicBool,
 }
 
-impl Postgres {
+impl PostgresConversations {
     /// Those of `agent` in `namespace`.
     ///
     /// # Errors
     /// What is wrong with the URL.
     pub(super) fn open(dsn: &Dsn, namespace: &str, agent: &str, days: Option<i32>) -> Result<Self, String> {
-        let (database, ready) = (Database::open(dsn)?, AtomicBool::new(false));
+        let (database, ready) = (PostgresPool::open(dsn)?, AtomicBool::new(false));
         let swept = Mutex::default();
-        Ok(Self { database, namespace: namespace.into(), agent: agent.into(), days, swept, ready })
+        Ok(Self { database, namespace: namespace.into(), agent: agent.into(), days, last_sweep: swept, ready })
     }
 
     /// Where the agent has its rows.
-    pub(super) fn home(&self) -> Home {
+    pub(super) fn database_scope(&self) -> DatabaseScope {
         let (database, namespace, agent) = (self.database.clone(), self.namespace.clone(), self.agent.clone());
-        Home { database, namespace, agent, days: self.days }
+        DatabaseScope { database, namespace, agent, days: self.days }
     }
 
     /// See [`super::Conversations::history`].
-    pub(super) async fn history(&self, id: &ConversationId, user: &User) -> Result<History, DatabaseError> {
-        match self.database.within(self.read(id, user)).await {
-            Err(error) if self.lost_tables(&error) => self.database.within(self.read(id, user)).await,
+    pub(super) async fn history(&self, id: &ConversationId, user: &UserName) -> Result<History, DatabaseError> {
+        match self.database.with_deadline(self.read(id, user)).await {
+            Err(error) if self.lost_tables(&error) => self.database.with_deadline(self.read(id, user)).await,
             result => result,
         }
     }
@@ -106,25 +106,25 @@ impl Postgres {
     pub(super) async fn add(
         &self,
         id: &ConversationId,
-        user: &User,
+        user: &UserName,
         messages: &[Arc<Message>],
         title: Option<&str>,
     ) -> Result<bool, DatabaseError> {
         let bytes: usize = messages.iter().map(|message| message.bytes()).sum();
         let messages: Vec<&Message> = messages.iter().map(Arc::as_ref).collect();
-        let turn = Turn {
+        let turn = TurnRow {
             json: serde_json::to_string(&messages).map_err(|error| sqlx::Error::Encode(error.into()))?,
             bytes: size(bytes),
             // No text of PostgreSQL's holds U+0000.
             title: title.map(|title| title.replace('\0', "")),
         };
-        let added = match self.database.within(self.write(id, user, &turn)).await {
-            Err(error) if self.lost_tables(&error) => self.database.within(self.write(id, user, &turn)).await?,
+        let added = match self.database.with_deadline(self.write(id, user, &turn)).await {
+            Err(error) if self.lost_tables(&error) => self.database.with_deadline(self.write(id, user, &turn)).await?,
             result => result?,
         };
         if let Some(days) = self.days.filter(|_| self.is_time_to_sweep()) {
             // The turn is kept; what could not be deleted is tried again in an hour.
-            if let Err(error) = self.database.within(self.sweep(days)).await {
+            if let Err(error) = self.database.with_deadline(self.sweep(days)).await {
                 tracing::warn!("old conversations were not deleted: {error}");
             }
         }
@@ -132,8 +132,8 @@ impl Postgres {
     }
 
     fn is_time_to_sweep(&self) -> bool {
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = swept.is_none_or(|last| last.elapsed() >= SWEEP);
+        let mut swept = self.last_sweep.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = swept.is_none_or(|last| last.elapsed() >= SWEEP_INTERVAL);
         if due {
             *swept = Some(Instant::now());
         }
@@ -155,19 +155,19 @@ impl Postgres {
 
     /// See [`super::Conversations::check`].
     pub(super) async fn check(&self) -> Result<(), DatabaseError> {
-        match self.database.within(self.look()).await {
-            Err(error) if self.lost_tables(&error) => self.database.within(self.look()).await,
+        match self.database.with_deadline(self.probe_tables()).await {
+            Err(error) if self.lost_tables(&error) => self.database.with_deadline(self.probe_tables()).await,
             result => result,
         }
     }
 
-    async fn look(&self) -> Result<(), sqlx::Error> {
+    async fn probe_tables(&self) -> Result<(), sqlx::Error> {
         self.make_tables().await?;
         sqlx::query("SELECT FROM recif_turns LIMIT 0").execute(self.database.pool()).await.map(drop)
     }
 
     /// Whose the conversation is after `user` has asked for it; none when there is none.
-    async fn owner(&self, id: &ConversationId, user: &User) -> Result<Option<String>, sqlx::Error> {
+    async fn owner(&self, id: &ConversationId, user: &UserName) -> Result<Option<String>, sqlx::Error> {
         let known = sqlx::query_scalar::<_, Option<String>>(
             "SELECT owner FROM recif_conversations WHERE namespace = $1 AND agent = $2 AND id = $3",
         );
@@ -180,17 +180,18 @@ impl Postgres {
                     "UPDATE recif_conversations SET owner = coalesce(owner, $4) \
                      WHERE namespace = $1 AND agent = $2 AND id = $3 RETURNING owner",
                 );
-                let claimed = claimed.bind(&self.namespace).bind(&self.agent).bind(id.as_str()).bind(column(user));
+                let claimed =
+                    claimed.bind(&self.namespace).bind(&self.agent).bind(id.as_str()).bind(owner_column(user));
                 claimed.fetch_optional(self.database.pool()).await
             }
         }
     }
 
-    async fn read(&self, id: &ConversationId, user: &User) -> Result<History, sqlx::Error> {
+    async fn read(&self, id: &ConversationId, user: &UserName) -> Result<History, sqlx::Error> {
         self.make_tables().await?;
         match self.owner(id, user).await? {
             None => return Ok(History::Unknown),
-            Some(owner) if owner != column(user) => return Ok(History::Foreign),
+            Some(owner) if owner != owner_column(user) => return Ok(History::Foreign),
             Some(_) => {}
         }
         let rows = sqlx::query(
@@ -216,7 +217,7 @@ impl Postgres {
         Ok(History::Known(messages))
     }
 
-    async fn write(&self, id: &ConversationId, user: &User, turn: &Turn) -> Result<bool, sqlx::Error> {
+    async fn write(&self, id: &ConversationId, user: &UserName, turn: &TurnRow) -> Result<bool, sqlx::Error> {
         self.make_tables().await?;
         let mut transaction = self.database.pool().begin().await?;
         let number: Option<i64> = sqlx::query_scalar(
@@ -230,7 +231,7 @@ impl Postgres {
         .bind(&self.agent)
         .bind(id.as_str())
         .bind(&turn.title)
-        .bind(column(user))
+        .bind(owner_column(user))
         .fetch_optional(&mut *transaction)
         .await?;
         let Some(number) = number else { return Ok(false) };
@@ -276,14 +277,14 @@ impl Postgres {
         if self.ready.load(Ordering::Acquire) {
             return Ok(());
         }
-        self.database.make_tables(THERE, TABLES).await?;
+        self.database.make_tables(TABLES_EXIST, TABLES).await?;
         self.ready.store(true, Ordering::Release);
         Ok(())
     }
 }
 
 /// A turn as it is stored.
-struct Turn {
+struct TurnRow {
     json: String,
     bytes: i64,
     title: Option<String>,

@@ -9,10 +9,10 @@ use dotprompt::{OutputFormat, Prompt};
 use serde_json::Value;
 
 use super::{
-    contract::{Files, Text},
-    endpoint::{ChatMessage, Endpoint},
-    output::Output,
-    problem::{Problem, line_of},
+    contract::{FlowSources, TextFile},
+    endpoint::{ChatMessage, PromptEndpoint},
+    output::JsonOutput,
+    problem::{FlowProblem, line_of},
 };
 use crate::{
     Lookup,
@@ -31,31 +31,31 @@ fn protocol(name: &str) -> Option<&str> {
 }
 
 /// What the prompts of a flow share.
-pub(super) struct Shared<'a> {
-    pub(super) files: &'a Files,
+pub(super) struct PromptCompiler<'a> {
+    pub(super) files: &'a FlowSources,
     /// Finds credentials by name.
     pub(super) credentials: Arc<Lookup>,
     pub(super) http: &'a Http,
     /// All tools of the flow.
     pub(super) tools: Toolbox,
     /// By the name of a tool's file, the tool's own.
-    pub(super) named: BTreeMap<String, String>,
+    pub(super) tool_names: BTreeMap<String, String>,
 }
 
-impl Shared<'_> {
+impl PromptCompiler<'_> {
     /// Makes a prompt of `text`.
     ///
     /// # Errors
     /// All that is wrong with it.
-    pub(super) fn compile(&self, text: &Text) -> Result<Endpoint, Vec<Problem>> {
-        let in_line = |part: &str, problem: String| Problem {
+    pub(super) fn compile(&self, text: &TextFile) -> Result<PromptEndpoint, Vec<FlowProblem>> {
+        let in_line = |part: &str, problem: String| FlowProblem {
             file: text.file.clone(),
             line: line_of(&text.text, part),
             text: problem,
         };
         let prompts = self.files.prompts.iter().map(|prompt| (prompt.name.as_str(), prompt.text.as_str())).collect();
         let prompt = Prompt::parse_among(&text.name, &prompts)
-            .map_err(|error| vec![Problem { file: text.file.clone(), line: error.line, text: error.message }])?;
+            .map_err(|error| vec![FlowProblem { file: text.file.clone(), line: error.line, text: error.message }])?;
         let meta = prompt.metadata();
         let mut problems = Vec::new();
 
@@ -68,7 +68,7 @@ impl Shared<'_> {
         let tools = self.tools(meta.tools.as_deref(), |name, problem| problems.push(in_line(name, problem)));
         let output = match meta.output_format {
             OutputFormat::Text => Ok(None),
-            OutputFormat::Json => Output::new(meta.output_schema.clone()).map(Some),
+            OutputFormat::Json => JsonOutput::new(meta.output_schema.clone()).map(Some),
         };
         let output = output
             .map_err(|problem| problems.push(in_line("output:", format!("the output schema is wrong: {problem}"))));
@@ -77,13 +77,13 @@ impl Shared<'_> {
         let message = ChatMessage {
             is_variable: match &meta.input_schema {
                 Some(schema) => schema["properties"].get("message").is_some(),
-                None => prompt.has_place("message"),
+                None => prompt.uses_variable("message"),
             },
-            has_place: prompt.has_place("message"),
+            in_template: prompt.uses_variable("message"),
         };
         match (model, output) {
             (Ok(model), Ok(output)) if problems.is_empty() => {
-                Ok(Endpoint { prompt, model, config, tools, output, tool_turns, message })
+                Ok(PromptEndpoint { prompt, model, config, tools, output, tool_turns, message })
             }
             _ => Err(problems),
         }
@@ -127,16 +127,16 @@ impl Shared<'_> {
         let Some(names) = names else { return self.tools.clone() };
         let mut chosen = Vec::with_capacity(names.len());
         for name in names {
-            let found = self.named.iter().find(|(file, inside)| name == *file || name == *inside);
+            let found = self.tool_names.iter().find(|(file, inside)| name == *file || name == *inside);
             match found {
                 Some((_, inside)) => chosen.push(inside),
                 None => {
-                    let known: Vec<_> = self.named.values().map(String::as_str).collect();
+                    let known: Vec<_> = self.tool_names.values().map(String::as_str).collect();
                     let known = if known.is_empty() { "none".into() } else { known.join(", ") };
                     wrong(name, format!("the flow has no tool `{name}`; it has: {known}"));
                 }
             }
         }
-        self.tools.only(|tool| chosen.contains(&&tool.name))
+        self.tools.filtered(|tool| chosen.contains(&&tool.name))
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::{
     folder::{Folder, is_name},
-    problem::{Problem, line_of},
+    problem::{FlowProblem, line_of},
 };
 
 /// `config.json`. What it holds besides is for others.
@@ -61,7 +61,7 @@ pub(super) struct Plugin {
 
 /// A text file with a name.
 #[derive(Debug)]
-pub(super) struct Text {
+pub(super) struct TextFile {
     /// The file's name without its suffix.
     pub(super) name: String,
     /// The file, below the contract's folder.
@@ -72,7 +72,7 @@ pub(super) struct Text {
 
 /// All files of one flow.
 #[derive(Debug)]
-pub(super) struct Files {
+pub(super) struct FlowSources {
     /// The flow's folder, below the contract's; empty when it is that one.
     pub(super) folder: String,
     /// `config.json`.
@@ -80,28 +80,28 @@ pub(super) struct Files {
     /// The same as text, to find lines in.
     config_text: String,
     /// The prompts, by name.
-    pub(super) prompts: Vec<Text>,
+    pub(super) prompts: Vec<TextFile>,
     /// The tools, by name.
-    pub(super) tools: Vec<Text>,
+    pub(super) tools: Vec<TextFile>,
 }
 
-impl Files {
+impl FlowSources {
     /// Reads the files in `folder`, a path below the contract's.
     ///
     /// # Errors
     /// Everything that cannot be read.
-    pub(super) fn read(contract: &Folder, folder: &str) -> Result<Self, Vec<Problem>> {
+    pub(super) fn read(contract: &Folder, folder: &str) -> Result<Self, Vec<FlowProblem>> {
         let mut problems = Vec::new();
         let config_file = join(folder, "config.json");
         let parse = |text: String| match serde_json::from_str(&text) {
             Ok(config) => Ok((config, text)),
-            Err(error) => Err(Problem::json(&*config_file, &error)),
+            Err(error) => Err(FlowProblem::json(&*config_file, &error)),
         };
         let config = contract.read(&config_file).and_then(parse).map_err(|problem| problems.push(problem));
         let prompts = texts(contract, &join(folder, "prompts"), ".prompt", &mut problems);
         let tools = texts(contract, &join(folder, "tools"), ".json", &mut problems);
         if prompts.is_empty() && problems.is_empty() {
-            problems.push(Problem::new(join(folder, "prompts"), "it has no `.prompt` file; a flow needs one"));
+            problems.push(FlowProblem::new(join(folder, "prompts"), "it has no `.prompt` file; a flow needs one"));
         }
         match config {
             Ok((config, config_text)) if problems.is_empty() => {
@@ -112,9 +112,9 @@ impl Files {
     }
 
     /// A problem of a key of `config.json`.
-    pub(super) fn in_config(&self, key: &str, text: impl Into<String>) -> Problem {
+    pub(super) fn in_config(&self, key: &str, text: impl Into<String>) -> FlowProblem {
         let line = line_of(&self.config_text, &format!("\"{key}\""));
-        Problem { file: join(&self.folder, "config.json"), line, text: text.into() }
+        FlowProblem { file: join(&self.folder, "config.json"), line, text: text.into() }
     }
 }
 
@@ -122,7 +122,7 @@ fn join(folder: &str, file: &str) -> String {
     if folder.is_empty() { file.into() } else { format!("{folder}/{file}") }
 }
 
-fn texts(contract: &Folder, folder: &str, suffix: &str, problems: &mut Vec<Problem>) -> Vec<Text> {
+fn texts(contract: &Folder, folder: &str, suffix: &str, problems: &mut Vec<FlowProblem>) -> Vec<TextFile> {
     let names = contract.list(folder, suffix).unwrap_or_else(|problem| {
         problems.push(problem);
         Vec::new()
@@ -131,11 +131,12 @@ fn texts(contract: &Folder, folder: &str, suffix: &str, problems: &mut Vec<Probl
     for name in names {
         let file = format!("{folder}/{name}{suffix}");
         if !is_name(&name) {
-            problems.push(Problem::new(file, "its name must be letters, digits, `-`, `_` and `.`, the first not `.`"));
+            problems
+                .push(FlowProblem::new(file, "its name must be letters, digits, `-`, `_` and `.`, the first not `.`"));
             continue;
         }
         match contract.read(&file) {
-            Ok(text) => texts.push(Text { name, file, text }),
+            Ok(text) => texts.push(TextFile { name, file, text }),
             Err(problem) => problems.push(problem),
         }
     }

@@ -6,31 +6,31 @@ use dotprompt::{Prompt, RenderError, RenderedMessage, Role};
 use serde_json::{Map, Value};
 use tokio::sync::mpsc::Sender;
 
-use super::output::Output;
+use super::output::JsonOutput;
 use crate::{
-    models::{Message, Model, ModelError, Request},
-    told::Told,
+    models::{Message, Model, ModelError, ModelRequest},
     tools::Toolbox,
-    turn::{Said, Turn},
+    turn::{TurnLoop, TurnOutcome},
+    turn_event::TurnEvent,
 };
 
 /// The prompts of a flow.
 pub(super) struct Flow {
     /// The one that is the flow.
-    pub(super) entry: Arc<Endpoint>,
+    pub(super) entry: Arc<PromptEndpoint>,
     /// All that can be asked, by name.
-    pub(super) prompts: Vec<(String, Arc<Endpoint>)>,
+    pub(super) prompts: Vec<(String, Arc<PromptEndpoint>)>,
 }
 
 /// A prompt with its model and tools.
-pub(super) struct Endpoint {
+pub(super) struct PromptEndpoint {
     pub(super) prompt: Prompt,
     pub(super) model: Arc<dyn Model>,
     /// Generation config of the prompt, over the model's.
     pub(super) config: Arc<Map<String, Value>>,
     pub(super) tools: Toolbox,
     /// Set when the answer must be JSON.
-    pub(super) output: Option<Output>,
+    pub(super) output: Option<JsonOutput>,
     /// How often the model may ask for tools, or for another try at its JSON.
     pub(super) tool_turns: usize,
     /// What becomes of a chat's last message.
@@ -43,12 +43,12 @@ pub(super) struct ChatMessage {
     /// It is given as the variable `message`.
     pub(super) is_variable: bool,
     /// The template says it by that variable, so it is left out of the conversation.
-    pub(super) has_place: bool,
+    pub(super) in_template: bool,
 }
 
 /// A prompt without an answer. The text is for the user.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(super) enum PromptRunError {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
@@ -57,12 +57,12 @@ pub(super) enum Failure {
     Output(String),
 }
 
-impl Endpoint {
+impl PromptEndpoint {
     /// What the model is asked: the template with `variables` in it, and `history` where it wants that.
     ///
     /// # Errors
     /// Variables that do not fit the input schema, or a template that fails with them.
-    pub(super) fn render(&self, variables: &Value, history: &[Arc<Message>]) -> Result<Request, RenderError> {
+    pub(super) fn render(&self, variables: &Value, history: &[Arc<Message>]) -> Result<ModelRequest, RenderError> {
         // An empty text, which no template makes, shows where the history goes: it has more than Dotprompt knows.
         let place = [RenderedMessage { role: Role::Model, parts: vec![dotprompt::Part::Text(String::new())] }];
         let place = if history.is_empty() { &[][..] } else { &place };
@@ -73,43 +73,47 @@ impl Endpoint {
             if matches!(&message.parts[..], [dotprompt::Part::Text(text)] if text.is_empty()) {
                 messages.extend_from_slice(history);
             } else {
-                messages.push(Arc::new(said(message)));
+                messages.push(Arc::new(to_message(message)));
             }
         }
-        let output = self.output.as_ref().map(Output::format);
-        Ok(Request { system, messages, tools: self.tools.specs(), config: self.config.clone(), output })
+        let output = self.output.as_ref().map(JsonOutput::format);
+        Ok(ModelRequest { system, messages, tools: self.tools.specs(), config: self.config.clone(), output })
     }
 
     /// Answers. Text goes to `tokens` as it comes, JSON when it is whole and fits. Dropping the future ends the turn.
     ///
     /// # Errors
     /// The model failed, or what it says does not fit, also after another try if it has one left.
-    pub(super) async fn answer(&self, mut request: Request, tokens: Option<&Sender<Told>>) -> Result<Said, Failure> {
+    pub(super) async fn respond(
+        &self,
+        mut request: ModelRequest,
+        tokens: Option<&Sender<TurnEvent>>,
+    ) -> Result<TurnOutcome, PromptRunError> {
         let listener = tokens.filter(|_| self.output.is_none());
-        let turn = Turn { model: &*self.model, tools: &self.tools, tokens: listener };
+        let turn = TurnLoop { model: &*self.model, tools: &self.tools, events: listener };
         let mut left = self.tool_turns;
         let mut said = turn.run(&mut request, &mut left).await?;
         let Some(output) = &self.output else { return Ok(said) };
-        said.text = match output.check(last_words(&request)) {
+        said.text = match output.check(last_reply(&request)) {
             Ok(json) => json.to_owned(),
-            Err(problem) if left == 0 => return Err(Failure::Output(problem)),
+            Err(problem) if left == 0 => return Err(PromptRunError::Output(problem)),
             Err(problem) => {
                 let text = format!("That does not fit: {problem}. Answer again, with JSON alone.");
                 request.messages.push(Arc::new(Message::user(text)));
                 said.add(turn.run(&mut request, &mut { left - 1 }).await?);
-                output.check(last_words(&request)).map_err(Failure::Output)?.to_owned()
+                output.check(last_reply(&request)).map_err(PromptRunError::Output)?.to_owned()
             }
         };
         if let Some(tokens) = tokens {
             // A listener that went away takes the whole turn with it.
-            let _ = tokens.send(Told::Text(said.text.clone())).await;
+            let _ = tokens.send(TurnEvent::Text(said.text.clone())).await;
         }
         Ok(said)
     }
 }
 
 /// What the model said last, after all tools.
-fn last_words(request: &Request) -> &str {
+fn last_reply(request: &ModelRequest) -> &str {
     match request.messages.last().map(Arc::as_ref) {
         Some(Message::Assistant(text)) => text,
         _ => "",
@@ -117,7 +121,7 @@ fn last_words(request: &Request) -> &str {
 }
 
 /// A message as models take it.
-fn said(message: RenderedMessage) -> Message {
+fn to_message(message: RenderedMessage) -> Message {
     match message.role {
         Role::System => Message::System(text(message)),
         Role::Model => Message::Assistant(text(message)),
@@ -150,17 +154,17 @@ mod tests {
 
     use super::*;
     use crate::{
-        metrics::Metrics,
+        metrics::RunnerMetrics,
         models::{Chunk, ModelErrorKind, ToolCall},
-        tools::Definition,
+        tools::CallableTool,
     };
 
     /// Gives these answers one after the other, a call of `datetime` where one is empty, and fails when none is left;
     /// keeps what it was asked.
-    struct Script(Mutex<Vec<&'static str>>, Mutex<Vec<Request>>);
+    struct ScriptedModel(Mutex<Vec<&'static str>>, Mutex<Vec<ModelRequest>>);
 
-    impl Model for Script {
-        fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    impl Model for ScriptedModel {
+        fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
             self.1.lock().unwrap().push(request);
             let mut answers = self.0.lock().unwrap();
             let next = if answers.is_empty() { None } else { Some(answers.remove(0)) };
@@ -173,16 +177,16 @@ mod tests {
         }
     }
 
-    fn endpoint(text: &str, answers: &[&'static str]) -> (Endpoint, Arc<Script>) {
-        let model = Arc::new(Script(Mutex::new(answers.to_vec()), Mutex::default()));
+    fn endpoint(text: &str, answers: &[&'static str]) -> (PromptEndpoint, Arc<ScriptedModel>) {
+        let model = Arc::new(ScriptedModel(Mutex::new(answers.to_vec()), Mutex::default()));
         let prompt = Prompt::parse("p", text).unwrap();
         let tools = r#"{"name": "datetime", "implementation": {"builtin": "datetime"}}"#;
-        let tools = vec![Definition::read_contract(tools).unwrap()];
-        let endpoint = Endpoint {
+        let tools = vec![CallableTool::read_contract(tools).unwrap()];
+        let endpoint = PromptEndpoint {
             model: model.clone(),
             config: Arc::new(prompt.metadata().config.clone()),
-            tools: Toolbox::new(tools, Arc::new(|_: &str| None), Metrics::default()),
-            output: prompt.metadata().output_schema.clone().map(|schema| Output::new(Some(schema)).unwrap()),
+            tools: Toolbox::new(tools, Arc::new(|_: &str| None), RunnerMetrics::default()),
+            output: prompt.metadata().output_schema.clone().map(|schema| JsonOutput::new(Some(schema)).unwrap()),
             tool_turns: prompt.metadata().max_turns.unwrap_or(5) as usize,
             message: ChatMessage::default(),
             prompt,
@@ -190,9 +194,9 @@ mod tests {
         (endpoint, model)
     }
 
-    async fn ask(endpoint: &Endpoint) -> Result<String, String> {
+    async fn run_prompt(endpoint: &PromptEndpoint) -> Result<String, String> {
         let request = endpoint.render(&json!({ "name": "Ada" }), &[]).unwrap();
-        endpoint.answer(request, None).await.map(|said| said.text).map_err(|error| error.to_string())
+        endpoint.respond(request, None).await.map(|said| said.text).map_err(|error| error.to_string())
     }
 
     #[tokio::test]
@@ -200,7 +204,7 @@ mod tests {
         let text = "---\nconfig:\n  temperature: 0.5\n---\n{{role \"system\"}}be kind{{role \"user\"}}I am {{name}}\
                     {{role \"model\"}}Hello{{role \"system\"}}now rhyme{{role \"user\"}}See {{media url=\"data:image/png;base64,AA==\"}}";
         let (endpoint, model) = endpoint(text, &["fine"]);
-        assert_eq!(ask(&endpoint).await, Ok("fine".into()));
+        assert_eq!(run_prompt(&endpoint).await, Ok("fine".into()));
         let asked = &model.1.lock().unwrap()[0];
         assert_eq!((asked.system.as_deref(), asked.config["temperature"].as_f64()), (Some("be kind"), Some(0.5)));
         let media = Part::Media { url: "data:image/png;base64,AA==".into(), content_type: None };
@@ -221,7 +225,7 @@ mod tests {
         for (text, calls, limit) in [("hi", 7, 5), ("---\nmaxTurns: 2\n---\nhi", 7, 2)] {
             let (endpoint, model) = endpoint(text, &vec![""; calls]);
             let stopped = format!("[stopped: the model asked for tools more than {limit} times]");
-            assert_eq!(ask(&endpoint).await, Ok(stopped));
+            assert_eq!(run_prompt(&endpoint).await, Ok(stopped));
             assert_eq!(model.1.lock().unwrap().len(), limit + 1);
         }
     }
@@ -241,10 +245,10 @@ mod tests {
             let expected = answer.map(str::to_owned);
             let expected =
                 expected.map_err(|why| format!("the model's answer does not fit the prompt's output: {why}"));
-            assert_eq!(ask(&endpoint).await, expected, "{turns} {answers:?}");
+            assert_eq!(run_prompt(&endpoint).await, expected, "{turns} {answers:?}");
         }
         let (endpoint, model) = endpoint(&json(1), &["{\"n\": \"x\"}", "{\"n\": 1}"]);
-        ask(&endpoint).await.unwrap();
+        run_prompt(&endpoint).await.unwrap();
         let asked = model.1.lock().unwrap();
         let feedback = "That does not fit: /n: \"x\" is not of type \"integer\". Answer again, with JSON alone.";
         assert_eq!(**asked[1].messages.last().unwrap(), Message::user(feedback));
@@ -254,6 +258,6 @@ mod tests {
     #[tokio::test]
     async fn a_failing_model_is_a_failure() {
         let (endpoint, _) = endpoint("hi", &[]);
-        assert_eq!(ask(&endpoint).await, Err("the model did not answer: it is asleep".into()));
+        assert_eq!(run_prompt(&endpoint).await, Err("the model did not answer: it is asleep".into()));
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use super::problem::Problem;
+use super::problem::FlowProblem;
 
 /// Where the operator mounts the contract; absolute paths in it begin with this.
 pub(crate) const MOUNT: &str = "/genkit";
@@ -33,19 +33,19 @@ impl Folder {
     ///
     /// # Errors
     /// It cannot be read, is too large, or is not UTF-8; the last with its line.
-    pub(super) fn read(&self, file: &str) -> Result<String, Problem> {
+    pub(super) fn read(&self, file: &str) -> Result<String, FlowProblem> {
         let path = self.0.join(file);
         let unread = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => Problem::new(file, "there is no such file; the operator writes it"),
-            _ => Problem::new(file, format!("it cannot be read: {error}")),
+            io::ErrorKind::NotFound => FlowProblem::new(file, "there is no such file; the operator writes it"),
+            _ => FlowProblem::new(file, format!("it cannot be read: {error}")),
         };
         let size = fs::metadata(&path).map_err(unread)?.len();
         if size > FILE {
-            return Err(Problem::new(file, format!("it has {size} bytes; a file may have 1 MiB")));
+            return Err(FlowProblem::new(file, format!("it has {size} bytes; a file may have 1 MiB")));
         }
         String::from_utf8(fs::read(path).map_err(unread)?).map_err(|error| {
             let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            Problem::at(file, line_after(before), "it is not UTF-8 text")
+            FlowProblem::at(file, line_after(before), "it is not UTF-8 text")
         })
     }
 
@@ -53,8 +53,8 @@ impl Folder {
     ///
     /// # Errors
     /// The folder cannot be listed.
-    pub(super) fn list(&self, folder: &str, suffix: &str) -> Result<Vec<String>, Problem> {
-        let unlisted = |error: io::Error| Problem::new(folder, format!("it cannot be listed: {error}"));
+    pub(super) fn list(&self, folder: &str, suffix: &str) -> Result<Vec<String>, FlowProblem> {
+        let unlisted = |error: io::Error| FlowProblem::new(folder, format!("it cannot be listed: {error}"));
         let entries = match fs::read_dir(self.0.join(folder)) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

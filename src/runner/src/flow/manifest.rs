@@ -9,20 +9,22 @@ use serde_json::value::RawValue;
 
 use super::{
     folder::{Folder, is_name, line_after},
-    problem::Problem,
+    problem::FlowProblem,
 };
 
 /// The file.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
 #[derive(Deserialize)]
-struct Manifest<'a> {
+#[serde(expecting = "struct Manifest")]
+struct FlowManifest<'a> {
     #[serde(borrow)]
     flows: Vec<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Entry {
+#[serde(expecting = "struct Entry")]
+struct ManifestEntry {
     name: String,
     entrypoint: Option<String>,
     dir: Option<String>,
@@ -30,7 +32,7 @@ struct Entry {
 
 /// Where a flow's files are.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct FlowLocation {
     /// The folder, below the contract's.
     pub(super) folder: String,
     /// The prompt that is the flow; when unset, what its `config.json` says.
@@ -38,29 +40,30 @@ pub(super) struct Place {
 }
 
 /// The flows by name, in the manifest's order: where each is, or why it cannot be served.
-pub(super) type Flows = Vec<(String, Result<Place, Vec<Problem>>)>;
+pub(super) type Flows = Vec<(String, Result<FlowLocation, Vec<FlowProblem>>)>;
 
 /// Reads the manifest.
 ///
 /// # Errors
 /// Not even the names of the flows can be told.
-pub(super) fn read(contract: &Folder) -> Result<Flows, Vec<Problem>> {
+pub(super) fn read(contract: &Folder) -> Result<Flows, Vec<FlowProblem>> {
     let text = contract.read(MANIFEST).map_err(|problem| vec![problem])?;
     parse(contract, &text)
 }
 
-fn parse(contract: &Folder, text: &str) -> Result<Flows, Vec<Problem>> {
-    let manifest: Manifest = serde_json::from_str(text).map_err(|error| vec![Problem::json(MANIFEST, &error)])?;
-    let mut entries: Vec<(usize, Entry)> = Vec::new();
+fn parse(contract: &Folder, text: &str) -> Result<Flows, Vec<FlowProblem>> {
+    let manifest: FlowManifest =
+        serde_json::from_str(text).map_err(|error| vec![FlowProblem::json(MANIFEST, &error)])?;
+    let mut entries: Vec<(usize, ManifestEntry)> = Vec::new();
     let mut problems = Vec::new();
     for raw in manifest.flows {
         // A raw value is a piece of the text, so where it begins says which line it is in.
         let line = line_after(&text.as_bytes()[..raw.get().as_ptr().addr() - text.as_ptr().addr()]);
-        match serde_json::from_str::<Entry>(raw.get()) {
+        match serde_json::from_str::<ManifestEntry>(raw.get()) {
             Ok(entry) => entries.push((line, entry)),
             Err(error) => {
-                let problem = Problem::json(MANIFEST, &error);
-                problems.push(Problem { line: Some(line + problem.line.unwrap_or(1) - 1), ..problem });
+                let problem = FlowProblem::json(MANIFEST, &error);
+                problems.push(FlowProblem { line: Some(line + problem.line.unwrap_or(1) - 1), ..problem });
             }
         }
     }
@@ -68,7 +71,7 @@ fn parse(contract: &Folder, text: &str) -> Result<Flows, Vec<Problem>> {
         return Err(problems);
     }
     if entries.is_empty() {
-        return Err(vec![Problem::new(MANIFEST, "it has no flow; a set needs one")]);
+        return Err(vec![FlowProblem::new(MANIFEST, "it has no flow; a set needs one")]);
     }
 
     let mut lines: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
@@ -79,16 +82,21 @@ fn parse(contract: &Folder, text: &str) -> Result<Flows, Vec<Problem>> {
     for (line, entry) in &entries {
         if !flows.iter().any(|(name, _)| *name == entry.name) {
             let twice = lines.get(&*entry.name).filter(|lines| lines.len() > 1);
-            flows.push((entry.name.clone(), place(contract, *line, entry, twice.map(Vec::as_slice))));
+            flows.push((entry.name.clone(), locate(contract, *line, entry, twice.map(Vec::as_slice))));
         }
     }
     Ok(flows)
 }
 
-fn place(contract: &Folder, line: usize, entry: &Entry, twice: Option<&[usize]>) -> Result<Place, Vec<Problem>> {
+fn locate(
+    contract: &Folder,
+    line: usize,
+    entry: &ManifestEntry,
+    twice: Option<&[usize]>,
+) -> Result<FlowLocation, Vec<FlowProblem>> {
     let name = &entry.name;
     let mut problems = Vec::new();
-    let mut wrong = |text: String| problems.push(Problem::at(MANIFEST, line, text));
+    let mut wrong = |text: String| problems.push(FlowProblem::at(MANIFEST, line, text));
     if !is_name(name) {
         wrong(format!("{name:?} cannot be a flow's name: use letters, digits and `-`"));
     }
@@ -110,7 +118,7 @@ fn place(contract: &Folder, line: usize, entry: &Entry, twice: Option<&[usize]>)
         wrong(format!("the `dir` of `{name}` leads out of the contract's folder"));
     }
     match folder {
-        Some(folder) if problems.is_empty() => Ok(Place { folder, entrypoint: entry.entrypoint.clone() }),
+        Some(folder) if problems.is_empty() => Ok(FlowLocation { folder, entrypoint: entry.entrypoint.clone() }),
         _ => Err(problems),
     }
 }
@@ -121,10 +129,10 @@ pub(super) const RESERVED: [&str; 5] = ["chat", "healthz", "metrics", "readyz", 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::problem::sentence;
+    use crate::flow::problem::join_problems;
 
     fn parsed(text: &str) -> Result<Flows, String> {
-        parse(&Folder::new("/genkit"), text).map_err(|problems| sentence(&problems))
+        parse(&Folder::new("/genkit"), text).map_err(|problems| join_problems(&problems))
     }
 
     #[test]
@@ -141,7 +149,7 @@ mod tests {
         let flows = parsed(text).unwrap();
         let found = flows.iter().map(|(name, place)| match place {
             Ok(place) => (name.as_str(), format!("{} {:?}", place.folder, place.entrypoint)),
-            Err(problems) => (name.as_str(), sentence(problems)),
+            Err(problems) => (name.as_str(), join_problems(problems)),
         });
         assert_eq!(
             found.collect::<Vec<_>>(),

@@ -10,7 +10,7 @@ mod compile;
 mod contract;
 mod endpoint;
 mod folder;
-mod judge;
+mod loader;
 mod manifest;
 mod output;
 mod problem;
@@ -19,21 +19,21 @@ mod table;
 
 use std::sync::Arc;
 
-use chat::Chats;
-use contract::Files;
+use chat::FlowModels;
+use contract::FlowSources;
 use endpoint::Flow;
-use judge::Judge;
-use problem::{Problem, sentence};
+use loader::FlowLoader;
+use problem::{FlowProblem, join_problems};
 use serde_json::{Map, Value, json};
-use table::Table;
+use table::RouteTable;
 use tokio_util::task::TaskTracker;
 
 use super::{
     Lookup,
+    common_routes::{CommonRoutes, RunnerService},
     config::LogFormat,
-    metrics::Metrics,
+    metrics::RunnerMetrics,
     openai_api,
-    shell::{Service, Shell},
 };
 
 pub(super) use folder::Folder;
@@ -44,11 +44,11 @@ const CONTRACT_VERSION: &str = "1";
 
 /// What is served, and how.
 #[derive(Debug)]
-pub struct Settings {
+pub struct FlowSettings {
     /// The contract's files.
     pub(super) folder: Folder,
     /// Whether they are those of a set.
-    pub(super) set: bool,
+    pub(super) is_set: bool,
     /// The version of the contract, as the operator says.
     pub(super) version: String,
     /// The name of the flow, when it is one.
@@ -61,51 +61,55 @@ pub struct Settings {
 
 /// Everything behind the port. `environment` finds credentials, and what headers of tools refer to. What cannot be
 /// served is logged here, once.
-pub(super) fn service(settings: &Settings, environment: Arc<Lookup>) -> Service {
-    let metrics = Metrics::default();
-    let judge = Judge::new(&settings.folder, environment, metrics.clone());
+pub(super) fn service(settings: &FlowSettings, environment: Arc<Lookup>) -> RunnerService {
+    let metrics = RunnerMetrics::default();
+    let judge = FlowLoader::new(&settings.folder, environment, metrics.clone());
     let (table, readiness) = match unknown_version(settings) {
         Some(problem) => broken(settings.name.as_deref().unwrap_or("flow"), &[problem]),
-        None if settings.set => set(settings, &judge),
-        None => one(settings, &judge),
+        None if settings.is_set => load_set(settings, &judge),
+        None => load_single(settings, &judge),
     };
-    let shell =
-        Shell { check: None, readiness: readiness.into(), metrics: metrics.clone(), requests: TaskTracker::new() };
-    let answers = Chats::of(&table);
-    shell.around(routes::router(table, metrics).merge(openai_api::routes(answers)))
+    let shell = CommonRoutes {
+        check: None,
+        readiness: readiness.into(),
+        metrics: metrics.clone(),
+        requests: TaskTracker::new(),
+    };
+    let answers = FlowModels::from_table(&table);
+    shell.wrap(routes::router(table, metrics).merge(openai_api::routes(answers)))
 }
 
 /// The body of `/readyz`: of a 200, or of a 503 that will never be another: the files do not change while it runs.
-type Readiness = Result<Value, Value>;
+type ReadyzBody = Result<Value, Value>;
 
-fn one(settings: &Settings, judge: &Judge) -> (Table, Readiness) {
+fn load_single(settings: &FlowSettings, judge: &FlowLoader) -> (RouteTable, ReadyzBody) {
     let name = settings.name.as_deref();
-    let flow = Files::read(&settings.folder, "").and_then(|files| judge.one(&files, name));
+    let flow = FlowSources::read(&settings.folder, "").and_then(|files| judge.load_single(&files, name));
     log(name, &flow);
     let readiness = match &flow {
         Ok(_) => Ok(json!({ "status": "ok" })),
-        Err(problems) => Err(json!({ "error": sentence(problems) })),
+        Err(problems) => Err(json!({ "error": join_problems(problems) })),
     };
-    (Table::of_one(name, flow), readiness)
+    (RouteTable::of_one(name, flow), readiness)
 }
 
 /// Files of another version may mean anything, so none of them is served.
-fn unknown_version(settings: &Settings) -> Option<Problem> {
+fn unknown_version(settings: &FlowSettings) -> Option<FlowProblem> {
     let version = &settings.version;
     let text = format!(
         "the operator writes version {version} of the contract and this runtime reads {CONTRACT_VERSION}: use the image \
          of the operator's release"
     );
-    (version != CONTRACT_VERSION).then(|| Problem::new("RECIF_CONTRACT_VERSION", text))
+    (version != CONTRACT_VERSION).then(|| FlowProblem::new("RECIF_CONTRACT_VERSION", text))
 }
 
 /// Nothing can be served, because of `problems`.
-fn broken(label: &str, problems: &[Problem]) -> (Table, Readiness) {
+fn broken(label: &str, problems: &[FlowProblem]) -> (RouteTable, ReadyzBody) {
     log(None, &Err(problems.to_vec()));
-    (Table::broken(label, problems), Err(json!({ "error": sentence(problems) })))
+    (RouteTable::broken(label, problems), Err(json!({ "error": join_problems(problems) })))
 }
 
-fn set(settings: &Settings, judge: &Judge) -> (Table, Readiness) {
+fn load_set(settings: &FlowSettings, judge: &FlowLoader) -> (RouteTable, ReadyzBody) {
     let places = match manifest::read(&settings.folder) {
         Ok(places) => places,
         Err(problems) => return broken("set", &problems),
@@ -113,21 +117,21 @@ fn set(settings: &Settings, judge: &Judge) -> (Table, Readiness) {
     let mut flows = Vec::with_capacity(places.len());
     for (name, place) in places {
         let flow = place.and_then(|place| {
-            Files::read(&settings.folder, &place.folder)
-                .and_then(|files| judge.member(&files, place.entrypoint.as_deref()))
+            FlowSources::read(&settings.folder, &place.folder)
+                .and_then(|files| judge.load_member(&files, place.entrypoint.as_deref()))
         });
         log(Some(&name), &flow);
         flows.push((name, flow));
     }
     let readiness = readiness(&flows);
-    (Table::of_set(flows), readiness)
+    (RouteTable::of_set(flows), readiness)
 }
 
 /// A set is ready when one of its flows is; the body says how each is.
-fn readiness(flows: &[(String, Result<Flow, Vec<Problem>>)]) -> Readiness {
-    let state = |flow: &Result<Flow, Vec<Problem>>| match flow {
+fn readiness(flows: &[(String, Result<Flow, Vec<FlowProblem>>)]) -> ReadyzBody {
+    let state = |flow: &Result<Flow, Vec<FlowProblem>>| match flow {
         Ok(_) => "ok".to_owned(),
-        Err(problems) => sentence(problems),
+        Err(problems) => join_problems(problems),
     };
     let states: Map<String, Value> = flows.iter().map(|(name, flow)| (name.clone(), state(flow).into())).collect();
     let good = flows.iter().filter(|(_, flow)| flow.is_ok()).count();
@@ -140,11 +144,11 @@ fn readiness(flows: &[(String, Result<Flow, Vec<Problem>>)]) -> Readiness {
     }
 }
 
-fn log(name: Option<&str>, flow: &Result<Flow, Vec<Problem>>) {
+fn log(name: Option<&str>, flow: &Result<Flow, Vec<FlowProblem>>) {
     match flow {
         Ok(flow) => tracing::info!(flow = name, prompts = flow.prompts.len(), "ready"),
         Err(problems) => {
-            for Problem { file, line, text } in problems {
+            for FlowProblem { file, line, text } in problems {
                 tracing::error!(flow = name, file, line, "not ready: {text}");
             }
         }

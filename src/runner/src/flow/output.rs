@@ -7,11 +7,11 @@ use serde_json::Value;
 use crate::{models::OutputFormat, tools::Schema};
 
 /// What an answer must be.
-pub(super) struct Output {
+pub(super) struct JsonOutput {
     schema: Option<Schema>,
 }
 
-impl Output {
+impl JsonOutput {
     /// JSON that fits `schema`; any JSON without one.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Output {
     /// # Errors
     /// It is not JSON, or where it does not fit the schema.
     pub(super) fn check<'a>(&self, answer: &'a str) -> Result<&'a str, String> {
-        let json = unfenced(answer);
+        let json = strip_fence(answer);
         let value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
         match &self.schema {
             Some(schema) => schema.check(&value).map(|()| json),
@@ -40,7 +40,7 @@ impl Output {
 }
 
 /// `text` without a Markdown fence around it.
-fn unfenced(text: &str) -> &str {
+fn strip_fence(text: &str) -> &str {
     let text = text.trim();
     let inside = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     match inside.and_then(|inside| inside.split_once('\n')) {
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn what_passes_as_json() {
         let schema = json!({"type": "object", "properties": {"n": {"type": "array", "items": {"type": "integer"}}}});
-        let output = Output::new(Some(schema)).unwrap();
+        let output = JsonOutput::new(Some(schema)).unwrap();
         for (answer, found) in [
             (" {\"n\": [1]}\n", Ok("{\"n\": [1]}")),
             ("```json\n{\"n\": []}\n```", Ok("{\"n\": []}")),
@@ -69,7 +69,7 @@ mod tests {
         ] {
             assert_eq!(output.check(answer), found.map_err(String::from), "{answer}");
         }
-        assert_eq!(Output::new(None).unwrap().check("3"), Ok("3"));
-        assert!(Output::new(Some(json!({"type": "thing"}))).is_err());
+        assert_eq!(JsonOutput::new(None).unwrap().check("3"), Ok("3"));
+        assert!(JsonOutput::new(Some(json!({"type": "thing"}))).is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Something that cannot be served. Problems are collected, so that one look shows all of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct FlowProblem {
     /// The file, below the contract's folder.
     pub(super) file: String,
     /// The line, from 1, where it can be told.
@@ -13,7 +13,7 @@ pub(super) struct Problem {
     pub(super) text: String,
 }
 
-impl Problem {
+impl FlowProblem {
     /// A problem of a whole file.
     pub(super) fn new(file: impl Into<String>, text: impl Into<String>) -> Self {
         Self { file: file.into(), line: None, text: text.into() }
@@ -32,7 +32,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for FlowProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             Some(line) => write!(f, "{}:{line}: {}", self.file, self.text),
@@ -47,6 +47,6 @@ pub(super) fn line_of(text: &str, part: &str) -> Option<usize> {
 }
 
 /// All of `problems` in one line.
-pub(super) fn sentence(problems: &[Problem]) -> String {
-    problems.iter().map(Problem::to_string).collect::<Vec<_>>().join("; ")
+pub(super) fn join_problems(problems: &[FlowProblem]) -> String {
+    problems.iter().map(FlowProblem::to_string).collect::<Vec<_>>().join("; ")
 }

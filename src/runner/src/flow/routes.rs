@@ -33,81 +33,83 @@ use dotprompt::RenderError;
 use serde_json::{Value, json};
 
 use super::{
-    endpoint::Endpoint,
-    table::{Found, Table},
+    endpoint::PromptEndpoint,
+    table::{RouteMatch, RouteTable},
 };
 use crate::{
-    metrics::Metrics,
-    shell::{Refusal, wants_events},
+    common_routes::{ErrorResponse, wants_events},
+    metrics::RunnerMetrics,
     sse,
 };
 
 /// What the routes share.
-struct App {
-    table: Table,
-    metrics: Metrics,
+struct FlowApp {
+    table: RouteTable,
+    metrics: RunnerMetrics,
 }
 
 /// The routes of `table`.
-pub(super) fn router(table: Table, metrics: Metrics) -> Router {
+pub(super) fn router(table: RouteTable, metrics: RunnerMetrics) -> Router {
     // All routes are looked up in one map: their names come from files, and any of them may be a flow in error.
-    Router::new().fallback(serve).with_state(Arc::new(App { table, metrics }))
+    Router::new().fallback(serve).with_state(Arc::new(FlowApp { table, metrics }))
 }
 
-async fn serve(State(app): State<Arc<App>>, request: Request) -> Response {
+async fn serve(State(app): State<Arc<FlowApp>>, request: Request) -> Response {
     let (label, response) = match app.table.find(request.uri().path()) {
-        Found::Nothing(known) => {
+        RouteMatch::NotFound(known) => {
             let text = format!("there is no such route; POST to one of: {known}");
-            return Refusal(StatusCode::NOT_FOUND, text).into_response();
+            return ErrorResponse(StatusCode::NOT_FOUND, text).into_response();
         }
-        Found::Broken(label, why) => (label, Refusal(StatusCode::SERVICE_UNAVAILABLE, why.into()).into_response()),
-        Found::Endpoint(label, endpoint) => (label, answer(endpoint.clone(), request).await),
+        RouteMatch::Broken(label, why) => {
+            (label, ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why.into()).into_response())
+        }
+        RouteMatch::Endpoint(label, endpoint) => (label, respond(endpoint.clone(), request).await),
     };
-    app.metrics.flow_answered(label, response.status());
+    app.metrics.count_flow_response(label, response.status());
     response
 }
 
-async fn answer(endpoint: Arc<Endpoint>, request: Request) -> Response {
+async fn respond(endpoint: Arc<PromptEndpoint>, request: Request) -> Response {
     if *request.method() != Method::POST {
         let text = format!("{} is not allowed here; use POST", request.method());
-        let mut response = Refusal(StatusCode::METHOD_NOT_ALLOWED, text).into_response();
+        let mut response = ErrorResponse(StatusCode::METHOD_NOT_ALLOWED, text).into_response();
         response.headers_mut().insert(ALLOW, HeaderValue::from_static("POST"));
         return response;
     }
-    match turn(endpoint, request).await {
+    match run_turn(endpoint, request).await {
         Ok(response) => response,
         Err(refusal) => refusal.into_response(),
     }
 }
 
-async fn turn(endpoint: Arc<Endpoint>, request: Request) -> Result<Response, Refusal> {
+async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Response, ErrorResponse> {
     let events = wants_events(request.headers());
     let body = Bytes::from_request(request, &()).await?;
     let prompt = endpoint.render(&variables(&body)?, &[]).map_err(|error| match error {
-        RenderError::Input(text) => Refusal(StatusCode::BAD_REQUEST, text),
-        RenderError::Template { .. } => Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        RenderError::Input(text) => ErrorResponse(StatusCode::BAD_REQUEST, text),
+        RenderError::Template { .. } => ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     })?;
     if events {
-        return Ok(sse::respond(async move |tokens| match endpoint.answer(prompt, Some(&tokens)).await {
+        return Ok(sse::respond(async move |tokens| match endpoint.respond(prompt, Some(&tokens)).await {
             Ok(_) => Ok(json!({})),
             Err(error) => Err(error.to_string()),
         }));
     }
-    match endpoint.answer(prompt, None).await {
+    match endpoint.respond(prompt, None).await {
         Ok(said) if endpoint.output.is_some() => Ok(([(CONTENT_TYPE, "application/json")], said.text).into_response()),
         Ok(said) => Ok(said.text.into_response()),
-        Err(error) => Err(Refusal(StatusCode::BAD_GATEWAY, error.to_string())),
+        Err(error) => Err(ErrorResponse(StatusCode::BAD_GATEWAY, error.to_string())),
     }
 }
 
 /// The variables a body holds.
-fn variables(body: &[u8]) -> Result<Value, Refusal> {
+fn variables(body: &[u8]) -> Result<Value, ErrorResponse> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
     let bad = |why: &dyn Display| {
         let text = format!("the body must be a JSON object with the prompt's variables: {why}");
-        Refusal(StatusCode::BAD_REQUEST, text)
+        ErrorResponse(StatusCode::BAD_REQUEST, text)
     };
     match serde_json::from_slice(body) {
         Ok(object @ Value::Object(_)) => Ok(object),

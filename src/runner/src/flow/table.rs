@@ -5,53 +5,53 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    endpoint::{Endpoint, Flow},
+    endpoint::{Flow, PromptEndpoint},
     manifest::RESERVED,
-    problem::{Problem, sentence},
+    problem::{FlowProblem, join_problems},
 };
 
 /// The `flow` label of metrics; there are only as many as there are flows.
 pub(super) type Label = Arc<String>;
 
 /// All routes.
-pub(super) struct Table {
+pub(super) struct RouteTable {
     routes: HashMap<String, Route>,
     /// All paths, for who asks for another.
-    known: String,
+    known_paths: String,
     /// Why nothing at all can be served, and the label it counts under.
     broken: Option<(Label, String)>,
 }
 
 struct Route {
     label: Label,
-    target: Result<Arc<Endpoint>, String>,
+    target: Result<Arc<PromptEndpoint>, String>,
 }
 
 /// A name, and what is asked under it, or why it cannot be.
-pub(super) type Named<'a> = (&'a str, Result<&'a Arc<Endpoint>, &'a str>);
+pub(super) type NamedEndpoint<'a> = (&'a str, Result<&'a Arc<PromptEndpoint>, &'a str>);
 
 /// What a path leads to.
-pub(super) enum Found<'a> {
+pub(super) enum RouteMatch<'a> {
     /// A prompt.
-    Endpoint(&'a Label, &'a Arc<Endpoint>),
+    Endpoint(&'a Label, &'a Arc<PromptEndpoint>),
     /// A flow that cannot be served, with the reason.
     Broken(&'a Label, &'a str),
     /// No route; all that there are.
-    Nothing(&'a str),
+    NotFound(&'a str),
 }
 
-impl Table {
+impl RouteTable {
     /// The routes of one flow; `name` is its own. A prompt of that name is only reached when it is the entry.
-    pub(super) fn of_one(name: Option<&str>, flow: Result<Flow, Vec<Problem>>) -> Self {
+    pub(super) fn of_one(name: Option<&str>, flow: Result<Flow, Vec<FlowProblem>>) -> Self {
         let label = Label::new(name.unwrap_or("flow").to_owned());
         let flow = match flow {
             Ok(flow) => flow,
             Err(problems) => {
-                return Self { broken: Some((label, sentence(&problems))), ..Self::new(HashMap::new()) };
+                return Self { broken: Some((label, join_problems(&problems))), ..Self::new(HashMap::new()) };
             }
         };
         let mut routes = HashMap::new();
-        let mut add = |path: String, endpoint: &Arc<Endpoint>| {
+        let mut add = |path: String, endpoint: &Arc<PromptEndpoint>| {
             routes.insert(path, Route { label: label.clone(), target: Ok(endpoint.clone()) });
         };
         for (prompt, endpoint) in &flow.prompts {
@@ -64,7 +64,7 @@ impl Table {
     }
 
     /// The routes of a set.
-    pub(super) fn of_set(flows: Vec<(String, Result<Flow, Vec<Problem>>)>) -> Self {
+    pub(super) fn of_set(flows: Vec<(String, Result<Flow, Vec<FlowProblem>>)>) -> Self {
         let mut routes = HashMap::new();
         for (name, flow) in flows {
             let label = Label::new(name);
@@ -76,7 +76,7 @@ impl Table {
                     }
                     Ok(flow.entry)
                 }
-                Err(problems) => Err(sentence(&problems)),
+                Err(problems) => Err(join_problems(&problems)),
             };
             routes.insert(format!("/{label}"), Route { label, target });
         }
@@ -84,21 +84,21 @@ impl Table {
     }
 
     /// No routes, because of `problems`.
-    pub(super) fn broken(label: &str, problems: &[Problem]) -> Self {
-        Self { broken: Some((Label::new(label.into()), sentence(problems))), ..Self::new(HashMap::new()) }
+    pub(super) fn broken(label: &str, problems: &[FlowProblem]) -> Self {
+        Self { broken: Some((Label::new(label.into()), join_problems(problems))), ..Self::new(HashMap::new()) }
     }
 
     fn new(routes: HashMap<String, Route>) -> Self {
         let mut known: Vec<_> = routes.keys().map(String::as_str).collect();
         known.sort_unstable();
-        Self { known: known.join(", "), routes, broken: None }
+        Self { known_paths: known.join(", "), routes, broken: None }
     }
 
     /// All that has a name, by path without the first `/`: what can be asked, or why it cannot.
     ///
     /// # Errors
     /// Why nothing can be asked.
-    pub(super) fn endpoints(&self) -> Result<Vec<Named<'_>>, &str> {
+    pub(super) fn endpoints(&self) -> Result<Vec<NamedEndpoint<'_>>, &str> {
         if let Some((_, why)) = &self.broken {
             return Err(why);
         }
@@ -114,14 +114,14 @@ impl Table {
     }
 
     /// What `path` leads to.
-    pub(super) fn find(&self, path: &str) -> Found<'_> {
+    pub(super) fn find(&self, path: &str) -> RouteMatch<'_> {
         if let Some((label, why)) = &self.broken {
-            return Found::Broken(label, why);
+            return RouteMatch::Broken(label, why);
         }
         match self.routes.get(path).or_else(|| self.flow_in_error(path)) {
-            Some(Route { label, target: Ok(endpoint) }) => Found::Endpoint(label, endpoint),
-            Some(Route { label, target: Err(why) }) => Found::Broken(label, why),
-            None => Found::Nothing(&self.known),
+            Some(Route { label, target: Ok(endpoint) }) => RouteMatch::Endpoint(label, endpoint),
+            Some(Route { label, target: Err(why) }) => RouteMatch::Broken(label, why),
+            None => RouteMatch::NotFound(&self.known_paths),
         }
     }
 

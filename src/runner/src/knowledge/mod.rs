@@ -11,17 +11,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::Lookup;
-use super::database::Database;
+use super::database::PostgresPool;
 use super::models::{self, Embedder, Http};
-pub(super) use source::Source;
+pub(super) use source::KnowledgeSource;
 
 /// A knowledge base that can be searched; clones share it.
 #[derive(Clone)]
-pub(super) struct KnowledgeBase(Arc<Parts>);
+pub(super) struct KnowledgeBase(Arc<KnowledgeBaseInner>);
 
-struct Parts {
-    source: Source,
-    database: Database,
+struct KnowledgeBaseInner {
+    source: KnowledgeSource,
+    database: PostgresPool,
     embedder: Arc<dyn Embedder>,
 }
 
@@ -30,11 +30,11 @@ impl KnowledgeBase {
     ///
     /// # Errors
     /// Why it can never be searched, as a sentence for `/readyz`.
-    pub(super) fn open(source: &Source, credentials: &Lookup, http: &Http) -> Result<Self, String> {
+    pub(super) fn open(source: &KnowledgeSource, credentials: &Lookup, http: &Http) -> Result<Self, String> {
         let problem = |text| format!("knowledge base `{}`: {text}", source.name);
-        let database = Database::open(&source.dsn).map_err(problem)?;
+        let database = PostgresPool::open(&source.dsn).map_err(problem)?;
         let embedder = models::open_embedder(&source.embedding, credentials, http).map_err(problem)?;
-        Ok(Self(Arc::new(Parts { source: source.clone(), database, embedder })))
+        Ok(Self(Arc::new(KnowledgeBaseInner { source: source.clone(), database, embedder })))
     }
 
     /// The name of its tool.
@@ -52,7 +52,7 @@ impl KnowledgeBase {
     /// # Errors
     /// The embedding model or the database failed, as a sentence.
     pub(super) async fn search(&self, query: &str) -> Result<String, String> {
-        let Parts { source, database, embedder } = &*self.0;
+        let KnowledgeBaseInner { source, database, embedder } = &*self.0;
         let vector = embedder.embed(query).await.map_err(|error| format!("the query cannot be embedded: {error}"))?;
         let found = search::hybrid(database, &source.kb_id, query, &vector).await.map_err(|error| error.to_string())?;
         Ok(search::text(&found))

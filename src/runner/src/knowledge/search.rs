@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use sqlx::Row;
 
-use crate::database::{Database, DatabaseError};
+use crate::database::{DatabaseError, PostgresPool};
 
 /// $1 the query's vector, $2 the knowledge base, $3 the query, $4 how many texts.
 const QUERY: &str = "
@@ -31,7 +31,7 @@ const TEXTS: i64 = 5;
 
 /// A text that was found.
 #[derive(Debug, PartialEq)]
-pub(super) struct Found {
+pub(super) struct SearchHit {
     /// The text.
     content: String,
     /// What is known about it, as JSON.
@@ -43,25 +43,25 @@ pub(super) struct Found {
 /// # Errors
 /// The database is away, has no such table, or holds vectors of another length.
 pub(super) async fn hybrid(
-    database: &Database,
+    database: &PostgresPool,
     kb_id: &str,
     query: &str,
     vector: &[f32],
-) -> Result<Vec<Found>, DatabaseError> {
+) -> Result<Vec<SearchHit>, DatabaseError> {
     // No text of PostgreSQL's holds U+0000.
     let words = query.replace('\0', " ");
     let rows = sqlx::query(QUERY).bind(literal(vector)).bind(kb_id).bind(words).bind(TEXTS);
-    let rows = database.within(rows.fetch_all(database.pool())).await?;
+    let rows = database.with_deadline(rows.fetch_all(database.pool())).await?;
     let mut found = Vec::with_capacity(rows.len());
     for row in rows {
         let content: Option<String> = row.try_get("content")?;
-        found.push(Found { content: content.unwrap_or_default(), metadata: row.try_get("metadata")? });
+        found.push(SearchHit { content: content.unwrap_or_default(), metadata: row.try_get("metadata")? });
     }
     Ok(found)
 }
 
 /// What was found, as text for a model.
-pub(super) fn text(found: &[Found]) -> String {
+pub(super) fn text(found: &[SearchHit]) -> String {
     if found.is_empty() {
         return "Nothing was found. Other words may help.".into();
     }
@@ -88,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_a_model_reads() {
-        let found = |content: &str, metadata: Option<&str>| Found {
+        let found = |content: &str, metadata: Option<&str>| SearchHit {
             content: content.into(),
             metadata: metadata.map(str::to_owned),
         };

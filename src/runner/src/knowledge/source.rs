@@ -10,7 +10,7 @@ const NAME: usize = 64;
 
 /// Where a knowledge base is and how it is asked.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Source {
+pub(crate) struct KnowledgeSource {
     /// Its name.
     pub(super) name: String,
     /// The name of its tool: `search_` and its name, with `_` for what no tool's name may have.
@@ -42,7 +42,7 @@ fn pgvector() -> String {
     "pgvector".into()
 }
 
-impl Source {
+impl KnowledgeSource {
     /// Reads the whole array; `ollama` is the address of Ollama, where it is known.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ mod tests {
             {"name": "x", "type": "pgvector", "connection_url": "postgres://h/d", "kb_id": "7", "description": "All.",
              "embedding_provider": "openai", "embedding_model": "m"},
         ]);
-        let sources = Source::read_all(&list.to_string(), Some("http://o")).unwrap();
+        let sources = KnowledgeSource::read_all(&list.to_string(), Some("http://o")).unwrap();
         let [docs, other] = &sources[..] else { panic!("{sources:?}") };
         assert_eq!((docs.tool.as_str(), docs.kb_id.as_str()), ("search_docs_v2__", "docs v2/é"));
         assert_eq!(docs.description, "Search for information in the docs v2/é knowledge base.");
@@ -125,10 +125,10 @@ mod tests {
                 "two knowledge bases would be searched by the tool `search_a_b`",
             ),
         ] {
-            let error = Source::read_all(&list.to_string(), None).unwrap_err();
+            let error = KnowledgeSource::read_all(&list.to_string(), None).unwrap_err();
             assert!(error.starts_with(problem) && !error.contains("SECRET"), "{error}");
         }
-        let fine = Source::read_all(&json!([{"name": "a", "connection_url": url}]).to_string(), None).unwrap();
+        let fine = KnowledgeSource::read_all(&json!([{"name": "a", "connection_url": url}]).to_string(), None).unwrap();
         assert!(!format!("{fine:?}").contains("SECRET"));
     }
 }

@@ -16,17 +16,17 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    Chunk, ModelRef, Request, Thought, Usage,
-    calls::{Calls, object},
-    endpoint::{Endpoint, Names},
+    Chunk, ModelRef, ModelRequest, Thought, Usage,
+    calls::{Calls, object_or_empty},
+    endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
-    http::Call,
+    http::ProviderRequest,
     remote::{Protocol, Reader},
-    said::{Media, Said, instructions, json_in_words, said},
+    transcript::{Media, TranscriptEntry, instructions, json_instruction, transcript_entries},
 };
 use crate::Lookup;
 
-const NAMES: Names = Names {
+const PROVIDER: ProviderDefaults = ProviderDefaults {
     keys: provider::ANTHROPIC.keys,
     base: provider::ANTHROPIC.base,
     public: "https://api.anthropic.com",
@@ -41,7 +41,7 @@ const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 const MAX_TOKENS: u64 = 8192;
 
 /// A model behind the Messages API.
-pub(super) struct Anthropic(Endpoint);
+pub(super) struct Anthropic(ModelEndpoint);
 
 impl Anthropic {
     /// The model `reference` names.
@@ -49,12 +49,12 @@ impl Anthropic {
     /// # Errors
     /// What to set.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
-        Endpoint::find(reference, credentials, &NAMES).map(Self)
+        ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
 }
 
 impl Protocol for Anthropic {
-    fn write(&self, request: &Request) -> Result<Call, ModelError> {
+    fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
         let generation = self.0.generation(request);
         let model = generation.model.clone();
         let names = [("maxOutputTokens", "max_tokens")];
@@ -62,7 +62,7 @@ impl Protocol for Anthropic {
         body.entry("max_tokens").or_insert(MAX_TOKENS.into());
         body.insert("model".into(), model.into());
         body.insert("stream".into(), true.into());
-        if let Some(system) = instructions(request, request.output.as_ref().map(json_in_words)) {
+        if let Some(system) = instructions(request, request.output.as_ref().map(json_instruction)) {
             body.insert("system".into(), system.into());
         }
         body.insert("messages".into(), messages(request)?.into());
@@ -77,21 +77,21 @@ impl Protocol for Anthropic {
         if let Some(key) = self.0.key_header("") {
             headers.insert(HeaderName::from_static("x-api-key"), key);
         }
-        Ok(Call { url: self.0.url(&["v1", "messages"]), headers, body: body.into() })
+        Ok(ProviderRequest { url: self.0.url(&["v1", "messages"]), headers, body: body.into() })
     }
 
     fn reader(&self) -> Box<dyn Reader> {
-        Box::new(Answer::default())
+        Box::new(AnthropicReader::default())
     }
 }
 
-fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
+fn messages(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
     let mut messages = Vec::new();
-    for entry in said(&request.messages) {
+    for entry in transcript_entries(&request.messages) {
         let (role, blocks) = match entry {
-            Said::System(_) => continue,
-            Said::User(parts) => ("user", parts.iter().filter_map(block).collect::<Result<Vec<_>, _>>()?),
-            Said::Assistant(text, calls) => {
+            TranscriptEntry::System(_) => continue,
+            TranscriptEntry::User(parts) => ("user", parts.iter().filter_map(block).collect::<Result<Vec<_>, _>>()?),
+            TranscriptEntry::Assistant(text, calls) => {
                 let thoughts = calls.iter().filter_map(|call| match &call.thought {
                     Some(Thought::Blocks(blocks)) => Some(blocks.clone()),
                     _ => None,
@@ -99,16 +99,16 @@ fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
                 let thoughts: Vec<_> = thoughts.flatten().collect();
                 let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
                 let calls = calls.into_iter().map(|call| {
-                    let input = object(&call.arguments);
-                    json!({ "type": "tool_use", "id": plain(&call.id), "name": call.name, "input": input })
+                    let input = object_or_empty(&call.arguments);
+                    json!({ "type": "tool_use", "id": sanitize_id(&call.id), "name": call.name, "input": input })
                 });
                 ("assistant", thoughts.into_iter().chain(text).chain(calls).collect())
             }
-            Said::Results(results) => {
+            TranscriptEntry::Results(results) => {
                 let results = results.into_iter().map(|result| {
                     let mut block = json!({
                         "type": "tool_result",
-                        "tool_use_id": plain(result.id),
+                        "tool_use_id": sanitize_id(result.id),
                         "content": result.text,
                     });
                     if result.failed {
@@ -144,13 +144,13 @@ fn block(part: &Part) -> Option<Result<Value, ModelError>> {
 }
 
 /// An id as the API accepts it: letters, digits, `_` and `-`. Other providers' ids may hold more.
-fn plain(id: &str) -> String {
+fn sanitize_id(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }
 
 /// Where the reading of an answer stands.
 #[derive(Default)]
-struct Answer {
+struct AnthropicReader {
     calls: Calls,
     thoughts: Thoughts,
     usage: Usage,
@@ -160,21 +160,21 @@ struct Answer {
 /// An event. Kinds that are not known are left out: the API adds some from time to time and says so.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Event {
+enum AnthropicEvent {
     MessageStart {
         message: Start,
     },
     ContentBlockStart {
         index: u64,
-        content_block: Block,
+        content_block: AnthropicBlock,
     },
     ContentBlockDelta {
         index: u64,
         delta: Delta,
     },
     MessageDelta {
-        delta: End,
-        usage: Option<Tokens>,
+        delta: AnthropicMessageDelta,
+        usage: Option<AnthropicUsage>,
     },
     MessageStop,
     Error,
@@ -184,12 +184,12 @@ enum Event {
 
 #[derive(Deserialize)]
 struct Start {
-    usage: Option<Tokens>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Block {
+enum AnthropicBlock {
     Text {
         text: String,
     },
@@ -226,13 +226,13 @@ enum Delta {
 }
 
 #[derive(Deserialize)]
-struct End {
+struct AnthropicMessageDelta {
     stop_reason: Option<String>,
 }
 
 /// Running totals.
 #[derive(Deserialize)]
-struct Tokens {
+struct AnthropicUsage {
     input_tokens: Option<u64>,
     #[serde(default)]
     cache_creation_input_tokens: Option<u64>,
@@ -243,9 +243,9 @@ struct Tokens {
 
 /// What the model thought, in the order in which it did.
 #[derive(Default)]
-struct Thoughts(Vec<BlockOfThought>);
+struct Thoughts(Vec<ThinkingBlock>);
 
-enum BlockOfThought {
+enum ThinkingBlock {
     /// Whose text still comes, at that place of the answer.
     Open { index: u64, thinking: String, signature: String },
     /// What the provider does not show.
@@ -256,7 +256,7 @@ impl Thoughts {
     /// More of the block at `place`.
     fn more(&mut self, place: u64, text: &str, sign: &str) {
         for block in &mut self.0 {
-            if let BlockOfThought::Open { index, thinking, signature } = block
+            if let ThinkingBlock::Open { index, thinking, signature } = block
                 && *index == place
             {
                 thinking.push_str(text);
@@ -266,42 +266,42 @@ impl Thoughts {
     }
 
     /// All of it, as it is to be given back.
-    fn whole(self) -> Option<Thought> {
+    fn into_thought(self) -> Option<Thought> {
         let block = |block| match block {
-            BlockOfThought::Open { thinking, signature, .. } => {
+            ThinkingBlock::Open { thinking, signature, .. } => {
                 json!({ "type": "thinking", "thinking": thinking, "signature": signature })
             }
-            BlockOfThought::Redacted { data } => json!({ "type": "redacted_thinking", "data": data }),
+            ThinkingBlock::Redacted { data } => json!({ "type": "redacted_thinking", "data": data }),
         };
         (!self.0.is_empty()).then(|| Thought::Blocks(self.0.into_iter().map(block).collect()))
     }
 }
 
-impl Reader for Answer {
+impl Reader for AnthropicReader {
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         let text = |text: String| (!text.is_empty()).then_some(Chunk::Token(text));
         match serde_json::from_slice(piece).map_err(|_| ModelError::malformed())? {
-            Event::MessageStart { message } => self.count(message.usage),
-            Event::ContentBlockStart { index, content_block } => match content_block {
-                Block::Text { text: first } => chunks.extend(text(first)),
-                Block::ToolUse { id, name } => self.calls.begin(index, &id, &name)?,
-                Block::Thinking { thinking, signature } => {
-                    self.thoughts.0.push(BlockOfThought::Open { index, thinking, signature });
+            AnthropicEvent::MessageStart { message } => self.count(message.usage),
+            AnthropicEvent::ContentBlockStart { index, content_block } => match content_block {
+                AnthropicBlock::Text { text: first } => chunks.extend(text(first)),
+                AnthropicBlock::ToolUse { id, name } => self.calls.begin(index, &id, &name)?,
+                AnthropicBlock::Thinking { thinking, signature } => {
+                    self.thoughts.0.push(ThinkingBlock::Open { index, thinking, signature });
                 }
-                Block::RedactedThinking { data } => self.thoughts.0.push(BlockOfThought::Redacted { data }),
-                Block::Other => {}
+                AnthropicBlock::RedactedThinking { data } => self.thoughts.0.push(ThinkingBlock::Redacted { data }),
+                AnthropicBlock::Other => {}
             },
-            Event::ContentBlockDelta { index, delta } => match delta {
+            AnthropicEvent::ContentBlockDelta { index, delta } => match delta {
                 Delta::Text { text: more } => chunks.extend(text(more)),
                 // Tools that the provider runs itself have arguments too; they began no call here.
                 Delta::Arguments { partial_json } if self.calls.id(index).is_some() => {
-                    self.calls.more(index, &partial_json)?;
+                    self.calls.push_arguments(index, &partial_json)?;
                 }
                 Delta::Thinking { thinking } => self.thoughts.more(index, &thinking, ""),
                 Delta::Signature { signature } => self.thoughts.more(index, "", &signature),
                 Delta::Arguments { .. } | Delta::Other => {}
             },
-            Event::MessageDelta { delta, usage } => {
+            AnthropicEvent::MessageDelta { delta, usage } => {
                 self.count(usage);
                 match delta.stop_reason.as_deref() {
                     Some("max_tokens" | "model_context_window_exceeded") => chunks.push_back(Chunk::Truncated),
@@ -309,9 +309,9 @@ impl Reader for Answer {
                     _ => {}
                 }
             }
-            Event::MessageStop => self.done = true,
-            Event::Error => return Err(ModelError::reported(piece)),
-            Event::Other => {}
+            AnthropicEvent::MessageStop => self.done = true,
+            AnthropicEvent::Error => return Err(ModelError::reported(piece)),
+            AnthropicEvent::Other => {}
         }
         Ok(())
     }
@@ -327,15 +327,15 @@ impl Reader for Answer {
         let before = chunks.len();
         self.calls.finish(chunks)?;
         if let Some(Chunk::Call(first)) = chunks.get_mut(before) {
-            first.thought = std::mem::take(&mut self.thoughts).whole();
+            first.thought = std::mem::take(&mut self.thoughts).into_thought();
         }
         chunks.push_back(Chunk::Usage(self.usage));
         Ok(())
     }
 }
 
-impl Answer {
-    fn count(&mut self, tokens: Option<Tokens>) {
+impl AnthropicReader {
+    fn count(&mut self, tokens: Option<AnthropicUsage>) {
         let Some(tokens) = tokens else { return };
         let cached = [tokens.cache_creation_input_tokens, tokens.cache_read_input_tokens];
         if let Some(input) = tokens.input_tokens {

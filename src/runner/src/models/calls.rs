@@ -17,12 +17,12 @@ const CALLS: usize = 128;
 /// Calls whose arguments still come.
 #[derive(Default)]
 pub(super) struct Calls {
-    open: Vec<Open>,
+    pending: Vec<PendingCall>,
     bytes: usize,
 }
 
-struct Open {
-    place: u64,
+struct PendingCall {
+    index: u64,
     id: String,
     name: String,
     arguments: String,
@@ -34,28 +34,28 @@ impl Calls {
     /// # Errors
     /// There are too many.
     pub(super) fn begin(&mut self, place: u64, id: &str, name: &str) -> Result<(), ModelError> {
-        if self.open.len() == CALLS {
+        if self.pending.len() == CALLS {
             return Err(ModelError::too_large("128 calls of tools"));
         }
-        self.open.push(Open { place, id: id.into(), name: name.into(), arguments: String::new() });
+        self.pending.push(PendingCall { index: place, id: id.into(), name: name.into(), arguments: String::new() });
         Ok(())
     }
 
     /// The id of the call at `place`.
     pub(super) fn id(&self, place: u64) -> Option<&str> {
-        self.open.iter().rev().find(|open| open.place == place).map(|open| open.id.as_str())
+        self.pending.iter().rev().find(|open| open.index == place).map(|open| open.id.as_str())
     }
 
     /// More of the arguments of the call at `place`.
     ///
     /// # Errors
     /// No call began there, or the arguments are too long.
-    pub(super) fn more(&mut self, place: u64, arguments: &str) -> Result<(), ModelError> {
+    pub(super) fn push_arguments(&mut self, place: u64, arguments: &str) -> Result<(), ModelError> {
         self.bytes += arguments.len();
         if self.bytes > ARGUMENTS {
             return Err(ModelError::too_large("1 MiB of arguments of tools"));
         }
-        let call = self.open.iter_mut().rev().find(|open| open.place == place).ok_or_else(ModelError::malformed)?;
+        let call = self.pending.iter_mut().rev().find(|open| open.index == place).ok_or_else(ModelError::malformed)?;
         call.arguments.push_str(arguments);
         Ok(())
     }
@@ -65,12 +65,12 @@ impl Calls {
     /// # Errors
     /// A call has no name.
     pub(super) fn finish(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
-        for Open { id, name, arguments, .. } in std::mem::take(&mut self.open) {
+        for PendingCall { id, name, arguments, .. } in std::mem::take(&mut self.pending) {
             let arguments = match arguments.trim() {
                 "" => Value::Object(Map::new()),
                 text => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.to_owned())),
             };
-            chunks.push_back(call(id, name, arguments, None)?);
+            chunks.push_back(tool_call_chunk(id, name, arguments, None)?);
         }
         Ok(())
     }
@@ -80,21 +80,26 @@ impl Calls {
 ///
 /// # Errors
 /// It has no name.
-pub(super) fn call(id: String, name: String, arguments: Value, thought: Option<Thought>) -> Result<Chunk, ModelError> {
+pub(super) fn tool_call_chunk(
+    id: String,
+    name: String,
+    arguments: Value,
+    thought: Option<Thought>,
+) -> Result<Chunk, ModelError> {
     if name.is_empty() {
         return Err(ModelError::malformed());
     }
-    let id = if id.is_empty() { random()? } else { id };
+    let id = if id.is_empty() { random_call_id()? } else { id };
     Ok(Chunk::Call(ToolCall { id, name, arguments, thought }))
 }
 
 /// The arguments as an object, for a provider that takes nothing else: those of a call that was no object are empty.
-pub(super) fn object(arguments: &Value) -> Value {
+pub(super) fn object_or_empty(arguments: &Value) -> Value {
     if arguments.is_object() { arguments.clone() } else { Value::Object(Map::new()) }
 }
 
 /// An id that no other call of the conversation has.
-fn random() -> Result<String, ModelError> {
+fn random_call_id() -> Result<String, ModelError> {
     let number = getrandom::u64().map_err(|_| {
         ModelError::new(ModelErrorKind::Unavailable, "the system has no random numbers to name a call with")
     })?;
@@ -113,11 +118,11 @@ mod tests {
         calls.begin(0, "a", "one").unwrap();
         calls.begin(1, "", "two").unwrap();
         for (place, piece) in [(0, "{\"x\""), (1, "{"), (0, ":1}")] {
-            calls.more(place, piece).unwrap();
+            calls.push_arguments(place, piece).unwrap();
         }
         calls.begin(2, "", "three").unwrap();
         assert_eq!(calls.id(0), Some("a"));
-        assert_eq!(calls.more(9, ""), Err(ModelError::malformed()));
+        assert_eq!(calls.push_arguments(9, ""), Err(ModelError::malformed()));
         let mut chunks = VecDeque::new();
         calls.finish(&mut chunks).unwrap();
         let found: Vec<_> =
@@ -128,19 +133,22 @@ mod tests {
         );
         assert_eq!(found[0].id, "a");
         assert!(found[1].id.starts_with("call_") && found[1].id.len() == 21 && found[1].id != found[2].id);
-        assert_eq!((object(&found[0].arguments), object(&found[1].arguments)), (json!({"x": 1}), json!({})));
+        assert_eq!(
+            (object_or_empty(&found[0].arguments), object_or_empty(&found[1].arguments)),
+            (json!({"x": 1}), json!({}))
+        );
     }
 
     #[test]
     fn what_a_provider_sends_is_bounded() {
         let mut calls = Calls::default();
         calls.begin(0, "", "t").unwrap();
-        calls.more(0, &"x".repeat(ARGUMENTS)).unwrap();
-        assert!(calls.more(0, "x").unwrap_err().to_string().contains("1 MiB of arguments"));
+        calls.push_arguments(0, &"x".repeat(ARGUMENTS)).unwrap();
+        assert!(calls.push_arguments(0, "x").unwrap_err().to_string().contains("1 MiB of arguments"));
         for place in 1..128 {
             calls.begin(place, "", "t").unwrap();
         }
         assert!(calls.begin(128, "", "t").unwrap_err().to_string().contains("128 calls"));
-        assert_eq!(call(String::new(), String::new(), json!({}), None), Err(ModelError::malformed()));
+        assert_eq!(tool_call_chunk(String::new(), String::new(), json!({}), None), Err(ModelError::malformed()));
     }
 }

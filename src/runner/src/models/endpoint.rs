@@ -3,11 +3,11 @@
 use reqwest::header::HeaderValue;
 use url::Url;
 
-use super::{ModelRef, Request, generation::Generation};
+use super::{ModelRef, ModelRequest, generation::Generation};
 use crate::Lookup;
 
 /// How a provider is found when nothing is said.
-pub(super) struct Names {
+pub(super) struct ProviderDefaults {
     /// Credentials that hold the API key, the preferred one first.
     pub(super) keys: &'static [&'static str],
     /// The credential that holds the base URL.
@@ -21,27 +21,27 @@ pub(super) struct Names {
 }
 
 /// Which model, where and with what key.
-pub(super) struct Endpoint {
+pub(super) struct ModelEndpoint {
     reference: ModelRef,
     base: Url,
     /// The API key.
     pub(super) key: Option<String>,
     /// Whether somebody chose another address than the provider's own.
-    pub(super) chosen: bool,
+    pub(super) is_custom: bool,
 }
 
-impl Endpoint {
+impl ModelEndpoint {
     /// The endpoint of `reference`. A server at an address that was chosen may need no key.
     ///
     /// # Errors
     /// What to set, without a value.
-    pub(super) fn find(reference: &ModelRef, credentials: &Lookup, names: &Names) -> Result<Self, String> {
+    pub(super) fn find(reference: &ModelRef, credentials: &Lookup, names: &ProviderDefaults) -> Result<Self, String> {
         let provider = &reference.provider;
         let set = |name: &str| credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
         let chosen = reference.base_url.clone().filter(|url| !url.is_empty()).or_else(|| set(names.base));
         let base = match &chosen {
             Some(chosen) => Url::parse(chosen).ok(),
-            None => Url::parse(&public(reference, names)?).ok(),
+            None => Url::parse(&public_base_url(reference, names)?).ok(),
         };
         let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).ok_or_else(|| {
             format!(
@@ -69,7 +69,7 @@ impl Endpoint {
             }
             None => None,
         };
-        Ok(Self { reference: reference.clone(), base, key, chosen: chosen.is_some() })
+        Ok(Self { reference: reference.clone(), base, key, is_custom: chosen.is_some() })
     }
 
     /// The model's name.
@@ -78,7 +78,7 @@ impl Endpoint {
     }
 
     /// The config of an answer to `request`.
-    pub(super) fn generation(&self, request: &Request) -> Generation {
+    pub(super) fn generation(&self, request: &ModelRequest) -> Generation {
         Generation::new(&self.reference.id, &self.reference.config, &request.config)
     }
 
@@ -104,7 +104,7 @@ impl Endpoint {
 }
 
 /// The provider's own base URL.
-fn public(reference: &ModelRef, names: &Names) -> Result<String, String> {
+fn public_base_url(reference: &ModelRef, names: &ProviderDefaults) -> Result<String, String> {
     let region = reference.region.as_deref().filter(|region| !region.is_empty());
     let Some((template, region)) = names.regional.zip(region) else { return Ok(names.public.into()) };
     if region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
@@ -117,7 +117,7 @@ fn public(reference: &ModelRef, names: &Names) -> Result<String, String> {
 mod tests {
     use super::*;
 
-    const NAMES: Names = Names {
+    const PROVIDER: ProviderDefaults = ProviderDefaults {
         keys: &["A_KEY", "B_KEY"],
         base: "A_URL",
         public: "https://api.example/v1",
@@ -125,9 +125,12 @@ mod tests {
         needs_key: true,
     };
 
-    fn find(reference: ModelRef, credentials: &'static [(&'static str, &'static str)]) -> Result<Endpoint, String> {
+    fn find(
+        reference: ModelRef,
+        credentials: &'static [(&'static str, &'static str)],
+    ) -> Result<ModelEndpoint, String> {
         let lookup = |name: &str| credentials.iter().find(|(known, _)| *known == name).map(|(_, v)| (*v).to_owned());
-        Endpoint::find(&reference, &lookup, &NAMES)
+        ModelEndpoint::find(&reference, &lookup, &PROVIDER)
     }
 
     fn model() -> ModelRef {

@@ -61,7 +61,7 @@ impl ModelError {
 
     /// The provider said within its answer that it failed, in this piece of it, which only the log is told.
     pub(super) fn reported(piece: &[u8]) -> Self {
-        tracing::warn!(said = refusal::told(piece), "a model's provider failed while it answered");
+        tracing::warn!(said = refusal::piece_message(piece), "a model's provider failed while it answered");
         Self::new(ModelErrorKind::Unavailable, "the provider failed while it answered; try again later")
     }
 

@@ -54,14 +54,14 @@ pub(super) fn events(bytes: Frames) -> Frames {
 
 /// Each line; the last one may lack its end.
 pub(super) fn lines(bytes: Frames) -> Frames {
-    struct State {
+    struct LineSplitter {
         bytes: Pin<Box<dyn Stream<Item = Result<Bytes, ModelError>> + Send>>,
         buffer: BytesMut,
         /// How much of the buffer is known to hold no end of a line.
         searched: usize,
         over: bool,
     }
-    let state = State { bytes, buffer: BytesMut::new(), searched: 0, over: false };
+    let state = LineSplitter { bytes, buffer: BytesMut::new(), searched: 0, over: false };
     let lines = stream::try_unfold(state, |mut state| async move {
         loop {
             let found = state.buffer[state.searched..].iter().position(|byte| *byte == b'\n');

@@ -14,17 +14,17 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Chunk, ModelRef, Request, Thought, ToolCall, Usage,
-    calls::{call, object},
-    endpoint::{Endpoint, Names},
+    Chunk, ModelRef, ModelRequest, Thought, ToolCall, Usage,
+    calls::{object_or_empty, tool_call_chunk},
+    endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
-    http::Call,
+    http::ProviderRequest,
     remote::{Protocol, Reader},
-    said::{Media, Said, instructions, json_in_words, said},
+    transcript::{Media, TranscriptEntry, instructions, json_instruction, transcript_entries},
 };
 use crate::Lookup;
 
-const NAMES: Names = Names {
+const PROVIDER: ProviderDefaults = ProviderDefaults {
     keys: provider::GEMINI.keys,
     base: provider::GEMINI.base,
     public: "https://generativelanguage.googleapis.com",
@@ -33,10 +33,10 @@ const NAMES: Names = Names {
 };
 
 /// Settings that stand beside the generation config.
-const BESIDE: [&str; 3] = ["safetySettings", "toolConfig", "cachedContent"];
+const TOP_LEVEL_SETTINGS: [&str; 3] = ["safetySettings", "toolConfig", "cachedContent"];
 
 /// A model behind `streamGenerateContent`.
-pub(super) struct Gemini(Endpoint);
+pub(super) struct Gemini(ModelEndpoint);
 
 impl Gemini {
     /// The model `reference` names.
@@ -44,16 +44,16 @@ impl Gemini {
     /// # Errors
     /// What to set.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
-        Endpoint::find(reference, credentials, &NAMES).map(Self)
+        ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
 }
 
 impl Protocol for Gemini {
-    fn write(&self, request: &Request) -> Result<Call, ModelError> {
+    fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
         let mut generation = self.0.generation(request);
         let mut body = Map::new();
-        for name in BESIDE {
-            body.extend(generation.take(name).map(|value| (name.to_owned(), value)));
+        for name in TOP_LEVEL_SETTINGS {
+            body.extend(generation.remove(name).map(|value| (name.to_owned(), value)));
         }
         let model = generation.model.clone();
         let mut config = generation.into_values(&[], false);
@@ -63,7 +63,7 @@ impl Protocol for Gemini {
                 config.insert("responseMimeType".into(), "application/json".into());
                 config.extend(output.schema.iter().map(|schema| ("responseJsonSchema".to_owned(), schema.clone())));
             } else {
-                words = Some(json_in_words(output));
+                words = Some(json_instruction(output));
             }
         }
         if !config.is_empty() {
@@ -87,25 +87,25 @@ impl Protocol for Gemini {
         let (folder, name) = model.split_once('/').unwrap_or(("models", &model));
         let mut url = self.0.url(&["v1beta", folder, &format!("{name}:streamGenerateContent")]);
         url.query_pairs_mut().append_pair("alt", "sse");
-        Ok(Call { url, headers, body: body.into() })
+        Ok(ProviderRequest { url, headers, body: body.into() })
     }
 
     fn reader(&self) -> Box<dyn Reader> {
-        Box::new(Answer::default())
+        Box::new(GeminiReader::default())
     }
 }
 
-fn contents(request: &Request) -> Result<Vec<Value>, ModelError> {
+fn contents(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
     let mut contents = Vec::new();
-    for entry in said(&request.messages) {
+    for entry in transcript_entries(&request.messages) {
         let (role, parts) = match entry {
-            Said::System(_) => continue,
-            Said::User(parts) => ("user", parts.iter().map(part).collect::<Result<Vec<_>, _>>()?),
-            Said::Assistant(text, calls) => {
+            TranscriptEntry::System(_) => continue,
+            TranscriptEntry::User(parts) => ("user", parts.iter().map(part).collect::<Result<Vec<_>, _>>()?),
+            TranscriptEntry::Assistant(text, calls) => {
                 let text = (!text.is_empty()).then(|| json!({ "text": text }));
                 ("model", text.into_iter().chain(calls.into_iter().map(function_call)).collect())
             }
-            Said::Results(results) => {
+            TranscriptEntry::Results(results) => {
                 let results = results.into_iter().map(|result| {
                     let response = json!({ if result.failed { "error" } else { "output" }: result.text });
                     json!({ "functionResponse": { "id": result.id, "name": result.name, "response": response } })
@@ -122,7 +122,8 @@ fn contents(request: &Request) -> Result<Vec<Value>, ModelError> {
 }
 
 fn function_call(call: &ToolCall) -> Value {
-    let mut part = json!({ "functionCall": { "id": call.id, "name": call.name, "args": object(&call.arguments) } });
+    let mut part =
+        json!({ "functionCall": { "id": call.id, "name": call.name, "args": object_or_empty(&call.arguments) } });
     if let Some(Thought::Signature(signature)) = &call.thought {
         part["thoughtSignature"] = signature.as_str().into();
     }
@@ -142,7 +143,7 @@ fn part(part: &Part) -> Result<Value, ModelError> {
 
 /// Where the reading of an answer stands.
 #[derive(Default)]
-struct Answer {
+struct GeminiReader {
     usage: Option<Usage>,
     calls: usize,
     finished: bool,
@@ -150,11 +151,11 @@ struct Answer {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Event {
+struct GeminiEvent {
     #[serde(default)]
     candidates: Vec<Candidate>,
     prompt_feedback: Option<Feedback>,
-    usage_metadata: Option<Tokens>,
+    usage_metadata: Option<GeminiUsage>,
     error: Option<Value>,
 }
 
@@ -168,12 +169,12 @@ struct Candidate {
 #[derive(Deserialize)]
 struct Content {
     #[serde(default)]
-    parts: Vec<Piece>,
+    parts: Vec<GeminiPart>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Piece {
+struct GeminiPart {
     text: Option<String>,
     #[serde(default)]
     thought: bool,
@@ -198,7 +199,7 @@ struct Feedback {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Tokens {
+struct GeminiUsage {
     #[serde(default)]
     prompt_token_count: u64,
     #[serde(default)]
@@ -207,9 +208,9 @@ struct Tokens {
     thoughts_token_count: u64,
 }
 
-impl Reader for Answer {
+impl Reader for GeminiReader {
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
-        let event: Event = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
+        let event: GeminiEvent = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
         if event.error.is_some() {
             return Err(ModelError::reported(piece));
         }
@@ -230,7 +231,12 @@ impl Reader for Answer {
                 if self.calls > 128 {
                     return Err(ModelError::too_large("128 calls of tools"));
                 }
-                chunks.push_back(call(id, name, object(&args), piece.thought_signature.map(Thought::Signature))?);
+                chunks.push_back(tool_call_chunk(
+                    id,
+                    name,
+                    object_or_empty(&args),
+                    piece.thought_signature.map(Thought::Signature),
+                )?);
             }
         }
         match candidate.finish_reason.as_deref() {

@@ -20,7 +20,7 @@ impl Generation {
     }
 
     /// Takes a value out, to be written elsewhere.
-    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
+    pub(super) fn remove(&mut self, name: &str) -> Option<Value> {
         self.values.remove(name)
     }
 
@@ -58,7 +58,7 @@ mod tests {
         let request = json!({"temperature": 0.9, "seed": null, "logProbs": true, "version": "m-2"});
         let read = |value: Value| value.as_object().unwrap().clone();
         let mut generation = Generation::new("m", &read(model), &read(request));
-        assert_eq!((generation.take("topK"), generation.model.as_str()), (Some(json!(3)), "m-2"));
+        assert_eq!((generation.remove("topK"), generation.model.as_str()), (Some(json!(3)), "m-2"));
         let values = generation.into_values(&[("temperature", "heat")], true);
         assert_eq!(Value::from(values), json!({"heat": 0.9, "log_probs": true}));
     }

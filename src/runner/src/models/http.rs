@@ -53,7 +53,7 @@ impl Default for Http {
 }
 
 /// One request to a provider, always a POST of JSON.
-pub(super) struct Call {
+pub(super) struct ProviderRequest {
     /// Where to.
     pub(super) url: Url,
     /// The provider's headers, credentials among them.
@@ -80,20 +80,21 @@ impl Http {
     ///
     /// # Errors
     /// No answer in time, or one that is not a success.
-    pub(super) async fn send(&self, call: &Call) -> Result<Response, ModelError> {
+    pub(super) async fn send(&self, call: &ProviderRequest) -> Result<Response, ModelError> {
         let client = self.client.get_or_init(build).as_ref().map_err(|problem| {
             tracing::error!("no HTTP client for models: {problem}");
             ModelError::new(ModelErrorKind::Unavailable, "this runtime has no HTTP client; its log says why")
         })?;
         let request = client.post(call.url.clone()).headers(call.headers.clone()).json(&call.body);
-        let response = tokio::time::timeout(HEADER, request.send()).await.map_err(|_| silent())?.map_err(unsent)?;
+        let response =
+            tokio::time::timeout(HEADER, request.send()).await.map_err(|_| silent())?.map_err(connection_error)?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
         let mut error = ModelError::status(status);
-        error.retry_after = retry_after.and_then(|text| asked_pause(text, Timestamp::now()));
+        error.retry_after = retry_after.and_then(|text| parse_retry_after(text, Timestamp::now()));
         let said = tokio::time::timeout(REFUSAL, refusal::read(response, &call.headers)).await.unwrap_or_default();
         let host = call.url.host_str();
         tracing::warn!(status = status.as_u16(), host, said, "a model's provider refuses the request");
@@ -128,7 +129,7 @@ pub(super) fn silent() -> ModelError {
     ModelError::new(ModelErrorKind::Timeout, "the provider sent nothing for 60 s; try again later")
 }
 
-fn unsent(error: reqwest::Error) -> ModelError {
+fn connection_error(error: reqwest::Error) -> ModelError {
     tracing::debug!(connect = error.is_connect(), timeout = error.is_timeout(), "a model's provider was not reached");
     ModelError::new(
         ModelErrorKind::Unavailable,
@@ -137,7 +138,7 @@ fn unsent(error: reqwest::Error) -> ModelError {
 }
 
 /// How long to wait, from a number of seconds or a date (RFC 9110, 10.2.3).
-fn asked_pause(text: &str, now: Timestamp) -> Option<Duration> {
+fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     let asked = match text.parse() {
         Ok(seconds) => Duration::from_secs(seconds),
@@ -180,7 +181,7 @@ mod tests {
             ("soon", None),
             ("-1", None),
         ] {
-            assert_eq!(asked_pause(text, now), seconds.map(Duration::from_secs), "{text}");
+            assert_eq!(parse_retry_after(text, now), seconds.map(Duration::from_secs), "{text}");
         }
     }
 }

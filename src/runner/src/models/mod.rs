@@ -21,9 +21,9 @@ mod ollama;
 mod openai;
 mod refusal;
 mod remote;
-mod said;
 mod stub;
 mod title;
+mod transcript;
 
 #[cfg(test)]
 mod tests;
@@ -86,7 +86,7 @@ pub(super) struct ToolSpec {
 
 /// What a model is given.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Request {
+pub(super) struct ModelRequest {
     /// Instructions that come before the conversation.
     pub(super) system: Option<Arc<str>>,
     /// The conversation, oldest first.
@@ -134,12 +134,12 @@ pub(super) struct Usage {
 #[async_trait]
 pub(super) trait Model: Send + Sync {
     /// Answers the last message of the conversation. Dropping the stream ends the request.
-    fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>>;
+    fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>>;
 
     /// Names a conversation after its first message: at most 60 characters, one line. A model that does not answer
     /// well within 10 s is not waited for: the name is then the beginning of the message.
     async fn title(&self, first: &str) -> String {
-        title::ask(|request| self.answer(request), first).await
+        title::request_title(|request| self.respond(request), first).await
     }
 }
 

@@ -13,20 +13,20 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Chunk, Embedder, ModelRef, Request, Usage,
-    calls::{call, object},
-    endpoint::{Endpoint, Names},
+    Chunk, Embedder, ModelRef, ModelRequest, Usage,
+    calls::{object_or_empty, tool_call_chunk},
+    endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
     frames::{self, Frames},
-    http::{Call, Http},
+    http::{Http, ProviderRequest},
     openai::functions,
     remote::{Protocol, Reader},
-    said::{Media, Said, said, unfit},
     text_of,
+    transcript::{Media, TranscriptEntry, transcript_entries, unsupported_media},
 };
 use crate::Lookup;
 
-const NAMES: Names = Names {
+const PROVIDER: ProviderDefaults = ProviderDefaults {
     keys: provider::OLLAMA.keys,
     base: provider::OLLAMA.base,
     public: "http://localhost:11434",
@@ -35,11 +35,11 @@ const NAMES: Names = Names {
 };
 
 /// Settings that stand beside the options.
-const BESIDE: [(&str, &str); 4] =
+const TOP_LEVEL_SETTINGS: [(&str, &str); 4] =
     [("think", "think"), ("keepAlive", "keep_alive"), ("keep_alive", "keep_alive"), ("truncate", "truncate")];
 
 /// A model that Ollama runs.
-pub(super) struct Ollama(Endpoint);
+pub(super) struct Ollama(ModelEndpoint);
 
 impl Ollama {
     /// The model `reference` names.
@@ -47,24 +47,24 @@ impl Ollama {
     /// # Errors
     /// What to set.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
-        Endpoint::find(reference, credentials, &NAMES).map(Self)
+        ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
 
-    fn call(&self, action: &str, body: Map<String, Value>) -> Call {
+    fn call(&self, action: &str, body: Map<String, Value>) -> ProviderRequest {
         let mut headers = HeaderMap::new();
         if let Some(key) = self.0.key_header("Bearer ") {
             headers.insert(AUTHORIZATION, key);
         }
-        Call { url: self.0.url(&["api", action]), headers, body: body.into() }
+        ProviderRequest { url: self.0.url(&["api", action]), headers, body: body.into() }
     }
 }
 
 impl Protocol for Ollama {
-    fn write(&self, request: &Request) -> Result<Call, ModelError> {
+    fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
         let mut generation = self.0.generation(request);
         let mut body = Map::new();
-        for (ours, theirs) in BESIDE {
-            body.extend(generation.take(ours).map(|value| (theirs.to_owned(), value)));
+        for (ours, theirs) in TOP_LEVEL_SETTINGS {
+            body.extend(generation.remove(ours).map(|value| (theirs.to_owned(), value)));
         }
         body.insert("model".into(), generation.model.as_str().into());
         let options = generation.into_values(&[("maxOutputTokens", "num_predict"), ("stopSequences", "stop")], true);
@@ -82,22 +82,22 @@ impl Protocol for Ollama {
         Ok(self.call("chat", body))
     }
 
-    fn cut(&self, bytes: Frames) -> Frames {
+    fn split(&self, bytes: Frames) -> Frames {
         frames::lines(bytes)
     }
 
     fn reader(&self) -> Box<dyn Reader> {
-        Box::new(Answer::default())
+        Box::new(OllamaReader::default())
     }
 }
 
-fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
+fn messages(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
     let mut messages = Vec::new();
     messages.extend(request.system.as_deref().map(|text| json!({ "role": "system", "content": text })));
-    for entry in said(&request.messages) {
+    for entry in transcript_entries(&request.messages) {
         match entry {
-            Said::System(text) => messages.push(json!({ "role": "system", "content": text })),
-            Said::User(parts) => {
+            TranscriptEntry::System(text) => messages.push(json!({ "role": "system", "content": text })),
+            TranscriptEntry::User(parts) => {
                 let mut message = json!({ "role": "user", "content": text_of(parts) });
                 let images = parts.iter().filter_map(image).collect::<Result<Vec<_>, _>>()?;
                 if !images.is_empty() {
@@ -105,20 +105,20 @@ fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
                 }
                 messages.push(message);
             }
-            Said::Assistant(text, calls) => {
+            TranscriptEntry::Assistant(text, calls) => {
                 let mut message = json!({ "role": "assistant", "content": text });
                 if !calls.is_empty() {
                     let calls = calls
                         .into_iter()
-                        .map(|call| json!({ "function": { "name": call.name, "arguments": object(&call.arguments) } }));
+                        .map(|call| json!({ "function": { "name": call.name, "arguments": object_or_empty(&call.arguments) } }));
                     message["tool_calls"] = calls.collect();
                 }
                 messages.push(message);
             }
-            Said::Results(results) => messages.extend(
+            TranscriptEntry::Results(results) => messages.extend(
                 results
                     .into_iter()
-                    .map(|result| json!({ "role": "tool", "tool_name": result.name, "content": result.in_words() })),
+                    .map(|result| json!({ "role": "tool", "tool_name": result.name, "content": result.to_text() })),
             ),
         }
     }
@@ -129,22 +129,22 @@ fn image(part: &Part) -> Option<Result<Value, ModelError>> {
     let Part::Media { url, content_type } = part else { return None };
     Some(match Media::read(url, content_type.as_deref()) {
         Ok(Media::Inline { data, .. }) => Ok(data.into()),
-        Ok(Media::Remote { .. }) => Err(unfit("Ollama fetches nothing; give the picture as a `data:` URL")),
+        Ok(Media::Remote { .. }) => Err(unsupported_media("Ollama fetches nothing; give the picture as a `data:` URL")),
         Err(error) => Err(error),
     })
 }
 
 /// Where the reading of an answer stands.
 #[derive(Default)]
-struct Answer {
+struct OllamaReader {
     calls: usize,
     usage: Usage,
     done: bool,
 }
 
 #[derive(Deserialize)]
-struct Line {
-    message: Option<Piece>,
+struct OllamaLine {
+    message: Option<OllamaMessage>,
     #[serde(default)]
     done: bool,
     done_reason: Option<String>,
@@ -156,7 +156,7 @@ struct Line {
 }
 
 #[derive(Deserialize)]
-struct Piece {
+struct OllamaMessage {
     content: Option<String>,
     tool_calls: Option<Vec<Tool>>,
 }
@@ -175,9 +175,9 @@ struct Function {
     arguments: Value,
 }
 
-impl Reader for Answer {
+impl Reader for OllamaReader {
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
-        let line: Line = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
+        let line: OllamaLine = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
         if line.error.is_some() {
             return Err(ModelError::reported(piece));
         }
@@ -188,7 +188,7 @@ impl Reader for Answer {
                 if self.calls > 128 {
                     return Err(ModelError::too_large("128 calls of tools"));
                 }
-                chunks.push_back(call(id, function.name, function.arguments, None)?);
+                chunks.push_back(tool_call_chunk(id, function.name, function.arguments, None)?);
             }
         }
         if line.done {

@@ -13,18 +13,18 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Chunk, ModelRef, Request, ToolCall, ToolSpec, Usage,
+    Chunk, ModelRef, ModelRequest, ToolCall, ToolSpec, Usage,
     calls::Calls,
-    endpoint::{Endpoint, Names},
+    endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
-    http::Call,
+    http::ProviderRequest,
     remote::{Protocol, Reader},
-    said::{Media, Said, json_in_words, said},
     text_of,
+    transcript::{Media, TranscriptEntry, json_instruction, transcript_entries},
 };
 use crate::Lookup;
 
-const NAMES: Names = Names {
+const PROVIDER: ProviderDefaults = ProviderDefaults {
     keys: provider::OPENAI.keys,
     base: provider::OPENAI.base,
     public: "https://api.openai.com/v1",
@@ -33,7 +33,7 @@ const NAMES: Names = Names {
 };
 
 /// A model behind Chat Completions.
-pub(super) struct OpenAi(Endpoint);
+pub(super) struct OpenAi(ModelEndpoint);
 
 impl OpenAi {
     /// The model `reference` names.
@@ -41,19 +41,19 @@ impl OpenAi {
     /// # Errors
     /// What to set.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
-        Endpoint::find(reference, credentials, &NAMES).map(Self)
+        ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
 }
 
 impl Protocol for OpenAi {
-    fn write(&self, request: &Request) -> Result<Call, ModelError> {
+    fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
         let mut generation = self.0.generation(request);
         let model = generation.model.clone();
-        let top_k = generation.take("topK");
-        let limit = if self.0.chosen { "max_tokens" } else { "max_completion_tokens" };
+        let top_k = generation.remove("topK");
+        let limit = if self.0.is_custom { "max_tokens" } else { "max_completion_tokens" };
         let names = [("maxOutputTokens", limit), ("stopSequences", "stop")];
         let mut body = generation.into_values(&names, true);
-        if let Some(top_k) = top_k.filter(|_| self.0.chosen) {
+        if let Some(top_k) = top_k.filter(|_| self.0.is_custom) {
             body.insert("top_k".into(), top_k);
         }
         body.insert("model".into(), model.into());
@@ -76,11 +76,11 @@ impl Protocol for OpenAi {
         if let Some(key) = self.0.key_header("Bearer ") {
             headers.insert(AUTHORIZATION, key);
         }
-        Ok(Call { url: self.0.url(&["chat", "completions"]), headers, body: body.into() })
+        Ok(ProviderRequest { url: self.0.url(&["chat", "completions"]), headers, body: body.into() })
     }
 
     fn reader(&self) -> Box<dyn Reader> {
-        Box::new(Answer::default())
+        Box::new(OpenAiReader::default())
     }
 }
 
@@ -90,18 +90,18 @@ pub(super) fn functions(tools: &[ToolSpec]) -> Value {
     tools.iter().map(|tool| json!({ "type": "function", "function": function(tool) })).collect()
 }
 
-fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
+fn messages(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
     let mut messages = Vec::new();
     let mut system = |text: &str| json!({ "role": "system", "content": text });
     messages.extend(request.system.as_deref().map(&mut system));
     // The setting for any JSON is refused unless the word stands in the conversation.
     let any_json = request.output.as_ref().filter(|output| output.schema.is_none());
-    messages.extend(any_json.map(|output| system(&json_in_words(output))));
-    for entry in said(&request.messages) {
+    messages.extend(any_json.map(|output| system(&json_instruction(output))));
+    for entry in transcript_entries(&request.messages) {
         match entry {
-            Said::System(text) => messages.push(system(text)),
-            Said::User(parts) => messages.push(json!({ "role": "user", "content": content(parts)? })),
-            Said::Assistant(text, calls) => {
+            TranscriptEntry::System(text) => messages.push(system(text)),
+            TranscriptEntry::User(parts) => messages.push(json!({ "role": "user", "content": content(parts)? })),
+            TranscriptEntry::Assistant(text, calls) => {
                 let mut message = Map::from_iter([("role".to_owned(), json!("assistant"))]);
                 if !text.is_empty() {
                     message.insert("content".into(), text.into());
@@ -111,10 +111,10 @@ fn messages(request: &Request) -> Result<Vec<Value>, ModelError> {
                 }
                 messages.push(message.into());
             }
-            Said::Results(results) => messages.extend(
+            TranscriptEntry::Results(results) => messages.extend(
                 results
                     .into_iter()
-                    .map(|result| json!({ "role": "tool", "tool_call_id": result.id, "content": result.in_words() })),
+                    .map(|result| json!({ "role": "tool", "tool_call_id": result.id, "content": result.to_text() })),
             ),
         }
     }
@@ -151,7 +151,7 @@ fn content(parts: &[Part]) -> Result<Value, ModelError> {
 
 /// Where the reading of an answer stands.
 #[derive(Default)]
-struct Answer {
+struct OpenAiReader {
     calls: Calls,
     usage: Option<Usage>,
     finished: bool,
@@ -159,10 +159,10 @@ struct Answer {
 }
 
 #[derive(Deserialize)]
-struct Event {
+struct OpenAiEvent {
     #[serde(default)]
     choices: Vec<Choice>,
-    usage: Option<Tokens>,
+    usage: Option<OpenAiUsage>,
     error: Option<Value>,
 }
 
@@ -194,20 +194,20 @@ struct FunctionPiece {
 }
 
 #[derive(Deserialize)]
-struct Tokens {
+struct OpenAiUsage {
     #[serde(default)]
     prompt_tokens: u64,
     #[serde(default)]
     completion_tokens: u64,
 }
 
-impl Reader for Answer {
+impl Reader for OpenAiReader {
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         if piece.trim_ascii() == b"[DONE]" {
             self.done = true;
             return Ok(());
         }
-        let event: Event = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
+        let event: OpenAiEvent = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
         if event.error.is_some_and(|error| !error.is_null()) {
             return Err(ModelError::reported(piece));
         }
@@ -249,7 +249,7 @@ impl Reader for Answer {
     }
 }
 
-impl Answer {
+impl OpenAiReader {
     fn call(&mut self, piece: CallPiece) -> Result<(), ModelError> {
         let FunctionPiece { name, arguments } = piece.function.unwrap_or(FunctionPiece { name: None, arguments: None });
         let (place, id) = (piece.index.unwrap_or_default(), piece.id.unwrap_or_default());
@@ -262,6 +262,6 @@ impl Answer {
         if begins {
             self.calls.begin(place, &id, &name)?;
         }
-        self.calls.more(place, &arguments.unwrap_or_default())
+        self.calls.push_arguments(place, &arguments.unwrap_or_default())
     }
 }

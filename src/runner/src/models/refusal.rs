@@ -5,9 +5,9 @@ use reqwest::{Response, header::HeaderMap};
 use serde_json::Value;
 
 /// Most bytes of an answer that are read.
-const READ: usize = 64 << 10;
+const MAX_READ: usize = 64 << 10;
 /// Most characters that are told.
-const TOLD: usize = 500;
+const MAX_CHARS: usize = 500;
 /// How keys of the usual providers begin, and what stands before one.
 const KEYS: [&str; 9] = ["Bearer ", "sk-", "sk_", "pk-", "AIza", "gsk_", "xai-", "hf_", "eyJ"];
 /// What stands in place of a credential.
@@ -17,8 +17,8 @@ const MASK: &str = "***";
 pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> String {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
-        body.extend_from_slice(&chunk[..chunk.len().min(READ - body.len())]);
-        if body.len() == READ {
+        body.extend_from_slice(&chunk[..chunk.len().min(MAX_READ - body.len())]);
+        if body.len() == MAX_READ {
             break;
         }
     }
@@ -27,7 +27,7 @@ pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> String 
 }
 
 /// The message in a piece of an answer.
-pub(super) fn told(piece: &[u8]) -> String {
+pub(super) fn piece_message(piece: &[u8]) -> String {
     message(&String::from_utf8_lossy(piece), std::iter::empty())
 }
 
@@ -45,14 +45,14 @@ fn message<'s>(body: &str, secrets: impl Iterator<Item = &'s str>) -> String {
         }
     }
     for key in KEYS {
-        text = masked(&text, key);
+        text = mask_keys(&text, key);
     }
     let printable = |c: char| if c.is_control() { ' ' } else { c };
-    text.trim().chars().map(printable).take(TOLD).collect()
+    text.trim().chars().map(printable).take(MAX_CHARS).collect()
 }
 
 /// `text` with every word that begins with `key` masked; a key has at least 8 characters after its beginning.
-fn masked(text: &str, key: &str) -> String {
+fn mask_keys(text: &str, key: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.+/=*".contains(c);
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find(key) {

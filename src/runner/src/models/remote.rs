@@ -11,8 +11,8 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::error::ModelError;
 use super::frames::{self, Frames};
-use super::http::{Call, Http};
-use super::{Chunk, Model, Request};
+use super::http::{Http, ProviderRequest};
+use super::{Chunk, Model, ModelRequest};
 
 /// A provider's protocol.
 pub(super) trait Protocol: Send + Sync + 'static {
@@ -20,10 +20,10 @@ pub(super) trait Protocol: Send + Sync + 'static {
     ///
     /// # Errors
     /// It holds something this provider cannot take.
-    fn write(&self, request: &Request) -> Result<Call, ModelError>;
+    fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError>;
 
     /// How an answer is cut into pieces.
-    fn cut(&self, bytes: Frames) -> Frames {
+    fn split(&self, bytes: Frames) -> Frames {
         frames::events(bytes)
     }
 
@@ -63,7 +63,7 @@ impl<P: Protocol> Remote<P> {
 }
 
 impl<P: Protocol> Model for Remote<P> {
-    fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let (protocol, http) = (self.protocol.clone(), self.http.clone());
         let answer = async move {
             let call = protocol.write(&request)?;
@@ -77,9 +77,9 @@ impl<P: Protocol> Model for Remote<P> {
 async fn begin(
     protocol: &impl Protocol,
     http: &Http,
-    call: &Call,
+    call: &ProviderRequest,
 ) -> Result<BoxStream<'static, Result<Chunk, ModelError>>, ModelError> {
-    let pieces = protocol.cut(frames::bytes(http.send(call).await?));
+    let pieces = protocol.split(frames::bytes(http.send(call).await?));
     let mut chunks = chunks(pieces, protocol.reader()).boxed();
     let first = chunks.try_next().await?;
     Ok(stream::iter(first.map(Ok)).chain(chunks).boxed())

@@ -18,7 +18,7 @@ use futures::{
 };
 use serde_json::Value;
 
-use super::{Chunk, Message, Model, ModelError, Request, ToolCall, text_of, title};
+use super::{Chunk, Message, Model, ModelError, ModelRequest, ToolCall, text_of, title};
 
 /// Longest text that is streamed word by word, in bytes; a longer one goes in pieces of this size.
 const PIECE: usize = 4096;
@@ -28,7 +28,7 @@ pub(super) struct Stub;
 
 #[async_trait]
 impl Model for Stub {
-    fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         stream::iter(decide(&request).into_iter().map(Ok)).boxed()
     }
 
@@ -38,7 +38,7 @@ impl Model for Stub {
 }
 
 /// The whole answer to `request`.
-fn decide(request: &Request) -> Vec<Chunk> {
+fn decide(request: &ModelRequest) -> Vec<Chunk> {
     let said = match request.messages.last().map(Arc::as_ref) {
         Some(Message::User(parts)) => text_of(parts),
         Some(Message::ToolResult { outcome: Ok(text), .. }) => return tokens(text),
@@ -89,7 +89,11 @@ mod tests {
     use super::*;
 
     fn say(message: Message) -> Vec<Chunk> {
-        decide(&Request { system: Some("be brief".into()), messages: vec![Arc::new(message)], ..Request::default() })
+        decide(&ModelRequest {
+            system: Some("be brief".into()),
+            messages: vec![Arc::new(message)],
+            ..ModelRequest::default()
+        })
     }
 
     fn text(chunks: Vec<Chunk>) -> String {

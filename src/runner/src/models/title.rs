@@ -4,27 +4,30 @@ use std::time::Duration;
 
 use futures::{StreamExt, stream::BoxStream};
 
-use super::{Chunk, Message, ModelError, Request};
+use super::{Chunk, Message, ModelError, ModelRequest};
 
 /// Most characters of a title.
 const LENGTH: usize = 60;
 /// Most bytes of the message that a model is shown.
-const SHOWN: usize = 4096;
+const MAX_SHOWN: usize = 4096;
 /// Longest wait for a model's title.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TITLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const INSTRUCTION: &str = "Write a title for a conversation that begins with the user's message. Answer with the \
                            title alone, in the language of the message: at most eight words on one line, without \
                            quotation marks.";
 
 /// The title a model gives, or else the beginning of the message.
-pub(super) async fn ask(
-    answer: impl FnOnce(Request) -> BoxStream<'static, Result<Chunk, ModelError>>,
+pub(super) async fn request_title(
+    answer: impl FnOnce(ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>>,
     first: &str,
 ) -> String {
-    let shown = &first[..first.floor_char_boundary(SHOWN)];
-    let request =
-        Request { system: Some(INSTRUCTION.into()), messages: vec![Message::user(shown).into()], ..Request::default() };
+    let shown = &first[..first.floor_char_boundary(MAX_SHOWN)];
+    let request = ModelRequest {
+        system: Some(INSTRUCTION.into()),
+        messages: vec![Message::user(shown).into()],
+        ..ModelRequest::default()
+    };
     let mut stream = answer(request);
     let read = async {
         let mut text = String::new();
@@ -37,13 +40,13 @@ pub(super) async fn ask(
                     return None;
                 }
             }
-            if text.len() > SHOWN {
+            if text.len() > MAX_SHOWN {
                 break;
             }
         }
         Some(text)
     };
-    let text = tokio::time::timeout(PATIENCE, read).await.ok().flatten().unwrap_or_default();
+    let text = tokio::time::timeout(TITLE_TIMEOUT, read).await.ok().flatten().unwrap_or_default();
     // Models like to quote or to emphasise a title.
     let title = first_line(&text).trim_matches(|c: char| c.is_whitespace() || "\"'*#`".contains(c));
     cut(if title.is_empty() { first } else { title })
@@ -66,7 +69,7 @@ mod tests {
     use super::*;
 
     async fn title(chunks: Vec<Result<Chunk, ModelError>>) -> String {
-        ask(move |_| stream::iter(chunks).boxed(), "\n Where is Bern?\nI forgot").await
+        request_title(move |_| stream::iter(chunks).boxed(), "\n Where is Bern?\nI forgot").await
     }
 
     fn token(text: &str) -> Result<Chunk, ModelError> {
@@ -90,6 +93,6 @@ mod tests {
     async fn a_model_that_fails_or_is_slow_leaves_the_beginning_of_the_message() {
         let failed = Err(ModelError::new(ModelErrorKind::Unavailable, "it is asleep"));
         assert_eq!(title(vec![token("Half a ti"), failed]).await, "Where is Bern?");
-        assert_eq!(ask(|_| stream::pending().boxed(), "hello").await, "hello");
+        assert_eq!(request_title(|_| stream::pending().boxed(), "hello").await, "hello");
     }
 }

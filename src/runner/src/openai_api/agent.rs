@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio::sync::mpsc::Sender;
 
-use super::question::{AnswerError, Answers, Question};
-use crate::{agent::Agent, models::message::Message, told::Told, turn::Said};
+use super::backend::{CompletionError, CompletionRequest, ModelBackend};
+use crate::{agent::Agent, models::message::Message, turn::TurnOutcome, turn_event::TurnEvent};
 
 /// An agent under its name.
 pub(crate) struct NamedAgent {
@@ -17,15 +17,19 @@ pub(crate) struct NamedAgent {
 }
 
 #[async_trait]
-impl Answers for NamedAgent {
+impl ModelBackend for NamedAgent {
     fn models(&self) -> Vec<String> {
         vec![self.name.clone()]
     }
 
-    async fn answer(&self, question: Question, tokens: Option<&Sender<Told>>) -> Result<Said, AnswerError> {
-        let Question { caller, model: _, messages, config, output } = question;
+    async fn respond(
+        &self,
+        question: CompletionRequest,
+        tokens: Option<&Sender<TurnEvent>>,
+    ) -> Result<TurnOutcome, CompletionError> {
+        let CompletionRequest { caller, model: _, messages, config, output } = question;
         if messages.iter().all(|message| matches!(**message, Message::System(_) | Message::Assistant(_))) {
-            return Err(AnswerError::Input("nobody asks anything: `messages` has none of a user".into()));
+            return Err(CompletionError::Input("nobody asks anything: `messages` has none of a user".into()));
         }
         Ok(self.agent.complete(&caller, messages, config, output, tokens).await?)
     }

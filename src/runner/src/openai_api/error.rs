@@ -8,7 +8,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 
-use super::question::AnswerError;
+use super::backend::CompletionError;
 
 /// Why a request is not answered.
 #[derive(Debug, PartialEq)]
@@ -38,13 +38,13 @@ impl ApiError {
     }
 
     /// An error that its status tells.
-    pub(crate) fn of(status: StatusCode, message: impl Into<String>) -> Self {
+    pub(crate) fn with_status(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), param: None, code: None }
     }
 
     /// Nothing can be answered now.
     pub(crate) fn unavailable(why: impl Into<String>) -> Self {
-        Self::of(StatusCode::SERVICE_UNAVAILABLE, why)
+        Self::with_status(StatusCode::SERVICE_UNAVAILABLE, why)
     }
 
     /// The object in a body or an event.
@@ -63,17 +63,19 @@ impl IntoResponse for ApiError {
 impl From<BytesRejection> for ApiError {
     fn from(rejection: BytesRejection) -> Self {
         match rejection.status() {
-            status @ StatusCode::PAYLOAD_TOO_LARGE => Self::of(status, "the body is larger than 1 MiB"),
+            status @ StatusCode::PAYLOAD_TOO_LARGE => Self::with_status(status, "the body is larger than 1 MiB"),
             _ => Self::invalid(None, "the body broke off"),
         }
     }
 }
 
-impl From<AnswerError> for ApiError {
-    fn from(error: AnswerError) -> Self {
+impl From<CompletionError> for ApiError {
+    fn from(error: CompletionError) -> Self {
         match error {
-            AnswerError::Input(why) => Self::invalid(Some("messages"), why),
-            AnswerError::Model(_) | AnswerError::Failed(_) => Self::of(StatusCode::BAD_GATEWAY, error.to_string()),
+            CompletionError::Input(why) => Self::invalid(Some("messages"), why),
+            CompletionError::Model(_) | CompletionError::Failed(_) => {
+                Self::with_status(StatusCode::BAD_GATEWAY, error.to_string())
+            }
         }
     }
 }

@@ -11,8 +11,8 @@
 //! ready, or for a flow in error.
 
 mod agent;
+pub(crate) mod backend;
 mod error;
-pub(crate) mod question;
 mod reply;
 mod request;
 
@@ -29,48 +29,51 @@ use axum::{
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use self::{reply::Head, request::Completion};
-use super::caller::Caller;
-use crate::openai_api::question::Answers;
+use self::{reply::CompletionHead, request::Completion};
+use super::caller::CallerContext;
+use crate::openai_api::backend::ModelBackend;
 
 pub(super) use self::agent::NamedAgent;
 pub(super) use self::error::ApiError;
 
 /// Who answers, or why nobody does.
-type Answering = Result<Arc<dyn Answers>, String>;
+type BackendResult = Result<Arc<dyn ModelBackend>, String>;
 
 #[derive(Clone)]
 struct Api {
-    answers: Answering,
+    backend: BackendResult,
     /// Since when, in seconds since 1970: what models were created at.
     since: i64,
 }
 
 /// The routes, for whoever answers, or with why nobody does.
-pub(super) fn routes(answers: Answering) -> Router {
-    let api = Api { answers, since: Timestamp::now().as_second() };
+pub(super) fn routes(answers: BackendResult) -> Router {
+    let api = Api { backend: answers, since: Timestamp::now().as_second() };
     Router::new()
         .route("/v1/models", get(list).fallback(not_allowed))
         .route("/v1/models/{model}", get(show).fallback(not_allowed))
         .route("/v1/chat/completions", post(complete).fallback(not_allowed))
-        .route("/v1/{*rest}", any(async || ApiError::of(StatusCode::NOT_FOUND, "there is no such route under /v1")))
+        .route(
+            "/v1/{*rest}",
+            any(async || ApiError::with_status(StatusCode::NOT_FOUND, "there is no such route under /v1")),
+        )
         .with_state(api)
 }
 
 async fn not_allowed(method: Method) -> ApiError {
-    ApiError::of(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not allowed here"))
+    ApiError::with_status(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not allowed here"))
 }
 
 impl Api {
-    fn answers(&self) -> Result<Arc<dyn Answers>, ApiError> {
-        self.answers.clone().map_err(ApiError::unavailable)
+    fn backend(&self) -> Result<Arc<dyn ModelBackend>, ApiError> {
+        self.backend.clone().map_err(ApiError::unavailable)
     }
 
     /// Who answers for this model.
-    fn answers_for(&self, id: &str) -> Result<Arc<dyn Answers>, ApiError> {
-        let answers = self.answers()?;
+    fn backend_for(&self, id: &str) -> Result<Arc<dyn ModelBackend>, ApiError> {
+        let answers = self.backend()?;
         let known = answers.models();
-        match answers.broken(id) {
+        match answers.unavailable_reason(id) {
             _ if known.iter().any(|one| one == id) => Ok(answers),
             Some(why) => Err(ApiError::unavailable(why)),
             None => Err(ApiError::no_model(id, &known)),
@@ -83,12 +86,12 @@ impl Api {
 }
 
 async fn list(State(api): State<Api>) -> Result<Json<Value>, ApiError> {
-    let models: Vec<_> = api.answers()?.models().iter().map(|id| api.model(id)).collect();
+    let models: Vec<_> = api.backend()?.models().iter().map(|id| api.model(id)).collect();
     Ok(Json(json!({ "object": "list", "data": models })))
 }
 
 async fn show(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    api.answers_for(&id).map(|_| Json(api.model(&id)))
+    api.backend_for(&id).map(|_| Json(api.model(&id)))
 }
 
 async fn complete(
@@ -96,16 +99,16 @@ async fn complete(
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
-    api.answers()?;
-    let Completion { mut question, stream, include_usage } = Completion::read(&body?)?;
-    question.caller = Caller::of(&headers);
-    let answers = api.answers_for(&question.model)?;
-    let head = Head::new(&question.model)
+    api.backend()?;
+    let Completion { request: mut question, stream, include_usage } = Completion::read(&body?)?;
+    question.caller = CallerContext::from_headers(&headers);
+    let answers = api.backend_for(&question.model)?;
+    let head = CompletionHead::new(&question.model)
         .map_err(|error| ApiError::unavailable(format!("the system has no random numbers: {error}")))?;
     if stream {
         return reply::stream(head, include_usage, answers, question).await;
     }
     let asked = question.bytes();
-    let said = answers.answer(question, None).await?;
+    let said = answers.respond(question, None).await?;
     Ok(Json(head.completion(said, asked)).into_response())
 }

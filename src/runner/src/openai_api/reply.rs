@@ -13,28 +13,28 @@ use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{
+    backend::{CompletionError, CompletionRequest, ModelBackend},
     error::ApiError,
-    question::{AnswerError, Answers, Question},
 };
 use crate::{
     models::Usage,
-    told::{Told, next_text},
-    turn::Said,
+    turn::TurnOutcome,
+    turn_event::{TurnEvent, next_text},
 };
 
 /// How long the first token may take before the stream begins without it. An error that comes earlier is an HTTP error,
 /// which clients understand better than one inside of a stream; a proxy must not wait too long for the first byte.
-const HEAD: Duration = Duration::from_secs(10);
+const FIRST_TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What all chunks of an answer have in common.
 #[derive(Debug, Clone)]
-pub(super) struct Head {
+pub(super) struct CompletionHead {
     id: String,
     created: i64,
     model: String,
 }
 
-impl Head {
+impl CompletionHead {
     /// Of an answer by `model` that begins now.
     ///
     /// # Errors
@@ -51,13 +51,13 @@ impl Head {
     }
 
     /// The whole answer to what had so many bytes.
-    pub(super) fn completion(&self, said: Said, asked: usize) -> Value {
+    pub(super) fn completion(&self, said: TurnOutcome, asked: usize) -> Value {
         let usage = usage(&said, asked);
         let choice = json!({
             "index": 0,
             "message": { "role": "assistant", "content": said.text, "refusal": null },
             "logprobs": null,
-            "finish_reason": finish(said.truncated),
+            "finish_reason": finish_reason(said.truncated),
         });
         let mut completion = self.object("chat.completion", json!([choice]));
         completion["usage"] = usage;
@@ -75,18 +75,18 @@ impl Head {
 /// # Errors
 /// The turn failed before its first token.
 pub(super) async fn stream(
-    head: Head,
+    head: CompletionHead,
     include_usage: bool,
-    answers: Arc<dyn Answers>,
-    question: Question,
+    answers: Arc<dyn ModelBackend>,
+    question: CompletionRequest,
 ) -> Result<Response, ApiError> {
     let (sender, mut tokens) = mpsc::channel(16);
     let asked = question.bytes();
-    let turn = tokio::spawn(async move { answers.answer(question, Some(&sender)).await });
-    let mut chunks = Chunks { head, include_usage, asked, queue: VecDeque::new(), turn: None };
+    let turn = tokio::spawn(async move { answers.respond(question, Some(&sender)).await });
+    let mut chunks = Chunks { head, include_usage, prompt_bytes: asked, queue: VecDeque::new(), turn: None };
     chunks.push(json!({ "role": "assistant", "content": "" }), None);
     let mut turn = AbortOnDropHandle::new(turn);
-    match tokio::time::timeout(HEAD, next_text(&mut tokens)).await {
+    match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, next_text(&mut tokens)).await {
         Ok(Some(token)) => chunks.push(json!({ "content": token }), None),
         Ok(None) => {
             let said = (&mut turn).await.map_err(|_| cut_off())??;
@@ -100,18 +100,18 @@ pub(super) async fn stream(
 }
 
 /// A turn that runs: its text, and how it ends. Dropping it ends it.
-type Turn = (mpsc::Receiver<Told>, AbortOnDropHandle<Result<Said, AnswerError>>);
+type RunningTurn = (mpsc::Receiver<TurnEvent>, AbortOnDropHandle<Result<TurnOutcome, CompletionError>>);
 
 /// The events that are still to be sent.
 struct Chunks {
-    head: Head,
+    head: CompletionHead,
     include_usage: bool,
     /// Bytes of the question.
-    asked: usize,
+    prompt_bytes: usize,
     /// Those that are ready.
     queue: VecDeque<String>,
     /// Where the rest comes from, until the turn has ended.
-    turn: Option<Turn>,
+    turn: Option<RunningTurn>,
 }
 
 impl Chunks {
@@ -148,24 +148,24 @@ impl Chunks {
         self.queue.push_back(chunk.to_string());
     }
 
-    fn end(&mut self, said: &Said) {
-        self.push(json!({}), Some(finish(said.truncated)));
+    fn end(&mut self, said: &TurnOutcome) {
+        self.push(json!({}), Some(finish_reason(said.truncated)));
         if self.include_usage {
             let mut last = self.head.object("chat.completion.chunk", json!([]));
-            last["usage"] = usage(said, self.asked);
+            last["usage"] = usage(said, self.prompt_bytes);
             self.queue.push_back(last.to_string());
         }
         self.queue.push_back("[DONE]".into());
     }
 }
 
-fn finish(truncated: bool) -> &'static str {
+fn finish_reason(truncated: bool) -> &'static str {
     if truncated { "length" } else { "stop" }
 }
 
 /// The tokens of an answer: always numbers, for clients rely on them. What a provider does not count is estimated, and
 /// marked so: about four bytes are a token.
-fn usage(said: &Said, asked: usize) -> Value {
+fn usage(said: &TurnOutcome, asked: usize) -> Value {
     let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
     let estimate = || Usage { input: tokens(asked), output: tokens(said.text.len()) };
     let Usage { input, output } = said.usage.unwrap_or_else(estimate);

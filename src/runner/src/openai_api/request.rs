@@ -10,7 +10,7 @@ use dotprompt::Part;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{error::ApiError, question::Question};
+use super::{backend::CompletionRequest, error::ApiError};
 use crate::models::{
     OutputFormat,
     message::{Message, ToolCall},
@@ -20,7 +20,7 @@ use crate::models::{
 #[derive(Debug)]
 pub(super) struct Completion {
     /// What is asked.
-    pub(super) question: Question,
+    pub(super) request: CompletionRequest,
     /// Answer with events.
     pub(super) stream: bool,
     /// Count the tokens in an event of its own.
@@ -28,7 +28,8 @@ pub(super) struct Completion {
 }
 
 #[derive(Deserialize)]
-struct Wire {
+#[serde(expecting = "struct Wire")]
+struct CompletionBody {
     model: String,
     messages: Vec<WireMessage>,
     stream: Option<bool>,
@@ -103,7 +104,7 @@ impl Completion {
     /// # Errors
     /// What is wrong, and where.
     pub(super) fn read(body: &[u8]) -> Result<Self, ApiError> {
-        let wire: Wire = serde_json::from_slice(body).map_err(|error| {
+        let wire: CompletionBody = serde_json::from_slice(body).map_err(|error| {
             ApiError::invalid(None, format!("the body must be a chat completion request in JSON: {error}"))
         })?;
         if wire.messages.is_empty() {
@@ -141,7 +142,7 @@ impl Completion {
             Some(ResponseFormat::JsonObject) => Some(OutputFormat::default()),
             Some(ResponseFormat::JsonSchema { json_schema }) => Some(OutputFormat { schema: json_schema.schema }),
         };
-        let question = Question {
+        let question = CompletionRequest {
             caller: Default::default(),
             model: wire.model,
             messages: messages(wire.messages)?,
@@ -149,12 +150,12 @@ impl Completion {
             output,
         };
         let include_usage = wire.stream_options.and_then(|options| options.include_usage).unwrap_or_default();
-        Ok(Self { question, stream: wire.stream.unwrap_or_default(), include_usage })
+        Ok(Self { request: question, stream: wire.stream.unwrap_or_default(), include_usage })
     }
 }
 
 /// Generation config under the names that all providers have in common.
-fn config(wire: &Wire) -> Result<Map<String, Value>, ApiError> {
+fn config(wire: &CompletionBody) -> Result<Map<String, Value>, ApiError> {
     let most = [("max_completion_tokens", wire.max_completion_tokens), ("max_tokens", wire.max_tokens)];
     if let Some((name, _)) = most.iter().find(|(_, most)| *most == Some(0)) {
         return Err(ApiError::invalid(Some(name), format!("`{name}` must be at least 1")));
@@ -274,7 +275,7 @@ mod tests {
             { "role": "assistant", "content": "two" },
             { "role": "user", "content": "thanks", "name": "ann" },
         ] }));
-        let found: Vec<_> = asked.unwrap().question.messages.iter().map(|message| (**message).clone()).collect();
+        let found: Vec<_> = asked.unwrap().request.messages.iter().map(|message| (**message).clone()).collect();
         let url = "data:image/png;base64,AA==".to_owned();
         let call = ToolCall { id: "c1".into(), name: "add".into(), arguments: json!({ "a": 1 }), thought: None };
         assert_eq!(
@@ -297,7 +298,7 @@ mod tests {
         let tool = json!({ "role": "tool", "tool_call_id": "c", "content": "noon" });
         let asked = read(json!({ "messages": [{ "role": "assistant", "tool_calls": [call] }, tool], "logprobs": false,
             "store": false, "web_search_options": null, "modalities": ["text"], "temperature": 2 }));
-        let asked = asked.unwrap().question;
+        let asked = asked.unwrap().request;
         let Message::Call(call) = &*asked.messages[0] else { panic!("{asked:?}") };
         assert_eq!(call.arguments, json!({}));
     }
@@ -311,10 +312,10 @@ mod tests {
         let asked = asked.unwrap();
         assert!(asked.stream && asked.include_usage);
         let config = json!({ "maxOutputTokens": 7, "temperature": 0.5, "topP": 1.0, "stopSequences": ["end"] });
-        assert_eq!(Value::Object(asked.question.config), config);
+        assert_eq!(Value::Object(asked.request.config), config);
         let asked =
             read(json!({ "response_format": { "type": "json_schema", "json_schema": { "name": "x", "schema": {} } } }));
-        assert_eq!(asked.unwrap().question.output, Some(OutputFormat { schema: Some(json!({})) }));
+        assert_eq!(asked.unwrap().request.output, Some(OutputFormat { schema: Some(json!({})) }));
     }
 
     #[test]

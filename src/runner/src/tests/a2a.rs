@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::Runner;
-use crate::models::{Chunk, Model, ModelError, ModelErrorKind, Request};
+use crate::models::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest};
 
 /// Says `one`, waits for the gate, says `two`; tells when it is dropped.
 pub(super) struct Gated {
@@ -29,7 +29,7 @@ impl Drop for Guard {
 
 #[async_trait]
 impl Model for Gated {
-    fn answer(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    fn respond(&self, _: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let (gate, guard) = (self.gate.clone(), Guard(self.dropped.clone()));
         let after = stream::once(async move {
             gate.notified().await;
@@ -199,7 +199,7 @@ struct Asleep;
 
 #[async_trait]
 impl Model for Asleep {
-    fn answer(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    fn respond(&self, _: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         stream::iter([Err(ModelError::new(ModelErrorKind::Unavailable, "it is asleep"))]).boxed()
     }
 

@@ -8,7 +8,7 @@ use futures::{
 use serde_json::{Value, json};
 
 use super::Runner;
-use crate::models::{Chunk, Model, ModelError, ModelErrorKind, Request, ToolCall};
+use crate::models::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest, ToolCall};
 
 #[tokio::test]
 async fn every_route_has_its_status_and_every_error_its_text() {
@@ -55,14 +55,14 @@ async fn every_route_has_its_status_and_every_error_its_text() {
 
 #[tokio::test]
 async fn a_turn_is_a_line_of_the_log_without_what_was_said() {
-    let (log, _kept) = super::log::Log::keep();
+    let (log, _kept) = super::log::Log::capture();
     let runner = Runner::with_tools(json!([{ "name": "calculator", "type": "builtin" }])).await;
     let trace = "0af7651916cd43dd8448eb211c80319c";
     let body = json!({ "message": r#"/tool calculator {"expression": "6*7"}"#, "conversation_id": "c1" });
     let request = runner.client.post(runner.url("/chat")).header("x-recif-user", "alice");
     let request = request.header("traceparent", format!("00-{trace}-b7ad6b7169203331-01"));
     assert_eq!(request.body(body.to_string()).send().await.unwrap().status(), 200);
-    let logged = log.take();
+    let logged = log.drain();
     let line = logged.lines().find(|line| line.contains("took_ms=")).unwrap_or_else(|| panic!("{logged}"));
     for field in ["user=\"alice\"", trace, "tools=\"calculator\"", "outcome=\"answered\""] {
         assert!(line.contains(field), "{field} is not in {line}");
@@ -115,7 +115,7 @@ struct Counter;
 
 #[async_trait]
 impl Model for Counter {
-    fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let last = format!("{:?}", request.messages.last());
         let mut chunks = vec![Ok(Chunk::Token(request.messages.len().to_string()))];
         if last.contains("fail") {
@@ -206,7 +206,7 @@ struct Greedy;
 
 #[async_trait]
 impl Model for Greedy {
-    fn answer(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    fn respond(&self, _: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let call = ToolCall { name: "datetime".into(), ..ToolCall::default() };
         stream::iter([Ok(Chunk::Token(".".into())), Ok(Chunk::Call(call))]).boxed()
     }

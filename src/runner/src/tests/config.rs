@@ -1,13 +1,15 @@
 //! What the environment may hold.
 
 use crate::{
-    config::{Config, ConfigError},
+    config::{ConfigError, RunnerConfig},
     help,
 };
 
-fn read(variables: &[(&str, &str)]) -> Result<Config, ConfigError> {
+fn read(variables: &[(&str, &str)]) -> Result<RunnerConfig, ConfigError> {
     let variables: Vec<(String, String)> = variables.iter().map(|(n, v)| ((*n).into(), (*v).into())).collect();
-    Config::read(&move |name: &str| variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()))
+    RunnerConfig::read(&move |name: &str| {
+        variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
+    })
 }
 
 #[test]
@@ -98,7 +100,7 @@ fn what_is_served_in_another_way_is_one_warning_each() {
 fn the_help_names_every_variable_that_is_read() {
     let asked = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let noted = asked.clone();
-    Config::read(&move |name: &str| {
+    RunnerConfig::read(&move |name: &str| {
         noted.lock().unwrap().push(name.to_owned());
         None
     })

@@ -10,7 +10,7 @@ use super::Runner;
 use crate::{
     conversations::{
         Conversations, Storage,
-        history::{ConversationId, History, User},
+        history::{ConversationId, History, UserName},
     },
     database::Dsn,
     models::{Message, ToolCall},
@@ -34,7 +34,7 @@ async fn messages(conversations: &Conversations, name: &str) -> Vec<Arc<Message>
     }
 }
 
-fn said(text: impl Into<String>) -> Vec<Arc<Message>> {
+fn user_message(text: impl Into<String>) -> Vec<Arc<Message>> {
     let text = text.into();
     vec![Arc::new(Message::user(&*text)), Arc::new(Message::Assistant(format!("echo: {text}")))]
 }
@@ -49,7 +49,7 @@ async fn replicas_share_conversations_and_every_turn_stays_whole() {
         async move {
             for turn in 0..10 {
                 replica
-                    .add(talk, &None, said(format!("{number}-{turn}")), Some(&format!("by {number}\0")))
+                    .add(talk, &None, user_message(format!("{number}-{turn}")), Some(&format!("by {number}\0")))
                     .await
                     .unwrap();
             }
@@ -102,7 +102,7 @@ async fn what_was_said_comes_back_and_the_oldest_goes_when_it_is_too_much() {
     }
     let kept = messages(&conversations, "long").await;
     assert_eq!(kept, [Arc::new(Message::user("c".repeat(1_500_000))), Arc::new(Message::user("d".repeat(1_500_000)))]);
-    conversations.add(&id("long"), &None, said("x".repeat(5_000_000)), None).await.unwrap();
+    conversations.add(&id("long"), &None, user_message("x".repeat(5_000_000)), None).await.unwrap();
     assert!(messages(&conversations, "long").await.is_empty());
 
     let mut connection = server.connect().await;
@@ -156,30 +156,30 @@ async fn a_database_that_is_away_is_a_503_until_it_is_back() {
 async fn a_conversation_is_its_users_alone_and_an_older_one_of_who_goes_on_first() {
     let server = PostgresServer::start().await;
     let conversations = open(&server, "n", "a");
-    let (alice, mallory): (User, User) = (Some("alice".into()), Some("mallory".into()));
-    assert!(conversations.add(&id("c"), &alice, said("x"), None).await.unwrap());
+    let (alice, mallory): (UserName, UserName) = (Some("alice".into()), Some("mallory".into()));
+    assert!(conversations.add(&id("c"), &alice, user_message("x"), None).await.unwrap());
     for other in [&mallory, &None] {
         assert_eq!(conversations.history(&id("c"), other).await.unwrap(), History::Foreign);
-        assert!(!conversations.add(&id("c"), other, said("y"), None).await.unwrap());
+        assert!(!conversations.add(&id("c"), other, user_message("y"), None).await.unwrap());
     }
-    assert_eq!(conversations.history(&id("c"), &alice).await.unwrap(), History::Known(said("x")));
-    assert!(conversations.add(&id("nameless"), &None, said("x"), None).await.unwrap());
+    assert_eq!(conversations.history(&id("c"), &alice).await.unwrap(), History::Known(user_message("x")));
+    assert!(conversations.add(&id("nameless"), &None, user_message("x"), None).await.unwrap());
     assert_eq!(conversations.history(&id("nameless"), &alice).await.unwrap(), History::Foreign);
 
     // As a version without owners left it.
     let mut connection = server.connect().await;
     connection.execute("ALTER TABLE recif_conversations DROP COLUMN owner").await.unwrap();
     let next = open(&server, "n", "a");
-    assert_eq!(next.history(&id("c"), &mallory).await.unwrap(), History::Known(said("x")));
+    assert_eq!(next.history(&id("c"), &mallory).await.unwrap(), History::Known(user_message("x")));
     assert_eq!(next.history(&id("c"), &alice).await.unwrap(), History::Foreign);
-    assert!(next.add(&id("c"), &mallory, said("y"), None).await.unwrap());
+    assert!(next.add(&id("c"), &mallory, user_message("y"), None).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_nobody_goes_on_with_is_deleted_and_nothing_else() {
     let server = PostgresServer::start().await;
     for (namespace, agent, talk) in [("n", "a", "old"), ("n", "a", "young"), ("n", "b", "old"), ("o", "a", "old")] {
-        open(&server, namespace, agent).add(&id(talk), &None, said("x"), None).await.unwrap();
+        open(&server, namespace, agent).add(&id(talk), &None, user_message("x"), None).await.unwrap();
     }
     let mut connection = server.connect().await;
     let age =
@@ -189,7 +189,7 @@ async fn what_nobody_goes_on_with_is_deleted_and_nothing_else() {
     let dsn = Dsn::parse(&server.url("postgresql")).unwrap();
     let keeps = Conversations::open(&Storage::Postgres { dsn, namespace: "n".into(), days: None }, "a").unwrap();
     for (all, expected) in [(keeps, "naold nayoung nbold oaold"), (open(&server, "n", "a"), "nayoung nbold oaold")] {
-        all.add(&id("young"), &None, said("x"), None).await.unwrap();
+        all.add(&id("young"), &None, user_message("x"), None).await.unwrap();
         assert_eq!(connection.fetch_one(ids).await.unwrap().get::<String, _>(0), expected);
     }
     let turns = connection.fetch_one("SELECT count(*) FROM recif_turns WHERE agent = 'a' AND namespace = 'n'");

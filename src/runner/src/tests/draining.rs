@@ -18,9 +18,9 @@ use tokio_util::task::TaskTracker;
 use super::Runner;
 use crate::{
     agent::Agent,
-    metrics::Metrics,
-    models::{Chunk, Model, ModelError, Request},
-    server::App,
+    metrics::RunnerMetrics,
+    models::{Chunk, Model, ModelError, ModelRequest},
+    server::AgentApp,
     tools::Toolbox,
 };
 
@@ -29,7 +29,7 @@ struct Gated(Arc<Notify>);
 
 #[async_trait]
 impl Model for Gated {
-    fn answer(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    fn respond(&self, _: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let gate = self.0.clone();
         let after = stream::once(async move {
             gate.notified().await;
@@ -51,13 +51,13 @@ struct Scene {
 }
 
 async fn scene(grace: Duration) -> Scene {
-    let (gate, stop, metrics) = (Arc::new(Notify::new()), Arc::new(Notify::new()), Metrics::default());
+    let (gate, stop, metrics) = (Arc::new(Notify::new()), Arc::new(Notify::new()), RunnerMetrics::default());
     let tools = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), metrics.clone());
     let model: Arc<dyn Model> = Arc::new(Gated(gate.clone()));
     let agent = Ok(Arc::new(Agent::with(model.clone(), model, None, tools)));
     let requests = TaskTracker::new();
     let stopped = stop.clone();
-    let app = App { name: "tester".into(), agent, metrics, requests: requests.clone() };
+    let app = AgentApp { name: "tester".into(), agent, metrics, requests: requests.clone() };
     let runner = Runner::start(app, async move { stopped.notified().await }, grace).await;
     Scene { runner, gate, stop, requests }
 }

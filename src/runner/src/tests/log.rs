@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, Once};
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 /// Ends a log when it is dropped.
-pub(crate) struct Kept;
+pub(crate) struct LogGuard;
 
 /// The log of this thread, or nothing: its lines are dropped.
 struct OfThisThread(Option<Log>);
@@ -24,7 +24,7 @@ thread_local! {
 
 impl Log {
     /// Begins to keep what is logged.
-    pub(crate) fn keep() -> (Self, Kept) {
+    pub(crate) fn capture() -> (Self, LogGuard) {
         static SUBSCRIBED: Once = Once::new();
         SUBSCRIBED.call_once(|| {
             let writer = || OfThisThread(LOG.with_borrow(Clone::clone));
@@ -33,16 +33,16 @@ impl Log {
         });
         let log = Self::default();
         LOG.set(Some(log.clone()));
-        (log, Kept)
+        (log, LogGuard)
     }
 
     /// What was logged since the last time.
-    pub(crate) fn take(&self) -> String {
+    pub(crate) fn drain(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
     }
 }
 
-impl Drop for Kept {
+impl Drop for LogGuard {
     fn drop(&mut self) {
         LOG.set(None);
     }

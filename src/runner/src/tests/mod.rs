@@ -24,14 +24,14 @@ use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 
 use super::agent::Agent;
-use super::config::Config;
+use super::common_routes::RunnerService;
+use super::config::RunnerConfig;
 use super::conversations::Conversations;
-use super::metrics::Metrics;
+use super::metrics::RunnerMetrics;
 use super::models::Model;
-use super::serve::{ServeError, app, serve};
-use super::server::App;
-use super::shell::Service;
-use super::tools::{Definition, Toolbox};
+use super::serve::{ServeError, build_app, serve};
+use super::server::AgentApp;
+use super::tools::{CallableTool, Toolbox};
 
 /// A runtime and a client for it.
 struct Runner {
@@ -45,7 +45,7 @@ impl Runner {
     async fn with(variables: &[(&'static str, String)]) -> Self {
         let variables: Vec<_> = variables.to_vec();
         let lookup = move |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| v.clone());
-        Self::start(app(Config::read(&lookup).unwrap()), pending(), Duration::ZERO).await
+        Self::start(build_app(RunnerConfig::read(&lookup).unwrap()), pending(), Duration::ZERO).await
     }
 
     /// With these elements of `CORAIL_TOOLS`.
@@ -65,20 +65,20 @@ impl Runner {
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Self {
         let tools = json!([{"name": "datetime", "type": "builtin"}, {"name": "calculator", "type": "builtin"}]);
-        let metrics = Metrics::default();
-        let tools = Definition::read_all(&tools.to_string()).unwrap();
+        let metrics = RunnerMetrics::default();
+        let tools = CallableTool::read_all(&tools.to_string()).unwrap();
         let tools = Toolbox::new(tools, Arc::new(|_: &str| None), metrics.clone());
         let model: Arc<dyn Model> = Arc::new(model);
-        let agent = Agent::with(model.clone(), model, None, tools).keeping(conversations);
-        let app = App { name: "tester".into(), agent: Ok(Arc::new(agent)), metrics, requests: TaskTracker::new() };
+        let agent = Agent::with(model.clone(), model, None, tools).with_conversations(conversations);
+        let app = AgentApp { name: "tester".into(), agent: Ok(Arc::new(agent)), metrics, requests: TaskTracker::new() };
         Self::start(app, stop, Duration::from_secs(60)).await
     }
 
-    async fn start(app: App, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {
+    async fn start(app: AgentApp, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {
         Self::serve(app.service(), stop, grace).await
     }
 
-    async fn serve(service: Service, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {
+    async fn serve(service: RunnerService, stop: impl Future<Output = ()> + Send + 'static, grace: Duration) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::Runner;
-use crate::models::{Chunk, Message, Model, ModelError, ModelErrorKind, Request, Usage};
+use crate::models::{Chunk, Message, Model, ModelError, ModelErrorKind, ModelRequest, Usage};
 
 impl Runner {
     async fn complete(&self, body: &Value) -> (u16, Value) {
@@ -30,7 +30,7 @@ impl Runner {
     }
 }
 
-fn ask(text: &str) -> Value {
+fn completion_body(text: &str) -> Value {
     json!({ "model": "tester", "messages": [{ "role": "user", "content": text }] })
 }
 
@@ -39,7 +39,7 @@ struct Mirror;
 
 #[async_trait]
 impl Model for Mirror {
-    fn answer(&self, request: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let Some(Message::User(parts)) = request.messages.last().map(|last| (**last).clone()) else {
             return stream::empty().boxed();
         };
@@ -75,7 +75,7 @@ async fn an_agent_is_a_model_under_its_name() {
 #[tokio::test]
 async fn the_request_is_the_whole_conversation_and_nothing_is_kept() {
     let runner = Runner::with_model(Mirror).await;
-    let mut body = ask("hello");
+    let mut body = completion_body("hello");
     body["max_tokens"] = 9.into();
     body["response_format"] = json!({ "type": "json_object" });
     for _ in 0..2 {
@@ -87,14 +87,14 @@ async fn the_request_is_the_whole_conversation_and_nothing_is_kept() {
         assert_eq!(choice["message"]["content"], seen);
         assert_eq!(answer["usage"], json!({ "prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5 }));
     }
-    let (_, long) = runner.complete(&ask("long")).await;
+    let (_, long) = runner.complete(&completion_body("long")).await;
     assert_eq!(long["choices"][0]["finish_reason"], "length");
 }
 
 #[tokio::test]
 async fn a_tool_is_called_here_and_its_result_answered() {
     let runner = Runner::with_tools(json!([{ "name": "calculator", "type": "builtin" }])).await;
-    let mut body = ask(r#"/tool calculator {"expression": "6*7"}"#);
+    let mut body = completion_body(r#"/tool calculator {"expression": "6*7"}"#);
     body["model"] = "agent".into();
     let (_, answer) = runner.complete(&body).await;
     assert!(answer["choices"][0]["message"]["content"].as_str().unwrap().contains("42"), "{answer}");
@@ -105,7 +105,7 @@ async fn a_tool_is_called_here_and_its_result_answered() {
 #[tokio::test]
 async fn a_stream_is_chunks_then_usage_then_done() {
     let runner = Runner::with_model(Mirror).await;
-    let mut body = ask("long");
+    let mut body = completion_body("long");
     body["stream"] = true.into();
     let plain = runner.chunks(&body).await;
     assert_eq!((plain.len(), plain.last().unwrap().as_str()), (5, "[DONE]"));
@@ -132,11 +132,11 @@ async fn a_model_that_fails_is_a_502_or_the_last_event_of_a_stream() {
         "message": "the model did not answer: it is asleep", "type": "server_error", "param": null, "code": null,
     } });
     for (text, stream) in [("fail at once", false), ("fail late", false), ("fail at once", true)] {
-        let mut body = ask(text);
+        let mut body = completion_body(text);
         body["stream"] = stream.into();
         assert_eq!(runner.complete(&body).await, (502, error.clone()), "{text}");
     }
-    let mut body = ask("fail late");
+    let mut body = completion_body("fail late");
     body["stream"] = true.into();
     let chunks = runner.chunks(&body).await;
     assert_eq!(serde_json::from_str::<Value>(chunks.last().unwrap()).unwrap(), error);
@@ -155,7 +155,7 @@ impl Drop for Guard {
 
 #[async_trait]
 impl Model for Silent {
-    fn answer(&self, _: Request) -> BoxStream<'static, Result<Chunk, ModelError>> {
+    fn respond(&self, _: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
         let guard = Guard(self.0.clone());
         let never = stream::once(async move {
             std::future::pending::<()>().await;
@@ -170,7 +170,7 @@ impl Model for Silent {
 async fn a_client_that_goes_away_ends_its_turn() {
     let dropped = Arc::new(Notify::new());
     let runner = Runner::with_model(Silent(dropped.clone())).await;
-    let mut body = ask("go");
+    let mut body = completion_body("go");
     body["stream"] = true.into();
     let request = runner.client.post(runner.url("/v1/chat/completions")).body(body.to_string());
     let response = request.send().await.unwrap();
@@ -207,6 +207,6 @@ async fn every_error_has_openai_s_form() {
         assert!(error["message"].as_str().unwrap().contains(text), "{answer}");
     }
     let unready = Runner::with(&[("CORAIL_MODEL_TYPE", "nothing".into())]).await;
-    let (status, answer) = unready.complete(&ask("hi")).await;
+    let (status, answer) = unready.complete(&completion_body("hi")).await;
     assert_eq!((status, &answer["error"]["type"]), (503, &json!("server_error")));
 }

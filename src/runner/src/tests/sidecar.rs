@@ -10,7 +10,7 @@ use super::*;
 
 #[tokio::test]
 async fn behind_a_sidecar_others_than_the_pod_get_their_probes_and_nothing_else() {
-    let service = app(Config::read(&|_| None).unwrap()).service().behind_sidecar();
+    let service = build_app(RunnerConfig::read(&|_| None).unwrap()).service().behind_sidecar();
     let ask = async |peer: &str, path: &str| {
         let peer: SocketAddr = peer.parse().unwrap();
         let mut request = Request::get(path).header("host", "a").body(Body::empty()).unwrap();

@@ -50,7 +50,7 @@ impl Replica {
     }
 
     /// The whole answer, its HTTP status beside it.
-    async fn ask(&self, user: &str, method: &str, params: Value) -> Value {
+    async fn rpc_as(&self, user: &str, method: &str, params: Value) -> Value {
         let response = self.request(user, method, params).send().await.unwrap();
         let status = response.status().as_u16();
         let mut answer: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
@@ -59,7 +59,7 @@ impl Replica {
     }
 
     async fn get(&self, about: &Value) -> Value {
-        let mut answer = self.ask("alice", "GetTask", about.clone()).await;
+        let mut answer = self.rpc_as("alice", "GetTask", about.clone()).await;
         assert!(answer["error"].is_null(), "{answer}");
         answer["result"].take()
     }
@@ -68,7 +68,7 @@ impl Replica {
     async fn begin(&self) -> Value {
         let mut go = message("go");
         go["configuration"] = json!({ "returnImmediately": true });
-        let mut answer = self.ask("alice", "SendMessage", go).await;
+        let mut answer = self.rpc_as("alice", "SendMessage", go).await;
         let task = answer["result"]["task"].take();
         assert_eq!(state(&task), "TASK_STATE_WORKING", "{answer}");
         task
@@ -78,7 +78,7 @@ impl Replica {
     async fn sees(&self, about: &Value, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         for _ in 0..300 {
-            last = self.ask("alice", "GetTask", about.clone()).await["result"].take();
+            last = self.rpc_as("alice", "GetTask", about.clone()).await["result"].take();
             if !last.is_null() && is_wanted(&last) {
                 return last;
             }
@@ -115,21 +115,21 @@ async fn a_task_is_seen_and_followed_on_every_replica_by_its_user_alone() {
 
     for user in ["mallory", ""] {
         for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
-            let refused = other.ask(user, method, about.clone()).await["error"].take();
+            let refused = other.rpc_as(user, method, about.clone()).await["error"].take();
             let expected = format!("there is no task `{}`: not found or gone", task["id"].as_str().unwrap());
             assert_eq!((&refused["code"], &refused["message"]), (&json!(-32001), &json!(expected)), "{method} {user}");
         }
-        let listed = other.ask(user, "ListTasks", json!({ "contextId": task["contextId"] })).await;
+        let listed = other.rpc_as(user, "ListTasks", json!({ "contextId": task["contextId"] })).await;
         assert_eq!(listed["result"]["tasks"], json!([]), "{listed}");
     }
-    let list = async |params: Value| other.ask("alice", "ListTasks", params).await["result"].take();
+    let list = async |params: Value| other.rpc_as("alice", "ListTasks", params).await["result"].take();
     let listed = list(json!({ "status": "TASK_STATE_WORKING", "includeArtifacts": true })).await;
     assert_eq!((&listed["totalSize"], &listed["tasks"][0]["id"]), (&json!(1), &task["id"]), "{listed}");
     assert_eq!(text(&listed["tasks"][0]), "one ");
 
     let mut further = message("more");
     further["message"]["taskId"] = task["id"].clone();
-    assert_eq!(other.ask("alice", "SendMessage", further).await["error"]["code"], -32004);
+    assert_eq!(other.rpc_as("alice", "SendMessage", further).await["error"]["code"], -32004);
 
     let following = other.request("alice", "SubscribeToTask", about.clone()).send().await.unwrap();
     one.gate.notify_one();
@@ -141,11 +141,11 @@ async fn a_task_is_seen_and_followed_on_every_replica_by_its_user_alone() {
 
     let done = other.get(&about).await;
     assert_eq!((state(&done), text(&done)), ("TASK_STATE_COMPLETED", "one two"));
-    assert_eq!(other.ask("alice", "SubscribeToTask", about.clone()).await["error"]["code"], -32004);
-    assert_eq!(other.ask("alice", "CancelTask", about.clone()).await["error"]["code"], -32002);
+    assert_eq!(other.rpc_as("alice", "SubscribeToTask", about.clone()).await["error"]["code"], -32004);
+    assert_eq!(other.rpc_as("alice", "CancelTask", about.clone()).await["error"]["code"], -32002);
 
     other.gate.notify_one();
-    let second = other.ask("alice", "SendMessage", message("go")).await["result"]["task"].take();
+    let second = other.rpc_as("alice", "SendMessage", message("go")).await["result"]["task"].take();
     assert_eq!(state(&second), "TASK_STATE_COMPLETED");
     assert_eq!(
         state(&one.get(&json!({ "id": second["id"] })).await),
@@ -158,7 +158,7 @@ async fn a_task_is_seen_and_followed_on_every_replica_by_its_user_alone() {
     assert_eq!((&rest["nextPageToken"], &rest["tasks"][0]["id"]), (&json!(""), &task["id"]));
     assert_eq!(text(&rest["tasks"][0]), "one two");
     for id in ["nul \0", "0000000000000000000000000000000f"] {
-        assert_eq!(other.ask("alice", "GetTask", json!({ "id": id })).await["error"]["code"], -32001);
+        assert_eq!(other.rpc_as("alice", "GetTask", json!({ "id": id })).await["error"]["code"], -32001);
     }
 }
 
@@ -171,13 +171,13 @@ async fn a_task_is_canceled_from_another_replica() {
     let about = about(&task);
     one.sees(&about, |task| text(task) == "one ").await;
     for user in ["mallory", ""] {
-        assert_eq!(other.ask(user, "CancelTask", about.clone()).await["error"]["code"], -32001);
+        assert_eq!(other.rpc_as(user, "CancelTask", about.clone()).await["error"]["code"], -32001);
     }
-    let canceled = other.ask("alice", "CancelTask", about.clone()).await["result"].take();
+    let canceled = other.rpc_as("alice", "CancelTask", about.clone()).await["result"].take();
     assert_eq!((state(&canceled), text(&canceled)), ("TASK_STATE_CANCELED", "one "));
     one.drops.recv().await.unwrap();
     assert_eq!(state(&one.get(&about).await), "TASK_STATE_CANCELED");
-    assert_eq!(other.ask("alice", "CancelTask", about.clone()).await["error"]["code"], -32002);
+    assert_eq!(other.rpc_as("alice", "CancelTask", about.clone()).await["error"]["code"], -32002);
     assert_eq!(state(&other.get(&json!({ "id": stays["id"] })).await), "TASK_STATE_WORKING");
 
     // The turn left no conversation: its task alone knows the context.
@@ -185,9 +185,9 @@ async fn a_task_is_canceled_from_another_replica() {
     next["message"]["contextId"] = task["contextId"].clone();
     let mut foreign = next.clone();
     foreign["configuration"] = json!({ "returnImmediately": true });
-    assert_eq!(other.ask("mallory", "SendMessage", foreign).await["error"]["code"], -32602);
+    assert_eq!(other.rpc_as("mallory", "SendMessage", foreign).await["error"]["code"], -32602);
     other.gate.notify_one();
-    let next = other.ask("alice", "SendMessage", next).await["result"]["task"].take();
+    let next = other.rpc_as("alice", "SendMessage", next).await["result"]["task"].take();
     assert_eq!((state(&next), &next["contextId"]), ("TASK_STATE_COMPLETED", &task["contextId"]));
 }
 
@@ -206,7 +206,7 @@ async fn the_task_of_a_replica_that_died_fails_after_a_minute() {
     let following = other.request("alice", "SubscribeToTask", about.clone()).send().await.unwrap();
     tokio::task::spawn_blocking(move || process.shutdown_timeout(Duration::from_secs(10))).await.unwrap();
 
-    let asked = other.ask("alice", "CancelTask", about.clone()).await["result"].take();
+    let asked = other.rpc_as("alice", "CancelTask", about.clone()).await["result"].take();
     assert_eq!(state(&asked), "TASK_STATE_WORKING", "its replica does not answer");
 
     let mut connection = server.connect().await;
@@ -220,11 +220,12 @@ async fn the_task_of_a_replica_that_died_fails_after_a_minute() {
     assert_eq!(lost["status"]["message"]["parts"][0]["text"], why);
     assert_eq!(state(&ended(following).await.last().unwrap()["statusUpdate"]), "TASK_STATE_FAILED");
 
-    let listed = async |phase: &str| other.ask("alice", "ListTasks", json!({ "status": phase })).await["result"].take();
+    let listed =
+        async |phase: &str| other.rpc_as("alice", "ListTasks", json!({ "status": phase })).await["result"].take();
     assert_eq!(listed("TASK_STATE_FAILED").await["tasks"][0]["id"], task["id"]);
     assert_eq!(listed("TASK_STATE_WORKING").await["totalSize"], 0);
-    assert_eq!(other.ask("alice", "CancelTask", about.clone()).await["error"]["code"], -32002);
-    assert_eq!(other.ask("alice", "SubscribeToTask", about).await["error"]["code"], -32004);
+    assert_eq!(other.rpc_as("alice", "CancelTask", about.clone()).await["error"]["code"], -32002);
+    assert_eq!(other.rpc_as("alice", "SubscribeToTask", about).await["error"]["code"], -32004);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,12 +238,12 @@ async fn a_database_that_is_away_stops_no_turn_and_learns_of_it_later() {
     server.stop();
     let second = one.begin().await;
     one.sees(&about(&second), |task| text(task) == "one ").await;
-    let refused = other.ask("alice", "GetTask", about(&first)).await;
+    let refused = other.rpc_as("alice", "GetTask", about(&first)).await;
     assert_eq!((&refused["http"], &refused["error"]["code"]), (&json!(503), &json!(-32603)), "{refused}");
     let why = refused["error"]["message"].as_str().unwrap();
     assert!(why.starts_with("the tasks of other replicas cannot be looked for now, try again: "), "{why}");
     assert!(!why.contains(PASSWORD), "{why}");
-    assert_eq!(one.ask("alice", "ListTasks", json!({})).await["http"], 503, "a part is not given for the whole");
+    assert_eq!(one.rpc_as("alice", "ListTasks", json!({})).await["http"], 503, "a part is not given for the whole");
 
     // The turn is answered; that its conversation is not kept is its error.
     one.gate.notify_one();
@@ -268,7 +269,7 @@ async fn a_role_that_may_make_no_table_runs_tasks_that_only_their_replica_knows(
     let url = server.url("postgresql");
     let all = Replica::start(&url).await;
     all.gate.notify_one();
-    all.ask("alice", "SendMessage", message("go")).await;
+    all.rpc_as("alice", "SendMessage", message("go")).await;
     let mut connection = server.connect().await;
     let limited = format!(
         "DROP TABLE recif_tasks; REVOKE CREATE ON SCHEMA public FROM public; CREATE ROLE limited LOGIN PASSWORD \
@@ -276,17 +277,17 @@ async fn a_role_that_may_make_no_table_runs_tasks_that_only_their_replica_knows(
     );
     connection.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(limited))).await.unwrap();
     let one = Replica::start(&url.replace("//postgres:", "//limited:")).await;
-    let (log, _kept) = Log::keep();
+    let (log, _kept) = Log::capture();
     one.gate.notify_one();
-    one.ask("alice", "SendMessage", message("go")).await;
+    one.rpc_as("alice", "SendMessage", message("go")).await;
     one.gate.notify_one();
-    let task = one.ask("alice", "SendMessage", message("go")).await["result"]["task"].take();
+    let task = one.rpc_as("alice", "SendMessage", message("go")).await["result"]["task"].take();
     assert_eq!((state(&task), text(&task)), ("TASK_STATE_COMPLETED", "one two"));
     assert_eq!(text(&one.get(&about(&task)).await), "one two");
-    let log = log.take();
+    let log = log.drain();
     assert_eq!(log.matches("A2A tasks cannot be stored now").count(), 1, "{log}");
     assert!(log.contains("permission denied") && !log.contains(PASSWORD), "{log}");
-    let unknown = one.ask("alice", "GetTask", json!({ "id": "0000000000000000000000000000000f" })).await;
+    let unknown = one.rpc_as("alice", "GetTask", json!({ "id": "0000000000000000000000000000000f" })).await;
     assert!(unknown["error"]["message"].as_str().unwrap().contains("permission denied"), "{unknown}");
 }
 
@@ -323,7 +324,7 @@ async fn an_answer_waits_for_its_row_but_not_for_long() {
         freed
     };
     let send = async {
-        other.ask("alice", "SendMessage", message("go")).await;
+        other.rpc_as("alice", "SendMessage", message("go")).await;
         Instant::now()
     };
     let (freed, answered) = futures::join!(free, send);

@@ -76,7 +76,7 @@ impl Builtin {
             }
             Self::FetchUrl => {
                 let url = Url::parse(text("url")).map_err(|error| ToolError::Arguments(format!("`url`: {error}")))?;
-                client::read(client.for_chosen(&url).await?.get(url).send().await.map_err(client::failed)?).await
+                client::read(client.for_model_url(&url).await?.get(url).send().await.map_err(client::failed)?).await
             }
             Self::WebSearch => Err(ToolError::Failed(
                 "no search service is configured for this agent: give it an http tool that calls one".into(),

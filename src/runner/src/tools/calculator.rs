@@ -74,7 +74,7 @@ impl<'a> Parser<'a> {
             Some(c) if c.is_ascii_digit() || c == '.' => self.number(),
             Some(c) if c.is_ascii_alphabetic() => {
                 let start = self.at;
-                let function: fn(f64) -> f64 = match self.take(|c| c.is_ascii_alphanumeric()) {
+                let function: fn(f64) -> f64 = match self.take_while(|c| c.is_ascii_alphanumeric()) {
                     "pi" => return Ok(std::f64::consts::PI),
                     "e" => return Ok(std::f64::consts::E),
                     "abs" => f64::abs,
@@ -105,12 +105,12 @@ impl<'a> Parser<'a> {
 
     fn number(&mut self) -> Result<f64, String> {
         let start = self.at;
-        self.take(|c| c.is_ascii_digit() || c == '.');
+        self.take_while(|c| c.is_ascii_digit() || c == '.');
         let rest = &self.text.as_bytes()[self.at..];
         let sign = usize::from(matches!(rest.get(1), Some(b'+' | b'-')));
         if matches!(rest.first(), Some(b'e' | b'E')) && rest.get(1 + sign).is_some_and(u8::is_ascii_digit) {
             self.at += 1 + sign;
-            self.take(|c| c.is_ascii_digit());
+            self.take_while(|c| c.is_ascii_digit());
         }
         let text = &self.text[start..self.at];
         text.parse().map_err(|_| format!("`{text}` at character {start} is not a number"))
@@ -122,7 +122,7 @@ impl<'a> Parser<'a> {
         next(self)
     }
 
-    fn take(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+    fn take_while(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
         let rest = &self.text[self.at..];
         let taken = &rest[..rest.find(|c| !belongs(c)).unwrap_or(rest.len())];
         self.at += taken.len();
@@ -130,7 +130,7 @@ impl<'a> Parser<'a> {
     }
 
     fn peek(&mut self) -> Option<char> {
-        self.take(char::is_whitespace);
+        self.take_while(char::is_whitespace);
         self.text[self.at..].chars().next()
     }
 

@@ -20,11 +20,11 @@ use tokio::{
     process::Command,
 };
 
-use super::{capped::Capped, error::ToolError, headers::is_ours, template::plain};
+use super::{bounded_buffer::BoundedBuffer, error::ToolError, headers::is_reserved, template::plain};
 
 /// Variables that every program gets: where programs, files and clocks are, and the API server, whose address Kubernetes
 /// tells every container.
-const PASSED: &[&str] =
+const INHERITED_VARIABLES: &[&str] =
     &["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 
 /// Which program, and what it may be asked.
@@ -43,7 +43,7 @@ pub(super) struct CliTool {
 impl CliTool {
     /// Whether the program gets this variable. Nobody who writes a Tool can ask for what belongs to the runtime or to other tools.
     fn passes(&self, name: &str) -> bool {
-        PASSED.contains(&name) || (!is_ours(name) && self.allowed_env.iter().any(|one| one == name))
+        INHERITED_VARIABLES.contains(&name) || (!is_reserved(name) && self.allowed_env.iter().any(|one| one == name))
     }
 
     /// Runs it to its end with the arguments in the order of `names`. Dropping the future kills it.
@@ -64,21 +64,21 @@ impl CliTool {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
         let mut child = command.spawn().map_err(failed)?;
         // What it has started ends with it, also when the call is dropped.
-        let _group = Group(child.id());
+        let _group = ProcessGroup(child.id());
         let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(ToolError::Failed(format!("run {}: it has no output", self.binary)));
         };
         let answer = async {
             let out = drain(out, true).await?;
-            if out.truncated() { Err(End::Cut(out)) } else { Ok(out) }
+            if out.truncated() { Err(DrainError::Truncated(out)) } else { Ok(out) }
         };
         let errors = async { Ok(drain(err, false).await?) };
         let (out, err) = match tokio::try_join!(answer, errors) {
             Ok(both) => both,
-            Err(End::Cut(out)) => return Ok(out.into_text()),
-            Err(End::Broken(error)) => return Err(failed(error)),
+            Err(DrainError::Truncated(out)) => return Ok(out.into_text()),
+            Err(DrainError::Io(error)) => return Err(failed(error)),
         };
-        judge(child.wait().await.map_err(failed)?, out.into_text(), err.into_text())
+        exit_result(child.wait().await.map_err(failed)?, out.into_text(), err.into_text())
     }
 
     /// The arguments of the program.
@@ -123,9 +123,9 @@ pub(super) fn holds_words(name: &str) -> bool {
 }
 
 /// A process group, killed when dropped: the program's own, which has the id of its first process.
-struct Group(Option<u32>);
+struct ProcessGroup(Option<u32>);
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(group) = self.0.and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) {
             let _ = kill_process_group(group, Signal::KILL);
@@ -134,23 +134,23 @@ impl Drop for Group {
 }
 
 /// Why reading ends before the program does.
-enum End {
+enum DrainError {
     /// It has said more than the cap, and its child processes may hold the other pipe open for ever.
-    Cut(Capped),
+    Truncated(BoundedBuffer),
     /// A pipe broke.
-    Broken(std::io::Error),
+    Io(std::io::Error),
 }
 
-impl From<std::io::Error> for End {
+impl From<std::io::Error> for DrainError {
     fn from(error: std::io::Error) -> Self {
-        Self::Broken(error)
+        Self::Io(error)
     }
 }
 
 /// Reads to the end; past the cap it stops when `stops`, else it reads on and forgets, so that the program is not
 /// blocked by a pipe that nobody empties.
-async fn drain(mut from: impl AsyncRead + Unpin, stops: bool) -> std::io::Result<Capped> {
-    let mut text = Capped::default();
+async fn drain(mut from: impl AsyncRead + Unpin, stops: bool) -> std::io::Result<BoundedBuffer> {
+    let mut text = BoundedBuffer::default();
     let mut buffer = vec![0; 16 << 10];
     loop {
         let read = from.read(&mut buffer).await?;
@@ -160,7 +160,7 @@ async fn drain(mut from: impl AsyncRead + Unpin, stops: bool) -> std::io::Result
     }
 }
 
-fn judge(status: ExitStatus, out: String, err: String) -> Result<String, ToolError> {
+fn exit_result(status: ExitStatus, out: String, err: String) -> Result<String, ToolError> {
     if status.success() {
         return Ok(out);
     }

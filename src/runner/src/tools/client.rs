@@ -6,27 +6,27 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use mcp::{Resolver, Trust};
+use mcp::{DnsResolver, Trust};
 use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
 use url::Url;
 
 use super::{
-    capped::Capped,
+    bounded_buffer::BoundedBuffer,
+    egress::{EgressPolicy, UrlSource},
     error::ToolError,
-    reach::{Reach, Who},
 };
 
 /// The clients, each built when first used.
 pub(super) struct HttpClient {
-    reach: Reach,
+    egress: EgressPolicy,
     /// By who chose the URL and how the server is judged.
-    built: Mutex<Vec<(Who, Trust, Client)>>,
+    built: Mutex<Vec<(UrlSource, Trust, Client)>>,
 }
 
 impl HttpClient {
     /// Clients that connect to where `reach` lets them.
-    pub(super) fn new(reach: Reach) -> Self {
-        Self { reach, built: Mutex::default() }
+    pub(super) fn new(reach: EgressPolicy) -> Self {
+        Self { egress: reach, built: Mutex::default() }
     }
 
     /// The client for a URL that a Tool names.
@@ -34,15 +34,15 @@ impl HttpClient {
     /// # Errors
     /// [`ToolError::Refused`] when the URL may not be reached from here.
     pub(super) async fn for_url(&self, url: &Url) -> Result<Client, ToolError> {
-        self.client(url, Who::Tool, &Trust::System).await
+        self.client(url, UrlSource::Tool, &Trust::System).await
     }
 
     /// The client for a URL that a model chose.
     ///
     /// # Errors
     /// As [`HttpClient::for_url`].
-    pub(super) async fn for_chosen(&self, url: &Url) -> Result<Client, ToolError> {
-        self.client(url, Who::Model, &Trust::System).await
+    pub(super) async fn for_model_url(&self, url: &Url) -> Result<Client, ToolError> {
+        self.client(url, UrlSource::Model, &Trust::System).await
     }
 
     /// The client for `url` that judges its server's certificate like this.
@@ -50,20 +50,20 @@ impl HttpClient {
     /// # Errors
     /// As [`HttpClient::for_url`]; and certificates that cannot be read.
     pub(super) async fn for_server(&self, url: &Url, trust: &Trust) -> Result<Client, ToolError> {
-        self.client(url, Who::Tool, trust).await
+        self.client(url, UrlSource::Tool, trust).await
     }
 
-    async fn client(&self, url: &Url, who: Who, trust: &Trust) -> Result<Client, ToolError> {
+    async fn client(&self, url: &Url, who: UrlSource, trust: &Trust) -> Result<Client, ToolError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(ToolError::Refused("only http and https URLs can be fetched".into()));
         }
-        self.reach.admit(url, who).await.map_err(ToolError::Refused)?;
+        self.egress.check_url(url, who).await.map_err(ToolError::Refused)?;
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((.., client)) = built.iter().find(|(known, judged, _)| *known == who && judged == trust) {
             return Ok(client.clone());
         }
-        let judge = trust.judge().map_err(|problem| ToolError::Failed(problem.to_string()))?;
-        let client = build(|builder| judge(builder).dns_resolver(Resolver(self.reach.judge(who))))
+        let judge = trust.client_config().map_err(|problem| ToolError::Failed(problem.to_string()))?;
+        let client = build(|builder| judge(builder).dns_resolver(DnsResolver(self.egress.address_check(who))))
             .map_err(|problem| ToolError::Failed(format!("no HTTP client: {problem}")))?;
         built.push((who, trust.clone(), client.clone()));
         Ok(client)
@@ -76,7 +76,7 @@ impl HttpClient {
 /// [`ToolError::Failed`] for a status other than 2xx, with what the server said, and for a body that breaks off.
 pub(super) async fn read(mut response: Response) -> Result<String, ToolError> {
     let status = response.status();
-    let mut body = Capped::default();
+    let mut body = BoundedBuffer::default();
     while let Some(chunk) = response.chunk().await.map_err(failed)? {
         if !body.push(&chunk) {
             break;

@@ -15,15 +15,16 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Definition,
-    definition::{Parts, Target, shape},
+    CallableTool,
+    definition::{ToolParts, ToolTarget, describe_error},
     parameters::Parameter,
 };
 
 /// The file, before it is judged.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Contract {
+#[serde(expecting = "struct Contract")]
+struct ToolFile {
     name: String,
     #[serde(default)]
     description: String,
@@ -32,18 +33,18 @@ struct Contract {
     input_schema: Option<Value>,
     output_schema: Option<Value>,
     timeout: Option<u64>,
-    implementation: Target,
+    implementation: ToolTarget,
 }
 
-impl Definition {
+impl CallableTool {
     /// Reads a file.
     ///
     /// # Errors
     /// What is wrong, without quoting a value; the caller adds the file's name.
     pub(crate) fn read_contract(json: &str) -> Result<Self, String> {
-        let contract: Contract = serde_json::from_str(json).map_err(|error| {
+        let contract: ToolFile = serde_json::from_str(json).map_err(|error| {
             if error.is_data() {
-                shape(&error)
+                describe_error(&error)
             } else {
                 format!("it is not JSON (line {}, column {})", error.line(), error.column())
             }
@@ -51,7 +52,7 @@ impl Definition {
         if contract.name.is_empty() {
             return Err("it has no name".into());
         }
-        Self::build(Parts {
+        Self::build(ToolParts {
             name: contract.name,
             description: contract.description,
             parameters: contract.parameters,
@@ -69,9 +70,9 @@ mod tests {
 
     use super::*;
 
-    fn read(implementation: Value) -> Result<Definition, String> {
+    fn read(implementation: Value) -> Result<CallableTool, String> {
         let schema = json!({"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]});
-        Definition::read_contract(
+        CallableTool::read_contract(
             &json!({"name": "t", "description": "d", "inputSchema": schema, "timeout": 3, "implementation": implementation})
                 .to_string(),
         )
@@ -107,7 +108,7 @@ mod tests {
                 "its endpoint is not an http or https URL",
             ),
         ] {
-            assert_eq!(Definition::read_contract(json).unwrap_err(), problem, "{json}");
+            assert_eq!(CallableTool::read_contract(json).unwrap_err(), problem, "{json}");
         }
         let error = read(json!({"soap": {"url": "SECRET"}})).unwrap_err();
         assert!(!error.contains("SECRET"), "{error}");

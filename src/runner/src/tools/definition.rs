@@ -2,7 +2,7 @@
 //!
 //! The operator has judged the tool already; here it becomes a type that cannot be wrong, before the process serves
 //! anything. It comes in two shapes, an element of `CORAIL_TOOLS` ([`super::element`]) and a file of a flow
-//! ([`super::contract`]); both end in [`Definition::build`]. Errors name the tool and the field but never quote a value:
+//! ([`super::contract`]); both end in [`CallableTool::build`]. Errors name the tool and the field but never quote a value:
 //! headers hold credentials.
 
 use std::{collections::BTreeMap, time::Duration};
@@ -14,14 +14,14 @@ use url::Url;
 use super::{
     builtin::Builtin,
     cli::{CliTool, holds_words},
-    headers::Headers,
+    headers::ToolHeaders,
     http::HttpTool,
     input::Input,
     mcp::McpTool,
     parameters::{Parameter, ParameterType},
-    peer::{AgentTool, FlowTool},
+    remote_agent::{AgentTool, FlowTool},
     schema::Schema,
-    template::Template,
+    template::UrlTemplate,
     tls::Tls,
 };
 use crate::{knowledge::KnowledgeBase, models::ToolSpec};
@@ -31,7 +31,7 @@ const TIMEOUT: u64 = 30;
 
 /// A tool.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Definition {
+pub(crate) struct CallableTool {
     /// The name the model calls it by.
     pub(crate) name: String,
     /// What the model is told about it.
@@ -45,12 +45,12 @@ pub(crate) struct Definition {
     /// Longest time a call may take.
     pub(super) timeout: Duration,
     /// How it is called.
-    pub(super) kind: Kind,
+    pub(super) kind: ToolKind,
 }
 
 /// How a tool is called.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Kind {
+pub(super) enum ToolKind {
     /// An HTTP request.
     Http(HttpTool),
     /// A program, and the order of its arguments.
@@ -69,7 +69,7 @@ pub(super) enum Kind {
     Unsupported(String),
 }
 
-impl Kind {
+impl ToolKind {
     /// The value of the metrics' label `type`.
     pub(super) fn label(&self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl Kind {
 }
 
 /// A tool before it is judged, whatever shape it came in.
-pub(super) struct Parts {
+pub(super) struct ToolParts {
     pub(super) name: String,
     pub(super) description: String,
     /// What it takes; not looked at when there is a schema.
@@ -97,13 +97,13 @@ pub(super) struct Parts {
     pub(super) output: Option<Value>,
     /// In seconds.
     pub(super) timeout: Option<u64>,
-    pub(super) target: Target,
+    pub(super) target: ToolTarget,
 }
 
 /// What a tool calls, before it is judged; as the files of flows say it.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Target {
+pub(super) enum ToolTarget {
     Http {
         url: String,
         method: Option<String>,
@@ -139,7 +139,7 @@ pub(super) enum Target {
     },
 }
 
-impl Definition {
+impl CallableTool {
     /// What a model is told about it.
     pub(super) fn spec(&self) -> ToolSpec {
         ToolSpec { name: self.name.clone(), description: self.description.clone(), input_schema: self.input.schema() }
@@ -149,7 +149,7 @@ impl Definition {
     ///
     /// # Errors
     /// What is wrong, without a value.
-    pub(super) fn build(mut parts: Parts) -> Result<Self, String> {
+    pub(super) fn build(mut parts: ToolParts) -> Result<Self, String> {
         let seconds = parts.timeout.unwrap_or(TIMEOUT);
         if seconds == 0 {
             return Err("its timeout must be at least 1 second".into());
@@ -173,14 +173,14 @@ impl Definition {
             None => Input::Parameters(typed(parts.parameters)?),
         };
         let kind = match parts.target {
-            Target::Http { url, method, headers } => {
-                let template = Template::parse(&url)?;
+            ToolTarget::Http { url, method, headers } => {
+                let template = UrlTemplate::parse(&url)?;
                 for name in template.names() {
                     input.require(name)?;
                 }
-                Kind::Http(HttpTool::new(template, method.as_deref(), &headers)?)
+                ToolKind::Http(HttpTool::new(template, method.as_deref(), &headers)?)
             }
-            Target::Cli { binary, allowed_commands, allowed_flags, allowed_env } => {
+            ToolTarget::Cli { binary, allowed_commands, allowed_flags, allowed_env } => {
                 if binary.is_empty() {
                     return Err("it has no binary".into());
                 }
@@ -192,31 +192,31 @@ impl Definition {
                         list.type_ = ParameterType::Words;
                     }
                 }
-                Kind::Cli(CliTool { binary, allowed_commands, allowed_flags, allowed_env }, input.names())
+                ToolKind::Cli(CliTool { binary, allowed_commands, allowed_flags, allowed_env }, input.names())
             }
-            Target::Builtin(name) => match Builtin::named(&name) {
+            ToolTarget::Builtin(name) => match Builtin::named(&name) {
                 Some(builtin) => {
                     if parts.description.is_empty() {
                         parts.description = builtin.description().into();
                     }
                     input = Input::Parameters(builtin.parameters());
-                    Kind::Builtin(builtin)
+                    ToolKind::Builtin(builtin)
                 }
                 None => {
-                    Kind::Unsupported(format!("builtin tools named `{name}` are not supported by this runtime yet"))
+                    ToolKind::Unsupported(format!("builtin tools named `{name}` are not supported by this runtime yet"))
                 }
             },
-            Target::Flow { url } => {
+            ToolTarget::Flow { url } => {
                 if !declared {
                     input = Input::anything()?;
                 }
-                Kind::Flow(FlowTool { url: absolute(&url)? })
+                ToolKind::Flow(FlowTool { url: absolute(&url)? })
             }
-            Target::Agent { url } => {
+            ToolTarget::Agent { url } => {
                 input = Input::Parameters(AgentTool::parameters());
-                Kind::Agent(AgentTool { url: absolute(&url)? })
+                ToolKind::Agent(AgentTool { url: absolute(&url)? })
             }
-            Target::Mcp { url, tool, headers, transport, tls } => {
+            ToolTarget::Mcp { url, tool, headers, transport, tls } => {
                 if !declared {
                     input = Input::anything()?;
                 }
@@ -225,13 +225,13 @@ impl Definition {
                     Some("sse") => true,
                     Some(_) => return Err("its transport is none of sse, streamable-http".into()),
                 };
-                Kind::Mcp(McpTool { url: absolute(&url)?, tool, headers: Headers::read(&headers)?, sse, tls })
+                ToolKind::Mcp(McpTool { url: absolute(&url)?, tool, headers: ToolHeaders::read(&headers)?, sse, tls })
             }
         };
         let kind = match unfit {
             Some(why) => {
                 tracing::warn!(tool = parts.name, "{why}");
-                Kind::Unsupported(why)
+                ToolKind::Unsupported(why)
             }
             None => kind,
         };
@@ -243,7 +243,7 @@ impl Definition {
     }
 
     /// A tool that says nothing about its answer, with the usual time.
-    pub(super) fn of_kind(name: String, description: String, input: Input, kind: Kind) -> Self {
+    pub(super) fn of_kind(name: String, description: String, input: Input, kind: ToolKind) -> Self {
         let input_schema = input.schema();
         Self { name, description, input_schema, input, output: None, timeout: Duration::from_secs(TIMEOUT), kind }
     }
@@ -271,7 +271,7 @@ fn absolute(text: &str) -> Result<Url, String> {
 }
 
 /// What serde says without the value it quotes: `missing field …`, or what it expected.
-pub(super) fn shape(error: &serde_json::Error) -> String {
+pub(super) fn describe_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(", expected ") {
         Some((_, expected)) => format!("a field has the wrong type; expected {expected}"),

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    Definition,
-    definition::{Parts, Target, shape},
+    CallableTool,
+    definition::{ToolParts, ToolTarget, describe_error},
     parameters::Parameter,
     tls::Tls,
 };
@@ -42,7 +42,7 @@ struct Element {
     timeout: Option<u64>,
 }
 
-impl Definition {
+impl CallableTool {
     /// Reads the whole array.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Definition {
                 return Err(format!("two tools are named `{name}`"));
             }
             let tool = serde_json::from_value(element)
-                .map_err(|error| shape(&error))
+                .map_err(|error| describe_error(&error))
                 .and_then(|element: Element| element.parts(name.clone()))
                 .and_then(Self::build);
             tools.push(tool.map_err(|problem| format!("tool `{name}`: {problem}"))?);
@@ -70,29 +70,29 @@ impl Definition {
 }
 
 impl Element {
-    fn parts(self, name: String) -> Result<Parts, String> {
+    fn parts(self, name: String) -> Result<ToolParts, String> {
         let endpoint = self.endpoint.ok_or("it has no endpoint");
         let target = match self.type_.as_str() {
-            "http" => Target::Http { url: endpoint?, method: self.method, headers: self.headers },
-            "cli" => Target::Cli {
+            "http" => ToolTarget::Http { url: endpoint?, method: self.method, headers: self.headers },
+            "cli" => ToolTarget::Cli {
                 binary: self.binary.unwrap_or_default(),
                 allowed_commands: self.allowed_commands,
                 allowed_flags: self.allowed_flags,
                 allowed_env: self.allowed_env,
             },
-            "builtin" => Target::Builtin(name.clone()),
-            "mcp" => Target::Mcp {
+            "builtin" => ToolTarget::Builtin(name.clone()),
+            "mcp" => ToolTarget::Mcp {
                 url: self.mcp_endpoint.ok_or("it has no mcpEndpoint")?,
                 tool: self.mcp_tool.unwrap_or_else(|| name.clone()),
                 headers: self.headers,
                 transport: self.mcp_transport,
                 tls: self.mcp_tls,
             },
-            "flow" => Target::Flow { url: endpoint? },
-            "agent" => Target::Agent { url: endpoint? },
+            "flow" => ToolTarget::Flow { url: endpoint? },
+            "agent" => ToolTarget::Agent { url: endpoint? },
             _ => return Err("its type is none of http, cli, mcp, builtin, flow, agent".into()),
         };
-        Ok(Parts {
+        Ok(ToolParts {
             name,
             description: self.description,
             parameters: self.parameters,
@@ -110,11 +110,11 @@ mod tests {
 
     use serde_json::json;
 
-    use super::super::definition::Kind;
+    use super::super::definition::ToolKind;
     use super::*;
 
-    fn read(element: Value) -> Result<Definition, String> {
-        Definition::read_all(&json!([element]).to_string()).map(|mut tools| tools.remove(0))
+    fn read(element: Value) -> Result<CallableTool, String> {
+        CallableTool::read_all(&json!([element]).to_string()).map(|mut tools| tools.remove(0))
     }
 
     #[test]
@@ -163,8 +163,8 @@ mod tests {
             assert_eq!(read(element).unwrap_err(), problem);
         }
         let twice = json!([{"name": "t", "type": "builtin"}, {"name": "t", "type": "builtin"}]).to_string();
-        assert_eq!(Definition::read_all(&twice).unwrap_err(), "two tools are named `t`");
-        assert_eq!(Definition::read_all("[").unwrap_err(), "not a JSON array (line 1, column 1)");
+        assert_eq!(CallableTool::read_all(&twice).unwrap_err(), "two tools are named `t`");
+        assert_eq!(CallableTool::read_all("[").unwrap_err(), "not a JSON array (line 1, column 1)");
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
             ),
         ] {
             let tool = read(json!({"name": "t", "type": "flow", "endpoint": "http://h", field: schema})).unwrap();
-            assert_eq!(tool.kind, Kind::Unsupported(format!("this tool cannot be called: {problem}")));
+            assert_eq!(tool.kind, ToolKind::Unsupported(format!("this tool cannot be called: {problem}")));
         }
     }
 

@@ -15,7 +15,7 @@ use crate::Lookup;
 
 /// The headers of a tool: name, and value with references to the environment.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Headers(Vec<(HeaderName, HeaderText)>);
+pub(super) struct ToolHeaders(Vec<(HeaderName, HeaderText)>);
 
 /// A header's value before its references are replaced. It may hold a credential, so it is never printed.
 #[derive(Clone, PartialEq)]
@@ -28,17 +28,17 @@ impl fmt::Debug for HeaderText {
 }
 
 /// Beginnings of the names of variables that are the runtime's own: the database's password, the way of traces.
-const OURS: [&str; 3] = ["CORAIL_", "RECIF_", "OTEL_"];
+const RESERVED_PREFIXES: [&str; 3] = ["CORAIL_", "RECIF_", "OTEL_"];
 /// Beginning of the names of the variables that are made of `headersFrom` of tools.
 const TOOLS: &str = "TOOL_";
 
 /// Whether the variable belongs to the runtime or to a tool.
-pub(super) fn is_ours(name: &str) -> bool {
-    name.starts_with(TOOLS) || OURS.iter().any(|ours| name.starts_with(ours))
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with(TOOLS) || RESERVED_PREFIXES.iter().any(|ours| name.starts_with(ours))
 }
 
 /// Allow list of the variables that one tool may send.
-pub(super) struct Variables<'a> {
+pub(super) struct ToolVariables<'a> {
     /// How the names of its own begin.
     own: String,
     /// How those of other tools begin, where that begins with its own: of `a` and `a_b`.
@@ -46,9 +46,9 @@ pub(super) struct Variables<'a> {
     environment: &'a Lookup,
 }
 
-impl<'a> Variables<'a> {
+impl<'a> ToolVariables<'a> {
     /// Those of the tool `name` beside `others`.
-    pub(super) fn of<'n>(name: &str, others: impl IntoIterator<Item = &'n str>, environment: &'a Lookup) -> Self {
+    pub(super) fn for_tool<'n>(name: &str, others: impl IntoIterator<Item = &'n str>, environment: &'a Lookup) -> Self {
         let own = prefix(name);
         let longer = |other: &String| other.len() > own.len() && other.starts_with(&own);
         Self { others: others.into_iter().map(prefix).filter(longer).collect(), own, environment }
@@ -60,7 +60,7 @@ impl<'a> Variables<'a> {
     /// Why there is none, after "it refers to ".
     pub(super) fn get(&self, name: &str) -> Result<String, String> {
         let own = name.starts_with(&self.own) && !self.others.iter().any(|other| name.starts_with(other));
-        if is_ours(name) && !own {
+        if is_reserved(name) && !own {
             return Err(format!(
                 "the environment variable {name}, which is not this tool's: name one of its headersFrom, or of the \
                  Agent's env"
@@ -76,7 +76,7 @@ fn prefix(tool: &str) -> String {
     format!("{TOOLS}{}_", tool.chars().map(upper).collect::<String>())
 }
 
-impl Headers {
+impl ToolHeaders {
     /// Reads them as they are rendered.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Headers {
     ///
     /// # Errors
     /// What is wrong, without a value.
-    pub(super) fn expand(&self, environment: &Variables<'_>) -> Result<HeaderMap, ToolError> {
+    pub(super) fn expand(&self, environment: &ToolVariables<'_>) -> Result<HeaderMap, ToolError> {
         let mut headers = HeaderMap::new();
         for (name, HeaderText(value)) in &self.0 {
             let value = expand(value, |variable| environment.get(variable))
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_tool_sends_its_own_variables_and_those_of_the_agent() {
         let environment = |name: &str| Some(format!("<{name}>"));
-        let variables = Variables::of("a", ["a", "a_b", "shop"], &environment);
+        let variables = ToolVariables::for_tool("a", ["a", "a_b", "shop"], &environment);
         for (name, is_sent) in [
             ("KEY", true),
             ("OPENAI_API_KEY", true),

@@ -11,16 +11,16 @@ use serde_json::Value;
 use super::{
     client::{self, HttpClient},
     error::ToolError,
-    headers::{Headers, Variables},
-    template::{Template, plain},
+    headers::{ToolHeaders, ToolVariables},
+    template::{UrlTemplate, plain},
 };
 
 /// Where and how.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct HttpTool {
-    template: Template,
+    template: UrlTemplate,
     method: Method,
-    headers: Headers,
+    headers: ToolHeaders,
 }
 
 impl HttpTool {
@@ -29,7 +29,7 @@ impl HttpTool {
     /// # Errors
     /// What is wrong, without a header's value.
     pub(super) fn new(
-        template: Template,
+        template: UrlTemplate,
         method: Option<&str>,
         headers: &BTreeMap<String, String>,
     ) -> Result<Self, String> {
@@ -41,7 +41,7 @@ impl HttpTool {
             "PATCH" => Method::PATCH,
             _ => return Err("its method is none of GET, DELETE, POST, PUT, PATCH".into()),
         };
-        Ok(Self { template, method, headers: Headers::read(headers)? })
+        Ok(Self { template, method, headers: ToolHeaders::read(headers)? })
     }
 
     /// Calls it.
@@ -52,7 +52,7 @@ impl HttpTool {
         &self,
         mut arguments: BTreeMap<String, Value>,
         client: &HttpClient,
-        environment: &Variables<'_>,
+        environment: &ToolVariables<'_>,
     ) -> Result<String, ToolError> {
         let mut url = self.template.fill(&mut arguments).map_err(ToolError::Arguments)?;
         let has_body = matches!(self.method, Method::POST | Method::PUT | Method::PATCH);

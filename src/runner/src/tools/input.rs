@@ -96,7 +96,7 @@ impl Input {
             Self::Parameters(list) => parameters::check(list, given),
             Self::Schema(schema) => {
                 let merged = Value::Object(schema::with_defaults(schema.json(), given));
-                let merged = schema.check_aside(merged).await.map_err(ToolError::Arguments)?;
+                let merged = schema.check_off_thread(merged).await.map_err(ToolError::Arguments)?;
                 let Value::Object(merged) = merged else { return Ok(BTreeMap::new()) };
                 Ok(merged.into_iter().collect())
             }

@@ -5,21 +5,21 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{
-    capped::capped,
-    definition::{Definition, Kind},
+    bounded_buffer::truncate_to_cap,
+    definition::{CallableTool, ToolKind},
     error::ToolError,
     input::Input,
     parameters::{Parameter, ParameterType},
 };
 use crate::knowledge::KnowledgeBase;
 
-impl Definition {
+impl CallableTool {
     /// A tool that searches `base`.
     pub(crate) fn of_knowledge(base: KnowledgeBase) -> Self {
         let description = "What to look for: a question or keywords.".into();
         let query = Parameter { description, ..Parameter::required("query", ParameterType::String) };
         let (name, description) = (base.tool().to_owned(), base.description().to_owned());
-        Self::of_kind(name, description, Input::Parameters(vec![query]), Kind::Knowledge(base))
+        Self::of_kind(name, description, Input::Parameters(vec![query]), ToolKind::Knowledge(base))
     }
 }
 
@@ -32,5 +32,5 @@ pub(super) async fn call(base: &KnowledgeBase, arguments: &BTreeMap<String, Valu
     if query.is_empty() {
         return Err(ToolError::Arguments("`query` is empty".into()));
     }
-    base.search(query).await.map(|text| capped(&text)).map_err(ToolError::Failed)
+    base.search(query).await.map(|text| truncate_to_cap(&text)).map_err(ToolError::Failed)
 }

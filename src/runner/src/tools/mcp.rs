@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use ::mcp::{McpError, Server, Sessions};
+use ::mcp::{McpError, ServerEndpoint, Sessions};
 use serde_json::Value;
 use url::Url;
 
 use super::{
-    capped::capped,
+    bounded_buffer::truncate_to_cap,
     client::HttpClient,
     error::ToolError,
-    headers::{Headers, Variables},
+    headers::{ToolHeaders, ToolVariables},
     tls::Tls,
 };
 
@@ -22,7 +22,7 @@ pub(super) struct McpTool {
     /// The tool's name there.
     pub(super) tool: String,
     /// What is sent with each request.
-    pub(super) headers: Headers,
+    pub(super) headers: ToolHeaders,
     /// Whether the server speaks the transport of the protocol's first revision.
     pub(super) sse: bool,
     /// How the server proves who it is.
@@ -39,20 +39,24 @@ impl McpTool {
         arguments: BTreeMap<String, Value>,
         client: &HttpClient,
         sessions: &Sessions,
-        environment: &Variables<'_>,
+        environment: &ToolVariables<'_>,
         deadline: Duration,
     ) -> Result<String, ToolError> {
         let trust = self.tls.trust(environment)?;
         let client = client.for_server(&self.url, &trust).await?;
         // Before the caller gives up, so that a session in which a call hangs is not used for the next.
         let own = deadline - deadline / 20;
-        let server =
-            Server { headers: self.headers.expand(environment)?, sse: self.sse, trust, ..Server::at(&self.url) };
+        let server = ServerEndpoint {
+            headers: self.headers.expand(environment)?,
+            sse: self.sse,
+            trust,
+            ..ServerEndpoint::at(&self.url)
+        };
         let answer = sessions.call_tool(&client, &server, &self.tool, arguments.into_iter().collect(), own).await;
         match answer {
-            Ok(text) => Ok(capped(&text)),
+            Ok(text) => Ok(truncate_to_cap(&text)),
             Err(McpError::Timeout { .. }) => Err(ToolError::Timeout(deadline)),
-            Err(error) => Err(ToolError::Failed(capped(&error.to_string()))),
+            Err(error) => Err(ToolError::Failed(truncate_to_cap(&error.to_string()))),
         }
     }
 }

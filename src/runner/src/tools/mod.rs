@@ -4,13 +4,14 @@
 //! Whatever goes wrong in a call is an answer for the model, which can correct itself, and never an error for the user.
 //! So a call has one outcome: a text, at most 1 MiB long, or a [`ToolError`] whose text tells the model what to do.
 
+mod bounded_buffer;
 mod builtin;
 mod calculator;
-mod capped;
 mod cli;
 mod client;
 mod contract;
 mod definition;
+mod egress;
 mod element;
 pub(crate) mod error;
 mod headers;
@@ -19,8 +20,7 @@ mod input;
 mod knowledge;
 mod mcp;
 mod parameters;
-mod peer;
-mod reach;
+mod remote_agent;
 mod schema;
 mod template;
 mod tls;
@@ -30,28 +30,28 @@ use std::sync::Arc;
 
 use ::mcp::Sessions;
 use client::HttpClient;
-use definition::Kind;
-use headers::Variables;
-use reach::Reach;
+use definition::ToolKind;
+use egress::EgressPolicy;
+use headers::ToolVariables;
 use serde_json::Value;
 
 use super::{
     Lookup,
-    metrics::{Metrics, Outcome},
+    metrics::{RunnerMetrics, ToolCallOutcome},
     models::ToolSpec,
 };
 
-pub(super) use definition::Definition;
+pub(super) use definition::CallableTool;
 pub(super) use schema::Schema;
 
 /// All tools of an agent, or of a prompt. Clones share the tools and the connections.
 #[derive(Clone)]
 pub(super) struct Toolbox {
-    tools: Arc<[Definition]>,
+    tools: Arc<[CallableTool]>,
     specs: Arc<[ToolSpec]>,
     connections: Arc<Connections>,
     environment: Arc<Lookup>,
-    metrics: Metrics,
+    metrics: RunnerMetrics,
 }
 
 struct Connections {
@@ -61,23 +61,23 @@ struct Connections {
 
 impl Toolbox {
     /// A toolbox with `tools`; `environment` is what `$NAME` in headers refers to.
-    pub(super) fn new(tools: Vec<Definition>, environment: Arc<Lookup>, metrics: Metrics) -> Self {
-        let client = HttpClient::new(Reach::new(&*environment));
+    pub(super) fn new(tools: Vec<CallableTool>, environment: Arc<Lookup>, metrics: RunnerMetrics) -> Self {
+        let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default() });
-        let specs = tools.iter().map(Definition::spec).collect();
+        let specs = tools.iter().map(CallableTool::spec).collect();
         Self { tools: tools.into(), specs, connections, environment, metrics }
     }
 
     /// A toolbox with other tools, and with another environment for them, over the same connections.
-    pub(super) fn beside(&self, tools: Vec<Definition>, environment: Arc<Lookup>) -> Self {
+    pub(super) fn with_tools(&self, tools: Vec<CallableTool>, environment: Arc<Lookup>) -> Self {
         let connections = self.connections.clone();
         Self { connections, ..Self::new(tools, environment, self.metrics.clone()) }
     }
 
     /// A toolbox with those of its tools that `keep` wants.
-    pub(super) fn only(&self, keep: impl Fn(&Definition) -> bool) -> Self {
+    pub(super) fn filtered(&self, keep: impl Fn(&CallableTool) -> bool) -> Self {
         let kept = self.tools.iter().filter(|tool| keep(tool)).cloned().collect();
-        self.beside(kept, self.environment.clone())
+        self.with_tools(kept, self.environment.clone())
     }
 
     /// What the model is told it may call.
@@ -101,35 +101,35 @@ impl Toolbox {
                 .unwrap_or(Err(ToolError::Timeout(tool.timeout))),
         };
         let outcome = match &result {
-            Ok(_) => Outcome::Ok,
-            Err(ToolError::Timeout(_)) => Outcome::Timeout,
-            Err(_) => Outcome::Error,
+            Ok(_) => ToolCallOutcome::Ok,
+            Err(ToolError::Timeout(_)) => ToolCallOutcome::Timeout,
+            Err(_) => ToolCallOutcome::Error,
         };
-        self.metrics.tool_called(tool.map_or("unknown", |tool| tool.kind.label()), outcome);
+        self.metrics.count_tool_call(tool.map_or("unknown", |tool| tool.kind.label()), outcome);
         result
     }
 
     /// What `$NAME` stands for in what `tool` sends.
-    fn variables(&self, tool: &Definition) -> Variables<'_> {
+    fn variables(&self, tool: &CallableTool) -> ToolVariables<'_> {
         let others = self.tools.iter().map(|other| other.name.as_str()).filter(|other| *other != tool.name);
-        Variables::of(&tool.name, others, &*self.environment)
+        ToolVariables::for_tool(&tool.name, others, &*self.environment)
     }
 
-    async fn run(&self, tool: &Definition, arguments: &Value) -> Result<String, ToolError> {
+    async fn run(&self, tool: &CallableTool, arguments: &Value) -> Result<String, ToolError> {
         let arguments = tool.input.check(arguments).await?;
         let Connections { client, sessions } = &*self.connections;
         let mut answer = match &tool.kind {
-            Kind::Http(http) => http.call(arguments, client, &self.variables(tool)).await,
-            Kind::Cli(cli, names) => cli.call(names, &arguments).await,
-            Kind::Builtin(builtin) => builtin.call(&arguments, client).await,
-            Kind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
-            Kind::Flow(flow) => flow.call(&arguments, client).await,
-            Kind::Agent(agent) => agent.call(&arguments, client).await,
-            Kind::Knowledge(base) => knowledge::call(base, &arguments).await,
-            Kind::Unsupported(why) => Err(ToolError::Failed(why.clone())),
+            ToolKind::Http(http) => http.call(arguments, client, &self.variables(tool)).await,
+            ToolKind::Cli(cli, names) => cli.call(names, &arguments).await,
+            ToolKind::Builtin(builtin) => builtin.call(&arguments, client).await,
+            ToolKind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
+            ToolKind::Flow(flow) => flow.call(&arguments, client).await,
+            ToolKind::Agent(agent) => agent.call(&arguments, client).await,
+            ToolKind::Knowledge(base) => knowledge::call(base, &arguments).await,
+            ToolKind::Unsupported(why) => Err(ToolError::Failed(why.clone())),
         }?;
         let problem = match &tool.output {
-            Some(schema) => misfit(schema, &answer).await,
+            Some(schema) => output_mismatch(schema, &answer).await,
             None => None,
         };
         if let Some(problem) = problem {
@@ -140,9 +140,9 @@ impl Toolbox {
 }
 
 /// Why `answer` is not what the schema says. It is not an error: the answer may serve nevertheless.
-async fn misfit(schema: &Schema, answer: &str) -> Option<String> {
+async fn output_mismatch(schema: &Schema, answer: &str) -> Option<String> {
     match serde_json::from_str(answer) {
-        Ok(value) => schema.check_aside(value).await.err(),
+        Ok(value) => schema.check_off_thread(value).await.err(),
         Err(_) => Some("it is not JSON".into()),
     }
 }

@@ -55,7 +55,7 @@ impl Schema {
     ///
     /// # Errors
     /// As [`Schema::check`].
-    pub(crate) async fn check_aside(&self, value: Value) -> Result<Value, String> {
+    pub(crate) async fn check_off_thread(&self, value: Value) -> Result<Value, String> {
         // Those that nobody waits for any more still hold their place.
         static CHECKS: Semaphore = Semaphore::const_new(2);
         let Ok(permit) = CHECKS.acquire().await else { return Err("the process ends".into()) };
@@ -76,7 +76,7 @@ impl Schema {
         if self.validator.is_valid(value) {
             return Ok(());
         }
-        if self.cost.recursive || parts(value).saturating_mul(self.cost.branches) > PAIRS {
+        if self.cost.recursive || count_values(value).saturating_mul(self.cost.branches) > PAIRS {
             return Err("it does not fit the schema".into());
         }
         let problems: Vec<_> = self.validator.iter_errors(value).take(PROBLEMS).map(|error| problem(&error)).collect();
@@ -85,10 +85,10 @@ impl Schema {
 }
 
 /// Values within a value, itself included.
-fn parts(value: &Value) -> u64 {
+fn count_values(value: &Value) -> u64 {
     1 + match value {
-        Value::Array(list) => list.iter().map(parts).sum(),
-        Value::Object(fields) => fields.values().map(parts).sum(),
+        Value::Array(list) => list.iter().map(count_values).sum(),
+        Value::Object(fields) => fields.values().map(count_values).sum(),
         _ => 0,
     }
 }

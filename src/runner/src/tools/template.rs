@@ -17,13 +17,13 @@ const IN_HOST: &str = "its endpoint has a `{parameter}` in the host; only the pa
 
 /// An `http` or `https` URL with placeholders after its authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Template {
+pub(super) struct UrlTemplate {
     /// Text, then a placeholder's name, and so on: each pair is (text before, name).
     parts: Vec<(String, String)>,
     tail: String,
 }
 
-impl Template {
+impl UrlTemplate {
     /// Reads a template.
     ///
     /// # Errors
@@ -121,7 +121,7 @@ mod tests {
 
     fn fill(template: &str, value: Value) -> Result<String, String> {
         let mut arguments = BTreeMap::from([("a".to_owned(), value), ("rest".to_owned(), json!(1))]);
-        let url = Template::parse(template).unwrap().fill(&mut arguments)?;
+        let url = UrlTemplate::parse(template).unwrap().fill(&mut arguments)?;
         assert_eq!(arguments.len(), if template.contains("{a}") { 1 } else { 2 });
         Ok(url.to_string())
     }
@@ -176,7 +176,7 @@ mod tests {
             ("http://h/{{a}}", false),
             ("http:///", false),
         ] {
-            assert_eq!(Template::parse(text).is_ok(), good, "{text}");
+            assert_eq!(UrlTemplate::parse(text).is_ok(), good, "{text}");
         }
     }
 

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     error::ToolError,
-    headers::{Variables, expand},
+    headers::{ToolVariables, expand},
 };
 
 /// As it is rendered. The text comes from a Secret, so it is never printed.
@@ -27,16 +27,16 @@ impl Tls {
     ///
     /// # Errors
     /// A variable that is not set.
-    pub(super) fn trust(&self, environment: &Variables<'_>) -> Result<Trust, ToolError> {
+    pub(super) fn trust(&self, environment: &ToolVariables<'_>) -> Result<Trust, ToolError> {
         if self.insecure_skip_verify {
-            return Ok(Trust::Anyone);
+            return Ok(Trust::Unverified);
         }
         if self.ca.is_empty() {
             return Ok(Trust::System);
         }
         let pem = expand(&self.ca, |name| environment.get(name))
             .map_err(|problem| ToolError::Failed(format!("the server's authorities are in {problem}")))?;
-        Ok(Trust::Also(pem.into_bytes()))
+        Ok(Trust::Additional(pem.into_bytes()))
     }
 }
 
@@ -55,14 +55,14 @@ mod tests {
     fn trust(tls: Value) -> Result<Trust, String> {
         let tls: Tls = serde_json::from_value(tls).unwrap();
         let environment = |name: &str| (name == "CA").then(|| "certificates".to_owned());
-        tls.trust(&Variables::of("t", [], &environment)).map_err(|error| error.to_string())
+        tls.trust(&ToolVariables::for_tool("t", [], &environment)).map_err(|error| error.to_string())
     }
 
     #[test]
     fn authorities_are_those_of_the_variable() {
         assert_eq!(trust(json!({})), Ok(Trust::System));
-        assert_eq!(trust(json!({"insecureSkipVerify": true})), Ok(Trust::Anyone));
-        assert_eq!(trust(json!({"ca": "$CA"})), Ok(Trust::Also(b"certificates".to_vec())));
+        assert_eq!(trust(json!({"insecureSkipVerify": true})), Ok(Trust::Unverified));
+        assert_eq!(trust(json!({"ca": "$CA"})), Ok(Trust::Additional(b"certificates".to_vec())));
         let problem = "the server's authorities are in the environment variable SURELY_NOT_SET, which is not set";
         assert_eq!(trust(json!({"ca": "$SURELY_NOT_SET"})), Err(problem.to_owned()));
     }

@@ -6,7 +6,7 @@
 use jiff::Timestamp;
 use sqlx::{AnyConnection, Row as _};
 
-use super::{error::StoreError, record::stored, sql::Sql, transaction::begin, url::Engine};
+use super::{error::StoreError, record::timestamp_text, sql::Sql, transaction::begin, url::Engine};
 
 /// One step.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ pub(super) async fn migrate(
     }
     for step in steps.iter().filter(|step| step.number > found) {
         sqlx::raw_sql(step.statements).execute(&mut *transaction).await?;
-        let now = stored(Timestamp::now());
+        let now = timestamp_text(Timestamp::now());
         let made = Sql::new("INSERT INTO recif_migrations (number, name, applied_at) VALUES ");
         let made = made.rows([[step.number.into(), step.name.into(), (&now).into()]]);
         made.query(false).execute(&mut *transaction).await?;

@@ -26,14 +26,14 @@ async fn child() {
     }
 }
 
-fn start(place: &Place, version: i64) -> Child {
+fn start(place: &TestStore, version: i64) -> Child {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["--exact", "tests::crash::child", "--nocapture"]);
     command.env(CHILD, &place.database.url).env("RECIF_STORE_VERSION", version.to_string());
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
-pub(super) async fn a_process_killed_while_it_writes_leaves_a_whole_set(place: &Place) {
+pub(super) async fn a_process_killed_while_it_writes_leaves_a_whole_set(place: &TestStore) {
     let mut last = 1;
     for round in 0..6_u64 {
         let mut child = start(place, last + 1);

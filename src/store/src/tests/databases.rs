@@ -7,13 +7,13 @@ use testing::{database::TestDatabase, postgres::PostgresServer};
 use crate::{DatabaseUrl, Store};
 
 /// An empty database with a store over it. What it holds goes with it.
-pub(crate) struct Place {
+pub(crate) struct TestStore {
     pub(crate) url: DatabaseUrl,
     pub(crate) store: Store,
     pub(crate) database: TestDatabase,
 }
 
-impl Place {
+impl TestStore {
     pub(crate) fn sqlite() -> Self {
         Self::over(TestDatabase::sqlite())
     }
@@ -31,7 +31,7 @@ impl Place {
     }
 }
 
-impl Deref for Place {
+impl Deref for TestStore {
     type Target = TestDatabase;
 
     fn deref(&self) -> &TestDatabase {

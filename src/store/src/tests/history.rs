@@ -1,17 +1,17 @@
 //! What happened to objects.
 
 use super::*;
-use crate::{Cursor, Page, Transition, Visible};
+use crate::{Cursor, HistoryScope, ObjectTransition, TransitionPage};
 
-fn moved(name: &str, uid: &str, version: i64, steps: impl IntoIterator<Item = Step>) -> Record {
+fn moved(name: &str, uid: &str, version: i64, steps: impl IntoIterator<Item = TransitionRow>) -> Record {
     Record { steps: steps.into_iter().collect(), ..agent(name, uid, version) }
 }
 
-fn shown(steps: &[Transition]) -> Vec<String> {
+fn shown(steps: &[ObjectTransition]) -> Vec<String> {
     steps.iter().map(|step| format!("{}/{}#{}", step.name, step.uid, step.step.seq)).collect()
 }
 
-pub(super) async fn steps_are_kept_once_and_outlive_their_object(place: &Place) {
+pub(super) async fn steps_are_kept_once_and_outlive_their_object(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [moved("a", "u1", 1, [step(1, 1, "Pending"), step(2, 2, "Running")])]).await;
     write(&mut writer, [moved("a", "u1", 2, [step(2, 2, "Running"), step(5, 5, "Failed")])]).await;
@@ -30,7 +30,7 @@ pub(super) async fn steps_are_kept_once_and_outlive_their_object(place: &Place) 
     assert_eq!(crate::gaps(0, of("u1")), [(3, 4)]);
 }
 
-pub(super) async fn the_fleets_steps_are_paged_newest_first(place: &Place) {
+pub(super) async fn the_fleets_steps_are_paged_newest_first(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     // Several at the same time, so that the time alone does not tell where a page ends.
     let steps = |uid: &str| {
@@ -38,7 +38,7 @@ pub(super) async fn the_fleets_steps_are_paged_newest_first(place: &Place) {
         moved(&format!("of-{uid}"), uid, 1, steps)
     };
     write(&mut writer, [steps("u1"), steps("u2"), steps("u3")]).await;
-    let Page { items: all, next } = place.store.latest(&Visible::All, None, 100).await.unwrap();
+    let TransitionPage { items: all, next } = place.store.latest(&HistoryScope::All, None, 100).await.unwrap();
     assert_eq!((all.len(), next), (30, None));
     assert!(
         all.is_sorted_by(|one, next| (one.step.at, &one.uid, one.step.seq) > (next.step.at, &next.uid, next.step.seq))
@@ -46,7 +46,7 @@ pub(super) async fn the_fleets_steps_are_paged_newest_first(place: &Place) {
     let mut paged = Vec::new();
     let mut before: Option<Cursor> = None;
     loop {
-        let page = place.store.latest(&Visible::All, before.as_ref(), 7).await.unwrap();
+        let page = place.store.latest(&HistoryScope::All, before.as_ref(), 7).await.unwrap();
         paged.extend(page.items);
         // As a client gives it back.
         before = page.next.map(|next| next.to_string().parse().unwrap());
@@ -58,7 +58,7 @@ pub(super) async fn the_fleets_steps_are_paged_newest_first(place: &Place) {
     assert!("2026_x".parse::<Cursor>().is_err());
 }
 
-pub(super) async fn only_what_is_visible_is_read(place: &Place) {
+pub(super) async fn only_what_is_visible_is_read(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     let mut tool = moved("t", "u2", 2, [step(1, 2, "Available")]);
     (tool.key.kind, tool.workload) = ("Tool", None);
@@ -67,18 +67,18 @@ pub(super) async fn only_what_is_visible_is_read(place: &Place) {
     write(&mut writer, [moved("a", "u1", 1, [step(1, 1, "Running")]), tool, other]).await;
     let read = async |pairs: &[(&str, &str)]| {
         let pairs = pairs.iter().map(|(kind, namespace)| ((*kind).into(), (*namespace).into())).collect();
-        shown(&place.store.latest(&Visible::Only(pairs), None, 10).await.unwrap().items)
+        shown(&place.store.latest(&HistoryScope::Only(pairs), None, 10).await.unwrap().items)
     };
     assert_eq!(read(&[("Agent", "ns"), ("Agent", "other")]).await, ["o/u3#1", "a/u1#1"]);
     assert_eq!(read(&[("Tool", "ns")]).await, ["t/u2#1"]);
     assert!(read(&[]).await.is_empty());
 }
 
-pub(super) async fn old_steps_are_forgotten(place: &Place) {
+pub(super) async fn old_steps_are_forgotten(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [moved("a", "u", 1, (1..=2_400).map(|seq| step(seq, seq, "Running")))]).await;
     let mut rounds = 1;
-    while writer.forget(at(2_398)).await.unwrap() {
+    while writer.delete_transitions_before(at(2_398)).await.unwrap() {
         rounds += 1;
     }
     assert_eq!(rounds, 3, "some at a time, so that nobody waits for long");

@@ -17,21 +17,21 @@ const NEXT: Migration = Migration {
 const BROKEN: Migration =
     Migration { number: NEXT.number + 1, name: "broken", statements: "CREATE TABLE x (a TEXT); DROP TABLE nowhere" };
 
-fn engine(place: &Place) -> Engine {
+fn engine(place: &TestStore) -> Engine {
     place.url.source().unwrap().engine
 }
 
 /// Makes these steps; they live as long as the test program.
-async fn make(place: &Place, steps: Vec<Migration>) -> Result<(), StoreError> {
+async fn make(place: &TestStore, steps: Vec<Migration>) -> Result<(), StoreError> {
     let mut connection = place.pool.acquire().await.unwrap();
     migrate(&mut connection, engine(place), steps.leak()).await
 }
 
-async fn versions(place: &Place) -> Vec<Vec<String>> {
+async fn versions(place: &TestStore) -> Vec<Vec<String>> {
     place.table("SELECT number FROM recif_migrations ORDER BY number").await
 }
 
-pub(super) async fn several_processes_start_at_once(place: &Place) {
+pub(super) async fn several_processes_start_at_once(place: &TestStore) {
     let stores: Vec<Store> = (0..6).map(|_| Store::open(&place.url).unwrap()).collect();
     let writers = futures::future::join_all(stores.iter().map(Store::writer)).await;
     for writer in writers {
@@ -43,7 +43,7 @@ pub(super) async fn several_processes_start_at_once(place: &Place) {
 /// Its lock outlasts `busy_timeout`, as the one of a process that is stopped while it starts.
 #[tokio::test]
 async fn a_start_waits_until_the_file_is_free() {
-    let place = Place::sqlite();
+    let place = TestStore::sqlite();
     drop(place.store.writer().await.unwrap());
     let mut holder = place.pool.acquire().await.unwrap();
     sqlx::raw_sql("PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE").execute(&mut *holder).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_start_waits_until_the_file_is_free() {
     write(&mut writer.unwrap(), [agent("a", "u", 1)]).await;
 }
 
-pub(super) async fn every_released_version_is_brought_up_to_date(place: &Place) {
+pub(super) async fn every_released_version_is_brought_up_to_date(place: &TestStore) {
     let steps: Vec<_> = MIGRATIONS.iter().copied().chain([NEXT]).collect();
     drop(place.store.writer().await.unwrap());
     for released in 1..=MIGRATIONS.len() {
@@ -77,7 +77,7 @@ pub(super) async fn every_released_version_is_brought_up_to_date(place: &Place) 
     }
 }
 
-pub(super) async fn a_step_that_fails_leaves_no_trace(place: &Place) {
+pub(super) async fn a_step_that_fails_leaves_no_trace(place: &TestStore) {
     let steps: Vec<_> = MIGRATIONS.iter().copied().chain([NEXT, BROKEN]).collect();
     drop(place.store.writer().await.unwrap());
     assert!(make(place, steps.clone()).await.is_err());
@@ -87,7 +87,7 @@ pub(super) async fn a_step_that_fails_leaves_no_trace(place: &Place) {
     assert_eq!(versions(place).await.len(), MIGRATIONS.len() + 1);
 }
 
-pub(super) async fn tables_of_a_newer_program_are_refused(place: &Place) {
+pub(super) async fn tables_of_a_newer_program_are_refused(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [agent("a", "u", 1)]).await;
     make(place, MIGRATIONS.iter().copied().chain([NEXT]).collect()).await.unwrap();

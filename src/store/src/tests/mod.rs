@@ -13,8 +13,11 @@ use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 use futures::FutureExt as _;
 use jiff::Timestamp;
 
-use self::databases::Place;
-use super::{Batch, Doubts, Gone, Head, ObjectKey, Record, Server, ServerTool, Step, ToolSet, Workload, Writer};
+use self::databases::TestStore;
+use super::{
+    Batch, Deletion, ObjectKey, Record, ServerTool, StoredVersion, ToolServerRow, ToolSet, TransitionRow, Unconfirmed,
+    WorkloadRow, Writer,
+};
 use testing::postgres;
 
 /// Runs each case on SQLite as a test of its own, and all of them in databases of one PostgreSQL server.
@@ -23,7 +26,7 @@ macro_rules! on_both {
         mod sqlite {
             $(#[tokio::test]
             async fn $case() {
-                super::$room::$case(&super::Place::sqlite()).await;
+                super::$room::$case(&super::TestStore::sqlite()).await;
             })+
         }
 
@@ -31,7 +34,7 @@ macro_rules! on_both {
         async fn postgres() {
             let server = postgres::PostgresServer::start().await;
             $(
-                let place = Place::postgres(&server, stringify!($case)).await;
+                let place = TestStore::postgres(&server, stringify!($case)).await;
                 let ended = AssertUnwindSafe($room::$case(&place)).catch_unwind().await;
                 assert!(ended.is_ok(), "case {} on PostgreSQL", stringify!($case));
             )+
@@ -77,7 +80,7 @@ fn at(second: i64) -> Timestamp {
 
 /// A workload in that version.
 fn agent(name: &str, uid: &str, version: i64) -> Record {
-    let workload = Workload {
+    let workload = WorkloadRow {
         generation: version,
         phase: "Running".into(),
         spec: format!(r#"{{"version":{version}}}"#),
@@ -102,7 +105,7 @@ fn server(name: &str, version: i64, set: &str, tools: usize) -> Record {
         input_schema: r#"{"type":"object"}"#.into(),
     };
     let tools = ToolSet { digest: format!("digest of {set}"), tools: (0..tools).map(tool).collect() };
-    let server = Server {
+    let server = ToolServerRow {
         description: set.into(),
         protocol: "STREAMABLE_HTTP".into(),
         url: "http://h/mcp".into(),
@@ -114,8 +117,8 @@ fn server(name: &str, version: i64, set: &str, tools: usize) -> Record {
     Record { key, workload: None, server: Some(server), ..agent(name, &format!("uid of {name}"), version) }
 }
 
-fn step(seq: i64, second: i64, to: &str) -> Step {
-    Step {
+fn step(seq: i64, second: i64, to: &str) -> TransitionRow {
+    TransitionRow {
         seq,
         at: at(second),
         from: "Pending".into(),
@@ -127,23 +130,23 @@ fn step(seq: i64, second: i64, to: &str) -> Step {
     }
 }
 
-fn head(record: &Record) -> Head {
+fn head(record: &Record) -> StoredVersion {
     let last_step = record.steps.last().map_or(0, |step| step.seq);
-    Head { key: record.key.clone(), uid: record.uid.clone(), version: record.version, last_step }
+    StoredVersion { key: record.key.clone(), uid: record.uid.clone(), version: record.version, last_step }
 }
 
 async fn write(writer: &mut Writer, records: impl IntoIterator<Item = Record>) {
-    let batch = Batch { records: records.into_iter().collect(), gone: Vec::new() };
+    let batch = Batch { records: records.into_iter().collect(), deletions: Vec::new() };
     writer.write(&batch).await.unwrap();
 }
 
 async fn remove(writer: &mut Writer, record: &Record) {
-    let gone = vec![Gone { key: record.key.clone(), uid: record.uid.clone(), version: record.version }];
-    writer.write(&Batch { records: Vec::new(), gone }).await.unwrap();
+    let gone = vec![Deletion { key: record.key.clone(), uid: record.uid.clone(), version: record.version }];
+    writer.write(&Batch { records: Vec::new(), deletions: gone }).await.unwrap();
 }
 
 /// The workloads by name: uid, version, spec.
-async fn workloads(place: &Place) -> BTreeMap<String, String> {
+async fn workloads(place: &TestStore) -> BTreeMap<String, String> {
     let rows = place.table("SELECT name, uid, resource_version, spec FROM workloads").await;
     rows.into_iter().map(|mut row| (row.remove(0), row.join(" "))).collect()
 }

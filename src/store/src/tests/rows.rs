@@ -2,7 +2,7 @@
 
 use super::*;
 
-pub(super) async fn what_is_written_is_what_is_read(place: &Place) {
+pub(super) async fn what_is_written_is_what_is_read(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [agent("a", "u", 7), server("s", 8, "first", 2)]).await;
     assert_eq!(
@@ -33,7 +33,7 @@ pub(super) async fn what_is_written_is_what_is_read(place: &Place) {
     );
 }
 
-pub(super) async fn versions_are_numbers(place: &Place) {
+pub(super) async fn versions_are_numbers(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     for version in [99, 100, 9] {
         write(&mut writer, [agent("a", "u", version)]).await;
@@ -41,7 +41,7 @@ pub(super) async fn versions_are_numbers(place: &Place) {
     assert_eq!(workloads(place).await["a"], r#"u 100 {"version":100}"#);
 }
 
-pub(super) async fn a_late_version_of_an_old_uid_changes_nothing(place: &Place) {
+pub(super) async fn a_late_version_of_an_old_uid_changes_nothing(place: &TestStore) {
     let (mut one, mut other) = (place.store.writer().await.unwrap(), place.store.writer().await.unwrap());
     write(&mut one, [agent("a", "old", 5)]).await;
     // Deleted and made again; one process is ahead of the other.
@@ -51,21 +51,21 @@ pub(super) async fn a_late_version_of_an_old_uid_changes_nothing(place: &Place) 
     assert_eq!(workloads(place).await["a"], r#"new 9 {"version":9}"#);
 }
 
-pub(super) async fn an_object_made_again_is_not_removed_with_its_predecessor(place: &Place) {
+pub(super) async fn an_object_made_again_is_not_removed_with_its_predecessor(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [agent("a", "old", 5)]).await;
-    let gone = vec![Gone { key: key("Agent", "a"), uid: "old".into(), version: 5 }];
-    writer.write(&Batch { records: vec![agent("a", "new", 9)], gone }).await.unwrap();
+    let gone = vec![Deletion { key: key("Agent", "a"), uid: "old".into(), version: 5 }];
+    writer.write(&Batch { records: vec![agent("a", "new", 9)], deletions: gone }).await.unwrap();
     assert_eq!(workloads(place).await["a"], r#"new 9 {"version":9}"#);
     remove(&mut writer, &agent("a", "new", 9)).await;
     assert!(workloads(place).await.is_empty());
 }
 
-pub(super) async fn a_deletion_takes_what_had_the_name_before_and_leaves_what_has_it_since(place: &Place) {
+pub(super) async fn a_deletion_takes_what_had_the_name_before_and_leaves_what_has_it_since(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [agent("a", "old", 3), agent("b", "newest", 9), agent("c", "u", 8), server("s", 3, "set", 1)])
         .await;
-    let gone = |kind, name, uid: &str, version| Gone { key: key(kind, name), uid: uid.into(), version };
+    let gone = |kind, name, uid: &str, version| Deletion { key: key(kind, name), uid: uid.into(), version };
     let gone = vec![
         // Deleted, made again and deleted again between two writes: the one in between was never stored.
         gone("Agent", "a", "between", 7),
@@ -75,33 +75,33 @@ pub(super) async fn a_deletion_takes_what_had_the_name_before_and_leaves_what_ha
         gone("Agent", "c", "u", 7),
         gone("RemoteMCPServer", "s", "between", 7),
     ];
-    writer.write(&Batch { records: Vec::new(), gone }).await.unwrap();
+    writer.write(&Batch { records: Vec::new(), deletions: gone }).await.unwrap();
     assert_eq!(workloads(place).await, [("b".to_owned(), r#"newest 9 {"version":9}"#.to_owned())].into());
     assert!(place.table("SELECT name FROM tool_servers UNION ALL SELECT name FROM tools").await.is_empty());
 }
 
-pub(super) async fn nothing_of_a_batch_is_written_when_a_part_is_refused(place: &Place) {
+pub(super) async fn nothing_of_a_batch_is_written_when_a_part_is_refused(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     let mut twice = server("s", 1, "set", 1);
     if let Some(ToolSet { tools, .. }) = twice.server.as_mut().and_then(|server| server.tools.as_mut()) {
         tools.push(tools[0].clone());
     }
-    let batch = Batch { records: vec![agent("a", "u", 1), twice], gone: Vec::new() };
+    let batch = Batch { records: vec![agent("a", "u", 1), twice], deletions: Vec::new() };
     assert!(writer.write(&batch).await.is_err(), "a tool twice");
     assert!(workloads(place).await.is_empty());
     assert!(place.table("SELECT name FROM tool_servers").await.is_empty());
 }
 
-pub(super) async fn what_is_gone_is_removed_at_the_start(place: &Place) {
+pub(super) async fn what_is_gone_is_removed_at_the_start(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     let (kept, changed) = (agent("kept", "u1", 1), agent("changed", "u2", 2));
     let elsewhere = Record { key: ObjectKey { namespace: "other".into(), ..key("Agent", "x") }, ..agent("x", "u4", 4) };
     write(&mut writer, [kept.clone(), changed, agent("gone", "u3", 3), elsewhere, server("s", 5, "set", 3)]).await;
     let listed = [head(&kept), head(&agent("changed", "u2", 6)), head(&agent("new", "u5", 7))];
     let mut fresh = place.store.writer().await.unwrap();
-    let known = fresh.compare("Agent", &["ns".into()], &listed, &Doubts::default()).await.unwrap();
+    let known = fresh.compare("Agent", &["ns".into()], &listed, &Unconfirmed::default()).await.unwrap();
     assert_eq!((known.removed, known.undone), (1, 0));
-    assert!(known.doubts.is_empty());
+    assert!(known.unconfirmed.is_empty());
     assert_eq!(known.workloads.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["kept"]);
     assert_eq!(workloads(place).await.keys().collect::<Vec<_>>(), ["changed", "kept", "x"], "another process has x");
     // Another kind's rows are of no concern.
@@ -109,7 +109,7 @@ pub(super) async fn what_is_gone_is_removed_at_the_start(place: &Place) {
     assert!(place.table("SELECT name FROM tools").await.is_empty());
 }
 
-pub(super) async fn a_restored_cluster_is_written_anew(place: &Place) {
+pub(super) async fn a_restored_cluster_is_written_anew(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     let mut later = agent("a", "u", 500);
     later.steps = vec![step(1, 1, "Pending"), step(2, 2, "Resolving"), step(3, 3, "Running"), step(4, 4, "Failed")];
@@ -131,14 +131,14 @@ pub(super) async fn a_restored_cluster_is_written_anew(place: &Place) {
     assert_eq!(place.table("SELECT name FROM tools ORDER BY position").await, [["backup-0"], ["backup-1"]]);
 }
 
-pub(super) async fn a_history_that_was_cleared_or_cannot_be_read_deletes_no_steps(place: &Place) {
+pub(super) async fn a_history_that_was_cleared_or_cannot_be_read_deletes_no_steps(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     let steps = |last| (1..=last).map(|seq| step(seq, seq, "Running")).collect();
     let with_steps = |version, last| Record { steps: steps(last), ..agent("a", "u", version) };
     write(&mut writer, [with_steps(5, 3)]).await;
     for last in [0, 1] {
         let known = look(&mut writer, "Agent", &[head(&with_steps(6, last))], 3).await;
-        assert!(known.doubts.is_empty(), "{known:?}");
+        assert!(known.unconfirmed.is_empty(), "{known:?}");
     }
     // Restored, and its status is not known.
     let known = look(&mut writer, "Agent", &[head(&with_steps(4, 0))], 2).await;
@@ -146,7 +146,7 @@ pub(super) async fn a_history_that_was_cleared_or_cannot_be_read_deletes_no_step
     assert_eq!(place.table("SELECT seq FROM transitions ORDER BY seq").await, [["1"], ["2"], ["3"]]);
 }
 
-pub(super) async fn a_process_that_is_ahead_is_not_undone(place: &Place) {
+pub(super) async fn a_process_that_is_ahead_is_not_undone(place: &TestStore) {
     let mut ahead = place.store.writer().await.unwrap();
     let moved = |version, last| Record { steps: vec![step(last, last, "Running")], ..agent("a", "u", version) };
     write(&mut ahead, [moved(9, 2), agent("made since", "v", 10)]).await;
@@ -155,49 +155,55 @@ pub(super) async fn a_process_that_is_ahead_is_not_undone(place: &Place) {
     assert_eq!((known.removed, known.undone), (0, 0));
     // What was in doubt in the first look has changed meanwhile: somebody is at work.
     write(&mut ahead, [moved(11, 3), agent("made since", "v", 12)]).await;
-    let known = late.compare("Agent", &[], &[head(&moved(9, 2))], &known.doubts).await.unwrap();
+    let known = late.compare("Agent", &[], &[head(&moved(9, 2))], &known.unconfirmed).await.unwrap();
     assert_eq!((known.removed, known.undone), (0, 0));
     assert_eq!(workloads(place).await.len(), 2);
     assert_eq!(place.table("SELECT seq FROM transitions ORDER BY seq").await, [["2"], ["3"]]);
 }
 
 /// Looks so many times at the same list.
-async fn look(writer: &mut Writer, kind: &'static str, listed: &[Head], times: usize) -> crate::Known {
-    let mut known = crate::Known::default();
+async fn look(
+    writer: &mut Writer,
+    kind: &'static str,
+    listed: &[StoredVersion],
+    times: usize,
+) -> crate::KindComparison {
+    let mut known = crate::KindComparison::default();
     for _ in 0..times {
-        known = writer.compare(kind, &[], listed, &known.doubts).await.unwrap();
+        known = writer.compare(kind, &[], listed, &known.unconfirmed).await.unwrap();
     }
     known
 }
 
-pub(super) async fn texts_of_every_kind_are_kept(place: &Place) {
+pub(super) async fn texts_of_every_kind_are_kept(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     let mut record = agent("a", "u", 1);
     let spec = r#"{"text":"quo'te \" \u0000 $1 ? % é 漢 \\"}"#;
     record.workload.as_mut().unwrap().spec = spec.into();
-    record.steps = vec![Step { reason: "a NUL \0 and a 'quote'".into(), ..step(1, 1, "Failed") }];
+    record.steps = vec![TransitionRow { reason: "a NUL \0 and a 'quote'".into(), ..step(1, 1, "Failed") }];
     write(&mut writer, [record]).await;
     assert_eq!(place.table("SELECT spec FROM workloads").await, [[spec]]);
     assert_eq!(place.table("SELECT reason FROM transitions").await, [["a NUL \u{fffd} and a 'quote'"]]);
 }
 
-pub(super) async fn many_rows_are_written_at_once(place: &Place) {
+pub(super) async fn many_rows_are_written_at_once(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     let many = |version| (0..1000).map(move |number| agent(&format!("a{number}"), &format!("u{number}"), version));
     write(&mut writer, many(1)).await;
     write(&mut writer, many(2)).await;
     assert!(workloads(place).await.values().all(|row| row.ends_with(r#" 2 {"version":2}"#)));
-    let gone = many(2).map(|record| Gone { key: record.key, uid: record.uid, version: record.version }).collect();
-    writer.write(&Batch { records: Vec::new(), gone }).await.unwrap();
+    let gone = many(2).map(|record| Deletion { key: record.key, uid: record.uid, version: record.version }).collect();
+    writer.write(&Batch { records: Vec::new(), deletions: gone }).await.unwrap();
     assert!(workloads(place).await.is_empty());
 }
 
 #[tokio::test]
 async fn sqlite_finds_what_it_deletes_by_the_index() {
-    let place = Place::sqlite();
+    let place = TestStore::sqlite();
     drop(place.store.writer().await.unwrap());
-    let gone: Vec<Gone> =
-        (0..200).map(|number| Gone { key: key("Agent", &format!("a{number}")), uid: "u".into(), version: 1 }).collect();
+    let gone: Vec<Deletion> = (0..200)
+        .map(|number| Deletion { key: key("Agent", &format!("a{number}")), uid: "u".into(), version: 1 })
+        .collect();
     for table in
         ["EXPLAIN QUERY PLAN DELETE FROM workloads WHERE ", "EXPLAIN QUERY PLAN DELETE FROM tool_servers WHERE "]
     {

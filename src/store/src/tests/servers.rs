@@ -11,7 +11,7 @@ use std::{
 use super::*;
 
 /// The sets that the stored tools are of, and how many they are.
-async fn stored(place: &Place) -> (BTreeSet<String>, usize) {
+async fn stored(place: &TestStore) -> (BTreeSet<String>, usize) {
     let rows = place.table("SELECT t.name, s.tools_digest FROM tools t, tool_servers s").await;
     let set = |row: &Vec<String>| {
         let name = row[0].split('-').next().unwrap_or_default().to_owned();
@@ -22,7 +22,7 @@ async fn stored(place: &Place) -> (BTreeSet<String>, usize) {
 }
 
 /// Ten processes write a set of tools each, in these versions, while another one reads.
-async fn refresh_at_once(place: &Place, versions: [i64; 10]) {
+async fn refresh_at_once(place: &TestStore, versions: [i64; 10]) {
     write(&mut place.store.writer().await.unwrap(), [server("s", 1, "start", 5)]).await;
     let done = Arc::new(AtomicBool::new(false));
     let writers = async {
@@ -30,8 +30,10 @@ async fn refresh_at_once(place: &Place, versions: [i64; 10]) {
         for version in versions {
             let mut writer = place.store.writer().await.unwrap();
             let number = tasks.len();
-            let batch =
-                Batch { records: vec![server("s", version, &format!("set{number}"), 10 + number)], gone: Vec::new() };
+            let batch = Batch {
+                records: vec![server("s", version, &format!("set{number}"), 10 + number)],
+                deletions: Vec::new(),
+            };
             tasks.spawn(async move { writer.write(&batch).await });
         }
         while let Some(written) = tasks.join_next().await {
@@ -48,19 +50,19 @@ async fn refresh_at_once(place: &Place, versions: [i64; 10]) {
     tokio::join!(writers, reader);
 }
 
-pub(super) async fn ten_refreshes_at_once_leave_the_tools_of_the_newest(place: &Place) {
+pub(super) async fn ten_refreshes_at_once_leave_the_tools_of_the_newest(place: &TestStore) {
     refresh_at_once(place, [97, 105, 99, 100, 101, 103, 98, 104, 102, 96]).await;
     assert_eq!(stored(place).await, (BTreeSet::from(["set1".to_owned()]), 11));
 }
 
-pub(super) async fn ten_refreshes_of_one_version_leave_the_tools_of_one(place: &Place) {
+pub(super) async fn ten_refreshes_of_one_version_leave_the_tools_of_one(place: &TestStore) {
     refresh_at_once(place, [100; 10]).await;
     let (sets, tools) = stored(place).await;
     let number: usize = sets.first().unwrap().strip_prefix("set").unwrap().parse().unwrap();
     assert_eq!((sets.len(), tools), (1, 10 + number));
 }
 
-pub(super) async fn tools_that_are_not_known_stay_and_come_later(place: &Place) {
+pub(super) async fn tools_that_are_not_known_stay_and_come_later(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [server("s", 1, "first", 2)]).await;
     // The server's status is seen before the ConfigMap that it speaks of.
@@ -80,7 +82,7 @@ pub(super) async fn tools_that_are_not_known_stay_and_come_later(place: &Place) 
     assert_eq!(stored(place).await.1, 0);
 }
 
-pub(super) async fn a_server_that_is_gone_takes_its_tools_along(place: &Place) {
+pub(super) async fn a_server_that_is_gone_takes_its_tools_along(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [server("s", 1, "first", 2), server("other", 2, "first", 2)]).await;
     remove(&mut writer, &server("s", 1, "first", 2)).await;

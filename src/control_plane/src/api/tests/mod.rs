@@ -8,8 +8,8 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::{
-    fleet::testing::Stage,
-    testing::{Database, app, app_with_history},
+    fleet::testing::TestFleet,
+    testing::{TemporaryDatabase, app, app_with_history},
 };
 
 mod lists;
@@ -17,17 +17,17 @@ mod objects;
 mod requests;
 
 struct Api {
-    app: App,
+    app: SharedAppState,
     router: Router,
 }
 
 impl Api {
-    fn new(stage: &Stage) -> Self {
+    fn new(stage: &TestFleet) -> Self {
         let app = app(&stage.fleet, "");
         Self { router: router(app.clone()), app }
     }
 
-    async fn with_history(stage: &Stage) -> (Self, Database) {
+    async fn with_history(stage: &TestFleet) -> (Self, TemporaryDatabase) {
         let (app, database) = app_with_history(&stage.fleet).await;
         (Self { router: router(app.clone()), app }, database)
     }
@@ -58,8 +58,8 @@ async fn bytes(answer: Response) -> Bytes {
     answer.into_body().collect().await.unwrap().to_bytes()
 }
 
-fn stage() -> Stage {
-    let mut stage = Stage::new();
+fn stage() -> TestFleet {
+    let mut stage = TestFleet::new();
     stage.agent("b", "one", "Running");
     stage.agent("a", "two", "Failed");
     let history = json!([

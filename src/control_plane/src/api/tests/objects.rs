@@ -4,7 +4,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{Api, bytes, stage};
-use crate::{api::router, around, testing::app_with_rights};
+use crate::{api::router, related, testing::app_with_rights};
 
 #[tokio::test]
 async fn an_object_is_shown_with_its_credentials_masked() {
@@ -43,16 +43,17 @@ async fn an_object_says_why_as_the_command_does() {
 #[tokio::test]
 async fn what_hangs_on_an_object_is_shown() {
     let api = Api::new(&stage());
-    let head = |name: &str| cluster::Head { key: meta::Key::new("a", name), uid: name.into(), version: 1 };
-    let seen = |map: &cluster::ObjectMap<around::ConfigMapSeen>, name: &str, object: Value| {
-        let seen = around::config_map(&head(name), &object.to_string()).unwrap();
-        map.observe(cluster::Seen::new(head(name), seen), cluster::Cause::Watch);
+    let head =
+        |name: &str| cluster::ObjectVersion { key: meta::Key::new("a", name), uid: name.into(), resource_version: 1 };
+    let seen = |map: &cluster::ObjectMap<related::ConfigMapRecord>, name: &str, object: Value| {
+        let seen = related::config_map(&head(name), &object.to_string()).unwrap();
+        map.observe(cluster::Versioned::new(head(name), seen), cluster::ChangeSource::Watch);
     };
-    seen(&api.app.around.config_maps, "flow-config", json!({ "data": { "flow.json": "{}" } }));
+    seen(&api.app.related.config_maps, "flow-config", json!({ "data": { "flow.json": "{}" } }));
     let pod = json!({ "metadata": { "name": "flow-1", "labels": { "recif.dev/flow": "flow" } }, "status": { "phase": "Pending", "conditions":
         [{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no node" }] } });
-    let pod = around::pod(&head("flow-1"), &pod.to_string()).unwrap();
-    api.app.around.pods.observe(cluster::Seen::new(head("flow-1"), pod), cluster::Cause::Watch);
+    let pod = related::pod(&head("flow-1"), &pod.to_string()).unwrap();
+    api.app.related.pods.observe(cluster::Versioned::new(head("flow-1"), pod), cluster::ChangeSource::Watch);
     let (_, children) = api.get("/v1/flows/a/flow/children").await;
     let told = children["items"].as_array().unwrap().iter();
     let told: Vec<_> =
@@ -70,8 +71,8 @@ async fn what_hangs_on_an_object_is_shown() {
     );
     let event = json!({ "regarding": { "uid": "a-flow" }, "type": "Normal", "reason": "Running", "note": "it runs",
         "eventTime": "2026-01-01T00:00:00.000000Z" });
-    let event = around::event(&head("e"), &event.to_string()).unwrap();
-    api.app.around.events.observe(cluster::Seen::new(head("e"), event), cluster::Cause::Watch);
+    let event = related::event(&head("e"), &event.to_string()).unwrap();
+    api.app.related.events.observe(cluster::Versioned::new(head("e"), event), cluster::ChangeSource::Watch);
     let (_, events) = api.get("/v1/flows/a/flow/events").await;
     assert_eq!(
         events["items"],
@@ -96,17 +97,17 @@ async fn nothing_is_told_of_objects_that_the_caller_may_not_see() {
     for path in ["/v1/fleet", "/v1/fleet?kind=Agent", "/v1/toolservers", "/v1/graph", "/v1/agents"] {
         assert_eq!(get(path).await.0, 403, "{path}");
     }
-    given.give("alice get tools a");
+    given.grant("alice get tools a");
     let (_, why) = get("/v1/tools/a/ask/why").await;
     assert_eq!(why["waitingFor"], json!(["Flow gone: not visible to you"]));
-    given.give("alice get mcpservers a");
+    given.grant("alice get mcpservers a");
     assert_eq!(get("/v1/mcpservers/a/files/children").await.1["items"], json!([]));
-    given.give("bob get mcpservers a");
-    given.give("bob list tools a");
+    given.grant("bob get mcpservers a");
+    given.grant("bob list tools a");
     let answer = api.send(Method::GET, "/v1/mcpservers/a/files/children", &[("authorization", "Bearer bob")]).await;
     let told: Value = serde_json::from_slice(&bytes(answer).await).unwrap();
     assert_eq!(told["items"][0]["name"], "files-read");
-    given.give("carol list agents");
+    given.grant("carol list agents");
     let carol = [("authorization", "Bearer carol")];
     assert_eq!(api.send(Method::GET, "/v1/fleet?kind=Agent", &carol).await.status(), 200);
     assert_eq!(api.send(Method::GET, "/v1/fleet?kind=Tool", &carol).await.status(), 403);
@@ -118,7 +119,7 @@ async fn tools_of_servers_come_with_the_path_that_calls_them() {
     let api = Api::new(&stage);
     let text = r#"[{"name":"read","description":"reads","inputSchema":{"type":"object"},"annotations":{}}]"#;
     let key = meta::Key::new("a", "files");
-    stage.fleet.define(crds::ApiKind::find("MCPServer").unwrap(), &key, Some(text.into()));
+    stage.fleet.set_tools(crds::ApiKind::find("MCPServer").unwrap(), &key, Some(text.into()));
     assert_eq!(
         api.get("/v1/toolservers/a/files/tools").await.1,
         json!({
@@ -134,7 +135,7 @@ async fn tools_of_servers_come_with_the_path_that_calls_them() {
 async fn what_the_status_forgot_comes_from_the_database() {
     let stage = stage();
     let (api, mut database) = Api::with_history(&stage).await;
-    let step = |seq| store::Step {
+    let step = |seq| store::TransitionRow {
         seq,
         at: jiff::Timestamp::from_second(seq).unwrap(),
         from: "Pending".into(),
@@ -154,7 +155,7 @@ async fn what_the_status_forgot_comes_from_the_database() {
         steps: seqs.iter().copied().map(step).collect(),
     };
     let records = vec![record("ask", &[1, 3, 5]), record("gone", &[7])];
-    database.writer.write(&store::Batch { records, gone: Vec::new() }).await.unwrap();
+    database.writer.write(&store::Batch { records, deletions: Vec::new() }).await.unwrap();
     let seqs = |body: &Value, list: &str| -> Vec<i64> {
         body[list].as_array().unwrap().iter().map(|entry| entry["seq"].as_i64().unwrap()).collect()
     };
@@ -167,7 +168,7 @@ async fn what_the_status_forgot_comes_from_the_database() {
     let (_, second) = api.get(&format!("/v1/transitions?before={}", first["continue"].as_str().unwrap())).await;
     assert_eq!((seqs(&second, "items"), second.get("continue")), (vec![1], None));
     assert_eq!(api.get("/v1/transitions?before=x").await.1["parameter"], "before");
-    let ahead = store::Batch { records: vec![record("ask", &[9])], gone: Vec::new() };
+    let ahead = store::Batch { records: vec![record("ask", &[9])], deletions: Vec::new() };
     database.writer.write(&ahead).await.unwrap();
     let (_, trace) = api.get("/v1/tools/a/ask/trace?since=5").await;
     assert_eq!(seqs(&trace, "entries"), [0; 0], "where the object says nothing new, the database is not asked");

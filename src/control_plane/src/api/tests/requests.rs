@@ -114,7 +114,7 @@ async fn a_history_that_is_not_written_says_so() {
     assert_eq!((status, &history["problem"]), (200, &Value::Null));
     let refused = StoreError::Refused { code: "6410".into(), message: "disk I/O error".into() };
     let begun = Instant::now().checked_sub(std::time::Duration::from_secs(900)).unwrap();
-    api.app.mirror.failed(&refused, begun);
+    api.app.mirror.record_failure(&refused, begun);
     let (status, history) = api.get("/v1/history").await;
     assert_eq!((status, history["problem"].as_str()), (200, Some("the database refuses writes")), "{history}");
     assert!(history["behindSeconds"].as_u64().is_some_and(|behind| behind >= 900), "{history}");

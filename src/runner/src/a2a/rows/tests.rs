@@ -5,32 +5,34 @@ use testing::postgres::PostgresServer;
 
 use super::*;
 use crate::{
-    a2a::tasks::{Piece, Said},
+    a2a::tasks::{MessagePart, UserMessage},
     conversations::{Conversations, Storage},
     database::Dsn,
 };
 
-fn rows(server: &PostgresServer, days: Option<i32>, limits: Limits) -> Rows {
+fn rows(server: &PostgresServer, days: Option<i32>, limits: Limits) -> TaskRows {
     let dsn = Dsn::parse(&server.url("postgresql")).unwrap();
     let opened = Conversations::open(&Storage::Postgres { dsn, namespace: "n".into(), days }, "a").unwrap();
-    Rows::new(opened.home().unwrap(), limits)
+    TaskRows::new(opened.database_scope().unwrap(), limits)
 }
 
 fn working(id: &str, text: &str) -> Task {
-    let said =
-        Said { id: "m\0".into(), pieces: vec![Piece::Text(text.into()), Piece::Data(serde_json::json!({ "a": 1 }))] };
+    let said = UserMessage {
+        id: "m\0".into(),
+        pieces: vec![MessagePart::Text(text.into()), MessagePart::Data(serde_json::json!({ "a": 1 }))],
+    };
     Task::new(id.into(), "c".into(), None, said)
 }
 
-async fn ended(rows: &Rows, id: &str, text: &str) {
+async fn ended(rows: &TaskRows, id: &str, text: &str) {
     let task = working(id, text);
-    assert!(task.end(Phase::Completed, None));
-    assert_eq!(rows.store(&task).await.unwrap(), Stored::Ended);
+    assert!(task.end(TaskPhase::Completed, None));
+    assert_eq!(rows.store(&task).await.unwrap(), RowState::Ended);
 }
 
 /// The ids of all that is there, the newest first.
-async fn ids(rows: &Rows) -> Vec<String> {
-    rows.heads(&None).await.unwrap().into_iter().map(|head| head.id).collect()
+async fn ids(rows: &TaskRows) -> Vec<String> {
+    rows.summaries(&None).await.unwrap().into_iter().map(|head| head.id).collect()
 }
 
 #[test]
@@ -42,10 +44,10 @@ fn a_text_is_bounded_between_characters_and_says_so_when_it_is_whole() {
 
 #[test]
 fn every_phase_has_a_word_of_its_own() {
-    for one in [Phase::Working, Phase::Completed, Phase::Failed, Phase::Canceled] {
-        assert_eq!(phase(word(one)), Some(one));
+    for one in [TaskPhase::Working, TaskPhase::Completed, TaskPhase::Failed, TaskPhase::Canceled] {
+        assert_eq!(parse_phase(phase_name(one)), Some(one));
     }
-    assert_eq!(phase("later"), None);
+    assert_eq!(parse_phase("later"), None);
 }
 
 #[tokio::test]
@@ -53,24 +55,27 @@ async fn what_was_stored_comes_back_and_an_end_stays() {
     let server = PostgresServer::start().await;
     let rows = rows(&server, None, Limits::default());
     let task = working("t", "nul \0");
-    task.follow(&Progress { text: "é".repeat(TEXT), ..task.now() });
+    task.follow(&TaskProgress { text: "é".repeat(MAX_TEXT), ..task.snapshot() });
     rows.store(&task).await.unwrap();
-    let read = async || rows.of(&["t".into()], &None).await.unwrap().pop().unwrap();
+    let read = async || rows.load(&["t".into()], &None).await.unwrap().pop().unwrap();
     let found = read().await;
-    assert_eq!((&found.said, found.now().phase, found.now().text.len()), (&task.said, Phase::Working, SO_FAR));
-    assert!(found.elsewhere);
+    assert_eq!(
+        (&found.message, found.snapshot().phase, found.snapshot().text.len()),
+        (&task.message, TaskPhase::Working, MAX_PARTIAL_TEXT)
+    );
+    assert!(found.is_remote);
 
-    assert!(task.end(Phase::Failed, Some("no\0".into())));
+    assert!(task.end(TaskPhase::Failed, Some("no\0".into())));
     rows.store(&task).await.unwrap();
-    let whole = read().await.now();
-    assert_eq!((whole.phase, whole.error.as_deref()), (Phase::Failed, Some("no")));
-    assert_eq!(whole.text, format!("{}{CUT}", "é".repeat(TEXT / 2)));
+    let whole = read().await.snapshot();
+    assert_eq!((whole.phase, whole.error.as_deref()), (TaskPhase::Failed, Some("no")));
+    assert_eq!(whole.text, format!("{}{CUT}", "é".repeat(MAX_TEXT / 2)));
     rows.store(&working("t", "later")).await.unwrap();
-    assert_eq!(read().await.now(), whole, "an end is not taken back");
+    assert_eq!(read().await.snapshot(), whole, "an end is not taken back");
 
     let mut connection = server.connect().await;
     connection.execute("UPDATE recif_tasks SET message = '{\"unheard\": 1}'").await.unwrap();
-    assert!(rows.of(&["t".into()], &None).await.unwrap().is_empty(), "a row of another version is left out");
+    assert!(rows.load(&["t".into()], &None).await.unwrap().is_empty(), "a row of another version is left out");
     connection.execute("UPDATE recif_tasks SET phase = 'dreaming'").await.unwrap();
     assert!(ids(&rows).await.is_empty());
     connection.execute("DROP TABLE recif_tasks").await.unwrap();
@@ -100,16 +105,16 @@ async fn the_oldest_that_have_ended_go_by_number_by_bytes_and_by_age() {
     connection.execute("UPDATE recif_tasks SET updated_at = now() - interval '3 days' WHERE id = 'd'").await.unwrap();
     all.sweep().await.unwrap();
     assert_eq!(ids(&all).await, kept(&["big", "d", "works"]), "younger than a week");
-    few.stored.store(1, Ordering::Relaxed);
+    few.stored_since_sweep.store(1, Ordering::Relaxed);
     few.sweep().await.unwrap();
     assert_eq!(ids(&all).await, kept(&["big", "works"]), "older than its conversation may be");
     connection.execute("UPDATE recif_tasks SET updated_at = now() - interval '8 days'").await.unwrap();
-    all.stored.store(usize::MAX, Ordering::Relaxed);
+    all.stored_since_sweep.store(usize::MAX, Ordering::Relaxed);
     all.sweep().await.unwrap();
     assert!(ids(&all).await.is_empty(), "what nothing runs any more goes too");
 
     ended(&few, "f", "x").await;
-    let other = Rows::new(Home { agent: "b".into(), ..few.home.clone() }, Limits { count: 0, bytes: 0 });
+    let other = TaskRows::new(DatabaseScope { agent: "b".into(), ..few.scope.clone() }, Limits { count: 0, bytes: 0 });
     other.sweep().await.unwrap();
     assert_eq!((ids(&few).await, ids(&other).await), (kept(&["f"]), kept(&[])), "each agent has its own");
 }

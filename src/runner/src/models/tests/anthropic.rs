@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{
     super::{Chunk, ModelErrorKind, Thought, ToolCall, Usage},
-    Provider, Reply, call, collect, everything, hello, read, token,
+    Provider, ScriptedReply, call, collect, everything, hello, read, token,
 };
 
 /// "Hello there", streamed.
@@ -131,9 +131,9 @@ async fn parallel_calls_are_put_together() {
 
 #[tokio::test]
 async fn a_request_with_everything() {
-    let server = Provider::new([Reply::ok(GOOD)]).await;
+    let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
     let model = server.model("anthropic");
-    collect(model.answer(everything())).await.unwrap();
+    collect(model.respond(everything())).await.unwrap();
     let asked = server.only();
     assert_eq!(asked.path, "/v1/messages");
     assert_eq!([&asked.headers["x-api-key"], &asked.headers["anthropic-version"]], ["KEY", "2023-06-01"]);
@@ -178,8 +178,8 @@ async fn a_request_with_everything() {
 
 #[tokio::test]
 async fn a_plain_request_is_small() {
-    let server = Provider::new([Reply::ok(GOOD)]).await;
-    collect(server.model("anthropic").answer(hello())).await.unwrap();
+    let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
+    collect(server.model("anthropic").respond(hello())).await.unwrap();
     let messages = json!([{"role": "user", "content": [{"type": "text", "text": "hello"}]}]);
     let expected = json!({"model": "model-1", "messages": messages, "max_tokens": 8192, "stream": true});
     assert_eq!(server.only().body, expected);

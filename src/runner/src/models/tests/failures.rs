@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::{
     super::{Chunk, ModelError, ModelErrorKind, ModelRef, open},
-    End, Provider, Reply, anthropic, collect, gemini, hello, ollama, openai,
+    Provider, ReplyEnd, ScriptedReply, anthropic, collect, gemini, hello, ollama, openai,
 };
 use crate::tests::log::Log;
 
@@ -45,21 +45,24 @@ async fn a_status_says_what_failed_and_the_body_is_not_shown() {
             (500, Unavailable, 4),
             (529, Unavailable, 4),
         ] {
-            let server = Provider::new([Reply::status(status)]).await;
-            assert_eq!(kind_of(collect(server.model(provider).answer(hello())).await), kind, "{provider} {status}");
-            assert_eq!(server.asked().len(), requests, "{provider} {status}");
+            let server = Provider::new([ScriptedReply::status(status)]).await;
+            assert_eq!(kind_of(collect(server.model(provider).respond(hello())).await), kind, "{provider} {status}");
+            assert_eq!(server.requests().len(), requests, "{provider} {status}");
         }
     }
 }
 
 #[tokio::test]
 async fn why_a_provider_refuses_is_in_the_log_without_credentials() {
-    let (log, _kept) = Log::keep();
+    let (log, _kept) = Log::capture();
     let refused = r#"{"error": {"message": "`tools` is not supported, said sk-abcdefghijklmnop"}}"#;
-    for reply in [Reply { body: refused.into(), ..Reply::status(400) }, Reply::ok(format!("data: {refused}\n\n"))] {
+    for reply in [
+        ScriptedReply { body: refused.into(), ..ScriptedReply::status(400) },
+        ScriptedReply::ok(format!("data: {refused}\n\n")),
+    ] {
         let server = Provider::new([reply.clone()]).await;
-        assert!(collect(server.model("openai").answer(hello())).await.is_err());
-        let logged = log.take();
+        assert!(collect(server.model("openai").respond(hello())).await.is_err());
+        let logged = log.drain();
         let line = logged.lines().find(|line| line.contains("WARN")).unwrap_or_default();
         assert!(line.contains("`tools` is not supported, said sk-***"), "{reply:?}: {logged}");
         assert!(!logged.contains("abcdefghijklmnop"), "{logged}");
@@ -68,27 +71,30 @@ async fn why_a_provider_refuses_is_in_the_log_without_credentials() {
 
 #[tokio::test]
 async fn a_redirect_does_not_take_the_key_elsewhere() {
-    let server = Provider::new([Reply::status(307).header("location", "/elsewhere")]).await;
-    assert_eq!(kind_of(collect(server.model("anthropic").answer(hello())).await), ModelErrorKind::BadRequest);
-    assert_eq!(server.asked().len(), 1);
+    let server = Provider::new([ScriptedReply::status(307).header("location", "/elsewhere")]).await;
+    assert_eq!(kind_of(collect(server.model("anthropic").respond(hello())).await), ModelErrorKind::BadRequest);
+    assert_eq!(server.requests().len(), 1);
 }
 
 #[tokio::test]
 async fn a_provider_that_recovers_is_asked_again() {
     for (provider, good, failed, _) in PROVIDERS {
-        let limited = Reply::status(429).header("retry-after", "7");
+        let limited = ScriptedReply::status(429).header("retry-after", "7");
         for (failures, pauses) in [
             (vec![limited.clone()], Some(vec![7])),
-            (vec![Reply::status(503).header("retry-after", "3600"), limited], Some(vec![30, 7])),
-            (vec![Reply::status(500), Reply::status(500)], None),
-            (vec![Reply::ok(failed)], None),
-            (vec![Reply::ok("").ending(End::Cut), Reply::ok(""), Reply::status(502)], None),
+            (vec![ScriptedReply::status(503).header("retry-after", "3600"), limited], Some(vec![30, 7])),
+            (vec![ScriptedReply::status(500), ScriptedReply::status(500)], None),
+            (vec![ScriptedReply::ok(failed)], None),
+            (
+                vec![ScriptedReply::ok("").ending(ReplyEnd::Cut), ScriptedReply::ok(""), ScriptedReply::status(502)],
+                None,
+            ),
         ] {
             let tried = failures.len();
-            let server = Provider::new([failures, vec![Reply::ok(good)]].concat()).await;
-            let found = collect(server.model(provider).answer(hello())).await.unwrap();
+            let server = Provider::new([failures, vec![ScriptedReply::ok(good)]].concat()).await;
+            let found = collect(server.model(provider).respond(hello())).await.unwrap();
             assert_eq!(found[0], Chunk::Token("Hello thére".into()), "{provider}");
-            assert_eq!(server.asked().len(), tried + 1);
+            assert_eq!(server.requests().len(), tried + 1);
             match pauses {
                 Some(seconds) => {
                     assert_eq!(server.pauses(), seconds.into_iter().map(Duration::from_secs).collect::<Vec<_>>())
@@ -107,17 +113,17 @@ async fn nothing_is_tried_again_once_the_answer_began() {
     for (provider, good, failed, end) in PROVIDERS {
         let first = beginning(good, end);
         for (reply, kind) in [
-            (Reply::ok(&*first), ModelErrorKind::Unavailable),
-            (Reply::ok(&*first).ending(End::Cut), ModelErrorKind::Unavailable),
-            (Reply::ok(format!("{first}{failed}")), ModelErrorKind::Unavailable),
-            (Reply::ok(format!("{first}data: {{\"SECRET{end}")), ModelErrorKind::Malformed),
-            (Reply::ok(format!("{first}data: {}", "x".repeat(2 << 20))), ModelErrorKind::Malformed),
+            (ScriptedReply::ok(&*first), ModelErrorKind::Unavailable),
+            (ScriptedReply::ok(&*first).ending(ReplyEnd::Cut), ModelErrorKind::Unavailable),
+            (ScriptedReply::ok(format!("{first}{failed}")), ModelErrorKind::Unavailable),
+            (ScriptedReply::ok(format!("{first}data: {{\"SECRET{end}")), ModelErrorKind::Malformed),
+            (ScriptedReply::ok(format!("{first}data: {}", "x".repeat(2 << 20))), ModelErrorKind::Malformed),
         ] {
             let server = Provider::new([reply.clone()]).await;
-            let mut answer = server.model(provider).answer(hello());
+            let mut answer = server.model(provider).respond(hello());
             assert_eq!(answer.try_next().await.unwrap(), Some(Chunk::Token("Hello".into())), "{provider}");
             assert_eq!(kind_of(collect(answer).await), kind, "{provider} {reply:?}");
-            assert_eq!(server.asked().len(), 1);
+            assert_eq!(server.requests().len(), 1);
         }
     }
 }
@@ -126,10 +132,10 @@ async fn nothing_is_tried_again_once_the_answer_began() {
 async fn what_is_no_answer_at_all_is_malformed() {
     for (provider, ..) in PROVIDERS {
         for body in ["<html>SECRET</html>\n\n", "{\"SECRET\": [\n\n", "data: SECRET\n\n", "data: [1]\n\n"] {
-            let server = Provider::new([Reply::ok(body)]).await;
-            let answer = collect(server.model(provider).answer(hello())).await;
+            let server = Provider::new([ScriptedReply::ok(body)]).await;
+            let answer = collect(server.model(provider).respond(hello())).await;
             assert_eq!(kind_of(answer), ModelErrorKind::Malformed, "{provider} {body}");
-            assert_eq!(server.asked().len(), 1);
+            assert_eq!(server.requests().len(), 1);
         }
     }
 }
@@ -137,8 +143,8 @@ async fn what_is_no_answer_at_all_is_malformed() {
 #[tokio::test]
 async fn a_provider_that_goes_silent_is_given_up() {
     for (provider, good, _, end) in PROVIDERS {
-        let server = Provider::new([Reply::ok(beginning(good, end)).ending(End::Silent)]).await;
-        let mut answer = server.model(provider).answer(hello());
+        let server = Provider::new([ScriptedReply::ok(beginning(good, end)).ending(ReplyEnd::Silent)]).await;
+        let mut answer = server.model(provider).respond(hello());
         assert!(answer.next().await.unwrap().is_ok());
         // From here on nothing is received, so that time may jump.
         tokio::time::pause();
@@ -150,10 +156,10 @@ async fn a_provider_that_goes_silent_is_given_up() {
 #[tokio::test]
 async fn a_provider_that_never_answers_is_given_up() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let server = Provider::new([Reply::status(500)]).await;
+    let server = Provider::new([ScriptedReply::status(500)]).await;
     let base_url = Some(format!("http://{}", listener.local_addr().unwrap()));
     let model = server.model_with(ModelRef { base_url, ..ModelRef::new("openai", "m") });
-    let answer = tokio::spawn(collect(model.answer(hello())));
+    let answer = tokio::spawn(collect(model.respond(hello())));
     let (connection, _) = listener.accept().await.unwrap();
     connection.readable().await.unwrap();
     tokio::time::pause();
@@ -163,11 +169,11 @@ async fn a_provider_that_never_answers_is_given_up() {
 
 #[tokio::test]
 async fn a_provider_that_is_not_there_is_tried_four_times() {
-    let server = Provider::new([Reply::status(500)]).await;
+    let server = Provider::new([ScriptedReply::status(500)]).await;
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let base_url = Some(format!("http://user:SECRET@{gone}"));
     let model = server.model_with(ModelRef { base_url, ..ModelRef::new("ollama", "m") });
-    assert_eq!(kind_of(collect(model.answer(hello())).await), ModelErrorKind::Unavailable);
+    assert_eq!(kind_of(collect(model.respond(hello())).await), ModelErrorKind::Unavailable);
     assert_eq!(server.pauses().len(), 3);
 }
 

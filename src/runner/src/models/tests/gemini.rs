@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    super::{Chunk, ModelErrorKind, Request, Thought, ToolCall, Usage},
-    Provider, Reply, collect, everything, hello, read, token,
+    super::{Chunk, ModelErrorKind, ModelRequest, Thought, ToolCall, Usage},
+    Provider, ScriptedReply, collect, everything, hello, read, token,
 };
 
 /// "Hello there", streamed. Events end as the API ends them.
@@ -52,8 +52,8 @@ async fn parallel_calls_are_read_with_their_signature() {
 
 #[tokio::test]
 async fn a_request_with_everything() {
-    let server = Provider::new([Reply::ok(GOOD)]).await;
-    collect(server.model("gemini").answer(everything())).await.unwrap();
+    let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
+    collect(server.model("gemini").respond(everything())).await.unwrap();
     let asked = server.only();
     assert_eq!(asked.path, "/v1beta/models/model-1:streamGenerateContent?alt=sse");
     assert_eq!(asked.headers["x-goog-api-key"], "KEY");
@@ -102,11 +102,11 @@ async fn a_request_with_everything() {
 
 #[tokio::test]
 async fn json_without_tools_is_a_setting() {
-    let server = Provider::new([Reply::ok(GOOD)]).await;
+    let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
     let config = json!({"version": "tunedModels/mine", "safetySettings": [{"category": "c"}]});
     let request =
-        Request { output: everything().output, config: config.as_object().unwrap().clone().into(), ..hello() };
-    collect(server.model("gemini").answer(request)).await.unwrap();
+        ModelRequest { output: everything().output, config: config.as_object().unwrap().clone().into(), ..hello() };
+    collect(server.model("gemini").respond(request)).await.unwrap();
     let asked = server.only();
     assert_eq!(asked.path, "/v1beta/tunedModels/mine:streamGenerateContent?alt=sse");
     assert_eq!(

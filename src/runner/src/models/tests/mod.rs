@@ -23,11 +23,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::{Chunk, Http, Message, Model, ModelError, ModelRef, Request, Thought, ToolCall, ToolSpec, open};
+use super::{Chunk, Http, Message, Model, ModelError, ModelRef, ModelRequest, Thought, ToolCall, ToolSpec, open};
 
 /// How a reply ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum End {
+enum ReplyEnd {
     /// As it should.
     Whole,
     /// Never: nothing more is sent.
@@ -38,18 +38,18 @@ enum End {
 
 /// What the server answers.
 #[derive(Debug, Clone)]
-struct Reply {
+struct ScriptedReply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: String,
     /// Bytes sent at a time.
     piece: usize,
-    end: End,
+    end: ReplyEnd,
 }
 
-impl Reply {
+impl ScriptedReply {
     fn ok(body: impl Into<String>) -> Self {
-        Self { status: 200, headers: Vec::new(), body: body.into(), piece: usize::MAX, end: End::Whole }
+        Self { status: 200, headers: Vec::new(), body: body.into(), piece: usize::MAX, end: ReplyEnd::Whole }
     }
 
     fn status(status: u16) -> Self {
@@ -65,7 +65,7 @@ impl Reply {
         Self { piece, ..self }
     }
 
-    fn ending(self, end: End) -> Self {
+    fn ending(self, end: ReplyEnd) -> Self {
         Self { end, ..self }
     }
 
@@ -73,16 +73,16 @@ impl Reply {
         let pieces: Vec<io::Result<Bytes>> =
             self.body.as_bytes().chunks(self.piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let rest = match self.end {
-            End::Whole => stream::empty().boxed(),
-            End::Silent => {
-                let open = Open::new(open.clone());
+            ReplyEnd::Whole => stream::empty().boxed(),
+            ReplyEnd::Silent => {
+                let open = OpenReplyGuard::new(open.clone());
                 stream::once(async move {
                     let _open = open;
                     std::future::pending().await
                 })
                 .boxed()
             }
-            End::Cut => stream::once(async {
+            ReplyEnd::Cut => stream::once(async {
                 // While nothing is ready, the server sends what it has.
                 tokio::task::yield_now().await;
                 Err(io::ErrorKind::BrokenPipe.into())
@@ -98,16 +98,16 @@ impl Reply {
 }
 
 /// Counts an answer that has not ended.
-struct Open(Arc<watch::Sender<usize>>);
+struct OpenReplyGuard(Arc<watch::Sender<usize>>);
 
-impl Open {
+impl OpenReplyGuard {
     fn new(count: Arc<watch::Sender<usize>>) -> Self {
         count.send_modify(|count| *count += 1);
         Self(count)
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenReplyGuard {
     fn drop(&mut self) {
         self.0.send_modify(|count| *count -= 1);
     }
@@ -115,23 +115,23 @@ impl Drop for Open {
 
 /// A request as the server saw it.
 #[derive(Debug, Clone)]
-struct Asked {
+struct RecordedRequest {
     path: String,
     headers: HeaderMap,
     body: Value,
 }
 
 #[derive(Clone)]
-struct Script {
-    replies: Arc<Vec<Reply>>,
-    asked: Arc<watch::Sender<Vec<Asked>>>,
+struct ProviderScript {
+    replies: Arc<Vec<ScriptedReply>>,
+    requests: Arc<watch::Sender<Vec<RecordedRequest>>>,
     silent: Arc<watch::Sender<usize>>,
 }
 
 /// A provider that gives its replies one after the other, and the last one for ever.
 struct Provider {
     address: SocketAddr,
-    asked: watch::Receiver<Vec<Asked>>,
+    requests: watch::Receiver<Vec<RecordedRequest>>,
     /// How many answers are open that never end.
     silent: watch::Receiver<usize>,
     http: Http,
@@ -139,19 +139,20 @@ struct Provider {
 }
 
 impl Provider {
-    async fn new(replies: impl Into<Vec<Reply>>) -> Self {
+    async fn new(replies: impl Into<Vec<ScriptedReply>>) -> Self {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, asked) = watch::channel(Vec::new());
         let (count, silent) = watch::channel(0);
-        let script = Script { replies: Arc::new(replies.into()), asked: Arc::new(sender), silent: Arc::new(count) };
-        let routes = Router::new().fallback(answer).with_state(script);
+        let script =
+            ProviderScript { replies: Arc::new(replies.into()), requests: Arc::new(sender), silent: Arc::new(count) };
+        let routes = Router::new().fallback(serve_reply).with_state(script);
         tokio::spawn(async move { axum::serve(listener, routes).await });
         let pauses = Arc::new(Mutex::new(Vec::new()));
         let noted = pauses.clone();
         let http = Http::plain(move |time| noted.lock().unwrap().push(time));
-        Self { address, asked, silent, http, pauses }
+        Self { address, requests: asked, silent, http, pauses }
     }
 
     fn reference(&self, provider: &str) -> ModelRef {
@@ -167,13 +168,13 @@ impl Provider {
         open(&reference, &|name: &str| name.ends_with("_API_KEY").then(|| "KEY".into()), &self.http).unwrap()
     }
 
-    fn asked(&self) -> Vec<Asked> {
-        self.asked.borrow().clone()
+    fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.borrow().clone()
     }
 
     /// The only request.
-    fn only(&self) -> Asked {
-        let mut asked = self.asked();
+    fn only(&self) -> RecordedRequest {
+        let mut asked = self.requests();
         assert_eq!(asked.len(), 1);
         asked.remove(0)
     }
@@ -184,12 +185,12 @@ impl Provider {
     }
 }
 
-async fn answer(State(script): State<Script>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+async fn serve_reply(State(script): State<ProviderScript>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let mut place = 0;
-    script.asked.send_modify(|asked| {
+    script.requests.send_modify(|asked| {
         place = asked.len();
-        asked.push(Asked { path: uri.to_string(), headers, body });
+        asked.push(RecordedRequest { path: uri.to_string(), headers, body });
     });
     let reply = script.replies.get(place).or(script.replies.last()).unwrap();
     reply.clone().respond(&script.silent)
@@ -210,12 +211,12 @@ async fn collect(answer: BoxStream<'static, Result<Chunk, ModelError>>) -> Resul
 
 /// What `provider` makes of `body`, whether it comes at once or byte by byte.
 async fn read(provider: &str, body: &str) -> Result<Vec<Chunk>, ModelError> {
-    let replies = [Reply::ok(body), Reply::ok(body).pieces(1), Reply::ok(body).pieces(7)];
+    let replies = [ScriptedReply::ok(body), ScriptedReply::ok(body).pieces(1), ScriptedReply::ok(body).pieces(7)];
     let server = Provider::new(replies).await;
     let model = server.model(provider);
-    let whole = collect(model.answer(hello())).await?;
+    let whole = collect(model.respond(hello())).await?;
     for _ in 0..2 {
-        let same = collect(model.answer(hello())).await?;
+        let same = collect(model.respond(hello())).await?;
         assert_eq!(same.len(), whole.len());
         for (one, other) in same.iter().zip(&whole) {
             match (one, other) {
@@ -230,8 +231,8 @@ async fn read(provider: &str, body: &str) -> Result<Vec<Chunk>, ModelError> {
     Ok(whole)
 }
 
-fn hello() -> Request {
-    Request { messages: vec![Message::user("hello").into()], ..Request::default() }
+fn hello() -> ModelRequest {
+    ModelRequest { messages: vec![Message::user("hello").into()], ..ModelRequest::default() }
 }
 
 fn token(text: &str) -> Chunk {
@@ -248,7 +249,7 @@ fn weather() -> ToolSpec {
 }
 
 /// A conversation with everything in it, and JSON wanted.
-fn everything() -> Request {
+fn everything() -> ModelRequest {
     let called = |id: &str, city: &str| {
         let (id, name, arguments) = (id.into(), "weather".into(), json!({ "city": city }));
         Message::Call(ToolCall { id, name, arguments, thought: Some(Thought::Signature(format!("signed {city}"))) })
@@ -256,7 +257,7 @@ fn everything() -> Request {
     };
     let result = |id: &str, outcome| Message::ToolResult { id: id.into(), name: "weather".into(), outcome }.into();
     let picture = super::Part::Media { url: "data:image/png;base64,iVBORw0KGgo=".into(), content_type: None };
-    Request {
+    ModelRequest {
         system: Some("be brief".into()),
         messages: vec![
             Message::User(vec![super::Part::Text("what is this?".into()), picture]).into(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    super::{Chunk, Message, ModelErrorKind, Part, Request, Usage, open_embedder},
-    Provider, Reply, collect, everything, read, token,
+    super::{Chunk, Message, ModelErrorKind, ModelRequest, Part, Usage, open_embedder},
+    Provider, ScriptedReply, collect, everything, read, token,
 };
 
 /// "Hello there", streamed.
@@ -40,10 +40,10 @@ async fn parallel_calls_are_read() {
 
 #[tokio::test]
 async fn a_request_with_everything() {
-    let server = Provider::new([Reply::ok(GOOD)]).await;
+    let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
     let mut reference = server.reference("ollama");
     reference.config = json!({"keepAlive": "5m", "numCtx": 8192, "temperature": 0.1}).as_object().unwrap().clone();
-    collect(server.model_with(reference).answer(everything())).await.unwrap();
+    collect(server.model_with(reference).respond(everything())).await.unwrap();
     let asked = server.only();
     assert_eq!((asked.path.as_str(), &asked.headers["authorization"]), ("/api/chat", &"Bearer KEY".parse().unwrap()));
     assert_eq!(
@@ -81,23 +81,27 @@ async fn a_request_with_everything() {
 
 #[tokio::test]
 async fn a_picture_elsewhere_is_the_users_error() {
-    let server = Provider::new([Reply::ok(GOOD)]).await;
+    let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
     let part = Part::Media { url: "https://h/x.png".into(), content_type: None };
     let messages = vec![Arc::new(Message::User(vec![part]))];
-    let answer = collect(server.model("ollama").answer(Request { messages, ..Request::default() })).await;
+    let answer = collect(server.model("ollama").respond(ModelRequest { messages, ..ModelRequest::default() })).await;
     let error = answer.unwrap_err();
     assert!(error.kind == ModelErrorKind::BadRequest && error.to_string().contains("`data:` URL"), "{error}");
-    assert!(server.asked().is_empty());
+    assert!(server.requests().is_empty());
 }
 
 #[tokio::test]
 async fn a_text_is_embedded() {
     let good = r#"{"model":"m","embeddings":[[0.5,-1,2e-3]],"total_duration":1,"prompt_eval_count":8}"#;
-    let server =
-        Provider::new([Reply::status(503), Reply::ok(good).pieces(3), Reply::ok(r#"{"embeddings":[]}"#)]).await;
+    let server = Provider::new([
+        ScriptedReply::status(503),
+        ScriptedReply::ok(good).pieces(3),
+        ScriptedReply::ok(r#"{"embeddings":[]}"#),
+    ])
+    .await;
     let embedder = open_embedder(&server.reference("ollama"), &|_: &str| None, &server.http).unwrap();
     assert_eq!(embedder.embed("where is Bern?").await.unwrap(), [0.5, -1.0, 0.002]);
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!((asked.len(), asked[1].path.as_str()), (2, "/api/embed"));
     assert_eq!(asked[1].body, json!({"model": "model-1", "input": "where is Bern?"}));
     assert_eq!(embedder.embed("").await.unwrap_err().kind, ModelErrorKind::Malformed);

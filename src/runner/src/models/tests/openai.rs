@@ -5,8 +5,8 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::{
-    super::{Chunk, Message, ModelErrorKind, OutputFormat, Part, Request, Usage},
-    Provider, Reply, call, collect, everything, hello, read, token,
+    super::{Chunk, Message, ModelErrorKind, ModelRequest, OutputFormat, Part, Usage},
+    Provider, ScriptedReply, call, collect, everything, hello, read, token,
 };
 
 /// "Hello there", streamed.
@@ -83,8 +83,8 @@ async fn what_the_rules_on_content_forbid_is_refused() {
 
 #[tokio::test]
 async fn a_request_with_everything() {
-    let server = Provider::new([Reply::ok(GOOD)]).await;
-    collect(server.model("openai").answer(everything())).await.unwrap();
+    let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
+    collect(server.model("openai").respond(everything())).await.unwrap();
     let asked = server.only();
     assert_eq!(
         (asked.path.as_str(), &asked.headers["authorization"]),
@@ -131,11 +131,11 @@ async fn a_request_with_everything() {
 
 #[tokio::test]
 async fn a_server_of_somebody_elses_needs_no_key() {
-    let server = Provider::new([Reply::ok(GOOD)]).await;
+    let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
     let reference = server.reference("openai");
     let model = super::open(&reference, &|_: &str| None, &server.http).unwrap();
     let output = Some(OutputFormat::default());
-    collect(model.answer(Request { output, ..hello() })).await.unwrap();
+    collect(model.respond(ModelRequest { output, ..hello() })).await.unwrap();
     let asked = server.only();
     assert!(!asked.headers.contains_key("authorization"));
     assert_eq!(asked.body["response_format"], json!({"type": "json_object"}));
@@ -144,7 +144,7 @@ async fn a_server_of_somebody_elses_needs_no_key() {
 
 #[tokio::test]
 async fn media_that_are_no_pictures() {
-    let server = Provider::new([Reply::ok(GOOD)]).await;
+    let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
     let media = |url: &str| Part::Media { url: url.into(), content_type: None };
     let parts = vec![
         media("data:audio/mpeg;base64,AA"),
@@ -153,7 +153,7 @@ async fn media_that_are_no_pictures() {
         media("https://h/x.png"),
     ];
     let messages = vec![Arc::new(Message::User(parts))];
-    collect(server.model("openai").answer(Request { messages, ..Request::default() })).await.unwrap();
+    collect(server.model("openai").respond(ModelRequest { messages, ..ModelRequest::default() })).await.unwrap();
     assert_eq!(
         server.only().body["messages"][0]["content"],
         json!([

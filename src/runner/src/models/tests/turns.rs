@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Provider, Reply, anthropic, gemini, hello, ollama, openai};
-use crate::{metrics::Metrics, tools::Toolbox, turn::Turn};
+use super::{Provider, ScriptedReply, anthropic, gemini, hello, ollama, openai};
+use crate::{metrics::RunnerMetrics, tools::Toolbox, turn::TurnLoop};
 
 /// What the second request of the turn holds after the user's message.
 async fn second_request(provider: &str, calls: &str, good: &str, messages: &str) -> Vec<Value> {
-    let server = Provider::new([Reply::ok(calls), Reply::ok(good)]).await;
+    let server = Provider::new([ScriptedReply::ok(calls), ScriptedReply::ok(good)]).await;
     let model = server.model(provider);
-    let tools = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), Metrics::default());
-    let said = Turn { model: &*model, tools: &tools, tokens: None }.run(&mut hello(), &mut 5).await.unwrap();
+    let tools = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), RunnerMetrics::default());
+    let said = TurnLoop { model: &*model, tools: &tools, events: None }.run(&mut hello(), &mut 5).await.unwrap();
     assert!(said.text.ends_with("Hello thére"), "{provider}: {}", said.text);
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked.len(), 2);
     let mut messages = asked[1].body[messages].as_array().unwrap().clone();
     assert_eq!(
@@ -102,20 +102,20 @@ async fn ollama_gets_its_calls_and_results_back() {
 
 #[tokio::test]
 async fn a_title_is_asked_for_and_a_failing_model_is_not_waited_for() {
-    let server = Provider::new([Reply::ok(openai::GOOD), Reply::status(401)]).await;
+    let server = Provider::new([ScriptedReply::ok(openai::GOOD), ScriptedReply::status(401)]).await;
     let model = server.model("openai");
     assert_eq!(model.title("where is Bern?\nI forgot").await, "Hello thére");
     assert_eq!(model.title("where is Bern?\nI forgot").await, "where is Bern?");
-    let asked = server.asked();
+    let asked = server.requests();
     assert_eq!(asked[0].body["messages"][1], json!({"role": "user", "content": "where is Bern?\nI forgot"}));
     assert!(asked[0].body["messages"][0]["content"].as_str().unwrap().starts_with("Write a title"));
 }
 
 #[tokio::test]
 async fn an_answer_that_nobody_reads_ends_its_request() {
-    let server = Provider::new([Reply::ok(openai::GOOD).ending(super::End::Silent)]).await;
+    let server = Provider::new([ScriptedReply::ok(openai::GOOD).ending(super::ReplyEnd::Silent)]).await;
     let mut watched = server.silent.clone();
-    let mut answer = server.model("openai").answer(hello());
+    let mut answer = server.model("openai").respond(hello());
     futures::StreamExt::next(&mut answer).await.unwrap().unwrap();
     assert_eq!(*watched.borrow_and_update(), 1);
     drop(answer);

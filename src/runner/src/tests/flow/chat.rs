@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Contract, Runner};
+use super::{ContractFolder, Runner};
 
 impl Runner {
     /// What `model` says to a conversation, or the error.
@@ -23,7 +23,7 @@ impl Runner {
 
 #[tokio::test]
 async fn flows_and_prompts_are_models() {
-    let contract = Contract::flow(&[
+    let contract = ContractFolder::flow(&[
         ("main", "{{role \"system\"}}be brief"),
         ("translate", "In French: {{message}}"),
         ("strict", "---\ninput:\n  schema:\n    city: string\n---\n{{city}}"),
@@ -93,7 +93,7 @@ async fn a_message_is_never_lost_by_a_template_that_only_mentions_the_word() {
         ("_quoted", "{{role \"user\"}}'{{text}}'", "echo: ''"),
     ];
     let texts: Vec<_> = prompts.iter().map(|(name, text, _)| (*name, *text)).collect();
-    let runner = Contract::flow(&texts).serve(&[]).await;
+    let runner = ContractFolder::flow(&texts).serve(&[]).await;
     for (name, text, answer) in prompts.iter().filter(|(name, ..)| *name != "_quoted") {
         let said = json!([{"role": "user", "content": "MINE"}]);
         assert_eq!(runner.converse(name, said).await, (200, (*answer).to_owned()), "{text}");
@@ -102,7 +102,7 @@ async fn a_message_is_never_lost_by_a_template_that_only_mentions_the_word() {
 
 #[tokio::test]
 async fn a_flow_in_error_is_no_model_and_alone_it_is_unavailable() {
-    let set = Contract::set(&[("good", "hi"), ("bad", "{{#if}}")]).serve(&[]).await;
+    let set = ContractFolder::set(&[("good", "hi"), ("bad", "{{#if}}")]).serve(&[]).await;
     assert_eq!(set.models().await, ["good", "good/main"]);
     for model in ["bad", "bad/main"] {
         let (status, why) = set.converse(model, json!([{"role": "user", "content": "x"}])).await;
@@ -111,7 +111,7 @@ async fn a_flow_in_error_is_no_model_and_alone_it_is_unavailable() {
     }
     assert_eq!(set.converse("worse", json!([{"role": "user", "content": "x"}])).await.0, 404);
     assert_eq!(set.converse("good/main", json!([{"role": "user", "content": "x"}])).await, (200, "echo: hi".into()));
-    let alone = Contract::flow(&[("main", "{{#if}}")]).serve(&[]).await;
+    let alone = ContractFolder::flow(&[("main", "{{#if}}")]).serve(&[]).await;
     let (status, why) = alone.converse("main", json!([{"role": "user", "content": "x"}])).await;
     assert!(status == 503 && why.starts_with("prompts/main.prompt:1: "), "{why}");
 }

@@ -8,7 +8,7 @@ use axum::routing::any;
 use tokio::net::TcpListener;
 use tokio::sync::Notify;
 
-use super::Contract;
+use super::ContractFolder;
 
 #[tokio::test]
 async fn a_request_in_flight_is_finished_while_others_are_refused() {
@@ -23,7 +23,7 @@ async fn a_request_in_flight_is_finished_while_others_are_refused() {
     };
     tokio::spawn(async move { axum::serve(listener, Router::new().route("/", any(slow))).await });
 
-    let contract = Contract::flow(&[("main", "/tool slow"), ("quick", "hi")]).with_tool("", "slow", &url);
+    let contract = ContractFolder::flow(&[("main", "/tool slow"), ("quick", "hi")]).with_tool("", "slow", &url);
     let stopped = stop.clone();
     let runner = contract.serve_until(&[], async move { stopped.notified().await }, Duration::from_secs(60)).await;
     let request = runner.client.post(runner.url("/")).send();

@@ -1,9 +1,9 @@
 //! What is wrong with the files of a flow, and how it is said.
 
-use super::{CONFIG, Contract};
+use super::{CONFIG, ContractFolder};
 
 /// What `/readyz` says; every route must say the same.
-async fn why(contract: &Contract, variables: &[(&'static str, &str)]) -> String {
+async fn why(contract: &ContractFolder, variables: &[(&'static str, &str)]) -> String {
     let runner = contract.serve(variables).await;
     let (status, ready) = runner.get("/readyz").await;
     let (refused, text) = runner.refused("/anything", "{}").await;
@@ -15,7 +15,7 @@ async fn why(contract: &Contract, variables: &[(&'static str, &str)]) -> String 
 
 #[tokio::test]
 async fn a_bad_file_makes_the_flow_not_ready_and_is_named_with_its_line() {
-    let flow = || Contract::flow(&[("main", "hi")]);
+    let flow = || ContractFolder::flow(&[("main", "hi")]);
     for (file, text, problem) in [
         ("prompts/main.prompt", "---\nmodel: stub/x\ninput: [\n---\nhi", "prompts/main.prompt:"),
         ("prompts/main.prompt", "---\nmodel: x\n---\none\n{{#if a}}\n", "prompts/main.prompt:"),
@@ -62,7 +62,7 @@ async fn a_bad_file_makes_the_flow_not_ready_and_is_named_with_its_line() {
 
 #[tokio::test]
 async fn all_that_is_wrong_is_said_at_once() {
-    let contract = Contract::flow(&[("main", "{{#if}}"), ("two", "---\ntools: [gone]\n---\nhi")])
+    let contract = ContractFolder::flow(&[("main", "{{#if}}"), ("two", "---\ntools: [gone]\n---\nhi")])
         .with("tools/a.json", "[")
         .with("tools/b.json", "{}")
         .with("config.json", &CONFIG.replace("main", "three"));
@@ -86,11 +86,11 @@ async fn all_that_is_wrong_is_said_at_once() {
 
 #[tokio::test]
 async fn files_that_are_missing_too_large_or_no_text_are_named() {
-    let none = Contract::new().with("config.json", CONFIG);
+    let none = ContractFolder::new().with("config.json", CONFIG);
     assert_eq!(why(&none, &[]).await, "prompts: it has no `.prompt` file; a flow needs one");
-    let large = Contract::flow(&[("main", &"x".repeat((1 << 20) + 1))]);
+    let large = ContractFolder::flow(&[("main", &"x".repeat((1 << 20) + 1))]);
     assert_eq!(why(&large, &[]).await, "prompts/main.prompt: it has 1048577 bytes; a file may have 1 MiB");
-    let binary = Contract::flow(&[("main", "hi")]);
+    let binary = ContractFolder::flow(&[("main", "hi")]);
     std::fs::write(binary.0.join("prompts/main.prompt"), b"one\ntwo\n\xff").unwrap();
     assert_eq!(why(&binary, &[]).await, "prompts/main.prompt:3: it is not UTF-8 text");
 }
@@ -98,7 +98,7 @@ async fn files_that_are_missing_too_large_or_no_text_are_named() {
 #[tokio::test]
 async fn files_of_another_version_of_the_contract_are_not_read() {
     let version = "RECIF_CONTRACT_VERSION";
-    for contract in [Contract::flow(&[("main", "hi")]), Contract::set(&[("a", "hi")])] {
+    for contract in [ContractFolder::flow(&[("main", "hi")]), ContractFolder::set(&[("a", "hi")])] {
         let found = why(&contract, &[(version, "2")]).await;
         let expected = "RECIF_CONTRACT_VERSION: the operator writes version 2 of the contract and this runtime reads 1";
         assert!(found.starts_with(expected), "{found}");
@@ -108,7 +108,7 @@ async fn files_of_another_version_of_the_contract_are_not_read() {
 
 #[tokio::test]
 async fn hidden_links_of_a_mounted_configmap_are_no_prompts() {
-    let contract = Contract::flow(&[]).with("prompts/..data/main.prompt", "hi");
+    let contract = ContractFolder::flow(&[]).with("prompts/..data/main.prompt", "hi");
     std::os::unix::fs::symlink("..data/main.prompt", contract.0.join("prompts/main.prompt")).unwrap();
     assert_eq!(contract.serve(&[]).await.post("/", "").await, (200, "echo: hi".into()));
 }
@@ -119,17 +119,17 @@ async fn a_credential_that_is_declared_must_be_there() {
     let text = "the credential `API_KEY` is missing; put it into the Secret under that key";
 
     let from_environment =
-        Contract::flow(&[("main", "hi")]).with("config.json", &config(r#""credentialKeys": ["API_KEY"]"#));
+        ContractFolder::flow(&[("main", "hi")]).with("config.json", &config(r#""credentialKeys": ["API_KEY"]"#));
     assert_eq!(why(&from_environment, &[]).await, format!("config.json:4: {text}"));
     assert_eq!(from_environment.serve(&[("API_KEY", "k")]).await.get("/readyz").await.0, 200);
 
     let from_files = config(r#""credentialsDir": "/genkit/credentials", "credentialKeys": ["API_KEY"]"#);
-    let from_files = Contract::flow(&[("main", "hi")]).with("config.json", &from_files);
+    let from_files = ContractFolder::flow(&[("main", "hi")]).with("config.json", &from_files);
     assert_eq!(why(&from_files, &[]).await, format!("credentials/API_KEY: {text}"));
     let from_files = from_files.with("credentials/API_KEY", "k\n");
     assert_eq!(from_files.serve(&[]).await.get("/readyz").await.0, 200);
 
     let outside = config(r#""credentialsDir": "/genkit/../../etc", "credentialKeys": []"#);
-    let outside = Contract::flow(&[("main", "hi")]).with("config.json", &outside);
+    let outside = ContractFolder::flow(&[("main", "hi")]).with("config.json", &outside);
     assert_eq!(why(&outside, &[]).await, "config.json:4: it leads out of the contract's folder");
 }

@@ -33,9 +33,9 @@ const CONFIG: &str = r#"{
 }"#;
 
 /// A folder with the files of a contract, removed when dropped.
-struct Contract(PathBuf);
+struct ContractFolder(PathBuf);
 
-impl Contract {
+impl ContractFolder {
     /// Without files.
     fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -108,7 +108,7 @@ impl Contract {
     }
 }
 
-impl Drop for Contract {
+impl Drop for ContractFolder {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

@@ -10,23 +10,23 @@ use axum::{
 use serde_json::{Value, json};
 use tokio::{net::TcpListener, sync::mpsc};
 
-use super::Contract;
+use super::ContractFolder;
 
 /// What a provider was asked: path, `Authorization`, body.
-type Asked = (String, String, Value);
+type RecordedCall = (String, String, Value);
 
 /// A provider with OpenAI's API. It says `hello`, or fails with a secret in the body for the model `broken`.
-async fn provider() -> (String, mpsc::UnboundedReceiver<Asked>) {
+async fn provider() -> (String, mpsc::UnboundedReceiver<RecordedCall>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let (sender, asked) = mpsc::unbounded_channel();
-    let routes = Router::new().fallback(any(answer)).with_state(sender);
+    let routes = Router::new().fallback(any(serve_chunk)).with_state(sender);
     tokio::spawn(async move { axum::serve(listener, routes).await });
     (url, asked)
 }
 
-async fn answer(
-    State(asked): State<mpsc::UnboundedSender<Asked>>,
+async fn serve_chunk(
+    State(asked): State<mpsc::UnboundedSender<RecordedCall>>,
     uri: Uri,
     headers: HeaderMap,
     body: axum::Json<Value>,
@@ -41,7 +41,7 @@ async fn answer(
     ([("content-type", "text/event-stream")], format!("data: {chunk}\n\ndata: [DONE]\n\n")).into_response()
 }
 
-fn contract(url: &str) -> Contract {
+fn contract(url: &str) -> ContractFolder {
     let config = json!({
         "defaultModel": {"provider": "acme", "model": "small", "config": {"temperature": 0.5, "topP": 0.25}},
         "plugin": {"type": "openai", "extraConfig": {"baseUrl": url}},
@@ -49,7 +49,7 @@ fn contract(url: &str) -> Contract {
         "credentialsDir": "/genkit/credentials",
         "credentialKeys": ["OPENAI_API_KEY"],
     });
-    Contract::flow(&[
+    ContractFolder::flow(&[
         ("main", "hi"),
         ("big", "---\nmodel: acme/org/big\nconfig:\n  temperature: 1\n---\nhi"),
         ("broken", "---\nmodel: broken\n---\nhi"),
@@ -84,7 +84,7 @@ async fn a_provider_that_fails_is_a_502_without_its_body() {
 
 #[tokio::test]
 async fn a_model_that_cannot_be_opened_is_said_once_and_before_anything_is_served() {
-    let contract = Contract::flow(&[("main", "hi"), ("other", "ho")]).with(
+    let contract = ContractFolder::flow(&[("main", "hi"), ("other", "ho")]).with(
         "config.json",
         "{\n\"defaultModel\": {\"provider\": \"openai\", \"model\": \"m\"},\n\"plugin\": {\"type\": \"openai\"},\n\"entrypoint\": \"main\"\n}",
     );
@@ -106,7 +106,7 @@ async fn a_model_may_be_named_with_its_provider_under_any_of_its_names() {
         ("openai/pro", Some("prompts/main.prompt:2: the flow has a plugin for gemini, not for openai")),
     ] {
         let contract =
-            Contract::flow(&[("main", &format!("---\nmodel: {model}\n---\nhi"))]).with("config.json", &config);
+            ContractFolder::flow(&[("main", &format!("---\nmodel: {model}\n---\nhi"))]).with("config.json", &config);
         let (_, ready) = contract.serve(&[("GEMINI_API_KEY", "k")]).await.get("/readyz").await;
         let ready: Value = serde_json::from_str(&ready).unwrap();
         assert_eq!(ready["error"].as_str(), problem, "{model}: {ready}");

@@ -1,12 +1,12 @@
 //! What the operator refuses of a flow's prompts is what the runner refuses when it loads them, at the same lines.
 
-use super::Contract;
+use super::ContractFolder;
 
 /// A flow: what refuses it, then its prompts.
-type Case = (Refusal, &'static [(&'static str, &'static str)]);
+type RefusalCase = (RefusedBy, &'static [(&'static str, &'static str)]);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Refusal {
+enum RefusedBy {
     /// Nothing.
     Nowhere,
     /// Every reader of Dotprompt, so the Prompt is `Error` whatever uses it.
@@ -15,9 +15,9 @@ enum Refusal {
     Ours,
 }
 
-use Refusal::{Everywhere, Nowhere, Ours};
+use RefusedBy::{Everywhere, Nowhere, Ours};
 
-const CASES: &[Case] = &[
+const CASES: &[RefusalCase] = &[
     (Nowhere, &[("main", "Hello {{name}}!")]),
     (Nowhere, &[("main", "---\ninput:\n  schema: {name: string, 'tags?(array)': string}\n---\nHello {{name}}")]),
     (Nowhere, &[("main", "{{role \"system\"}}Be kind.{{role \"user\"}}{{message}}")]),
@@ -76,7 +76,7 @@ fn as_files(sentence: &str) -> String {
 #[tokio::test]
 async fn operator_and_runner_refuse_the_same_prompts_in_the_same_words() {
     for (refusal, prompts) in CASES {
-        let runner = Contract::flow(prompts).serve(&[]).await;
+        let runner = ContractFolder::flow(prompts).serve(&[]).await;
         let (status, ready) = runner.get("/readyz").await;
         let owned: Vec<_> = prompts.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
         let operator = actions::prompt::rejection(&owned);

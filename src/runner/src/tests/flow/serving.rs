@@ -3,7 +3,7 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{CONFIG, Contract};
+use super::{CONFIG, ContractFolder};
 use crate::mode::Mode;
 
 const GREET: &str = "---
@@ -20,8 +20,8 @@ input:
 {{role \"system\"}}be brief
 {{role \"user\"}}<{{name}}> {{times}}";
 
-fn greeter() -> Contract {
-    Contract::flow(&[
+fn greeter() -> ContractFolder {
+    ContractFolder::flow(&[
         ("main", GREET),
         ("other", "I am the other"),
         ("asks.system", "{{role \"system\"}}be brief{{role \"user\"}}/prompt"),
@@ -30,13 +30,13 @@ fn greeter() -> Contract {
 
 #[test]
 fn the_files_decide_the_mode() {
-    let empty = Contract::new();
+    let empty = ContractFolder::new();
     assert!(matches!(empty.mode(&[("CORAIL_PORT", "8001")]), Mode::Agent(config) if config.port == 8001));
     let Mode::Flows(one) = greeter().mode(&[("RECIF_FLOW_NAME", "greeter")]) else { panic!("an agent") };
-    assert_eq!((one.set, one.port, one.name.as_deref()), (false, 8080, Some("greeter")));
+    assert_eq!((one.is_set, one.port, one.name.as_deref()), (false, 8080, Some("greeter")));
     let both = greeter().with("manifest.json", "{}");
     let Mode::Flows(set) = both.mode(&[("PORT", "9000")]) else { panic!("an agent") };
-    assert_eq!((set.set, set.port), (true, 9000));
+    assert_eq!((set.is_set, set.port), (true, 9000));
     let error = Mode::read(&*both.lookup(&[("PORT", "0")])).unwrap_err();
     assert_eq!(error.to_string(), r#"PORT="0" is refused: set it to a number from 1 to 65535"#);
 }
@@ -126,7 +126,7 @@ async fn a_stream_is_tokens_and_then_done() {
 
 #[tokio::test]
 async fn a_prompt_may_include_another() {
-    let contract = Contract::flow(&[
+    let contract = ContractFolder::flow(&[
         ("main", "{{> signature name=\"Ada\"}}"),
         ("signature", "---\ninput:\n  schema:\n    name: string\n---\nYours, {{name}}"),
     ]);
@@ -138,7 +138,7 @@ async fn a_prompt_may_include_another() {
 #[tokio::test]
 async fn the_only_prompt_is_the_entry_unless_something_else_is_said() {
     let without = CONFIG.replace(",\n  \"entrypoint\": \"main\"", "");
-    let contract = Contract::new().with("config.json", &without).with("prompts/lonely.prompt", "hi");
+    let contract = ContractFolder::new().with("config.json", &without).with("prompts/lonely.prompt", "hi");
     assert_eq!(contract.serve(&[]).await.post("/", "").await, (200, "echo: hi".into()));
     let contract = contract.with("prompts/second.prompt", "ho");
     let (status, why) = contract.serve(&[]).await.refused("/", "").await;
@@ -150,7 +150,7 @@ async fn the_only_prompt_is_the_entry_unless_something_else_is_said() {
 
 #[tokio::test]
 async fn an_answer_that_must_be_json_is_checked() {
-    let contract = Contract::flow(&[
+    let contract = ContractFolder::flow(&[
         ("main", "---\noutput:\n  schema:\n    n(array): integer\nmaxTurns: 1\n---\n/tool say {\"say\": \"{{say}}\"}"),
         ("free", "---\noutput:\n  format: json\n---\n/tool say {\"say\": \"{{say}}\"}"),
     ])

@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::Contract;
+use super::ContractFolder;
 
 #[tokio::test]
 async fn a_broken_flow_says_why_and_the_others_serve() {
-    let contract = Contract::set(&[("good", "hi {{name}}"), ("bad", "one\n{{#if x}}"), ("gone", "x"), ("chat", "x")]);
+    let contract =
+        ContractFolder::set(&[("good", "hi {{name}}"), ("bad", "one\n{{#if x}}"), ("gone", "x"), ("chat", "x")]);
     std::fs::remove_dir_all(contract.0.join("flows/gone")).unwrap();
     let runner = contract.serve(&[]).await;
     assert_eq!(runner.post("/good", r#"{"name": "Ada"}"#).await, (200, "echo: hi Ada".into()));
@@ -44,14 +45,14 @@ async fn a_broken_flow_says_why_and_the_others_serve() {
 
 #[tokio::test]
 async fn a_set_is_ready_when_all_are_and_not_when_none_is() {
-    let runner = Contract::set(&[("a", "x"), ("b", "x")]).serve(&[]).await;
+    let runner = ContractFolder::set(&[("a", "x"), ("b", "x")]).serve(&[]).await;
     let (status, ready) = runner.get("/readyz").await;
     assert_eq!(
         (status, serde_json::from_str(&ready).unwrap()),
         (200, json!({"status": "ok", "flows": {"a": "ok", "b": "ok"}}))
     );
 
-    let runner = Contract::set(&[("a", "{{#if}}"), ("b", "{{/if}}")]).serve(&[]).await;
+    let runner = ContractFolder::set(&[("a", "{{#if}}"), ("b", "{{/if}}")]).serve(&[]).await;
     let (status, ready) = runner.get("/readyz").await;
     let ready: Value = serde_json::from_str(&ready).unwrap();
     assert_eq!((status, &ready["error"]), (503, &json!("no flow of the set can be served")));
@@ -60,7 +61,7 @@ async fn a_set_is_ready_when_all_are_and_not_when_none_is() {
 
 #[tokio::test]
 async fn a_manifest_that_cannot_be_read_is_said_everywhere() {
-    let contract = Contract::new().with("manifest.json", "{\n\"flows\": [\n}");
+    let contract = ContractFolder::new().with("manifest.json", "{\n\"flows\": [\n}");
     let runner = contract.serve(&[]).await;
     let (status, ready) = runner.get("/readyz").await;
     assert!(status == 503 && ready.contains("manifest.json:3: "), "{ready}");
@@ -73,7 +74,7 @@ async fn two_flows_of_one_name_are_both_refused() {
         format!("{{\"name\": \"{name}\", \"entrypoint\": \"main\", \"dir\": \"flows/{folder}\"}}")
     };
     let manifest = format!("{{\"flows\": [\n{},\n{},\n{}\n]}}", entry("a", "a"), entry("a", "b"), entry("c", "b"));
-    let contract = Contract::set(&[("a", "hi"), ("b", "ho")]).with("manifest.json", &manifest);
+    let contract = ContractFolder::set(&[("a", "hi"), ("b", "ho")]).with("manifest.json", &manifest);
     let runner = contract.serve(&[]).await;
     let why =
         "manifest.json:2: several flows are named `a` (lines 2 and 3); none of them is served until they are renamed";
@@ -89,7 +90,7 @@ async fn each_flow_has_its_own_credentials() {
             &format!("\"credentialsDir\": \"credentials\",\n\"credentialKeys\": [\"{key}\"],\n\"entrypoint\""),
         )
     };
-    let contract = Contract::set(&[("a", "hi"), ("b", "hi")])
+    let contract = ContractFolder::set(&[("a", "hi"), ("b", "hi")])
         .with("flows/a/config.json", &config("KEY"))
         .with("flows/b/config.json", &config("KEY"))
         .with("flows/a/credentials/KEY", "one");

@@ -9,10 +9,10 @@ use axum::routing::any;
 use futures::stream;
 use tokio::net::TcpListener;
 
-use super::Contract;
+use super::ContractFolder;
 
 /// Tools that never answer, answer 1 GiB, and answer no JSON; prompts that call them.
-async fn contract() -> Contract {
+async fn contract() -> ContractFolder {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = format!("http://{}", listener.local_addr().unwrap());
     let chunk = Bytes::from(vec![b'a'; 1 << 20]);
@@ -25,7 +25,7 @@ async fn contract() -> Contract {
         .route("/text", any(|| async { "<not json>" }));
     tokio::spawn(async move { axum::serve(listener, routes).await });
     ["hangs", "huge", "text"].iter().fold(
-        Contract::flow(&[
+        ContractFolder::flow(&[
             ("main", "/tool {{tool}}"),
             ("list", "---\ntools: [text]\n---\n/tools"),
             ("all", "/tools"),

@@ -1,5 +1,0 @@
-//! The operator as a process of ours, beside a cluster without a node.
-
-pub mod marker;
-pub mod operator;
-pub mod process;

@@ -1,0 +1,328 @@
+//! The newer era: one child for all requests, started on first use.
+//!
+//! When it dies, requests in flight fail, the Pod is unready, and another child is started after a pause that doubles as
+//! long as they keep dying: nobody could ask for one while the Pod is unready. The Pod is ready again when the new child
+//! has lived for a moment. The era has no state that a client would have to set up again.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use serde_json::value::RawValue;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{
+    child::{self, ChildInput, ChildOutput, ChildProcess},
+    event_channel::{self, StreamEvent, StreamReceiver, StreamSender, TrySendError},
+    framing::{Frame, UndeliveredMessage},
+    memory::{MemoryBudget, NO_ROOM},
+    message::{self, Message, RpcId},
+    rewrite,
+    serve::Bridge,
+    stateless_state::{Delivery, PendingRequest, PendingRequests},
+};
+
+/// Requests at the same time at most; more would only be more memory.
+const MAX_IN_FLIGHT: usize = 1024;
+/// The pause before the first new child, and the longest one.
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// A child that lived for so long works; one that lived for so long after a death worked well.
+const HEALTHY_AFTER: Duration = Duration::from_secs(1);
+const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(60);
+
+/// The shared child.
+#[derive(Debug, Default)]
+pub(super) struct StatelessChild {
+    state: Mutex<StatelessState>,
+}
+
+#[derive(Debug, Default)]
+struct StatelessState {
+    requests: PendingRequests,
+    child: ChildState,
+    /// Why the last child was not started.
+    cause: Option<Arc<str>>,
+}
+
+#[derive(Debug, Default)]
+enum ChildState {
+    /// Nobody asked for it yet.
+    #[default]
+    None,
+    /// It is there; unproven if others died before.
+    Running { input: ChildInput, proven: bool },
+    /// It died, and another is about to be started.
+    Died,
+}
+
+/// A request that cannot be taken now.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum UnavailableError {
+    /// There is no child.
+    #[error("the MCP server ended and is being started again")]
+    Died,
+    /// The system does not start one.
+    #[error("the MCP server cannot be started: {0}")]
+    NotStarted(Arc<str>),
+    /// There are too many.
+    #[error("the MCP server has too many requests in flight")]
+    Full,
+    /// There is no room for it.
+    #[error("{NO_ROOM}")]
+    NoRoom,
+}
+
+/// What a request of the newer era asks for.
+pub(super) struct StatelessRequest<'a> {
+    pub(super) id: RpcId,
+    pub(super) method: &'a str,
+    pub(super) params: Option<&'a RawValue>,
+    pub(super) token: Option<RpcId>,
+    pub(super) wants_log: bool,
+}
+
+impl StatelessChild {
+    /// Why no requests can be taken, if so.
+    pub(super) fn unready(&self) -> Option<UnavailableError> {
+        let state = self.state();
+        match state.child {
+            ChildState::None | ChildState::Running { proven: true, .. } => None,
+            ChildState::Died | ChildState::Running { .. } => Some(state.unavailable_error()),
+        }
+    }
+
+    /// A child of a session was not started: neither would another one be. It is tried again and again until one is, and the
+    /// Pod is unready meanwhile.
+    pub(super) fn not_started(self: &Arc<Self>, error: std::io::Error, bridge: &Arc<Bridge>) {
+        let mut state = self.state();
+        if let ChildState::None = state.child {
+            state.not_started(self, bridge, error);
+        }
+    }
+
+    /// Sends a request to the child, and gives what comes back. A client that drops it cancels the request.
+    ///
+    /// # Errors
+    /// It cannot be taken now; nothing was sent.
+    pub(super) async fn send_request(
+        self: &Arc<Self>,
+        ask: StatelessRequest<'_>,
+        bridge: &Arc<Bridge>,
+    ) -> Result<StreamReceiver, UnavailableError> {
+        // Before its number is known: that is as long as a few bytes.
+        let length = ask.method.len() + ask.params.map_or(0, |params| params.get().len()) + 100;
+        let share = bridge.memory.try_acquire(length).ok_or(UnavailableError::NoRoom)?;
+        let (number, inlet, input) = {
+            let mut state = self.state();
+            if state.requests.count() >= MAX_IN_FLIGHT {
+                return Err(UnavailableError::Full);
+            }
+            let input = state.input(self, bridge)?;
+            // The number is known only when the stream is.
+            let cell = Arc::new(OnceLock::new());
+            let (shared, number) = (self.clone(), cell.clone());
+            let (outlet, inlet) = event_channel::channel(move || shared.cancel_abandoned(number.get().copied()));
+            let StatelessRequest { id, token, wants_log, .. } = &ask;
+            let listens = ask.method == "subscriptions/listen";
+            let (id, token, wants_log) = (id.clone(), token.clone(), *wants_log);
+            let number =
+                state.requests.begin(PendingRequest { id, token, is_subscription: listens, wants_log, sender: outlet });
+            let _ = cell.set(number);
+            (number, inlet, input)
+        };
+        let line = rewrite::request(number, ask.method, ask.params, ask.token.is_some());
+        // A child that is gone by now fails the request like any other.
+        input.send(share.attach(message::line(line))).await;
+        Ok(inlet)
+    }
+
+    /// Ends the streams that would never end by themselves.
+    pub(super) fn end_subscriptions(&self) {
+        self.state().requests.end_subscriptions();
+    }
+
+    /// A client takes nothing more of that request.
+    fn cancel_abandoned(&self, number: Option<i64>) {
+        let mut state = self.state();
+        if let Some(number) = number
+            && state.requests.end(number)
+            && let ChildState::Running { input, .. } = &state.child
+        {
+            input.force(message::line(rewrite::cancellation(number)));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, StatelessState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs one child after the other, from a first one on.
+    async fn supervise(
+        self: Arc<Self>,
+        bridge: Arc<Bridge>,
+        first: std::io::Result<(ChildInput, ChildOutput, ChildProcess)>,
+    ) {
+        let mut next = first;
+        let mut pause = MIN_BACKOFF;
+        loop {
+            let began = Instant::now();
+            match next {
+                Ok((input, output, process)) => {
+                    let why = self.run(&bridge, &input, output, process).await;
+                    if bridge.children_end.is_cancelled() {
+                        return;
+                    }
+                    tracing::warn!(child = "shared", "the MCP server ended {why}");
+                }
+                Err(error) => tracing::error!(child = "shared", "start the MCP server: {error}"),
+            }
+            pause = if began.elapsed() >= BACKOFF_RESET_AFTER { MIN_BACKOFF } else { pause };
+            tokio::select! {
+                () = sleep(pause) => {}
+                () = bridge.children_end.cancelled() => return,
+            }
+            pause = (2 * pause).min(MAX_BACKOFF);
+            next = child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, "shared");
+            let mut state = self.state();
+            match &next {
+                Ok((input, ..)) => {
+                    (state.child, state.cause) = (ChildState::Running { input: input.clone(), proven: false }, None)
+                }
+                Err(error) => state.cause = Some(error.to_string().into()),
+            }
+        }
+    }
+
+    /// Serves one child to its end; how it ended.
+    async fn run(
+        &self,
+        bridge: &Bridge,
+        input: &ChildInput,
+        mut output: ChildOutput,
+        mut process: ChildProcess,
+    ) -> String {
+        let began = Instant::now();
+        let deaf = process.unresponsive();
+        {
+            let reading = async {
+                while let Some(frame) = output.next().await {
+                    self.handle_frame(frame, input, &bridge.memory);
+                }
+            };
+            let proving = async {
+                sleep(HEALTHY_AFTER).await;
+                if let ChildState::Running { proven, .. } = &mut self.state().child {
+                    *proven = true;
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::pin!(reading);
+            tokio::select! {
+                () = &mut reading => {}
+                _ = process.exit() => {
+                    // What it wrote last may still be on its way; a process that it left may hold the pipe for ever.
+                    let _ = timeout(HEALTHY_AFTER, &mut reading).await;
+                }
+                () = deaf.cancelled() => {
+                    tracing::warn!(child = "shared", "it takes no input any more");
+                    let _ = timeout(HEALTHY_AFTER, &mut reading).await;
+                }
+                () = bridge.children_end.cancelled() => {}
+                () = proving => {}
+            }
+        }
+        let requests = {
+            let mut state = self.state();
+            state.child = ChildState::Died;
+            state.requests.drain()
+        };
+        for asked in requests {
+            let message =
+                message::error_message(Some(&asked.id), -32000, "the MCP server ended before it answered").into();
+            asked.sender.force(StreamEvent::Response { message, status: 200 });
+        }
+        let exit = process.end(bridge.stop_timeout()).await;
+        format!("{exit} after {} s", began.elapsed().as_secs())
+    }
+
+    /// Passes on what the child said. Never waits: a client that does not read loses its stream.
+    fn handle_frame(&self, frame: Frame, input: &ChildInput, memory: &MemoryBudget) {
+        let text = match &frame {
+            Frame::Json(bytes) => str::from_utf8(bytes).ok(),
+            Frame::Noise(noise) => return child::log_noise("shared", noise),
+            Frame::TooLarge(lost) => return self.report_undelivered(lost, input, &child::too_large_message()),
+        };
+        let Some(message) = text.and_then(|text| Message::read(text).ok()) else {
+            return child::log_noise("shared", text.unwrap_or_default().as_bytes());
+        };
+        let share = text.and_then(|text| memory.try_acquire(text.len()));
+        let Some(share) = share else {
+            return self.report_undelivered(&UndeliveredMessage::from_message(Some(message)), input, NO_ROOM);
+        };
+        let delivery = self.state().requests.deliver(message);
+        match delivery {
+            Delivery::Client(number, outlet, event) => self.deliver(number, &outlet, event.with_permit(share)),
+            Delivery::Child(line) => input.force(message::line(line)),
+            Delivery::Dropped(what) => tracing::debug!(child = "shared", "{what} is dropped"),
+        }
+    }
+
+    fn deliver(&self, number: i64, outlet: &StreamSender, event: StreamEvent) {
+        // An answer is the last thing, so there is never more than one too many.
+        if matches!(event, StreamEvent::Response { .. } | StreamEvent::End) {
+            return outlet.force(event);
+        }
+        if outlet.try_send(event) == Err(TrySendError::Full) {
+            tracing::warn!(child = "shared", "a client does not read: its stream is broken off");
+            self.cancel_abandoned(Some(number));
+        }
+    }
+
+    /// Tells whoever waits for a message that it is not passed on.
+    fn report_undelivered(&self, lost: &UndeliveredMessage, input: &ChildInput, why: &str) {
+        tracing::warn!(child = "shared", "{why}");
+        let Some(id) = &lost.id else { return };
+        if lost.is_request {
+            return input.force(message::line(message::error_message(Some(id), -32603, why)));
+        }
+        let answer = self.state().requests.fail(id, why);
+        if let Some((outlet, event)) = answer {
+            outlet.force(event);
+        }
+    }
+}
+
+impl StatelessState {
+    /// Why there is no child that takes requests.
+    fn unavailable_error(&self) -> UnavailableError {
+        self.cause.clone().map_or(UnavailableError::Died, UnavailableError::NotStarted)
+    }
+
+    fn not_started(&mut self, shared: &Arc<StatelessChild>, bridge: &Arc<Bridge>, error: std::io::Error) {
+        (self.child, self.cause) = (ChildState::Died, Some(error.to_string().into()));
+        bridge.tasks.spawn(shared.clone().supervise(bridge.clone(), Err(error)));
+    }
+
+    /// The child's input; the first to ask starts it.
+    fn input(&mut self, shared: &Arc<StatelessChild>, bridge: &Arc<Bridge>) -> Result<ChildInput, UnavailableError> {
+        match &self.child {
+            ChildState::Running { input, .. } => return Ok(input.clone()),
+            ChildState::Died => return Err(self.unavailable_error()),
+            ChildState::None => {}
+        }
+        match child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, "shared") {
+            Ok(started) => {
+                let input = started.0.clone();
+                self.child = ChildState::Running { input: input.clone(), proven: true };
+                bridge.tasks.spawn(shared.clone().supervise(bridge.clone(), Ok(started)));
+                Ok(input)
+            }
+            Err(error) => {
+                self.not_started(shared, bridge, error);
+                Err(self.unavailable_error())
+            }
+        }
+    }
+}

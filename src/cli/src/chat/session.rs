@@ -1,0 +1,254 @@
+//! Turns with one target.
+
+use std::{
+    io::{self, BufRead as _},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use sse_stream::SseStream;
+use tokio::{signal::ctrl_c, sync::mpsc, time::interval};
+
+use super::{
+    super::{
+        CliError, Exit, hint,
+        progress::ProgressLine,
+        why::{explain_not_ready, summarize},
+    },
+    chat_target::ChatTarget,
+    gateway::{GatewayClient, GatewayResponse},
+    reply::{ReplyChunk, full_text, read, refusal},
+    screen::ChatScreen,
+};
+use crate::cluster::UserClient;
+
+/// How often the line about a wait is written.
+const TICK: Duration = Duration::from_secs(1);
+/// The most that is read of an answer that is no stream, in bytes.
+const MAX_ANSWER: usize = 16 << 20;
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TurnEnd {
+    Done,
+    /// By Ctrl-C.
+    Stopped,
+}
+
+/// What goes on between the user and one target.
+pub(super) struct ChatSession {
+    target: ChatTarget,
+    namespace: String,
+    gateway: GatewayClient,
+    client: Option<UserClient>,
+    conversation: Option<String>,
+    screen: ChatScreen,
+}
+
+impl ChatSession {
+    /// Nothing has been said yet.
+    pub(super) fn new(
+        asked: ChatTarget,
+        namespace: String,
+        gateway: GatewayClient,
+        live: Option<UserClient>,
+        conversation: Option<String>,
+    ) -> Self {
+        Self { target: asked, namespace, gateway, client: live, conversation, screen: ChatScreen::new() }
+    }
+
+    /// The conversation, once the agent named it.
+    pub(super) fn conversation(&self) -> Option<&str> {
+        self.conversation.as_deref()
+    }
+
+    /// Whether the target is there, for a caller who may look. Why it is not Ready is told at once, for the gateway waits for a Pod
+    /// before it refuses.
+    ///
+    /// # Errors
+    /// [`CliError::Missing`], or that a flow of a set has to be named.
+    pub(super) async fn check_target(&self) -> Result<(), CliError> {
+        let kind = self.target.kind()?;
+        let found = match &self.client {
+            Some(live) => match live.object(kind, &self.target.name).await {
+                Ok(None) => return Err(CliError::missing(live, kind, &self.target.name)),
+                found => found.ok().flatten().map(|object| (live, object)),
+            },
+            None => None,
+        };
+        if let Some(error) = self.target.lacks_flow(found.as_ref().map(|(_, object)| &object.data)) {
+            return Err(error);
+        }
+        if let Some((live, object)) = &found {
+            for line in explain_not_ready(live, kind, &self.target.name, object).await {
+                hint(&line);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for messages until there are no more.
+    ///
+    /// # Errors
+    /// What no further message would mend.
+    pub(super) async fn converse(&mut self) -> Result<Exit, CliError> {
+        let shown = self.target.display();
+        self.screen.aside(&format!("{shown}: Ctrl-C stops an answer, Ctrl-D ends the conversation"))?;
+        let mut lines = typed_lines();
+        loop {
+            self.screen.prompt();
+            let line = tokio::select! {
+                line = lines.recv() => line,
+                _ = ctrl_c() => None,
+            };
+            let Some(line) = line else { break };
+            if line.trim().is_empty() {
+                continue;
+            }
+            match self.turn(line.trim()).await {
+                Ok(TurnEnd::Done) => {}
+                Ok(TurnEnd::Stopped) => self.screen.aside("[stopped]")?,
+                Err(error) if matches!(error.code(), Exit::Forbidden | Exit::Missing | Exit::Unreachable) => {
+                    return Err(error);
+                }
+                Err(error) if error.is_closed_pipe() => return Err(error),
+                Err(error) => hint(&format!("error: {error}")),
+            }
+        }
+        self.screen.aside("")?;
+        if let Some(id) = &self.conversation {
+            let line = format!("continue with: recif chat {shown} -n {} --conversation {id}", self.namespace);
+            self.screen.aside(&line)?;
+        }
+        Ok(Exit::Done)
+    }
+
+    /// Says something, and shows the answer as it comes.
+    ///
+    /// # Errors
+    /// There is no answer, or it broke off.
+    pub(super) async fn turn(&mut self, message: &str) -> Result<TurnEnd, CliError> {
+        let stop = ctrl_c();
+        tokio::pin!(stop);
+        let turn = tokio::select! {
+            turn = self.print_reply(message) => turn.map(|()| TurnEnd::Done),
+            _ = &mut stop => Ok(TurnEnd::Stopped),
+        };
+        self.screen.end()?;
+        turn
+    }
+
+    async fn print_reply(&mut self, message: &str) -> Result<(), CliError> {
+        let body = self.target.body(message, self.conversation.as_deref()).to_string();
+        let path = self.target.path(&self.namespace);
+        let mut progress = ProgressLine::begin();
+        let what = format!("waiting for {}", self.target.display());
+        let answer = with_progress(&mut progress, &what, self.gateway.post(&path, body)).await?;
+        if !answer.status.is_success() {
+            progress.clear();
+            return Err(self.refusal_error(answer).await);
+        }
+        if !answer.is_stream {
+            let text = with_progress(&mut progress, &what, read_all(answer.body)).await?;
+            progress.clear();
+            let (text, conversation) = full_text(&text);
+            self.conversation = conversation.or(self.conversation.take());
+            return self.screen.text(&text);
+        }
+        let mut events = std::pin::pin!(SseStream::from_bytes_stream(answer.body.map_err(io::Error::other)));
+        loop {
+            let event = with_progress(&mut progress, &what, events.next()).await;
+            progress.clear();
+            let event = match event {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => return Err(cut_off(&error.to_string())),
+                None => return Err(cut_off("it ended without saying so")),
+            };
+            match read(&event) {
+                ReplyChunk::Text(text) => self.screen.text(&text)?,
+                ReplyChunk::Call { name, arguments } => self.screen.call(&name, &arguments)?,
+                ReplyChunk::Outcome { ok, took_ms } => self.screen.outcome(ok, took_ms)?,
+                ReplyChunk::Done { conversation } => {
+                    self.conversation = conversation.or(self.conversation.take());
+                    return Ok(());
+                }
+                ReplyChunk::Failed(error) => {
+                    return Err(CliError::FailedAnswer(format!("{} failed: {error}", self.target.display())));
+                }
+                ReplyChunk::Other => {}
+            }
+            progress = ProgressLine::begin();
+        }
+    }
+
+    /// Why the gateway, or who is behind it, refused.
+    async fn refusal_error(&self, answer: GatewayResponse) -> CliError {
+        let (status, signed) = (answer.status.as_u16(), answer.has_token);
+        let said = refusal(&read_all(answer.body).await.unwrap_or_default());
+        let shown = self.target.display();
+        match status {
+            401 if !signed => CliError::Forbidden(format!(
+                "the gateway wants to know who you are, and no token was sent: the kubeconfig has none, or the way is open \
+                 to others; set RECIF_TOKEN, as in RECIF_TOKEN=$(kubectl create token NAME) ({said})"
+            )),
+            401 | 403 => CliError::Forbidden(format!("you may not talk to {shown}: {said}")),
+            404 => CliError::NotFound(format!("{shown} was not found: {said}")),
+            400..=499 => CliError::FailedAnswer(format!("{shown} refused: {said}")),
+            _ => match self.state().await {
+                Some(sentence) => CliError::NotReady(format!("{shown} does not answer: {said}\n  {sentence}")),
+                None => CliError::FailedAnswer(format!("{shown} does not answer ({status}): {said}")),
+            },
+        }
+    }
+
+    /// What the target says of itself when it is not Ready.
+    async fn state(&self) -> Option<String> {
+        let kind = self.target.kind().ok()?;
+        let object = self.client.as_ref()?.object(kind, &self.target.name).await.ok()??;
+        let said = summarize(kind, &object);
+        (!said.ready).then_some(said.sentence)
+    }
+}
+
+fn cut_off(why: &str) -> CliError {
+    CliError::FailedAnswer(format!("the answer was cut off: {why}"))
+}
+
+/// What a future gives; while it does not, the line says what it waits for.
+async fn with_progress<T>(progress: &mut ProgressLine, what: &str, future: impl Future<Output = T>) -> T {
+    tokio::pin!(future);
+    let mut ticks = interval(TICK);
+    loop {
+        tokio::select! {
+            done = &mut future => return done,
+            _ = ticks.tick() => progress.update(what),
+        }
+    }
+}
+
+/// A body as text, up to [`ANSWER`].
+async fn read_all(body: impl Stream<Item = Result<Bytes, String>> + Unpin) -> Result<String, CliError> {
+    let mut body = body;
+    let mut bytes = Vec::new();
+    while let Some(piece) = body.next().await {
+        bytes.extend_from_slice(&piece.map_err(|error| cut_off(&error))?);
+        if bytes.len() > MAX_ANSWER {
+            return Err(CliError::FailedAnswer(format!("the answer is longer than {} MiB", MAX_ANSWER >> 20)));
+        }
+    }
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What is typed, line by line; ends with standard input. A thread of its own, for reading cannot be given up.
+fn typed_lines() -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel(1);
+    std::thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if sender.blocking_send(line).is_err() {
+                break;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,383 @@
+//! The state of every watch (informer sync): what the readiness probe shows, and which kinds of which namespace are in the caches.
+//!
+//! A watch that was listed once never makes the process unready again: a right that is taken away later, or a namespace that goes
+//! with its RoleBinding, must not stop those who serve the other namespaces. Whatever was never listed is unknown, which is not the
+//! same as empty: [`WatchHealth::unlisted`] is asked before anything is done because something is not there.
+
+use std::{
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{sync::Notify, time::sleep};
+
+use super::{error::RequestError, resource::Resource};
+
+/// How long the first lists are waited for, once one of them has come.
+const SYNC_GRACE: Duration = Duration::from_secs(30);
+
+/// The state of every watch, for the readiness probe.
+#[derive(Debug, Default)]
+pub struct WatchHealth {
+    slots: Mutex<Vec<WatchSlot>>,
+    changed: Notify,
+    /// Whether some kind is not in the caches: looked at before each step, so without the lock.
+    incomplete: AtomicBool,
+    /// The version of the store when the lease was last read or written; 0: never.
+    observed_version: AtomicU64,
+}
+
+#[derive(Debug)]
+struct WatchSlot {
+    what: String,
+    /// Where it looks; `None`: it is no watch.
+    scope: Option<WatchScope>,
+    /// Whether it had a complete list once.
+    started: bool,
+    /// Whether its objects are in the caches.
+    listed: bool,
+    problem: Option<WatchProblem>,
+    /// Whether the last problem was that the kind is not defined.
+    undefined: bool,
+    /// How often something was heard of it.
+    activity: u64,
+}
+
+#[derive(Debug)]
+struct WatchScope {
+    kind: &'static str,
+    /// `None`: all.
+    namespace: Option<String>,
+}
+
+/// Why a kind is not in the caches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unlisted {
+    /// One line.
+    pub why: String,
+    /// Whether the API server said no; else its answer is on its way.
+    pub refused: bool,
+}
+
+/// What was heard of a watch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WatchActivity {
+    /// How often a list, a change or another sign of life came.
+    pub count: u64,
+    /// Whether it was listed and has no problem.
+    pub healthy: bool,
+}
+
+#[derive(Debug)]
+struct WatchProblem {
+    text: String,
+    /// The API server's answer was no, by 403 or 404: time alone does not mend it.
+    refused: bool,
+}
+
+impl WatchSlot {
+    /// Whether it is a watch that the API server refuses.
+    fn is_refused(&self) -> bool {
+        self.scope.is_some() && self.problem.as_ref().is_some_and(|problem| problem.refused)
+    }
+
+    fn is_in(&self, namespace: &str) -> bool {
+        self.scope.as_ref().is_some_and(|scope| scope.namespace.as_deref() == Some(namespace))
+    }
+
+    fn describe(&self) -> String {
+        match &self.problem {
+            Some(problem) => format!("{}: {}", self.what, problem.text),
+            None => format!("{}: not started", self.what),
+        }
+    }
+}
+
+impl WatchHealth {
+    /// What keeps the process from being ready, one line per watch; empty: nothing.
+    pub fn unready(&self) -> Vec<String> {
+        let rows = self.slots();
+        let blocks = |row: &&WatchSlot| match row.scope {
+            Some(_) => !row.started && !is_excused(row, &rows),
+            // A lease that may not be written: somebody has to act.
+            None => row.problem.as_ref().is_some_and(|problem| problem.refused),
+        };
+        rows.iter().filter(blocks).map(WatchSlot::describe).collect()
+    }
+
+    /// What a person should mend although the process is ready, one line per watch.
+    pub fn notes(&self) -> Vec<String> {
+        let rows = self.slots();
+        let noted = rows.iter().filter(|row| row.is_refused() && (row.started || is_excused(row, &rows)));
+        noted.map(WatchSlot::describe).collect()
+    }
+
+    /// Returns when every watch has had a complete list or a refusal; at the latest some time after the first list.
+    pub async fn settled(&self) {
+        let settled = self.wait(|rows| rows.iter().all(|row| row.started || row.is_refused()));
+        let late = async {
+            self.wait(|rows| rows.iter().any(|row| row.listed)).await;
+            sleep(SYNC_GRACE).await;
+        };
+        tokio::select! { () = settled => {}, () = late => {} }
+    }
+
+    async fn wait(&self, is_so: impl Fn(&[WatchSlot]) -> bool) {
+        loop {
+            let changed = self.changed.notified();
+            if is_so(&self.slots()) {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Whether each watch of this collection, such as `/apis/agents.recif.dev/v1/agents`, has its objects in the caches, and there
+    /// is one.
+    pub fn is_synced(&self, collection: &str) -> bool {
+        let rows = self.slots();
+        let mut of_it = rows.iter().filter(|row| row.what.strip_prefix("watch ") == Some(collection)).peekable();
+        of_it.peek().is_some() && of_it.all(|row| row.listed)
+    }
+
+    /// Whether the objects of every watched kind are in the caches.
+    pub fn is_complete(&self) -> bool {
+        !self.incomplete.load(Ordering::Relaxed)
+    }
+
+    /// Why the objects of this kind in this namespace are not in the caches. `None`: they are, or nobody watches them.
+    pub fn unlisted(&self, kind: &str, namespace: &str) -> Option<Unlisted> {
+        let rows = self.slots();
+        let is_its = |row: &&WatchSlot| {
+            let scope = row.scope.as_ref().filter(|scope| scope.kind == kind);
+            scope.is_some_and(|scope| scope.namespace.as_deref().is_none_or(|only| only == namespace))
+        };
+        let unlisted = |row: &WatchSlot| Unlisted { why: row.describe(), refused: row.is_refused() };
+        rows.iter().filter(is_its).find(|row| !row.listed).map(unlisted)
+    }
+
+    /// Whether no watch of this kind was told that there is no such kind.
+    pub fn is_defined(&self, kind: &str) -> bool {
+        let rows = self.slots();
+        let mut of_it = rows.iter().filter(|row| row.scope.as_ref().is_some_and(|scope| scope.kind == kind));
+        !of_it.any(|row| row.undefined && row.problem.is_some())
+    }
+
+    /// Whether every kind that is watched in this namespace is in the caches.
+    pub fn is_namespace_synced(&self, namespace: &str) -> bool {
+        let rows = self.slots();
+        let is_its = |row: &WatchSlot| {
+            let only = row.scope.as_ref().map(|scope| scope.namespace.as_deref());
+            only.is_some_and(|only| only.is_none_or(|only| only == namespace))
+        };
+        rows.iter().all(|row| row.listed || !is_its(row))
+    }
+
+    /// Takes note of the version of the store that the lease shows.
+    pub fn record_store_version(&self, version: u64) {
+        self.observed_version.store(version, Ordering::Relaxed);
+    }
+
+    /// The version of the store as the lease last showed it, which is renewed all the time.
+    pub(super) fn store_version(&self) -> Option<u64> {
+        Some(self.observed_version.load(Ordering::Relaxed)).filter(|version| *version > 0)
+    }
+
+    /// What was heard of each watch of this collection.
+    pub fn activity(&self, collection: &str) -> Vec<WatchActivity> {
+        let rows = self.slots();
+        let of_it = rows.iter().filter(|row| row.what.strip_prefix("watch ") == Some(collection));
+        of_it.map(|row| WatchActivity { count: row.activity, healthy: row.listed && row.problem.is_none() }).collect()
+    }
+
+    /// Takes note of a sign of life, after what it said was taken.
+    pub fn record_activity(&self, row: usize) {
+        if let Some(row) = self.slots().get_mut(row) {
+            row.activity += 1;
+        }
+    }
+
+    /// A row for something that needs no start.
+    pub fn add_started(&self, what: String) -> usize {
+        self.push(WatchSlot {
+            what,
+            scope: None,
+            started: true,
+            listed: true,
+            problem: None,
+            undefined: false,
+            activity: 0,
+        })
+    }
+
+    /// Takes note of a failure, or of its end.
+    pub fn report(&self, row: usize, error: Option<&RequestError>) {
+        let problem = error.map(|error| WatchProblem { text: error.to_string(), refused: error.code() == Some(403) });
+        self.set(row, |row| (row.undefined, row.problem) = (false, problem));
+    }
+
+    /// A watch of a kind in one namespace, or (`None`) in all.
+    pub fn add(&self, resource: &Resource, namespace: Option<&str>) -> usize {
+        let what = format!("watch {}", resource.collection(namespace));
+        let scope = Some(WatchScope { kind: resource.kind, namespace: namespace.map(ToOwned::to_owned) });
+        self.push(WatchSlot {
+            what,
+            scope,
+            started: false,
+            listed: false,
+            problem: None,
+            undefined: false,
+            activity: 0,
+        })
+    }
+
+    /// There was a complete list.
+    pub fn record_list(&self, row: usize) {
+        self.set(row, |row| (row.started, row.listed, row.problem) = (true, true, None));
+        self.record_activity(row);
+    }
+
+    /// The kind is not defined in this cluster, so there are no objects of it.
+    pub(super) fn record_undefined(&self, row: usize, error: &RequestError) {
+        let text = format!("{error}: its CustomResourceDefinition is missing, apply config/crd");
+        let problem = Some(WatchProblem { text, refused: true });
+        self.set(row, |row| (row.started, row.listed, row.undefined, row.problem) = (true, true, true, problem));
+    }
+
+    /// The objects leave the caches: they are unknown again.
+    pub(super) fn forget(&self, row: usize) {
+        self.set(row, |row| row.listed = false);
+    }
+
+    fn push(&self, row: WatchSlot) -> usize {
+        let mut rows = self.slots();
+        rows.push(row);
+        self.incomplete.store(rows.iter().any(|row| !row.listed), Ordering::Relaxed);
+        rows.len() - 1
+    }
+
+    fn set(&self, row: usize, update: impl FnOnce(&mut WatchSlot)) {
+        let mut rows = self.slots();
+        if let Some(row) = rows.get_mut(row) {
+            update(row);
+        }
+        self.incomplete.store(rows.iter().any(|row| !row.listed), Ordering::Relaxed);
+        drop(rows);
+        self.changed.notify_waiters();
+    }
+
+    fn slots(&self) -> MutexGuard<'_, Vec<WatchSlot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a watch that is refused before its first list holds up nobody: it is of one namespace, and another one is served.
+fn is_excused(row: &WatchSlot, rows: &[WatchSlot]) -> bool {
+    let Some(WatchScope { namespace: Some(own), kind }) = &row.scope else { return false };
+    let same_kind = rows.iter().filter_map(|row| row.scope.as_ref()).filter(|scope| scope.kind == *kind);
+    let mut others = same_kind.filter_map(|scope| scope.namespace.as_deref()).filter(|other| other != own);
+    let is_served = |name: &str| rows.iter().filter(|row| row.is_in(name)).all(|row| row.started);
+    row.is_refused() && others.any(is_served)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    fn refused(code: u16) -> RequestError {
+        let status = Box::new(Status { code, message: "no".into(), ..Status::default() });
+        RequestError::Refused { what: "list Agent".into(), code, status, after: None }
+    }
+
+    /// A board with the watches of two kinds in each of these namespaces, and the rows of the first kind.
+    fn board<const N: usize>(namespaces: [&str; N]) -> (WatchHealth, [usize; N]) {
+        let board = WatchHealth::default();
+        let rows = namespaces.map(|name| {
+            let row = board.add(&Resource::AGENT, Some(name));
+            let other = board.add(&Resource::TOOL, Some(name));
+            board.record_list(other);
+            row
+        });
+        (board, rows)
+    }
+
+    #[test]
+    fn after_the_first_list_a_refusal_is_a_note_and_keeps_nobody_from_being_ready() {
+        let (board, [a, b]) = board(["a", "b"]);
+        assert_eq!(board.unready().len(), 2);
+        board.record_list(a);
+        board.record_list(b);
+        assert!(board.is_complete());
+        board.report(a, Some(&refused(403)));
+        assert_eq!(board.unready(), [""; 0]);
+        assert_eq!(board.notes(), ["watch /apis/agents.recif.dev/v1/namespaces/a/agents: list Agent: no (403)"]);
+        assert_eq!(board.unlisted("Agent", "a"), None, "the last list still holds");
+        board.forget(a);
+        assert!(!board.is_complete());
+        assert!(board.unlisted("Agent", "a").is_some());
+        assert_eq!((board.unlisted("Agent", "b"), board.unlisted("Tool", "a")), (None, None));
+        assert_eq!(board.unready(), [""; 0]);
+    }
+
+    #[test]
+    fn a_namespace_that_is_refused_from_the_start_holds_up_no_other_one() {
+        let (board, [a, b]) = board(["a", "b"]);
+        board.report(a, Some(&refused(403)));
+        assert_eq!(board.unready().len(), 2, "nothing is served yet");
+        board.record_list(b);
+        assert_eq!((board.unready(), board.notes().len()), (vec![], 1));
+        board.report(a, Some(&refused(500)));
+        assert_eq!(board.unready().len(), 1, "what may come is waited for");
+    }
+
+    #[test]
+    fn a_right_that_is_missing_everywhere_from_the_start_keeps_the_process_unready() {
+        let board = WatchHealth::default();
+        let (agents, tools) = (board.add(&Resource::AGENT, None), board.add(&Resource::TOOL, None));
+        board.record_list(agents);
+        board.report(tools, Some(&refused(403)));
+        assert_eq!(board.unready(), ["watch /apis/agents.recif.dev/v1/tools: list Agent: no (403)"]);
+        assert!(board.unlisted("Tool", "any").is_some());
+        assert!(!board.is_namespace_synced("any"));
+    }
+
+    #[test]
+    fn a_kind_that_is_not_defined_is_an_empty_list() {
+        let board = WatchHealth::default();
+        let tools = board.add(&Resource::TOOL, None);
+        board.record_undefined(tools, &refused(404));
+        assert_eq!((board.unready(), board.unlisted("Tool", "a")), (vec![], None));
+        assert!(board.notes()[0].contains("apply config/crd"), "{:?}", board.notes());
+        assert_eq!((board.is_defined("Tool"), board.is_defined("Agent")), (false, true));
+        board.record_list(tools);
+        assert!(board.is_defined("Tool"));
+    }
+
+    #[test]
+    fn a_lease_that_may_not_be_written_is_told() {
+        let board = WatchHealth::default();
+        let lease = board.add_started("lease ns/x".into());
+        board.report(lease, Some(&refused(403)));
+        assert_eq!(board.unready(), ["lease ns/x: list Agent: no (403)"]);
+        board.report(lease, Some(&refused(500)));
+        assert_eq!(board.unready(), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_goes_on_with_what_has_come_when_the_rest_is_refused_or_late() {
+        let (board, [a, b]) = board(["a", "b"]);
+        let begun = tokio::time::Instant::now();
+        board.report(a, Some(&refused(403)));
+        board.record_list(b);
+        board.settled().await;
+        assert_eq!(begun.elapsed(), Duration::ZERO);
+        board.report(a, Some(&refused(500)));
+        board.settled().await;
+        assert_eq!(begun.elapsed(), SYNC_GRACE);
+    }
+}

@@ -1,0 +1,237 @@
+//! What hangs on the objects: Deployments, Pods, rendered ConfigMaps and Events, reduced to what is shown of them.
+//!
+//! Secrets are not read at all: of them nothing is known here but that they were made.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    hash::Hash,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use cluster::{Change, ObjectMap, ObjectVersion};
+use crds::{
+    ApiKind,
+    diagnosis::{deployment_problems, pod_problems},
+    tool_server::{TOOLS_KEY, tools_config_map},
+};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{ConfigMap, Pod},
+    events::v1::Event,
+};
+use meta::Key;
+use serde_json::Error;
+
+use super::fleet::mask_rendered;
+
+/// What hangs on the objects.
+#[derive(Debug, Default)]
+pub(super) struct RelatedObjects {
+    /// Deployments.
+    pub(super) deployments: Arc<ObjectMap<DeploymentRecord>>,
+    /// ConfigMaps that the operator made.
+    pub(super) config_maps: Arc<ObjectMap<ConfigMapRecord>>,
+    /// Pods.
+    pub(super) pods: Arc<ObjectMap<PodRecord>>,
+    /// Events about objects of ours.
+    pub(super) events: Arc<ObjectMap<EventRecord>>,
+    /// Pods by the label and name of their workload.
+    by_workload: Arc<Index<(String, Key), PodRecord>>,
+    /// Events by the uid of what they are about.
+    by_object: Arc<Index<Box<str>, EventRecord>>,
+}
+
+/// A Deployment.
+#[derive(Debug)]
+pub(super) struct DeploymentRecord {
+    /// Its uid.
+    pub(super) uid: Box<str>,
+    /// The uid of the object that made it; empty: none did.
+    pub(super) owner: Box<str>,
+    /// Pods that are wanted.
+    pub(super) desired: i32,
+    /// Pods that are ready.
+    pub(super) ready: i32,
+    /// Why it does not go on, one line each.
+    pub(super) problems: Box<[String]>,
+}
+
+/// A ConfigMap.
+#[derive(Debug)]
+pub(super) struct ConfigMapRecord {
+    /// Its texts, masked, by key; those of a server's tools are kept elsewhere.
+    pub(super) files: Box<[(Box<str>, Box<str>)]>,
+    /// The server whose tools it holds, and their definitions.
+    pub(super) tools: Option<(&'static ApiKind, Arc<str>)>,
+}
+
+/// A Pod.
+#[derive(Debug)]
+pub(super) struct PodRecord {
+    /// Its name.
+    pub(super) name: Box<str>,
+    /// Its uid.
+    pub(super) uid: Box<str>,
+    /// Its address.
+    pub(super) ip: Option<IpAddr>,
+    /// Ready, Terminating, or the phase that Kubernetes gives it.
+    pub(super) state: Box<str>,
+    /// What kubelet and scheduler say about it, one line each.
+    pub(super) problems: Box<[String]>,
+    workloads: Box<[(String, Key)]>,
+}
+
+/// An Event.
+#[derive(Debug)]
+pub(super) struct EventRecord {
+    /// The uid of the object that it is about.
+    pub(super) about: Box<str>,
+    /// Normal or Warning.
+    pub(super) type_: Box<str>,
+    /// The reason.
+    pub(super) reason: Box<str>,
+    /// The message.
+    pub(super) message: Box<str>,
+    /// How often it happened.
+    pub(super) count: i32,
+    /// When it happened first and last, RFC 3339.
+    pub(super) times: (Box<str>, Box<str>),
+}
+
+impl RelatedObjects {
+    /// Nothing is known yet; the indexes follow the maps.
+    pub(super) fn new() -> Self {
+        let around = Self::default();
+        let index = around.by_workload.clone();
+        around.pods.subscribe(move |change| index.apply_change(change, |pod| pod.workloads.to_vec()));
+        let index = around.by_object.clone();
+        around.events.subscribe(move |change| index.apply_change(change, |event| vec![event.about.clone()]));
+        around
+    }
+
+    /// The Pods of a workload, by name.
+    pub(super) fn pods_of(&self, kind: &ApiKind, key: &Key) -> Vec<Arc<PodRecord>> {
+        self.by_workload.get(&(workload_label(kind), key.clone()))
+    }
+
+    /// The Events about the object of this uid.
+    pub(super) fn events_of(&self, uid: &str) -> Vec<Arc<EventRecord>> {
+        self.by_object.get(&Box::from(uid))
+    }
+}
+
+/// Objects by something in them.
+#[derive(Debug)]
+struct Index<K, T>(Mutex<HashMap<K, BTreeMap<Key, Arc<T>>>>);
+
+impl<K, T> Default for Index<K, T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Eq + Hash, T> Index<K, T> {
+    fn apply_change(&self, change: &Change<T>, keys: impl Fn(&T) -> Vec<K>) {
+        let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for old in change.old.iter().flat_map(|old| keys(old)) {
+            if let Some(found) = index.get_mut(&old) {
+                found.remove(&change.key);
+                if found.is_empty() {
+                    index.remove(&old);
+                }
+            }
+        }
+        if let Some(new) = &change.new {
+            for key in keys(new) {
+                index.entry(key).or_default().insert(change.key.clone(), new.clone());
+            }
+        }
+    }
+
+    fn get(&self, key: &K) -> Vec<Arc<T>> {
+        let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        index.get(key).map(|found| found.values().cloned().collect()).unwrap_or_default()
+    }
+}
+
+fn workload_label(kind: &ApiKind) -> String {
+    format!("recif.dev/{}", kind.name.to_lowercase())
+}
+
+/// Reads a Deployment.
+pub(super) fn deployment(head: &ObjectVersion, json: &str) -> Result<DeploymentRecord, Error> {
+    let deployment: Deployment = serde_json::from_str(json)?;
+    let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
+    let trouble = deployment_problems(&deployment).into();
+    let owners = deployment.metadata.owner_references.unwrap_or_default();
+    let owner = owners.into_iter().find(|owner| owner.controller == Some(true)).map(|owner| owner.uid.into());
+    Ok(DeploymentRecord {
+        uid: head.uid.as_str().into(),
+        owner: owner.unwrap_or_default(),
+        desired,
+        ready,
+        problems: trouble,
+    })
+}
+
+/// Reads a ConfigMap.
+pub(super) fn config_map(head: &ObjectVersion, json: &str) -> Result<ConfigMapRecord, Error> {
+    let map: ConfigMap = serde_json::from_str(json)?;
+    let owner =
+        map.metadata.owner_references.unwrap_or_default().into_iter().find(|owner| owner.controller == Some(true));
+    let server = owner.filter(|owner| tools_config_map(&owner.kind, &owner.name) == head.key.name);
+    let mut data = map.data.unwrap_or_default();
+    let tools = server.and_then(|owner| Some((ApiKind::find(&owner.kind)?, data.remove(TOOLS_KEY)?.into())));
+    let files = data.into_iter().map(|(name, text)| (name.as_str().into(), mask_rendered(&name, &text).into()));
+    Ok(ConfigMapRecord { files: files.collect(), tools })
+}
+
+/// The server of this kind whose tools a ConfigMap of this name holds.
+pub(super) fn server_of(kind: &ApiKind, config_map: &Key) -> Option<Key> {
+    let name = config_map.name.strip_suffix(tools_config_map(kind.name, "").as_str())?;
+    Some(Key::new(&config_map.namespace, name))
+}
+
+/// Reads a Pod.
+pub(super) fn pod(head: &ObjectVersion, json: &str) -> Result<PodRecord, Error> {
+    let pod: Pod = serde_json::from_str(json)?;
+    let status = pod.status.as_ref();
+    let ready = status.is_some_and(|status| {
+        status.conditions.iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+    });
+    let state = if pod.metadata.deletion_timestamp.is_some() {
+        "Terminating"
+    } else if ready {
+        "Ready"
+    } else {
+        status.and_then(|status| status.phase.as_deref()).unwrap_or("Pending")
+    };
+    let labels = pod.metadata.labels.iter().flatten().filter(|(label, _)| label.starts_with("recif.dev/"));
+    Ok(PodRecord {
+        name: head.key.name.as_str().into(),
+        uid: head.uid.as_str().into(),
+        ip: status.and_then(|status| status.pod_ip.as_deref()?.parse().ok()),
+        state: state.into(),
+        problems: pod_problems(&pod).into(),
+        workloads: labels.map(|(label, name)| (label.clone(), Key::new(&head.key.namespace, name))).collect(),
+    })
+}
+
+/// Reads an Event.
+pub(super) fn event(_: &ObjectVersion, json: &str) -> Result<EventRecord, Error> {
+    let event: Event = serde_json::from_str(json)?;
+    let made = event.metadata.creation_timestamp.map(|time| time.0.to_string()).unwrap_or_default();
+    let first = event.event_time.as_ref().map(|time| time.0.to_string()).unwrap_or(made);
+    let series = event.series;
+    let last = series.as_ref().map_or_else(|| first.clone(), |series| series.last_observed_time.0.to_string());
+    Ok(EventRecord {
+        about: event.regarding.and_then(|object| object.uid).unwrap_or_default().into(),
+        type_: event.type_.unwrap_or_default().into(),
+        reason: event.reason.unwrap_or_default().into(),
+        message: event.note.unwrap_or_default().into(),
+        count: series.map_or(1, |series| series.count),
+        times: (first.into(), last.into()),
+    })
+}

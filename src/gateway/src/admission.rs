@@ -1,0 +1,155 @@
+//! A request's way to a slot of a Pod: at once if there is room, else by waiting for its turn.
+
+use crate::local_response::unknown_workload;
+use std::{sync::Arc, time::Duration};
+
+use http1::Connection;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    clock::random_between,
+    cold_start,
+    local_response::LocalResponse,
+    peer::ClientStream,
+    routes::Route,
+    sessions::{self, SessionRef},
+    state::GatewayContext,
+    workload::{QueueTicket, SlotPermit},
+};
+
+/// Most bytes of a request that are taken in while it waits. One read may bring more.
+const MAX_BUFFERED: usize = 64 * 1024;
+/// The longest wait of a workload that says nothing else, also for the first byte of an answer.
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Why there is no slot.
+pub(super) enum SlotError {
+    /// The client is to be told this.
+    Refused(LocalResponse),
+    /// It left.
+    ClientGone,
+}
+
+/// A slot for the request that arrived at `arrived`. `route` is brought up to date while it waits.
+pub(super) async fn acquire_slot<S: ClientStream>(
+    client: &mut Connection<S>,
+    key: &[u8],
+    route: &mut Arc<Route>,
+    arrived: Instant,
+    shared: &Arc<GatewayContext>,
+) -> Result<SlotPermit, SlotError> {
+    check_available(route)?;
+    if let Some(lease) = route.workload.acquire(&route.pods) {
+        return Ok(lease);
+    }
+    // Boxed, because few requests wait and every connection has room for what one request needs.
+    Box::pin(wait_for_slot(client, key, route, arrived, shared)).await
+}
+
+async fn wait_for_slot<S: ClientStream>(
+    client: &mut Connection<S>,
+    key: &[u8],
+    route: &mut Arc<Route>,
+    arrived: Instant,
+    shared: &Arc<GatewayContext>,
+) -> Result<SlotPermit, SlotError> {
+    let settings = &shared.settings;
+    let mut cold = false;
+    let mut pause = 25;
+    let mut place: Option<QueueTicket> = None;
+    let _depth = shared.metrics.begin_wait(route.workload.kind);
+    loop {
+        cold |= route.pods.is_empty();
+        let longest = if cold { settings.cold_start_timeout } else { settings.queue_timeout };
+        let until = arrived + longest.min(route.object.timeout.unwrap_or(DEFAULT_TIMEOUT));
+        if Instant::now() >= until {
+            route.workload.count_refused();
+            return Err(SlotError::Refused(timeout_response(cold)));
+        }
+        let granted = match &mut place {
+            Some(place) => place,
+            None => match route.workload.enqueue(arrived, settings.queue_per_workload) {
+                Some(joined) => place.insert(joined),
+                None => {
+                    route.workload.count_refused();
+                    let error = "as many requests as allowed wait for this workload already";
+                    return Err(SlotError::Refused(LocalResponse::new(503, "queue-full", error)));
+                }
+            },
+        };
+        if route.pods.is_empty() {
+            cold_start::start_probing(route, key, shared);
+        }
+        let wake = Instant::now() + Duration::from_millis(random_between(pause / 2, pause));
+        tokio::select! {
+            biased;
+            lease = &mut granted.granted => match lease {
+                Ok(lease) => {
+                    if cold {
+                        shared.metrics.record_cold_start(route.workload.kind, arrived.elapsed());
+                    }
+                    return Ok(lease);
+                }
+                // What is waited for has changed.
+                Err(_) => place = None,
+            },
+            there = read_while_waiting(client) => {
+                if !there {
+                    return Err(SlotError::ClientGone);
+                }
+                continue;
+            }
+            () = sleep(until.min(wake).saturating_duration_since(Instant::now())) => {
+                pause = (pause * 2).min(200);
+                route.workload.dispatch();
+            }
+        }
+        *route = shared.routes.find(key).ok_or_else(workload_gone)?;
+        check_available(route)?;
+    }
+}
+
+/// Waits for more of the request or, once enough of it is held, only for its client to leave; whether it is still there.
+async fn read_while_waiting<S: ClientStream>(client: &mut Connection<S>) -> bool {
+    if client.incoming.len() < MAX_BUFFERED {
+        return client.fill().await.unwrap_or(false);
+    }
+    client.io.closed().await;
+    false
+}
+
+/// A slot of the Pod that has the session.
+///
+/// # Errors
+/// Nobody has it, upon which clients start anew, or its Pods are to be left alone.
+pub(super) fn session_slot(route: &Route, session: &SessionRef<'_>) -> Result<SlotPermit, LocalResponse> {
+    if let Some(halt) = route.object.no_pod.as_ref().filter(|halt| !halt.pods_serve) {
+        return Err(LocalResponse::new(503, "unavailable", String::from(&*halt.sentence)));
+    }
+    let pod = route.all.iter().find(|pod| pod.tag == session.tag);
+    pod.map(|pod| route.workload.acquire_pinned(pod)).ok_or_else(sessions::session_gone)
+}
+
+/// Whether there is something to wait for.
+fn check_available(route: &Route) -> Result<(), SlotError> {
+    match &route.object.no_pod {
+        Some(halt) if route.pods.is_empty() || !halt.pods_serve => {
+            if halt.ended_by_pods {
+                route.workload.count_halted();
+            }
+            Err(SlotError::Refused(LocalResponse::new(503, "unavailable", String::from(&*halt.sentence))))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn workload_gone() -> SlotError {
+    SlotError::Refused(unknown_workload())
+}
+
+fn timeout_response(cold: bool) -> LocalResponse {
+    match cold {
+        true => LocalResponse::new(503, "not-ready", "no Pod of the workload became ready in time"),
+        false => LocalResponse::new(503, "no-capacity", "every Pod of the workload was busy for too long"),
+    }
+}

@@ -1,0 +1,81 @@
+//! What the gateway answers itself: refusals, as `{"error", "reason"}`.
+
+use std::borrow::Cow;
+
+use http1::{InvalidMessage, write_local_response};
+
+/// A refusal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LocalResponse {
+    /// Status code.
+    pub(super) status: u16,
+    /// For people: what was wrong and what to do.
+    pub(super) error: Cow<'static, str>,
+    /// For machines: one word.
+    pub(super) reason: &'static str,
+    /// A field more, such as `WWW-Authenticate` and its value.
+    pub(super) field: Option<(&'static str, Cow<'static, str>)>,
+    /// The code of the JSON-RPC error as which it is told.
+    pub(super) rpc: Option<i32>,
+}
+
+impl LocalResponse {
+    /// A refusal.
+    pub(super) fn new(status: u16, reason: &'static str, error: impl Into<Cow<'static, str>>) -> Self {
+        Self { status, error: error.into(), reason, field: None, rpc: None }
+    }
+
+    /// The request itself is bad.
+    pub(super) fn invalid_message(bad: InvalidMessage) -> Self {
+        Self::new(bad.status(), "bad-request", bad.to_string())
+    }
+
+    /// Writes it as HTTP/1.1, for a request that was HEAD or not. 503 and 429 ask for another try in a second, unless
+    /// the field says when.
+    pub(super) fn write(&self, to_head: bool, close: bool, out: &mut Vec<u8>) {
+        let Self { status, error, reason, field, rpc } = self;
+        let body = match rpc {
+            Some(code) => {
+                serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": error } })
+            }
+            None => serde_json::json!({ "error": error, "reason": reason }),
+        };
+        let body = body.to_string();
+        let mut fields = vec![("Content-Type", &b"application/json"[..]), ("x-recif-reason", reason.as_bytes())];
+        let tells_when = field.as_ref().is_some_and(|(name, _)| *name == "Retry-After");
+        if matches!(status, 429 | 503) && !tells_when {
+            fields.push(("Retry-After", b"1"));
+        }
+        fields.extend(field.iter().map(|(name, value)| (*name, value.as_bytes())));
+        write_local_response(*status, &fields, &body, to_head, close, out);
+    }
+}
+
+/// There is no such workload.
+pub(super) fn unknown_workload() -> LocalResponse {
+    LocalResponse::new(
+        404,
+        "unknown",
+        "there is no such workload: use /v1/agents, /v1/flows, /v1/flowsets or /v1/mcp, namespace and name",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_was_wrong_in_words_and_in_one_word() {
+        let answer = LocalResponse::new(503, "queue-full", "\"too\" many");
+        let mut out = Vec::new();
+        answer.write(false, true, &mut out);
+        let expected = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 46\r\nContent-Type: application/json\r\n\
+                        x-recif-reason: queue-full\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
+                        {\"error\":\"\\\"too\\\" many\",\"reason\":\"queue-full\"}";
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        let mut out = Vec::new();
+        let field = Some(("WWW-Authenticate", "Bearer".into()));
+        LocalResponse { field, ..LocalResponse::new(401, "unauthenticated", "x") }.write(true, false, &mut out);
+        assert!(out.ends_with(b"unauthenticated\r\nWWW-Authenticate: Bearer\r\n\r\n"));
+    }
+}

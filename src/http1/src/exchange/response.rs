@@ -1,0 +1,209 @@
+//! The half of an exchange that comes back: the heads of the answer, its body, and how it ended.
+
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{
+    Exchange, ExchangeOutcome, ResponsePolicy,
+    state::{ConnectionReuse, ResponseState},
+};
+use crate::{
+    BodyProgress, BodyScanner, Fields, Framing, InvalidMessage, ResponseHead, Version,
+    connection::{ReadOutcome, Scratch},
+    head_length,
+};
+
+/// Bytes of a body that are put behind their head.
+const MAX_COPIED: usize = 4096;
+
+impl<C, U, P> Exchange<'_, C, U, P>
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+    U: AsyncRead + AsyncWrite + Unpin,
+    P: ResponsePolicy,
+{
+    /// Moves a part of the answer.
+    pub(super) fn poll_response(
+        &mut self,
+        cx: &mut Context<'_>,
+        scratch: &mut Scratch,
+    ) -> Poll<Result<(), ExchangeOutcome>> {
+        if !self.client.outgoing.is_empty() && ready!(self.client.poll_flush(cx)).is_err() {
+            return Poll::Ready(Err(ExchangeOutcome::ClientGone(None)));
+        }
+        self.check_done()?;
+        let Scratch { bytes, fields, head } = scratch;
+        let length = match ready!(self.upstream.poll_read(cx, bytes)) {
+            Ok(ReadOutcome::Bytes(length)) => length,
+            Ok(ReadOutcome::End) => return Poll::Ready(Err(self.upstream_ended())),
+            Err(_) => return Poll::Ready(Err(self.upstream_failed())),
+        };
+        let bytes = &bytes[..length];
+        match self.response {
+            ResponseState::Body { .. } => {
+                head.clear();
+                self.forward_body(cx, head, bytes)?;
+            }
+            ResponseState::Head { .. } if self.upstream.incoming.is_empty() => {
+                self.handle_head(cx, bytes, fields, head)?
+            }
+            ResponseState::Head { .. } => {
+                let mut earlier = std::mem::take(&mut self.upstream.incoming);
+                earlier.extend_from_slice(bytes);
+                self.handle_head(cx, &earlier, fields, head)?;
+            }
+        }
+        self.check_done()?;
+        Poll::Ready(Ok(()))
+    }
+
+    /// The end, if the client has got everything.
+    fn check_done(&self) -> Result<(), ExchangeOutcome> {
+        match &self.response {
+            ResponseState::Body { body, keep, .. } if body.has_ended() && self.client.outgoing.is_empty() => {
+                Err(self.outcome(*keep))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads heads, and sends them together with what came with the last one. `out` is scratch space.
+    fn handle_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        fields: &mut Fields,
+        out: &mut Vec<u8>,
+    ) -> Result<(), ExchangeOutcome> {
+        out.clear();
+        match self.read_heads(bytes, fields, out) {
+            Ok(rest) => self.forward_body(cx, out, rest),
+            // Interim answers may have been before it: they are for the client, whatever comes next.
+            Err(end) => {
+                self.client.outgoing.extend_from_slice(out);
+                Err(end)
+            }
+        }
+    }
+
+    /// Writes as many heads as there are: interim ones, and the final one, and answers what follows them. What is no complete
+    /// head is kept.
+    fn read_heads<'b>(
+        &mut self,
+        mut bytes: &'b [u8],
+        fields: &mut Fields,
+        out: &mut Vec<u8>,
+    ) -> Result<&'b [u8], ExchangeOutcome> {
+        while let ResponseState::Head { scanned, .. } = &mut self.response {
+            let Some(length) = head_length(bytes, scanned).map_err(ExchangeOutcome::InvalidResponse)? else {
+                self.upstream.incoming = bytes.to_vec();
+                return Ok(&[]);
+            };
+            let (head, rest) = bytes.split_at(length);
+            let head =
+                ResponseHead::read(head, fields, self.request.is_head).map_err(ExchangeOutcome::InvalidResponse)?;
+            if head.status == 101 && !(self.request.upgrades && head.opens_websocket()) {
+                return Err(ExchangeOutcome::InvalidResponse(InvalidMessage::Status));
+            }
+            if head.is_interim() {
+                // HTTP/1.0 knows none.
+                if self.request.version == Version::Http11 {
+                    self.policy.response(&head, false, out);
+                }
+                self.response = ResponseState::Head { scanned: 0, interim: true };
+            } else if self.replay_body.is_some() && self.policy.declines(&head) {
+                let whole = BodyScanner::new(head.framing).advance(rest)
+                    == Ok(BodyProgress { consumed: rest.len(), ended: true });
+                let upstream = head.keeps_alive && whole && self.may_keep_upstream();
+                self.restore_body();
+                return Err(ExchangeOutcome::Declined { upstream });
+            } else {
+                self.begin_body(&head, out);
+            }
+            if head.status == 101 {
+                out.extend_from_slice(rest);
+                return Err(ExchangeOutcome::Upgraded);
+            }
+            bytes = rest;
+        }
+        Ok(bytes)
+    }
+
+    fn begin_body(&mut self, head: &ResponseHead<'_>, out: &mut Vec<u8>) {
+        self.replay_body = None;
+        let dechunk = head.framing == Framing::Chunked && self.request.version == Version::Http10;
+        let ends_with_connection = dechunk || head.framing == Framing::Close;
+        let keep = ConnectionReuse {
+            client: self.request.keeps_alive
+                && self.request_body.has_ended()
+                && !ends_with_connection
+                && !self.client.overrun,
+            upstream: head.keeps_alive,
+        };
+        self.policy.response(head, !keep.client, out);
+        self.response = ResponseState::Body { body: BodyScanner::new(head.framing), dechunk, keep };
+    }
+
+    /// Sends a head, and what belongs to the body of the bytes after it.
+    fn forward_body(&mut self, cx: &mut Context<'_>, head: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ExchangeOutcome> {
+        let ResponseState::Body { body, dechunk, keep } = &mut self.response else {
+            return self.client.poll_send(cx, head, &[]).map_err(|_| ExchangeOutcome::ClientGone(None));
+        };
+        let mut data = Vec::new();
+        let progress = match *dechunk {
+            true => body.advance_with(bytes, |part| data.extend_from_slice(part)),
+            false => body.advance(bytes),
+        };
+        let taken = match progress {
+            Ok(progress) => progress.consumed,
+            Err((taken, _)) => taken,
+        };
+        // Bytes after the end of an answer belong to nobody: that connection cannot be trusted.
+        keep.upstream &= taken == bytes.len();
+        let part = if *dechunk { &data } else { &bytes[..taken] };
+        // Copying a little costs less than a write of two parts.
+        let sent = if !head.is_empty() && part.len() <= MAX_COPIED {
+            head.extend_from_slice(part);
+            self.client.poll_send(cx, head, &[])
+        } else {
+            self.client.poll_send(cx, head, part)
+        };
+        match (sent, progress) {
+            (Err(_), _) => Err(ExchangeOutcome::ClientGone(None)),
+            (_, Err(_)) => Err(ExchangeOutcome::Truncated),
+            _ => Ok(()),
+        }
+    }
+
+    fn upstream_ended(&mut self) -> ExchangeOutcome {
+        match &self.response {
+            ResponseState::Body { body, keep, .. } if body.ends_with_connection() => {
+                self.outcome(ConnectionReuse { client: keep.client, upstream: false })
+            }
+            _ => self.upstream_failed(),
+        }
+    }
+
+    fn upstream_failed(&mut self) -> ExchangeOutcome {
+        match self.response {
+            ResponseState::Head { interim, .. } => {
+                let unanswered = !interim && self.upstream.incoming.is_empty();
+                ExchangeOutcome::NoResponse { unanswered, unsent: !self.sent, replayable: self.restore_body() }
+            }
+            ResponseState::Body { .. } => ExchangeOutcome::Truncated,
+        }
+    }
+
+    fn outcome(&self, keep: ConnectionReuse) -> ExchangeOutcome {
+        ExchangeOutcome::Done {
+            client: keep.client && self.request_body.has_ended() && !self.client.overrun,
+            upstream: keep.upstream && self.may_keep_upstream(),
+        }
+    }
+    /// Whether the workload's connection may serve again, as far as the request goes: a server that does not read a body
+    /// would take what is left of it for the next request.
+    fn may_keep_upstream(&self) -> bool {
+        self.request_sent() && !self.upstream_broken && !self.request.may_leave_body
+    }
+}

@@ -1,0 +1,213 @@
+//! What every mode of the runtime serves around its own routes: probes, metrics, counting, draining, errors.
+//!
+//! | route | answer |
+//! |---|---|
+//! | `GET /healthz` | 200 while the process runs |
+//! | `GET /readyz` | 200, also while a database is away, which the body tells; 503 while it drains; 503 with `x-recif-ready: never` and the reason where nothing can ever be answered |
+//! | `GET /metrics` | OpenMetrics text |
+//!
+//! Every error is `{"error": "…"}`, under `/v1/` in OpenAI's form. The other routes also give 404, 405, 413 for a body over 1 MiB and 503 while
+//! draining.
+//!
+//! Cross-origin requests: a web page may send a request without asking first, to an agent whose port is forwarded to the
+//! machine that shows the page. So an `Origin` that is not this host is 403, unless a gateway, which has
+//! `X-Forwarded-Prefix` and judges by itself, sent it; and with an `Origin` a body is 415 unless it says that it is JSON.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{ConnectInfo, DefaultBodyLimit, Request, State, rejection::BytesRejection},
+    http::{
+        Method, StatusCode,
+        header::{ACCEPT, CONNECTION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, ORIGIN},
+    },
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use futures::{StreamExt, future::BoxFuture};
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
+
+use super::{metrics::RunnerMetrics, openai_api::ApiError};
+
+/// Largest request body, in bytes.
+const MAX_BODY: usize = 1 << 20;
+
+/// An answer that is an error: status and text.
+pub(super) struct ErrorResponse(pub(super) StatusCode, pub(super) String);
+
+impl IntoResponse for ErrorResponse {
+    fn into_response(self) -> Response {
+        (self.0, Json(json!({ "error": self.1 }))).into_response()
+    }
+}
+
+impl From<BytesRejection> for ErrorResponse {
+    fn from(rejection: BytesRejection) -> Self {
+        match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                Self(StatusCode::PAYLOAD_TOO_LARGE, "the body is larger than 1 MiB".into())
+            }
+            _ => Self(StatusCode::BAD_REQUEST, "the body broke off".into()),
+        }
+    }
+}
+
+/// Whether a body says that it is JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
+}
+
+/// Why a request that a web page sent is refused; see the head of this file.
+fn cross_origin(request: &Request) -> Option<(StatusCode, &'static str)> {
+    let headers = request.headers();
+    let origin = headers.get(ORIGIN)?;
+    let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_ascii_lowercase();
+    let origin = text(origin);
+    let host = headers.get(HOST).map(text).unwrap_or_default();
+    let is_own = origin.split_once("://").is_some_and(|(_, authority)| authority == host);
+    if !is_own && !headers.contains_key("x-forwarded-prefix") {
+        return Some((StatusCode::FORBIDDEN, "this request comes from a web page of another origin, by its Origin"));
+    }
+    let has_body = request.method() == Method::POST && !is_json(headers);
+    has_body
+        .then_some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be JSON: send Content-Type: application/json"))
+}
+
+/// Whether what is needed is there now; the error is a sentence for `/readyz`.
+pub(super) type ReadinessCheck = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+
+/// What the routes around a mode's own share.
+#[derive(Clone)]
+pub(super) struct CommonRoutes {
+    /// What is told besides at `/readyz` where `readiness` says nothing against it.
+    pub(super) check: Option<ReadinessCheck>,
+    /// The body of `/readyz`: of a 200, or of a 503 that will never be another.
+    pub(super) readiness: Arc<Result<Value, Value>>,
+    /// Everything counted.
+    pub(super) metrics: RunnerMetrics,
+    /// Requests in flight; closed once the process drains.
+    pub(super) requests: TaskTracker,
+}
+
+/// All routes of a process, and its requests in flight.
+pub(super) struct RunnerService {
+    /// What answers.
+    pub(super) router: Router,
+    /// Closed once the process drains.
+    pub(super) requests: TaskTracker,
+}
+
+impl CommonRoutes {
+    /// The whole service around `routes`.
+    pub(super) fn wrap(self, routes: Router) -> RunnerService {
+        let requests = self.requests.clone();
+        let router = routes
+            .method_not_allowed_fallback(not_allowed)
+            .layer(DefaultBodyLimit::max(MAX_BODY))
+            .layer(middleware::from_fn_with_state(self.clone(), track))
+            .merge(self.probes());
+        RunnerService { router, requests }
+    }
+
+    fn probes(self) -> Router {
+        Router::new()
+            .route("/healthz", get(async || Json(json!({ "status": "ok" }))))
+            .route("/readyz", get(ready))
+            .route("/metrics", get(metrics))
+            .method_not_allowed_fallback(not_allowed)
+            .with_state(self)
+    }
+}
+
+impl RunnerService {
+    /// The same behind a sidecar, which alone knows who calls: others than it, and whoever else is in the Pod, get an answer to
+    /// their probes and no other.
+    pub(super) fn behind_sidecar(self) -> Self {
+        Self { router: self.router.layer(middleware::from_fn(require_own_pod)), requests: self.requests }
+    }
+}
+
+async fn require_own_pod(ConnectInfo(peer): ConnectInfo<SocketAddr>, request: Request, next: Next) -> Response {
+    let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
+    if probe || peer.ip().to_canonical().is_loopback() {
+        return next.run(request).await;
+    }
+    let why =
+        format!("this runtime answers its sidecar alone: call port {} of this Pod, or the gateway", crds::PROXY_PORT);
+    ErrorResponse(StatusCode::FORBIDDEN, why).into_response()
+}
+
+/// Whether the client wants server-sent events.
+pub(super) fn wants_events(headers: &HeaderMap) -> bool {
+    let mut kinds = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
+    kinds.any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream")))
+}
+
+async fn not_allowed(method: Method) -> ErrorResponse {
+    ErrorResponse(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not allowed here"))
+}
+
+/// Counts a request until the last byte of its answer is handed over, and refuses it while draining.
+async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) -> Response {
+    let token = shell.requests.token();
+    let mut in_flight = shell.metrics.start_request();
+    let mut response = if shell.requests.is_closed() {
+        let why = "this runtime is shutting down; try again";
+        let mut response = match request.uri().path().starts_with("/v1/") {
+            true => ApiError::unavailable(why).into_response(),
+            false => ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why.into()).into_response(),
+        };
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        response
+    } else if let Some((status, why)) = cross_origin(&request) {
+        match request.uri().path().starts_with("/v1/") {
+            true => ApiError::with_status(status, why).into_response(),
+            false => ErrorResponse(status, why.into()).into_response(),
+        }
+    } else {
+        next.run(request).await
+    };
+    in_flight.set_status(response.status());
+    if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream") {
+        let held = (token, in_flight);
+        response = response.map(|body| {
+            Body::from_stream(body.into_data_stream().inspect(move |_| {
+                let _ = &held;
+            }))
+        });
+    }
+    response
+}
+
+async fn ready(State(shell): State<CommonRoutes>) -> Response {
+    if shell.requests.is_closed() {
+        return ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, "draining".into()).into_response();
+    }
+    match &*shell.readiness {
+        Ok(body) => match &shell.check {
+            Some(check) => match check().await {
+                Ok(()) => Json(body).into_response(),
+                // What is away may come back, and each request is told; without Pods there would be no one to tell them.
+                Err(why) => Json(json!({ "status": "degraded", "reason": why })).into_response(),
+            },
+            None => Json(body).into_response(),
+        },
+        Err(body) => (StatusCode::SERVICE_UNAVAILABLE, [("x-recif-ready", "never")], Json(body)).into_response(),
+    }
+}
+
+async fn metrics(State(shell): State<CommonRoutes>) -> Result<Response, ErrorResponse> {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    match shell.metrics.encode() {
+        Ok(text) => Ok(([(CONTENT_TYPE, kind)], text).into_response()),
+        Err(error) => {
+            Err(ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, format!("the metrics cannot be written: {error}")))
+        }
+    }
+}
