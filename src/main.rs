@@ -1,6 +1,6 @@
-//! `recif`: the processes of Récif, and the commands that ask about its objects, in one program.
+//! `recif`: the processes of Récif, and the commands that query its objects, in one program.
 //!
-//! Installed under the name `kubectl-recif` it is a kubectl plugin: `kubectl recif why agent/my-agent`.
+//! Under the name `kubectl-recif` it is a kubectl plugin: `kubectl recif why agent/my-agent`.
 
 use std::process::ExitCode;
 
@@ -10,9 +10,9 @@ use daemon::logs::{self, LogArgs};
 use gateway::{self, GatewayArgs};
 use operator::run::OperatorArgs;
 
-/// The operator makes and drops many small JSON values: with this allocator that costs a tenth less CPU time than with the
-/// system's, and no more memory; what it no longer needs, a thread of its own gives back. It runs only where pages are as large as
-/// where it was built, which on ARM they need not be.
+/// Global allocator of the process: [jemalloc](https://jemalloc.net). The operator allocates and frees many small JSON values:
+/// this allocator costs a tenth less CPU time than the system's, at no more memory, and returns unused memory from a thread of
+/// its own. It requires the page size of the build machine, which ARM does not guarantee; hence only x86_64.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -32,7 +32,7 @@ struct Recif {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the operator: watch the objects and take them through their lives
+    /// Run the operator: watch the objects and reconcile them
     Operator(Box<OperatorArgs>),
     /// Run the gateway: one address for every agent and flow
     Gateway {
@@ -52,12 +52,12 @@ enum Command {
     Cli(cli::CliCommand),
 }
 
-// One thread: the operator needs less than a core, and handing tasks from thread to thread would be a fifth of that; the gateway
-// serves connections on threads of its own.
+// Single-threaded runtime: the operator needs less than a core, and moving tasks between threads would cost a fifth of that; the
+// gateway serves connections on threads of its own.
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     daemon::limits::raise_open_files();
-    // Fails only if a provider is installed already, and then there is one.
+    // Fails only if a provider is installed already, which is fine.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let arguments: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = arguments.first().map(String::as_str);

@@ -1,4 +1,4 @@
-//! `recif-proxy mcp-bridge` as the kubelet and bad clients see it.
+//! Tests the life cycle of `recif-proxy mcp-bridge`: probes of the kubelet, signals, and misbehaving clients.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,

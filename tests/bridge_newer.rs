@@ -1,4 +1,4 @@
-//! `recif-proxy mcp-bridge` as clients of the newer era see it: one child for all, and no sessions.
+//! Tests `recif-proxy mcp-bridge` with clients of the newer protocol era: one child for all clients, and no sessions.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -87,7 +87,7 @@ async fn a_client_that_leaves_cancels_its_request_and_no_other() {
     let slow = bridge.modern(1, "sleep", json!({"seconds": 60})).send();
     assert!(timeout(Duration::from_millis(300), slow).await.is_err(), "it is left");
     wait_until_cancelled(&bridge, 1).await;
-    // Nobody cancels what is not theirs.
+    // A client cannot cancel the request of another client.
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 2}});
     let answer = bridge.post(&cancel).header("mcp-protocol-version", "2026-07-28").send().await.unwrap();
     assert_eq!(answer.status(), 202);
@@ -168,7 +168,7 @@ async fn a_client_that_does_not_read_holds_up_nobody() {
     let mut stuck = bridge.modern(1, "progress", params).send().await.unwrap();
     let answer = timeout(SOON, bridge.query(2, "echo", json!({"a": 1}))).await.unwrap();
     assert_eq!(answer["result"]["a"], 1);
-    // Its stream is broken off, does not look complete, and its request is no longer worked on.
+    // The stream is cut off, so it does not look complete, and its request is cancelled.
     wait_until_cancelled(&bridge, 1).await;
     let reading = async {
         while stuck.chunk().await?.is_some() {}

@@ -1,4 +1,4 @@
-//! `recif-proxy mcp-bridge` as clients of the older era see it: sessions.
+//! Tests `recif-proxy mcp-bridge` with clients of the older protocol era: sessions.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -49,7 +49,7 @@ async fn what_answers_nothing_goes_to_the_stream_that_listens() {
     let bridge = Bridge::start(&[]).await;
     let session = bridge.session().await;
     let told = |number: i64| json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": number}});
-    // Nobody listens: it is kept.
+    // No stream is open: the message is buffered.
     for _ in 0..2 {
         let tell = json!({"jsonrpc": "2.0", "method": "notifications/tell", "params": {"level": "info", "data": 0}});
         assert_eq!(session.post(tell).await.status(), 202);
@@ -62,7 +62,7 @@ async fn what_answers_nothing_goes_to_the_stream_that_listens() {
     for number in 0..2 {
         assert_eq!(events.next().await.unwrap(), told(number));
     }
-    // The child asks its client, which answers by another POST.
+    // The child sends a request to its client, which responds by another POST.
     let asking = session.query("ask", json!({"question": "how?"}));
     let answering = async {
         let asked = events.next().await.unwrap();
@@ -86,12 +86,12 @@ async fn without_a_stream_that_listens_it_goes_before_the_answer() {
     let all = EventStream::of(session.post(request(1, "tell", json!({"count": 3}))).await).rest().await;
     assert_eq!(all.len(), 4);
     assert_eq!((&all[2]["params"]["data"], &all[3]["id"]), (&json!(2), &json!(1)));
-    // Progress belongs to its request even if somebody listens.
+    // Progress is sent on the stream of its request, even if another stream is open.
     let _listening = session.request(Method::GET).send().await.unwrap();
     let params = json!({"count": 2, "_meta": {"progressToken": "t"}});
     let all = EventStream::of(session.post(request("p", "progress", params)).await).rest().await;
     assert_eq!((all.len(), &all[1]["params"]["progress"], &all[2]["id"]), (3, &json!(1), &json!("p")));
-    // A client that takes documents only gets one.
+    // A client that accepts only JSON documents gets one.
     let asked = request(1, "tell", json!({"count": 3}));
     let answer = session.request(Method::POST).header("accept", "application/json").json(&asked).send().await.unwrap();
     assert_eq!(answer.json::<Value>().await.unwrap()["result"], json!({}));
@@ -112,7 +112,7 @@ async fn a_child_that_dies_fails_its_requests_and_its_session() {
         assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32000)), "{answer}");
     }
     assert_eq!(session.post(request(1, "pid", json!({}))).await.status(), 404);
-    // The place is free for another.
+    // The slot is free for another session.
     let waiting = async {
         while bridge.post(&request(0, "initialize", json!({}))).send().await.unwrap().status() != 200 {
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;

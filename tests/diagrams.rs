@@ -1,7 +1,7 @@
-//! The diagrams in README.md and docs/*.md are what `recif machine` prints.
+//! Checks that the diagrams in README.md and docs/*.md are equal to the output of `recif machine`.
 //!
-//! A block begins with the line `<!-- machine:agent -->` and ends with `<!-- /machine -->`. To renew all of them:
-//! `RECIF_WRITE=1 cargo test --test diagrams`.
+//! A block begins with the line `<!-- machine:agent -->` and ends with `<!-- /machine -->`. This command rewrites all
+//! blocks: `RECIF_WRITE=1 cargo test --test diagrams`.
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
@@ -39,7 +39,7 @@ fn documents() -> Vec<PathBuf> {
     documents
 }
 
-/// The text with every block renewed, and how many blocks there are.
+/// Returns the text with every block renewed, and the number of blocks.
 fn renew(text: &str) -> (String, usize) {
     let mut out = String::new();
     let mut blocks = 0;

@@ -1,4 +1,4 @@
-//! What config/ deploys survives what it is meant to survive: enough memory, a standby, one writer of a file, closed ports.
+//! Checks that the manifests in config/ have enough memory, a standby, a single writer of a file, and closed ports.
 
 #![allow(clippy::unwrap_used)]
 
@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use serde_yaml::Value;
 
-/// The documents of a file of config/.
+/// Returns the documents of a file of config/.
 fn documents(file: &str) -> Vec<Value> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(file)).unwrap();
     text.split("\n---\n").map(|document| serde_yaml::from_str(document).unwrap()).collect()
@@ -16,7 +16,7 @@ fn deployment(part: &str) -> Value {
     documents(&format!("{part}/deployment.yaml")).remove(0)
 }
 
-/// Mebibytes of memory that a part may use.
+/// Returns the memory limit of a component, in mebibytes.
 fn limit(part: &str) -> u64 {
     let container = &deployment(part)["spec"]["template"]["spec"]["containers"][0];
     let text = container["resources"]["limits"]["memory"].as_str().unwrap().to_owned();
@@ -44,7 +44,7 @@ fn a_file_of_history_has_one_writer() {
     assert_eq!((&spec["replicas"], &spec["strategy"]["type"]), (&1.into(), &"Recreate".into()));
 }
 
-/// The ports that Pods of this namespace with these labels are let in at, by our policies.
+/// Returns the ports that our NetworkPolicies open to Pods of this namespace with these labels.
 fn open_ports(part: &str, labels: &[(&str, &str)], namespace: &[(&str, &str)], same_namespace: bool) -> Vec<u64> {
     let policy = documents(&format!("{part}/network.yaml")).remove(0);
     assert_eq!(policy["spec"]["podSelector"], deployment(part)["spec"]["selector"], "{part}");

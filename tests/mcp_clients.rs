@@ -1,5 +1,6 @@
-//! Servers and clients of MCP that are not ours, and all that is between them in a cluster: reference servers over pipes behind
-//! bridge, sidecar and gateway, and over HTTP behind the latter two; and the official clients, in both eras, at each of these doors.
+//! Tests foreign servers and clients of MCP with all hops of a cluster between them: reference servers over pipes behind
+//! bridge, sidecar and gateway, and over HTTP behind the latter two; and the official clients, in both protocol eras, at
+//! each of these entry points.
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
@@ -30,7 +31,7 @@ use tokio::{
     time::timeout,
 };
 
-/// One of the reference servers behind all hops.
+/// Starts one of the reference servers behind all hops.
 async fn hops(server: &str) -> Hops {
     let package = |name: &str| {
         let file = format!("node_modules/@modelcontextprotocol/server-{name}/dist/index.js");
@@ -53,7 +54,8 @@ async fn hops(server: &str) -> Hops {
     Hops::of(&[], &words.iter().map(String::as_str).collect::<Vec<_>>()).await
 }
 
-/// Runs a script of `tests/peers` against a server, at each door. It checks what it sees, and says `done` at its end.
+/// Runs a script of `tests/peers` against a server, at each entry point. The script checks what it sees, and prints `done`
+/// at its end.
 async fn check(server: &str, script: impl Fn() -> Command) {
     at_each_entry_point(server, &hops(server).await, script).await;
 }
@@ -69,8 +71,9 @@ async fn at_each_entry_point(server: &str, hops: &Hops, script: impl Fn() -> Com
     }
 }
 
-/// What the conformance suite of the protocol says of a server, by scenario: whether all of its checks passed, and how many
-/// failed. How many there are depends on whether the server answers by a document or by a stream, which it may choose.
+/// Runs the conformance suite of the protocol against a server and returns, by scenario, whether all of its checks passed,
+/// and how many failed. The number of checks depends on whether the server responds with a document or a stream, which it
+/// may choose.
 async fn scenarios(url: &str) -> BTreeMap<String, (bool, String)> {
     let modules = peers::folder().join("node_modules");
     // The suite needs a later Node than the clients.
@@ -94,7 +97,7 @@ async fn scenarios(url: &str) -> BTreeMap<String, (bool, String)> {
     found
 }
 
-/// A server over HTTP, which ends with this, and the port that its first line says.
+/// Starts a server over HTTP, which ends when the process is dropped; also returns the port in its first line of output.
 async fn started(server: Command) -> (Child, u16) {
     let mut server = tokio::process::Command::from(server);
     let mut server = server.stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true).spawn().unwrap();

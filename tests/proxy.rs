@@ -1,4 +1,4 @@
-//! The sidecar's program as the kubelet sees it: how it starts, and how it ends.
+//! Tests the binary of the sidecar from the view of the kubelet: start and shutdown.
 #![allow(clippy::unwrap_used)]
 
 use std::{process::Stdio, time::Duration};
@@ -10,10 +10,10 @@ use tokio::{
     time::timeout,
 };
 
-/// Longest wait for anything.
+/// Longest wait of every step.
 const SOON: Duration = Duration::from_secs(10);
 
-/// The program with these variables and no others.
+/// Returns the command of the binary with these environment variables and no others.
 fn program(variables: &[(&str, &str)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_recif-proxy"));
     command.env_clear().envs(variables.iter().copied()).stderr(Stdio::piped()).kill_on_drop(true);
@@ -88,7 +88,7 @@ async fn the_programs_own_hook_tells_it_that_the_pod_is_going() {
     assert!(!said.contains("another"), "{said}");
 }
 
-/// Where it says that it listens.
+/// Returns the address that it logs.
 async fn address(proxy: &mut Child) -> String {
     let mut lines = BufReader::new(proxy.stderr.take().unwrap()).lines();
     loop {

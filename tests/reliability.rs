@@ -1,4 +1,4 @@
-//! `docs/reliability.md` names a test for each promise: this looks whether there is one of each name.
+//! Checks that every test that `docs/reliability.md` names for a promise exists.
 
 use std::{fs, path::Path};
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 const PAGE: &str = include_str!("../docs/reliability.md");
 
-/// The names in the second column of the tables.
+/// Returns the names in the second column of the tables.
 fn names() -> Vec<&'static str> {
     let rows = PAGE.lines().filter_map(|line| line.strip_prefix("| ")?.trim_end_matches('|').split_once(" | "));
     rows.flat_map(|(_, tests)| tests.split('`').skip(1).step_by(2)).collect()
@@ -16,7 +16,7 @@ fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| path.display().to_string())
 }
 
-/// The text of all Rust files below a folder.
+/// Returns the text of all Rust files below a folder.
 fn sources(folder: &Path) -> Result<String> {
     let mut text = String::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {

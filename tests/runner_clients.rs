@@ -1,4 +1,4 @@
-//! The runner as the official clients of the protocols that it speaks see it: real processes, over loopback.
+//! Tests the runner with the official clients of its protocols: real processes, over loopback.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,13 +12,13 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use testing::peers;
 
-/// A runner called `peer`, of the stub model, on a port of its own; ends with this value.
+/// Runner with the name `peer` and the stub model, on a port of its own. It ends when it is dropped.
 struct Runner {
     process: Child,
     port: u16,
 }
 
-/// Takes connections and never answers.
+/// Server that accepts connections and never responds.
 struct HangingServer(TcpListener);
 
 impl HangingServer {
@@ -26,7 +26,7 @@ impl HangingServer {
         Self(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap())
     }
 
-    /// It as a tool of that name.
+    /// Returns the definition of a tool with this name that calls this server.
     fn tool(&self) -> String {
         let endpoint = format!("http://{}/", self.0.local_addr().unwrap());
         format!(r#"[{{"name":"hang","type":"http","method":"GET","endpoint":"{endpoint}","description":"x"}}]"#)
@@ -34,13 +34,13 @@ impl HangingServer {
 }
 
 impl Runner {
-    /// An agent with these tools.
+    /// Starts an agent with these tools.
     fn agent(tools: &str) -> Self {
         let prompt = ("CORAIL_SYSTEM_PROMPT", "be brief");
         Self::start("CORAIL_PORT", &[("CORAIL_AGENT_NAME", "peer"), prompt, ("CORAIL_TOOLS", tools)])
     }
 
-    /// A flow whose files are in the folder of that name, made anew.
+    /// Starts a flow whose files are written to the folder of this name.
     fn flow(folder: &str) -> Self {
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
         fs::create_dir_all(root.join("prompts")).unwrap();
@@ -51,13 +51,15 @@ impl Runner {
     }
 
     fn start(port: &str, environment: &[(&str, &str)]) -> Self {
-        // One at a time, so that a port which is free stays free; other programs are why there is a second try.
+        // The starts are serialized, so that a port that was free stays free; other programs are the reason for the
+        // retries.
         static STARTING: Mutex<()> = Mutex::new(());
         let _alone = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
         iter::repeat_with(|| Self::listening(port, environment)).take(5).flatten().next().unwrap()
     }
 
-    /// A process that listens on the port; none when it ended, because somebody else has the port.
+    /// Starts a process and returns it when it listens on the port; `None` if it ended, because another process has the
+    /// port.
     fn listening(variable: &str, environment: &[(&str, &str)]) -> Option<Self> {
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
         let mut command = Command::new(env!("CARGO_BIN_EXE_recif-runner"));
@@ -72,7 +74,7 @@ impl Runner {
         listens.then_some(Self { process, port })
     }
 
-    /// Runs a script of `tests/peers` against it. The script checks what it sees, and says `done` at its end.
+    /// Runs a script of `tests/peers` against it. The script checks what it sees, and prints `done` at its end.
     fn check(&self, script: Command) {
         let mut limited = Command::new("timeout");
         limited.arg("300").arg(script.get_program()).args(script.get_args());

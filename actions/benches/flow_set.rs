@@ -1,4 +1,4 @@
-//! How long it takes to render a FlowSet of 50 flows and to hash what it renders: every step of the set does it.
+//! Measures the rendering and hashing of a FlowSet of 50 flows, which every step of the set does.
 
 use std::{collections::BTreeMap, hint::black_box, sync::Arc};
 
@@ -9,12 +9,12 @@ use crds::FlowSet;
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 
-/// A value of the API from JSON that is known to fit.
+/// Deserializes a value of the API from JSON that is known to fit.
 fn typed<T: serde::de::DeserializeOwned>(json: Value) -> Option<T> {
     serde_json::from_value(json).ok()
 }
 
-/// A flow with two prompts of 2 KiB and two tools.
+/// Builds a flow with two prompts of 2 KiB and two tools.
 fn flow(nth: usize) -> Option<FlowParts> {
     let text = format!("---\nmodel: stub/echo\n---\n{}", "Answer in one sentence. ".repeat(85));
     let tool = |name: &str| {

@@ -1,5 +1,5 @@
-//! What was applied: the memory between an apply and the status write that records it, and how often a child was put
-//! back.
+//! Remembers what was applied between an apply and the status write that records it, and backs off exponentially from repairs of
+//! a child that another client keeps changing.
 
 use std::{
     collections::HashMap,
@@ -12,22 +12,24 @@ use machine::remove_and_shrink;
 
 use crate::ports::ChildRef;
 
-/// By owner uid: baselines of applies whose record no status holds yet. The record goes out with the next status write; should the
-/// process end before, the child is applied once more, which changes nothing.
+/// Baselines of applied children by owner uid, for applies that no status records yet. The record is stored with the next status
+/// write; if the process ends before, the child is applied once more, which changes nothing.
+///
+/// Invariant: a record is dropped by the first read after the status holds the same one, and no owner is kept without children.
 #[derive(Debug, Default)]
 pub struct AppliedRecords(Mutex<HashMap<String, HashMap<ChildRef, AppliedRecord>>>);
 
 #[derive(Debug, Clone, Default)]
 struct AppliedRecord {
     record: Option<ChildRecord>,
-    /// How often it was put back in a row, and when last.
+    /// Number of repairs in a row, and the time of the last one.
     repairs: u32,
     repaired_at: Duration,
 }
 
 impl AppliedRecords {
-    /// The baseline of a child of `owner`, a uid: of this process if it applied it, else the one in its status, which holds the
-    /// records `stored`.
+    /// Returns the baseline of a child of `owner`, a uid: from this process if it applied the child, else the one in the owner's
+    /// status, whose records are `stored`.
     pub(super) fn record(&self, owner: &str, stored: &[ChildRecord], child: &ChildRef) -> Option<ChildRecord> {
         let stored = stored_record(stored, child);
         let mut owners = self.lock();
@@ -48,7 +50,8 @@ impl AppliedRecords {
         }
     }
 
-    /// How long to leave a child alone that somebody keeps changing: nothing the first time, then 2 s … 5 min.
+    /// Returns how long to leave a child alone that another client keeps changing: exponential back-off, none before the first
+    /// repair, then 2 s … 5 min.
     pub(crate) fn repair_backoff(&self, owner: &str, child: &ChildRef, now: Duration) -> Duration {
         let mut owners = self.lock();
         let Some(baseline) = owners.get_mut(owner).and_then(|children| children.get_mut(child)) else {
@@ -66,7 +69,7 @@ impl AppliedRecords {
         wait.saturating_sub(since)
     }
 
-    /// Takes note that a child was put back.
+    /// Records a repair of a child.
     pub(crate) fn repaired(&self, owner: &str, child: &ChildRef, now: Duration) {
         self.change(owner, child, |baseline| {
             baseline.repairs = baseline.repairs.saturating_add(1);
@@ -74,12 +77,12 @@ impl AppliedRecords {
         });
     }
 
-    /// Forgets everything: whoever led in the meantime applied things of which only the statuses tell.
+    /// Forgets everything: another leader may have applied children since, which only the statuses record.
     pub fn clear(&self) {
         *self.lock() = HashMap::new();
     }
 
-    /// Forgets the children of an object that is going.
+    /// Forgets the children of an object that is being deleted.
     pub(super) fn forget(&self, owner: &str) {
         remove_and_shrink(&mut self.lock(), owner);
     }
@@ -107,12 +110,12 @@ impl AppliedRecords {
     }
 }
 
-/// The record of a child among those of a status.
+/// Returns the record of a child among those of a status.
 pub(crate) fn stored_record<'a>(records: &'a [ChildRecord], child: &ChildRef) -> Option<&'a ChildRecord> {
     records.iter().find(|record| is_record_of(record, child))
 }
 
-/// Whether the record is that of this child.
+/// Reports whether the record is that of this child.
 pub(crate) fn is_record_of(record: &ChildRecord, child: &ChildRef) -> bool {
     record.kind == child.kind.as_str() && record.name == child.name
 }

@@ -1,8 +1,9 @@
-//! Objects whose missing references have come: they wait for more of them, as a debounce.
+//! Debounces the arrival of missing references.
 //!
-//! What is applied together comes one by one. An object that waited for some of it would be rendered with the first that is
-//! enough, and once more with the next. So it goes on when nothing it refers to has changed for [`QUIET`], [`LONGEST`] after all
-//! was there at the latest. Only what was missing is waited for: an edit of what runs goes on at once.
+//! Objects that are applied together arrive one by one. An object that waited for several of them would be rendered with the
+//! first that suffice, and again with the next. So it goes on when none of its references has changed for [`QUIET_PERIOD`], at
+//! the latest [`MAX_WAIT`] after all of them existed. Only missing references are debounced: an edit of a running object takes
+//! effect at once.
 
 use std::{
     collections::HashMap,
@@ -14,25 +15,27 @@ use machine::remove_and_shrink;
 
 use crate::references::inputs::Inputs;
 
-/// Nothing has come for so long.
+/// Time without a change after which the object goes on.
 const QUIET_PERIOD: Duration = Duration::from_millis(300);
-/// The longest that is waited.
+/// Longest wait.
 const MAX_WAIT: Duration = Duration::from_secs(2);
 
-/// By uid: the references as they were last seen. A restart begins anew.
+/// References as last seen, by uid; lost in a restart, which starts the wait again.
+///
+/// Invariant: `begin <= since`, and an entry is removed when the wait of its object is over.
 #[derive(Debug, Default)]
 pub struct Debounce(Mutex<HashMap<String, DebounceEntry>>);
 
 #[derive(Debug)]
 struct DebounceEntry {
     inputs: Inputs,
-    /// When they became so, and when all was there first.
+    /// Time of the last change, and the time when all references first existed.
     since: Duration,
     begin: Duration,
 }
 
 impl Debounce {
-    /// How much longer to wait for more, given the references as they are now; nothing when that is over.
+    /// Returns how much longer to wait for more references, given those that exist; zero when the wait is over.
     pub(super) fn remaining(&self, uid: &str, inputs: &Inputs, now: Duration) -> Duration {
         let mut all = self.lock();
         let seen = all.entry(uid.to_owned()).or_insert_with(|| DebounceEntry {

@@ -1,4 +1,4 @@
-//! Holds what is handed to every action.
+//! Defines the dependencies that every action gets.
 
 use std::sync::Arc;
 
@@ -11,20 +11,20 @@ use crate::{
     render::RenderSettings,
 };
 
-/// The ports of every kind, as its actions see them.
+/// Ports and shared state of the actions of all kinds.
 pub struct Deps {
-    /// Requests.
+    /// Client for requests about children.
     pub client: Arc<dyn ChildClient>,
-    /// Caches.
+    /// Informer caches.
     pub cache: Arc<dyn CacheReader>,
-    /// Servers that are asked for their tools.
+    /// Discovery of the tools of MCP servers.
     pub discovery: Arc<dyn ToolDiscovery>,
     /// The operator's own settings.
     pub settings: Arc<RenderSettings>,
-    /// What was applied and is not yet in a status.
+    /// Applied children that no status records yet.
     pub applied_records: AppliedRecords,
-    /// Whose missing references have come.
+    /// Debounce of objects whose missing references have arrived.
     pub debounce: Debounce,
-    /// What our runner refuses of the prompts of flows.
+    /// Cache of the prompts of flows that Récif's runner rejects.
     pub prompt_rejections: PromptRejections,
 }

@@ -1,20 +1,20 @@
-//! Consistent reads: before a child is written, the version of its owner that calls for it is known to be the newest one. A list or a
-//! watch may bring one of the past.
+//! Guards writes with a consistent read: before a child is written, the version of its owner that calls for the write is
+//! confirmed to be the newest one. A list or a watch may deliver an old version.
 
 use machine::{ActionError, ApiError, external_digest};
 use meta::PhasedObject;
 
 use crate::{kind::Context, ports::OwnerState};
 
-/// Refuses to act for a version of the object that may be stale. Drift could not tell the children of an old version from those of
-/// the newest one, because the same field manager applied the same fields.
+/// Refuses to act for a version of the object that may be stale. Drift detection could not tell the children of an old version
+/// from those of the newest one, because the same field manager applied the same fields.
 pub(crate) async fn refuse_stale<K: PhasedObject>(cx: &Context, cr: &K) -> Result<(), ActionError> {
     if cx.is_confirmed(cr) { Ok(()) } else { confirm_newest(cx, cr).await }
 }
 
-/// Refuses as [`refuse_stale`] does, and asks each time for a repair: children change and go because their owner does, and the watch
-/// of owners may be behind theirs. What is put back then outlives a deletion that was to orphan it, or is made for an object that is
-/// gone.
+/// Refuses as [`refuse_stale`] does, and for a repair reads the object past the cache each time: children change and disappear
+/// because their owner does, and the watch of owners may lag behind theirs. A child that is repaired then would outlive a
+/// deletion that was to orphan it, or would be created for an owner that is gone.
 pub(crate) async fn refuse_stale_repair<K: PhasedObject>(
     cx: &Context,
     cr: &K,
@@ -27,7 +27,7 @@ pub(crate) async fn refuse_stale_repair<K: PhasedObject>(
 async fn confirm_newest<K: PhasedObject>(cx: &Context, cr: &K) -> Result<(), ActionError> {
     let newest = cx.client.get_owner(K::KIND, &cr.key()).await?;
     let seq = cr.common().and_then(|machine| machine.history.last()).map_or(0, |entry| entry.seq);
-    // Not the whole version: what strangers write to it all the time is nothing to wait for.
+    // Not compared by resource version: other clients write to the object all the time, which is no reason to wait.
     let is_this = |newest: &OwnerState| {
         newest.meta.uid == cr.meta().uid
             && external_digest(&newest.meta) == external_digest(cr.meta())

@@ -1,7 +1,8 @@
-//! The API server's audit log: who asked for what, and when it was answered.
+//! Reads the API server's audit log: the user, the request and the time of the response.
 //!
-//! The log has one JSON line per request, written once the answer is given. A mark is a place in the file; what was asked
-//! since then is read up to a request of our own, so that nothing is still on its way into the file.
+//! The log has one JSON line per request, written when the response is complete. A mark is an offset in the file. A read
+//! from a mark ends at the line of a request that this process sends then (a fence), so no earlier request is missing
+//! because its line is not written yet.
 
 use std::{
     fmt,
@@ -19,24 +20,26 @@ use kube::{Api, Client};
 use serde::Deserialize;
 use tokio::time::{Instant, sleep};
 
-/// The user that the operator is.
+/// Username of the operator's ServiceAccount.
 pub const OPERATOR: &str = "system:serviceaccount:recif-system:recif-operator";
 
-/// How often the file is looked at.
+/// Interval between two reads of the file.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The audit log of the API server.
+/// Audit log of the API server.
+///
+/// Invariant: every fence request has a number of its own, `fences` is the next one.
 pub struct Audit {
     client: Client,
     path: PathBuf,
     fences: AtomicU64,
 }
 
-/// A place in the log: everything asked before is before it.
+/// Offset in the log: the lines of all earlier requests are before it.
 #[derive(Debug, Clone, Copy)]
 pub struct AuditOffset(u64);
 
-/// An answered request.
+/// One request of the audit log.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditEvent {
@@ -50,10 +53,10 @@ pub struct AuditEvent {
     response_status: AuditResponseStatus,
     #[serde(rename = "requestURI")]
     uri: String,
-    /// When the request came in.
+    /// Time at which the API server received the request.
     #[serde(rename = "requestReceivedTimestamp")]
     pub received: Timestamp,
-    /// When the answer was given.
+    /// Time of the audit event, which is that of the completed response.
     #[serde(rename = "stageTimestamp")]
     pub answered: Timestamp,
 }
@@ -87,48 +90,49 @@ impl fmt::Display for AuditEvent {
 }
 
 impl AuditEvent {
-    /// Plural and subresource, such as `agents/status`.
+    /// Returns the plural and the subresource, such as `agents/status`.
     pub fn resource(&self) -> String {
         let AuditObjectRef { resource, subresource, .. } = &self.object_ref;
         if subresource.is_empty() { resource.clone() } else { format!("{resource}/{subresource}") }
     }
 
-    /// Name of the object; empty for a create.
+    /// Returns the name of the object; empty for a create.
     pub fn name(&self) -> &str {
         &self.object_ref.name
     }
 
-    /// Namespace of the object; empty where there is none.
+    /// Returns the namespace of the object; empty for a cluster-scoped object.
     pub fn namespace(&self) -> &str {
         &self.object_ref.namespace
     }
 
-    /// The status code of the answer.
+    /// Returns the status code of the response.
     pub fn code(&self) -> u16 {
         self.response_status.code
     }
 
-    /// Whether the API server did it.
+    /// Reports whether the status code is 2xx.
     pub fn succeeded(&self) -> bool {
         (200..300).contains(&self.code())
     }
 
-    /// Whether the user made it.
+    /// Reports whether this user sent the request.
     pub fn is_by(&self, user: &str) -> bool {
         self.user.username == user
     }
 
-    /// Whether it is only tried, not stored.
+    /// Reports whether the request is a dry run, of which the API server stores nothing.
     pub fn is_dry_run(&self) -> bool {
         self.uri.contains("dryRun=")
     }
 
-    /// Whether it asks the API server to store something.
+    /// Reports whether the request is a write that is not a dry run.
     pub fn is_write(&self) -> bool {
         !matches!(self.verb.as_str(), "get" | "list" | "watch") && !self.is_dry_run()
     }
 
-    /// Whether it is part of what runs all the time: watches, the lease, reviews of its own rights, paths without object.
+    /// Reports whether the request is part of the constant background: watches, the lease, reviews of the operator's own
+    /// permissions, paths without an object.
     pub fn is_upkeep(&self) -> bool {
         let AuditObjectRef { resource, api_group, .. } = &self.object_ref;
         self.verb == "watch" || resource == "leases" || resource.is_empty() || api_group == "authorization.k8s.io"
@@ -136,32 +140,32 @@ impl AuditEvent {
 }
 
 impl Audit {
-    /// The log in that file. `client`: to the same API server.
+    /// Opens the log at `path`. `client` is for the API server that writes this log.
     pub fn new(client: Client, path: PathBuf) -> Self {
         Self { client, path, fences: AtomicU64::new(0) }
     }
 
-    /// A mark between what was asked so far and what comes.
+    /// Returns a mark between the requests so far and those to come.
     ///
     /// # Errors
-    /// The file cannot be read, or does not tell our own request.
+    /// The file cannot be read, or the fence request does not appear in it within 30 seconds.
     pub async fn mark(&self) -> Result<AuditOffset> {
         let length = std::fs::metadata(&self.path).with_context(|| format!("find {}", self.path.display()))?.len();
         Ok(AuditOffset(self.read_to_fence(AuditOffset(length)).await?.1))
     }
 
-    /// Everything that was answered since the mark, by whomever.
+    /// Returns all requests since the mark, of every user.
     ///
     /// # Errors
-    /// As of [`Audit::mark`]; a line is no entry of an audit log.
+    /// Those of [`Audit::mark`]; a line is not an entry of an audit log.
     pub async fn since(&self, mark: AuditOffset) -> Result<Vec<AuditEvent>> {
         completed_requests(self.read_to_fence(mark).await?.0.lines())
     }
 
-    /// A user's requests in one namespace since the mark, or in every namespace.
+    /// Returns the requests of one user since the mark, in one namespace or in all of them.
     ///
     /// # Errors
-    /// As of [`Audit::since`].
+    /// Those of [`Audit::since`].
     pub async fn requests_by(
         &self,
         user: &str,
@@ -174,19 +178,19 @@ impl Audit {
         Ok(requests)
     }
 
-    /// The operator's requests in one namespace since the mark, or in every namespace.
+    /// Returns the operator's requests since the mark, in one namespace or in all of them.
     ///
     /// # Errors
-    /// As of [`Audit::since`].
+    /// Those of [`Audit::since`].
     pub async fn requests_by_operator(&self, since: AuditOffset, namespace: Option<&str>) -> Result<Vec<AuditEvent>> {
         self.requests_by(OPERATOR, since, namespace).await
     }
 
-    /// Whether the operator asks for nothing in a namespace from the mark until `window` from now is over. That something does
-    /// not happen can only be watched for a while.
+    /// Checks that the operator sends no request except upkeep for a namespace, from the mark until `window` from this call
+    /// is over. The absence of requests can only be observed for a limited time.
     ///
     /// # Errors
-    /// It does; as of [`Audit::since`].
+    /// The operator sends such a request; those of [`Audit::since`].
     pub async fn ensure_quiet(&self, since: AuditOffset, namespace: &str, window: Duration) -> Result<()> {
         let end = Instant::now() + window;
         loop {
@@ -203,7 +207,7 @@ impl Audit {
         }
     }
 
-    /// Reads from the mark up to the line of a request that is made now; also gives the place after that line.
+    /// Sends a fence request and reads from the mark up to its line; also returns the offset after that line.
     async fn read_to_fence(&self, since: AuditOffset) -> Result<(String, u64)> {
         let fence = format!("fence-{}-{}", process::id(), self.fences.fetch_add(1, Ordering::Relaxed));
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
@@ -229,7 +233,7 @@ impl Audit {
         file.seek(SeekFrom::Start(since.0))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
-        // The last line may be half written yet; whole lines are what is wanted.
+        // The last line may be incomplete: only whole lines are returned.
         bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
         String::from_utf8(bytes).context("the audit log is not text")
     }
@@ -242,7 +246,7 @@ fn completed_requests<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<Au
     Ok(requests)
 }
 
-/// The requests as one text, for the message of a failed count.
+/// Joins the requests to one text, for the message of a failed check.
 pub fn describe_requests<'a>(requests: impl IntoIterator<Item = &'a AuditEvent>) -> String {
     let lines: Vec<String> = requests.into_iter().map(ToString::to_string).collect();
     if lines.is_empty() { "no request".into() } else { lines.join(", ") }

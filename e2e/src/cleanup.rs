@@ -1,4 +1,4 @@
-//! Waits until what earlier scenarios left is gone.
+//! Waits until the namespaces of earlier scenarios are gone.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use kube::runtime::watcher::Config;
 
 use crate::{env::Env, kinds::NAMESPACE, watch::await_condition};
 
-/// Waits until every namespace of scenarios that have ended is gone: nothing in them may hold up its deletion.
+/// Waits until the namespaces of all ended scenarios are gone: nothing in them may block their deletion. The limit is 240
+/// seconds.
 pub(crate) async fn await_ended_namespaces(env: &Env, except: &str) -> Result<()> {
     let none = |namespaces: &crate::object::ObjectsByName| namespaces.keys().all(|name| name == except).then_some(());
     let ours = Config::default().labels("recif.dev/e2e=true");

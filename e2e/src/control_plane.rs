@@ -1,4 +1,4 @@
-//! A control plane that runs as a process of the test, and the database that it writes to.
+//! Runs a control plane as a child process of the test, and reads the database that it writes to.
 
 use std::{
     collections::BTreeMap,
@@ -22,13 +22,13 @@ use crate::{
     watch::poll,
 };
 
-/// The kinds that have rows in `workloads`, and those in `tool_servers`, with what the ConfigMaps of their tools are called.
+/// Kinds with rows in `workloads`, and kinds with rows in `tool_servers` with the suffix of the ConfigMaps of their tools.
 const STORED: [KubeKind; 4] = [AGENT, FLOW, FLOW_SET, MCP_SERVER];
 const SERVERS: [(KubeKind, &str); 2] = [(MCP_SERVER, "mcp-server-tools"), (REMOTE_MCP_SERVER, "mcp-tools")];
-/// How long the copy may take to be what there is.
+/// Longest wait until the database is equal to the cluster.
 const CAUGHT_UP: Duration = Duration::from_secs(30);
 
-/// A control plane that shows one namespace. It ends with this.
+/// Control plane process for one namespace. It ends when it is dropped.
 pub(crate) struct ControlPlane {
     process: Child,
     api: SocketAddr,
@@ -36,9 +36,9 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// Starts one with this database, and waits until it is ready.
+    /// Starts a control plane with this database and waits until it is ready.
     pub(crate) async fn start(ns: &Namespace, database: &str) -> Result<Self> {
-        // Free now; nobody else on this machine takes ports of loopback on purpose.
+        // The ports are free at this moment; no other process of the machine takes ports of loopback on purpose.
         let free = [TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?];
         let [api, admin] = free.each_ref().map(TcpListener::local_addr);
         let (api, admin) = (api?, admin?);
@@ -55,24 +55,24 @@ impl ControlPlane {
         Ok(started)
     }
 
-    /// Ends it as a crash would.
+    /// Kills the process by SIGKILL, as a crash would.
     pub(crate) async fn kill(mut self) -> Result<()> {
         self.process.kill().await.context("kill the control plane")
     }
 
-    /// The whole answer to a GET on its admin address.
+    /// Sends a GET to its admin address and returns the whole response.
     pub(crate) async fn get(&self, path: &str) -> Result<String> {
         get(self.admin, path).await
     }
 
-    /// A metric without labels.
+    /// Returns the value of a metric without labels.
     pub(crate) async fn metric(&self, name: &str) -> Result<f64> {
         let answer = self.get("/metrics").await?;
         let value = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         value.with_context(|| format!("there is no {name}"))?.trim().parse().context("read a metric")
     }
 
-    /// Status and answer of a GET of its API.
+    /// Sends a GET to its API and returns the status code and the body.
     pub(crate) async fn query_api(&self, path: &str) -> Result<(u16, Value)> {
         let answer = get(self.api, path).await?;
         let (head, body) = answer.split_once("\r\n\r\n").context("no answer")?;
@@ -81,10 +81,10 @@ impl ControlPlane {
     }
 }
 
-/// The whole answer to a GET.
+/// Sends a GET and returns the whole response.
 async fn get(address: SocketAddr, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address).await?;
-    // In HTTP/1.0, whose answers are in one piece.
+    // HTTP/1.0: the response is not chunked.
     let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
     let mut answer = String::new();
@@ -92,17 +92,18 @@ async fn get(address: SocketAddr, path: &str) -> Result<String> {
     Ok(answer)
 }
 
-/// What is stored of one namespace.
+/// Database rows of one namespace.
 pub(crate) struct DatabaseMirror<'a> {
     pool: AnyPool,
     ns: &'a Namespace,
 }
 
-/// By kind and name: uid, version, spec and status; of a server uid, version, phase and digest; of its tools all there is.
+/// Rows by kind and name: of a workload uid, version, spec and status; of a server uid, version, phase and digest; of the
+/// tools of a server all their columns.
 type StoredRows = BTreeMap<String, Value>;
 
 impl<'a> DatabaseMirror<'a> {
-    /// In this database.
+    /// Connects to this database on first use.
     pub(crate) fn new(ns: &'a Namespace, database: &str) -> Result<Self> {
         sqlx::any::install_default_drivers();
         let pool =
@@ -110,7 +111,7 @@ impl<'a> DatabaseMirror<'a> {
         Ok(Self { pool, ns })
     }
 
-    /// What is stored.
+    /// Returns the stored rows.
     pub(crate) async fn rows(&self) -> Result<StoredRows> {
         let query = "SELECT kind, name, uid, resource_version, spec, status FROM workloads WHERE namespace = $1";
         let rows = sqlx::query(query).bind(self.ns.name.as_str()).fetch_all(&self.pool).await?;
@@ -172,11 +173,11 @@ impl<'a> DatabaseMirror<'a> {
         Ok(rows)
     }
 
-    /// Waits until what is stored is exactly what a list shows. The list has to be the same before and after.
+    /// Waits until the stored rows are equal to a list from the API server.
     pub(crate) async fn await_equal_to_list(&self) -> Result<()> {
         let equal = async || {
             let listed = self.listed().await?;
-            // The database may be away.
+            // The database may be unavailable.
             let rows = self.rows().await.unwrap_or_default();
             Ok((rows == listed && !listed.is_empty()).then_some(()))
         };
@@ -188,7 +189,8 @@ impl<'a> DatabaseMirror<'a> {
         result
     }
 
-    /// Checks that with each version of an object the steps are stored that it tells of, for both are of one transaction.
+    /// Checks that the transitions up to the last one of the stored status are stored too: status and transitions are
+    /// written in one transaction.
     pub(crate) async fn check_transitions_stored(&self) -> Result<()> {
         for (name, row) in self.rows().await? {
             let status: Value = serde_json::from_str(row[3].as_str().unwrap_or_default()).unwrap_or_default();
@@ -202,13 +204,14 @@ impl<'a> DatabaseMirror<'a> {
         Ok(())
     }
 
-    /// How many texts describe the tools that are stored; a server that misses none describes all with one.
+    /// Counts the distinct descriptions of the stored tools; a test server gives all its tools the same one, so more than
+    /// one means an incomplete update.
     pub(crate) async fn descriptions(&self) -> Result<i64> {
         let query = "SELECT count(DISTINCT description) FROM tools WHERE server_namespace = $1";
         Ok(sqlx::query(query).bind(self.ns.name.as_str()).fetch_one(&self.pool).await?.try_get(0)?)
     }
 
-    /// The numbers of the steps that are stored of an object, in their order.
+    /// Returns the numbers of the stored transitions of an object, in ascending order.
     pub(crate) async fn transition_numbers(&self, uid: &str) -> Result<Vec<i64>> {
         let query = sqlx::query("SELECT seq FROM transitions WHERE uid = $1 ORDER BY seq").bind(uid.to_owned());
         query.fetch_all(&self.pool).await?.iter().map(|row| Ok(row.try_get(0)?)).collect()

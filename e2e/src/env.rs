@@ -1,4 +1,4 @@
-//! The cluster under test: its API, and the files and programs that belong to it.
+//! Cluster under test: its API, and the files and programs that belong to it.
 
 use std::{
     path::{Path, PathBuf},
@@ -38,13 +38,13 @@ pub(crate) struct TestPaths {
     lose_wakes: bool,
 }
 
-/// The cluster under test.
+/// Cluster under test.
 pub(crate) struct Env {
-    /// A client with every right.
+    /// Client with every permission.
     pub(crate) client: Client,
-    /// The same, but an answer that says "try again" is given as it is.
+    /// The same client without retries: a response that asks for a retry is returned as it is.
     pub(crate) client_without_retry: Client,
-    /// Its audit log.
+    /// Audit log of the API server.
     pub(crate) audit: Audit,
     netns: OnceCell<Arc<NetnsRuntime>>,
     token: String,
@@ -65,19 +65,19 @@ impl Env {
         Ok(Self { client, client_without_retry: impatient, audit, netns: OnceCell::new(), token, paths: places })
     }
 
-    /// The thread whose sockets are of the cluster's network.
+    /// Returns the runtime whose sockets are in the network namespace of the cluster; it is started once.
     pub(crate) async fn netns(&self) -> Result<Arc<NetnsRuntime>> {
         let started = self.netns.get_or_try_init(async || Ok(Arc::new(NetnsRuntime::start(&self.paths.state).await?)));
         started.await.cloned()
     }
 
-    /// The token of the user who may do everything.
+    /// Returns the token of the user with every permission.
     pub(crate) fn token(&self) -> Result<&str> {
         ensure!(!self.token.is_empty(), "the user of KUBECONFIG has no token");
         Ok(&self.token)
     }
 
-    /// Brings operator and gateway into the cluster, if an image of theirs was given.
+    /// Deploys operator and gateway, if an image was given.
     pub(crate) async fn deploy(&self) -> Result<()> {
         let Some(image) = &self.paths.operator_image else { return Ok(()) };
         let minute = Duration::from_secs(60);
@@ -103,27 +103,27 @@ impl Env {
         command
     }
 
-    /// The cluster's state folder.
+    /// Returns the state folder of the cluster.
     pub(crate) fn state(&self) -> &Path {
         &self.paths.state
     }
 
-    /// A file of the repository.
+    /// Returns the path of a file of the repository.
     pub(crate) fn file(&self, path: &str) -> PathBuf {
         self.paths.root.join(path)
     }
 
-    /// Objects of a kind in all namespaces, or of a kind without namespaces.
+    /// Returns the API of a kind in all namespaces, or of a cluster-scoped kind.
     pub(crate) fn all(&self, kind: KubeKind) -> Api<Object> {
         Api::all_with(self.client.clone(), &kind.resource())
     }
 
-    /// Objects of a kind in one namespace.
+    /// Returns the API of a kind in one namespace.
     pub(crate) fn within(&self, namespace: &str, kind: KubeKind) -> Api<Object> {
         Api::namespaced_with(self.client.clone(), namespace, &kind.resource())
     }
 
-    /// Runs `hack/cluster <arguments>`: a part of the cluster is stopped, started, restarted, paused.
+    /// Runs `hack/cluster <arguments>`, which stops, starts, restarts or pauses a component of the cluster.
     pub(crate) async fn cluster(&self, arguments: &[&str]) -> Result<()> {
         ensure!(self.paths.cluster != "existing", "{arguments:?} needs a cluster of hack/cluster");
         let mut command = self.in_cluster(&self.file("hack/cluster"));
@@ -131,12 +131,12 @@ impl Env {
         output(command, None, Duration::from_secs(120)).await.map(drop)
     }
 
-    /// The built `recif`, to be run as a process of the test.
+    /// Returns the command of the built `recif`, to be run as a process of the test.
     pub(crate) fn recif_command(&self) -> Command {
         Command::new(self.paths.bin_dir.join("recif"))
     }
 
-    /// Runs `recif <arguments>`; returns its exit code and what it prints, complaints included.
+    /// Runs `recif <arguments>`; returns the exit code, and standard output followed by standard error.
     pub(crate) async fn recif(&self, arguments: &[&str]) -> Result<(i32, String)> {
         let mut command = self.recif_command();
         command.args(arguments);
@@ -144,7 +144,7 @@ impl Env {
         Ok((code, said + &complained))
     }
 
-    /// What `kubectl <arguments>` prints.
+    /// Runs `kubectl <arguments>` and returns its standard output.
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
         let mut command = self.in_cluster(&self.file("hack/kubectl"));
         command.args(arguments);
@@ -152,23 +152,23 @@ impl Env {
     }
 }
 
-/// What became of a command.
+/// Result of a command.
 #[derive(Debug)]
 pub(crate) struct ProcessOutput {
-    /// Its exit code; -1 after a signal.
+    /// Exit code; -1 after a signal.
     pub(crate) code: i32,
-    /// What it printed.
+    /// Standard output.
     pub(crate) stdout: String,
-    /// What it printed to standard error.
+    /// Standard error.
     pub(crate) stderr: String,
 }
 
-/// What becomes of a command that ends by itself.
+/// Runs a command that ends by itself, within 60 seconds.
 pub(crate) async fn run_to_exit(command: Command, input: Option<String>) -> Result<ProcessOutput> {
     run(command, input, Duration::from_secs(60)).await
 }
 
-/// What a command prints that has to succeed.
+/// Runs a command that must succeed and returns its standard output.
 async fn output(command: Command, input: Option<String>, deadline: Duration) -> Result<String> {
     let shown = format!("{:?}", command.as_std());
     let ProcessOutput { code, stdout: said, stderr: complained } = run(command, input, deadline).await?;

@@ -1,4 +1,5 @@
-//! What the processes of a Pod have in their environment: what they were started with, whatever the objects say by now.
+//! Reads the environment variables of the processes of a Pod: the values with which they were started, independent of the
+//! objects' current state.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +13,11 @@ use crate::{
     watch::poll,
 };
 
-/// The variable that only the container of an agent has, not its sidecar.
+/// Variable that only the container of an agent has, not its sidecar.
 const AGENT: &str = "CORAIL_AGENT_NAME";
 
-/// The environment of the agent's container in each of its Pods that is not being deleted, read from the machine's processes: an
-/// image needs no shell for it.
+/// Returns the environment of the agent's container for each of its Pods that is not being deleted. It is read from the
+/// processes of this machine, so the image needs no shell.
 pub(crate) async fn of_agent(ns: &Namespace, agent: &str) -> Result<Vec<BTreeMap<String, String>>> {
     poll(REPORT_TIMEOUT, "the processes of the agent's Pods", || async {
         let pods = ns.list(POD).await?;
@@ -34,7 +35,8 @@ pub(crate) async fn of_agent(ns: &Namespace, agent: &str) -> Result<Vec<BTreeMap
     .await
 }
 
-/// Checks that every Pod of the agent has this variable with a value that contains the text, or (`None`) that none has it.
+/// Checks that every Pod of the agent has this variable with a value that contains the text, or (`None`) that no Pod has
+/// the variable.
 pub(crate) async fn has(ns: &Namespace, agent: &str, variable: &str, text: Option<&str>) -> Result<()> {
     for found in of_agent(ns, agent).await? {
         let value = found.get(variable);
@@ -47,7 +49,7 @@ pub(crate) async fn has(ns: &Namespace, agent: &str, variable: &str, text: Optio
     Ok(())
 }
 
-/// Sends a signal to every process of a Pod, past the kubelet.
+/// Sends a signal to every process of a Pod, without the kubelet.
 pub(crate) async fn signal(pod: &str, signal: Signal) -> Result<()> {
     let pod = pod.to_owned();
     tokio::task::spawn_blocking(move || {
@@ -64,12 +66,12 @@ pub(crate) async fn signal(pod: &str, signal: Signal) -> Result<()> {
     .await?
 }
 
-/// The environment of every process of this machine that may be read.
+/// Returns the environment of every process of this machine that may be read.
 fn environments() -> Result<Vec<BTreeMap<String, String>>> {
     Ok(processes()?.into_iter().map(|(_, environment)| environment).collect())
 }
 
-/// The same, each with its process's id.
+/// Returns the id and the environment of every process of this machine that may be read.
 fn processes() -> Result<Vec<(u32, BTreeMap<String, String>)>> {
     let processes = std::fs::read_dir("/proc")?.flatten();
     let read = |process: std::fs::DirEntry| {

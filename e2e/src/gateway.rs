@@ -1,4 +1,4 @@
-//! The gateway as it stands in the cluster.
+//! Gateway as deployed in the cluster.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -18,17 +18,17 @@ use crate::{
     watch::await_condition,
 };
 
-/// Its Deployment, and its Service.
+/// Name of its Deployment and its Service.
 pub(crate) const NAME: &str = "recif-gateway";
 
-/// Its Pods that are not being deleted.
+/// Returns its Pods that are not being deleted.
 pub(crate) async fn pods(env: &Env) -> Result<Vec<Object>> {
     let pods = env.within(NAMESPACE, POD).list(&Default::default()).await.context("list the gateway's Pods")?;
     let ours = |pod: &Object| pod.name_any().starts_with(NAME) && pod.metadata.deletion_timestamp.is_none();
     Ok(pods.items.into_iter().filter(ours).collect())
 }
 
-/// Replaces every Pod, as `kubectl rollout restart` does, and waits until the old ones are gone.
+/// Replaces every Pod, as `kubectl rollout restart` does, and waits until the old Pods are gone.
 pub(crate) async fn roll_out(env: &Env) -> Result<()> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis().to_string();
     let patch = json!({"spec": {"template": {"metadata": {"annotations": {"e2e/restarted-at": now}}}}});
@@ -44,7 +44,7 @@ pub(crate) async fn roll_out(env: &Env) -> Result<()> {
     await_condition(env.within(NAMESPACE, POD), Config::default(), Duration::from_secs(90), what, none_goes).await
 }
 
-/// Waits until this generation of its Deployment, or a later one, has all its Pods and no other.
+/// Waits until this generation of its Deployment, or a later one, has all its Pods ready and no other Pods.
 pub(crate) async fn ready(env: &Env, generation: i64) -> Result<()> {
     let is_ready = |objects: &ObjectsByName| {
         let gateway = objects.get(NAME)?;

@@ -1,4 +1,4 @@
-//! The server side of HTTP/1.1, as much as a workload behind a strict relay has to understand.
+//! Minimal HTTP/1.1 server, as far as a workload behind a strict proxy needs it.
 
 use std::io;
 
@@ -7,25 +7,25 @@ use tokio::{
     net::TcpStream,
 };
 
-/// A client's connection.
+/// Connection of a client.
 pub type Io = BufReader<TcpStream>;
 
-/// A request with its body.
+/// Request with its body.
 #[derive(Debug)]
 pub struct ReceivedRequest {
-    /// The first line.
+    /// Request line.
     pub line: String,
-    /// Names in lower case, values as they came.
+    /// Headers: names in lower case, values as received.
     pub headers: Vec<(String, String)>,
-    /// All of it.
+    /// Whole body.
     pub body: Vec<u8>,
 }
 
 impl ReceivedRequest {
-    /// The next one; `None`: the client wants no more.
+    /// Reads the next request; `None`: the client has closed the connection.
     ///
     /// # Errors
-    /// The connection broke, or what comes is no request.
+    /// The connection broke, or the data is not a request.
     pub async fn read(io: &mut Io) -> io::Result<Option<Self>> {
         let Some(line) = read_line(io).await? else { return Ok(None) };
         let mut headers = Vec::new();
@@ -38,22 +38,22 @@ impl ReceivedRequest {
         Ok(Some(request))
     }
 
-    /// A header's value.
+    /// Returns the value of a header.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether its client wants no other one on this connection.
+    /// Reports whether the client sends no other request on this connection.
     pub fn is_last(&self) -> bool {
         self.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("close"))
     }
 
-    /// The path without the query.
+    /// Returns the path without the query.
     pub fn path(&self) -> &str {
         self.target().split('?').next().unwrap_or_default()
     }
 
-    /// A value of the query.
+    /// Returns a value of the query.
     pub fn query(&self, name: &str) -> &str {
         let query = self.target().split_once('?').map_or("", |(_, query)| query);
         let values = query.split('&').filter_map(|pair| pair.split_once('='));
@@ -84,7 +84,7 @@ async fn read_body(io: &mut Io, request: &ReceivedRequest) -> io::Result<Vec<u8>
         let size = read_line(io).await?.and_then(|size| u64::from_str_radix(&size, 16).ok());
         let size = size.ok_or(io::ErrorKind::InvalidData)?;
         io.take(size).read_to_end(&mut body).await?;
-        // What ends the chunk, or, without trailers, the body.
+        // Line end after the chunk, or after the last chunk, which has no trailers.
         read_line(io).await?;
         if size == 0 {
             return Ok(body);
@@ -92,10 +92,10 @@ async fn read_body(io: &mut Io, request: &ReceivedRequest) -> io::Result<Vec<u8>
     }
 }
 
-/// Sends an answer with a body.
+/// Sends a response with a body.
 ///
 /// # Errors
-/// The client is gone.
+/// The client is disconnected.
 pub async fn respond(io: &mut Io, status: &str, media_type: &str, body: &str, close: bool) -> io::Result<()> {
     let close = if close { "Connection: close\r\n" } else { "" };
     let length = body.len();
@@ -104,10 +104,10 @@ pub async fn respond(io: &mut Io, status: &str, media_type: &str, body: &str, cl
     io.write_all(answer.as_bytes()).await
 }
 
-/// Begins a stream of events.
+/// Starts a stream of server-sent events.
 ///
 /// # Errors
-/// The client is gone.
+/// The client is disconnected.
 pub async fn begin_events(io: &mut Io) -> io::Result<()> {
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n\
                 Transfer-Encoding: chunked\r\n\r\n";
@@ -117,15 +117,15 @@ pub async fn begin_events(io: &mut Io) -> io::Result<()> {
 /// Sends an event.
 ///
 /// # Errors
-/// The client is gone.
+/// The client is disconnected.
 pub async fn event(io: &mut Io, data: &str) -> io::Result<()> {
     chunk(io, &format!("data: {data}\n\n")).await
 }
 
-/// Sends an event that has a name.
+/// Sends an event with a name.
 ///
 /// # Errors
-/// The client is gone.
+/// The client is disconnected.
 pub async fn named_event(io: &mut Io, name: &str, data: &str) -> io::Result<()> {
     chunk(io, &format!("event: {name}\ndata: {data}\n\n")).await
 }
@@ -137,12 +137,13 @@ async fn chunk(io: &mut Io, event: &str) -> io::Result<()> {
 /// Ends a stream of events.
 ///
 /// # Errors
-/// The client is gone.
+/// The client is disconnected.
 pub async fn end_events(io: &mut Io) -> io::Result<()> {
     io.write_all(b"0\r\n\r\n").await
 }
 
-/// Returns when the client is gone. Bytes of another request are left alone; while there are some, nothing is noticed.
+/// Waits until the client is disconnected. Received bytes of a next request stay in the buffer; while there are some, a
+/// disconnect is not detected.
 pub async fn disconnected(io: &mut Io) {
     if io.fill_buf().await.is_ok_and(|bytes| !bytes.is_empty()) {
         std::future::pending().await

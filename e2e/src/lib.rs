@@ -1,5 +1,5 @@
-//! What the programs of this package share: how their servers read requests, the API server's audit log, faults between a client and
-//! the API server, and the operator as a process.
+//! Shared code of the programs of this package: the HTTP server of their workloads, the API server's audit log, fault
+//! injection between a client and the API server, and the operator as a child process.
 
 pub mod audit;
 pub mod fault;

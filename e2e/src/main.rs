@@ -1,7 +1,7 @@
-//! Scenarios against a real cluster, through the API only.
+//! Runs end-to-end scenarios against a real cluster, through the API only.
 //!
-//! Each scenario is named by the rule it shows and has a namespace of its own. Most run side by side; those that disturb
-//! the whole cluster run alone afterwards. The last line is the result, alone on its line.
+//! Each scenario is named after the rule that it tests and has a namespace of its own. Most run in parallel; those that
+//! disturb the whole cluster run one at a time afterwards. The last line of the output is the result.
 
 mod cleanup;
 mod client;

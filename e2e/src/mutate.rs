@@ -1,15 +1,15 @@
-//! Mutations of manifests, drawn from a seed: other types, sizes, Unicode, control characters, null, nesting.
+//! Mutates manifests at random: other types, sizes, Unicode, control characters, null, nesting.
 //!
-//! SplitMix64 draws them (Steele, Lea, Flood 2014): the same seed gives the same manifests on every machine.
+//! The generator is SplitMix64 (Steele, Lea, Flood 2014): the same seed gives the same manifests on every machine.
 
 use serde_json::{Map, Value, json};
 
-/// A source of random numbers that a seed repeats.
+/// Pseudo-random number generator, SplitMix64.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// Everything drawn follows from the seed.
+    /// Creates a generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -22,7 +22,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `limit`, which is not 0.
+    /// Returns a number below `limit`, which must not be 0.
     pub(crate) fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % (limit.max(1) as u64)).unwrap_or_default()
     }
@@ -32,7 +32,7 @@ impl Random {
     }
 }
 
-/// Changes one to three places of a spec: values that are there, and fields of `known` that are not.
+/// Changes one to three places of a spec: existing values, and absent fields from `known`.
 pub(crate) fn mutate(random: &mut Random, spec: &mut Value, known: &[String]) {
     for _ in 0..=random.below(3) {
         if random.below(3) == 0
@@ -50,7 +50,7 @@ pub(crate) fn mutate(random: &mut Random, spec: &mut Value, known: &[String]) {
     }
 }
 
-/// Every place below a value, as JSON pointers.
+/// Collects the JSON pointers of all values below a value.
 fn collect(value: &Value, at: String, into: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -70,7 +70,7 @@ fn collect(value: &Value, at: String, into: &mut Vec<String>) {
     }
 }
 
-/// A value that a schema, a template or an API server may stumble over.
+/// Returns a value at the edge of what a schema, a template or an API server handles.
 fn edge_value(random: &mut Random, was: Option<&Value>) -> Value {
     match random.below(16) {
         0 => Value::Null,

@@ -1,4 +1,4 @@
-//! A namespace of a scenario's own, and what a user does in it: apply, edit, delete, wait.
+//! Namespace of one scenario, with the actions of a user: apply, edit, delete, wait.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,24 +18,24 @@ use crate::{
     watch::{Recorder, await_condition, poll, stays_the_same},
 };
 
-/// How long a workload may take to run, beside others on a small machine.
+/// Longest wait until a workload runs, next to others on a small machine.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long a condition may take to say what is wrong.
+/// Longest wait until a condition reports a problem.
 pub(crate) const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The field manager of everything that scenarios write.
+/// Field manager of all writes of the scenarios.
 const MANAGER: &str = "e2e";
 
-/// A namespace of a scenario's own.
+/// Namespace of one scenario.
 #[derive(Clone)]
 pub(crate) struct Namespace {
-    /// The cluster.
+    /// Cluster under test.
     pub(crate) env: Arc<Env>,
-    /// Its name.
+    /// Name.
     pub(crate) name: String,
 }
 
 impl Namespace {
-    /// Makes a namespace in which only restricted Pods are admitted.
+    /// Creates a namespace that admits only Pods of the `restricted` Pod Security Standard.
     pub(crate) async fn create(env: Arc<Env>, name: &str) -> Result<Self> {
         let body = json!({
             "apiVersion": "v1", "kind": "Namespace",
@@ -49,23 +49,23 @@ impl Namespace {
         Ok(Self { env, name: name.into() })
     }
 
-    /// A namespace that is there already.
+    /// Refers to an existing namespace.
     pub(crate) fn existing(env: Arc<Env>, name: &str) -> Self {
         Self { env, name: name.into() }
     }
 
-    /// Asks for its deletion and does not wait.
+    /// Deletes the namespace without waiting.
     pub(crate) async fn delete_itself(&self) -> Result<()> {
         self.env.all(NAMESPACE).delete(&self.name, &DeleteParams::default()).await?;
         Ok(())
     }
 
-    /// Objects of a kind in it.
+    /// Returns the API of a kind in the namespace.
     pub(crate) fn api(&self, kind: KubeKind) -> Api<Object> {
         self.env.within(&self.name, kind)
     }
 
-    /// Strict server-side apply, as GitOps tools send it.
+    /// Sends a forced server-side apply with strict field validation, as GitOps tools do.
     pub(crate) async fn apply(&self, manifest: &Value) -> Result<Object> {
         let (kind, name) = target(manifest)?;
         let params = PatchParams::apply(MANAGER).force().validation_strict();
@@ -73,7 +73,7 @@ impl Namespace {
         applied.with_context(|| format!("apply {}/{name}", kind.kind))
     }
 
-    /// The answer to a strict server-side apply of which nothing is stored.
+    /// Sends the same server-side apply as a dry run.
     pub(crate) async fn would_apply(
         &self,
         manifest: &Value,
@@ -91,7 +91,7 @@ impl Namespace {
         created.with_context(|| format!("create {}/{name}", kind.kind))
     }
 
-    /// Merges a patch into an object.
+    /// Sends a merge patch.
     pub(crate) async fn edit(&self, kind: KubeKind, name: &str, patch: Value) -> Result<Object> {
         let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
         let edited = self.api(kind).patch(name, &params, &Patch::Merge(patch)).await;
@@ -106,34 +106,34 @@ impl Namespace {
         result.with_context(|| format!("scale {}/{name}", kind.kind))
     }
 
-    /// The object, if it is there.
+    /// Returns the object, or `None` if it does not exist.
     pub(crate) async fn find(&self, kind: KubeKind, name: &str) -> Result<Option<Object>> {
         self.api(kind).get_opt(name).await.with_context(|| format!("get {}/{name}", kind.kind))
     }
 
-    /// The object.
+    /// Returns the object, which must exist.
     pub(crate) async fn get(&self, kind: KubeKind, name: &str) -> Result<Object> {
         self.find(kind, name).await?.with_context(|| format!("{}/{name} is not there", kind.kind))
     }
 
-    /// Every object of a kind.
+    /// Lists the objects of a kind.
     pub(crate) async fn list(&self, kind: KubeKind) -> Result<Vec<Object>> {
         Ok(self.api(kind).list(&Default::default()).await.with_context(|| format!("list {}", kind.plural))?.items)
     }
 
-    /// Deletes an object in the background.
+    /// Deletes an object with background propagation.
     pub(crate) async fn delete(&self, kind: KubeKind, name: &str) -> Result<()> {
         self.delete_with(kind, name, PropagationPolicy::Background).await
     }
 
-    /// Deletes an object.
+    /// Deletes an object with this propagation policy.
     pub(crate) async fn delete_with(&self, kind: KubeKind, name: &str, policy: PropagationPolicy) -> Result<()> {
         let params = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
         let deleted = self.api(kind).delete(name, &params).await;
         deleted.map(drop).with_context(|| format!("delete {}/{name}", kind.kind))
     }
 
-    /// Waits until the object is as the predicate wants it.
+    /// Waits until the object satisfies the predicate.
     pub(crate) async fn until(
         &self,
         kind: KubeKind,
@@ -148,7 +148,7 @@ impl Namespace {
         await_condition(self.api(kind), named, deadline, &what, found).await
     }
 
-    /// Waits until all objects of a kind are as the predicate wants them.
+    /// Waits until the objects of a kind satisfy the predicate.
     pub(crate) async fn until_all(
         &self,
         kind: KubeKind,
@@ -167,12 +167,12 @@ impl Namespace {
         await_condition(self.api(kind), named, deadline, &what, |objects| objects.is_empty().then_some(())).await
     }
 
-    /// Waits until the agent runs the newest spec.
+    /// Waits until the agent runs its current spec.
     pub(crate) async fn await_agent_running(&self, agent: &str) -> Result<Object> {
         self.await_running(AGENT, agent).await
     }
 
-    /// Waits until the workload runs the newest spec.
+    /// Waits until the workload runs its current spec.
     pub(crate) async fn await_running(&self, kind: KubeKind, name: &str) -> Result<Object> {
         self.until(kind, name, START_TIMEOUT, "is Running and Ready", crate::object::ObjectExt::is_running).await
     }
@@ -184,7 +184,7 @@ impl Namespace {
         self.until(kind, &before.name_any(), START_TIMEOUT, "runs with a new configuration", renewed).await
     }
 
-    /// Waits until Ready or another condition of the agent says this while it is not ready.
+    /// Waits until the agent is in this phase and its condition Ready is False with these words in its reason or message.
     pub(crate) async fn await_agent_not_ready(
         &self,
         agent: &str,
@@ -195,7 +195,7 @@ impl Namespace {
         self.await_not_ready(AGENT, agent, deadline, phase, words).await
     }
 
-    /// Waits until the condition Ready of the object says this while it is not ready.
+    /// Waits until the object is in this phase and its condition Ready is False with these words in its reason or message.
     pub(crate) async fn await_not_ready(
         &self,
         kind: KubeKind,
@@ -212,39 +212,39 @@ impl Namespace {
         self.until(kind, name, deadline, &what, said).await
     }
 
-    /// Creates a workload and waits until it runs.
+    /// Applies a workload and waits until it runs.
     pub(crate) async fn start(&self, workload: &Value) -> Result<Object> {
         let (kind, name) = target(workload)?;
         self.apply(workload).await?;
         self.await_running(kind, &name).await
     }
 
-    /// Waits for the operator's Event with this reason. Events come after the status they tell of; whoever counts requests
-    /// afterwards must not count this one.
+    /// Waits for the operator's Event with this reason. An Event is sent after the status change that it reports; a test
+    /// that counts requests afterwards must not count this one.
     pub(crate) async fn await_event(&self, name: &str, reason: &str) -> Result<()> {
         let tells = |event: &Object| event.text("/reason") == reason && event.text("/involvedObject/name") == name;
         let what = format!("the Event {reason} of {name}");
         self.until_all(EVENT, REPORT_TIMEOUT, &what, |events| events.values().any(tells)).await.map(drop)
     }
 
-    /// Creates something that others refer to and waits until it may be used.
+    /// Applies an object that others refer to and waits until it is Available.
     pub(crate) async fn provide(&self, reference: &Value) -> Result<Object> {
         let (kind, name) = target(reference)?;
         self.apply(reference).await?;
         self.until(kind, &name, REPORT_TIMEOUT, "is Available", |it| it.phase() == "Available" && it.is_current()).await
     }
 
-    /// Watches one object from now on.
+    /// Starts to record the changes of one object.
     pub(crate) async fn record(&self, kind: KubeKind, name: &str) -> Result<Recorder> {
         Recorder::start(self.api(kind), name).await
     }
 
-    /// Looks for a while whether our objects and the Deployments stay as they are.
+    /// Checks for this time that our objects and the Deployments do not change.
     pub(crate) async fn stays_the_same(&self, window: Duration) -> Result<()> {
         stays_the_same(OURS.into_iter().chain([DEPLOYMENT]).map(|kind| (kind, self.api(kind))).collect(), window).await
     }
 
-    /// The workload's Pods that are not being deleted, by uid, sorted.
+    /// Returns the uids of the workload's Pods that are not being deleted, sorted.
     pub(crate) async fn pod_uids(&self, workload: &str) -> Result<Vec<String>> {
         let pods = self.list(POD).await?;
         let mut uids: Vec<String> = pods
@@ -257,8 +257,8 @@ impl Namespace {
         Ok(uids)
     }
 
-    /// A place in the audit log, behind the Events that tell of workloads that run by now: those are sent off the
-    /// reconcile path.
+    /// Returns a mark in the audit log after the Events of all workloads that are Running: the operator sends them
+    /// asynchronously to the reconcile.
     pub(crate) async fn mark(&self) -> Result<AuditOffset> {
         let mut running = Vec::new();
         for kind in WORKLOADS {
@@ -277,7 +277,7 @@ impl Namespace {
         self.env.audit.mark().await
     }
 
-    /// What the operator has asked for in this namespace since the mark, watches left out.
+    /// Returns the operator's requests in this namespace since the mark, without upkeep.
     pub(crate) async fn operator_requests(&self, since: AuditOffset) -> Result<Vec<AuditEvent>> {
         let mut requests = self.env.audit.requests_by_operator(since, Some(&self.name)).await?;
         requests.retain(|request| !request.is_upkeep());
@@ -285,7 +285,7 @@ impl Namespace {
     }
 }
 
-/// Kind and name of a manifest.
+/// Returns kind and name of a manifest.
 fn target(manifest: &Value) -> Result<(KubeKind, String)> {
     let kind = KubeKind::of(manifest).with_context(|| format!("unknown kind {}", manifest["kind"]))?;
     let name = manifest["metadata"]["name"].as_str().context("a manifest without a name")?;

@@ -1,4 +1,5 @@
-//! Work inside the cluster's network, where Pods and Services have addresses. The machine outside has no way there.
+//! Runs futures in the network namespace of the cluster, in which the addresses of Pods and Services are reachable. They
+//! are not reachable from the machine outside.
 
 use std::{fs::File, os::fd::AsFd as _, path::Path};
 
@@ -6,12 +7,12 @@ use anyhow::{Context as _, Result};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use tokio::{runtime, sync::oneshot};
 
-/// A thread whose sockets are of the cluster's network.
+/// Handle of a runtime on a thread whose sockets are in the network namespace of the cluster.
 #[derive(Debug)]
 pub(crate) struct NetnsRuntime(runtime::Handle);
 
 impl NetnsRuntime {
-    /// Starts it, for a cluster of `hack/cluster` with this state folder. It lasts as long as the program.
+    /// Starts the thread for a cluster of `hack/cluster` with this state folder. It lasts as long as the process.
     pub(crate) async fn start(state: &Path) -> Result<Self> {
         let room = state.join("room");
         let text = tokio::fs::read_to_string(&room).await;
@@ -28,7 +29,7 @@ impl NetnsRuntime {
         Ok(Self(handle.await??))
     }
 
-    /// Runs work there.
+    /// Runs a future on that thread.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -37,7 +38,7 @@ impl NetnsRuntime {
     }
 }
 
-/// Takes this thread into the network of a process. Whatever it opens from now on is there.
+/// Moves this thread into the network namespace of a process. Sockets that it opens afterwards are in that namespace.
 fn enter(pid: &str) -> Result<runtime::Runtime> {
     let path = format!("/proc/{pid}/ns/net");
     let network = File::open(&path).with_context(|| format!("open {path}"))?;

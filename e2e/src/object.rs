@@ -1,46 +1,46 @@
-//! Reading an object: the fields by which a user judges it.
+//! Accessors for the fields of an object by which a user judges it.
 
 use std::collections::BTreeMap;
 
 use kube::{ResourceExt as _, core::DynamicObject};
 use serde_json::Value;
 
-/// Any object of the cluster.
+/// Object of any kind.
 pub(crate) type Object = DynamicObject;
 /// Objects of one kind and namespace by name.
 pub(crate) type ObjectsByName = BTreeMap<String, Object>;
 
-/// What scenarios ask of an object. What is absent reads as empty, zero or null.
+/// Accessors that scenarios use. An absent field is empty, zero or null.
 pub(crate) trait ObjectExt {
-    /// The value at a JSON pointer outside `metadata`, such as `/status/phase`.
+    /// Returns the value at a JSON pointer outside `metadata`, such as `/status/phase`.
     fn at(&self, pointer: &str) -> &Value;
-    /// Text at a JSON pointer.
+    /// Returns the text at a JSON pointer.
     fn text(&self, pointer: &str) -> &str;
-    /// Number at a JSON pointer.
+    /// Returns the number at a JSON pointer.
     fn number(&self, pointer: &str) -> i64;
-    /// `status.phase`.
+    /// Returns `status.phase`.
     fn phase(&self) -> &str;
-    /// The condition of this type.
+    /// Returns the condition of this type.
     fn condition(&self, type_: &str) -> ConditionView<'_>;
-    /// Whether the status speaks of the newest spec.
+    /// Reports whether the status is of the current generation.
     fn is_current(&self) -> bool;
-    /// Phase Running, Ready, and both said of the newest spec.
+    /// Reports whether the phase is Running and Ready is True, both at the current generation.
     fn is_running(&self) -> bool;
-    /// `metadata.generation`.
+    /// Returns `metadata.generation`.
     fn generation(&self) -> i64;
-    /// `metadata.resourceVersion`.
+    /// Returns `metadata.resourceVersion`.
     fn revision(&self) -> u64;
-    /// `metadata.uid`.
+    /// Returns `metadata.uid`.
     fn id(&self) -> String;
-    /// The moves of `status.history` later than this one, as `Running>Deploying`.
+    /// Returns the phase changes of `status.history` after this entry, as `Running>Deploying`.
     fn transitions_after(&self, seq: i64) -> Vec<String>;
-    /// The newest entry of `status.history`.
+    /// Returns the highest `seq` of `status.history`.
     fn last_seq(&self) -> i64;
-    /// One line for people.
+    /// Describes the object in one line.
     fn describe(&self) -> String;
 }
 
-/// A condition; an absent one has empty texts.
+/// Condition; an absent one has empty texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ConditionView<'a> {
     pub(crate) status: &'a str,
@@ -56,7 +56,7 @@ impl ConditionView<'_> {
     pub(crate) fn is_false(&self) -> bool {
         self.status == "False"
     }
-    /// Whether reason or message contain this.
+    /// Reports whether the reason or the message contains this text.
     pub(crate) fn contains(&self, text: &str) -> bool {
         self.reason.contains(text) || self.message.contains(text)
     }
@@ -149,7 +149,7 @@ fn history(object: &Object) -> impl Iterator<Item = &Value> {
     object.at("/status/history").as_array().into_iter().flatten()
 }
 
-/// The phases that a series of observations went through, each run of the same phase once.
+/// Returns the phases of a series of observations, without consecutive duplicates.
 pub(crate) fn phases(seen: &[Object]) -> Vec<&str> {
     let mut phases: Vec<&str> = seen.iter().map(ObjectExt::phase).filter(|phase| !phase.is_empty()).collect();
     phases.dedup();

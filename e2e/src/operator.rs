@@ -1,4 +1,4 @@
-//! The operator as it stands in the cluster: its Pods, its lease, its logs.
+//! Operator as deployed in the cluster: its Pods, its lease, its logs.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ use crate::{
     watch::await_condition,
 };
 
-/// Where it runs.
+/// Namespace of the operator.
 pub(crate) const NAMESPACE: &str = "recif-system";
-/// Its Deployment.
+/// Name of its Deployment.
 pub(crate) const NAME: &str = "recif-operator";
 
-/// Its Pods by name, those being deleted left out.
+/// Returns its Pods that are not being deleted.
 pub(crate) async fn pods(env: &Env) -> Result<Vec<Object>> {
     let pods = env.within(NAMESPACE, POD).list(&Default::default()).await.context("list the operator's Pods")?;
     Ok(pods.items.into_iter().filter(is_ours).filter(|pod| pod.metadata.deletion_timestamp.is_none()).collect())
@@ -35,8 +35,8 @@ fn is_ours(pod: &Object) -> bool {
     pod.name_any().starts_with(NAME)
 }
 
-/// Ends a Pod at once, as a crash of its node would: by SIGKILL, since a deletion gives even a grace period of 0 a SIGTERM and two
-/// seconds, in which the lease is handed over.
+/// Kills a Pod at once by SIGKILL, as a crash of its node would. A deletion, even with a grace period of 0, sends SIGTERM
+/// and leaves two seconds, in which the operator releases the lease.
 pub(crate) async fn kill(env: &Env, pod: &str) -> Result<()> {
     environment::signal(pod, Signal::KILL).await?;
     let now = DeleteParams::default().grace_period(0);
@@ -46,7 +46,7 @@ pub(crate) async fn kill(env: &Env, pod: &str) -> Result<()> {
     }
 }
 
-/// Waits until the Deployment has this many Pods, all ready, and no other.
+/// Waits until the Deployment has exactly this many Pods, all ready.
 pub(crate) async fn ready(env: &Env, replicas: i64) -> Result<()> {
     let has = |objects: &ObjectsByName| {
         let deployment = objects.get(NAME)?;
@@ -61,13 +61,13 @@ pub(crate) async fn ready(env: &Env, replicas: i64) -> Result<()> {
     await_condition(env.within(NAMESPACE, DEPLOYMENT), Config::default(), Duration::from_secs(90), &what, has).await
 }
 
-/// How many replicas its Deployment asks for.
+/// Returns the number of replicas in the spec of its Deployment.
 pub(crate) async fn replicas(env: &Env) -> Result<i64> {
     let deployment = env.within(NAMESPACE, DEPLOYMENT).get(NAME).await.context("get the operator's Deployment")?;
     Ok(deployment.number("/spec/replicas"))
 }
 
-/// Asks for this many replicas and waits for them.
+/// Scales the Deployment and waits until it is ready.
 pub(crate) async fn scale(env: &Env, replicas: i64) -> Result<()> {
     let patch = json!({"spec": {"replicas": replicas}});
     let api = env.within(NAMESPACE, DEPLOYMENT);
@@ -75,12 +75,12 @@ pub(crate) async fn scale(env: &Env, replicas: i64) -> Result<()> {
     ready(env, replicas).await
 }
 
-/// Who holds its lease: the uid of a Pod.
+/// Returns the holder of its lease: the uid of a Pod.
 pub(crate) async fn leader(env: &Env) -> Result<String> {
     await_leader(env, Duration::from_secs(30), "a holder of the operator's lease", |holder| !holder.is_empty()).await
 }
 
-/// Waits for a holder of the lease.
+/// Waits for a holder of the lease that `accept` accepts.
 pub(crate) async fn await_leader(
     env: &Env,
     deadline: Duration,
@@ -95,7 +95,7 @@ pub(crate) async fn await_leader(
     await_condition(env.within(NAMESPACE, LEASE), Config::default(), deadline, what, held).await
 }
 
-/// The logs of its Pods, as far as they can be had.
+/// Returns the available logs of its Pods, including those of the previous containers.
 pub(crate) async fn logs(env: &Env) -> Result<String> {
     let api: Api<Pod> = Api::namespaced(env.client.clone(), NAMESPACE);
     let mut all = String::new();

@@ -1,4 +1,4 @@
-//! What people read: one line per scenario, and for a failed one the state of its namespace.
+//! Prints the results: one line per scenario, and for a failed one the state of its namespace.
 
 use std::{fmt::Write as _, io::Write as _};
 
@@ -21,8 +21,8 @@ pub(crate) fn line(text: &str) {
     let _ = writeln!(out, "{text}");
 }
 
-/// What there is to see in a namespace: phases, conditions and history of our objects, its Pods, its last events and
-/// the operator's last trace lines about it.
+/// Describes the state of a namespace: phases, conditions and history of our objects, its Pods, its last Events, and the
+/// operator's last trace lines about it.
 pub(crate) async fn state_of(namespace: &Namespace) -> String {
     let mut text = String::new();
     if let Err(error) = write_state(namespace, &mut text).await {

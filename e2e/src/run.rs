@@ -1,5 +1,5 @@
-//! Runs the scenarios: the parallel ones side by side, the serial ones afterwards, each in a namespace of its own. Each
-//! ends with a look at what the operator still writes there.
+//! Runs the scenarios, each in a namespace of its own: first the parallel ones, then the serial ones. After each of them
+//! the operator must stop to write in its namespace.
 
 use std::{
     sync::Arc,
@@ -18,8 +18,8 @@ use crate::{
     scenarios::{Isolation, Scenario},
 };
 
-/// Runs the scenarios and prints a line for each; returns how many failed. While one is watched for writes after its end, the
-/// next ones run.
+/// Runs the scenarios, prints a line for each, and returns the number of failures. While the namespaces of ended scenarios
+/// are observed for writes, the next scenarios run.
 pub(crate) async fn run(env: &Arc<Env>, scenarios: &[&'static Scenario], jobs: usize) -> usize {
     let of = |isolation| scenarios.iter().copied().filter(move |scenario| scenario.isolation == isolation);
     let together = futures::stream::iter(of(Isolation::Parallel)).map(|scenario| run_body(env, scenario));
@@ -31,18 +31,18 @@ pub(crate) async fn run(env: &Arc<Env>, scenarios: &[&'static Scenario], jobs: u
     failed
 }
 
-/// How many scenarios may be watched at the same time after their end.
+/// Limit of ended scenarios that are observed concurrently.
 const SETTLING: usize = 24;
 
-/// A scenario whose body has ended.
+/// Scenario whose body has ended.
 struct EndedScenario {
     scenario: &'static Scenario,
     took: Duration,
-    /// Its namespace and how the body ended; why there was no namespace.
+    /// Its namespace and the result of the body, or the error of the creation of the namespace.
     result: Result<(Namespace, Result<()>)>,
 }
 
-/// Runs a scenario's body in a namespace of its own; a panic is its failure.
+/// Runs a scenario's body in a namespace of its own; a panic is a failure of the scenario.
 async fn run_body(env: &Arc<Env>, scenario: &'static Scenario) -> EndedScenario {
     let started = Instant::now();
     let result = match Namespace::create(env.clone(), &unique(scenario.name)).await {
@@ -55,8 +55,8 @@ async fn run_body(env: &Arc<Env>, scenario: &'static Scenario) -> EndedScenario 
     EndedScenario { scenario, took: started.elapsed(), result }
 }
 
-/// Checks that the operator comes to rest in the scenario's namespace, and deletes it whatever the outcome; whether the scenario
-/// passed. A failure is printed with the state of the namespace at that moment.
+/// Checks that the operator becomes idle in the scenario's namespace, and deletes the namespace in every case; returns
+/// whether the scenario passed. A failure is printed with the state of the namespace at that moment.
 async fn finish(run: EndedScenario) -> bool {
     let result = match run.result {
         Err(error) => Err(format!("  {error:#}")),
@@ -89,13 +89,13 @@ async fn finish(run: EndedScenario) -> bool {
     result.is_ok()
 }
 
-/// How long the operator must write nothing once a scenario has ended.
+/// Time without a write after which the operator counts as idle.
 const QUIET: Duration = Duration::from_secs(10);
-/// How many such stretches what the scenario began may take to come to rest: rollouts, drains, windows of the scaler.
+/// Limit of such windows until the scenario's changes have settled: rollouts, drains, windows of the scaler.
 const MAX_QUIET_WINDOWS: usize = 12;
 
-/// Compares the operator's writes in the namespace over ten seconds, by the audit log, with what is expected of objects that
-/// have converged or cannot: none. A write loop that is faster than that never has such a stretch.
+/// Waits for ten seconds in which the operator writes nothing in the namespace, by the audit log: objects that have
+/// converged, or cannot converge, cause no writes. A write loop with a shorter period than that never has such a window.
 async fn await_quiet(namespace: &Namespace) -> Result<()> {
     let mut written = Vec::new();
     for _ in 0..MAX_QUIET_WINDOWS {
@@ -117,7 +117,7 @@ fn panic_message(error: tokio::task::JoinError) -> String {
     format!("panic: {}", text.unwrap_or_default())
 }
 
-/// A name that no earlier run used, within the 63 characters of a label.
+/// Returns a name that no earlier run used, within the 63 characters of a label.
 fn unique(name: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() & 0xff_ffff);
     let slug: String = name.chars().take(44).map(|c| if c == '_' { '-' } else { c }).collect();

@@ -1,4 +1,5 @@
-//! Talking to what runs, by the API server's proxy: through its Service, or past the sidecar.
+//! Sends requests to workloads by the proxy of the API server: through the Service, or directly to a container without the
+//! sidecar.
 
 use std::time::Duration;
 
@@ -8,25 +9,25 @@ use serde_json::{Value, json};
 
 use crate::{namespace::Namespace, watch::poll};
 
-/// How long somebody who is ready may take to answer what is expected. The proxy knows of a new Pod, and forgets an old
+/// Longest wait for the expected response of a ready workload. The proxy routes to a new Pod, and stops routing to an old
 /// one, only after a while.
 const TIMEOUT: Duration = Duration::from_secs(15);
 /// Port of every agent's Service.
 const AGENT: u16 = 8000;
-/// Port of the Service of a flow or a set, unless the spec says otherwise.
+/// Port of the Service of a flow or a set, unless the spec sets another one.
 const FLOW: u16 = 8080;
 
-/// An answer to a request.
+/// Response to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServiceResponse {
-    /// Its status code.
+    /// Status code.
     pub(crate) status: u16,
-    /// Its body.
+    /// Body.
     pub(crate) text: String,
 }
 
 impl Namespace {
-    /// The agent's reply to a message.
+    /// Sends a message to an agent and returns the reply.
     pub(crate) async fn chat(&self, agent: &str, message: &str) -> Result<String> {
         let body = json!({"message": message});
         poll(TIMEOUT, &format!("an answer of {agent} to {message:?}"), || async {
@@ -38,17 +39,17 @@ impl Namespace {
         .await
     }
 
-    /// What a flow, or the flow of a set at this path, answers to these variables.
+    /// Sends variables to a flow, or to the flow of a set at this path, and returns the response.
     pub(crate) async fn post(&self, service: &str, path: &str, variables: Value) -> Result<ServiceResponse> {
         self.request(service, "POST", path, &variables).await
     }
 
-    /// What a flow or a set answers to a GET.
+    /// Sends a GET to a flow or a set and returns the response.
     pub(crate) async fn get_path(&self, service: &str, path: &str) -> Result<ServiceResponse> {
         self.request(service, "GET", path, &Value::Null).await
     }
 
-    /// Waits until a flow answers these variables with exactly this text.
+    /// Waits until a flow responds to these variables with exactly this text.
     pub(crate) async fn await_response(
         &self,
         service: &str,
@@ -64,7 +65,7 @@ impl Namespace {
         .await
     }
 
-    /// An answer of the Pod: while the proxy has none to send the request to, it is sent again.
+    /// Returns a response of a Pod: the request is repeated while the proxy has no Pod to send it to.
     async fn request(&self, service: &str, method: &str, path: &str, body: &Value) -> Result<ServiceResponse> {
         poll(TIMEOUT, &format!("an answer to {method} {service}{path}"), || async {
             let answer = self.send(service, FLOW, method, path, body).await?;
@@ -75,12 +76,12 @@ impl Namespace {
         .await
     }
 
-    /// What the container of a Pod answers to a GET on its own port, past its sidecar.
+    /// Sends a GET to the port of a container, without the sidecar, and returns the response.
     pub(crate) async fn get_from_pod(&self, pod: &str, port: u16, path: &str) -> Result<ServiceResponse> {
         self.send_to(&format!("pods/{pod}:{port}"), "GET", path, &Value::Null).await
     }
 
-    /// The answer of a Service, once.
+    /// Sends one request to a Service and returns the response.
     pub(crate) async fn send(
         &self,
         service: &str,

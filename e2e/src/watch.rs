@@ -1,4 +1,4 @@
-//! Waiting: on a watch, for a condition, with a deadline that belongs to the wait.
+//! Waits with a deadline: on a watch for a condition, or by polling.
 
 use std::{collections::BTreeMap, future::Future, pin::pin, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     object::{Object, ObjectExt as _, ObjectsByName},
 };
 
-/// Waits until the predicate finds what it looks for in the objects of a watch. The error says what was seen last.
+/// Waits until the predicate returns a value for the objects of a watch. The error contains the last state.
 pub(crate) async fn await_condition<T>(
     api: Api<Object>,
     config: watcher::Config,
@@ -47,7 +47,7 @@ pub(crate) async fn await_condition<T>(
     )
 }
 
-/// The state after each event of a watch, the first one after the list. A broken watch is opened again.
+/// Returns the state after each event of a watch, first the state of the initial list. A broken watch is reopened.
 fn changes(api: Api<Object>, config: watcher::Config) -> impl futures::Stream<Item = ObjectsByName> {
     watcher::watcher(api, config)
         .default_backoff()
@@ -80,7 +80,7 @@ fn changes(api: Api<Object>, config: watcher::Config) -> impl futures::Stream<It
         .filter_map(futures::future::ready)
 }
 
-/// Asks again and again until there is an answer; for what cannot be watched. An error is asked again, too.
+/// Polls every 100 ms until there is a value, for state that cannot be watched. After an error it polls again.
 pub(crate) async fn poll<T, F>(deadline: Duration, what: &str, mut ask: impl FnMut() -> F) -> Result<T>
 where
     F: Future<Output = Result<Option<T>>>,
@@ -101,14 +101,14 @@ where
     found.or_else(|_| bail!("after {deadline:?} not seen: {what}; last: {last}"))
 }
 
-/// Everything that a watch shows of one object, from before it exists.
+/// Recorder of all states of one object that a watch delivers, from before its creation.
 pub(crate) struct Recorder {
     seen: watch::Receiver<Vec<Object>>,
     task: AbortHandle,
 }
 
 impl Recorder {
-    /// Starts to watch; what happens after the return is not missed.
+    /// Starts the watch; no change after the return is missed.
     pub(crate) async fn start(api: Api<Object>, name: &str) -> Result<Self> {
         let (sender, seen) = watch::channel(Vec::new());
         let (ready, started) = tokio::sync::oneshot::channel();
@@ -128,7 +128,7 @@ impl Recorder {
         }
     }
 
-    /// Everything seen, up to this state of the object at least.
+    /// Returns all states, up to at least this state of the object.
     pub(crate) async fn up_to(&self, object: &Object) -> Result<Vec<Object>> {
         let mut seen = self.seen.clone();
         let reached = seen.wait_for(|seen| seen.last().is_some_and(|last| last.revision() >= object.revision()));
@@ -145,8 +145,8 @@ impl Drop for Recorder {
     }
 }
 
-/// Looks at a rule that something does *not* happen, which can only be watched for a while: the objects are to stay as
-/// they are during `window`. Of a Deployment that is what is asked of it: its status still changes while old Pods end.
+/// Checks that the objects do not change during `window`: the absence of a change can only be observed for a limited time.
+/// Of a Deployment only the generation of its spec is compared: its status still changes while old Pods terminate.
 pub(crate) async fn stays_the_same(apis: Vec<(KubeKind, Api<Object>)>, window: Duration) -> Result<()> {
     let streams = apis
         .into_iter()

@@ -1,4 +1,4 @@
-//! Cuts the body of a message: see `http1::entries::body`.
+//! Fuzzes the framing of a message body: see `http1::entries::body`.
 
 #![no_main]
 

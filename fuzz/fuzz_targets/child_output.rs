@@ -1,4 +1,4 @@
-//! Finds messages in what an MCP server writes: see `bridge::child_output`.
+//! Fuzzes the framing of the output of an MCP server: see `bridge::child_output`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Relays a request and its answer: see `http1::entries::exchange`.
+//! Fuzzes the forwarding of a request and its response: see `http1::entries::exchange`.
 
 #![no_main]
 

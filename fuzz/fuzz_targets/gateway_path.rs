@@ -1,4 +1,4 @@
-//! Reads the target of a request at the gateway: see `gateway::gateway_path`.
+//! Fuzzes the gateway's parser of request targets: see `gateway::gateway_path`.
 
 #![no_main]
 

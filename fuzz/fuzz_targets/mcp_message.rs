@@ -1,4 +1,4 @@
-//! Reads and rewrites a message of MCP: see `bridge::mcp_message`.
+//! Fuzzes the parser and the rewriting of MCP messages: see `bridge::mcp_message`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Cuts the answer of a model into its pieces: see `runner::models::model_events`.
+//! Fuzzes the framing of a model's streamed response: see `runner::models::model_events`.
 
 #![no_main]
 

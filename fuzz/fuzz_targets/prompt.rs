@@ -1,4 +1,4 @@
-//! Reads and renders a prompt: see `prompts::prompt`.
+//! Fuzzes the parser and the rendering of prompts: see `prompts::prompt`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Reads the head of a request: see `http1::entries::request_head`.
+//! Fuzzes the parser of request heads: see `http1::entries::request_head`.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Reads the head of a response: see `http1::entries::response_head`.
+//! Fuzzes the parser of response heads: see `http1::entries::response_head`.
 
 #![no_main]
 

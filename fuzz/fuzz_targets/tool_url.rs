@@ -1,4 +1,4 @@
-//! Fills an argument into the address of a tool: see `runner::tools::tool_url`.
+//! Fuzzes the expansion of an argument in the URL of a tool: see `runner::tools::tool_url`.
 
 #![no_main]
 

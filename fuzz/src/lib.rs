@@ -1,7 +1,8 @@
-//! Checks parsers of untrusted bytes. `make fuzz` runs all targets, `hack/fuzz TARGET` runs one.
+//! Checks parsers of untrusted bytes by fuzzing. `make fuzz` runs all targets, `hack/fuzz TARGET` runs one.
 //!
-//! Each check takes any bytes and panics if a property does not hold. The parsers are included file by file, because the whole
-//! product takes long to build. Those of `http1` are its own, in its module `entries`, because its tests run them too.
+//! Each check accepts any bytes and panics if a property does not hold. The parsers are included file by file, because the
+//! whole product takes long to build. The checks of `http1` are in its own module `entries`, because its tests run them
+//! too.
 
 // The included files have tests, which run in their own packages.
 #![cfg(not(test))]

@@ -1,23 +1,23 @@
-//! Checks the reader of prompts. Both the texts of prompts and the inputs of callers are untrusted.
+//! Checks the parser of prompts. Both the texts of prompts and the inputs of callers are untrusted.
 
 use std::{collections::BTreeMap, env, fs::File, os::unix::fs::FileExt, sync::LazyLock};
 
 use dotprompt::{Part, Prompt, RenderedMessage, Role};
 use serde_json::{Value, json};
 
-/// Prints a value in every way, after a system message.
+/// Prompt that prints a value in every way, after a system message.
 static PRINTS: LazyLock<Prompt> = LazyLock::new(|| {
     let text = r#"{{role "system"}}Obey.{{role "user"}}<{{a}}|{{{a}}}|{{#if a}}{{json a}}{{/if}}>{{media url=a}}"#;
     Prompt::parse("prints", text).expect("the prompt is good")
 });
 
-/// Keeps the present input: libFuzzer cannot save one that overflows the stack.
+/// File with the present input: libFuzzer cannot save an input that overflows the stack.
 static LAST: LazyLock<Option<File>> =
     LazyLock::new(|| env::var_os("FUZZ_LAST").map(|path| File::create(path).expect("the file can be made")));
 
-/// Checks that a text is refused with a line that it has, or renders to messages that are not empty; that `dotprompt::syntax` takes
-/// the templates that `handlebars` takes; and that an input is printed as it is and makes no message of its own. The byte `0xff`
-/// separates the text, a partial and the input.
+/// Checks that a text is refused with a line number within the text, or renders to messages that are not empty; that
+/// `dotprompt::syntax` accepts the templates that `handlebars` accepts; and that an input is printed unchanged and makes no
+/// message of its own. The byte `0xff` separates the text, a partial and the input.
 pub fn prompt(bytes: &[u8]) {
     if let Some(file) = &*LAST {
         let written = file.set_len(bytes.len() as u64).and_then(|()| file.write_all_at(bytes, 0));

@@ -1,4 +1,4 @@
-//! Checks parsers of the runner.
+//! Checks the runner's parsers of untrusted bytes.
 
 pub mod models;
 pub mod tools;

@@ -1,10 +1,10 @@
-# Sourced: builds what is measured as it is published, and the programs that measure. Their copies in FOLDER are touched by no
-# later build. RECIF_PROFILE=dev measures a debug build, for a quick look.
+# Sourced: builds the measured programs with the profile of releases, and the measuring programs. Later builds do not change
+# their copies in FOLDER. RECIF_PROFILE=dev measures a debug build, for a quick look.
 export RECIF_PROFILE=${RECIF_PROFILE:-dist}
 
 built_in() { echo "${CARGO_TARGET_DIR:-target}/$([ "$1" = dev ] && echo debug || echo "$1")"; }
 
-# measured FOLDER PROGRAM…: programs of package recif.
+# measured FOLDER PROGRAM…: builds programs of package recif.
 measured() {
     local folder=$1 program; shift
     mkdir -p "$folder"
@@ -18,7 +18,7 @@ measured() {
     done
 }
 
-# measuring FOLDER PROGRAM…: programs of package e2e, which need no link-time optimisation.
+# measuring FOLDER PROGRAM…: builds programs of package e2e, which need no link-time optimisation.
 measuring() {
     local folder=$1 program; shift
     mkdir -p "$folder"

@@ -1,6 +1,6 @@
-# Names, places and messages that the other files share.
+# Names, paths and messages that the other files share.
 #
-# State (certificates, data, logs) belongs to one cluster and is removed by `clean`; binaries belong to a version and are
+# State (certificates, data, logs) belongs to one cluster and is removed by `clean`. Binaries belong to a version and are
 # kept in the cache, outside the checkout, for every cluster and every later checkout.
 
 . "$HACK/path"
@@ -8,7 +8,7 @@
 STARTED_AT=$SECONDS
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/recif
 
-# Addresses inside the namespaces: from the range that RFC 2544 sets apart for test networks.
+# Addresses inside the namespaces, from the range that RFC 2544 reserves for test networks.
 NODE_IP=198.18.0.1
 POD_RANGE=198.18.64.0/18
 SERVICE_RANGE=198.19.0.0/16
@@ -36,13 +36,13 @@ need_running() {
     is_running || die "cluster '$CLUSTER' is not running: start it with 'hack/cluster start'"
 }
 
-# One invocation at a time changes a cluster; the lock ends with the process (children close descriptor 9).
+# Only one invocation at a time changes a cluster; the lock ends with the process (children close descriptor 9).
 lock() {
     mkdir -p "$1"
     exec 9>"$1/lock"
     flock -w 900 9 || die "another hack/cluster has been working on $1 for 15 minutes: end it"
 }
-# try_lock FOLDER MESSAGE: the same without waiting, for what should not queue.
+# try_lock FOLDER MESSAGE: the same without waiting, for actions that should not queue.
 try_lock() {
     mkdir -p "$1"
     exec 9>"$1/lock"
@@ -50,7 +50,8 @@ try_lock() {
 }
 unlock() { exec 9>&-; }
 
-# wait_for SECONDS WHAT COMMAND…: true as soon as the command is; false after the time, said unless WHAT is empty.
+# wait_for SECONDS WHAT COMMAND…: true as soon as the command succeeds; false after the time, with a message unless WHAT is
+# empty.
 wait_for() {
     local deadline=$((SECONDS + $1)) what=$2
     shift 2

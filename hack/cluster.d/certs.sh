@@ -1,7 +1,7 @@
-# Who may talk to the API server: one certificate authority, one serving certificate, one token per system user.
+# Credentials for the API server: one certificate authority, one serving certificate, one token per system user.
 #
-# Tokens instead of client certificates keep a kubeconfig readable and need no clock. The serving certificate is a leaf
-# that is not an authority itself: clients that use rustls refuse anything else.
+# Tokens instead of client certificates keep a kubeconfig readable and do not depend on the clock. The serving certificate
+# is a leaf that is not an authority itself: clients that use rustls refuse any other one.
 
 SYSTEM_USERS=(
     "admin admin system:masters"

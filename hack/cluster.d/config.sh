@@ -1,4 +1,4 @@
-# The files that parts read. They are written anew at each start, so that an edit here reaches an existing cluster.
+# Configuration files of the components. They are rewritten at each start, so that an edit here reaches an existing cluster.
 
 write_config() {
     local dir=$STATE/config
@@ -19,7 +19,8 @@ rules: [{level: Metadata}]
 EOF
 }
 
-# restrict_oom_score_adj: a container asks for a lower score than ours only with CAP_SYS_RESOURCE, which sandboxes withhold.
+# restrict_oom_score_adj: a container needs CAP_SYS_RESOURCE for a lower score than ours, and sandboxes deny that
+# capability.
 write_containerd_config() {
     cat >"$1/containerd.toml" <<EOF
 version = 2
@@ -44,8 +45,8 @@ EOF
 EOF
 }
 
-# An image once removed cannot be pulled again, so nothing is ever removed to make room, and a nearly full disk is no reason
-# to evict.
+# A removed image cannot be pulled again, so no image is removed to free space, and a nearly full disk does not cause an
+# eviction.
 write_kubelet_config() {
     echo "nameserver $DNS_IP" >"$1/resolv.conf"
     cat >"$1/kubelet.yaml" <<EOF
@@ -71,7 +72,7 @@ authorization: {mode: Webhook}
 EOF
 }
 
-# DNS runs as a plain process on the node, so it needs no image; its Service has that process as its only endpoint.
+# DNS runs as a plain process on the node, so it needs no image; that process is the only endpoint of its Service.
 write_dns_config() {
     cat >"$1/Corefile" <<EOF
 .:53 {

@@ -1,4 +1,4 @@
-# Images without a registry: built by buildah in a store of our own, saved as an archive, imported into containerd.
+# Images without a registry: built by buildah in a separate store, saved as an archive, imported into containerd.
 
 buildah_here() { buildah --root "$CACHE/buildah" --runroot "$CACHE/buildah-run" --storage-driver vfs "$@" 9>&-; }
 

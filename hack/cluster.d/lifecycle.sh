@@ -1,7 +1,7 @@
-# Start, stop, and what is there.
+# Start, stop and status of a cluster.
 #
-# `start` is "make it so": it opens the namespaces if nobody has, then starts every part that does not run. What a crash
-# left behind (a stale process number, control groups, sockets) is cleaned before the namespaces open again.
+# `start` is idempotent: it opens the namespaces unless they are open, then starts every component that does not run.
+# Leftovers of a crash (a stale process id, cgroups, sockets) are removed before the namespaces are opened again.
 
 start_cluster() {
     local with_node=yes

@@ -1,12 +1,12 @@
-# The parts: for each its command line, and how to tell that it serves.
+# Components of the cluster: for each its command line and its readiness check.
 #
-# A part is one process inside the namespaces whose number, as counted there, is in run/NAME; each can be stopped, killed
-# and paused alone, which is what fault tests do.
+# A component is one process inside the namespaces, whose process id in these namespaces is in run/NAME. Each can be
+# stopped, killed and paused on its own, which the fault tests do.
 
 CONTROL_PLANE=(etcd apiserver controller-manager scheduler relay)
 NODE_PARTS=(containerd kubelet proxy dns)
 
-# spawn NAME COMMAND…: a process inside, detached from us, its output in logs/NAME.log.
+# spawn NAME COMMAND…: starts a process inside, detached from this one, with its output in logs/NAME.log.
 spawn() { spawn_with "-n -p -m" "$@"; }
 spawn_outside_network() { spawn_with "-p -m" "$@"; }
 spawn_with() {
@@ -21,7 +21,7 @@ spawn_with() {
     ' sh "$STATE" "$name" "$@" 9>&-
 }
 
-# process_state NAME: running, paused or stopped.
+# process_state NAME: prints running, paused or stopped.
 process_state() {
     local pid comm stat
     read -r pid comm 2>/dev/null <"$STATE/run/$1" || { echo stopped; return; }
@@ -39,8 +39,8 @@ part_state() {
     local process
     for process in $(processes_of "$1"); do process_state "$process"; done | sort -r | head -1
 }
-# Without a node no Pod ever runs: whoever asks for such a cluster says itself when a Deployment is ready, and nobody
-# contradicts.
+# Without a node no Pod ever runs: the user of such a cluster sets the status of a Deployment, and no controller may
+# overwrite it.
 controllers() { if [ -f "$STATE/without-node" ]; then echo '*,-deployment-controller,-replicaset-controller'; else echo '*'; fi; }
 choose_controllers() {
     local before
@@ -108,7 +108,7 @@ signal_part() {
     done
 }
 is_stopped() { [ "$(part_state "$1")" = stopped ]; }
-# An API server asked to end waits for its watches for minutes; nobody here does.
+# The API server waits minutes for its watches when it is stopped; this function does not wait for that.
 stop_part() {
     signal_part TERM "$1"
     signal_part CONT "$1"
@@ -126,7 +126,7 @@ part_verb() {
     esac
 }
 
-# Each part's own word that it serves; on failure its last lines and the end.
+# Waits for the readiness of a component; on a timeout it prints the last lines of the log and ends.
 await_part() {
     wait_for "${PART_SECONDS:-60}" "$1" part_serves "$1" || {
         tail -n 15 "$STATE/logs/$(processes_of "$1" | cut -d' ' -f1).log" >&2 || true

@@ -1,8 +1,8 @@
 # Writes the Go modules under hack/kubernetes from hack/versions.
 #
 # Kubernetes is published as a module whose staging modules are required at v0.0.0 and replaced by folders of its own
-# repository; a module that depends on it has to replace each of them by its published version (v1.X.Y -> v0.X.Y). That
-# list changes from release to release, so it is read from the release's own go.mod and never kept by hand.
+# repository. A module that depends on it has to replace each of them by its published version (v1.X.Y -> v0.X.Y). That list
+# changes with every release, so it is read from the release's own go.mod and never maintained by hand.
 
 pin_kubernetes() {
     local dir=$HACK/kubernetes/kubernetes mod staging

@@ -1,9 +1,11 @@
-# The namespaces: one process that only waits (and reaps), in network, PID and mount namespaces of its own.
+# Namespaces of the cluster: one process that only waits (and reaps), in network, PID and mount namespaces of its own.
 #
-# Everything else is put in beside it with nsenter, so its death, even by SIGKILL, is the death of all: the kernel ends
-# every process of a PID namespace with its first one, and mounts and addresses go with the last process that sees them.
+# All other processes are started next to it with nsenter, so its end, even by SIGKILL, ends all of them: the kernel kills
+# every process of a PID namespace when its first one ends, and mounts and addresses are removed with the last process that
+# uses them.
 
-# The first process as seen from the machine; a number that now belongs to somebody else does not count.
+# Prints the process id of the first process as seen from the machine; an id that was reused by another process does not
+# count.
 room_pid() {
     local pid started
     read -r pid started 2>/dev/null <"$STATE/room" || return 1
@@ -17,12 +19,13 @@ inside_with_env() {
     nsenter -t "$(room_pid)" -n -p -m -- env -C "$PWD" "KUBECONFIG=$STATE/pki/admin.kubeconfig" "PATH=$(kubernetes_dir):$PATH" "$@"
 }
 
-# What a distribution's kernel keeps in modules that nobody loads by then. Loaded from outside: the namespaces have no say.
+# Loads kernel modules that a distribution does not load by default. They are loaded outside, because the namespaces have no
+# permission.
 load_modules() {
     load_module br_netfilter test -e /proc/sys/net/bridge/bridge-nf-call-iptables
     load_module overlay grep -qw overlay /proc/filesystems
 }
-# load_module NAME COMMAND…: unless the command finds what the module brings, which may also be built in.
+# load_module NAME COMMAND…: loads a module unless the command finds its feature, which may also be built in.
 load_module() {
     local module=$1
     shift
@@ -33,7 +36,7 @@ load_module() {
 open_room() {
     local outer pid deadline=$((SECONDS + 10))
     load_modules
-    # Its own session, so that Ctrl-C at the terminal that started it does not reach it.
+    # A session of its own, so that Ctrl-C at the terminal that started it does not reach it.
     setsid unshare --net --pid --mount --fork --kill-child --mount-proc catatonit -P </dev/null >/dev/null 2>&1 9>&- &
     outer=$!
     disown
@@ -46,8 +49,8 @@ open_room() {
     furnish_room 2>"$STATE/logs/room.log" || { tail -3 "$STATE/logs/room.log" >&2; die "could not set up the namespaces"; }
 }
 
-# Mounts: what programs keep at fixed places is private to this cluster and starts empty with it. Addresses: the node's
-# own on a bridge without ports, with a default route, without which nothing takes the node's address for reachable.
+# Mounts: folders with fixed paths are private to this cluster and start empty. Addresses: that of the node is on a bridge
+# without ports, with a default route, without which programs consider the node's address unreachable.
 furnish_room() {
     mkdir -p /var/lib/cni
     inside sh -eu -c "
@@ -74,7 +77,7 @@ close_room() {
     remove_cgroups
 }
 
-# Kubelet keeps its control groups below one that is ours, so that two clusters do not clean up each other's Pods.
+# The kubelet keeps its cgroups below one of this cluster, so that two clusters do not clean up each other's Pods.
 CGROUPS=/sys/fs/cgroup
 cgroup_roots() {
     local dir
@@ -91,15 +94,15 @@ make_cgroups() {
     [ ! -f $CGROUPS/cgroup.controllers ] || pass_controllers_on $CGROUPS
     for dir in $(cgroup_roots); do
         mkdir -p "$dir"
-        # A cpuset is born empty, and an empty one takes no process.
+        # A new cpuset is empty, and an empty one accepts no process.
         if [ -f "$dir/cpuset.cpus" ] && [ -f "$dir/../cpuset.mems" ]; then
             cat "$dir/../cpuset.cpus" >"$dir/cpuset.cpus"
             cat "$dir/../cpuset.mems" >"$dir/cpuset.mems"
         fi
     done
 }
-# With version 2 a group has the controllers that its parent passes on, and kubelet refuses a group that lacks one of the
-# root's. One at a time: a controller that cannot be passed on keeps back none of the others.
+# In cgroup v2 a group has the controllers that its parent delegates, and the kubelet refuses a group that lacks one of the
+# root's. They are enabled one at a time: a controller that cannot be delegated does not prevent the others.
 pass_controllers_on() {
     local controller
     for controller in $(cat "$1/cgroup.controllers"); do
@@ -115,15 +118,16 @@ remove_cgroups() {
     done
 }
 
-# relay NAME PORT TARGET: makes a port of the machine's loopback lead to an address inside. Two halves meet at a unix
-# socket; the outer half is outside of the network namespace only, so it ends with the others.
+# relay NAME PORT TARGET: forwards a port of the machine's loopback to an address inside. Two halves are connected by a unix
+# socket; the outer half is outside of the network namespace only, so it ends with the other processes.
 relay() {
     local name=$1 port=$2 target=$3
     spawn "relay-$name-in" socat "UNIX-LISTEN:$STATE/$name.sock,fork,unlink-early,mode=600" "TCP:$target"
     spawn_outside_network "relay-$name" socat "TCP-LISTEN:$port,bind=127.0.0.1,fork,reuseaddr" "UNIX-CONNECT:$STATE/$name.sock"
 }
 
-# relay_port NAME: the loopback port that a relay keeps for this cluster's life, as long as nobody else takes it.
+# relay_port NAME: prints the loopback port of a relay, which is constant for this cluster as long as no other process takes
+# it.
 relay_port() {
     local file=$STATE/$1.port port
     port=$(cat "$file" 2>/dev/null) || port=
@@ -133,7 +137,7 @@ relay_port() {
 }
 port_is_taken() { (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-# expose NAME TARGET: a relay that is not one of the parts; prints its port. The same target keeps its port.
+# expose NAME TARGET: starts a relay that is not one of the components and prints its port. The same target keeps its port.
 expose() {
     local name=$1 target=$2 port
     if [ "$(process_state "relay-$name")" = running ] && [ "$(process_state "relay-$name-in")" = running ] &&

@@ -1,4 +1,4 @@
-//! The sidecar of workloads' Pods, and what stands beside it: the bridge to MCP servers that speak over pipes.
+//! Sidecar of workload Pods, with its helpers: the preStop hook, the installer, and the bridge to MCP servers over stdio.
 
 use std::{fmt::Display, path::PathBuf, process::ExitCode};
 
@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use proxy::{self, ProxyConfig};
 use tracing_subscriber::{filter::Targets, fmt, prelude::*};
 
-/// Takes the requests of a workload, lets no more in than its cap, and empties its Pod before it goes. It is configured by
+/// Relays the requests of a workload, with a limit on those in flight, and drains its Pod before it ends. It is configured by
 /// environment variables alone.
 #[derive(Parser)]
 #[command(version, after_help = proxy::help())]
@@ -20,7 +20,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Instead {
     McpBridge(bridge::Args),
-    /// Tells the sidecar that runs in this container that its Pod is going: the container's preStop hook. It has the sidecar's
+    /// Notifies the sidecar in this container that its Pod is terminating: the container's preStop hook. It has the sidecar's
     /// environment.
     LameDuck,
     /// Copies this program, which runs in any image, to FILE: an init container shares it so with a container of another image.
@@ -31,13 +31,13 @@ enum Instead {
 }
 
 fn main() -> ExitCode {
-    // A sidecar has no arguments, and every Pod pays for what it touches: what the parser is made of stays on disk.
+    // A sidecar has no arguments, and every Pod pays for the memory pages it touches: the argument parser's stay on disk.
     let instead = if std::env::args_os().len() > 1 { Cli::parse().instead } else { None };
     let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
     let lines = fmt::layer().with_writer(std::io::stderr).json().flatten_event(true);
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
-    // One thread: the buffer that connections share is its own, and one core relays more than a Pod answers.
+    // Single-threaded runtime: connections share one thread-local buffer, and one core relays more than a Pod can answer.
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return failed(1, error),

@@ -1,4 +1,4 @@
-//! The reference runtime of agents and flows.
+//! Reference runtime of agents and flows.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,10 @@
-//! Takes the built web UI into the build, for `src/ui.rs`, each file with its compressed forms.
+//! Embeds the files of the built web UI, each with its compressed forms, for `src/ui.rs`.
 //!
-//! Without a build of it (`make ui`) there is none, and the program says so where the UI would be.
+//! Without a build of the UI (`make ui`) the table of files is empty, and the program answers below `/ui` with a text that says
+//! so.
 //!
 //! Several checkouts may share one target folder, in which cargo takes their packages for the same one. So the files are copied
-//! into the output, and no path of a checkout is compiled in.
+//! into `OUT_DIR`, and no path of a checkout is compiled in.
 
 use std::env;
 use std::error::Error;
@@ -12,13 +13,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where `hack/ui` puts it, below the package.
+/// Output folder of `hack/ui`, relative to the package.
 const DIST: &str = "ui/dist";
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dist = variable("CARGO_MANIFEST_DIR")?.join(DIST);
     let out = variable("OUT_DIR")?;
-    // An absolute path, which cargo does not find below another checkout: there it runs this again.
+    // An absolute path. In another checkout cargo does not find it, and so runs this script again.
     println!("cargo::rerun-if-changed={}", dist.display());
     let mut files = Vec::new();
     if dist.join("index.html").is_file() {
@@ -51,12 +52,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A path as cargo tells it when this runs; `env!` would hold that of the checkout in which this was compiled.
+/// Reads a path from an environment variable that cargo sets at run time; `env!` would give the path of the checkout in which
+/// this script was compiled.
 fn variable(name: &str) -> Result<PathBuf, Box<dyn Error>> {
     Ok(PathBuf::from(env::var_os(name).ok_or_else(|| format!("{name} is not set: this is run by cargo"))?))
 }
 
-/// The files below `folder` that are served under their own names.
+/// Collects the files below `folder` that are served under their own names: all but compressed copies and hidden files.
 fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

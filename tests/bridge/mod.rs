@@ -1,4 +1,4 @@
-//! A bridge that runs, and requests to it.
+//! Runs a bridge and sends requests to it.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Longest wait for anything.
+/// Longest wait of every step.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// A bridge; ends with this value.
+/// Running bridge. It ends when it is dropped.
 pub(crate) struct Bridge {
     pub(crate) process: Child,
     pub(crate) url: String,
@@ -22,18 +22,18 @@ pub(crate) struct Bridge {
 }
 
 impl Bridge {
-    /// With the server of `tests/peers` that does what it is asked for.
+    /// Starts a bridge with the server of `tests/peers`, which a test controls by its requests.
     pub(crate) async fn start(flags: &[&str]) -> Self {
         Self::with(&[], flags).await
     }
 
-    /// With that server and with these variables.
+    /// Starts a bridge with that server and these environment variables.
     pub(crate) async fn with(variables: &[(&str, &str)], flags: &[&str]) -> Self {
         let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers/mcp_child.py");
         Self::run(variables, flags, &["/usr/bin/python3", "-S", "-E", "-B", server.to_str().unwrap()]).await
     }
 
-    /// With a command.
+    /// Starts a bridge with this command as the server.
     pub(crate) async fn of(flags: &[&str], command: &[&str]) -> Self {
         Self::run(&[], flags, command).await
     }
@@ -44,7 +44,7 @@ impl Bridge {
         bridge.envs(variables.iter().copied());
         let mut process = bridge.stderr(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let log = BufReader::new(process.stderr.take().unwrap()).lines();
-        // Only the first call in a process does it.
+        // Only the first call in a process has an effect.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().timeout(SOON).build().unwrap();
         let mut bridge = Self { process, url: String::new(), client, log };
@@ -53,7 +53,7 @@ impl Bridge {
         bridge
     }
 
-    /// The next line of its log with that message.
+    /// Waits for the next line of its log with this message.
     pub(crate) async fn wait_for_log(&mut self, message: &str) -> Value {
         loop {
             let line = timeout(SOON, self.log.next_line()).await.unwrap().unwrap().unwrap();
@@ -64,23 +64,24 @@ impl Bridge {
         }
     }
 
-    /// A request to its endpoint.
+    /// Returns a request to its endpoint.
     pub(crate) fn request(&self, method: Method) -> RequestBuilder {
         let request = self.client.request(method, format!("{}/mcp", self.url));
         request.header("accept", "application/json, text/event-stream")
     }
 
-    /// A POST of that message.
+    /// Returns a POST of this message.
     pub(crate) fn post(&self, message: &Value) -> RequestBuilder {
         self.request(Method::POST).json(message)
     }
 
-    /// The status of a path.
+    /// Returns the status code of a path.
     pub(crate) async fn probe(&self, path: &str) -> u16 {
         self.client.get(format!("{}{path}", self.url)).send().await.unwrap().status().as_u16()
     }
 
-    /// Waits until a path has that status. A connection that was idle may be closed in the moment in which it is used.
+    /// Waits until a path has this status code. A request may fail because the bridge closes an idle connection at the same
+    /// moment.
     pub(crate) async fn wait_for_status(&self, path: &str, status: u16) {
         let waiting = async {
             loop {
@@ -104,7 +105,7 @@ impl Bridge {
         BridgeSession { bridge: self, id }
     }
 
-    /// A request of the newer era.
+    /// Returns a request of the newer protocol era.
     pub(crate) fn modern(&self, id: impl Into<Value>, method: &str, mut params: Value) -> RequestBuilder {
         params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!("2026-07-28");
         params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
@@ -112,71 +113,71 @@ impl Bridge {
         self.post(&message).header("mcp-protocol-version", "2026-07-28").header("mcp-method", method)
     }
 
-    /// Its answer, which is a document.
+    /// Sends a request of the newer protocol era and returns the response, which is a JSON document.
     pub(crate) async fn query(&self, id: impl Into<Value>, method: &str, params: Value) -> Value {
         self.modern(id, method, params).send().await.unwrap().json().await.unwrap()
     }
 
-    /// Tells it to end.
+    /// Sends a signal to the bridge.
     pub(crate) async fn signal(&self, signal: &str) {
         let pid = self.process.id().unwrap().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().await.unwrap().success());
     }
 }
 
-/// A session of the older era.
+/// Session of the older protocol era.
 pub(crate) struct BridgeSession<'a> {
     pub(crate) bridge: &'a Bridge,
     pub(crate) id: String,
 }
 
 impl BridgeSession<'_> {
-    /// A request to the endpoint in this session.
+    /// Returns a request to the endpoint in this session.
     pub(crate) fn request(&self, method: Method) -> RequestBuilder {
         self.bridge.request(method).header("mcp-session-id", &self.id).header("mcp-protocol-version", "2025-11-25")
     }
 
-    /// A POST of that message.
+    /// Sends a POST of this message.
     pub(crate) async fn post(&self, message: Value) -> Response {
         self.request(Method::POST).json(&message).send().await.unwrap()
     }
 
-    /// The answer to a request, which is a document.
+    /// Sends a request and returns the response, which is a JSON document.
     pub(crate) async fn query(&self, method: &str, params: Value) -> Value {
         self.post(request(1, method, params)).await.json().await.unwrap()
     }
 
-    /// The process of its child.
+    /// Returns the process id of its child.
     pub(crate) async fn pid(&self) -> u64 {
         self.query("pid", json!({})).await["result"]["pid"].as_u64().unwrap()
     }
 
-    /// Ends it.
+    /// Ends the session and returns the status code.
     pub(crate) async fn delete(&self) -> u16 {
         self.request(Method::DELETE).send().await.unwrap().status().as_u16()
     }
 }
 
-/// A request as a message.
+/// Returns the JSON-RPC message of a request.
 pub(crate) fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
     json!({"jsonrpc": "2.0", "id": id.into(), "method": method, "params": params})
 }
 
-/// A stream of events, read as they come.
+/// Stream of server-sent events, which are read as they arrive.
 pub(crate) struct EventStream {
     response: Response,
     text: String,
 }
 
 impl EventStream {
-    /// Of that answer.
+    /// Reads the events of this response.
     pub(crate) fn of(response: Response) -> Self {
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers()["content-type"], "text/event-stream");
         Self { response, text: String::new() }
     }
 
-    /// The next message; none at the end.
+    /// Returns the next message, or `None` at the end.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some((event, rest)) = self.text.split_once("\n\n") {
@@ -192,7 +193,7 @@ impl EventStream {
         }
     }
 
-    /// All that come.
+    /// Returns all remaining messages.
     pub(crate) async fn rest(mut self) -> Vec<Value> {
         let mut all = Vec::new();
         while let Some(message) = self.next().await {
@@ -202,7 +203,7 @@ impl EventStream {
     }
 }
 
-/// Waits until the shared child of a bridge was told that so many requests are cancelled.
+/// Waits until the shared child of a bridge has received this number of cancellations.
 pub(crate) async fn wait_until_cancelled(bridge: &Bridge, count: usize) {
     let waiting = async {
         loop {
@@ -216,7 +217,7 @@ pub(crate) async fn wait_until_cancelled(bridge: &Bridge, count: usize) {
     timeout(SOON, waiting).await.unwrap();
 }
 
-/// Waits until a process is gone, and nothing of it is left.
+/// Waits until a process is gone, also as a zombie.
 pub(crate) async fn wait_until_gone(pid: u64) {
     let waiting = async {
         while Path::new(&format!("/proc/{pid}")).exists() {

@@ -1,8 +1,8 @@
-//! One MCP server behind all hops: `recif-proxy mcp-bridge` unless it speaks HTTP itself, the sidecar before that, and a gateway
-//! that routes to the sidecar.
+//! Runs one MCP server behind all hops: `recif-proxy mcp-bridge` unless the server speaks HTTP itself, the sidecar in front
+//! of that, and a gateway that routes to the sidecar.
 //!
-//! They are processes as in a cluster. What the gateway watches is told by an API server that is a script: one
-//! MCPServer with one Pod, which never change.
+//! The hops are processes, as in a cluster. The gateway watches a fake API server: one MCPServer with one Pod, which never
+//! change.
 
 use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener},
@@ -29,9 +29,9 @@ use tokio::{
 
 use crate::bridge::{Bridge, SOON};
 
-/// A server behind all hops; it ends with this.
+/// MCP server behind all hops. All processes end when it is dropped.
 pub(crate) struct Hops {
-    /// The first door: its name, and its endpoint.
+    /// Innermost entry point: its name and its endpoint.
     first: (&'static str, String),
     _bridge: Option<Bridge>,
     sidecar: SocketAddr,
@@ -41,14 +41,14 @@ pub(crate) struct Hops {
 }
 
 impl Hops {
-    /// Starts them before a command that speaks over its standard input and output.
+    /// Starts the hops for a command that speaks MCP over its standard input and output.
     pub(crate) async fn of(flags: &[&str], command: &[&str]) -> Self {
         let bridge = Bridge::of(flags, command).await;
         let url = bridge.url.clone();
         Self::before("bridge", &url, "stdio", Some(bridge)).await
     }
 
-    /// Starts sidecar and gateway before a server that speaks Streamable HTTP at `/mcp` of this port itself.
+    /// Starts sidecar and gateway for a server that speaks Streamable HTTP at `/mcp` of this port itself.
     pub(crate) async fn http(port: u16) -> Self {
         Self::before("server", &format!("http://127.0.0.1:{port}"), "http", None).await
     }
@@ -57,7 +57,7 @@ impl Hops {
         let sidecar = free_address();
         let mut proxy = Command::new(env!("CARGO_BIN_EXE_recif-proxy"));
         proxy.env("RECIF_LISTEN_ADDR", sidecar.to_string()).env("RECIF_UPSTREAM_URL", url);
-        // As the operator renders it before an MCPServer.
+        // The operator sets the same variable for an MCPServer.
         proxy.env("RECIF_LISTEN_STREAMS", "true");
         let proxy = spawn(proxy);
         let api = serve(sidecar, transport).await;
@@ -72,7 +72,7 @@ impl Hops {
         let processes = [proxy, spawn(command)];
         let first = (name, format!("{url}/mcp"));
         let hops = Self { first, _bridge: bridge, sidecar, gateway, _processes: processes, kubeconfig };
-        // Only the first call in a process does it.
+        // Only the first call in a process has an effect.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder().no_proxy().build().unwrap();
         for address in [sidecar, admin] {
@@ -81,12 +81,12 @@ impl Hops {
         hops
     }
 
-    /// Where a client may enter, by name: at the bridge or server itself, and ever further from it.
+    /// Returns the entry points by name: at the bridge or the server itself, the sidecar and the gateway.
     pub(crate) fn entry_points(&self) -> [(&'static str, String); 3] {
         [self.first.clone(), ("sidecar", format!("http://{}/mcp", self.sidecar)), ("gateway", self.outermost())]
     }
 
-    /// Where a client enters who passes all of them.
+    /// Returns the entry point before all hops.
     pub(crate) fn outermost(&self) -> String {
         format!("http://{}/v1/mcp/team/server/mcp", self.gateway)
     }
@@ -112,12 +112,12 @@ fn spawn(mut command: Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::null()).env("RUST_LOG", "error").kill_on_drop(true).spawn().unwrap()
 }
 
-/// A port of loopback that is free now; nobody else on this machine takes them on purpose.
+/// Returns a free port of loopback; no other process of the machine takes them on purpose.
 fn free_address() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
 }
 
-/// The API server of a cluster with one MCPServer, whose Pod is at this address.
+/// Serves the API of a cluster with one MCPServer, whose Pod is at this address.
 async fn serve(pod: SocketAddr, transport: &'static str) -> SocketAddr {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -128,7 +128,7 @@ async fn serve(pod: SocketAddr, transport: &'static str) -> SocketAddr {
 
 async fn respond(State((pod, transport)): State<(SocketAddr, &'static str)>, uri: Uri) -> Response {
     if uri.query().is_some_and(|query| query.contains("watch=true")) {
-        // Nothing happens, until the time is over that a watch asks for.
+        // No event is sent until the timeout of the watch is over.
         let silence = stream::once(async {
             sleep(Duration::from_secs(20)).await;
             Ok::<_, std::io::Error>(Bytes::new())
@@ -140,7 +140,7 @@ async fn respond(State((pod, transport)): State<(SocketAddr, &'static str)>, uri
     Json(match path.rsplit('/').next().unwrap_or_default() {
         "mcpservers" => list(vec![server(transport)]),
         "endpointslices" => list(vec![slice(pod)]),
-        // What the gateway writes: when it was last called.
+        // The gateway writes the time of the last call.
         _ if path.ends_with("/status") => server(transport),
         _ => list(Vec::new()),
     })

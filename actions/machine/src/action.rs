@@ -1,4 +1,16 @@
-//! Says what an action is, and through which port the driver reads and writes.
+//! Defines actions, the handlers of phases. The result of an action decides the requeue: when the workqueue runs the object's
+//! next step.
+//!
+//! - `Ok(Some(next))` in another phase: the status is written, and the object is requeued at once.
+//! - `Ok(Some(next))` in the same phase: the status is written, and the object is requeued after [`Action::recheck`] or the delay
+//!   of the notes, or by the next watch event.
+//! - `Ok(None)`: the object stays in its phase. A wait in the notes is written once it has lasted for its quiet period.
+//! - `Err(Retry)`: a counted attempt; the object is requeued after an exponential back-off, and is Failed after eight attempts.
+//! - `Err(Terminal)`: the object is Failed.
+//! - `Err(Api)`: never an attempt; the object is requeued after a back-off, or it is Failed if the API server rejects the manifest
+//!   itself (see [`ApiError`]).
+//!
+//! This module also defines [`ObjectClient`], the port through which the driver reads and writes the objects of its kind.
 
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
@@ -9,41 +21,42 @@ use serde_json::Value;
 
 use super::{ActionError, ApiError, Clock, StepNotes, retry_state::ObjectRetryState};
 
-/// What a step may use.
+/// Ports, clock and notes of one step.
 pub struct Context<D> {
-    /// The ports that the actions use; also reached by dereferencing the context.
+    /// Ports of the actions; also reached by dereferencing the context.
     pub deps: Arc<D>,
-    /// The time.
+    /// Clock of the step.
     pub clock: Arc<dyn Clock>,
-    /// Where the action explains itself.
+    /// Notes in which the action explains its result.
     pub notes: StepNotes,
-    /// For how long something lasts, as this process saw it.
+    /// Retry state of the object: durations that this process has observed, and the confirmed and the stale version.
     pub(super) retry_state: ObjectRetryState,
 }
 
 impl<D> Context<D> {
-    /// How much is left of the time `most` that something may last which began at `since` by the wall clock.
+    /// Returns the rest of the duration `most` that a state named `what` may last, which began at `since` on the wall clock.
     ///
-    /// The wall clock counts once, when this process first sees it, and for four fifths of the time at most; from then on it is
-    /// this process's own monotonic clock. So a clock that jumps neither ends nor prolongs it.
+    /// The wall clock is used once, when this process first sees the state, and for at most four fifths of `most`. From then on
+    /// the monotonic clock of this process counts. So a clock that jumps neither ends nor prolongs the state.
     pub fn time_left(&self, what: &'static str, since: Timestamp, most: Duration) -> Duration {
         let age = Duration::try_from(self.clock.now().duration_since(since)).unwrap_or_default();
         let lasted = self.retry_state.observed_for(what, since, age.min(most * 4 / 5), self.clock.elapsed());
         most.saturating_sub(lasted)
     }
 
-    /// Whether this version of the object is known to have been the newest one: this process wrote it, or [`confirm`](Self::confirm)
-    /// was called for it. What a list or a watch brings may be stale.
+    /// Reports whether this version of the object is known to have been the newest one: this process wrote it, or
+    /// [`confirm`](Self::confirm) was called for it. A version from a list or a watch may be stale.
     pub fn is_confirmed<K: PhasedObject>(&self, cr: &K) -> bool {
         self.retry_state.is_confirmed(cr.version())
     }
 
-    /// Takes note that the API server holds a newer version of the object: this one is not tried again at every wake.
+    /// Records that the API server holds a newer version of the object: this version is retried after a back-off, not at every
+    /// watch event.
     pub fn mark_stale<K: PhasedObject>(&self, cr: &K) {
         self.retry_state.mark_stale(cr.version(), self.clock.elapsed());
     }
 
-    /// Takes note that the API server holds no newer version of the object.
+    /// Records that the API server holds no newer version of the object.
     pub fn confirm<K: PhasedObject>(&self, cr: &K) {
         self.retry_state.confirm(cr.version());
     }
@@ -63,45 +76,76 @@ impl<D> Deref for Context<D> {
     }
 }
 
-/// One thing the machine does. The driver runs the first action of a kind's list that claims the object.
+/// Handler of one or more phases. The driver runs the first action of a kind's list that claims the object.
+///
+/// # Example
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use async_trait::async_trait;
+/// # use machine::{Action, ActionError, Context, example::{Lamp, LampPhase, PowerSupply}};
+/// # use meta::PhasedObject;
+/// struct Light;
+///
+/// #[async_trait]
+/// impl Action<Lamp, PowerSupply> for Light {
+///     fn name(&self) -> &'static str {
+///         "light"
+///     }
+///     fn phases(&self) -> &'static [LampPhase] {
+///         &[LampPhase::Pending]
+///     }
+///     async fn handle(&self, cx: &Context<PowerSupply>, lamp: Arc<Lamp>) -> Result<Option<Lamp>, ActionError> {
+///         if cx.is_on() {
+///             return Ok(Some(lamp.moved_to(LampPhase::Lit)));
+///         }
+///         cx.notes.waiting("NoPower", "it waits for the power supply");
+///         Ok(None)
+///     }
+/// }
+///
+/// let lamp = Lamp::new("desk", 40);
+/// assert!(Light.can_handle(&lamp.moved_to(LampPhase::Pending)));
+/// assert!(!Light.can_handle(&lamp.moved_to(LampPhase::Lit)));
+/// ```
 #[async_trait]
 pub trait Action<K: PhasedObject, D>: Send + Sync {
-    /// A verb, such as `resolve`.
+    /// Returns the name of the action, a verb such as `resolve`.
     fn name(&self) -> &'static str;
-    /// The phases it claims; checked at start-up.
+    /// Returns the phases that the action claims; checked at start-up.
     fn phases(&self) -> &'static [K::Phase];
-    /// Whether it takes this object. Pure, without I/O and clock; may only narrow [`Action::phases`].
+    /// Reports whether the action handles this object. Pure, without I/O and clock; it may only narrow [`Action::phases`].
     fn can_handle(&self, cr: &K) -> bool {
         cr.phase().is_some_and(|phase| self.phases().contains(&phase))
     }
-    /// How long [`Action::handle`] may take.
+    /// Returns the deadline of [`Action::handle`].
     fn deadline(&self) -> Duration {
         Duration::from_secs(30)
     }
-    /// How long a wait may last before looking again although nothing happened.
+    /// Returns the period after which a waiting object is requeued without a watch event.
     fn recheck(&self, _cr: &K) -> Option<Duration> {
         None
     }
-    /// Does it. `Ok(Some(next))` is persisted; `Ok(None)` stays in the phase, with nothing to add.
+    /// Runs one step. `Ok(Some(next))` is written to the API server; `Ok(None)` stays in the phase and adds nothing.
     ///
     /// # Errors
-    /// Whatever kept it from finishing; the driver decides what follows.
+    /// The cause that kept the action from finishing; the driver decides what follows.
     async fn handle(&self, cx: &Context<D>, cr: Arc<K>) -> Result<Option<K>, ActionError>;
 }
 
-/// The driver's way to the objects of its kind: a cache to read from, two subresources to write to.
+/// Port of the driver to the objects of its kind: an informer cache to read from, and two subresources to write to.
 #[async_trait]
 pub trait ObjectClient<K: PhasedObject>: Send + Sync {
-    /// The newest object known, never older than the answer to our own last write.
+    /// Returns the newest known object, never older than the answer to this process's last write.
     fn newest(&self, key: &Key) -> Option<Arc<K>>;
-    /// Sends a JSON Patch to the status subresource and returns what the API server answered.
+    /// Sends a JSON Patch to the status subresource and returns the API server's answer.
     ///
     /// # Errors
-    /// [`ApiError::StaleVersion`] when one of the patch's tests failed.
+    /// [`ApiError::Stale`] if a `test` of the patch failed.
     async fn patch_status(&self, key: &Key, patch: Value) -> Result<Arc<K>, ApiError>;
-    /// Sends a JSON Patch to the object itself; `None` when that was the end of it (its last finalizer went).
+    /// Sends a JSON Patch to the object itself; returns `None` if the patch removed the last finalizer and the object is gone.
     ///
     /// # Errors
-    /// [`ApiError::StaleVersion`] when one of the patch's tests failed.
+    /// [`ApiError::Stale`] if a `test` of the patch failed.
     async fn patch_metadata(&self, key: &Key, patch: Value) -> Result<Option<Arc<K>>, ApiError>;
 }

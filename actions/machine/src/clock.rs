@@ -1,18 +1,18 @@
-//! Time as a parameter, so that a test can say what time it is.
+//! Abstracts the wall clock and the monotonic clock, so that a test can set the time.
 
 use std::{fmt, time::Duration};
 
 use jiff::Timestamp;
 
-/// Where a step reads the time.
+/// Clock of a step.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// Wall-clock time, for what is stored in a status.
+    /// Returns the wall-clock time, for values in a status.
     fn now(&self) -> Timestamp;
-    /// Time since some fixed moment, never running backwards, for how long something took or waited.
+    /// Returns the monotonic time since a fixed moment, for durations and delays.
     fn elapsed(&self) -> Duration;
 }
 
-/// The clock of the machine. Under paused tokio time `elapsed` follows tokio's clock.
+/// Clock of the operating system. With tokio's paused time `elapsed` follows tokio's clock.
 #[derive(Debug)]
 pub struct SystemClock(tokio::time::Instant);
 

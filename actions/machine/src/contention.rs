@@ -1,33 +1,36 @@
-//! The truce between two operators that write the same object, as there is one for a child that is contested.
+//! Backs off exponentially from an object that another operator writes too.
 //!
-//! Each takes the other's settings for a change and would undo it at once. So what another one wrote last is left alone for a
-//! while, longer each time it came back after a write of ours.
+//! Each operator takes the other's settings for a change and would revert it at once. So an object that another operator wrote
+//! last is left alone for a while, for longer each time the other one writes again after a write of this operator.
 
 use std::time::Duration;
 
-/// Two operators meet whenever something else wakes them both, which may be rare: for so long one is remembered.
+/// Time for which another operator is remembered: two operators may meet rarely, only when an outside change wakes both.
 const RETENTION: Duration = Duration::from_secs(600);
 
-/// How long `Ready` goes on naming the other operator after its turn is over.
+/// Time for which `Ready` goes on naming the other operator after the pause is over.
 pub(super) const CONTENTION_REPORTED_FOR: Duration = Duration::from_secs(60);
 
-/// What another operator does with an object.
+/// Back-off from another operator that writes the same object.
+///
+/// Invariant: `until` changes only with a new history entry of the other operator, and grows with `rounds`.
 #[derive(Debug, Clone)]
 pub(super) struct OperatorContention {
-    /// Namespace and name of its lease.
+    /// Identity of the other operator: namespace and name of its lease.
     other: String,
-    /// The last entry of the history that it wrote.
+    /// Number of the last history entry that it wrote.
     seq: i64,
-    /// How often it wrote after we did; its first write counts one, and two if it came while we were at work.
+    /// Number of its writes that followed a write of this operator. Its first write counts one, or two if it came while this
+    /// operator was running.
     rounds: u32,
     until: Duration,
-    /// Whether we wrote since.
+    /// True if this operator wrote the object since.
     wrote_since: bool,
 }
 
 impl OperatorContention {
-    /// Another operator wrote this entry last, which is seen for the first time. `alive`: since this one began, so both are at
-    /// work; else it may be gone.
+    /// Records the first write of another operator that is seen. `alive`: it was made after this operator became the leader, so
+    /// both are running; otherwise the other one may be gone.
     pub(super) fn new(other: &str, seq: i64, alive: bool, now: Duration) -> Self {
         let rounds = 1 + u32::from(alive);
         let mut truce = Self { other: other.to_owned(), seq, rounds, until: now, wrote_since: false };
@@ -35,7 +38,7 @@ impl OperatorContention {
         truce
     }
 
-    /// How long to leave the object alone, of which it wrote this entry last.
+    /// Records that the other operator wrote this history entry last, and returns how long to leave the object alone.
     pub(super) fn observe_write(&mut self, other: &str, seq: i64, now: Duration) -> Duration {
         if self.seq != seq {
             other.clone_into(&mut self.other);
@@ -47,27 +50,27 @@ impl OperatorContention {
         self.remaining(now)
     }
 
-    /// How long the object is still to be left alone.
+    /// Returns how long the object is still to be left alone.
     pub(super) fn remaining(&self, now: Duration) -> Duration {
         self.until.saturating_sub(now)
     }
 
-    /// We wrote.
+    /// Records a write of this operator.
     pub(super) fn record_own_write(&mut self) {
         self.wrote_since = true;
     }
 
-    /// The other operator, if it wrote while we were at work and it is not long ago.
+    /// Returns the other operator if it wrote while this one was running and that is not long ago.
     pub(super) fn contending_operator(&self, now: Duration) -> Option<&str> {
         (self.rounds > 1 && now.saturating_sub(self.until) <= CONTENTION_REPORTED_FOR).then_some(self.other.as_str())
     }
 
-    /// Whether it has been quiet for so long that nothing is to be remembered.
+    /// Reports whether the other operator has been quiet for so long that it can be forgotten.
     pub(super) fn is_expired(&self, now: Duration) -> bool {
         now.saturating_sub(self.until) > RETENTION.max(self.pause() * 2)
     }
 
-    /// 2 s … 5 min.
+    /// Returns the back-off of this round: 2 s … 5 min, doubling.
     fn pause(&self) -> Duration {
         Duration::from_secs(1 << self.rounds.min(9)).min(Duration::from_secs(300))
     }

@@ -1,22 +1,22 @@
-//! What the machine may do, as data: one table of edges per kind drives the check of every move, the start-up check of
-//! the table itself, and the diagram in the documentation.
+//! Declares the edges of the state machine, the transitions between phases, as data. One table of edges per kind is used for the
+//! check of every transition, the start-up check of the table itself, and the diagram in the documentation.
 
 use std::fmt;
 
 use meta::Phase;
 
-/// Where an edge begins.
+/// Phase from which an edge starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeFrom<P> {
     /// An object without a phase, or with one that this build does not know.
     Nothing,
-    /// Every phase but Terminating.
+    /// Every phase except Terminating.
     Any,
     /// This phase.
     In(P),
 }
 
-/// Who may take an edge.
+/// Action or rule that may take an edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EdgeOwner {
     /// The action of this name.
@@ -25,21 +25,21 @@ pub enum EdgeOwner {
     Rule(Rule),
 }
 
-/// What the driver itself decides, before any action.
+/// Transition that the driver decides itself, before any action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// First sight of an object: of a new one by the default of its schema, of one in an unknown phase by a write.
+    /// First reconcile of an object. A new object is admitted by the default of its CRD, one in an unknown phase by a write.
     Admit,
-    /// The spec, or how it is rendered, is another than the one admitted.
+    /// The spec, or the version of its rendering, differs from the admitted one.
     SpecChanged,
-    /// An action failed for good, or its attempts are used up.
+    /// An action failed terminally, or its attempts are used up.
     Fail,
     /// The object is being deleted.
     Delete,
 }
 
 impl Rule {
-    /// The name in history, traces and diagrams.
+    /// Returns the name in history, traces and diagrams.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Admit => "Admit",
@@ -51,7 +51,7 @@ impl Rule {
 }
 
 impl EdgeOwner {
-    /// The name in history, traces and diagrams.
+    /// Returns the name in history, traces and diagrams.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Action(name) => name,
@@ -66,31 +66,43 @@ impl fmt::Display for EdgeOwner {
     }
 }
 
-/// One move the machine may make.
+/// Allowed transition between two phases.
+///
+/// # Example
+///
+/// ```
+/// use machine::{Edge, EdgeOwner, example::LampPhase};
+///
+/// let light = Edge::new(LampPhase::Pending, LampPhase::Lit, "switch", "it has power");
+/// let switch = EdgeOwner::Action("switch");
+/// assert!(light.allows(Some(LampPhase::Pending), LampPhase::Lit, switch));
+/// assert!(!light.allows(Some(LampPhase::Lit), LampPhase::Pending, switch), "an edge has one direction");
+/// assert!(!light.allows(Some(LampPhase::Pending), LampPhase::Lit, EdgeOwner::Action("watch")));
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Edge<P: 'static> {
-    /// Where it begins.
+    /// Phase before.
     pub from: EdgeFrom<P>,
-    /// Where it leads.
+    /// Phase after.
     pub to: P,
-    /// Who may take it.
+    /// Action or rule that takes it.
     pub by: EdgeOwner,
-    /// When it is taken, for the diagram.
+    /// Condition under which it is taken, for the diagram.
     pub why: &'static str,
 }
 
 impl<P: Phase> Edge<P> {
-    /// An edge from one phase to another by an action.
+    /// Creates an edge that an action takes from one phase to another.
     pub const fn new(from: P, to: P, by: &'static str, why: &'static str) -> Self {
         Self { from: EdgeFrom::In(from), to, by: EdgeOwner::Action(by), why }
     }
 
-    /// An edge by a rule of the driver.
+    /// Creates an edge that a rule of the driver takes.
     pub const fn rule(from: EdgeFrom<P>, to: P, rule: Rule, why: &'static str) -> Self {
         Self { from, to, by: EdgeOwner::Rule(rule), why }
     }
 
-    /// Whether a move from `from` (`None`: no phase yet) to `to` by `by` is this edge.
+    /// Reports whether a transition from `from` (`None`: no phase yet) to `to` by `by` is this edge.
     pub fn allows(&self, from: Option<P>, to: P, by: EdgeOwner) -> bool {
         let begins = match self.from {
             EdgeFrom::Nothing => from.is_none(),

@@ -1,12 +1,12 @@
-//! The API server's refusals in words, of a length that `kubectl get` can show.
+//! Shortens error messages of the API server to a sentence that fits into the output of `kubectl get`.
 
-/// The longest sentence, in characters.
+/// Longest message, in characters.
 const MAX_CHARS: usize = 300;
-/// The longest value within it.
+/// Longest quoted value in it, in characters.
 const MAX_VALUE_CHARS: usize = 60;
 
-/// A refusal as a sentence: the rule in words, without the regular expression behind it, long values cut, and the whole no
-/// longer than 300 characters.
+/// Turns an error message of the API server into a readable sentence: without regular expressions, long values cut, and at most
+/// 300 characters in all.
 pub fn readable_message(message: &str) -> String {
     let message = without_expressions(message);
     let message = without_wrapping(&message);
@@ -15,8 +15,8 @@ pub fn readable_message(message: &str) -> String {
     truncate(&message, MAX_CHARS)
 }
 
-/// Takes out what stands between the operation and the reason of an admission policy, which comes last: the object named once
-/// more, and the policy's binding.
+/// Removes the text between the operation and the reason of an admission policy: the repeated name of the object, and the name of
+/// the policy's binding. The reason comes last and would be cut off otherwise.
 fn without_wrapping(message: &str) -> String {
     let mut text = message.to_owned();
     if let Some(end) = text.find("\" is forbidden: ").map(|at| at + "\" is forbidden: ".len())
@@ -32,8 +32,8 @@ fn without_wrapping(message: &str) -> String {
     text
 }
 
-/// Takes out `(e.g. 'example.com', regex used for validation is '[a-z]…')`, as Kubernetes says it, and `in body should match
-/// '^[a-z]…$'`, as a CRD says it.
+/// Removes `(e.g. 'example.com', regex used for validation is '[a-z]…')`, the wording of Kubernetes, and `in body should match
+/// '^[a-z]…$'`, the wording of a CRD.
 fn without_expressions(message: &str) -> String {
     const USED: &str = "regex used for validation is '";
     const MATCH: &str = "should match '";
@@ -50,7 +50,7 @@ fn without_expressions(message: &str) -> String {
     }
     while let Some(at) = text.find(MATCH) {
         let begin = at + MATCH.len();
-        // The expression may hold quotes: it ends with the last one before the next field or the end.
+        // The expression may contain quotes: it ends with the last quote before the next field or the end.
         let rest = text[begin..].split(", ").next().unwrap_or_default();
         let end = rest.rfind('\'').map_or(text.len(), |end| begin + end + 1);
         text = format!("{}has another form than its field allows{}", &text[..at], &text[end..]);
@@ -58,7 +58,7 @@ fn without_expressions(message: &str) -> String {
     text
 }
 
-/// Cuts what stands in double quotes after `Invalid value: `.
+/// Shortens the values in double quotes after `Invalid value: `.
 fn with_short_values(message: &str) -> String {
     const VALUE_IS: &str = "Invalid value: \"";
     let mut text = String::new();
@@ -73,7 +73,7 @@ fn with_short_values(message: &str) -> String {
     text + rest
 }
 
-/// Where the closing quote is.
+/// Returns the position of the closing quote.
 fn end_of_quoted(text: &str) -> Option<usize> {
     let mut escaped = false;
     text.char_indices().find_map(|(at, letter)| {

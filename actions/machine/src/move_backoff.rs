@@ -1,48 +1,53 @@
-//! The brake: the backoff of an object that moves on and on although nothing outside changed.
+//! Detects hot loops (an object that changes phase again and again without an outside change) and slows them down by exponential
+//! back-off.
 //!
-//! Such a loop is a defect, of this program or of what it is installed with, and would run at the speed of the API server.
-//! Nothing here knows the cause: it counts moves, and forgets them when something outside changed or when it was quiet.
+//! Such a loop is a defect of this program or of the cluster it is installed in, and would run at the speed of the API server.
+//! This module does not know the cause: it counts transitions, and forgets them when something outside changes or when the object
+//! is quiet.
 
 use std::time::Duration;
 
 use super::status;
 
-/// More own moves than this within [`WINDOW`] are a loop. From create to Running it is four.
+/// More own transitions than this within [`WINDOW`] are a hot loop. From create to Running there are four.
 const MAX_MOVES: u32 = 20;
-/// Moves are counted for this long.
+/// Time for which transitions are counted.
 pub(super) const WINDOW: Duration = Duration::from_secs(60);
 
-/// What others may change: of the object itself, and of what it depends on.
+/// Digests of the state that other clients may change: of the object itself, and of its dependencies.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ExternalState {
-    /// Of its spec, labels and annotations; cheap to tell.
+    /// Digest of the spec, labels and annotations; cheap to compute.
     pub(super) object: u64,
-    /// Of its references and children.
+    /// Digest of the references and children.
     pub(super) dependencies: u64,
 }
 
-/// The moves of one object since something outside changed.
+/// Counter of the transitions of one object since the last outside change, and its back-off.
+///
+/// Invariant: `begun <= last`, and the object is paused exactly while the clock is before `until`.
 #[derive(Debug, Clone)]
 pub(super) struct MoveBackoff {
     external: ExternalState,
     moves: u32,
-    /// When the first and the last of them were.
+    /// Times of the first and of the last counted transition.
     begun: Duration,
     last: Duration,
-    /// How many pauses in a row, and when the last one ends.
+    /// Number of pauses in a row, and the end of the last one.
     pauses: i32,
     until: Duration,
-    /// Whether it pauses because its writes do not hold, not because it moved too often.
+    /// True if the pauses are caused by writes that the API server did not keep, not by too many transitions.
     write_lost: bool,
 }
 
 impl MoveBackoff {
-    /// Counts from here.
+    /// Starts to count at `now`.
     pub(super) fn new(outside: ExternalState, now: Duration) -> Self {
         Self { external: outside, moves: 0, begun: now, last: now, pauses: 0, until: now, write_lost: false }
     }
 
-    /// Whether the move that is about to be made is one too many. `world` is asked only where it decides.
+    /// Reports whether the transition that is about to be made is one too many. `world`, the digest of the dependencies, is
+    /// computed only if it decides.
     pub(super) fn exceeds_limit(&mut self, object: u64, world: impl Fn() -> u64, now: Duration) -> bool {
         let counted = self.pauses > 0 || now.saturating_sub(self.begun) <= WINDOW;
         if self.external.object != object || !counted || self.is_expired(now) {
@@ -56,14 +61,14 @@ impl MoveBackoff {
         due
     }
 
-    /// Counts a move that was made; how long to pause after it.
+    /// Counts a transition that was made, and returns the pause after it, if any.
     pub(super) fn record_move(&mut self, now: Duration, uid: &str) -> Option<Duration> {
         self.moves = self.moves.saturating_add(1);
         self.last = now;
         (self.moves > MAX_MOVES || self.write_lost).then(|| self.pause(now, uid))
     }
 
-    /// Pauses, longer each time: 1 s … 5 min.
+    /// Starts a pause, each longer than the one before: exponential back-off from 1 s to 5 min.
     pub(super) fn pause(&mut self, now: Duration, uid: &str) -> Duration {
         self.pauses = self.pauses.saturating_add(1);
         self.last = now;
@@ -72,18 +77,18 @@ impl MoveBackoff {
         pause
     }
 
-    /// Pauses because what was written does not hold.
+    /// Starts a pause because the API server did not keep what was written.
     pub(super) fn pause_for_lost_write(&mut self, now: Duration, uid: &str) -> Duration {
         self.write_lost = true;
         self.pause(now, uid)
     }
 
-    /// Whether it pauses because its writes do not hold.
+    /// Reports whether the pauses are caused by writes that the API server did not keep.
     pub(super) fn has_lost_write(&self) -> bool {
         self.write_lost
     }
 
-    /// How much of the pause is left; nothing once something outside changed.
+    /// Returns the rest of the pause; `None` if there is none or something outside changed.
     pub(super) fn left(&mut self, object: u64, world: impl FnOnce() -> u64, now: Duration) -> Option<Duration> {
         let left = self.until.saturating_sub(now);
         if left.is_zero() {
@@ -91,13 +96,13 @@ impl MoveBackoff {
         }
         let same = self.external.object == object && self.external.dependencies == world();
         if !same {
-            // What changed is counted anew with the next move.
+            // The outside change starts a new count with the next transition.
             *self = Self { begun: Duration::ZERO, pauses: 0, until: Duration::ZERO, ..self.clone() };
         }
         same.then_some(left)
     }
 
-    /// Whether it has been quiet for so long that nothing is to be remembered.
+    /// Reports whether the object has been quiet for so long that the counter can be dropped.
     pub(super) fn is_expired(&self, now: Duration) -> bool {
         let pause = self.until.saturating_sub(self.last);
         now.saturating_sub(self.last) > WINDOW.max(pause * 2)
@@ -110,7 +115,7 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// The pauses of this many moves in a row, each as soon as it may be.
+    /// Returns the pauses after this many transitions in a row, each made as soon as it is allowed.
     fn pauses(moves: u32, world: impl Fn(u32) -> u64, object: impl Fn(u32) -> u64) -> Vec<u64> {
         let mut now = 100 * SECOND;
         let mut brake = MoveBackoff::new(ExternalState { object: object(0), dependencies: world(0) }, now);

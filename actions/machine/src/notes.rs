@@ -1,34 +1,34 @@
-//! What an action says about a step besides its result: why it waits, and what was missing.
+//! Collects an action's notes about a step besides its result: the wait, the reason and facts for the trace.
 //!
-//! Notes hold no times and no counters: the status of a wait is composed from them, and a restart must compose the same
-//! bytes again.
+//! Notes hold no times and no counters: the status of a wait is composed from them, and a restart must compose the same bytes
+//! again.
 
 use std::{
     sync::{Mutex, PoisonError},
     time::Duration,
 };
 
-/// A wait, as the action explained it.
+/// Wait of a step, as the action describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wait {
-    /// A CamelCase word for the condition.
+    /// Reason for the condition, a CamelCase word.
     pub reason: &'static str,
-    /// One sentence: what is waited for.
+    /// One sentence that names what the step waits for.
     pub message: String,
-    /// Something a person has to bring: said at once, and in an Event.
+    /// True if a user has to act: written at once, and reported in an Event.
     pub needs_user: bool,
-    /// How long the wait may last before it is worth a write.
+    /// Time that the wait may last before it is written to the status.
     pub quiet_period: Duration,
-    /// Something is wrong with the Pods: told in an Event.
+    /// True if a Pod has a problem: reported in an Event.
     pub pod_problem: bool,
-    /// Nothing is written while it is quiet, not even what the action changed.
+    /// True if nothing at all is written during the quiet period, not even the changes of the action.
     pub defers_writes: bool,
-    /// The condition that is False, in the words of the wait, once the wait is written.
+    /// Condition that is set to False, with the reason and message of the wait, when the wait is written.
     pub false_condition: Option<&'static str>,
 }
 
 impl Wait {
-    /// A wait for something that will come by itself.
+    /// Creates a wait for something that will happen without a user's action.
     pub(super) fn new(reason: &'static str, message: impl Into<String>, patience: Duration) -> Self {
         let message = message.into();
         Self {
@@ -43,14 +43,16 @@ impl Wait {
     }
 }
 
-/// A wait shorter than this is not written.
+/// Default quiet period: a shorter wait is not written.
 const QUIET_PERIOD: Duration = Duration::from_secs(2);
 
-/// The notes of one step.
+/// Notes of one step.
+///
+/// Invariant: at most one wait is kept, the first one, or the first one that needs a user.
 #[derive(Debug, Default)]
 pub struct StepNotes(Mutex<NoteSet>);
 
-/// What was said in a step.
+/// Content of [`StepNotes`].
 #[derive(Debug, Default)]
 pub(super) struct NoteSet {
     pub(super) wait: Option<Wait>,
@@ -60,68 +62,68 @@ pub(super) struct NoteSet {
 }
 
 impl StepNotes {
-    /// The step waits for something that will come by itself.
+    /// Notes that the step waits for something that will happen without a user's action.
     pub fn waiting(&self, reason: &'static str, message: impl Into<String>) {
         self.waiting_up_to(QUIET_PERIOD, reason, message);
     }
 
-    /// As [`StepNotes::waiting`], silent for longer because such a wait is usual.
+    /// Notes a wait as [`StepNotes::waiting`] does, with a longer quiet period because such a wait is usual.
     pub fn waiting_up_to(&self, patience: Duration, reason: &'static str, message: impl Into<String>) {
         self.set(Wait::new(reason, message, patience));
     }
 
-    /// As [`StepNotes::waiting`], for something that is wrong and that a person wants to be told of.
+    /// Notes a wait as [`StepNotes::waiting`] does, for a problem of a Pod that is worth an Event.
     pub fn problem(&self, reason: &'static str, message: impl Into<String>) {
         self.set(Wait { pod_problem: true, ..Wait::new(reason, message, QUIET_PERIOD) });
     }
 
-    /// What the step waits for is so usual that until it has lasted this long nothing of the step is written at all.
+    /// Defers all writes of the step until the wait has lasted for `patience`, because such a wait is usual.
     pub fn defer_writes(&self, patience: Duration) {
         if let Some(wait) = &mut self.lock().wait {
             (wait.quiet_period, wait.defers_writes) = (patience, true);
         }
     }
 
-    /// The step waits for something that somebody has to bring or mend.
+    /// Notes that the step waits for something that a user has to provide or repair.
     pub fn blocked(&self, reason: &'static str, message: impl Into<String>) {
         self.set(Wait { needs_user: true, ..Wait::new(reason, message, Duration::ZERO) });
     }
 
-    /// What the step waits for is what this condition stands for: it is False from when the wait is written.
+    /// Sets this condition to False when the wait is written, because the wait is about what the condition stands for.
     pub fn false_condition(&self, condition: &'static str) {
         if let Some(wait) = &mut self.lock().wait {
             wait.false_condition = Some(condition);
         }
     }
 
-    /// A wait of this reason is over, which was noted before more was known.
+    /// Removes a wait of this reason that was noted before more was known.
     pub fn withdraw(&self, reason: &str) {
         let mut said = self.lock();
         said.wait = said.wait.take().filter(|wait| wait.reason != reason);
     }
 
-    /// Something worth a word in the trace, such as `applied` = `Deployment/a`.
+    /// Adds a fact to the trace, such as `applied` = `Deployment/a`.
     pub fn fact(&self, key: &'static str, value: impl Into<String>) {
         self.lock().facts.push((key, value.into()));
     }
 
-    /// Why the step moves, as one sentence for history and trace; without it the edge's own words stand there.
+    /// Sets the reason of a transition, one sentence for history and trace; without it the edge's own text is used.
     pub fn reason(&self, reason: impl Into<String>) {
         self.lock().reason = Some(reason.into());
     }
 
-    /// The step is to be repeated after this long although nothing happened; the shortest time said counts.
+    /// Requests a requeue after this delay without a watch event; the shortest delay requested counts.
     pub fn requeue_after(&self, after: Duration) {
         let mut said = self.lock();
         said.requeue_after = Some(said.requeue_after.map_or(after, |before| before.min(after)));
     }
 
-    /// Everything that was said.
+    /// Takes all notes.
     pub(super) fn take(&self) -> NoteSet {
         std::mem::take(&mut *self.lock())
     }
 
-    /// The first wait said counts, unless a later one needs somebody to act.
+    /// Keeps the first wait, unless a later one needs a user and the first one does not.
     fn set(&self, wait: Wait) {
         let mut said = self.lock();
         if said.wait.as_ref().is_none_or(|first| wait.needs_user && !first.needs_user) {

@@ -1,15 +1,16 @@
-//! Writes as differences: a JSON Patch that names only what changed, guarded by tests of what the step was based on.
+//! Builds JSON Patches ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) that hold only the changed fields, with `test`
+//! operations for optimistic concurrency.
 //!
-//! Without a resourceVersion, a stranger who patches labels or other status fields neither conflicts with us nor loses
-//! anything; with the tests, a step based on an old object is refused whole.
+//! There is no `resourceVersion` in them: another client that patches labels or other status fields neither conflicts with the
+//! operator nor loses its change. The tests make the API server reject a step that is based on an old object as a whole.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
 
-/// The patch that turns the status `before` into `after`, or `None` when they are equal. The unit of the difference is
-/// a top-level field.
+/// Returns the patch that turns the status `before` into `after`, or `None` if they are equal. The unit of the difference is a
+/// top-level field.
 pub(super) fn status_patch(meta: &ObjectMeta, before: Value, after: Value) -> Option<Value> {
     let there = !before.is_null();
     let (old, new) = (fields(before), fields(after));
@@ -18,7 +19,7 @@ pub(super) fn status_patch(meta: &ObjectMeta, before: Value, after: Value) -> Op
         operation("test", "/metadata/generation", json!(meta.generation)),
     ];
     if !there {
-        // The API server takes null as equal to missing.
+        // The `test` operation treats null and a missing field alike.
         patch.push(operation("test", "/status", Value::Null));
         let any = !new.is_empty();
         patch.push(operation("add", "/status", Value::Object(new)));
@@ -44,14 +45,14 @@ fn fields(value: Value) -> Map<String, Value> {
     if let Value::Object(fields) = value { fields } else { Map::new() }
 }
 
-/// One step of a patch, into which the value moves: within `json!` it would be copied.
+/// Builds one operation of a patch by moving the value into it: `json!` would copy it.
 fn operation(op: &str, path: &str, value: Value) -> Value {
     let mut operation = json!({"op": op, "path": path});
     operation["value"] = value;
     operation
 }
 
-/// The patch of labels, annotations and finalizers, or `None` when they are equal.
+/// Returns the patch of labels, annotations and finalizers, or `None` if they are equal.
 pub(super) fn metadata_patch(before: &ObjectMeta, after: &ObjectMeta) -> Option<Value> {
     let mut changes = Vec::new();
     map_changes("labels", before.labels.as_ref(), after.labels.as_ref(), &mut changes);

@@ -1,4 +1,4 @@
-//! The actions of a kind in their order, checked against its table of edges before anything runs.
+//! Holds the actions of a kind in order, and checks them against the kind's table of edges before the program starts.
 
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -6,7 +6,23 @@ use meta::{Phase, PhaseClass, PhasedObject};
 
 use super::{Action, Edge, EdgeFrom, EdgeOwner, Table};
 
-/// A kind's actions, in the order in which they are asked, with its table.
+/// Actions of a kind, in the order in which they are asked, with the table of the kind.
+///
+/// # Example
+///
+/// ```
+/// # use std::sync::Arc;
+/// use machine::{Edge, Registry, Table, TableError, example::{Lamp, LampPhase, PowerSupply, Switch, TABLE}};
+///
+/// let check = |edges| {
+///     let table = Table { edges, ..TABLE };
+///     Registry::<Lamp, PowerSupply>::new(table, vec![Arc::new(Switch)], |_, power| power.is_on().into())
+/// };
+/// assert!(check(TABLE.edges).is_ok());
+///
+/// const MISSPELT: &[Edge<LampPhase>] = &[Edge::new(LampPhase::Pending, LampPhase::Lit, "swich", "it has power")];
+/// assert!(matches!(check(MISSPELT), Err(TableError::UnknownAction { action: "swich", .. })));
+/// ```
 pub struct Registry<K: PhasedObject, D> {
     actions: Vec<Arc<dyn Action<K, D>>>,
     pub(super) table: Table<K::Phase>,
@@ -19,59 +35,59 @@ impl<K: PhasedObject, D> fmt::Debug for Registry<K, D> {
     }
 }
 
-/// A fault in a kind's table or list of actions. The program must not start with one.
+/// Defect in a kind's table or list of actions. The program must not start with one.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TableError {
-    /// An object in this phase would never move again, unseen.
+    /// No action claims the phase: an object in it would never move again, unnoticed.
     #[error("{kind}: no action claims the phase {phase}")]
     Unclaimed {
-        /// The kind.
+        /// Kind.
         kind: &'static str,
-        /// The phase.
+        /// Phase.
         phase: &'static str,
     },
-    /// The same name twice: traces and edges could not tell them apart.
+    /// Two actions have the same name: traces and edges could not tell them apart.
     #[error("{kind}: the action {action} is listed twice")]
     ListedTwice {
-        /// The kind.
+        /// Kind.
         kind: &'static str,
-        /// The action.
+        /// Action.
         action: &'static str,
     },
-    /// No edge leads here from a new object.
+    /// No path of edges leads to the phase from a new object.
     #[error("{kind}: no edge leads to the phase {phase}")]
     Unreachable {
-        /// The kind.
+        /// Kind.
         kind: &'static str,
-        /// The phase.
+        /// Phase.
         phase: &'static str,
     },
-    /// No edge leads out, and the phase is not declared stable.
+    /// No edge leads out of the phase, and it is not a final one (Terminating).
     #[error("{kind}: no edge leads out of the phase {phase}")]
     Trap {
-        /// The kind.
+        /// Kind.
         kind: &'static str,
-        /// The phase.
+        /// Phase.
         phase: &'static str,
     },
-    /// An edge names an action that is not in the list, or one that does not claim the edge's phase.
+    /// An edge names an action that is not in the list, or that does not claim the edge's phase.
     #[error("{kind}: an edge from {from} names the action {action}, which does not claim that phase")]
     UnknownAction {
-        /// The kind.
+        /// Kind.
         kind: &'static str,
-        /// Where the edge begins.
+        /// Phase from which the edge starts.
         from: String,
-        /// The action.
+        /// Action.
         action: &'static str,
     },
 }
 
 impl<K: PhasedObject, D> Registry<K, D> {
-    /// Checks the actions against the table's edges. `outside` returns a digest of what others may change that an object depends
-    /// on: its references, and children that are not as they were applied.
+    /// Checks the actions against the edges of the table. `outside` returns a digest of the dependencies of an object that other
+    /// clients may change: its references, and children that have drifted.
     ///
     /// # Errors
-    /// The first fault found.
+    /// The first defect found.
     pub fn new(
         table: Table<K::Phase>,
         actions: Vec<Arc<dyn Action<K, D>>>,
@@ -82,7 +98,7 @@ impl<K: PhasedObject, D> Registry<K, D> {
         Ok(registry)
     }
 
-    /// The first action that takes the object, and the names of those that claim its phase but declined.
+    /// Returns the first action that handles the object, and the names of those that claim its phase but declined.
     pub(super) fn pick(&self, cr: &K) -> (Option<&dyn Action<K, D>>, Vec<&'static str>) {
         let mut passed_over = Vec::new();
         let Some(phase) = cr.phase() else { return (None, passed_over) };

@@ -1,5 +1,5 @@
-//! What the driver remembers of an object between steps: since when it waits, how often it was refused or moved, and how long
-//! something lasts that an action asked about.
+//! Keeps the exponential back-off and the other delays of each object between steps: the start of a wait, the number of failed
+//! requests in a row, `Retry-After`, hot loops, other operators, and durations that actions observe.
 //!
 //! All of it only delays; losing it in a restart changes no decision.
 
@@ -21,39 +21,42 @@ use super::{
     status::short_backoff,
 };
 
-/// By object.
+/// In-memory retry state of a kind, by object.
+///
+/// Invariant: an entry belongs to the uid it names. An empty entry is removed, at the latest by [`sweep`](Self::sweep): a
+/// converged object takes no memory.
 #[derive(Debug, Default)]
 pub(super) struct RetryState(Mutex<RetryEntries>);
 
 #[derive(Debug, Default)]
 struct RetryEntries {
     entries: HashMap<Key, RetryEntry>,
-    /// When what is over was last forgotten.
+    /// Time of the last sweep of expired entries.
     swept: Duration,
 }
 
 #[derive(Debug, Default)]
 struct RetryEntry {
     uid: String,
-    /// The phase in which it waits, and since when.
+    /// Phase in which the object waits, and the start of the wait.
     waiting: Option<(String, Duration)>,
     /// Failed requests in a row.
     refusals: i32,
-    /// When the API server wants to be asked again (`Retry-After`).
+    /// Earliest time of the next step, from the API server's `Retry-After`.
     not_before: Option<Duration>,
-    /// Its own moves of late.
+    /// Back-off of hot loops.
     move_backoff: Option<MoveBackoff>,
-    /// Another operator that writes it.
+    /// Back-off from another operator that writes the object.
     contention: Option<OperatorContention>,
-    /// The version that was the newest when this process wrote or asked for it.
+    /// Version that was the newest when this process wrote or read the object.
     confirmed: Option<u64>,
-    /// A version that the API server refused.
+    /// Version that the API server rejected as stale.
     stale: Option<StaleVersion>,
-    /// What lasts, since when by the wall clock, how long it had lasted when it was first seen, and when that was.
+    /// Observed states: name, start by the wall clock, age when first seen, and monotonic time when first seen.
     observed_since: Vec<(&'static str, Timestamp, Duration, Duration)>,
 }
 
-/// A version that the API server refused, most likely because it has a newer one.
+/// Version that the API server rejected, most likely because it has a newer one, with its back-off.
 #[derive(Debug, Clone, Copy)]
 struct StaleVersion {
     version: u64,
@@ -61,7 +64,7 @@ struct StaleVersion {
     not_before: Duration,
 }
 
-/// What lasts longer than this is asked about no more.
+/// Time after which an observed state is forgotten; no action asks about a longer one.
 const MAX_OBSERVED_TIME: Duration = Duration::from_secs(900);
 
 impl RetryEntry {
@@ -73,11 +76,11 @@ impl RetryEntry {
 }
 
 impl RetryState {
-    /// How long the wait is still to be kept quiet.
+    /// Returns the rest of the quiet period of a wait.
     pub(super) fn quiet_left(&self, key: &Key, uid: &str, phase: &str, wait: &Wait, now: Duration) -> Duration {
         let mut objects = self.lock();
         let known = entry_of(&mut objects.entries, key, uid);
-        // The same wait may change its words (one of three tools came) without starting anew.
+        // A wait that changes its message (one of three tools arrived) does not start again.
         let since = match &known.waiting {
             Some((waited, since)) if waited == phase => *since,
             _ => {
@@ -88,12 +91,12 @@ impl RetryState {
         if wait.needs_user { Duration::ZERO } else { wait.quiet_period.saturating_sub(now.saturating_sub(since)) }
     }
 
-    /// The object waits no longer.
+    /// Records that the object does not wait any more.
     pub(super) fn done_waiting(&self, key: &Key) {
         self.change(key, |known| known.waiting = None);
     }
 
-    /// One more refused request; how many in a row.
+    /// Counts a failed request, and returns the number of failures in a row.
     pub(super) fn count_refusal(&self, key: &Key, uid: &str) -> i32 {
         let mut objects = self.lock();
         let known = entry_of(&mut objects.entries, key, uid);
@@ -101,17 +104,18 @@ impl RetryState {
         known.refusals
     }
 
-    /// Trusts no version any more: others may have written since.
+    /// Forgets all confirmed versions: another operator may have written since.
     pub(super) fn unconfirm_all(&self) {
         self.lock().entries.values_mut().for_each(|known| known.confirmed = None);
     }
 
-    /// Forgets which version was the newest: the API server refused a step that was based on it.
+    /// Forgets the confirmed version: the API server rejected a step that was based on it.
     pub(super) fn unconfirm(&self, key: &Key) {
         self.change(key, |known| known.confirmed = None);
     }
 
-    /// The API server refused this version as stale: it is tried again ever more rarely, for a watch will bring the newer one.
+    /// Records that the API server rejected this version as stale. It is retried after an exponential back-off, because a watch
+    /// will deliver the newer version.
     pub(super) fn mark_stale(&self, key: &Key, uid: &str, version: Option<u64>, now: Duration) {
         let Some(version) = version else { return };
         let mut objects = self.lock();
@@ -120,15 +124,15 @@ impl RetryState {
         *stale = Some(StaleVersion { version, refusals, not_before: now + short_backoff(refusals) });
     }
 
-    /// The API server has named the time after which it wants to be asked again.
+    /// Records the time before which the API server wants no further request (`Retry-After`).
     pub(super) fn retry_after(&self, key: &Key, uid: &str, time: Duration) {
         let mut objects = self.lock();
         let not_before = &mut entry_of(&mut objects.entries, key, uid).not_before;
         *not_before = (*not_before).max(Some(time));
     }
 
-    /// How long no step of this version of the object is taken yet: until the API server wants to be asked again, or because it
-    /// refused the version as stale a moment ago.
+    /// Returns how long no step of this version may run: until the end of `Retry-After`, or of the back-off of a version that was
+    /// rejected as stale.
     pub(super) fn delay_left(&self, key: &Key, uid: &str, version: Option<u64>, now: Duration) -> Option<Duration> {
         let objects = self.lock();
         let known = objects.entries.get(key).filter(|known| known.uid == uid)?;
@@ -136,7 +140,7 @@ impl RetryState {
         known.not_before.max(stale)?.checked_sub(now).filter(|left| !left.is_zero())
     }
 
-    /// The requests of a step went through.
+    /// Resets the back-off after the requests of a step succeeded.
     pub(super) fn clear_refusals(&self, key: &Key) {
         self.change(key, |known| {
             known.refusals = 0;
@@ -144,7 +148,7 @@ impl RetryState {
         });
     }
 
-    /// Whether the move of its own that the object is about to make is one too many.
+    /// Reports whether the object's next own transition is one too many.
     pub(super) fn exceeds_move_limit(
         &self,
         (key, uid): (&Key, &str),
@@ -159,12 +163,12 @@ impl RetryState {
             .exceeds_limit(object, world, now)
     }
 
-    /// The object made that move; how long to pause after it.
+    /// Counts the object's transition, and returns the pause after it, if any.
     pub(super) fn record_move(&self, key: &Key, uid: &str, now: Duration) -> Option<Duration> {
         self.lock().entries.get_mut(key)?.move_backoff.as_mut()?.record_move(now, uid)
     }
 
-    /// What the object wrote does not hold; how long to pause.
+    /// Records a write that the API server did not keep, and returns the pause.
     pub(super) fn record_lost_write(
         &self,
         (key, uid): (&Key, &str),
@@ -179,14 +183,14 @@ impl RetryState {
             .pause_for_lost_write(now, uid)
     }
 
-    /// What the object writes holds again.
+    /// Records that the API server keeps the object's writes again.
     pub(super) fn record_kept_write(&self, key: &Key) {
         self.change(key, |known| {
             known.move_backoff = known.move_backoff.take().filter(|brake| !brake.has_lost_write())
         });
     }
 
-    /// How long the object is still to pause.
+    /// Returns the rest of the object's pause, if it has one.
     pub(super) fn pause_left(
         &self,
         (key, uid): (&Key, &str),
@@ -199,8 +203,8 @@ impl RetryState {
         known.move_backoff.as_mut()?.left(object, world, now)
     }
 
-    /// Another operator wrote this entry of the object's history last, `alive` since this one began or not; how long to leave it
-    /// alone.
+    /// Records that another operator wrote this history entry last, `alive` after this one became the leader or not, and returns
+    /// how long to leave the object alone.
     pub(super) fn written_by_other(
         &self,
         (key, uid): (&Key, &str),
@@ -212,7 +216,7 @@ impl RetryState {
         truce.get_or_insert_with(|| OperatorContention::new(other, seq, alive, now)).observe_write(other, seq, now)
     }
 
-    /// How long an object that we wrote last is still to be left to the other operator.
+    /// Returns how long an object that this operator wrote last is still to be left to the other operator.
     pub(super) fn contention_left(&self, (key, uid): (&Key, &str), now: Duration) -> Duration {
         let objects = self.lock();
         let truce =
@@ -220,7 +224,7 @@ impl RetryState {
         truce.map_or(Duration::ZERO, |truce| truce.remaining(now))
     }
 
-    /// The object was written, and is in this version now.
+    /// Records a write of the object and the version it returned.
     pub(super) fn record_write(&self, (key, uid): (&Key, &str), version: Option<u64>) {
         let mut objects = self.lock();
         let known = entry_of(&mut objects.entries, key, uid);
@@ -228,12 +232,12 @@ impl RetryState {
         known.contention.iter_mut().for_each(OperatorContention::record_own_write);
     }
 
-    /// The other operator that writes the object too.
+    /// Returns the other operator that writes the object too, if there is one.
     pub(super) fn contending_operator(&self, key: &Key, now: Duration) -> Option<String> {
         self.lock().entries.get(key)?.contention.as_ref()?.contending_operator(now).map(str::to_owned)
     }
 
-    /// Forgets what is over, now and then.
+    /// Drops expired state, at most once per [`WINDOW`].
     pub(super) fn sweep(&self, now: Duration) {
         let mut objects = self.lock();
         if now.saturating_sub(objects.swept) < WINDOW {
@@ -253,12 +257,12 @@ impl RetryState {
         }
     }
 
-    /// The object is gone.
+    /// Drops the state of an object that is gone.
     pub(super) fn forget(&self, key: &Key) {
         remove_and_shrink(&mut self.lock().entries, key);
     }
 
-    /// What says nothing is not kept: a converged object takes no memory here.
+    /// Changes an entry, and removes it if it is empty: a converged object takes no memory.
     fn change(&self, key: &Key, change: impl FnOnce(&mut RetryEntry)) {
         let mut objects = self.lock();
         let Some(known) = objects.entries.get_mut(key) else { return };
@@ -273,7 +277,7 @@ impl RetryState {
     }
 }
 
-/// For how long things last, of one object.
+/// Retry state of one object.
 #[derive(Debug)]
 pub(super) struct ObjectRetryState {
     pub(super) retry_state: Arc<RetryState>,
@@ -282,24 +286,25 @@ pub(super) struct ObjectRetryState {
 }
 
 impl ObjectRetryState {
-    /// Whether this version is known to have been the newest one.
+    /// Reports whether this version is known to have been the newest one.
     pub(super) fn is_confirmed(&self, version: Option<u64>) -> bool {
         let objects = self.retry_state.lock();
         let known = objects.entries.get(&self.key).filter(|known| known.uid == self.uid);
         version.is_some() && known.is_some_and(|known| known.confirmed == version)
     }
 
-    /// Takes note that this version is not the newest one.
+    /// Records that this version is not the newest one.
     pub(super) fn mark_stale(&self, version: Option<u64>, now: Duration) {
         self.retry_state.mark_stale(&self.key, &self.uid, version, now);
     }
 
-    /// Takes note that it is.
+    /// Records that this version is the newest one.
     pub(super) fn confirm(&self, version: Option<u64>) {
         entry_of(&mut self.retry_state.lock().entries, &self.key, &self.uid).confirmed = version;
     }
 
-    /// How long this has lasted that began at `since`, and had lasted for `age` if it is seen for the first time.
+    /// Returns how long the state named `what` that began at `since` has lasted. `age` is its age if it is seen for the first
+    /// time.
     pub(super) fn observed_for(&self, what: &'static str, since: Timestamp, age: Duration, now: Duration) -> Duration {
         let mut objects = self.retry_state.lock();
         let known = entry_of(&mut objects.entries, &self.key, &self.uid);
@@ -316,7 +321,7 @@ impl ObjectRetryState {
     }
 }
 
-/// Removes an entry, and with the last one gives back what a busy time took.
+/// Removes an entry, and shrinks the map when it was the last one, to give back the memory of a busy period.
 pub fn remove_and_shrink<K: Borrow<Q> + Eq + Hash, Q: Eq + Hash + ?Sized, V>(map: &mut HashMap<K, V>, key: &Q) {
     map.remove(key);
     if map.is_empty() {
@@ -324,7 +329,7 @@ pub fn remove_and_shrink<K: Borrow<Q> + Eq + Hash, Q: Eq + Hash + ?Sized, V>(map
     }
 }
 
-/// What is known of this object; an earlier one of the same name does not count.
+/// Returns the entry of this object, and replaces the entry of an earlier object of the same name.
 fn entry_of<'a>(objects: &'a mut HashMap<Key, RetryEntry>, key: &Key, uid: &str) -> &'a mut RetryEntry {
     let known = objects.entry(key.clone()).or_default();
     if known.uid != uid {

@@ -1,32 +1,32 @@
-//! Where a step is told: the phase trace here, metrics and Events in the operator. A sink cannot fail a step.
+//! Reports each reconcile step to its sinks: the phase trace here, metrics and Events in the operator. A sink cannot fail a step.
 
 use std::time::Duration;
 
-/// How a step ended.
+/// Outcome of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum StepOutcome {
-    /// To another phase.
+    /// The object moved to another phase.
     Moved,
-    /// Same phase, something done.
+    /// The phase is the same, and the action changed something.
     Acted,
-    /// Same phase, waiting for something.
+    /// The phase is the same, and the action waits.
     Waiting,
-    /// Same phase, nothing to do.
+    /// The phase is the same, and nothing was to be done.
     Idle,
-    /// Same phase, to be tried again.
+    /// The phase is the same, and the step is retried.
     Retry,
-    /// To the failed phase.
+    /// The object moved to the failed phase.
     Failed,
-    /// Dropped: the object had changed meanwhile.
+    /// The step was dropped because the object changed in the meantime (optimistic concurrency).
     Stale,
-    /// To another phase once too often without a cause: the next step waits.
+    /// The object changed phase once too often without an outside change (a hot loop): the next step is delayed by a back-off.
     Oscillating,
-    /// Nothing written because of a fault of this program, or what was written does not hold.
+    /// Nothing was written because of a defect of this program, or the API server did not keep what was written.
     Defect,
 }
 
 impl StepOutcome {
-    /// The name in traces and metrics.
+    /// Returns the name of the outcome in traces and metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Moved => "moved",
@@ -42,18 +42,18 @@ impl StepOutcome {
     }
 }
 
-/// What a person should be told through `kubectl describe`.
+/// Text of a Kubernetes Event, as `kubectl describe` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventText {
-    /// Whether something is wrong.
+    /// True for an Event of type `Warning`.
     pub warning: bool,
-    /// A CamelCase word.
+    /// Reason of the Event, a CamelCase word.
     pub reason: String,
-    /// One sentence.
+    /// Message of the Event, one sentence.
     pub message: String,
 }
 
-/// Everything there is to say about one step.
+/// Record of one step, as the sinks receive it.
 #[derive(Debug, Clone)]
 #[allow(missing_docs)]
 pub struct StepRecord {
@@ -62,41 +62,41 @@ pub struct StepRecord {
     pub name: String,
     pub uid: String,
     pub generation: i64,
-    /// Number of the last history entry, the one this step wrote if it wrote one.
+    /// Number of the last history entry: the one that this step wrote, if it wrote one.
     pub seq: i64,
-    /// The action or rule that decided; empty when nobody handles the object.
+    /// Action or rule that decided the step; empty if no action handles the object.
     pub action: &'static str,
-    /// The phase before; empty for an object without one.
+    /// Phase before the step; empty for an object without a phase.
     pub from: String,
     pub to: String,
     pub outcome: StepOutcome,
-    /// Why it moved, failed or is tried again.
+    /// Reason why the object moved, failed or is retried.
     pub reason: String,
-    /// What it waits for.
+    /// Message of the wait; empty if the step does not wait.
     pub waiting_for: String,
-    /// Actions that claim the phase but declined.
+    /// Actions that claim the phase but declined the object.
     pub passed_over: Vec<&'static str>,
-    /// Further notes, `key=value`.
+    /// Further facts, as `key=value`.
     pub notes: String,
     pub took: Duration,
     pub rv_before: String,
-    /// Empty when nothing was written.
+    /// Resource version after the step; empty if nothing was written.
     pub rv_after: String,
     pub digest: String,
     pub content_hash: String,
     pub trace_id: String,
-    /// What to tell a person, when the status was written.
+    /// Event to emit; only for a step that wrote the status.
     pub event: Option<EventText>,
 }
 
-/// Takes note of steps. Must neither block nor fail.
+/// Receiver of step records. It must neither block nor fail.
 pub trait Sink: Send + Sync {
-    /// Called after the step's writes.
+    /// Receives the record of a step, after the step's writes.
     fn record(&self, record: &StepRecord);
 }
 
-/// Writes the phase-trace line: one structured log line per step, also for waits. A look that finds nothing to do is told at
-/// level debug: every object is looked at again each few minutes.
+/// Sink that writes the phase trace: one structured log line per step, waits included. A step that finds nothing to do is logged
+/// at level debug, because every object is rechecked every few minutes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PhaseTrace;
 

@@ -1,4 +1,4 @@
-//! What is kept of a server's tools: the text of the ConfigMap, and the list in the status.
+//! Catalog of a server's tools: the text of the ConfigMap, and the list in the status.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -9,41 +9,43 @@ use crds::{digest, json_schema, tool_server::DiscoveredTool};
 
 use super::{Definitions, MAX_TOOLS, McpToolDefinition};
 
-/// The most that the definitions of a server take in its ConfigMap, in bytes.
+/// Most bytes of a server's definitions in its ConfigMap.
 const MAX_BYTES: usize = 900 * 1024;
-/// The most of a description that the status repeats, in characters; and of all names and descriptions, in bytes as they are
-/// stored: an object that is much larger is more than the API server stores.
+/// Longest description in the status, in characters.
 const MAX_DESCRIPTION: usize = 256;
+/// Most bytes of all names and descriptions in the status as they are stored: an object that is much larger is more than the API server
+/// stores.
 const MAX_DESCRIPTIONS: usize = 384 * 1024;
-/// The longest name of a tool, in bytes; the protocol's own limit.
+/// Longest name of a tool, in bytes; the protocol's own limit.
 const MAX_NAME: usize = 128;
 
-/// A server's tools, ready to be kept. Equal tools in whatever order make the same bytes.
+/// Tools of a server in the form in which they are stored. Equal tools in whatever order give the same bytes: canonical JSON,
+/// sorted by name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Catalog {
-    /// The definitions as canonical JSON, sorted by name.
+    /// Definitions as canonical JSON, sorted by name.
     pub definitions: Arc<Definitions>,
     /// SHA-256 (hex) of their text.
     pub digest: String,
-    /// Every tool, by name.
+    /// All tools, sorted by name.
     pub tools: Vec<DiscoveredTool>,
-    /// What is not as the server told it, if anything: reason and sentence.
+    /// Deviation from the server's list, if there is one: reason and sentence.
     pub problem: Option<(&'static str, String)>,
 }
 
-/// A tool as far as a catalogue needs it: a text takes a fraction of the memory that its JSON values take.
+/// Tool reduced to what a catalog needs: a text takes a fraction of the memory that its JSON values take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompactTool {
     name: String,
     description: String,
     definition: String,
-    /// Why its schemas are not taken.
+    /// Reason why its schemas are not accepted.
     rejection: Option<String>,
 }
 
 impl From<&McpToolDefinition> for CompactTool {
     fn from(tool: &McpToolDefinition) -> Self {
-        // Texts and JSON values under text keys: this cannot fail.
+        // Strings and JSON values under string keys: this cannot fail.
         let definition = digest::canonical_json(&serde_json::to_value(tool).unwrap_or_default());
         let description = tool.description.chars().take(MAX_DESCRIPTION).collect();
         let schemas = [Some(&tool.input_schema), tool.output_schema.as_ref()];
@@ -53,7 +55,7 @@ impl From<&McpToolDefinition> for CompactTool {
 }
 
 impl Catalog {
-    /// The tools of a server, which may have `more` than were taken.
+    /// Builds the catalog of a server's tools; `more` if the server has more than were taken.
     pub fn of(told: impl IntoIterator<Item = CompactTool>, more: bool) -> Self {
         let (mut tools, mut refused) = (BTreeMap::<String, CompactTool>::new(), Vec::new());
         let mut unfit = Vec::new();
@@ -68,7 +70,7 @@ impl Catalog {
                 Entry::Vacant(place) if is_name => {
                     place.insert(tool);
                 }
-                // Of several the same one is kept in whatever order the server tells them.
+                // Of several tools of one name the same one is kept in whatever order the server lists them.
                 Entry::Occupied(mut known) => {
                     refused.push(tool.name.clone());
                     if tool.definition < known.get().definition {
@@ -98,7 +100,7 @@ impl Catalog {
     }
 }
 
-/// The bytes that a text takes where objects are stored, as JSON with every character escaped that may be.
+/// Returns the bytes that a text takes in storage, as JSON with every character escaped that may be.
 fn stored_size(text: &str) -> usize {
     let escaped = |c: char| c.is_control() || "<>&\"\\\u{2028}\u{2029}".contains(c);
     text.chars().map(|c| if escaped(c) { 6 } else { c.len_utf8() }).sum()
@@ -122,12 +124,12 @@ fn problem(more: bool, left_out: &[&str], refused: &[String], unfit: &[String]) 
     (!refused.is_empty()).then(|| ("BadNames", format!("{what}: {}", quote_names(refused))))
 }
 
-/// The first few names.
+/// Joins the first few names, quoted.
 fn quote_names(names: &[impl AsRef<str>]) -> String {
     quote_texts(names, 64)
 }
 
-/// The first few texts, each up to so many bytes.
+/// Joins the first few texts, quoted, each cut to `most` bytes.
 fn quote_texts(names: &[impl AsRef<str>], most: usize) -> String {
     const FEW: usize = 5;
     let first =

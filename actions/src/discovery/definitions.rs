@@ -1,7 +1,7 @@
-//! The definitions of a server's tools as they are kept: one text, and where in it each tool is.
+//! Definitions of a server's tools as they are stored: one text, with the byte range of each tool in it.
 //!
-//! A text has up to 900 KiB and dozens of Tools ask for one definition each, again and again: it is looked through once, when
-//! it is made or read from the cluster, and of the values in it only those that are asked for are ever built.
+//! A text has up to 900 KiB, and dozens of Tools read one definition each, again and again. So it is indexed once, when it is
+//! built or read from the cluster, and only the requested definitions are ever parsed into JSON values.
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range};
 
@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::McpToolDefinition;
 
-/// Definitions, by name.
+/// Definitions, by name. Invariant: each range covers the definition of its name in `text`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Definitions {
     text: Box<str>,
@@ -24,7 +24,7 @@ impl fmt::Debug for Definitions {
 }
 
 impl Definitions {
-    /// Reads the text of a ConfigMap. Somebody else may have written it: what is no list of definitions holds none.
+    /// Indexes the text of a ConfigMap. Another client may have written it: a text that is no list of definitions gives none.
     pub fn read(text: &str) -> Self {
         #[derive(Deserialize)]
         struct Named<'a> {
@@ -56,22 +56,22 @@ impl Definitions {
         Self { text: text.into(), ranges: places }
     }
 
-    /// All of them, as JSON.
+    /// Returns all definitions as JSON.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The names, sorted.
+    /// Returns the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.ranges.keys().map(AsRef::as_ref)
     }
 
-    /// Whether there is one of this name.
+    /// Reports whether there is a definition of this name.
     pub fn contains(&self, name: &str) -> bool {
         self.ranges.contains_key(name)
     }
 
-    /// The one of this name.
+    /// Returns the definition of this name, if it can be parsed.
     pub fn get(&self, name: &str) -> Option<McpToolDefinition> {
         serde_json::from_str(self.text.get(self.ranges.get(name)?.clone())?).ok()
     }

@@ -1,16 +1,16 @@
-//! What the kinds that are servers of tools share: how what a server told gets into its object.
+//! Access to the spec and status fields that the kinds of tool servers share.
 
 use crds::{MCPServer, RemoteMCPServer, ToolServerStatus, tool_server::Publish};
 use kube::Resource;
 use meta::PhasedObject;
 
-/// A kind whose objects are servers of tools.
+/// Kind whose objects are servers of tools.
 pub trait ToolServer: PhasedObject + Resource<DynamicType = ()> {
-    /// What is to be made of its tools.
+    /// Returns the settings for publishing its tools as Tools.
     fn publish(&self) -> Option<&Publish>;
-    /// What is known of its tools.
+    /// Returns the status of its tools.
     fn tools_status(&self) -> Option<&ToolServerStatus>;
-    /// What is known of its tools, made if there is nothing.
+    /// Returns the status of its tools, created if there is none.
     fn tools_status_mut(&mut self) -> &mut ToolServerStatus;
 }
 

@@ -1,4 +1,4 @@
-//! Puts what a server told into its object: the status, the ConfigMap of the definitions, the Tools.
+//! Stores discovered tools in their object: the status, the ConfigMap of the definitions, the Tools.
 
 use machine::ActionError;
 use meta::update_condition;
@@ -6,11 +6,11 @@ use meta::update_condition;
 use super::{Discovered, persist::persist, publish::publish, server::ToolServer};
 use crate::kind::Context;
 
-/// Puts what the server told into the status of `next`, and makes Tools of it; whether that could be done. `false`: where the
-/// definitions are kept is being deleted, which is waited for.
+/// Writes the discovered tools into the status of `next` and publishes them as Tools. Returns `false` while the ConfigMap of the
+/// definitions is being deleted, which is waited for.
 ///
 /// # Errors
-/// `Terminal` when the name of the ConfigMap is taken; whatever the API server answered.
+/// `Terminal` if the name of the ConfigMap is taken; any error of the API server.
 pub async fn store_tools<K: ToolServer>(cx: &Context, next: &mut K, found: &Discovered) -> Result<bool, ActionError> {
     let before = next.tools_status().cloned().unwrap_or_default();
     let Some((server, said)) = persist(cx, next, &before, found).await? else { return Ok(false) };

@@ -1,5 +1,5 @@
-//! Takes back what a server published when publishing is switched off, in whatever phase, before the phase's own action: a
-//! server that never runs, or answers nobody, keeps nobody from it.
+//! Deletes the published Tools when publishing is switched off, in whatever phase and before the phase's own action: a server
+//! that never runs, or never answers, does not prevent it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,10 +9,10 @@ use machine::{Action, ActionError, ApiError};
 use super::{Catalog, ToolServer, publish::publish};
 use crate::{deps::Deps, kind::Context};
 
-/// When it is tried again after a request failed.
+/// Delay of the next attempt after a failed request.
 const SOON: Duration = Duration::from_secs(5);
 
-/// An action, and what comes before it.
+/// Decorator of an action, which unpublishes first.
 #[derive(Debug)]
 pub struct Unpublishing<A>(pub A);
 
@@ -47,7 +47,7 @@ impl<K: ToolServer, A: Action<K, Deps>> Action<K, Deps> for Unpublishing<A> {
                 return Ok(Some(next));
             }
             Err(ActionError::Api(ApiError::Stale)) => return Err(ApiError::Stale.into()),
-            // Tools that cannot be deleted keep no server from its work.
+            // Tools that cannot be deleted do not stop the server's own action.
             Err(error) => {
                 cx.notes.fact("not_withdrawn", error.to_string());
                 cx.notes.requeue_after(SOON);
@@ -57,7 +57,7 @@ impl<K: ToolServer, A: Action<K, Deps>> Action<K, Deps> for Unpublishing<A> {
     }
 }
 
-/// The object without what it published, if nothing is to be published any more; `None`: it stays as it is.
+/// Returns the object without its published Tools if nothing is to be published any more; `None` if it stays as it is.
 async fn unpublished<K: ToolServer>(cx: &Context, cr: &K) -> Result<Option<K>, ActionError> {
     let published = cr.tools_status().is_some_and(|told| told.published_tools.is_some());
     if !published || cr.publish().is_some_and(|publish| publish.enabled) {

@@ -1,4 +1,5 @@
-//! Server-side apply of children: who owns which field. Lists are owned whole, which is enough for what we apply.
+//! Implements [server-side apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/) of children with its field
+//! managers. Lists are owned as a whole, which is enough for the operator's manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::ports::ChildManifest;
 
-/// Our field manager.
+/// Field manager of the operator.
 pub(crate) const OURS: &str = "recif-operator";
 
 impl Store {
@@ -20,8 +21,8 @@ impl Store {
         self.apply_as(OURS, manifest, uid)
     }
 
-    /// Somebody applies by force: what others applied with another value is theirs no longer, with the same value it
-    /// belongs to both.
+    /// Applies by force as this field manager: a field that others applied with another value is theirs no longer, one with the
+    /// same value has both managers.
     pub(crate) fn apply_as(&mut self, by: &str, manifest: &ChildManifest, uid: Option<&str>) -> Result<Obj, ApiError> {
         let id = ObjectId::from(&manifest.child);
         let existing = self.get(&id).cloned();
@@ -70,7 +71,7 @@ impl Store {
         Ok(self.put(&id, obj).expect("an apply does not delete"))
     }
 
-    /// Somebody else sets (or, with `None`, removes) a field of an object, and owns it from then on.
+    /// Sets (or, with `None`, removes) a field of an object as another client, which owns it from then on.
     pub(crate) fn edit_as(&mut self, id: &ObjectId, path: &str, value: Option<Value>, by: &str) {
         let Some(mut obj) = self.get(id).cloned() else { return };
         if obj.body.pointer(path) == value.as_ref() {

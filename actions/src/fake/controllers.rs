@@ -1,4 +1,4 @@
-//! The cluster's own controllers: Deployments, the garbage collector, namespaces. One call does all there is to do now.
+//! Simulates the cluster's own controllers: Deployments, the garbage collector, namespaces. One call does everything that is due.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::{Cascade, Health, Obj, ObjectId, Store};
 
-/// From creation to ready.
+/// Time from the creation of a Pod until it is ready.
 const STARTUP: Duration = Duration::from_secs(3);
 /// `progressDeadlineSeconds`.
 const DEADLINE: Duration = Duration::from_secs(600);
 
 impl Store {
-    /// Lets every controller work until nothing is left to do.
+    /// Runs every controller until nothing is left to do.
     pub(super) fn controllers(&mut self) {
         if self.rested.is_some_and(|(rv, until)| rv == self.last_rv() && self.clock.elapsed() < until) {
             return;
@@ -40,7 +40,7 @@ impl Store {
         }
     }
 
-    /// When a controller has something to do of itself.
+    /// Returns the time at which a controller has work without a change of an object.
     pub(super) fn next_at(&self) -> Option<Duration> {
         let now = self.clock.elapsed();
         let pods = self.busy.iter().flat_map(|id| self.pods(id));
@@ -49,7 +49,7 @@ impl Store {
         pods.chain(deadlines).filter(|at| *at > now).min()
     }
 
-    /// Nothing is left to do but to wait for a change.
+    /// Reports whether the Deployment's controller can only wait for a change.
     fn is_at_rest(&self, id: &ObjectId) -> bool {
         let complete = self.at(id, "/status/complete") == json!(true);
         let pods = self.pods(id);
@@ -57,7 +57,7 @@ impl Store {
         self.get(id).map_or(pods.is_empty(), |_| complete && ready)
     }
 
-    /// The Pods of a Deployment, or those that outlive it.
+    /// Returns the Pods of a Deployment, or those that outlive it.
     fn pods(&self, id: &ObjectId) -> Vec<(&ObjectId, &Obj)> {
         let first = ObjectId { kind: "Pod", namespace: id.namespace.clone(), name: format!("{}-", id.name) };
         let next = self.objs.range(first.clone()..);
@@ -157,7 +157,7 @@ impl Store {
         let complete_before = deployment.body.pointer("/status/complete") == Some(&json!(true));
         status["complete"] = json!(complete || (complete_before && deployment.text("/status/hash") == hash));
         status["hash"] = json!(hash);
-        // A finished rollout never trips the deadline again.
+        // A complete rollout never exceeds the deadline again.
         let going = status["complete"] == json!(false);
         if going && self.progressed.get(id).is_some_and(|at| *at + DEADLINE <= now) {
             status["stalled"] = json!("deadline exceeded");

@@ -1,8 +1,8 @@
-//! A simulated cluster: everything the ports ask for, in memory, under paused time.
+//! Simulates a cluster in memory under paused time: a deterministic implementation of the ports.
 //!
-//! [`Store`] keeps objects as the API server does, `apply` knows who owns which field, `controllers` stand for the
-//! Deployment controller, the garbage collector and the namespace controller, [`Ports`] are the operator's way in (with a
-//! cache that may lag, a log of every request, and faults), and [`OperatorProcess`] runs the real drivers over them.
+//! [`Store`] stores objects as the API server does, `apply` implements server-side apply, `controllers` simulates the Deployment
+//! controller, the garbage collector and the namespace controller, [`ports::Ports`] implements the operator's ports (with a cache
+//! that may lag, a log of every request, and fault injection), and [`Operator`] runs the real drivers over them.
 
 mod apply;
 mod cache;
@@ -32,16 +32,16 @@ pub(crate) use store::{Cascade, Health, Store};
 
 use machine::Clock;
 
-/// Time of the simulation: follows tokio's paused clock, and begins within a second, because real time does.
+/// Clock of the simulation: follows tokio's paused clock, and begins at a fraction of a second, as real time does.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SimClock {
     begun: tokio::time::Instant,
-    /// How many seconds the wall clock was put forward.
+    /// Seconds by which the wall clock was set forward.
     ahead: &'static AtomicI64,
 }
 
 impl SimClock {
-    /// Puts the wall clock forward, or back, by this many seconds.
+    /// Sets the wall clock forward, or back, by this many seconds.
     pub(crate) fn jump(self, seconds: i64) {
         self.ahead.fetch_add(seconds, Ordering::Relaxed);
     }
@@ -59,19 +59,19 @@ impl Clock for SimClock {
     }
 }
 
-/// The simulated cluster, shared by the test and the operators it starts.
+/// Simulated cluster, shared by the test and the operators it starts.
 #[derive(Clone)]
 pub(crate) struct Sim {
     pub(crate) clock: SimClock,
     store: Arc<Mutex<Store>>,
     faults: Arc<Mutex<ports::Faults>>,
     servers: servers::ServerResponses,
-    /// The public keys of the gateways.
+    /// Public keys of the gateways.
     caller_keys: Arc<Mutex<Option<String>>>,
 }
 
 impl Sim {
-    /// An empty cluster. Needs a tokio runtime with paused time.
+    /// Creates an empty cluster. Needs a tokio runtime with paused time.
     pub(crate) fn new() -> Self {
         let clock = SimClock { begun: tokio::time::Instant::now(), ahead: Box::leak(Box::default()) };
         Self {
@@ -83,7 +83,7 @@ impl Sim {
         }
     }
 
-    /// Another cluster in the same state.
+    /// Creates another cluster in the same state.
     pub(crate) fn fork(&self) -> Self {
         let mut store = self.store().clone();
         store.log.clear();
@@ -96,42 +96,42 @@ impl Sim {
         }
     }
 
-    /// The API server's state, for a stranger's edits and for looking.
+    /// Returns the API server's state, for reads and for edits by other clients.
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
         self.store.try_lock().expect("one user at a time: keep no guard")
     }
 
-    /// What the server of tools at this address says from now on.
+    /// Sets the answer of the MCP server at this address from now on.
     pub(crate) fn serve(&self, url: &str, answer: crate::discovery::DiscoveryResult) {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner).insert(url.to_owned(), answer);
     }
 
-    /// The public keys of the gateways are these from now on.
+    /// Replaces the public keys of the gateways.
     pub(crate) fn rotate(&self, keys: &str) {
         *self.caller_keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys.to_owned());
     }
 
-    /// The operator knows no keys of the gateways any more.
+    /// Removes the operator's knowledge of the public keys of the gateways.
     pub(crate) fn forget_keys(&self) {
         *self.caller_keys.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Decides what becomes of each request from now on.
+    /// Decides the fault of each request from now on.
     pub(crate) fn plan(&self, plan: impl FnMut(&LoggedRequest, &mut Store) -> RequestFault + Send + 'static) {
         self.faults().plan = Some(Box::new(plan));
     }
 
-    /// No more faults.
+    /// Injects no more faults.
     pub(crate) fn clear_faults(&self) {
         self.faults().plan = None;
     }
 
-    /// Every request since the last call.
+    /// Returns the requests since the last call.
     pub(crate) fn take_requests(&self) -> Vec<LoggedRequest> {
         std::mem::take(&mut self.faults().log)
     }
 
-    /// Every write since the last call, as `PATCH status Agent/a`.
+    /// Returns the writes since the last call, such as `Status Agent/a`.
     pub(crate) fn take_writes(&self) -> Vec<String> {
         self.take_requests().into_iter().filter(LoggedRequest::is_write).map(|request| request.to_string()).collect()
     }

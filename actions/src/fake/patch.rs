@@ -1,10 +1,10 @@
-//! JSON Patch as the API server has it: `test` takes null as equal to missing, and whatever cannot be done is a 422
-//! without causes, which the operator reads as stale.
+//! Applies JSON Patches ([RFC 6902](https://www.rfc-editor.org/rfc/rfc6902)) as the API server does: `test` treats null and a
+//! missing field alike, and a patch that cannot be applied is a 422 without causes, which the operator reads as stale.
 
 use machine::ApiError;
 use serde_json::{Map, Value};
 
-/// Applies the patch, or leaves the document alone.
+/// Returns the patched document, or the error of the first operation that fails.
 pub(crate) fn patched(document: &Value, patch: &Value) -> Result<Value, ApiError> {
     let mut document = document.clone();
     for step in patch.as_array().expect("a JSON Patch is a list") {
@@ -22,7 +22,7 @@ pub(crate) fn patched(document: &Value, patch: &Value) -> Result<Value, ApiError
     Ok(document)
 }
 
-/// Sets the value at a JSON pointer, making objects on the way; `None` removes it.
+/// Sets the value at a JSON pointer, and creates the objects on the path; `None` removes it.
 pub(crate) fn set(document: &mut Value, path: &str, value: Option<Value>) {
     let mut place = document;
     let mut keys = path.split('/').skip(1).map(unescape).peekable();
@@ -42,7 +42,8 @@ pub(crate) fn set(document: &mut Value, path: &str, value: Option<Value>) {
     }
 }
 
-/// Times are kept in whole seconds, but for those of the history; one with a fraction would come back as another.
+/// Asserts that times have whole seconds, except those of the history: the API server would return a time with a fraction
+/// changed.
 pub(crate) fn assert_whole_seconds(status: &Value) {
     match status {
         Value::Object(fields) => {
@@ -60,7 +61,7 @@ pub(crate) fn assert_whole_seconds(status: &Value) {
     }
 }
 
-/// One key of a JSON pointer.
+/// Escapes one key of a JSON pointer.
 pub(crate) fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }

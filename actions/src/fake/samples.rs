@@ -1,14 +1,14 @@
-//! Objects to begin with.
+//! Builds sample objects for the tests.
 
 use serde_json::{Value, json};
 
 use super::ObjectId;
 use crate::render::{Namespaces, PodSecurity, RenderSettings};
 
-/// The namespace of all tests.
+/// Namespace of all tests.
 pub(crate) const NS: &str = "team";
 
-/// The operator's settings.
+/// Returns the operator's settings.
 pub(crate) fn settings() -> RenderSettings {
     RenderSettings {
         operator_namespace: "recif-system".to_owned(),
@@ -31,35 +31,35 @@ pub(crate) fn tool_id(name: &str) -> ObjectId {
     id("Tool", name)
 }
 
-/// A child of the Agent `a`, or any other object.
+/// Returns the id of a child of the Agent `a`, or of any other object.
 pub(crate) fn child_id(kind: &'static str) -> ObjectId {
     id(kind, if matches!(kind, "ConfigMap" | "Secret") { "a-config" } else { "a" })
 }
 
-/// An Agent with this in its spec besides what is required.
+/// Builds an Agent with these fields in its spec besides the required ones.
 pub(crate) fn agent(more: Value) -> Value {
     let mut spec = json!({"name": "A", "framework": "corail", "replicas": 1});
     merge(&mut spec, more);
     json!({"apiVersion": "agents.recif.dev/v1", "kind": "Agent", "metadata": {}, "spec": spec})
 }
 
-/// An http Tool that calls this address; without one it is invalid.
+/// Builds an http Tool that calls this address; without one it is invalid.
 pub(crate) fn tool(endpoint: &str) -> Value {
     let spec = json!({"name": "weather", "type": "http", "endpoint": endpoint});
     json!({"apiVersion": "agents.recif.dev/v1", "kind": "Tool", "metadata": {}, "spec": spec})
 }
 
-/// Any object in the namespace of all tests.
+/// Returns the id of an object in the namespace of all tests.
 pub(crate) fn id(kind: &'static str, name: &str) -> ObjectId {
     ObjectId { kind, namespace: NS.to_owned(), name: name.to_owned() }
 }
 
-/// An object of a kind of ours.
+/// Builds an object of one of Récif's kinds.
 pub(crate) fn object(kind: &str, spec: Value) -> Value {
     json!({"apiVersion": "agents.recif.dev/v1", "kind": kind, "metadata": {}, "spec": spec})
 }
 
-/// A Secret with these values.
+/// Builds a Secret with these values.
 pub(crate) fn secret(data: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": {}, "data": data})
 }

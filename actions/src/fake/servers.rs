@@ -1,4 +1,5 @@
-//! Servers of tools: each answers after a second what the test put at its address, and is asked again after its resync.
+//! Simulates MCP servers: each answers after a second with what the test set for its address, and is queried again after its
+//! resync.
 
 use std::{
     collections::BTreeMap,
@@ -14,19 +15,21 @@ use crate::discovery::{
     ToolDiscovery,
 };
 
-/// What every server says, by address.
+/// Answers of all servers, by address.
 pub(crate) type ServerResponses = Arc<Mutex<BTreeMap<String, DiscoveryResult>>>;
 
-/// How long a server takes.
+/// Response time of a server.
 const TAKES: Duration = Duration::from_secs(1);
 
-/// What a server of the older era says that has these tools.
+/// Builds the answer of a server of the older protocol era with these tools.
 pub(crate) fn lists_tools(tools: &[McpToolDefinition]) -> DiscoveryResult {
     let catalogue = Catalog::of(tools.iter().map(CompactTool::from), false);
     Ok(Discovered { catalog: catalogue, server: Default::default(), era: "initialize".to_owned(), restless: false })
 }
 
-/// What one run of the operator knows of servers.
+/// Knowledge of one run of the operator about servers.
+///
+/// Invariant: a server has at most one pending answer, and its next query is due only after that.
 pub(super) struct Servers {
     clock: SimClock,
     answers: ServerResponses,
@@ -36,9 +39,9 @@ pub(super) struct Servers {
 struct ServerEntry {
     target: DiscoveryTarget,
     last: Option<Arc<DiscoveryResult>>,
-    /// When it answers.
+    /// Time of the pending answer.
     ends: Option<Duration>,
-    /// When it is to be asked again.
+    /// Time of the next query.
     due: Duration,
 }
 
@@ -47,7 +50,7 @@ impl Servers {
         Arc::new(Self { clock, answers, known: Mutex::default() })
     }
 
-    /// Takes in the answers that have come, and says which objects there is news for.
+    /// Takes in the answers that are due, and returns the objects to wake.
     pub(super) fn settle(&self) -> Vec<ObjectId> {
         let now = self.clock.elapsed();
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
@@ -67,7 +70,7 @@ impl Servers {
         woken
     }
 
-    /// When there is something to settle.
+    /// Returns the time of the next answer or query.
     pub(super) fn next_at(&self) -> Option<Duration> {
         self.known().values().map(|known| known.ends.unwrap_or(known.due)).min()
     }

@@ -1,4 +1,4 @@
-//! What two runs are compared by: everything that a user could see, without uids, times and resource versions.
+//! Compares the end states of two runs: everything that a user could see, without uids, times and resource versions.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Obj, ObjectId, Store};
 
 impl Store {
-    /// The whole cluster as far as two runs must agree.
+    /// Returns the state of the whole cluster as far as two runs must agree.
     pub(crate) fn end_state(&self) -> BTreeMap<String, Value> {
         self.objs.iter().map(|(id, obj)| (id.to_string(), self.comparable(id, obj))).collect()
     }
@@ -33,7 +33,8 @@ impl Store {
     }
 }
 
-/// History says what happened on the way, so it is left out; a failure that was overcome is forgiven in time.
+/// Returns the status without its history, which says what happened on the way; the record of an overcome failure expires in
+/// time.
 fn status(obj: &Obj) -> Value {
     let mut status = obj.body.get("status").cloned().unwrap_or_default();
     for condition in status["conditions"].as_array_mut().into_iter().flatten() {
@@ -42,7 +43,7 @@ fn status(obj: &Obj) -> Value {
     if let Some(conditions) = status["conditions"].as_array_mut() {
         conditions.sort_by_key(|condition| condition["type"].to_string());
     }
-    // A child that was made again in Running is as it was; its new uid is taken along with the next write.
+    // A child that was created again in Running is as before; its new uid is stored with the next write.
     for child in status["children"].as_array_mut().into_iter().flatten() {
         child["uid"].take();
     }

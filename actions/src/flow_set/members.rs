@@ -1,4 +1,4 @@
-//! The flows of a set: which of them can be rendered.
+//! Flows of a set, classified by whether they can be rendered.
 
 use crds::{FlowSet, HasReferences, WorkloadPhase};
 use meta::PhasedObject;
@@ -12,27 +12,27 @@ use crate::{
     workload::WorkloadKind,
 };
 
-/// Pinned for a flow that is rendered.
+/// Value that is pinned for a flow that is rendered.
 pub(super) const SERVED: &str = "served";
-/// How a flow is.
+/// Classification of a flow.
 #[derive(Debug)]
 pub(super) enum Member {
-    /// It can be rendered, from these.
+    /// The flow can be rendered, from these inputs.
     Ready(Inputs),
-    /// Something that it refers to is on its way; what.
+    /// A reference of the flow is not ready yet, as the sentence says.
     Pending(String),
-    /// Somebody has to act; why.
+    /// The user has to act, for the reason in the sentence.
     Broken(String),
 }
 
-/// Each flow by name, in the order of the spec.
+/// Classifies each flow; returns them by name, in the order of the spec.
 pub(super) fn members<'a>(set: &'a FlowSet, world: &Deps) -> Vec<(&'a str, Member)> {
     let key = set.key();
     let lookup = Resolver::new(world, &key.namespace);
     let resolving = set.phase() == Some(WorkloadPhase::Resolving);
     let flows = set.spec.flows.iter().map(|flow| {
         let inputs = lookup.inputs(None, &flow.definition.references());
-        // One that is served goes on until the set is resolved anew: nothing about it has changed.
+        // A flow that is served is not evaluated again until the set is resolved anew: nothing about it has changed.
         let anew = resolving || !is_served(set, &flow.name);
         let member = match inputs.waiting_for() {
             Some(wait) if wait.needs_user => Member::Broken(wait.sentence),
@@ -59,22 +59,22 @@ pub(super) fn members<'a>(set: &'a FlowSet, world: &Deps) -> Vec<(&'a str, Membe
     flows.collect()
 }
 
-/// The name of a flow among the inputs.
+/// Returns the name of a flow among the inputs.
 pub(super) fn input_name(flow: &str) -> String {
     format!("flow/{flow}")
 }
 
-/// What was pinned for a flow.
+/// Returns the value that was pinned for a flow.
 fn pinned<'a>(set: &'a FlowSet, flow: &str) -> Option<&'a str> {
     set.pinned()?.get(&input_name(flow)).map(String::as_str)
 }
 
-/// Whether the flow is rendered.
+/// Reports whether the flow is rendered.
 pub(super) fn is_served(set: &FlowSet, flow: &str) -> bool {
     pinned(set, flow) == Some(SERVED)
 }
 
-/// Whether the set runs without the flow.
+/// Reports whether the set runs without the flow.
 pub(super) fn is_omitted(set: &FlowSet, flow: &str) -> bool {
     pinned(set, flow).is_some_and(Resolution::is_omitted)
 }

@@ -1,4 +1,4 @@
-//! `accept`: Pending → Resolving. Judges the spec beyond what the CRD can.
+//! Validates a new referenced object; action `accept`, Pending → Resolving. Checks the spec beyond what the CRD can.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use machine::{Action, ActionError};
 use super::ReferenceKind;
 use crate::{deps::Deps, kind::Context};
 
-/// See the module.
+/// Action `accept`; see the module.
 #[derive(Debug)]
 pub struct Accept;
 

@@ -1,4 +1,5 @@
-//! `check`: Resolving → Available. Waits until everything the spec refers to may be used, and pins what it read.
+//! Checks references; action `check`, Resolving → Available. Waits until everything the spec refers to can be used, and pins what
+//! it read.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +10,7 @@ use machine::{Action, ActionError, RECHECK};
 use super::ReferenceKind;
 use crate::{deps::Deps, kind::Context, references::Unresolved};
 
-/// See the module.
+/// Action `check`; see the module.
 #[derive(Debug)]
 pub struct CheckReferences;
 

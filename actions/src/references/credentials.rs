@@ -1,6 +1,6 @@
-//! Whether a model can ever be asked: the key that its provider wants, among what the container is given.
+//! Checks whether the variables of a container include the API key that the provider of its model needs.
 //!
-//! Only what must fail in our own runtime is judged, and only what is certain: what an overlay may bring counts as there.
+//! Only certain failures of Récif's own runtime are reported: a key that an overlay may set counts as present.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,17 @@ use serde_json::Value;
 
 use crate::ports::{CacheReader, ChildKind, ChildRef};
 
-/// The names of the variables and files that a container is given.
+/// Names of the variables and files that a container gets.
 #[derive(Debug, Default)]
 pub(crate) struct AvailableVariables {
     names: BTreeSet<String>,
-    /// The Pod template's overlay, which may bring more.
+    /// Overlay of the Pod template, which may set more.
     overlay: String,
 }
 
 impl AvailableVariables {
-    /// What a workload brings itself: its variables, those of whole Secrets and ConfigMaps, and its overlay.
+    /// Collects the variables of a workload itself: its `env`, all keys of the Secrets and ConfigMaps of its `envFrom`, and its
+    /// overlay.
     pub(crate) fn of(
         views: &dyn CacheReader,
         namespace: &str,
@@ -55,7 +56,7 @@ impl AvailableVariables {
             && (self.names.contains(name) || self.overlay.contains(name) || self.overlay.contains("envFrom"))
     }
 
-    /// Why a model of this provider can never be asked with what is given, if so.
+    /// Returns why a model of this provider can never be called with these variables, if so.
     pub(crate) fn provider_problem(&self, name: &str) -> Option<String> {
         let Some(provider) = provider::provider(name) else { return Some(provider::unknown(name)) };
         (provider.needs_key && !provider.keys.iter().chain([&provider.base]).any(|name| self.has(name))).then(|| {
@@ -66,7 +67,8 @@ impl AvailableVariables {
         })
     }
 
-    /// As [`AvailableVariables::lacks`], of the provider of this PluginConfig, whose Secret is given besides.
+    /// Returns the same as [`AvailableVariables::provider_problem`] for the provider of this PluginConfig, whose Secret is added
+    /// to the variables.
     pub(crate) fn plugin_config_problem(
         &mut self,
         views: &dyn CacheReader,
@@ -77,7 +79,7 @@ impl AvailableVariables {
         let Some(provider) = provider::provider(&spec.type_) else { return Some(provider::unknown(&spec.type_)) };
         let extra = |name| spec.extra_config.as_ref().and_then(|extra| extra.get(name)?.as_str());
         let chosen = extra("baseUrl").or(extra("baseURL")).is_some_and(|url| !url.is_empty());
-        // A single key that is declared is used under whatever name, and that it is there has been judged.
+        // A single declared key is used under any name, and its presence has been checked already.
         if !provider.needs_key || chosen || spec.credential_keys.len() == 1 {
             return None;
         }

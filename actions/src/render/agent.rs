@@ -1,4 +1,4 @@
-//! The children of an agent, in the order in which they are applied.
+//! Renders the children of an agent, in the order in which they are applied.
 
 use crds::Agent;
 use kube::ResourceExt;
@@ -16,13 +16,13 @@ use super::{
 };
 use crate::ports::{ChildKind, ChildManifest};
 
-/// The annotation of an agent's Pod template that holds the content hash.
+/// Annotation of an agent's Pod template that holds the content hash.
 pub const CONFIG_HASH: &str = "recif.dev/config-hash";
 
-/// The variable that names the namespace of the Pod.
+/// Variable with the namespace of the Pod.
 const NAMESPACE: &str = "RECIF_NAMESPACE";
 
-/// What the Pods need to start: ServiceAccount (when the spec names none), ConfigMap, Secret (when it has a key).
+/// Returns the objects that the Pods need to start: ServiceAccount (if the spec names none), ConfigMap, Secret (if it has a key).
 pub fn agent_config_children(agent: &Agent, config: &AgentConfig) -> Vec<ChildManifest> {
     let manifest = |kind, name, fields| child(agent, AGENT_LABEL, kind, name, fields);
     let account = own_service_account(agent, AGENT_LABEL, agent.spec.service_account_name.as_deref());
@@ -32,11 +32,11 @@ pub fn agent_config_children(agent: &Agent, config: &AgentConfig) -> Vec<ChildMa
     account.into_iter().chain([config_map]).chain(secret).collect()
 }
 
-/// The Service and the Deployment, whose Pods' sidecar, if they have one, is `proxy`. Without `replicas` the apply
-/// leaves that field to whoever has it.
+/// Returns the Service and the Deployment; `proxy` is the sidecar of its Pods, if they have one. Without `replicas` the apply
+/// leaves that field to its other manager.
 ///
 /// # Errors
-/// [`RenderError::PodTemplate`] and [`RenderError::EnvTaken`]: an overlay that cannot be merged; [`RenderError::PortTaken`].
+/// [`RenderError::PodTemplate`] and [`RenderError::EnvReserved`]: an overlay that cannot be merged; [`RenderError::PortTaken`].
 pub fn agent_workload_children(
     agent: &Agent,
     config: &AgentConfig,
@@ -91,15 +91,15 @@ impl ReservedNames for AgentReserved<'_> {
     }
 }
 
-/// The namespace, by which agents of one name keep their conversations apart in a shared database. It is no variable of the
-/// documented API, so the user's own wins.
+/// Returns the variable with the namespace, which separates the conversations of agents of one name in a shared database. It is
+/// not part of the documented API, so the user's own value wins.
 fn namespace(agent: &Agent) -> Option<Value> {
     let from = json!({ "fieldRef": { "fieldPath": "metadata.namespace" } });
     let taken = agent.spec.env.iter().any(|variable| variable.name == NAMESPACE);
     (!taken).then(|| json!({ "name": NAMESPACE, "valueFrom": from }))
 }
 
-/// The user's sources before ours: of two sources of one variable the later one wins.
+/// Returns the user's sources before the operator's: of two sources with one variable the later one wins.
 fn env_from(agent: &Agent, config: &AgentConfig) -> Vec<Value> {
     let name = config_name(agent);
     let mut sources: Vec<_> = agent.spec.env_from.iter().map(|source| json!(source)).collect();

@@ -1,46 +1,46 @@
-//! Holds what a kind says of its container, and how the kubelet looks at it.
+//! Describes the container of a workload, and the probes by which the kubelet checks it.
 
 use serde_json::{Map, Value, json};
 
-/// The container of a workload, as far as its kind decides it.
+/// Container of a workload, as far as its kind decides it.
 #[derive(Debug, Clone)]
 pub(super) struct Container<'a> {
     pub(super) image: &'a str,
-    /// `None`: by the image's name.
+    /// Pull policy; `None`: derived from the name of the image.
     pub(super) pull_policy: Option<&'a str>,
-    /// The program, instead of the image's; empty: the image's.
+    /// Program; empty: that of the image.
     pub(super) command: Vec<String>,
-    /// Its arguments.
+    /// Arguments of the program.
     pub(super) args: Vec<String>,
     pub(super) port: i32,
-    /// How it is asked whether it lives and whether it can serve.
+    /// Probes of liveness and readiness.
     pub(super) probes: Probes,
-    /// Variables as in a Pod: ours, then the user's.
+    /// Entries of `env`: the operator's, then the user's.
     pub(super) env: Vec<Value>,
-    /// Sources as in a Pod: of two that have one variable the later one wins.
+    /// Entries of `envFrom`: of two sources with one variable the later one wins.
     pub(super) env_from: Vec<Value>,
-    /// As in a Pod; null: none.
+    /// Resources as in a Pod; null: none.
     pub(super) resources: Value,
-    /// Volumes as in a Pod, each with where it is mounted.
+    /// Volumes as in a Pod, each with its mount path.
     pub(super) volumes: Vec<(Value, &'static str)>,
 }
 
-/// How a container is asked how it is.
+/// Handlers of a container's probes.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Probes {
-    /// By paths.
+    /// HTTP GET of these paths.
     Http { live: &'static str, ready: &'static str },
-    /// By whether it takes connections: nothing more is known of it.
+    /// TCP connect: the server is not known to have a path for probes.
     Tcp,
 }
 
 impl Probes {
-    /// Of a workload that answers at `/healthz`, and at `ready` when it can serve.
+    /// Returns the probes of a workload that answers at `/healthz` while it lives, and at `ready` when it can serve.
     pub(super) fn healthz(ready: &'static str) -> Self {
         Self::Http { live: "/healthz", ready }
     }
 
-    /// Whether the container has started, asked at the port of this name.
+    /// Returns the startup probe, at the port of this name.
     pub(super) fn startup(self, port: &str) -> Value {
         self.probe(|live, _| live, port, json!({ "periodSeconds": 1, "failureThreshold": 360 }))
     }
@@ -49,7 +49,7 @@ impl Probes {
         self.probe(|live, _| live, port, json!({ "initialDelaySeconds": 5, "periodSeconds": 10 }))
     }
 
-    /// Whether it can serve.
+    /// Returns the readiness probe.
     pub(super) fn readiness(self, port: &str) -> Value {
         self.probe(|_, ready| ready, port, json!({ "initialDelaySeconds": 3, "periodSeconds": 5 }))
     }
@@ -74,7 +74,7 @@ impl Probes {
     }
 }
 
-/// When an image is pulled, by its name: without a registry it was loaded into the node, for nowhere could it be pulled from.
+/// Derives the pull policy from the name of an image: one without a registry was loaded into the node and cannot be pulled.
 pub(super) fn pull_policy(image: &str) -> &'static str {
     if image.contains('/') { "IfNotPresent" } else { "Never" }
 }

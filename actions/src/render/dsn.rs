@@ -1,20 +1,20 @@
-//! Database URLs: the host made reachable from any namespace, the rest kept byte for byte.
+//! Rewrites database URLs (DSNs) so that their host is reachable from any namespace; the rest is kept byte for byte.
 //!
-//! A DSN is cut into its parts and put together again, never parsed into a URL and printed: that would move escapes and
-//! add slashes. Where readers disagree (an unescaped `/`, `?` or `#` in a password), the DSN is refused, because half of
-//! a password would be taken for a host. What is refused is shown with everything masked that may be a password.
+//! A DSN is split into its parts and joined again, never parsed into a URL and printed: that would change escapes and add
+//! slashes. A DSN that parsers read differently (an unescaped `/`, `?` or `#` in a password) is rejected, because half of a
+//! password would be taken for a host. A rejected DSN is shown with everything masked that may be a password.
 //!
-//! One thing is not kept: an `@` in a password that is not escaped. Drivers disagree about which `@` ends it, so it is given to
-//! them as `%40`, which all of them read alike.
+//! One thing is not kept: an unescaped `@` in a password. Drivers disagree about which `@` ends the password, so it is
+//! percent-encoded as `%40`, which all of them read alike.
 
 use std::fmt;
 
-/// The database, beside the agents' own, that holds the knowledge bases.
+/// Path of the database, beside the agents' own, that holds the knowledge bases.
 const KNOWLEDGE_BASE_PATH: &str = "/corail_storage";
-/// How a masked part is shown.
+/// Text in place of a masked part.
 const MASK: &str = "***";
 
-/// A DSN that cannot be read; shows it with the password masked.
+/// Error of a DSN that cannot be parsed; shows it with the password masked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DsnError {
     masked: String,
@@ -29,11 +29,11 @@ impl fmt::Display for DsnError {
 
 impl std::error::Error for DsnError {}
 
-/// The DSN with a single-label host made `<host>.<namespace>.svc.<cluster_domain>`, any other host as it is, and each `@` of user
-/// name and password escaped.
+/// Expands a single-label host of the DSN to `<host>.<namespace>.svc.<cluster_domain>`, keeps any other host, and escapes each
+/// `@` of user name and password.
 ///
 /// # Errors
-/// [`DsnError`] when it is not a URL of PostgreSQL, or when it can be read in more than one way.
+/// [`DsnError`] if it is not a URL of PostgreSQL, or if it can be read in more than one way.
 pub fn expand(dsn: &str, namespace: &str, cluster_domain: &str) -> Result<String, DsnError> {
     let Dsn { scheme, userinfo, host, port, path, query } = read(dsn)?;
     let userinfo = match userinfo.strip_suffix('@') {
@@ -44,8 +44,8 @@ pub fn expand(dsn: &str, namespace: &str, cluster_domain: &str) -> Result<String
     Ok(format!("{scheme}://{userinfo}{host}{domain}{port}{path}{query}"))
 }
 
-/// The URL of the knowledge bases, beside the database of `dsn`: scheme `postgresql`, path `/corail_storage`, without
-/// `sslmode` (the runtime's driver refuses it), the host as in [`expand`].
+/// Returns the URL of the knowledge bases, beside the database of `dsn`: scheme `postgresql`, path `/corail_storage`, without
+/// `sslmode` (the runtime's driver rejects it), the host as in [`expand`].
 ///
 /// # Errors
 /// As [`expand`].
@@ -61,7 +61,7 @@ pub fn knowledge_base(dsn: &str, namespace: &str, cluster_domain: &str) -> Resul
     Ok(format!("postgresql://{userinfo}{host}{port}{KNOWLEDGE_BASE_PATH}{query}"))
 }
 
-/// An `http` or `https` URL with its host as in [`expand`]; anything else, and no slash more, is given back as it is.
+/// Expands the host of an `http` or `https` URL as [`expand`] does, without adding a slash; anything else is returned as it is.
 pub fn expand_http(url: &str, namespace: &str, cluster_domain: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     let (authority, tail) = split_at_any(rest, &['/', '?', '#']);
@@ -73,7 +73,7 @@ pub fn expand_http(url: &str, namespace: &str, cluster_domain: &str) -> String {
     format!("{scheme}://{userinfo}{host}.{namespace}.svc.{cluster_domain}{port}{tail}")
 }
 
-/// The DSN with everything masked that may be part of a password, also when it cannot be read.
+/// Masks everything in the DSN that may be part of a password, even if it cannot be parsed.
 pub fn mask(dsn: &str) -> String {
     let Some((scheme, rest)) = dsn.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
         return MASK.to_owned();
@@ -83,24 +83,24 @@ pub fn mask(dsn: &str) -> String {
         return format!("{scheme}://{host}{}", if more.is_empty() { "" } else { MASK });
     };
     let (user, _) = split_at_any(before, &[':', '/', '?', '#', '@']);
-    // An `@` behind a `?` may be part of a password given as a parameter; then what follows it is, too.
+    // An `@` after a `?` may be part of a password in a parameter; then the text after it may be too.
     let shown = if before.contains(['?', '#']) { "" } else { split_at_any(after, &['?', '#']).0 };
     let hidden = if shown.len() == after.len() { "" } else { MASK };
     format!("{scheme}://{user}:{MASK}@{shown}{hidden}")
 }
 
-/// The parts of a DSN, each with its delimiter, so that they join to the same bytes.
+/// Parts of a DSN, each with its delimiter, so that they join to the same bytes.
 struct Dsn<'a> {
     scheme: &'a str,
-    /// With the `@`; empty when there is none.
+    /// User name and password with the `@`; empty if there is none.
     userinfo: &'a str,
-    /// Without port; several hosts with theirs; empty for a Unix socket.
+    /// Host without its port; several hosts with theirs; empty for a Unix socket.
     host: &'a str,
-    /// With the `:`; empty when there is none.
+    /// Port with the `:`; empty if there is none.
     port: &'a str,
-    /// With the `/`.
+    /// Path with the `/`.
     path: &'a str,
-    /// With the `?`.
+    /// Query with the `?`.
     query: &'a str,
 }
 
@@ -135,7 +135,7 @@ fn split_at_any<'a>(text: &'a str, delimiters: &[char]) -> (&'a str, &'a str) {
     text.split_at(text.find(delimiters).unwrap_or(text.len()))
 }
 
-/// Everything up to the last `@` (an unescaped one in a password is widely accepted), and the rest.
+/// Splits after the last `@` (an unescaped one in a password is widely accepted).
 fn split_userinfo(authority: &str) -> (&str, &str) {
     authority.split_at(authority.rfind('@').map_or(0, |at| at + 1))
 }
@@ -165,7 +165,7 @@ fn is_host(host: &str) -> bool {
     }
 }
 
-/// An IPv6 address, which may end in an IPv4 one and a zone.
+/// Reports whether the byte may occur in an IPv6 address, which may end in an IPv4 one and a zone.
 fn is_address(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b":.%-_".contains(&byte)
 }
@@ -179,7 +179,7 @@ fn is_port(port: &str) -> bool {
     }
 }
 
-/// Whether no white space is left and every `%` begins an escape.
+/// Reports whether there is no white space and every `%` begins an escape.
 fn is_escaped(authority: &str) -> bool {
     let is_escape = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
     !authority.contains(char::is_whitespace) && authority.split('%').skip(1).all(is_escape)

@@ -1,8 +1,8 @@
-//! The environment of an agent's containers: one variable per field of the spec, split by who may read it.
+//! Renders the environment of an agent's containers: one variable per field of the spec, in the ConfigMap or the Secret.
 //!
-//! A variable that may carry a credential goes to the Secret, all others to the ConfigMap. The container has both by
-//! `envFrom` and sees no difference. A DSN counts as a credential always, not only with a password in it: it may come in
-//! a parameter or as the user name, and a key that moves between two objects would be missing for a moment.
+//! A variable that may hold a credential goes to the Secret, all others to the ConfigMap. The container has both by `envFrom` and
+//! sees no difference. A DSN always counts as a credential, not only with a password in it: the password may be a parameter or
+//! the user name, and a key that moves between two objects would be missing for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,30 +20,30 @@ use super::{
     tools,
 };
 
-/// The most that Linux hands to a process as one variable, in bytes: `NAME=value` and a NUL (`MAX_ARG_STRLEN`).
+/// Largest variable that Linux passes to a process, in bytes: `NAME=value` and a NUL (`MAX_ARG_STRLEN`).
 const MAX_VARIABLE: usize = 128 * 1024;
-/// The most that the API server stores in one ConfigMap or Secret, in bytes of all values.
+/// Largest ConfigMap or Secret that the API server stores, in bytes of all values.
 pub(crate) const MAX_OBJECT: usize = 1024 * 1024;
 
-/// Everything the containers of an agent read, and its digest.
+/// Environment of an agent's containers, and its digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentConfig {
     /// Variable to value, for the ConfigMap; never a credential.
     pub plain: BTreeMap<String, String>,
     /// Variable to value, for the Secret; empty: there is none.
     pub secret: BTreeMap<String, String>,
-    /// SHA-256 (hex) of all of it, and of what else the containers read.
+    /// SHA-256 (hex) of both, and of the data that the containers read besides.
     pub content_hash: String,
-    /// Variables that the kubelet makes from Secrets, by name, each as in a Pod.
+    /// Variables that the kubelet sets from Secrets, by name, each as an entry of a container's `env`.
     pub referred: BTreeMap<String, Value>,
-    /// The Secret of which every key is a variable, if there is one.
+    /// Secret of which every key is a variable, if there is one.
     pub credentials: Option<String>,
-    /// Whether knowledge bases were asked for and left out, because the operator has no database.
+    /// True if knowledge bases were requested and left out, because the operator has no database.
     pub knowledge_bases_missing_dsn: bool,
 }
 
 impl AgentConfig {
-    /// Whether the container of `agent` has this variable from us.
+    /// Reports whether the operator sets this variable in the container of `agent`.
     pub(super) fn sets(&self, agent: &Agent, name: &str) -> bool {
         self.plain.contains_key(name)
             || self.secret.contains_key(name)
@@ -52,24 +52,24 @@ impl AgentConfig {
     }
 }
 
-/// What an agent refers to, as found. What is not there is left out.
+/// Resolved references of an agent. Missing ones are left out.
 #[derive(Debug, Clone, Default)]
 pub struct AgentParts<'a> {
-    /// Its tools, in the order of the spec.
+    /// Tools, in the order of the spec.
     pub tools: Vec<ToolSlot<'a>>,
-    /// What it is told by the Prompt of `promptRef`.
+    /// Text of the Prompt of `promptRef`.
     pub prompt: Option<&'a str>,
-    /// The Model of `modelRef`, and its provider.
+    /// Model of `modelRef`, and its provider.
     pub model: Option<(&'a ModelSpec, &'a PluginConfigSpec)>,
     /// For each Secret and ConfigMap that is read (`Secret/keys`), the digest of its data.
     pub data: BTreeMap<String, String>,
 }
 
-/// Makes the environment of `agent`.
+/// Renders the environment of `agent`.
 ///
 /// # Errors
-/// [`RenderError`]: a variable or object that is too large, an `env` name that is ours, two headers that become one
-/// variable, a database that is missing or cannot be read.
+/// [`RenderError`]: a variable or object that is too large, a reserved name in `env`, two headers that become one variable, a
+/// database that is missing or cannot be parsed.
 pub fn agent_config(
     agent: &Agent,
     parts: &AgentParts<'_>,
@@ -118,13 +118,13 @@ pub fn agent_config(
     Ok(config)
 }
 
-/// A URL with a user name in it may hold a password.
+/// Sets a URL, in the Secret if it has a user name, because it may then hold a password.
 fn set_url(plain: &mut EnvMap, secret: &mut EnvMap, name: &str, url: Option<String>) {
     let has_user = url.as_ref().is_some_and(|url| url.contains('@'));
     if has_user { secret } else { plain }.set_some(name, url);
 }
 
-/// The variables that come from Secrets: credentials of the model, and headers of tools.
+/// Returns the variables that come from Secrets: credentials of the model, and headers of tools.
 fn referred(parts: &AgentParts<'_>, credentials: Vec<SecretVariable>) -> Result<BTreeMap<String, Value>, RenderError> {
     let mut variables = BTreeMap::new();
     let headers = parts.tools.iter().filter_map(ToolSlot::spec).flat_map(header_variables);
@@ -139,12 +139,12 @@ fn referred(parts: &AgentParts<'_>, credentials: Vec<SecretVariable>) -> Result<
     Ok(variables)
 }
 
-/// Name of the ConfigMap and of the Secret of `agent`.
+/// Returns the name of the ConfigMap and of the Secret of `agent`.
 pub(super) fn config_name(agent: &Agent) -> String {
     format!("{}-config", agent.name_any())
 }
 
-/// The port the runtime listens on, when it has to be told.
+/// Returns the port the runtime listens on, if it is not the default.
 pub(super) fn port_override(agent: &Agent) -> Option<i32> {
     (agent.spec.port != 8000).then_some(agent.spec.port)
 }
@@ -164,7 +164,7 @@ impl EnvMap {
     }
 }
 
-/// Where conversations are kept, and the database, if there is one.
+/// Returns the storage of conversations, and the database, if there is one.
 fn storage(agent: &Agent, settings: &RenderSettings) -> Result<(&'static str, Option<String>), RenderError> {
     let own = given(&agent.spec.database_url)
         .map(|dsn| dsn::expand(dsn, &agent.namespace().unwrap_or_default(), &settings.cluster_domain))
@@ -188,7 +188,7 @@ fn storage(agent: &Agent, settings: &RenderSettings) -> Result<(&'static str, Op
     }
 }
 
-/// One element of `CORAIL_KNOWLEDGE_BASES`.
+/// Element of `CORAIL_KNOWLEDGE_BASES`.
 #[derive(Serialize)]
 struct KnowledgeBase<'a> {
     name: &'a str,
@@ -201,7 +201,7 @@ struct KnowledgeBase<'a> {
     embedding_model: &'static str,
 }
 
-/// The JSON array; `None` when the agent has no knowledge bases, or the operator no database that could hold them.
+/// Returns the JSON array; `None` if the agent has no knowledge bases, or the operator no database that could hold them.
 fn knowledge_bases(agent: &Agent, settings: &RenderSettings) -> Result<Option<String>, RenderError> {
     let ids = &agent.spec.knowledge_bases;
     let inherited = settings.database_of(&agent.namespace().unwrap_or_default());
@@ -228,12 +228,12 @@ fn operator_dsn_error(bad: DsnError) -> RenderError {
     RenderError::InvalidDatabaseUrl { field: "DATABASE_URL of the operator", bad }
 }
 
-/// An empty text means the same as none: it would override the runtime's own default.
+/// Returns the text of a field; an empty text means none, because it would override the runtime's own default.
 fn given(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|text| !text.is_empty())
 }
 
-/// What neither the kernel nor the API server would take.
+/// Returns an error if a variable is larger than the kernel accepts, or an object larger than the API server stores.
 pub(super) fn check_sizes(
     agent: &Agent,
     plain: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The children of a Flow or FlowSet, in the order in which they are applied.
+//! Renders the children of a Flow or FlowSet, in the order in which they are applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,26 +16,26 @@ use super::{
 };
 use crate::ports::ChildManifest;
 
-/// The annotation of a flow's Pod template that holds the content hash.
+/// Annotation of a flow's Pod template that holds the content hash.
 pub const CONTENT_HASH: &str = "recif.dev/content-hash";
-/// The version of the files and variables that the runner is given.
+/// Version of the files and variables that the runner reads.
 const CONTRACT_VERSION: &str = "1";
 
-/// What tells Flow and FlowSet apart for the children.
+/// Difference between Flow and FlowSet for the children.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowKind {
-    /// The kind in lower case, which is also the name of the container.
+    /// Kind in lower case, which is also the name of the container.
     pub name: &'static str,
-    /// The label that names the object on its children.
+    /// Label that names the object on its children.
     pub label: &'static str,
 }
 
-/// Flow.
+/// Container name and label of a Flow.
 pub const FLOW: FlowKind = FlowKind { name: "flow", label: "recif.dev/flow" };
-/// FlowSet.
+/// Container name and label of a FlowSet.
 pub const FLOW_SET: FlowKind = FlowKind { name: "flowset", label: "recif.dev/flowset" };
 
-/// What the Pods need to start: ServiceAccount (when the spec names none), ConfigMaps and Secrets.
+/// Returns the objects that the Pods need to start: ServiceAccount (if the spec names none), ConfigMaps and Secrets.
 pub fn flow_config_children<K: Resource<DynamicType = ()>>(
     owner: &K,
     kind: FlowKind,
@@ -49,17 +49,17 @@ pub fn flow_config_children<K: Resource<DynamicType = ()>>(
 /// Images of the containers of a flow's Pods.
 #[derive(Debug, Clone, Copy)]
 pub struct FlowImages<'a> {
-    /// What answers.
+    /// Image of the runner.
     pub runner: &'a str,
-    /// The sidecar.
+    /// Sidecar.
     pub proxy: PinnedProxy<'a>,
 }
 
-/// The Service and the Deployment, whose containers run `images`. Without `replicas` the apply leaves that field to whoever
-/// has it.
+/// Returns the Service and the Deployment, whose containers run `images`. Without `replicas` the apply leaves that field to its
+/// other manager.
 ///
 /// # Errors
-/// A variable of the spec that is ours or that is there twice, the sidecar's port, and an overlay that cannot be merged.
+/// A variable of the spec that is reserved or set twice, a port that is the sidecar's, or an overlay that cannot be merged.
 pub fn flow_workload_children<K: Resource<DynamicType = ()>>(
     owner: &K,
     kind: FlowKind,
@@ -100,7 +100,7 @@ pub fn flow_workload_children<K: Resource<DynamicType = ()>>(
     running.children(owner, replicas)
 }
 
-/// Our variables of the container, by name.
+/// Variables of the container that come from the operator, by name.
 #[derive(Debug)]
 struct FlowReserved(BTreeMap<String, Value>);
 

@@ -1,8 +1,9 @@
-//! Headers of tools whose values are in Secrets: each value is a variable of the container, and the header refers to it.
+//! Renders tool headers whose values are in Secrets: each value is a variable of the container, and the header refers to it.
 //!
-//! So a credential is in no rendered file: the variable is made by the kubelet, from the Secret. The headers of a server whose
-//! tool it is are no different, nor are the certificates of the authorities by which such a server is judged, but that whoever wrote them is not to refer to the variables of whoever calls the tool: a
-//! value of theirs in which a name could be read is such a variable, too.
+//! So no rendered file holds a credential: the kubelet sets the variable from the Secret. The headers of a tool's server are
+//! rendered alike, and so are the CA certificates by which the server is verified. The author of a server must not refer to the
+//! variables of the workloads that call it: a plain value of such a header that could be read as a reference becomes a variable
+//! too.
 
 use std::collections::BTreeMap;
 
@@ -10,37 +11,37 @@ use crds::{ToolSpec, tool_server::ServerHeader};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// What stands in a variable's name in place of a header's.
+/// Part of a variable's name that stands for the CA certificates, in place of a header's name.
 const AUTHORITIES: &str = "TLS_CA";
 
-/// One header's value, or the authorities of a server, as a variable of the container.
+/// Value of a header, or CA certificates of a server, as a variable of the container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderVariable {
-    /// `TOOL_<TOOL>_<HEADER>` in upper case, every other character an underscore; of authorities `TOOL_<TOOL>_TLS_CA`.
+    /// `TOOL_<TOOL>_<HEADER>` in upper case, every other character an underscore; for CA certificates `TOOL_<TOOL>_TLS_CA`.
     pub name: String,
-    /// Where its value is.
+    /// Source of its value.
     pub source: HeaderFrom,
 }
 
-/// Where a header's value is.
+/// Source of a header's value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderFrom {
-    /// In a Secret: its name, and the key in it.
+    /// A Secret: its name, and the key in it.
     Secret(String, String),
-    /// In a ConfigMap, likewise.
+    /// A ConfigMap: its name, and the key in it.
     ConfigMap(String, String),
-    /// Here.
+    /// The value itself.
     Text(String),
 }
 
 impl HeaderVariable {
-    /// The variable as in a Pod.
+    /// Returns the variable as an entry of a container's `env`.
     pub fn env(&self) -> Value {
         let from = |kind: &str, name: &str, key: &str| json!({ "valueFrom": { kind: { "name": name, "key": key } } });
         let mut env = match &self.source {
             HeaderFrom::Secret(name, key) => from("secretKeyRef", name, key),
             HeaderFrom::ConfigMap(name, key) => from("configMapKeyRef", name, key),
-            // Else the kubelet would look for names in it.
+            // The kubelet expands `$(NAME)` in a value, so `$` is escaped.
             HeaderFrom::Text(text) => json!({ "value": text.replace('$', "$$") }),
         };
         env["name"] = json!(self.name);
@@ -48,26 +49,26 @@ impl HeaderVariable {
     }
 }
 
-/// How the server of a tool proves who it is, where it is not by the system's authorities alone.
+/// Verification of the TLS certificate of a tool's server, if it differs from the system's root certificates.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallTls {
-    /// Any certificate is taken.
+    /// True if any certificate is accepted.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     insecure_skip_verify: bool,
-    /// The variable with the certificates (PEM) of further authorities, as `$NAME`.
+    /// Variable with further CA certificates (PEM), as `$NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca: Option<String>,
 }
 
-/// How the server of a tool proves who it is; `None`: by the system's authorities.
+/// Returns the verification of the TLS certificate of a tool's server; `None`: by the system's root certificates.
 pub fn call_tls(tool: &ToolSpec) -> Option<CallTls> {
     let tls = &tool.call.tls;
     let ca = tls.ca_secret_ref.as_ref().map(|_| format!("${}", variable_name(&tool.name, AUTHORITIES)));
     (tls.insecure_skip_verify || ca.is_some()).then_some(CallTls { insecure_skip_verify: tls.insecure_skip_verify, ca })
 }
 
-/// The variables of a tool, in the order of its headers.
+/// Returns the variables of a tool, in the order of its headers.
 pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
     let own = tool.headers_from.iter().map(|source| HeaderVariable {
         name: variable_name(&tool.name, &source.name),
@@ -88,7 +89,7 @@ pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
     own.chain(servers).chain(authorities).collect()
 }
 
-/// All headers of a tool: those of the spec verbatim, those that are variables as `$NAME`.
+/// Returns all headers of a tool: those of the spec verbatim, those that are variables as `$NAME`.
 pub fn headers(tool: &ToolSpec) -> BTreeMap<&str, String> {
     let variable = |header: &str| format!("${}", variable_name(&tool.name, header));
     let plain = tool.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
@@ -100,7 +101,7 @@ pub fn headers(tool: &ToolSpec) -> BTreeMap<&str, String> {
     plain.chain(secret).chain(servers).collect()
 }
 
-/// The names to which a header's value refers, `$NAME` or `${NAME}`, as the runner reads them.
+/// Returns the names of the variables to which a header's value refers, `$NAME` or `${NAME}`, as the runner reads them.
 pub fn variables(value: &str) -> impl Iterator<Item = &str> {
     let after = value.split('$').skip(1);
     after.filter_map(|after| {
@@ -111,7 +112,7 @@ pub fn variables(value: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The value of a server's header in which the name of a variable could be read.
+/// Returns the value of a server's header if it contains a `$`, and so could be read as a reference to a variable.
 fn named(header: &ServerHeader) -> Option<&str> {
     header.value.as_deref().filter(|value| value.contains('$'))
 }

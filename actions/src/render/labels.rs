@@ -1,4 +1,4 @@
-//! How children are named as ours: labels, selector, controller reference, and the frame of an apply body.
+//! Builds labels, selectors, owner references and the common part of the apply body of children.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use serde_json::{Map, Value, json};
 
 use crate::ports::{ChildKind, ChildManifest, ChildRef};
 
-/// The label that names the Agent a child belongs to.
+/// Label that names the Agent on its children.
 pub const AGENT_LABEL: &str = "recif.dev/agent";
 
 pub(super) const NAME: &str = "app.kubernetes.io/name";
 pub(super) const PART_OF: &str = "app.kubernetes.io/part-of";
-/// The label that names the object of this kind (`Agent`) on its children: [`AGENT_LABEL`].
+/// Returns the label that names the object of this kind (`Agent`) on its children: [`AGENT_LABEL`].
 pub fn kind_label(kind: &str) -> String {
     format!("recif.dev/{}", kind.to_lowercase())
 }
 
-/// The label that says who made a child.
+/// Label that names the tool that manages a child.
 pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
-/// Labels of every child of `name`, whose kind is named by the label `kind`, such as [`AGENT_LABEL`].
+/// Returns the labels of every child of `name`, whose kind is named by the label `kind`, such as [`AGENT_LABEL`].
 pub fn child_labels(kind: &str, name: &str) -> BTreeMap<String, String> {
     let mut labels = selector_labels(kind, name);
     labels.insert(PART_OF.to_owned(), "recif".to_owned());
@@ -29,19 +29,19 @@ pub fn child_labels(kind: &str, name: &str) -> BTreeMap<String, String> {
     labels
 }
 
-/// The labels by which a workload's Pods are selected: only those that never change.
+/// Returns the labels by which a workload's Pods are selected: only those that never change.
 pub fn selector_labels(kind: &str, name: &str) -> BTreeMap<String, String> {
     [NAME, kind].into_iter().map(|label| (label.to_owned(), name.to_owned())).collect()
 }
 
-/// [`selector_labels`] as the text of a label selector.
+/// Returns [`selector_labels`] as the text of a label selector.
 pub fn selector_text(kind: &str, name: &str) -> String {
     let terms: Vec<_> =
         selector_labels(kind, name).into_iter().map(|(label, value)| format!("{label}={value}")).collect();
     terms.join(",")
 }
 
-/// The reference that makes `owner` the controller of a child. An owner from the API server always has a uid.
+/// Returns the owner reference that makes `owner` the controller of a child. An owner from the API server always has a uid.
 pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
     json!({
         "apiVersion": K::api_version(&()),
@@ -53,8 +53,8 @@ pub fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
     })
 }
 
-/// The ConfigMap with the definitions of a server's tools. Its owner goes without waiting for it: nobody has to ask for the right
-/// to hold it up.
+/// Returns the ConfigMap with the definitions of a server's tools. It does not block the deletion of its owner
+/// (`blockOwnerDeletion`), so no permission to set the owner's finalizers is needed.
 pub fn tools_manifest<K: Resource<DynamicType = ()>>(owner: &K, child: ChildRef, text: &str) -> ChildManifest {
     let fields = json!({ "data": { crds::tool_server::TOOLS_KEY: text } });
     let mut manifest = self::child(owner, &kind_label(&K::kind(&())), child.kind, child.name, fields);
@@ -64,7 +64,8 @@ pub fn tools_manifest<K: Resource<DynamicType = ()>>(owner: &K, child: ChildRef,
     manifest
 }
 
-/// A Tool that a server publishes, with an annotation; held up by nobody, as [`tools_manifest`].
+/// Returns a Tool that a server publishes, with an annotation; it does not block the deletion of its owner either, as
+/// [`tools_manifest`].
 pub fn tool_manifest<K: Resource<DynamicType = ()>>(
     owner: &K,
     name: String,
@@ -80,7 +81,7 @@ pub fn tool_manifest<K: Resource<DynamicType = ()>>(
     manifest
 }
 
-/// The apply body of a child of `owner`: the frame that all kinds share, and `fields`.
+/// Builds the apply body of a child of `owner`: the part that all kinds share, and `fields`.
 pub(super) fn child<K: Resource<DynamicType = ()>>(
     owner: &K,
     label: &str,

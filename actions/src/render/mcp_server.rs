@@ -1,7 +1,7 @@
-//! The children of an MCPServer.
+//! Renders the children of an MCPServer.
 //!
-//! A program that speaks over its standard input and output runs in its own image under the bridge: an init container copies
-//! that, one static program, to where the server's container starts it.
+//! A server that speaks over standard input and output (stdio) runs in its own image under the bridge: an init container copies
+//! the bridge, a static binary, to a volume from which the server's container starts it.
 
 use std::collections::BTreeMap;
 
@@ -21,37 +21,38 @@ use super::{
 };
 use crate::ports::ChildManifest;
 
-/// The label that names the MCPServer a child belongs to.
+/// Label that names the MCPServer on its children.
 pub const MCP_SERVER_LABEL: &str = "recif.dev/mcpserver";
-/// Name of the container that brings the bridge; of its image in `status.images`, too.
+/// Name of the container that installs the bridge, and of its image in `status.images`.
 pub const BRIDGE: &str = "bridge";
-/// Where the bridge is in the server's container.
+/// Directory of the bridge in the server's container.
 const BRIDGE_DIR: &str = "/recif";
 
-/// Images of the containers that are the operator's.
+/// Images that come from the operator.
 #[derive(Debug, Clone, Copy)]
 pub struct ServerImages<'a> {
-    /// The bridge.
+    /// Image of the bridge.
     pub bridge: &'a str,
-    /// The sidecar.
+    /// Sidecar.
     pub proxy: PinnedProxy<'a>,
 }
 
-/// SHA-256 (hex) of what the Pods read besides their template: `data` holds the digest of each Secret and ConfigMap.
+/// Returns SHA-256 (hex) of the data that the Pods read besides their template: `data` holds the digest of each Secret and
+/// ConfigMap.
 pub fn mcp_server_hash(data: &BTreeMap<String, String>) -> String {
     content_hash(&BTreeMap::new(), &BTreeMap::new(), data)
 }
 
-/// What the Pods need to start: a ServiceAccount, when the spec names none.
+/// Returns the objects that the Pods need to start: a ServiceAccount, if the spec names none.
 pub fn mcp_server_config_children(server: &MCPServer) -> Vec<ChildManifest> {
     let named = server.spec.deployment.service_account_name.as_deref();
     own_service_account(server, MCP_SERVER_LABEL, named).into_iter().collect()
 }
 
-/// The Service and the Deployment. Without `replicas` the apply leaves that field to whoever has it.
+/// Returns the Service and the Deployment. Without `replicas` the apply leaves that field to its other manager.
 ///
 /// # Errors
-/// A program that is not named, the sidecar's port, and an overlay that cannot be merged.
+/// A missing program, a port that is the sidecar's, or an overlay that cannot be merged.
 pub fn mcp_server_workload_children(
     server: &MCPServer,
     traffic: &Traffic,
@@ -105,7 +106,7 @@ pub fn mcp_server_workload_children(
     running.children(server, replicas)
 }
 
-/// No variable of the container is ours.
+/// No variable of the container is reserved.
 #[derive(Debug)]
 struct NoneReserved;
 
@@ -115,7 +116,7 @@ impl ReservedNames for NoneReserved {
     }
 }
 
-/// Of two sources that have one variable the later one wins.
+/// Returns the sources of variables: of two sources with one variable the later one wins.
 fn env_from(server: &MCPServer) -> Vec<Value> {
     let deployment = &server.spec.deployment;
     let config_maps = deployment.config_map_refs.iter().map(|named| json!({ "configMapRef": { "name": named.name } }));
@@ -123,7 +124,7 @@ fn env_from(server: &MCPServer) -> Vec<Value> {
     config_maps.chain(secrets).collect()
 }
 
-/// The container that brings the bridge.
+/// Returns the init container that installs the bridge.
 fn bridge(image: &str) -> Value {
     json!({
         "name": BRIDGE,

@@ -1,8 +1,9 @@
-//! Pure builders: from a spec and what it refers to, to the objects we apply. No I/O, no clock, no client.
+//! Renders the children to apply from a spec and its references, by pure functions without I/O, clock or client.
 //!
-//! It goes in two steps, because the phases do: [`agent_config`] makes the environment of the containers and its digest
-//! ([`agent_config_children`] its objects), [`agent_workload_children`] what runs with it. The same arguments always give
-//! the same bytes. What can be told wrong from the values alone is a [`RenderError`] that says what to do.
+//! There are two steps, one per phase: [`agent_config`] renders the environment of the containers and its digest
+//! ([`agent_config_children`] the objects that hold it), [`agent_workload_children`] the objects that run with it. The same
+//! arguments always give the same bytes. An error that is visible in the values alone is a [`RenderError`], which says what to
+//! do.
 
 mod agent;
 mod container;
@@ -54,16 +55,16 @@ pub(crate) use tool_error::is_web_address;
 pub use tool_error::tool_error;
 pub use tools::ToolSlot;
 
-/// The operator's settings that rendering uses.
+/// Settings of the operator that rendering uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RenderSettings {
-    /// Namespace of the operator; single-label hosts of its own URLs live there.
+    /// Namespace of the operator; single-label hosts of its own URLs are in it.
     pub operator_namespace: String,
     /// DNS domain of the cluster, such as `cluster.local`.
     pub cluster_domain: String,
     /// Default database of agents, from `DATABASE_URL`; a valid DSN.
     pub database_url: Option<String>,
-    /// Where agents inherit that database.
+    /// Namespaces whose agents inherit that database.
     pub database_namespaces: Namespaces,
     /// Default Ollama, from `OLLAMA_BASE_URL`.
     pub ollama_base_url: Option<String>,
@@ -71,23 +72,23 @@ pub struct RenderSettings {
     pub runner_image: String,
     /// Image of the sidecar.
     pub proxy_image: String,
-    /// Whether workloads with a sidecar get a NetworkPolicy, from `--network-policies`.
+    /// True if workloads with a sidecar get a NetworkPolicy, from `--network-policies`.
     pub network_policies: bool,
-    /// How far an overlay may take the Pods.
+    /// Least restrictive Pod Security level that an overlay may use.
     pub pod_security: PodSecurity,
 }
 
 /// Some or all namespaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Namespaces {
-    /// Every one.
+    /// All namespaces.
     All,
-    /// These.
+    /// These namespaces.
     These(BTreeSet<String>),
 }
 
 impl RenderSettings {
-    /// The database that agents of this namespace inherit.
+    /// Returns the database that agents of this namespace inherit.
     pub fn database_of(&self, namespace: &str) -> Option<&str> {
         let inherited = match &self.database_namespaces {
             Namespaces::All => true,

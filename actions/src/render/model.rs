@@ -1,4 +1,4 @@
-//! The variables by which an agent's runtime reaches the Model of `modelRef`.
+//! Renders the variables by which an agent's runtime reaches the Model of `modelRef`.
 //!
 //! | variable | value |
 //! |---|---|
@@ -11,19 +11,19 @@
 use crds::{ModelSpec, PluginConfigSpec};
 use serde_json::{Value, json};
 
-/// Name of a variable, and the variable as in a Pod.
+/// Name of a variable, and the variable as an entry of a container's `env`.
 pub(super) type SecretVariable = (String, Value);
 
-/// What a model adds to the environment.
+/// Variables that a model adds to the environment.
 #[derive(Debug, Default)]
 pub(super) struct ModelEnv {
     pub(super) base_url: Option<String>,
     pub(super) region: Option<String>,
     pub(super) config: Option<String>,
     pub(super) keys: Option<String>,
-    /// One for each credential key.
+    /// One variable for each credential key.
     pub(super) variables: Vec<SecretVariable>,
-    /// The Secret, when no keys of it are named.
+    /// Secret of which every key is a variable, if no keys are named.
     pub(super) whole_secret: Option<String>,
 }
 

@@ -1,9 +1,9 @@
-//! The NetworkPolicy of a workload with a sidecar: it closes the port of the image itself, so that nobody goes around the
-//! sidecar, and nothing else.
+//! Renders the NetworkPolicy of a workload with a sidecar: it closes only the port of the image itself, so that no request
+//! bypasses the sidecar.
 //!
-//! Policies only ever allow, and what selects a Pod adds up. So everything but that one port is allowed from everywhere:
-//! meshes, metrics and containers of the overlay go on. For the same reason there is none where another policy selects the Pods: all
-//! that it keeps out would come in by ours.
+//! Policies only ever allow, and all policies that select a Pod add up. So everything but that one port is allowed from
+//! everywhere: meshes, metrics and containers of the overlay keep working. For the same reason there is no policy if another one
+//! selects the Pods: the operator's would allow all that the other one denies.
 
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use super::labels::{child, selector_labels};
 use crate::ports::{ChildKind, ChildManifest};
 
-/// The last port there is.
+/// Highest port number.
 const MAX_PORT: i32 = 65535;
 
-/// The policy of `owner`, whose kind is named by the label `label` and whose container listens on `port`.
+/// Returns the policy of `owner`, whose kind is named by the label `label` and whose container listens on `port`.
 pub fn network_policy<K: Resource<DynamicType = ()>>(owner: &K, label: &str, port: i32) -> ChildManifest {
     let workload = owner.name_any();
     let range =
@@ -27,7 +27,7 @@ pub fn network_policy<K: Resource<DynamicType = ()>>(owner: &K, label: &str, por
         "policyTypes": ["Ingress"],
         "ingress": [{ "ports": ports }],
     });
-    // People call their own policies like the workload.
+    // A user's own policy often has the name of the workload.
     let name = format!("{workload}-sidecar");
     child(owner, label, ChildKind::NetworkPolicy, name, json!({ "spec": spec }))
 }
@@ -38,7 +38,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether a policy lets a connection to this port in, as the API defines it (networking.k8s.io/v1).
+    /// Reports whether a policy admits a connection to this port, by the definition of the API (networking.k8s.io/v1).
     fn admits(spec: &Value, protocol: &str, port: i32) -> bool {
         let rules = spec["ingress"].as_array().unwrap().iter();
         let mut ports = rules.flat_map(|rule| {

@@ -1,4 +1,4 @@
-//! The Pod template of a workload: its container under the restricted Pod Security profile, then the user's overlay.
+//! Renders the Pod template of a workload: its container under the restricted Pod Security profile, then the user's overlay.
 
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use serde_json::{Value, json};
@@ -11,16 +11,16 @@ use super::{
     workload_parts::WorkloadParts,
 };
 
-/// The Pod template, with the overlay merged in.
+/// Returns the Pod template, with the overlay merged in.
 ///
-/// A [`Value`] within `json!` is copied with all that is in it, so what is large is put into its place afterwards.
+/// `json!` copies a [`Value`] with all its content, so large values are put into their place afterwards.
 pub(super) fn template(running: &WorkloadParts<'_>) -> Result<Value, RenderError> {
     let mut pod = json!({
         "serviceAccountName": running.service_account(),
         "automountServiceAccountToken": false,
         "enableServiceLinks": false,
         "terminationGracePeriodSeconds": sidecar::grace(running.sidecar.as_ref()),
-        // An image that names its user by a word is refused by the kubelet under runAsNonRoot unless a number is given.
+        // With runAsNonRoot the kubelet rejects an image whose user is a name, unless a numeric user is set.
         "securityContext": {
             "runAsNonRoot": true,
             "runAsUser": 1000,
@@ -63,7 +63,7 @@ pub(super) fn template(running: &WorkloadParts<'_>) -> Result<Value, RenderError
     Ok(template)
 }
 
-/// Each once: the API server takes the list as a map by name and refuses a second one.
+/// Returns the secrets without duplicates: the API server treats the list as a map by name and rejects a second entry.
 fn image_pull_secrets(secrets: &[LocalObjectReference]) -> Value {
     let mut names: Vec<&str> = Vec::new();
     for secret in secrets {

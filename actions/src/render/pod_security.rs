@@ -1,28 +1,28 @@
-//! Pod Security Standards: how far an overlay may take the Pods of a workload.
+//! Checks overlays against the Pod Security Standards.
 //!
-//! Who may write an Agent may write its `podTemplate`. Where a namespace has no Pod Security admission, that would be every
-//! privilege of a node; so the operator judges the Pod template itself, by the levels of
-//! <https://kubernetes.io/docs/concepts/security/pod-security-standards/>. Only an overlay is judged: what we render ourselves is
-//! `restricted`.
+//! A user who may write an Agent may write its `podTemplate`. In a namespace without Pod Security admission that would grant
+//! every privilege of a node, so the operator itself checks the Pod template by the levels of
+//! <https://kubernetes.io/docs/concepts/security/pod-security-standards/>. Only templates with an overlay are checked: the
+//! rendered template itself is `restricted`.
 
 use serde_json::Value;
 
 use super::RenderError;
 use crate::ports::{ChildKind, ChildManifest};
 
-/// A level of the standards.
+/// Level of the Pod Security Standards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodSecurity {
     /// Hardened.
     Restricted,
-    /// No known way to the node.
+    /// Prevents known privilege escalations.
     Baseline,
-    /// Everything.
+    /// Unrestricted.
     Privileged,
 }
 
 impl PodSecurity {
-    /// As in the labels of a namespace.
+    /// Returns the name of the level, as in the labels of a namespace.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Restricted => "restricted",
@@ -63,9 +63,9 @@ const SYSCTLS: &[&str] = &[
     "net.ipv4.tcp_syncookies",
     "net.ipv4.tcp_wmem",
 ];
-/// Types of SELinux that `baseline` knows.
+/// SELinux types that `baseline` allows.
 const SELINUX: &[&str] = &["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
-/// Volumes of `restricted`.
+/// Volume types that `restricted` allows.
 const VOLUMES: &[&str] = &[
     "configMap",
     "csi",
@@ -78,10 +78,10 @@ const VOLUMES: &[&str] = &[
     "secret",
 ];
 
-/// Judges the Pod template of a workload whose spec has an overlay.
+/// Checks the Pod template of a workload whose spec has an overlay.
 ///
 /// # Errors
-/// [`RenderError::PodSecurity`], naming the first field that goes further than the level.
+/// [`RenderError::PodSecurity`], which names the first field that goes beyond the level.
 pub fn check_pod_security(running: &[ChildManifest], overlay: bool, level: PodSecurity) -> Result<(), RenderError> {
     let deployment = running.iter().find(|found| found.child.kind == ChildKind::Deployment).filter(|_| overlay);
     let template = deployment.and_then(|found| found.body.pointer("/spec/template"));
@@ -91,7 +91,7 @@ pub fn check_pod_security(running: &[ChildManifest], overlay: bool, level: PodSe
     }
 }
 
-/// The first field of a Pod template that is beyond the level.
+/// Returns the first field of a Pod template that goes beyond the level.
 pub fn pod_security_violation(template: &Value, level: PodSecurity) -> Option<String> {
     let pod = &template["spec"];
     if level == PodSecurity::Privileged {
@@ -151,7 +151,7 @@ fn container_baseline_violation(container: &Value) -> Option<String> {
     if container["ports"].as_array().into_iter().flatten().any(has_host_port) {
         return Some("ports.hostPort".to_owned());
     }
-    // A probe of another host is a way to send requests from the node.
+    // A probe of another host would send requests from the node.
     let lifecycle = ["postStart", "preStop"].map(|hook| &container["lifecycle"][hook]);
     let probes = ["livenessProbe", "readinessProbe", "startupProbe"].map(|probe| &container[probe]);
     let host = |handler: &Value| ["httpGet", "tcpSocket"].iter().any(|way| !is_empty(&handler[*way]["host"]));
@@ -161,7 +161,7 @@ fn container_baseline_violation(container: &Value) -> Option<String> {
     profiles(context).map(|field| format!("securityContext.{field}"))
 }
 
-/// What a Pod and a container may say of the profiles they run under.
+/// Returns the first field of a Pod's or container's security context that violates `baseline` by its profile.
 fn profiles(context: &Value) -> Option<&'static str> {
     let selinux = &context["seLinuxOptions"];
     if context["windowsOptions"]["hostProcess"] == true {

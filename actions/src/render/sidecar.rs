@@ -1,9 +1,10 @@
-//! The sidecar of a workload's Pods: a native one, an init container that goes on running, so that it is there before the
-//! workload's container starts and still there when that one ends.
+//! Renders the [native sidecar](https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/) of a workload's Pods: an
+//! init container that keeps running, so that it starts before the workload's container and ends after it.
 //!
-//! When a Pod is deleted, two hooks start at once: the sidecar's own says that the Pod is going, the workload's returns when
-//! nothing is in flight any more. The workload gets SIGTERM only then, and the sidecar only when the workload has ended. So
-//! nobody waits for a fixed time. The hooks prove themselves by a key that only the Pod's template holds.
+//! On the deletion of a Pod two `preStop` hooks start at once: the sidecar's own hook makes it a lame duck (it announces the
+//! shutdown and serves on), and the workload's hook drains (it returns when no request is in flight any more). The workload gets
+//! SIGTERM only then, and the sidecar only when the workload has ended. So there is no fixed delay. The hooks authenticate by a
+//! key that only the Pod's template holds.
 
 use std::time::Duration;
 
@@ -16,36 +17,36 @@ use super::{
     container::{Probes, pull_policy},
 };
 
-/// Name of the container; of its image in `status.images`, too.
+/// Name of the container, and of its image in `status.images`.
 pub const PROXY: &str = "proxy";
-/// The port to which the Service leads: the sidecar's, or without one the workload's.
+/// Target port of the Service: the sidecar's, or without a sidecar the workload's.
 pub(super) const SERVICE_PORT: &str = "http";
-/// The workload's port behind the sidecar.
+/// Name of the workload's port behind the sidecar.
 const UPSTREAM_PORT: &str = "agent";
-/// How long a Pod that goes serves as before: until everybody knows that it goes.
+/// Lame duck period of a Pod that is being deleted: it serves as before until all clients know that it is going.
 const LAME_DUCK: Duration = Duration::from_secs(5);
-/// What the workload has for its own SIGTERM, and the rest of the time that a Pod has to end.
+/// Rest of the Pod's termination grace period: 10 s for the workload's own SIGTERM, and 5 s of reserve.
 const SHUTDOWN_MARGIN: Duration = Duration::from_secs(10 + 5);
-/// The time that a Pod without a sidecar has to end: the runtime drains for 25 s after SIGTERM.
+/// Termination grace period of a Pod without a sidecar, in seconds: the runtime drains for 25 s after SIGTERM.
 const GRACE_WITHOUT_SIDECAR: u64 = 30;
 
-/// What the overlay may change of the sidecar.
+/// Fields of the sidecar that the overlay may change.
 const OVERLAY_FIELDS: [&str; 7] =
     ["name", "image", "imagePullPolicy", "resources", "env", "securityContext", "terminationMessagePolicy"];
 
-/// The program of the sidecar's image.
+/// Program of the sidecar's image.
 const PROGRAM: &str = "/recif-proxy";
-/// Says in the workload's container that a sidecar is before it: our runner then answers nobody else.
+/// Variable in the workload's container that announces the sidecar: Récif's runner then accepts requests from the sidecar only.
 const BEHIND_SIDECAR: &str = "RECIF_SIDECAR";
 
-/// What of the sidecar comes from the operator and stays as it is until the template changes for another reason.
+/// Properties of the sidecar that come from the operator and stay pinned until the template changes for another reason.
 #[derive(Debug, Clone, Copy)]
 pub struct PinnedProxy<'a> {
     /// Its image.
     pub image: &'a str,
-    /// The public keys of the gateways; `None`: the template is older than those.
+    /// Public keys of the gateways; `None`: the template is older than those.
     pub caller_keys: Option<&'a str>,
-    /// Whether it tells gateways itself that its Pod is ready; `false`: the template is older than that.
+    /// True if the sidecar itself tells gateways that its Pod is ready; `false`: the template is older than that.
     pub tells_ready: bool,
 }
 
@@ -55,21 +56,21 @@ impl<'a> From<&'a str> for PinnedProxy<'a> {
     }
 }
 
-/// What is rendered of a workload's sidecar.
+/// Parameters of a rendered sidecar.
 #[derive(Debug)]
 pub(super) struct Sidecar<'a> {
     pinned: PinnedProxy<'a>,
     kind: String,
     traffic: &'a Traffic,
-    /// The workload, by name and namespace.
+    /// Workload, by name and namespace.
     workload: (String, String),
     key: String,
-    /// Whether clients open streams there only to listen, which are no requests in flight.
+    /// True if clients open streams only to listen, which are no requests in flight.
     listens: bool,
 }
 
 impl<'a> Sidecar<'a> {
-    /// The sidecar of `owner`, unless it wants none; its container listens on `port`.
+    /// Returns the sidecar of `owner`, unless it wants none; its container listens on `port`.
     ///
     /// # Errors
     /// [`RenderError::PortTaken`]: both would listen on one port.
@@ -92,7 +93,7 @@ impl<'a> Sidecar<'a> {
         Ok(Some(Self { pinned, listens: kind == MCPServer::kind(&()), kind, traffic, workload, key }))
     }
 
-    /// The container, in front of one that listens on `port`.
+    /// Returns the container, in front of one that listens on `port`.
     pub(super) fn container(&self, port: i32) -> Value {
         let (name, namespace) = &self.workload;
         let mut env = vec![
@@ -137,23 +138,23 @@ impl<'a> Sidecar<'a> {
             },
         });
         container["env"] = Value::Array(env);
-        // The workload's container starts only after this probe has passed, which takes the kubelet up to a second more, and needs
-        // no sidecar to start. Templates that have it keep it, so that no Pod is replaced for it alone.
+        // The workload's container starts only after this probe has passed, which takes the kubelet up to a second, and it can
+        // start without the sidecar. Templates that have the probe keep it, so that no Pod is replaced for it alone.
         if !self.pinned.tells_ready {
             container["startupProbe"] = probe("/healthz", 60);
         }
         container["readinessProbe"] = probe("/readyz", 2);
         container["lifecycle"]["preStop"] = match self.pinned.caller_keys {
-            // By the program itself, over loopback: from the network anybody could say so who can read the template.
+            // By the program itself, over loopback: from the network any client that can read the template could call it.
             Some(_) => json!({ "exec": { "command": [PROGRAM, "lame-duck"] } }),
             None => self.hook("/_recif/lame-duck"),
         };
         container
     }
 
-    /// Tells the sidecar of a finished template how its workload says that it is ready, so that a gateway in which requests wait
-    /// need not wait for the kubelet too. Nothing is told where more has a say than the workload's own probes as they are rendered:
-    /// that is the kubelet's to judge.
+    /// Configures the sidecar of a finished template to query the readiness of its workload, so that a gateway with waiting
+    /// requests need not wait for the kubelet too. Nothing is configured if anything besides the workload's own probes, as they
+    /// are rendered, decides on the readiness: then only the kubelet can judge.
     pub(super) fn learn_readiness(&self, template: &mut Value, kind: &str, probes: Probes) {
         if !self.pinned.tells_ready {
             return;
@@ -186,12 +187,13 @@ impl<'a> Sidecar<'a> {
         }
     }
 
-    /// The hook of the workload's container.
+    /// Returns the `preStop` hook of the workload's container, which drains.
     pub(super) fn drain(&self) -> Value {
         self.hook("/_recif/drain")
     }
 
-    /// What the workload's container is told of the sidecar, unless the spec says so itself.
+    /// Returns the variable that announces the sidecar to the workload's container, unless the spec sets it. It is set only if
+    /// the sidecar verifies callers, and never for an MCPServer.
     pub(super) fn variable(&self, env: &[Value]) -> Option<Value> {
         let told = self.pinned.caller_keys.is_some() && !self.listens;
         let taken = env.iter().any(|variable| variable["name"] == BEHIND_SIDECAR);
@@ -199,12 +201,12 @@ impl<'a> Sidecar<'a> {
     }
 
     fn hook(&self, path: &str) -> Value {
-        // By number: the name of another container's port is not found.
+        // By number: a hook cannot refer to the name of another container's port.
         let headers = [json!({ "name": "X-Recif-Key", "value": self.key })];
         json!({ "httpGet": { "path": path, "port": PROXY_PORT, "httpHeaders": headers } })
     }
 
-    /// Refuses an overlay that would take the sidecar away, or lead around it.
+    /// Rejects an overlay that would remove or bypass the sidecar.
     pub(super) fn check_overlay(&self, overlay: &Value, kind: &str) -> Result<(), RenderError> {
         let refuse = |message: String| Err(RenderError::PodTemplate(message));
         if overlay.pointer("/spec/initContainers").is_some_and(|list| !list.is_array()) {
@@ -264,12 +266,12 @@ fn listed<'a>(overlay: &'a Value, list: &str) -> impl Iterator<Item = &'a Value>
     overlay["spec"][list].as_array().into_iter().flatten()
 }
 
-/// Name of the workload's port.
+/// Returns the name of the workload's port.
 pub(super) fn port_name(sidecar: Option<&Sidecar<'_>>) -> &'static str {
     if sidecar.is_some() { UPSTREAM_PORT } else { SERVICE_PORT }
 }
 
-/// The time that a Pod has to end, in seconds: the lame duck, what is in flight, the workload's own SIGTERM, and a rest.
+/// Returns the termination grace period in seconds: lame duck, drain, the workload's own SIGTERM, and a reserve.
 pub(super) fn grace(sidecar: Option<&Sidecar<'_>>) -> u64 {
     sidecar.map_or(GRACE_WITHOUT_SIDECAR, |sidecar| {
         let whole = LAME_DUCK + sidecar.traffic.drain_timeout() + SHUTDOWN_MARGIN;

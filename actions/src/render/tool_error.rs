@@ -1,7 +1,7 @@
-//! What makes a Tool usable.
+//! Validates Tools.
 //!
-//! The runtime judges a tool again when it reads it; what can be told from the values alone is told here, so that whoever
-//! wrote the Tool learns it from the Tool and not from a Pod that does not come up.
+//! The runtime validates a tool again when it reads it. Errors that are visible in the values alone are reported here, so that
+//! the author of the Tool sees them in its status and not in a Pod that does not start.
 
 use crds::{
     ToolSpec,
@@ -10,10 +10,10 @@ use crds::{
 
 use super::{header_variables, variables};
 
-/// The methods of http tools.
+/// Methods of http tools.
 const METHODS: &[&str] = &["GET", "POST", "PUT", "PATCH", "DELETE"];
 
-/// Why a Tool cannot be used, where something is missing in the documented words; `None`: it can.
+/// Returns why a Tool cannot be used, with the documented message if a field is missing; `None`: it can be used.
 pub fn tool_error(spec: &ToolSpec) -> Option<String> {
     if !is_tool_name(&spec.name) {
         return Some(format!("tool name {:?} must match ^[a-zA-Z0-9_-]{{1,64}}$", spec.name));
@@ -41,19 +41,19 @@ pub fn tool_error(spec: &ToolSpec) -> Option<String> {
         .or_else(|| spec.parameters.iter().find_map(bad_parameter))
 }
 
-/// What is wrong with the address in a field. It may hold a credential, so it is not repeated.
+/// Returns the problem of the address in a field. The address may hold a credential, so it is not repeated.
 fn bad_address(field: &str, address: &str) -> Option<String> {
     let problem = || format!("{field} must be a URL that begins with http:// or https:// and names a host");
     (!is_web_address(address)).then(problem)
 }
 
-/// Whether the text is an http or https URL as far as its host.
+/// Reports whether the text is an http or https URL, checked up to the host.
 pub(crate) fn is_web_address(text: &str) -> bool {
     let Some((scheme, rest)) = text.split_once("://") else { return false };
     (scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https")) && !authority(rest).is_empty()
 }
 
-/// The part of a URL from its host's beginning up to its path.
+/// Returns the authority of a URL: everything after the scheme up to the path.
 fn authority(rest: &str) -> &str {
     rest.split(['/', '?', '#', '\\']).next().unwrap_or_default()
 }
@@ -98,8 +98,9 @@ fn bad_header(spec: &ToolSpec) -> Option<String> {
     twice.map(|name| format!("header {name} is in headers and in headersFrom: keep one"))
 }
 
-/// What the operator renders for the runtime and for other tools is not to be sent out by who may write Tools alone. What the
-/// Agent's own `env` and `envFrom` bring is, and what the tool's own `headersFrom` names.
+/// Rejects headers that refer to variables that the operator renders for the runtime or for other tools: a user who may write
+/// only Tools must not be able to send them out. Variables of the Agent's own `env` and `envFrom`, and those of the tool's own
+/// `headersFrom`, are allowed.
 fn bad_variable(spec: &ToolSpec) -> Option<String> {
     let own: Vec<_> = header_variables(spec).into_iter().map(|variable| variable.name).collect();
     let is_taken = |name: &&str| {
@@ -126,7 +127,8 @@ fn bad_parameter(parameter: &ToolParameter) -> Option<String> {
     None
 }
 
-/// A token of RFC 9110 section 5.6.2, which a header's name is.
+/// Reports whether the text is a token ([RFC 9110 section 5.6.2](https://www.rfc-editor.org/rfc/rfc9110#section-5.6.2)), as the
+/// name of a header is.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
@@ -135,7 +137,7 @@ fn is_tool_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))
 }
 
-/// An empty text means the same as none.
+/// Returns the text of a field; an empty text means none.
 fn given(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|text| !text.is_empty())
 }

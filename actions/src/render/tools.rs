@@ -1,4 +1,4 @@
-//! `CORAIL_TOOLS`: the tools of an agent as its runtime reads them.
+//! Renders `CORAIL_TOOLS`: the tools of an agent as its runtime reads them.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use serde_json::Value;
 
 use super::{CallTls, call_tls, headers};
 
-/// What a name in `spec.tools` turned out to be.
+/// Resolved name of `spec.tools`.
 #[derive(Debug, Clone, Copy)]
 pub enum ToolSlot<'a> {
-    /// A Tool; one that is not enabled is left out.
+    /// A Tool; left out if it is not enabled.
     Object(&'a Tool),
     /// A Tool that calls the flow or agent at this address.
     Caller(&'a Tool, &'a str),
-    /// No Tool, but the name of a builtin.
+    /// A builtin of this name, for which there is no Tool.
     Builtin(&'a str),
 }
 
 impl<'a> ToolSlot<'a> {
-    /// The spec of a Tool that is rendered.
+    /// Returns the spec of the Tool, if it is rendered.
     pub(super) fn spec(&self) -> Option<&'a ToolSpec> {
         match *self {
             Self::Object(tool) | Self::Caller(tool, _) => tool.spec.enabled.then_some(&tool.spec),
@@ -32,11 +32,11 @@ impl<'a> ToolSlot<'a> {
     }
 }
 
-/// The tools an agent gets, in the order of its spec.
+/// Rendered tools of an agent, in the order of its spec.
 pub(super) struct Tools {
-    /// The JSON array; `None` when no tool is left.
+    /// JSON array; `None` if no tool is left.
     pub(super) json: Option<String>,
-    /// Whether a tool has headers, which may hold credentials.
+    /// True if a tool has headers, which may hold credentials.
     pub(super) has_headers: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn render(slots: &[ToolSlot<'_>]) -> Tools {
     }
 }
 
-/// One element; the order of the fields is that of the documentation. An empty field is left out, never null.
+/// Element of the array, with its fields in the order of the documentation. An empty field is left out, never null.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct RenderedTool<'a> {
@@ -75,13 +75,13 @@ struct RenderedTool<'a> {
     allowed_env: &'a [String],
     #[serde(skip_serializing_if = "str::is_empty")]
     mcp_endpoint: &'a str,
-    /// The tool's name at its server, where it is another one.
+    /// Name of the tool at its server, if it is another one.
     #[serde(skip_serializing_if = "str::is_empty")]
     mcp_tool: &'a str,
-    /// `sse` where its server speaks the transport of the protocol's first revision.
+    /// `sse` if its server speaks the HTTP+SSE transport of the protocol's first revision.
     #[serde(skip_serializing_if = "str::is_empty")]
     mcp_transport: &'a str,
-    /// How its server proves who it is, where it is not by the system's authorities alone.
+    /// Verification of its server's TLS certificate, if it differs from the system's root certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     mcp_tls: Option<CallTls>,
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! The children that run a workload, whatever its kind: ServiceAccount, Service and Deployment.
+//! Renders the children that run a workload of any kind: ServiceAccount, Service and Deployment.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use super::{
 use crate::ports::{ChildKind, ChildManifest};
 
 impl WorkloadParts<'_> {
-    /// Name of the ServiceAccount of the Pods.
+    /// Returns the name of the Pods' ServiceAccount.
     pub(super) fn service_account(&self) -> &str {
         given(self.service_account_name).unwrap_or(&self.name)
     }
 
-    /// The Service and the Deployment. Without `replicas` the apply leaves that field to whoever has it.
+    /// Returns the Service and the Deployment. Without `replicas` the apply leaves that field to its other manager.
     ///
     /// # Errors
-    /// [`RenderError::PodTemplate`] and [`RenderError::EnvTaken`]: an overlay that cannot be merged.
+    /// [`RenderError::PodTemplate`] and [`RenderError::EnvReserved`]: an overlay that cannot be merged.
     pub(super) fn children<K: Resource<DynamicType = ()>>(
         &self,
         owner: &K,
@@ -41,7 +41,7 @@ impl WorkloadParts<'_> {
         let mut spec = json!({
             "selector": { "matchLabels": selector_labels(self.label, &self.name) },
             "strategy": { "type": "RollingUpdate", "rollingUpdate": { "maxUnavailable": 0, "maxSurge": 1 } },
-            // The default, but ours: the workload is Failed when it is over, and it has to outlast the startup probe.
+            // The default, but set explicitly: the workload is Failed after it, and it must be longer than the startup probe.
             "progressDeadlineSeconds": 600,
         });
         spec["template"] = template(self)?;
@@ -53,7 +53,7 @@ impl WorkloadParts<'_> {
     }
 }
 
-/// The ServiceAccount of `owner`'s own, when the spec names none.
+/// Returns the ServiceAccount of `owner`, if the spec names none.
 pub(super) fn own_service_account<K: Resource<DynamicType = ()>>(
     owner: &K,
     label: &str,
@@ -68,7 +68,7 @@ fn given(name: Option<&str>) -> Option<&str> {
     name.filter(|name| !name.is_empty())
 }
 
-/// A Secret's `data`, not `stringData`: that one is write-only, and its fields would never be owned.
+/// Returns the values for a Secret's `data`, not for `stringData`: that one is write-only, so its fields would never be owned.
 pub(super) fn base64(values: &BTreeMap<String, String>) -> BTreeMap<&str, Value> {
     values.iter().map(|(name, value)| (name.as_str(), json!(ByteString(value.clone().into_bytes())))).collect()
 }

@@ -1,4 +1,5 @@
-//! `accept`: Pending → Resolving. Judges the spec beyond what the CRD can, before anything else is done.
+//! Validates a new workload; action `accept`, Pending → Resolving. Checks the spec beyond what the CRD can, before anything else
+//! is done.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use machine::{Action, ActionError};
 use super::WorkloadKind;
 use crate::{deps::Deps, kind::Context};
 
-/// See the module.
+/// Action `accept`; see the module.
 #[derive(Debug)]
 pub struct Accept;
 

@@ -1,4 +1,5 @@
-//! What others may change that a workload depends on: its references, and children that are not as they were applied.
+//! Computes the digest of a workload's dependencies that other clients may change: its references, and children that have
+//! drifted.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -8,7 +9,7 @@ use super::{
 };
 use crate::{deps::Deps, ports::ChildRef};
 
-/// A digest of it, for the brake: never kept beyond this process, and the same after everything that is our own doing.
+/// Returns the digest for the detection of hot loops. It is never stored, and the operator's own writes do not change it.
 pub(crate) fn external_digest<K: WorkloadKind>(cr: &K, world: &Deps) -> u64 {
     let mut digest = DefaultHasher::new();
     cr.inputs(world).pin().hash(&mut digest);

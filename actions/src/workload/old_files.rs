@@ -1,12 +1,12 @@
-//! Files that old Pods still need.
+//! Keeps files that the Pods of an older template still need during a rollout.
 //!
-//! A projected volume names each of its files, so a Pod of an older template reads exactly its own, and one that the new
-//! rendering no longer has would be missing to a container that starts again during the rollout. So in Rendering such files
-//! stay, with the content they have, and `deploy` applies the rendering as it is when the rollout is done. Contents are in no
-//! cache: they are read for the moment, and only when a file is to go. What an object cannot hold besides the new rendering
-//! does not stay: the rollout is worth more than a restart in the middle of it.
+//! A projected volume names each of its files, so a Pod of an older template reads exactly its own files. If the new rendering
+//! drops one of them, a container of such a Pod that restarts during the rollout would miss it. So in Rendering these files stay
+//! with their content, and `deploy` applies the rendering as it is when the rollout is complete. No cache holds contents: they
+//! are read for the moment, and only if a file is to be removed. Files for which the object has no room besides the new rendering
+//! are removed: the rollout matters more than a restart in the middle of it.
 //!
-//! Variables are another matter: by `envFrom` a container has all that there are, so an old one would be in the new Pods.
+//! Environment variables are different: with `envFrom` a container gets all keys, so an old one would be set in the new Pods too.
 
 use std::borrow::Cow;
 
@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::{WorkloadKind, children::is_owned};
 use crate::{kind::Context, ports::ChildManifest, render::MAX_OBJECT};
 
-/// The manifest, with the files of the live object that it would take away from Pods that run, as far as there is room.
+/// Returns the manifest with those files of the live object that it would remove from running Pods, as far as there is room.
 pub(super) async fn keep_old_files<'a, K: WorkloadKind>(
     cx: &Context,
     cr: &K,

@@ -1,53 +1,55 @@
-//! Who sets `replicas` of the Deployment: the operator from the spec, the scaler, or somebody else.
+//! Decides which field manager sets `replicas` of the Deployment: the operator from the spec, the scaler, or another client.
 //!
-//! The Deployment is made with its number in one apply. A later number is applied alone, by a field manager of its own, so that
-//! scaling replaces no Pod, whatever this build renders.
+//! The Deployment is created with its replicas in one apply. A later number is applied alone, by a separate field manager, so
+//! that scaling replaces no Pod, whatever this build renders.
 //!
-//! The field changes hands without a gap: an apply that leaves a field out resets it to its default when nobody else has
-//! applied it too. So whoever takes it over applies it with the value it has; when both are seen in managedFields, the
-//! other one leaves it out; and only whoever has it alone sets another number.
+//! The ownership of the field is transferred without a gap, as [server-side
+//! apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/#transferring-ownership) requires: an apply that
+//! leaves a field out resets it to its default unless another manager has applied it too. So the new manager applies the field
+//! with its current value; when managedFields names both, the old manager leaves it out; and only the sole manager sets another
+//! number.
 
 use crds::{ChildRecord, Scaling};
 
 use super::WorkloadKind;
 use crate::ports::DeploymentState;
 
-/// The scaler's field manager.
+/// Field manager of the scaler.
 pub const SCALER: &str = "recif-scaler";
 
-/// The operator's field manager of a number that is applied alone.
+/// Field manager of the operator for a number that is applied alone.
 pub const REPLICAS: &str = "recif-replicas";
 
-/// What the scaler is to do about the field.
+/// Scaler's next step in the transfer of the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReplicasHandover {
-    /// It is its own: any number may be set.
+    /// The scaler is the sole manager: it may set any number.
     Owned,
-    /// Apply this number, to take it over.
+    /// Apply this number, to become a manager of the field.
     Acquire(i32),
-    /// Leave it out: the operator has it.
+    /// Leave the field out of the apply: the operator owns it.
     Release,
-    /// It is the operator's turn.
+    /// Wait for the operator.
     Wait,
-    /// It is none of its business.
+    /// Do nothing: the workload has no scaling, and the scaler does not own the field.
     None,
 }
 
-/// Fewest Pods of a workload that runs and does not sleep.
+/// Returns the fewest Pods of a workload that runs and is not scaled to zero.
 pub fn min_running(scaling: &Scaling) -> i32 {
     scaling.min_replicas.max(1)
 }
 
-/// The scaler's turn. `scaling`: of a workload that has it and is not stopped.
+/// Returns the scaler's next step. `scaling`: of a workload that has scaling and is not stopped.
 pub fn handover(scaling: Option<&Scaling>, live: &DeploymentState) -> ReplicasHandover {
     let by = &live.replicas_managers;
     match (scaling, by.has_operator(), by.scaler) {
-        // It was stopped, and is to be started by the operator.
+        // It was stopped, and the operator is to start it.
         (Some(_), true, false) if live.desired == 0 => ReplicasHandover::Wait,
         (Some(_), true, false) => ReplicasHandover::Acquire(live.desired),
         (Some(_), true, true) => ReplicasHandover::Wait,
         (Some(_), false, true) => ReplicasHandover::Owned,
-        // Just made, or taken by somebody else.
+        // The Deployment was just created, or another client took the field.
         (Some(scaling), false, false) => ReplicasHandover::Acquire(live.desired.max(min_running(scaling))),
         (None, true, true) => ReplicasHandover::Release,
         (None, false, true) => ReplicasHandover::Wait,
@@ -55,39 +57,39 @@ pub fn handover(scaling: Option<&Scaling>, live: &DeploymentState) -> ReplicasHa
     }
 }
 
-/// The scaling that is in force: a stopped workload has none.
+/// Returns the scaling in force: a stopped workload has none.
 pub(super) fn scaling<K: WorkloadKind>(cr: &K) -> Option<&Scaling> {
     cr.scaling().filter(|_| cr.replicas() > 0)
 }
 
-/// How many Pods are wanted: the user's number, or that of whoever else sets it.
+/// Returns the number of Pods wanted: the user's, or that of the scaler or of another field manager.
 pub(super) fn desired<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> i32 {
     let by_others = scaling(cr).is_some() || live.replicas_managers.other_manager().is_some();
     if cr.replicas() > 0 && by_others { live.desired } else { cr.replicas() }
 }
 
-/// How many Pods make the workload ready: all that are wanted or, where the load says how many, the fewest there may be.
+/// Returns how many Pods make the workload ready: all that are wanted, or with scaling the minimum.
 pub(super) fn required<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> i32 {
     let wanted = desired(cr, live);
     scaling(cr).map_or(wanted, |scaling| wanted.min(min_running(scaling)))
 }
 
-/// How many Pods of a new template are to become ready.
+/// Returns how many Pods of a new template are to become ready.
 pub(super) fn expected<K: WorkloadKind>(cr: &K, live: Option<&DeploymentState>) -> i32 {
     live.map_or_else(|| scaling(cr).map_or(cr.replicas(), min_running), |live| desired(cr, live))
 }
 
-/// Whether the user's number is another one than when the Deployment was last applied, as its `record` says.
+/// Reports whether the user's number has changed since the Deployment was last applied, as its `record` says.
 fn is_edited<K: WorkloadKind>(cr: &K, record: Option<&ChildRecord>) -> bool {
     match record.and_then(|record| record.replicas) {
         Some(known) => known != cr.replicas(),
-        // The record of an older build.
+        // Record of an older build.
         None => cr.is_edited(),
     }
 }
 
-/// `replicas` as it goes into the operator's apply of the whole Deployment: the first number, and, because an apply without it
-/// could take it away, the number there is while that apply has it. `None`: left out.
+/// Returns `replicas` for the operator's apply of the whole Deployment: the first number, or the current number while that apply
+/// owns the field, because an apply without it could reset it. `None`: left out.
 pub(super) fn applied_replicas<K: WorkloadKind>(cr: &K, live: Option<&DeploymentState>) -> Option<i32> {
     match live {
         None => scaling(cr).is_none().then(|| cr.replicas()),
@@ -95,13 +97,13 @@ pub(super) fn applied_replicas<K: WorkloadKind>(cr: &K, live: Option<&Deployment
     }
 }
 
-/// Whether the scaler has taken the field over from the apply of the whole Deployment, which is to leave it out now.
+/// Reports whether the scaler has taken the field over from the apply of the whole Deployment, which is to leave it out.
 pub(super) fn is_handed_over<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> bool {
     live.replicas_managers.operator && live.replicas_managers.scaler && scaling(cr).is_some()
 }
 
-/// A change of the field alone that is the operator's to make: another number, which is the user's unless the scaler's or,
-/// until the user edits it, a stranger's counts; or (`Some(None)`) to leave it to the scaler.
+/// Returns the change of this field alone that is due: another number, or (`Some(None)`) leaving the field to the scaler. The
+/// number is the user's unless the scaler's counts or, until the user edits the spec, that of another client.
 pub(super) fn due_change<K: WorkloadKind>(
     cr: &K,
     live: &DeploymentState,
@@ -122,7 +124,7 @@ pub(super) fn due_change<K: WorkloadKind>(
     (cr.replicas() != live.desired || !by.has_operator() || edited).then(|| Some(cr.replicas()))
 }
 
-/// Whether the scaler has yet to take the field over.
+/// Reports whether the scaler has yet to take the field over.
 pub(super) fn awaits_scaler<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> bool {
     scaling(cr).is_some_and(|scaling| handover(Some(scaling), live) != ReplicasHandover::Owned)
 }

@@ -1,11 +1,11 @@
-//! A workload for the benchmarks of the relays: it answers as fast as it can, with as little as it can.
+//! Minimal workload for the benchmarks of the proxies: it responds as fast as it can and does nothing else.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/short` | 2 bytes |
-//! | `/stream` | 64 chunks of 1 KiB, each written for itself |
-//! | `/events` | 200 events, one each millisecond |
-//! | `/hold` | one event, then silence until the client goes |
+//! | `/stream` | 64 chunks of 1 KiB, each in a write of its own |
+//! | `/events` | 200 events, one per millisecond |
+//! | `/hold` | one event, then nothing until the client disconnects |
 
 use anyhow::Result;
 use tokio::{
@@ -25,7 +25,7 @@ async fn main() -> Result<()> {
     loop {
         let (io, _) = listener.accept().await?;
         tokio::spawn(async move {
-            // A client that goes ends its connection, and nothing else.
+            // A client that disconnects ends its own connection only.
             let _ = serve(io).await;
         });
     }

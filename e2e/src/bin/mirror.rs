@@ -1,4 +1,5 @@
-//! How far the control plane's database is behind the cluster, at a steady rate of changes. `hack/bench/mirror` runs it.
+//! Measures the lag of the control plane's database behind the cluster at a steady rate of changes. `hack/bench/mirror`
+//! runs it.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +30,7 @@ use tokio::{
 };
 
 const NAMESPACE: &str = "mirror-bench";
-/// Changes that are under way at once.
+/// Limit of concurrent changes.
 const IN_FLIGHT: usize = 16;
 
 type Agents = Api<DynamicObject>;
@@ -123,11 +124,11 @@ async fn measure(args: &Args, client: Client) -> Result<ExitCode> {
     Ok(if missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Changes agents at a steady rate; the versions that came of it, and when the API server told them.
+/// Changes agents at a steady rate; returns the resource versions of the changes and the times of the responses.
 async fn change(args: &Args, agents: &Agents) -> Result<Vec<(i64, Instant)>> {
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / args.rate);
     let mut patches = JoinSet::new();
-    // An API server that is slow is not asked over ever more connections.
+    // A slow API server does not get ever more connections.
     let most = Arc::new(Semaphore::new(IN_FLIGHT));
     for number in 0..args.rate * args.seconds {
         ticks.tick().await;
@@ -147,7 +148,7 @@ async fn change(args: &Args, agents: &Agents) -> Result<Vec<(i64, Instant)>> {
     Ok(answered)
 }
 
-/// The newest version that is stored, and since when, each time that it is another one.
+/// Polls the highest stored resource version; each time that it is a new one, it is recorded with the time.
 fn follow(pool: AnyPool) -> watch::Receiver<Arc<Vec<(i64, Instant)>>> {
     let (sender, receiver) = watch::channel(Arc::new(Vec::new()));
     tokio::spawn(async move {
@@ -166,7 +167,8 @@ fn follow(pool: AnyPool) -> watch::Receiver<Arc<Vec<(i64, Instant)>>> {
     receiver
 }
 
-/// Changes are stored in the order of their versions: each was there as soon as one that is as new.
+/// Returns the lag of each change. Changes are stored in the order of their versions, so a change is stored as soon as a
+/// version at least as new is.
 fn lags(answered: Vec<(i64, Instant)>, stored: &[(i64, Instant)]) -> Vec<Duration> {
     let lag = |(version, at): (i64, Instant)| {
         let (_, there) = stored.get(stored.partition_point(|(stored, _)| *stored < version))?;
@@ -177,7 +179,7 @@ fn lags(answered: Vec<(i64, Instant)>, stored: &[(i64, Instant)]) -> Vec<Duratio
 
 type WorkloadRows = BTreeMap<String, (String, i64, Value, Value)>;
 
-/// Waits until the rows are those of a list.
+/// Waits until the rows are equal to a list from the API server.
 async fn settle(agents: &Agents, pool: &AnyPool) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
@@ -214,7 +216,7 @@ fn version(agent: &DynamicObject) -> Result<i64> {
     Ok(agent.resource_version().context("an object without a version")?.parse()?)
 }
 
-/// The upper bounds of the control plane's own histogram within which half and 99 % of the changes are.
+/// Returns the upper bounds of the buckets of the control plane's own histogram that hold the 50th and the 99th percentile.
 fn buckets(metrics: &str) -> String {
     let parse = |line: &str| -> Option<(String, f64)> {
         let (bound, count) = line.strip_prefix("recif_mirror_lag_seconds_bucket{le=\"")?.split_once("\"} ")?;
@@ -226,12 +228,12 @@ fn buckets(metrics: &str) -> String {
     format!(" p50 ≤ {} s, p99 ≤ {} s", within(0.5), within(0.99))
 }
 
-/// One line for people.
+/// Prints one line for the user.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }
 
-/// The whole answer to a GET.
+/// Sends a GET and returns the whole response.
 async fn get(address: SocketAddr, path: &str) -> Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! One connection, on which requests are sent and answers read as they come.
+//! HTTP/1.1 connection of a test client, on which responses are read chunk by chunk.
 
 use std::fmt::Write as _;
 
@@ -11,7 +11,9 @@ use tokio::{
 
 use super::{ClientTarget, TIMEOUT};
 
-/// A client's end of a connection.
+/// Client end of a connection.
+///
+/// Invariant: a request is only sent while `body` is [`RemainingBody::Done`], so the stream is at the start of a response.
 #[derive(Debug)]
 pub(crate) struct HttpClientConnection {
     io: BufReader<TcpStream>,
@@ -20,7 +22,7 @@ pub(crate) struct HttpClientConnection {
     keep_alive: bool,
 }
 
-/// How much of an answer's body is still to come.
+/// Part of a response body that was not read yet.
 #[derive(Debug, PartialEq, Eq)]
 enum RemainingBody {
     Done,
@@ -28,32 +30,32 @@ enum RemainingBody {
     Chunked,
 }
 
-/// An answer.
+/// HTTP response.
 #[derive(Debug, Clone)]
 pub(crate) struct HttpClientResponse {
-    /// Its status code.
+    /// Status code.
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    /// Its body, once it was read.
+    /// Body, after it was read.
     pub(crate) text: String,
 }
 
 impl HttpClientResponse {
-    /// A header's value; its name in lower case.
+    /// Returns the value of a header, whose name must be in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     }
 }
 
 impl HttpClientConnection {
-    /// Opens one.
+    /// Opens a connection.
     pub(crate) async fn open(target: &ClientTarget) -> Result<Self> {
         let io = with_timeout("a connection", TcpStream::connect(target.address)).await?.context("connect")?;
         io.set_nodelay(true)?;
         Ok(Self { io: BufReader::new(io), target: target.clone(), body: RemainingBody::Done, keep_alive: true })
     }
 
-    /// One request on a connection of its own, and its whole answer.
+    /// Sends one request on a connection of its own and returns the whole response.
     pub(crate) async fn request(
         target: &ClientTarget,
         method: &str,
@@ -64,7 +66,7 @@ impl HttpClientConnection {
         connection.send(method, path, body).await
     }
 
-    /// Sends a request and reads its whole answer.
+    /// Sends a request and reads the whole response.
     pub(crate) async fn send(&mut self, method: &str, path: &str, body: &str) -> Result<HttpClientResponse> {
         let mut answer = self.begin(method, path, body).await?;
         while let Some(piece) = self.next().await? {
@@ -73,7 +75,7 @@ impl HttpClientConnection {
         Ok(answer)
     }
 
-    /// Sends a request and reads the head of its answer.
+    /// Sends a request and reads the head of the response.
     pub(crate) async fn begin(&mut self, method: &str, path: &str, body: &str) -> Result<HttpClientResponse> {
         ensure!(self.body == RemainingBody::Done, "the answer before was not read to its end");
         let ClientTarget { address, prefix, headers, .. } = &self.target;
@@ -105,7 +107,7 @@ impl HttpClientConnection {
         Ok(answer)
     }
 
-    /// The next piece of the body as it was sent, or its end. An error: it broke off.
+    /// Returns the next chunk of the body as it was sent, or `None` at its end; an error if the connection breaks off.
     pub(crate) async fn next(&mut self) -> Result<Option<String>> {
         let length = match self.body {
             RemainingBody::Done => return Ok(None),
@@ -126,7 +128,8 @@ impl HttpClientConnection {
         Ok((length > 0).then(|| String::from_utf8_lossy(&piece).into_owned()))
     }
 
-    /// Whether another request may follow: nobody said that this was the last one, and the connection is open.
+    /// Reports whether another request may follow: no `Connection: close` was received, the body was read to its end, and
+    /// the connection is open.
     pub(crate) fn is_reusable(&self) -> bool {
         let open = self.io.get_ref().try_read(&mut [0]).is_err_and(|it| it.kind() == std::io::ErrorKind::WouldBlock);
         self.keep_alive && self.body == RemainingBody::Done && open
@@ -140,7 +143,7 @@ impl HttpClientConnection {
     }
 }
 
-/// Waits for what is to come at once.
+/// Limits the wait for the next part of a response to [`TIMEOUT`].
 pub(super) async fn with_timeout<T>(what: &str, work: impl Future<Output = T>) -> Result<T> {
     timeout(TIMEOUT, work).await.with_context(|| format!("{what} did not come within {TIMEOUT:?}"))
 }

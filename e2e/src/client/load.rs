@@ -1,4 +1,5 @@
-//! Constant load, of which every request that fails and every stream that is cut is told.
+//! Closed-loop load generator: every client sends its next request after the previous one has ended, and every failed
+//! request and every cut stream is reported.
 
 use std::time::{Duration, Instant};
 
@@ -9,23 +10,24 @@ use tokio::{sync::watch, time::sleep};
 use super::{ClientTarget, HttpClientConnection, HttpClientResponse};
 use crate::env::Env;
 
-/// Failures that are kept word by word.
+/// Number of failures whose message is kept.
 const KEPT: usize = 8;
 
-/// How much is asked of a target all the time.
+/// Load for each target: the number of concurrent clients of each kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LoadProfile {
-    /// Clients that send short requests, one after the other.
+    /// Clients that send short requests, one after another.
     pub(crate) requests: usize,
-    /// Clients that open streams, one after the other.
+    /// Clients that open streams, one after another.
     pub(crate) streams: usize,
-    /// How long each stream lasts.
+    /// Duration of each stream.
     pub(crate) stream: Duration,
-    /// With which reason clients who are refused do what `Retry-After` says, instead of taking it for a failure.
+    /// Reason (`X-Recif-Reason`) of a 503 after which clients wait for `Retry-After` and retry, instead of reporting a
+    /// failure.
     pub(crate) retry_on: Option<&'static str>,
 }
 
-/// What came of it.
+/// Results of the load.
 #[derive(Debug, Default)]
 struct LoadTally {
     requests: usize,
@@ -34,7 +36,7 @@ struct LoadTally {
     failures: Vec<String>,
 }
 
-/// Load on one or more targets, until it is stopped.
+/// Load on one or more targets, which runs until it is stopped.
 #[derive(Debug)]
 pub(crate) struct BackgroundLoad {
     stop: watch::Sender<bool>,
@@ -42,7 +44,7 @@ pub(crate) struct BackgroundLoad {
 }
 
 impl BackgroundLoad {
-    /// Starts it.
+    /// Starts the clients in the network of the cluster.
     pub(crate) async fn start(env: &Env, targets: &[ClientTarget], plan: LoadProfile) -> Result<Self> {
         let (stop, stopped) = watch::channel(false);
         let inside = env.netns().await?;
@@ -61,7 +63,8 @@ impl BackgroundLoad {
         Ok(Self { stop, tally: tokio::spawn(async move { inside.run(work).await }) })
     }
 
-    /// Stops it once what is in flight has ended. An error: something failed, or less came of it than that many answers.
+    /// Stops the load after the requests in flight have ended; an error if a request failed, or if fewer requests or
+    /// streams than these succeeded.
     pub(crate) async fn stop(self, requests: usize, streams: usize) -> Result<()> {
         self.stop.send_replace(true);
         let tally = self.tally.await??;
@@ -94,7 +97,7 @@ enum LoadClientKind {
     Stream(Duration),
 }
 
-/// A client that sends one request after the other, on the same connection as long as that is offered.
+/// Sends one request after another until it is stopped, on the same connection as long as the server keeps it open.
 async fn client(
     target: ClientTarget,
     sort: LoadClientKind,
@@ -133,15 +136,15 @@ async fn client(
     tally
 }
 
-/// Nothing was done.
+/// Refused attempt: nothing was done.
 #[derive(Debug)]
 struct RefusedAttempt {
     reason: String,
-    /// When to come again.
+    /// Wait before the next attempt.
     after: Duration,
 }
 
-/// A short request.
+/// Sends a short request.
 async fn send_request(
     target: &ClientTarget,
     kept: &mut Option<HttpClientConnection>,
@@ -159,7 +162,7 @@ async fn send_request(
     Ok(None)
 }
 
-/// The same for a stream.
+/// Reads a stream to its end.
 async fn read_stream(target: &ClientTarget, length: Duration) -> Result<Option<RefusedAttempt>> {
     let mut connection = HttpClientConnection::open(target).await?;
     let answer = connection.begin("GET", &format!("/hold?ms={}", length.as_millis()), "").await?;

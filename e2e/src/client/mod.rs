@@ -1,4 +1,4 @@
-//! Clients of what runs in the cluster, which see every byte and every end of a connection.
+//! Test clients for the workloads in the cluster, which observe every byte and every end of a connection.
 
 mod connection;
 mod load;
@@ -12,5 +12,5 @@ pub(crate) use websocket::check_websocket_echo;
 
 use std::time::Duration;
 
-/// Longest wait for anything that is to come at once.
+/// Longest wait for a connection, a line or a part of a body that should come at once.
 const TIMEOUT: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Whom requests go to: a workload by one of its ways.
+//! Target of requests: a workload, and the way to it.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,27 +13,27 @@ use crate::{
     operator,
 };
 
-/// Whom requests go to.
+/// Target of requests.
 #[derive(Debug, Clone)]
 pub(crate) struct ClientTarget {
-    /// The way, for messages.
+    /// Name of the way, for messages.
     pub(crate) route: &'static str,
-    /// Where to connect to.
+    /// Address to connect to.
     pub(crate) address: SocketAddr,
-    /// What is put before every path.
+    /// Prefix of every path.
     pub(crate) prefix: String,
-    /// Further header lines, each with its end.
+    /// Additional header lines, each with its line end.
     pub(crate) headers: String,
 }
 
 impl ClientTarget {
-    /// A workload through its own Service.
+    /// Targets a workload through its own Service.
     pub(crate) async fn service(ns: &Namespace, name: &str) -> Result<Self> {
         let address = address(&ns.get(SERVICE, name).await?)?;
         Ok(Self { route: "Service", address, prefix: String::new(), headers: String::new() })
     }
 
-    /// A workload through the gateway, as a user who may do everything.
+    /// Targets a workload through the gateway, as a user with every permission.
     pub(crate) async fn gateway(ns: &Namespace, kind: KubeKind, name: &str) -> Result<Self> {
         let mut target = Self::gateway_root(&ns.env).await?;
         let word = if kind == MCP_SERVER { "mcp" } else { kind.plural };
@@ -41,7 +41,7 @@ impl ClientTarget {
         Ok(target)
     }
 
-    /// The control plane, as a user who may do everything.
+    /// Targets the control plane, as a user with every permission.
     pub(crate) async fn control_plane(env: &Env) -> Result<Self> {
         let service = env.within(operator::NAMESPACE, SERVICE).get("recif-control-plane").await;
         let service = service.context("get the control plane's Service")?;
@@ -49,7 +49,7 @@ impl ClientTarget {
         Ok(Self { route: "control plane", address: address(&service)?, prefix: String::new(), headers })
     }
 
-    /// The gateway.
+    /// Targets the gateway itself, as a user with every permission.
     pub(crate) async fn gateway_root(env: &Env) -> Result<Self> {
         let service = env.within(operator::NAMESPACE, SERVICE).get(gateway::NAME).await;
         let service = service.context("get the gateway's Service")?;
@@ -58,7 +58,7 @@ impl ClientTarget {
     }
 }
 
-/// The address of a Service's first port.
+/// Returns the cluster IP and the first port of a Service.
 fn address(service: &Object) -> Result<SocketAddr> {
     let ip: IpAddr = service.text("/spec/clusterIP").parse().context("the Service has no address")?;
     let port = u16::try_from(service.number("/spec/ports/0/port")).context("the Service has no port")?;

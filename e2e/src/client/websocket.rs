@@ -1,4 +1,4 @@
-//! WebSockets, by an implementation that has nothing to do with ours.
+//! WebSocket client that uses tokio-tungstenite, so it shares no code with the proxies under test.
 
 use anyhow::{Context as _, Result, ensure};
 use futures::{SinkExt as _, StreamExt as _};
@@ -10,7 +10,7 @@ use tokio_tungstenite::{
 
 use super::{ClientTarget, connection::with_timeout};
 
-/// Checks that a WebSocket sends back texts and bytes, large ones too, and closes properly.
+/// Checks that a WebSocket echoes text and binary messages, also large ones, and closes with a close frame.
 pub(crate) async fn check_websocket_echo(target: &ClientTarget, path: &str) -> Result<()> {
     let mut request = format!("ws://{}{}{path}", target.address, target.prefix).into_client_request()?;
     for line in target.headers.lines() {

@@ -1,28 +1,28 @@
-//! A request to the API server, by what it is about.
+//! Request to the API server, classified by verb and object.
 
 use std::fmt;
 
 use http::{Method, Uri};
 
-/// What a request is about. Every part but the verb may be empty.
+/// Request by verb and object. Every part except the verb may be empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ApiCall {
     /// `get`, `list`, `watch`, `create`, `update`, `patch` or `delete`.
     pub verb: &'static str,
-    /// Such as `deployments`.
+    /// Plural, such as `deployments`.
     pub resource: String,
-    /// Such as `status`.
+    /// Subresource, such as `status`.
     pub subresource: String,
-    /// The object's namespace.
+    /// Namespace of the object.
     pub namespace: String,
-    /// The object's name.
+    /// Name of the object.
     pub name: String,
-    /// Whether it only asks what would become of it.
+    /// True for a dry run.
     pub is_dry_run: bool,
 }
 
 impl ApiCall {
-    /// Reads what a request is about; paths outside of the resources have their first segment as resource.
+    /// Parses method and URI; a path that is not a resource gets its first segment as resource.
     pub fn read(method: &Method, uri: &Uri) -> Self {
         let mut parts = uri.path().split('/').filter(|part| !part.is_empty());
         let groups = match parts.next() {
@@ -43,7 +43,7 @@ impl ApiCall {
         Self { resource: part(0), name: part(1), subresource: part(2), namespace: namespace.to_owned(), ..call }
     }
 
-    /// Whether the request changes something.
+    /// Reports whether the request is a write and not a dry run.
     pub fn is_write(&self) -> bool {
         !self.is_dry_run && !matches!(self.verb, "get" | "list" | "watch")
     }
@@ -80,7 +80,7 @@ impl fmt::Display for ApiCall {
     }
 }
 
-/// Subresources of a Namespace, which look like resources within it.
+/// Reports whether the rest is a subresource of a Namespace, which looks like a resource in that namespace.
 fn is_of_namespaces(rest: &[&str]) -> bool {
     matches!(rest, ["status" | "finalize"])
 }

@@ -1,4 +1,4 @@
-//! Carries a plan out: a tower layer around whatever sends requests to the API server.
+//! Applies a fault schedule: a tower layer around any service that sends requests to the API server.
 
 use std::{
     collections::HashMap,
@@ -25,10 +25,10 @@ use super::{
     watch::{BodyFrames, disturb_events},
 };
 
-/// What a disturbed call is answered with.
+/// Body of a response under faults.
 pub type FaultBody = UnsyncBoxBody<Bytes, ConnectionLostError>;
 
-/// A call whose connection is to be reset: there is no answer, or no more of it.
+/// Error of a request whose connection must be reset: there is no response, or not the rest of it.
 #[derive(Debug, thiserror::Error)]
 #[error("the connection was lost: {0}")]
 pub struct ConnectionLostError(String);
@@ -39,19 +39,19 @@ impl From<ConnectionLostError> for io::Error {
     }
 }
 
-/// The layer.
+/// Tower layer that injects faults.
 #[derive(Debug, Clone)]
 pub struct FaultLayer {
-    /// What is to be done.
+    /// Rules of the faults.
     pub schedule: Arc<FaultSchedule>,
-    /// What was asked.
+    /// Log of all calls.
     pub log: Arc<CallLog>,
-    /// Every answer to each list, for [`Fault::Past`].
+    /// All responses to each list since [`ProxyFault::Past`] is active, by URI.
     earlier_lists: Arc<Mutex<HashMap<String, Vec<Bytes>>>>,
 }
 
 impl FaultLayer {
-    /// Without rules; decisions are drawn from this seed.
+    /// Creates a layer without rules; decisions are drawn from this seed.
     pub fn new(seed: u64) -> Self {
         Self { schedule: Arc::new(FaultSchedule::new(seed)), log: Arc::default(), earlier_lists: Arc::default() }
     }
@@ -65,7 +65,7 @@ impl<S> Layer<S> for FaultLayer {
     }
 }
 
-/// A service under faults.
+/// Service whose requests and responses meet faults.
 #[derive(Debug, Clone)]
 pub struct FaultService<S> {
     faults: FaultLayer,
@@ -153,7 +153,7 @@ where
     for (fault, _) in &met {
         match fault {
             ProxyFault::LoseAnswer | ProxyFault::AnswerWith(_) => {
-                // All of it, so that the write is surely done.
+                // The response is read to its end, so the write is certainly done.
                 while frames.next().await.is_some() {}
                 match fault {
                     ProxyFault::AnswerWith(code) => return Ok(refusal(*code, "Timeout", None)),
@@ -171,17 +171,17 @@ where
     Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
 }
 
-/// Whether a write says which object or version it means.
+/// Reports whether the body of a write has a precondition on the uid or the resource version of the object.
 fn has_precondition(body: &[u8]) -> bool {
     let body: Value = serde_json::from_slice(body).unwrap_or_default();
-    // A JSON Patch is refused whole where a test of what was read fails.
+    // The API server refuses a whole JSON Patch if one of its `test` operations fails.
     body.as_array().into_iter().flatten().any(|operation| operation["op"] == "test")
         || ["/metadata/uid", "/metadata/resourceVersion", "/preconditions/uid", "/preconditions/resourceVersion"]
             .iter()
             .any(|path| body.pointer(path).is_some_and(|value| value.is_string()))
 }
 
-/// So many bytes of a body, and then a reset.
+/// Truncates a body after this many bytes, then resets the connection.
 fn truncate_body(frames: BodyFrames, length: usize) -> BodyFrames {
     let mut left = length;
     Box::pin(frames.flat_map(move |frame| {
@@ -200,13 +200,13 @@ fn truncate_body(frames: BodyFrames, length: usize) -> BodyFrames {
     }))
 }
 
-/// A refusal as the API server words it.
+/// Returns a refusal in the format of the API server (`Status`).
 fn refusal(code: u16, reason: &str, after: Option<u32>) -> Response<FaultBody> {
     let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": format!("the fault proxy says {code}"), "reason": reason, "code": code,
     });
-    // As the API server says it of a namespace that goes.
+    // The API server reports a terminating namespace in this form.
     if reason == "NamespaceTerminating" {
         status["reason"] = "Forbidden".into();
         status["details"] = json!({"causes": [{"reason": reason, "field": "metadata.namespace"}]});

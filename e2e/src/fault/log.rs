@@ -1,4 +1,4 @@
-//! Every call that passed, in order, with what became of it.
+//! Log of all calls that passed the proxy, in order, with their outcome.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -12,21 +12,23 @@ use super::{ApiCall, ProxyFault};
 /// One call.
 #[derive(Debug, Clone)]
 pub struct CallRecord {
-    /// Since the log began.
+    /// Time since the start of the log.
     pub at: Duration,
-    /// What it was about.
+    /// Request.
     pub call: ApiCall,
-    /// Of a write: whether it says which object or version it means, by a uid or a resource version.
+    /// True if the body of a write names a uid or a resource version as precondition.
     pub has_precondition: bool,
-    /// What was done to it.
+    /// Faults that were applied to it.
     pub faults: Vec<ProxyFault>,
-    /// The API server's answer; `None`: it was not asked, or has not answered.
+    /// Status code of the API server's response; `None`: the request was not forwarded, or is not answered yet.
     pub status: Option<u16>,
-    /// How many events of a watch were changed by a fault; for a list, 1 if its answer was an older one.
+    /// Number of the events of a watch that a fault changed; for a list, 1 if its response was an older one.
     pub changed_events: usize,
 }
 
-/// The calls.
+/// Log of calls.
+///
+/// Invariant: entries are only appended, so the index of an entry is valid forever.
 #[derive(Debug)]
 pub struct CallLog {
     started: Instant,
@@ -40,7 +42,7 @@ impl Default for CallLog {
 }
 
 impl CallLog {
-    /// Takes a call down; the number by which its answer is added.
+    /// Appends a call; returns its index, with which the outcome is recorded later.
     pub(super) fn record(&self, call: ApiCall, guarded: bool, faults: Vec<ProxyFault>) -> usize {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.push(CallRecord {
@@ -54,7 +56,7 @@ impl CallLog {
         entries.len() - 1
     }
 
-    /// Adds an answer of the API server.
+    /// Records the status code of the API server's response.
     pub(super) fn record_status(&self, number: usize, code: u16) {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(entry) = entries.get_mut(number) {
@@ -70,7 +72,7 @@ impl CallLog {
         }
     }
 
-    /// How many calls met this fault and were changed by it; of a fault of events, how many events.
+    /// Returns the number of calls that this fault changed; for a fault of events, the number of events.
     pub fn hit_count(&self, fault: ProxyFault) -> usize {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let met = entries.iter().filter(|entry| entry.faults.contains(&fault));
@@ -81,17 +83,17 @@ impl CallLog {
         }
     }
 
-    /// When it began, which the times of its entries are counted from.
+    /// Returns the start of the log, from which the times of its entries are counted.
     pub fn started(&self) -> Instant {
         self.started
     }
 
-    /// How long it has gone on: a mark for [`since`](Self::since).
+    /// Returns the time since the start: a mark for [`since`](Self::since).
     pub fn now(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The calls since a mark.
+    /// Returns the calls since a mark.
     pub fn since(&self, mark: Duration) -> Vec<CallRecord> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         entries.iter().filter(|entry| entry.at >= mark).cloned().collect()

@@ -1,9 +1,10 @@
-//! A layer-7 fault proxy between a client of ours and the API server (fault injection), and what judges the client under it.
+//! Fault injection on layer 7: a proxy between a client of ours and the API server, and a log with which the tests judge
+//! the client.
 //!
-//! A [`Plan`] says which calls meet which fault; every decision is drawn from the seed, the rule and how often that very object was
-//! asked for, never from the order in which calls of different objects arrive, so a run can be replayed. [`Faults`] is a tower
-//! layer that carries a plan out: around a client in the same process, or inside of a [`Proxy`] before the client of another one.
-//! Every call is kept in a [`Log`].
+//! A [`FaultSchedule`] maps requests to faults. Every decision is drawn from the seed, the rule and the number of earlier
+//! requests for the same object, never from the order in which requests for different objects arrive, so a run can be
+//! replayed. [`FaultLayer`] is a tower layer that applies a schedule: around a client in the same process, or inside of a
+//! [`FaultProxy`] for the client of another process. Every call is recorded in a [`CallLog`].
 
 mod call;
 mod layer;

@@ -1,4 +1,4 @@
-//! A listener on loopback before the API server, for clients that are other processes.
+//! Proxy on loopback in front of the API server, for clients in other processes.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -13,25 +13,25 @@ use tower::{Layer as _, service_fn};
 
 use super::FaultLayer;
 
-/// A proxy. It ends when it is dropped.
+/// Running proxy. It ends when it is dropped.
 #[derive(Debug)]
 pub struct FaultProxy {
-    /// Where it listens: plain HTTP/1.1, without a credential of its own.
+    /// Address on which it listens: plain HTTP/1.1, without authentication.
     pub address: SocketAddr,
-    /// What it does to calls, and what passed.
+    /// Layer with the schedule and the log.
     pub faults: FaultLayer,
     accepting: AbortHandle,
 }
 
 impl FaultProxy {
-    /// One that forwards as the user of `upstream`, which says where the API server is.
+    /// Starts a proxy that forwards to the API server of `upstream`, with the credentials of `upstream`.
     ///
     /// # Errors
-    /// No port, or a configuration that no client can be made of.
+    /// No port is free, or the configuration makes no client.
     pub async fn start(mut upstream: Config, faults: FaultLayer) -> Result<Self> {
-        // What is refused is refused once.
+        // A refused request is not retried by the proxy.
         upstream.default_retry = false;
-        // A watch may be silent for as long as its client bears it.
+        // A watch may be silent for as long as its client accepts it.
         upstream.read_timeout = None;
         let client = Client::try_from(upstream).context("make the proxy's client")?;
         let listener = TcpListener::bind("127.0.0.1:0").await.context("find a port for the proxy")?;
@@ -43,7 +43,7 @@ impl FaultProxy {
         let service = faults.layer(forward);
         let accepting = tokio::spawn(async move {
             while let Ok((io, _)) = listener.accept().await {
-                // A call that is lost ends its connection, and the client sees a reset.
+                // A lost call ends its connection, and the client sees a reset (RST).
                 let _ = io.set_zero_linger();
                 let service = TowerToHyperService::new(service.clone());
                 tokio::spawn(async move {

@@ -1,4 +1,4 @@
-//! Which calls meet which fault.
+//! Schedule of faults: maps requests to faults by rules.
 
 use std::{
     collections::HashMap,
@@ -9,83 +9,83 @@ use std::{
 
 use super::ApiCall;
 
-/// What is done to a call.
+/// Fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ProxyFault {
-    /// It is held for a time up to this before it is sent.
+    /// The request is delayed by a random time up to this before it is sent.
     Delay(Duration),
-    /// It is answered with this code and reason and not sent, with `Retry-After` in seconds.
+    /// The request is refused with this code and reason and not sent, with `Retry-After` in seconds.
     Refuse(u16, &'static str, Option<u32>),
-    /// Its connection is reset and it is not sent.
+    /// The connection is reset and the request is not sent.
     Drop,
-    /// It is carried out, and the connection is reset instead of an answer.
+    /// The request is sent, and the connection is reset instead of a response.
     LoseAnswer,
-    /// It is carried out, and answered with this code.
+    /// The request is sent, and answered with this code.
     AnswerWith(u16),
-    /// It is carried out twice; the second answer is given.
+    /// The request is sent twice; the second response is returned.
     Repeat,
-    /// It is not sent, and nothing is answered, ever (half-open connection).
+    /// The request is not sent and never answered (half-open connection).
     Silence,
-    /// The body of its answer ends after so many bytes, with a reset.
+    /// The body of the response ends after this many bytes, with a reset.
     Cut(usize),
-    /// Of a list: it is answered as one of the earlier times that the same was asked.
+    /// Lists only: the response is one of the responses so far to the same list.
     Past,
-    /// Of a watch: its events come this much later.
+    /// Watches only: events are delayed by this time.
     Late(Duration),
-    /// Of a watch: each event with this probability comes twice.
+    /// Watches only: each event is sent twice with this probability.
     Duplicate(f64),
-    /// Of a watch: no event comes, bookmarks do. When that is over, the watch ends with an ERROR 410, since what was lost is in no
-    /// watch any more.
+    /// Watches only: no event is sent, but bookmarks are. When the fault is over, the watch ends with an ERROR 410, since
+    /// no watch can deliver the lost events any more.
     Deaf,
-    /// Of a watch: each event with this probability comes in a form that cannot be read. When that is over, the watch ends with an
+    /// Watches only: each event is sent undecodable with this probability. When the fault is over, the watch ends with an
     /// ERROR 410, as for [`Deaf`](Self::Deaf).
     Garble(f64),
-    /// Of a watch: the next event is an ERROR 410, and the last.
+    /// Watches only: the next event is replaced by an ERROR 410, which is the last one.
     Gone,
-    /// Of a watch: it ends cleanly in place of its next event.
+    /// Watches only: the watch ends cleanly instead of its next event.
     End,
 }
 
 impl ProxyFault {
-    /// Whether it is of the events of a watch.
+    /// Reports whether the fault applies to the events of a watch.
     pub(super) fn is_of_events(&self) -> bool {
         matches!(self, Self::Late(_) | Self::Duplicate(_) | Self::Deaf | Self::Garble(_) | Self::Gone | Self::End)
     }
 
-    /// Whether events are lost by it.
+    /// Reports whether the fault loses events.
     pub(super) fn is_lossy(&self) -> bool {
         matches!(self, Self::Deaf | Self::Garble(_))
     }
 }
 
-/// Which calls a rule is about; what is empty matches everything.
+/// Filter of requests; an empty part matches everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CallFilter {
-    /// Verbs.
+    /// Verbs; an empty list matches all.
     pub verbs: &'static [&'static str],
-    /// The resource, such as `agents`.
+    /// Resource, such as `agents`.
     pub resource: &'static str,
-    /// The subresource; `-`: none.
+    /// Subresource; `-` matches only requests without one.
     pub subresource: &'static str,
-    /// The namespace.
+    /// Namespace.
     pub namespace: &'static str,
 }
 
 impl CallFilter {
-    /// Writes of anything.
+    /// All writes.
     pub const WRITES: Self =
         Self { verbs: &["create", "update", "patch", "delete"], resource: "", subresource: "", namespace: "" };
-    /// Anything but watches.
+    /// All requests except watches.
     pub const CALLS: Self = Self {
         verbs: &["create", "update", "patch", "delete", "get", "list"],
         resource: "",
         subresource: "",
         namespace: "",
     };
-    /// Watches of anything.
+    /// All watches.
     pub const WATCHES: Self = Self { verbs: &["watch"], resource: "", subresource: "", namespace: "" };
 
-    /// Whether a call is one of these.
+    /// Reports whether a request matches.
     pub fn matches(&self, call: &ApiCall) -> bool {
         let same = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         let subresource = if self.subresource == "-" {
@@ -100,67 +100,69 @@ impl CallFilter {
     }
 }
 
-/// Which of the calls that match.
+/// Selection among the requests that match the filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum FaultTrigger {
-    /// Each.
+    /// Every request.
     Always,
-    /// The nth of an object, from 1.
+    /// The nth request for an object, counted from 1.
     Nth(u64),
-    /// Each nth of an object.
+    /// Every nth request for an object.
     Every(u64),
-    /// Each with this probability.
+    /// Every request with this probability.
     Chance(f64),
-    /// All of a verb and resource in each nth namespace, by the number at the end of its name; which verbs and resources are whose is
-    /// drawn.
+    /// All requests of a verb and resource in every nth namespace, by the number at the end of its name; the namespaces of
+    /// a verb and resource are drawn.
     VerbRoundRobin(u64),
-    /// Each nth in a namespace; the number at the end of its name says with which it begins.
+    /// Every nth request in a namespace; the number at the end of its name is the offset.
     RoundRobin(u64),
 }
 
 /// One rule.
 #[derive(Debug, Clone, Copy)]
 pub struct FaultRule {
-    /// Which calls.
+    /// Filter of requests.
     pub filter: CallFilter,
-    /// Which of these.
+    /// Selection among those that match.
     pub trigger: FaultTrigger,
-    /// What is done to them.
+    /// Fault that is applied to them.
     pub fault: ProxyFault,
 }
 
 impl FaultRule {
-    /// A rule.
+    /// Creates a rule.
     pub const fn new(of: CallFilter, when: FaultTrigger, fault: ProxyFault) -> Self {
         Self { filter: of, trigger: when, fault }
     }
 }
 
-/// Rules in force, and where their decisions come from.
+/// Active rules, with the seed and the counters for their decisions.
+///
+/// Invariant: the counters are those of the active rules; [`set`](Self::set) clears them.
 #[derive(Debug)]
 pub struct FaultSchedule {
     seed: u64,
     rules: Mutex<Vec<FaultRule>>,
-    /// How often each rule met each object.
+    /// Number of matches of each rule for each request.
     hits: Mutex<HashMap<(usize, ApiCall), u64>>,
-    /// How often each rule met a call in each namespace.
+    /// Number of matches of each rule in each namespace; only for [`FaultTrigger::RoundRobin`].
     hits_in_namespace: Mutex<HashMap<(usize, String), u64>>,
 }
 
 impl FaultSchedule {
-    /// Without rules, with this seed.
+    /// Creates a schedule without rules, with this seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, rules: Mutex::default(), hits: Mutex::default(), hits_in_namespace: Mutex::default() }
     }
 
-    /// Puts these rules in force, in place of all others.
+    /// Replaces the active rules.
     pub fn set(&self, rules: &[FaultRule]) {
         rules.clone_into(&mut self.rules.lock().unwrap_or_else(PoisonError::into_inner));
         self.hits.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.hits_in_namespace.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// The faults that a call meets, each with a number from 0 to 1 for what else is to be drawn.
+    /// Returns the faults of a request, each with a number from 0 to 1 for the further draws of that fault.
     pub fn decide(&self, call: &ApiCall) -> Vec<(ProxyFault, f64)> {
         let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut faults = Vec::new();
@@ -194,13 +196,13 @@ impl FaultSchedule {
         faults
     }
 
-    /// Whether a rule for events is still in force, for a watch that was opened under it.
+    /// Reports whether a rule with this fault is still active; for a watch that was opened under it.
     pub(super) fn is_in_force(&self, fault: ProxyFault) -> bool {
         let rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
         rules.iter().any(|rule| rule.fault == fault)
     }
 
-    /// A number from 0 to 1 that only the seed and this decide.
+    /// Returns a number from 0 to 1 that depends only on the seed and this value.
     pub fn draw(&self, of: impl std::hash::Hash) -> f64 {
         let mut hasher = DefaultHasher::new();
         (self.seed, of).hash(&mut hasher);
@@ -208,7 +210,7 @@ impl FaultSchedule {
     }
 }
 
-/// The number at the end of a namespace's name.
+/// Returns the number at the end of a namespace's name.
 fn number(namespace: &str) -> Option<u64> {
     namespace.rsplit('-').next()?.parse().ok()
 }

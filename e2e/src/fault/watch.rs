@@ -1,4 +1,4 @@
-//! The events of a watch under faults: one JSON document per line.
+//! Applies faults to the events of a watch: one JSON document per line.
 
 use std::{pin::Pin, time::Duration};
 
@@ -14,20 +14,21 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{ApiCall, ConnectionLostError, FaultLayer, ProxyFault};
 
-/// The parts of an answer's body.
+/// Frames of a response body.
 pub(super) type BodyFrames = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, ConnectionLostError>> + Send>>;
 
-/// How often is looked whether faults are over.
+/// Interval of the checks whether the faults are over.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-/// An event, as far as faults look at it.
+/// Type of an event, the only part that the faults read.
 #[derive(Deserialize)]
 struct WatchEventType {
     #[serde(rename = "type")]
     type_: String,
 }
 
-/// The events of a watch as the faults leave them, for as long as those are in force. `number` is that of the watch in the log.
+/// Returns the events of a watch under the faults, for as long as these are active. `number` is the index of the watch in
+/// the log.
 pub(super) fn disturb_events(
     frames: BodyFrames,
     call: ApiCall,
@@ -50,7 +51,7 @@ pub(super) fn disturb_events(
                 let _ = out.send(Ok(expired_event())).await;
                 break;
             }
-            // Looks again whether the faults are over although nothing comes.
+            // The timeout makes the loop check whether the faults are over although no event arrives.
             let Ok(line) = timeout(POLL_INTERVAL, lines.next()).await else { continue };
             let (arrived, line) = match line {
                 Some(Ok(line)) => line,
@@ -59,7 +60,7 @@ pub(super) fn disturb_events(
                     break;
                 }
                 None => {
-                    // A bookmark may have led past what was not passed on.
+                    // The client may have a bookmark that is newer than the events that were lost.
                     if lossy.is_some() {
                         let _ = out.send(Ok(expired_event())).await;
                     }
@@ -82,7 +83,7 @@ pub(super) fn disturb_events(
     Box::pin(events)
 }
 
-/// Reads events with the time at which each arrived.
+/// Reads the events, each with its time of arrival.
 async fn read_lines(mut frames: BodyFrames, lines: UnboundedSender<Result<(Instant, Vec<u8>), ConnectionLostError>>) {
     let mut rest = Vec::new();
     while let Some(frame) = frames.next().await {
@@ -106,7 +107,7 @@ fn is_bookmark(line: &[u8]) -> bool {
     serde_json::from_slice::<WatchEventType>(line).is_ok_and(|event| event.type_ == "BOOKMARK")
 }
 
-/// Whether an event meets a fault; `drawn` is from 0 to 1.
+/// Reports whether a fault applies to an event; `drawn` is from 0 to 1.
 fn is_about(fault: ProxyFault, is_bookmark: bool, drawn: f64) -> bool {
     match fault {
         ProxyFault::Duplicate(chance) => drawn < chance,
@@ -116,7 +117,7 @@ fn is_about(fault: ProxyFault, is_bookmark: bool, drawn: f64) -> bool {
     }
 }
 
-/// Passes one event on; `None`: the watch is over.
+/// Forwards one event; `None`: the watch is over.
 async fn forward_event(
     out: &mut Sender<Result<Frame<Bytes>, ConnectionLostError>>,
     arrived: Instant,
@@ -145,14 +146,14 @@ async fn forward_event(
     Some(())
 }
 
-/// The event with labels of a type that labels do not have.
+/// Returns the event with labels of a wrong type.
 fn garbled(line: &[u8]) -> Option<Bytes> {
     let mut event: Value = serde_json::from_slice(line).ok()?;
     event["object"]["metadata"]["labels"] = 7.into();
     Some((event.to_string() + "\n").into())
 }
 
-/// The event that says that a watch is too old to go on.
+/// Returns the ERROR event for a resource version that is too old.
 fn expired_event() -> Frame<Bytes> {
     let status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",

@@ -1,4 +1,4 @@
-//! The operator as a process of ours, beside a cluster without a node.
+//! Operator as a child process, next to a cluster without a node.
 
 pub mod operator;
 pub mod process;

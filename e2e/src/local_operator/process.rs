@@ -1,26 +1,26 @@
-//! What a process used, from /proc.
+//! Reads the resource usage of a process from `/proc`.
 
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 
-/// Linux counts CPU time towards user space in hundredths of a second, whatever its own clock.
+/// Unit of CPU time in `/proc`: a hundredth of a second (`USER_HZ`), independent of the kernel's own tick rate.
 const TICK: Duration = Duration::from_millis(10);
 
-/// CPU time of the process since its start, user and system.
+/// Returns the CPU time of the process since its start, user and system.
 ///
 /// # Errors
 /// There is no such process.
 pub fn cpu(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let stat = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-    // The name, in parentheses, may hold anything; utime and stime are the 14th and 15th field of proc(5).
+    // The name, in parentheses, may contain anything; utime and stime are the 14th and 15th field of proc(5).
     let fields = stat.rsplit_once(") ").map(|(_, rest)| rest).context("no name in stat")?;
     let ticks = fields.split(' ').skip(11).take(2).map(str::parse::<u32>).sum::<Result<u32, _>>();
     Ok(TICK * ticks.context("no times in stat")?)
 }
 
-/// Resident memory in MB (2²⁰ bytes): now, and the highest so far.
+/// Returns the resident memory in MB (2²⁰ bytes): the current value and the highest so far.
 ///
 /// # Errors
 /// There is no such process.

@@ -1,4 +1,4 @@
-//! Says of each Deployment of the operator that it is ready, as the Deployment controller would once its Pods are.
+//! Marks each Deployment of the operator as ready, as the Deployment controller would after the start of its Pods.
 
 use futures::StreamExt as _;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -9,12 +9,12 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-/// How many Deployments are marked at the same time.
+/// Limit of concurrent patches.
 const AT_ONCE: usize = 8;
-/// Times say nothing here, and the same ones each time keep a repeated patch without effect.
+/// Timestamp of all conditions: the time has no meaning here, and a constant makes a repeated patch a no-op.
 const WHEN: &str = "2026-01-01T00:00:00Z";
 
-/// Marks Deployments for ever.
+/// Marks Deployments without end.
 pub async fn run(client: Client) {
     let all: Api<Deployment> = Api::all(client.clone());
     let ours = watcher::Config::default().labels("app.kubernetes.io/managed-by=recif-operator");
@@ -35,13 +35,13 @@ async fn mark(client: &Client, deployment: &Deployment, status: Value) {
     let api: Api<Deployment> = Api::namespaced(client.clone(), &namespace);
     let patch = Patch::Merge(json!({"status": status}));
     match api.patch_status(&deployment.name_any(), &PatchParams::default(), &patch).await {
-        // It was deleted meanwhile.
+        // The Deployment was deleted meanwhile.
         Ok(_) | Err(kube::Error::Api(_)) => {}
         Err(error) => eprintln!("Deployment {namespace}/{} is not marked ready: {error}", deployment.name_any()),
     }
 }
 
-/// The status that a Deployment should have, if it has not.
+/// Returns the status that a Deployment should have, or `None` if it has it or is being deleted.
 fn missing_status(deployment: &Deployment) -> Option<Value> {
     let generation = deployment.metadata.generation;
     let replicas = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);

@@ -1,4 +1,5 @@
-//! Bad input is refused when it is applied, or a condition says within ten seconds what to do; nobody else suffers.
+//! Tests bad input: it is refused on apply, or a condition reports within ten seconds the necessary correction, and no
+//! other object is affected.
 
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_mended_agent_runs,
 );
 
-/// What is asked for, where it ends, and what is said. Secrets in it contain `hunter2`.
+/// Returns the cases: name, fields of the spec, final phase and words of the condition. Secrets in them contain `hunter2`.
 fn cases() -> Vec<(&'static str, Value, &'static str, &'static [&'static str])> {
     vec![
         ("absent-tool", json!({"tools": ["nowhere"]}), "Resolving", &["nowhere"]),
@@ -76,7 +77,7 @@ async fn bad_input_is_said_within_ten_seconds_and_harms_nobody_else(ns: Namespac
         let stalled = said.condition("Stalled").is_true();
         ensure!(stalled == (phase == "Failed"), "Stalled is {stalled}: {}", said.describe());
     }
-    // Those that wait or have failed stay silent, and nobody else noticed.
+    // Objects that wait or have failed cause no writes, and no other object was changed.
     ns.stays_the_same(Duration::from_secs(3)).await?;
     let now = ns.get(AGENT, "neighbour").await?;
     ensure!(now.revision() == neighbour.revision(), "the neighbour was written: {}", now.describe());

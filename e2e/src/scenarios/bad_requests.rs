@@ -1,4 +1,5 @@
-//! What is no valid request, or could be taken for two different ones, is refused on both ways and never passed on.
+//! Tests malformed requests and requests that two servers could parse differently (request smuggling): sidecar and gateway
+//! refuse them and never forward them.
 
 use std::time::Duration;
 
@@ -22,12 +23,12 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     what_a_server_could_take_for_more_stays_behind,
 );
 
-/// Longest wait for an answer and the end of the connection. A head may take 10 s.
+/// Longest wait for the response and the end of the connection. The head of a request may take 10 s.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Where the workload is: what is put before each path.
+/// Placeholder for the prefix of the workload's paths.
 const AT: &str = "@";
 
-/// Request lines that are none, each with a proper Host.
+/// Invalid request lines, each sent with a valid Host.
 const LINES: &[&str] = &[
     "GET @/seen HTTP/1.2",
     "GET @/seen HTTP/2.0",
@@ -51,7 +52,7 @@ const LINES: &[&str] = &[
     "GET @/seen/..%2fseen HTTP/1.1",
 ];
 
-/// Header lines that make a request bad, each after a proper line and Host.
+/// Header lines that make a request invalid, each after a valid request line and Host.
 const HEADERS: &[&str] = &[
     "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n",
     "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
@@ -82,7 +83,7 @@ const HEADERS: &[&str] = &[
     "Connection: Authorization\r\n",
 ];
 
-/// Chunked bodies that are none.
+/// Invalid chunked bodies.
 const CHUNKS: &[&str] = &[
     "x\r\n",
     "+5\r\nhello\r\n0\r\n\r\n",
@@ -117,13 +118,13 @@ async fn bad_requests_are_refused_and_never_passed_on(ns: Namespace) -> Result<(
     for target in &targets {
         await_response(&ns, target).await?;
     }
-    // The last `serves` are the only requests that have reached the workload.
+    // The requests of the last `await_response` calls are the only ones that have reached the workload.
     let after = completed(&ns, &targets[0]).await?;
     ensure!(after == before + targets.len() as u64, "the workload got {} requests more", after - before);
     Ok(())
 }
 
-/// Headers that are passed on by nobody who reads them, each with the end of its line.
+/// Header lines that a proxy must not forward, each with its line end.
 const LEFT_OUT: &[&str] = &[
     "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAABAAAAIAAAAB\r\n",
     "Connection: Upgrade\r\nUpgrade: h2c\r\nHTTP2-Settings: AAEAABAAAAIAAAAB\r\n",
@@ -164,7 +165,7 @@ async fn completed(ns: &Namespace, target: &ClientTarget) -> Result<u64> {
     stats["completed"].as_u64().context("no count")
 }
 
-/// Every bad request, and the status codes that it may be answered with.
+/// Returns every bad request with the status codes that are expected for it.
 fn cases(target: &ClientTarget) -> Vec<(Vec<u8>, &'static [u16])> {
     let ClientTarget { address, prefix, headers, .. } = target;
     let host = format!("Host: {address}\r\n{headers}");
@@ -172,7 +173,7 @@ fn cases(target: &ClientTarget) -> Vec<(Vec<u8>, &'static [u16])> {
     let with = |line: &str, host: &str, rest: &str| format!("{line}\r\n{host}{rest}").replace(AT, prefix).into_bytes();
     let mut cases: Vec<(Vec<u8>, &[u16])> = Vec::new();
     for line in LINES {
-        // 505 is the answer that HTTP has for a version; 405 the one for CONNECT.
+        // 505 is the status for a wrong version, 405 that for CONNECT.
         cases.push((with(line, &host, "\r\n"), &[400, 405, 505]));
     }
     for bad in HEADERS {
@@ -188,23 +189,23 @@ fn cases(target: &ClientTarget) -> Vec<(Vec<u8>, &'static [u16])> {
     cases
 }
 
-/// Sends it and wants to be refused, once, and the connection closed.
+/// Sends a request and checks that it is refused with exactly one response, and that the connection is closed.
 async fn check_response(target: &ClientTarget, bytes: Vec<u8>, expected: &[u16]) -> Result<()> {
     let shown = || {
-        // The token is nobody's business.
+        // The token must not appear in the output.
         let text = String::from_utf8_lossy(&bytes).replace(target.headers.as_str(), "");
         format!("through the {}: {:?}", target.route, text.chars().take(160).collect::<String>())
     };
     let mut io = TcpStream::connect(target.address).await?;
     let (mut reading, mut writing) = io.split();
-    // Who refuses a large head need not read all of it.
+    // A server that refuses a large head need not read all of it.
     let write = async { drop(writing.write_all(&bytes).await) };
     let ((), answer) = tokio::join!(write, read_to_close(&mut reading));
     let answer = answer.with_context(shown)?;
     check_refusal(&answer, expected).with_context(shown)
 }
 
-/// Sends a byte a second.
+/// Sends one byte per second.
 async fn slow(target: &ClientTarget) -> Result<()> {
     let mut io = TcpStream::connect(target.address).await?;
     let (mut reading, mut writing) = io.split();
@@ -226,7 +227,7 @@ async fn slow(target: &ClientTarget) -> Result<()> {
     check_refusal(&answer.with_context(shown)?, &[408]).with_context(shown)
 }
 
-/// Everything that comes until the connection is closed, or reset.
+/// Reads until the connection is closed or reset.
 async fn read_to_close(io: &mut (impl tokio::io::AsyncRead + Unpin)) -> Result<String> {
     let mut bytes = Vec::new();
     let ended = timeout(TIMEOUT, io.read_to_end(&mut bytes)).await;

@@ -1,4 +1,5 @@
-//! Children that somebody changes or deletes come back; what others own in them is left alone.
+//! Tests drift: children that another client changes or deletes are restored; fields that other managers own are left
+//! unchanged.
 
 use std::time::{Duration, Instant};
 
@@ -25,9 +26,9 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_field_that_somebody_keeps_changing_starts_no_write_war,
 );
 
-/// What is asked: back within this time.
+/// Time limit for the repair.
 const REPAIR_TIMEOUT: Duration = Duration::from_secs(2);
-/// The wait itself lasts longer, so that a late return is told from none.
+/// Limit of the wait itself, which is longer, so that a late repair can be distinguished from a missing one.
 const TIMEOUT: Duration = Duration::from_secs(15);
 
 async fn start(ns: &Namespace) -> Result<Object> {
@@ -94,7 +95,7 @@ async fn a_deleted_child_is_back_with_one_write(ns: Namespace) -> Result<()> {
         ns.until(kind, &name, TIMEOUT, "is there again", |it| it.id() != before.id()).await?;
         back_with_one_write(&ns, kind, since, mark).await?;
     }
-    // The status names the Service by its uid.
+    // The status contains the uid of the Service.
     no_other_write(&ns, first, 6).await?;
     ensure!(ns.get(AGENT, "owner").await?.is_running(), "the agent left Running");
     Ok(())
@@ -137,7 +138,8 @@ async fn a_child_that_lost_its_label_or_owner_is_taken_back(ns: Namespace) -> Re
                 managed && owners.filter(|owner| Some(&owner.uid) == agent.metadata.uid.as_ref()).count() == 1
             };
             ns.until(kind, &name, TIMEOUT, &format!("is ours again after {drift}"), ours).await?;
-            // The second time in a row is a truce's two seconds later.
+            // The second repair in a row is delayed by the two seconds of the back-off against a write conflict with
+            // another manager.
             ensure!(
                 since.elapsed() <= REPAIR_TIMEOUT * nth,
                 "{} was ours again after {:?}",
@@ -145,7 +147,7 @@ async fn a_child_that_lost_its_label_or_owner_is_taken_back(ns: Namespace) -> Re
                 since.elapsed()
             );
             let requests = ns.operator_requests(mark).await?;
-            // Without its label it is in no watch, and an apply for a new one is refused first.
+            // Without its label the child is in no informer cache, and the apply that creates it is refused first.
             let writes = requests_for(&requests, kind.plural);
             let done = writes.iter().filter(|it| it.succeeded()).count();
             ensure!(writes.len() <= 2 && done == 1, "writes: {}", describe_requests(writes));
@@ -161,7 +163,7 @@ async fn a_foreign_annotation_on_a_child_costs_nothing(ns: Namespace) -> Result<
         let note = json!({"metadata": {"annotations": {"example.com/note": "seen"}}});
         ns.edit(kind, &kind.child_of("owner"), note).await?;
     }
-    // Only an observation over time shows that nothing follows.
+    // Only an observation over time shows that no request follows.
     ns.env.audit.ensure_quiet(mark, &ns.name, Duration::from_secs(3)).await
 }
 
@@ -224,7 +226,7 @@ async fn back_with_one_write(ns: &Namespace, kind: KubeKind, since: Instant, mar
     Ok(())
 }
 
-/// Once nothing moves any more, the operator has made this many writes and no other.
+/// Checks that the operator has made exactly this many writes after nothing changes any more.
 async fn no_other_write(ns: &Namespace, since: AuditOffset, writes: usize) -> Result<()> {
     ns.stays_the_same(REPAIR_TIMEOUT).await?;
     let requests = ns.operator_requests(since).await?;

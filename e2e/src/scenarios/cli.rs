@@ -1,4 +1,4 @@
-//! `recif trace` and `recif why` say the truth.
+//! Tests that `recif trace` and `recif why` report the actual state.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};

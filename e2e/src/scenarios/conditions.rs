@@ -1,4 +1,4 @@
-//! Conditions are the contract for machines: kstatus holds at every moment that a watch can see.
+//! Tests conditions, the machine-readable contract: the rules of kstatus hold at every moment that a watch can observe.
 
 use anyhow::{Result, ensure};
 use serde_json::json;
@@ -45,7 +45,7 @@ async fn a_tools_conditions_follow_its_phase_at_every_moment(ns: Namespace) -> R
     seen.iter().try_for_each(consistent)
 }
 
-/// The table of phases and conditions, at one moment.
+/// Checks the conditions of one observation against the table of phases and conditions.
 fn consistent(it: &Object) -> Result<()> {
     let [ready, reconciling, stalled] = ["Ready", "Reconciling", "Stalled"].map(|type_| it.condition(type_));
     let said = [ready, reconciling, stalled].map(|condition| condition.status);
@@ -77,7 +77,7 @@ async fn ready_is_never_true_of_a_spec_that_does_not_run_yet(ns: Namespace) -> R
     let mut last = first.clone();
     for round in 1..=3 {
         let edited = ns.edit(AGENT, "edited", json!({"spec": {"systemPrompt": round.to_string()}})).await?;
-        // What `kubectl wait --for=condition=Ready` accepts: True, and of no older generation.
+        // Criterion of `kubectl wait --for=condition=Ready`: True, and of no older generation.
         let accepted = |it: &Object| {
             let ready = it.condition("Ready");
             ready.is_true() && ready.observed_generation >= edited.generation()

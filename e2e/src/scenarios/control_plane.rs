@@ -1,4 +1,4 @@
-//! The control plane shows what is there, to whom may see it.
+//! Tests that the control plane shows the state of the cluster to users with the permission to see it.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     the_shipped_history_outlives_its_objects,
 );
 
-/// How long a change may take to be shown, and a new right: a no is remembered for 5 s.
+/// Longest wait for a change or a new permission to be visible: a denial is cached for 5 s.
 const SHOWN: Duration = Duration::from_secs(20);
 
 async fn get(ns: &Namespace, target: &ClientTarget, path: &str) -> Result<(u16, Value)> {
@@ -38,7 +38,7 @@ async fn get(ns: &Namespace, target: &ClientTarget, path: &str) -> Result<(u16, 
     Ok((answer.status, value))
 }
 
-/// What is shown once it is as it should be.
+/// Waits until the shown value satisfies the predicate, and returns it.
 async fn await_shown(
     ns: &Namespace,
     target: &ClientTarget,
@@ -82,7 +82,7 @@ async fn lists_and_objects_are_as_the_cluster_has_them(ns: Namespace) -> Result<
     ensure!(object["status"] == *stored.at("/status"), "{object}");
     ensure!(object["spec"]["image"] == *stored.at("/spec/image"), "{object}");
     ensure!(!object.to_string().contains("visible-to-nobody"), "{object}");
-    // By pages of one, each object comes once.
+    // With a page size of one, each object is returned once.
     let mut seen = Vec::new();
     let mut next = String::new();
     for _ in 0..3 {
@@ -130,7 +130,7 @@ async fn why_and_trace_say_what_the_commands_say(ns: Namespace) -> Result<()> {
     Ok(())
 }
 
-/// A client of the events, and what it has been told.
+/// Client of the event stream, with the text that it has received.
 struct EventStreamClient {
     connection: HttpClientConnection,
     received: String,
@@ -148,7 +148,7 @@ impl EventStreamClient {
         Ok(Self { connection, received: String::new() })
     }
 
-    /// Reads on until `wanted` is in it.
+    /// Reads until one event contains all of `wanted`.
     async fn await_event(&mut self, wanted: &[&str]) -> Result<()> {
         tokio::time::timeout(SHOWN, async {
             while !self.received.split("\n\n").any(|event| wanted.iter().all(|word| event.contains(word))) {
@@ -160,7 +160,7 @@ impl EventStreamClient {
         .with_context(|| format!("no event with {wanted:?} in {}", self.received))?
     }
 
-    /// The id that it heard last.
+    /// Returns the id of the last received event.
     fn last(&self) -> &str {
         self.received.lines().filter_map(|line| line.strip_prefix("id: ")).next_back().unwrap_or_default()
     }
@@ -240,7 +240,7 @@ async fn a_caller_sees_what_he_may_see(ns: Namespace) -> Result<()> {
     ensure!(status == 200 && me["user"] == format!("system:serviceaccount:{}:bot", ns.name), "{me}");
     bind(&ns, "bot", "ClusterRole", "recif-view").await?;
     await_shown(&ns, &bot, &object, |object| object["kind"] == "Agent").await?;
-    // Of the whole fleet only what is in his namespace.
+    // The fleet contains only the objects of the namespace that the ServiceAccount may read.
     let fleet = await_shown(&ns, &bot, "/v1/fleet", |fleet| names(fleet) == ["mine"]).await?;
     ensure!(fleet["total"] == 1 && fleet["counts"] == json!({"Agent": {"Running": 1}}), "{fleet}");
     Ok(())
@@ -262,8 +262,8 @@ async fn a_chat_goes_through_to_the_gateway(ns: Namespace) -> Result<()> {
 }
 
 async fn the_shipped_history_outlives_its_objects(ns: Namespace) -> Result<()> {
-    // The Deployment as `config/` has it, with its read-only root: what it tells of an object that is gone is a row of its
-    // database.
+    // The Deployment of `config/`, with its read-only root filesystem, is tested: the history of a deleted object is a row
+    // of its database.
     let target = ClientTarget::control_plane(&ns.env).await?;
     ns.apply(&agent("gone", json!({"replicas": 0}))).await?;
     let stopped = |it: &crate::object::Object| it.phase() == "Terminated";

@@ -1,4 +1,5 @@
-//! Deletion, in every way that the API offers: nothing is made again, nothing stays behind, nothing is stuck.
+//! Tests deletion with every propagation policy: no child is created again, no object is left behind, and no deletion
+//! blocks.
 
 use std::time::Duration;
 
@@ -26,7 +27,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
 );
 
 const GONE: Duration = Duration::from_secs(60);
-/// The namespace controller comes back to Pods that drain after half of their grace period, and has many namespaces.
+/// Longest wait for a namespace: the namespace controller comes back to draining Pods only after half of their grace
+/// period, and has many namespaces.
 const NAMESPACE_GONE: Duration = Duration::from_secs(240);
 
 async fn background_deletion_takes_the_children_and_makes_none_again(ns: Namespace) -> Result<()> {
@@ -53,7 +55,7 @@ async fn takes_the_children(ns: &Namespace, policy: PropagationPolicy) -> Result
     let requests = ns.operator_requests(mark).await?;
     makes_no_child(&requests)?;
     let deletes: Vec<&AuditEvent> = requests.iter().filter(|request| request.verb == "delete").collect();
-    // The garbage collector may have been faster.
+    // The garbage collector may have deleted the Deployment first.
     let one = deletes.len() <= 1 && deletes.iter().all(|request| request.resource() == "deployments");
     ensure!(one, "deletes: {}", describe_requests(deletes));
     ensure!(
@@ -78,7 +80,7 @@ async fn orphan_deletion_leaves_the_children_and_a_successor_takes_them(ns: Name
 
     ns.start(&agent("goner", json!({"tools": ["weather"]}))).await?;
     ensure!(ns.get(DEPLOYMENT, "goner").await?.id() == deployment.id(), "the successor made another Deployment");
-    // Their sidecars know the predecessor's key.
+    // The sidecars of these Pods know the key of the previous agent.
     ensure!(ns.chat("goner", "hi").await? == "echo: hi", "the successor's Pods do not answer");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Pods come and go while requests are under way: none fails, and no stream shorter than `drainTimeout` is cut.
+//! Tests that no request fails and no stream shorter than `drainTimeout` is cut while Pods are started and stopped.
 
 use std::time::Duration;
 
@@ -33,15 +33,15 @@ pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     requests_do_not_notice_that_the_control_plane_is_away,
 );
 
-/// What every workload here has to empty itself, and how long the streams are.
+/// Drain timeout of every workload here; it is longer than the streams.
 const DRAIN: &str = "10s";
 const LOAD_PROFILE: LoadProfile =
     LoadProfile { requests: 2, streams: 2, stream: Duration::from_secs(6), retry_on: None };
-/// How long Pods may take to go: lame duck, drain, and the time of a busy machine.
+/// Longest wait until Pods are gone: lame duck, drain, and the delay of a busy machine.
 const GONE: Duration = Duration::from_secs(60);
 
 async fn start(ns: &Namespace, name: &str, replicas: usize) -> Result<[ClientTarget; 2]> {
-    // Ready as soon as it can be.
+    // The Pod becomes ready as early as possible.
     let probe = json!({"initialDelaySeconds": 0, "periodSeconds": 1});
     let template = json!({"spec": {"containers": [{"name": "agent", "readinessProbe": probe}]}});
     ns.start(&workload(name, json!({"replicas": replicas, "drainTimeout": DRAIN, "podTemplate": template}))).await?;
@@ -52,7 +52,7 @@ async fn start(ns: &Namespace, name: &str, replicas: usize) -> Result<[ClientTar
     Ok(targets)
 }
 
-/// Waits until there are only these many Pods, all of them ready.
+/// Waits until exactly this many Pods exist, all of them ready.
 async fn settled(ns: &Namespace, count: usize) -> Result<ObjectsByName> {
     let settled = |pods: &ObjectsByName| {
         pods.len() == count && pods.values().all(|pod| pod.metadata.deletion_timestamp.is_none() && is_ready(pod))
@@ -80,8 +80,8 @@ async fn a_rollout_and_a_step_down_lose_no_request(ns: Namespace) -> Result<()> 
 
 async fn a_single_pod_that_is_deleted_loses_no_request(ns: Namespace) -> Result<()> {
     let [service, gateway] = start(&ns, "single", 1).await?;
-    // The lame duck serves for 5 s. On a busy machine the next Pod takes longer, and who comes by the Service is told so. Who
-    // comes by the gateway waits there.
+    // The Pod serves as a lame duck for 5 s. On a busy machine the next Pod takes longer. Then clients of the Service get a
+    // refusal with `Retry-After`; requests through the gateway wait there.
     let by_service =
         BackgroundLoad::start(&ns.env, &[service], LoadProfile { retry_on: Some("draining"), ..LOAD_PROFILE }).await?;
     let by_gateway = BackgroundLoad::start(&ns.env, &[gateway], LOAD_PROFILE).await?;
@@ -117,7 +117,8 @@ async fn a_rollout_of_the_gateway_loses_no_request(ns: Namespace) -> Result<()> 
 async fn requests_do_not_notice_that_the_control_plane_dies(ns: Namespace) -> Result<()> {
     let targets = start(&ns, "steadfast", 1).await?;
     await_ended_namespaces(&ns.env, &ns.name).await?;
-    // Each connection leads to either gateway, and one that has never seen a caller cannot ask who it is meanwhile.
+    // A connection may go to either gateway, and a gateway that has never seen a caller cannot authenticate it during the
+    // outage.
     for _ in 0..12 {
         for target in &targets {
             await_response(&ns, target).await?;
@@ -135,7 +136,7 @@ async fn requests_do_not_notice_that_the_control_plane_dies(ns: Namespace) -> Re
     load.stop(50, 4).await
 }
 
-/// `E2E_OUTAGE` (16): for how many seconds the API server is away; etcd is for a quarter of it.
+/// `E2E_OUTAGE` (16) is the length of the outage of the API server in seconds; that of etcd is a quarter of it.
 async fn requests_do_not_notice_that_the_control_plane_is_away(ns: Namespace) -> Result<()> {
     let outage = Duration::from_secs(number("E2E_OUTAGE", 16)?);
     let [_, through_gateway] = start(&ns, "orphan", 1).await?;
@@ -151,8 +152,8 @@ async fn requests_do_not_notice_that_the_control_plane_is_away(ns: Namespace) ->
     }
     ns.until(AGENT, "orphan", START_TIMEOUT, "is still there", Object::is_running).await?;
     load.stop(50, 4).await?;
-    // kube-proxy, whose watch has a back-off of up to 30 s, shows the Pods the way to the API server again: the next scenario needs
-    // an operator that works.
+    // The next scenario needs an operator that works: kube-proxy routes to the API server again only after the back-off of
+    // its watch, up to 30 s.
     ns.apply(&agent("after", json!({"replicas": 0}))).await?;
     ns.until(AGENT, "after", Duration::from_secs(120), "is stopped", |it| it.phase() == "Terminated").await.map(drop)
 }

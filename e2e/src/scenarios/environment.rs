@@ -1,4 +1,5 @@
-//! What Pods read is what the objects say: nothing of what was taken away is in a new Pod, and no Secret outlives its use.
+//! Tests that the environment of the Pods follows the objects: a removed value is in no new Pod, and no Secret outlives its
+//! use.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ use crate::{
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     what_is_taken_away_is_in_no_new_pod,
 );
-/// Its edits come as fast as the API server takes them, for half a minute: nothing else gets its turn in time.
+/// Runs alone: its edits are sent as fast as the API server accepts them for half a minute, which delays all other
+/// scenarios.
 pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     quick_edits_between_databases_and_none_leave_no_secret,
 );
@@ -43,7 +45,8 @@ async fn what_is_taken_away_is_in_no_new_pod(ns: Namespace) -> Result<()> {
     let steps = [
         (of_agent(json!({"systemPrompt": null})), "CORAIL_SYSTEM_PROMPT", None),
         (of_tool(json!({"headers": {"X-Key": "first"}})), "CORAIL_TOOLS", Some("first")),
-        // The Secret stays for the database: what it had of the tools must not stand before what the ConfigMap has now.
+        // The Secret stays for the database. Its old value of the tools must not take precedence over that of the
+        // ConfigMap.
         (of_tool(json!({"headers": null, "endpoint": "http://other.example/"})), "CORAIL_TOOLS", Some("other.example")),
         (of_agent(json!({"databaseUrl": null, "storage": "memory"})), "CORAIL_DATABASE_URL", None),
         (of_tool(json!({"enabled": false})), "CORAIL_TOOLS", None),
@@ -68,7 +71,7 @@ async fn quick_edits_between_databases_and_none_leave_no_secret(ns: Namespace) -
             let name = format!("quick-{n}");
             let with = |url: &str| json!({"replicas": 0, "storage": "postgresql", "databaseUrl": url});
             ns.apply(&workload(&name, with(DATABASE))).await?;
-            // The edit is to land at another moment of the operator's work each time.
+            // Each edit arrives at another moment of the operator's reconcile.
             tokio::time::sleep(Duration::from_millis(n * 7 % 80)).await;
             if n.is_multiple_of(3) {
                 ns.edit(AGENT, &name, json!({"spec": {"databaseUrl": other}})).await?;

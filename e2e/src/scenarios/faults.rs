@@ -1,5 +1,5 @@
-//! Parts of the cluster, and the operator itself, are killed, restarted or lose a right; what is declared comes true all the
-//! same. These run alone.
+//! Tests that the declared state is reached although components of the cluster, or the operator itself, are killed,
+//! restarted or lose a permission. These scenarios run alone.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -34,11 +34,12 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
 const AGENTS: usize = 50;
 const KILLS: usize = 5;
 
-/// Every third agent runs a Pod, the others are stopped: it is the operator that is to have much to do, not the node.
+/// Returns an agent of the churn. Every third agent runs a Pod, the others are stopped: the load is for the operator, not
+/// for the node.
 fn churned(index: usize, round: u32) -> Value {
     let replicas = usize::from(index.is_multiple_of(3));
     let mut fields = json!({"replicas": replicas, "systemPrompt": format!("round {round}")});
-    // One with a Secret, and without it in the next round.
+    // These agents have a Secret in one round and none in the next one.
     if has_secret(index, round) {
         fields["storage"] = json!("postgresql");
         fields["databaseUrl"] = json!("postgresql://u:p@db.example/x");
@@ -58,7 +59,7 @@ async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) 
         for round in 0.. {
             let last = over.load(Ordering::Relaxed);
             if last {
-                // What is applied to an object that is being deleted goes with it.
+                // An apply to an object that is being deleted is lost with the object.
                 let none = |agents: &ObjectsByName| agents.values().all(|it| it.metadata.deletion_timestamp.is_none());
                 ns.until_all(AGENT, START_TIMEOUT, "the deleted agents gone", none).await?;
             }
@@ -86,7 +87,7 @@ async fn an_operator_killed_in_the_middle_of_churn_loses_nothing(ns: Namespace) 
             }
             let other = |holder: &str| !holder.is_empty() && holder != leader;
             operator::await_leader(&ns.env, START_TIMEOUT, "a new holder of the lease", other).await?;
-            // At a moment of its work that no step of ours picks.
+            // A random moment of its work, independent of the steps of the test.
             dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             let moment = Duration::from_millis(u64::from(dice >> 22));
             let _ = poll::<(), _>(moment, "the moment", || async { Ok(None) }).await;
@@ -150,7 +151,8 @@ async fn handover(ns: &Namespace) -> Result<()> {
 
 async fn an_api_server_that_restarts_loses_no_agent(ns: Namespace) -> Result<()> {
     const COUNT: usize = 10;
-    // An API server that has just started does not know our kinds yet, and a namespace that goes then leaves their objects.
+    // A restarted API server does not serve our kinds at first, and a namespace that is deleted in that time leaves their
+    // objects behind.
     await_ended_namespaces(&ns.env, &ns.name).await?;
     let uids: Vec<String> = operator::pods(&ns.env).await?.iter().map(Object::id).collect();
     let create = async {
@@ -201,7 +203,7 @@ async fn without_the_right(ns: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// The ClusterRoles that give the operator its rights.
+/// Returns the ClusterRoles that are bound to the operator.
 async fn roles(ns: &Namespace) -> Result<Vec<Object>> {
     let bindings = ns.env.all(CLUSTER_ROLE_BINDING).list(&Default::default()).await?;
     let ours = |binding: &&Object| {
@@ -216,7 +218,7 @@ async fn roles(ns: &Namespace) -> Result<Vec<Object>> {
     Ok(roles)
 }
 
-/// The rules, with one verb on one resource taken away.
+/// Returns the rules without one verb on one resource.
 fn without(rules: &Value, resource: &str, verb: &str) -> Value {
     let mut left = Vec::new();
     for rule in rules.as_array().into_iter().flatten() {

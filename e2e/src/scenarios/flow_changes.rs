@@ -1,4 +1,4 @@
-//! What rolls when something that flows use is edited: its users, once, and nobody else.
+//! Tests which workloads are rolled out after an edit of an object that flows use: its users, once, and no other workload.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     kubectl_scale_works_on_flows_and_sets,
 );
 
-/// How long nothing more may happen.
+/// Time in which nothing more may happen.
 const AFTERWARDS: Duration = Duration::from_secs(3);
 
-/// A workload as it was before a change.
+/// State of a workload before a change.
 struct RolloutBaseline {
     kind: KubeKind,
     object: Object,
@@ -49,7 +49,7 @@ impl RolloutBaseline {
         self.object.name_any()
     }
 
-    /// Waits until it runs with another configuration, and sees that it was rolled once.
+    /// Waits until it runs with another configuration, and checks that it was rolled out once.
     async fn rolled_once(&self, ns: &Namespace) -> Result<Object> {
         let now = ns.await_reconfigured(self.kind, &self.object).await?;
         self.was_rolled_once(ns).await?;
@@ -71,7 +71,7 @@ impl RolloutBaseline {
         Ok(())
     }
 
-    /// Neither its object nor its Pods were touched.
+    /// Checks that neither its object nor its Pods were changed.
     async fn is_untouched(&self, ns: &Namespace) -> Result<()> {
         let name = self.name();
         let now = ns.get(self.kind, &name).await?;
@@ -192,12 +192,12 @@ async fn a_template_that_cannot_be_read_leaves_the_old_pods_serving(ns: Namespac
     )
     .await?;
     ensure!(ns.pod_uids("steady").await? == pods, "the Pods of a template that every reader refuses are replaced");
-    // This one only our own runtime does not read, which the operator knows.
+    // Only our runtime does not support this template, which the operator knows.
     ns.edit(PROMPT, "say", json!({"spec": {"content": "{{^text}}never read{{/text}}"}})).await?;
     ns.await_not_ready(FLOW, "steady", REPORT_TIMEOUT, "Failed", &["InvalidSpec", "prompt \"say\", line 1"]).await?;
     ensure!(ns.pod_uids("steady").await? == pods, "the Pods of a template that our runtime refuses are replaced");
     ns.await_response("steady", "/", json!({"text": "hi"}), "echo: hi").await?;
-    // Which tools there are is seen by the runtime alone.
+    // Only the runtime knows the available tools.
     ns.edit(PROMPT, "say", json!({"spec": {"content": "---\ntools: [absent]\n---\n{{text}}"}})).await?;
     ns.await_not_ready(FLOW, "steady", START_TIMEOUT, "Deploying", &["NotReady"]).await?;
     let (code, said) = ns.env.recif(&["why", "flow/steady", "-n", &ns.name]).await?;

@@ -1,4 +1,4 @@
-//! Sets of flows: one that is broken harms only itself, and what a removed one leaves is taken away.
+//! Tests sets of flows: a broken flow affects only itself, and the children of a removed flow are deleted.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     what_a_set_has_is_made_again_and_goes_with_it,
 );
 
-/// What the status says of one flow: whether it is ready, and why not.
+/// Returns the status of one flow: whether it is ready, and the message if not.
 fn flow_state<'a>(set: &'a Object, name: &str) -> (bool, &'a str) {
     let flows = set.at("/status/flows").as_array().map(Vec::as_slice).unwrap_or_default();
     let found = flows.iter().find(|flow| flow["name"] == name);
@@ -34,7 +34,7 @@ fn flow_state<'a>(set: &'a Object, name: &str) -> (bool, &'a str) {
     })
 }
 
-/// Waits until the set runs, all but one of its flows served, and that one says why.
+/// Waits until the set is Running and all its flows except one are served, for which the status gives this reason.
 async fn degraded(ns: &Namespace, set: &str, flow: &str, why: &str) -> Result<Object> {
     let what = format!("is Running and Degraded, {flow} says {why:?}");
     let said = |it: &Object| {
@@ -104,8 +104,8 @@ async fn a_flow_that_breaks_later_leaves_the_others_serving(ns: Namespace) -> Re
 
 async fn a_template_that_cannot_be_read_costs_only_its_flow(ns: Namespace) -> Result<()> {
     provide_stub(&ns).await?;
-    // Other readers of Handlebars take the first, so the Prompt is Available; our runner does not, so the operator leaves its flow
-    // out. Whether a flow has a tool is seen by the runner alone.
+    // Other Handlebars parsers accept the first template, so its Prompt is Available; our runner does not, so the operator
+    // leaves its flow out. Only the runner knows whether a tool of a flow exists.
     ns.provide(&prompt("torn", "First line.\n{{^text}}never read{{/text}}")).await?;
     ns.provide(&prompt("lacking", "---\ntools: [absent]\n---\n{{text}}")).await?;
     ns.apply(&flow_set("set", &[("whole", &["say"]), ("torn", &["torn"]), ("lacking", &["lacking"])], json!({})))
@@ -115,7 +115,7 @@ async fn a_template_that_cannot_be_read_costs_only_its_flow(ns: Namespace) -> Re
     ns.await_response("set", "/whole", json!({"text": "hi"}), "echo: hi").await?;
     let answer = ns.post("set", "/lacking", json!({"text": "hi"})).await?;
     ensure!(answer.status == 503 && answer.text.contains("lacking.prompt"), "{answer:?}");
-    // Of the sidecar, /readyz says whether the Pod serves.
+    // The `/readyz` of the sidecar is about the Pod; that of the runner is about the flows.
     let pods = ns.list(POD).await?;
     let pod = pods.first().context("the set has no Pod")?;
     let ready = ns.get_from_pod(&pod.name_any(), 8080, "/readyz").await?;
@@ -165,7 +165,7 @@ async fn names_that_would_collide_are_refused(ns: Namespace) -> Result<()> {
     let ours: Vec<(String, u64)> = revisions(&ns).await?;
     ns.apply(&flow_set("a-b", &[("c", &["say"])], json!({}))).await?;
     ns.await_not_ready(FLOW_SET, "a-b", REPORT_TIMEOUT, "Failed", &["NameConflict", "a-b-c-"]).await?;
-    // A Flow has the same children as an Agent of its name.
+    // A Flow has children with the same names as an Agent of its name.
     ns.apply(&agent("a", json!({}))).await?;
     ns.await_agent_not_ready("a", REPORT_TIMEOUT, "Failed", &["NameConflict"]).await?;
     ns.apply(&flow("a", &["say"], json!({}))).await?;
@@ -219,7 +219,7 @@ async fn what_a_set_has_is_made_again_and_goes_with_it(ns: Namespace) -> Result<
     ns.until_gone(FLOW_SET, "set", START_TIMEOUT).await
 }
 
-/// Names and resourceVersions of the ConfigMaps of the set `a`.
+/// Returns the names and resource versions of the ConfigMaps of the set `a`.
 async fn revisions(ns: &Namespace) -> Result<Vec<(String, u64)>> {
     let maps = ns.list(CONFIG_MAP).await?;
     let of_a = |it: &&Object| it.metadata.owner_references.iter().flatten().any(|owner| owner.name == "a");

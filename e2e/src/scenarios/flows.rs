@@ -1,4 +1,4 @@
-//! Flows: from `kubectl apply` to an answer, and what a caller gets who asks wrongly.
+//! Tests flows from `kubectl apply` to a response, and the responses to malformed requests.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     the_columns_of_flows_are_the_documented_ones,
 );
 
-/// The stub as provider, the model `echo` on it, and a prompt that says what it is given.
+/// Creates the stub as provider, the model `echo` on it, and a prompt that repeats its input.
 pub(super) async fn provide_stub(ns: &Namespace) -> Result<()> {
     for reference in [plugin_config("stub", json!({})), model("echo", "stub"), prompt("say", "{{text}}")] {
         ns.provide(&reference).await?;

@@ -1,4 +1,4 @@
-//! Objects of somebody else under the names of our children are never touched.
+//! Tests that objects of other owners with the names of our children are never changed.
 
 use std::time::Duration;
 
@@ -76,7 +76,7 @@ async fn an_agent_called_kubernetes_leaves_the_api_servers_service_alone(ns: Nam
 }
 
 async fn a_foreign_object_that_another_controller_owns_is_left_untouched(ns: Namespace) -> Result<()> {
-    // Our labels do not make it ours: its controller is another Agent.
+    // Our labels are not enough for ownership: the controller of this object is another Agent.
     let owner = ns.start(&agent("first", json!({}))).await?;
     let mut body = stranger(CONFIG_MAP, "second-config");
     body["metadata"]["labels"] = json!({
@@ -94,7 +94,7 @@ async fn a_foreign_object_that_another_controller_owns_is_left_untouched(ns: Nam
 }
 
 async fn the_operators_account_may_change_only_what_is_ours(ns: Namespace) -> Result<()> {
-    // The account's role lets it change and delete any Secret; the policy does not.
+    // The role of the account allows changes and deletions of all Secrets; the admission policy does not.
     ns.create_object(&stranger(SECRET, "theirs")).await?;
     let mut ours = stranger(SECRET, "ours");
     ours["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": crds::MANAGED_BY});
@@ -131,7 +131,7 @@ async fn the_operators_account_may_make_nothing_of_its_own_wherever_it_is_instal
     let mut held = binding.clone();
     held["metadata"]["finalizers"] = json!([crds::FINALIZER]);
     held["subjects"] = json!([]);
-    // With every right but for the policies, in the namespace of its own and in any other.
+    // The account has every permission except those that the policies deny, in its own namespace and in any other.
     for account in [OPERATOR.to_owned(), format!("system:serviceaccount:{}:recif-operator", ns.name)] {
         for (what, object, refusal) in [
             ("a Deployment of its own", stranger(DEPLOYMENT, "own"), Some("what an object of that group controls")),
@@ -156,7 +156,7 @@ async fn the_operators_account_may_make_nothing_of_its_own_wherever_it_is_instal
     ns.delete(AGENT, "owner").await
 }
 
-/// A dry run of a server-side apply, as this account, which has every right for it.
+/// Sends a dry run of a server-side apply as this account, which has every permission for it.
 async fn apply_as(ns: &Namespace, account: &str, object: &Value) -> Result<Value> {
     let kind = KubeKind::of(object).context("a kind")?;
     let (group, name) = (kind.api_version(), object["metadata"]["name"].as_str().unwrap_or_default());
@@ -169,7 +169,7 @@ async fn apply_as(ns: &Namespace, account: &str, object: &Value) -> Result<Value
     Ok(ns.env.client.request(request.body(object.to_string().into_bytes())?).await?)
 }
 
-/// A request as the operator's account would send it.
+/// Sends a request as the operator's account.
 async fn as_operator(ns: &Namespace, secret: &str, verb: &str) -> Result<Value> {
     let path = format!("/api/v1/namespaces/{}/secrets/{secret}", ns.name);
     let request = http::Request::builder()
@@ -181,7 +181,7 @@ async fn as_operator(ns: &Namespace, secret: &str, verb: &str) -> Result<Value> 
     Ok(ns.env.client.request(request.body(body.into_bytes())?).await?)
 }
 
-/// An object that somebody else made.
+/// Returns an object of another owner.
 fn stranger(kind: KubeKind, name: &str) -> Value {
     let mut body = json!({"apiVersion": kind.api_version(), "kind": kind.kind, "metadata": {"name": name}});
     let labels = json!({"app": "stranger"});

@@ -1,4 +1,4 @@
-//! What the gateway answers itself, and what it makes of a request.
+//! Tests the responses of the gateway itself, and the changes that it makes to a request.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     the_rest_of_the_path_and_the_headers_arrive_as_they_should,
 );
 
-/// The word and the sentence of a refusal.
+/// Returns the reason and the message of a refusal.
 fn refusal(answer: &HttpClientResponse) -> Result<(String, String)> {
     let body: Value = serde_json::from_str(&answer.text).with_context(|| format!("{answer:?}"))?;
     let word = |key: &str| body[key].as_str().map(ToOwned::to_owned).with_context(|| format!("no {key} in {body}"));
@@ -69,7 +69,7 @@ async fn nothing_of_the_sidecar_is_reached_through_it(ns: Namespace) -> Result<(
         let answer = send_request(&ns, &gateway, "GET", path).await?;
         ensure!(answer.status == 400, "{path}: {answer:?}");
     }
-    // The hooks, which would empty the Pod, prove themselves by a key also where the sidecar itself is reached.
+    // The hooks, which drain the Pod, require a key, also for requests that reach the sidecar directly.
     let service = ClientTarget::service(&ns, "guarded").await?;
     await_response(&ns, &service).await?;
     for path in ["/_recif/drain", "/_recif/lame-duck"] {
@@ -88,7 +88,7 @@ async fn a_service_with_a_workloads_labels_gets_none_of_its_requests(ns: Namespa
     await_response(&ns, &gateway).await?;
     await_response(&ns, &stranger).await?;
     let (owned, theirs) = (ns.get(SERVICE, "owner").await?, ns.get(SERVICE, "stranger").await?);
-    // What an EndpointSlice has are the labels of its Service.
+    // An EndpointSlice has the labels of its Service.
     let thief = json!({
         "apiVersion": "v1", "kind": "Service", "metadata": {"name": "thief", "labels": owned.metadata.labels},
         "spec": {"selector": theirs.at("/spec/selector"), "ports": theirs.at("/spec/ports")
@@ -122,7 +122,7 @@ async fn the_rest_of_the_path_and_the_headers_arrive_as_they_should(ns: Namespac
     let (target, host) = (gateway.clone(), gateway.address.to_string());
     let inside = ns.env.netns().await?;
     let answer = inside.run(async move { HttpClientConnection::request(&target, "PATCH", rest, "{}").await }).await?;
-    // Not shown where it fails: it would hold the token if that were passed on.
+    // The response is not printed on a failure: it would contain the token if the gateway had forwarded it.
     let seen: Value = serde_json::from_str(&answer.text)?;
     ensure!(!answer.text.contains(ns.env.token()?), "the token was passed on");
     ensure!(seen["line"] == format!("PATCH {rest} HTTP/1.1"), "{seen}");

@@ -1,4 +1,4 @@
-//! Who may call a workload through the gateway, and what the gateway writes about it.
+//! Tests the authorization of calls through the gateway, and the status field that the gateway writes for a call.
 
 use std::time::Duration;
 
@@ -26,14 +26,14 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     the_gateway_writes_one_field_and_no_other,
 );
 
-/// The user that the gateway's requests are made by.
+/// User of the gateway's requests.
 const ACCOUNT: &str = "system:serviceaccount:recif-system:recif-gateway";
-/// How long a new right may take: a no is remembered for 5 s.
+/// Longest wait until a new permission is effective: a denial is cached for 5 s.
 const GRANTED: Duration = Duration::from_secs(20);
-/// A chat's request.
+/// Body of a chat request.
 const HI: &str = r#"{"message":"hi"}"#;
 
-/// The answer to a request from inside the cluster.
+/// Sends a request from inside the cluster and returns the response.
 pub(super) async fn send_request(
     ns: &Namespace,
     target: &ClientTarget,
@@ -46,24 +46,24 @@ pub(super) async fn send_request(
     inside.run(async move { HttpClientConnection::request(&target, method, &path, body).await }).await
 }
 
-/// The workload as somebody with this header calls it.
+/// Returns the target with only this token in this header.
 pub(super) fn with_token(target: &ClientTarget, header: &str, token: &str) -> ClientTarget {
     ClientTarget { headers: format!("{header}: Bearer {token}\r\n"), ..target.clone() }
 }
 
-/// The workload as somebody calls it who does not say who he is.
+/// Returns the target without credentials.
 pub(super) fn without_token(target: &ClientTarget) -> ClientTarget {
     ClientTarget { headers: String::new(), ..target.clone() }
 }
 
-/// A token of a service account that is made for it.
+/// Creates a ServiceAccount and returns a token of it.
 pub(super) async fn token(ns: &Namespace, account: &str) -> Result<String> {
     let manifest = json!({"apiVersion": "v1", "kind": SERVICE_ACCOUNT.kind, "metadata": {"name": account}});
     ns.create_object(&manifest).await?;
     token_for(ns, account, &[]).await
 }
 
-/// A token of a service account for these audiences; none: the API server's.
+/// Returns a token of a ServiceAccount for these audiences; without audiences for that of the API server.
 async fn token_for(ns: &Namespace, account: &str, audiences: &[&str]) -> Result<String> {
     let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", ns.name);
     let spec = json!({"audiences": audiences});
@@ -74,7 +74,7 @@ async fn token_for(ns: &Namespace, account: &str, audiences: &[&str]) -> Result<
     Ok(answer["status"]["token"].as_str().context("no token")?.to_owned())
 }
 
-/// Gives a service account of the namespace a role.
+/// Binds a role to a ServiceAccount of the namespace.
 pub(super) async fn bind(ns: &Namespace, account: &str, kind: &str, role: &str) -> Result<()> {
     let binding = json!({
         "apiVersion": ROLE_BINDING.api_version(), "kind": ROLE_BINDING.kind, "metadata": {"name": account},
@@ -84,7 +84,7 @@ pub(super) async fn bind(ns: &Namespace, account: &str, kind: &str, role: &str) 
     ns.create_object(&binding).await.map(drop)
 }
 
-/// Waits until a chat is answered.
+/// Waits until a chat request is answered.
 async fn await_chat(ns: &Namespace, target: &ClientTarget) -> Result<()> {
     poll(GRANTED, "an answer through the gateway", || async {
         let answer = send_request(ns, target, "POST", "/chat", HI).await?;
@@ -119,7 +119,7 @@ async fn a_caller_needs_a_token_and_the_right(ns: Namespace) -> Result<()> {
     bind(&ns, "bot", "ClusterRole", "recif-invoker").await?;
     await_chat(&ns, &bot).await?;
     await_chat(&ns, &with_token(&guarded, "X-Recif-Authorization", &token)).await?;
-    // One that is good for Récif alone, which the API server takes from nobody.
+    // A token with the audience `recif`, which the API server itself does not accept.
     let own = token_for(&ns, "bot", &["recif"]).await?;
     await_chat(&ns, &with_token(&guarded, "X-Recif-Authorization", &own)).await?;
     let control_plane = ClientTarget::control_plane(&ns.env).await?;
@@ -127,7 +127,8 @@ async fn a_caller_needs_a_token_and_the_right(ns: Namespace) -> Result<()> {
     ensure!(me.status == 200 && me.text.contains(&format!("{}:bot", ns.name)), "{me:?}");
     let others = token_for(&ns, "bot", &["vault"]).await?;
     check_refusal(&ns, &with_token(&guarded, "Authorization", &others), 401, &["unauthenticated"]).await?;
-    // The right is on this namespace, and what is elsewhere is not even shown to be missing.
+    // The permission is for this namespace only, and for another one the gateway does not even report that an object is
+    // missing.
     let elsewhere = ClientTarget { prefix: "/v1/agents/default/nobody".into(), ..bot };
     check_refusal(&ns, &elsewhere, 403, &["agents/nobody"]).await.map(drop)
 }
@@ -191,7 +192,7 @@ async fn calls_are_noted_at_most_every_ten_seconds(ns: Namespace) -> Result<()> 
     let recorder = ns.record(AGENT, "busy").await?;
     let mark = ns.mark().await?;
     let mut ticks = tokio::time::interval(Duration::from_millis(500));
-    // That it is not written more often can only be watched for a while: three periods and a bit.
+    // The absence of further writes can only be observed for a limited time: a little more than three periods.
     for _ in 0..66 {
         ticks.tick().await;
         await_chat(&ns, &target).await?;
@@ -203,7 +204,7 @@ async fn calls_are_noted_at_most_every_ten_seconds(ns: Namespace) -> Result<()> 
         "{}",
         describe_requests(&writes)
     );
-    // Writes at 0, 10, 20 and 30 s, whichever replica made them.
+    // The writes are at 0, 10, 20 and 30 s, independent of the replica that made them.
     ensure!((3..=4).contains(&writes.len()), "in 33 s {} writes: {}", writes.len(), describe_requests(&writes));
     let seen = recorder.up_to(&ns.get(AGENT, "busy").await?).await?;
     let mut noted: Vec<&str> = seen.iter().map(|object| object.text("/status/lastInvocationAt")).collect();

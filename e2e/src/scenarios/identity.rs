@@ -1,4 +1,4 @@
-//! Who calls, as the workload is told: only what a gateway signed.
+//! Tests the identity of callers: the workload receives only headers that a gateway signed.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -27,7 +27,7 @@ pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     a_deleted_secret_is_put_back_with_the_keys_that_pods_know,
 );
 
-/// What the workload was told under names of ours.
+/// Returns the `X-Recif-` headers that the workload received.
 fn recif_headers(text: &str) -> Result<Vec<(String, String)>> {
     let seen: Value = serde_json::from_str(text)?;
     let headers = seen["headers"].as_array().context("no headers")?;
@@ -35,7 +35,7 @@ fn recif_headers(text: &str) -> Result<Vec<(String, String)>> {
     Ok(pairs.filter(|(name, _)| name.starts_with("x-recif-")).collect())
 }
 
-/// The first answer of a Service, which the node's proxy may know a moment later than its Pod is ready.
+/// Returns the first response of a Service, which kube-proxy may route only a moment after its Pod is ready.
 async fn first_answer(ns: &Namespace, target: &ClientTarget, path: &str) -> Result<HttpClientResponse> {
     let what = format!("an answer through the {}", target.route);
     poll(START_TIMEOUT, &what, || async { send_request(ns, target, "GET", path, "").await.map(Some) }).await
@@ -118,7 +118,7 @@ async fn a_rotation_costs_no_request_and_no_pod(ns: Namespace) -> Result<()> {
         let (code, said) = ns.env.recif(&["rotate-identity"]).await?;
         let now = ns.env.within(operator::NAMESPACE, SECRET).get("recif-identity").await?;
         ensure!(code == 0 && now.at("/data/current") == before.at("/data/next"), "{code}: {said}");
-        // Its Pods know the key that signs now, and not the one after it.
+        // The Pods know the current signing key, but not the one after it.
         let (code, said) = ns.env.recif(&["rotate-identity"]).await?;
         let named = format!("agent/strict -n {}", ns.name);
         ensure!(code == 3 && said.contains(&named), "{code}: {said}");

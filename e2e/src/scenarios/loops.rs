@@ -1,4 +1,4 @@
-//! What could go on for ever does not: a refused object that is stopped, two operators over one object, and a CRD that is older
+//! Tests that reconcile loops end: a refused object that is stopped, two operators for one object, and a CRD that is older
 //! than the operator.
 
 use std::{process::Stdio, time::Duration};
@@ -26,12 +26,12 @@ pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     an_older_crd_is_named_and_slows_its_objects_down_until_it_is_upgraded,
 );
 
-/// How long writes are counted.
+/// Time for which writes are counted.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Writes of one object's status within that: one per phase, and one that says what is wrong.
+/// Limit of writes of one object's status in that time: one per phase, and one that reports the problem.
 const FEW: usize = 5;
 
-/// The operator's writes of this agent's status in ten seconds from the mark.
+/// Returns the operator's writes of this agent's status since the mark.
 async fn writes(ns: &Namespace, mark: AuditOffset, name: &str) -> Result<Vec<AuditEvent>> {
     let mut requests = ns.operator_requests(mark).await?;
     requests.retain(|it| it.is_write() && it.resource() == "agents/status" && it.name() == name);
@@ -54,10 +54,10 @@ async fn a_stopped_agent_that_is_refused_stays_failed_in_silence(ns: Namespace) 
         stopped("misnamed", json!({"serviceAccountName": "{{x}}"})),
         stopped("control", json!({"systemPrompt": "be nice\u{7f} and short"})),
     ] {
-        // As JSON: what YAML forbids is refused in an apply.
+        // Sent as JSON: an apply refuses characters that YAML forbids.
         ns.create_object(&stopped).await?;
     }
-    // That something does not happen can only be watched for a while.
+    // The absence of writes can only be observed for a limited time.
     sleep(WINDOW).await;
     for name in ["taken", "misnamed", "control"] {
         let found = writes(&ns, mark, name).await?;
@@ -142,7 +142,7 @@ async fn two_operators_over_one_agent_spare_and_name_each_other(ns: Namespace) -
     let mut process = command.spawn().context("start a second operator")?;
     let wrote = |it: &Object| it.text("/status/managedBy") == second && it.is_running();
     ns.until(AGENT, "shared", START_TIMEOUT, "is written by the second operator", wrote).await?;
-    // Neither is woken by what the other writes, but both by what a user does.
+    // A write of the other operator does not trigger a reconcile, an edit by a user does so in both.
     let named = poll(START_TIMEOUT, "Ready says which other operator writes", || async {
         let label = json!({"metadata": {"labels": {"touched": ns.get(AGENT, "shared").await?.revision().to_string()}}});
         ns.edit(AGENT, "shared", label).await?;
@@ -155,7 +155,8 @@ async fn two_operators_over_one_agent_spare_and_name_each_other(ns: Namespace) -
     ensure!(moves <= 10, "{moves} moves before it is said: {}", named.describe());
     ensure!(named.condition("Ready").contains(&second), "{}", named.describe());
     process.kill().await.context("end the second operator")?;
-    // One alone: in quiet after a minute, and with a new configuration at once but for the truce.
+    // With one operator left: it is idle after a minute, and a new configuration is applied at once except for the back-off
+    // of the contention.
     ns.edit(AGENT, "shared", json!({"spec": {"systemPrompt": "go on"}})).await?;
     let alone = |it: &Object| it.is_running() && it.text("/status/managedBy") != second;
     ns.until(AGENT, "shared", Duration::from_secs(180), "runs under one operator alone", alone).await?;

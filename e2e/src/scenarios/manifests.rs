@@ -1,4 +1,4 @@
-//! Manifests that the API server must take and must refuse, as strict server-side apply sees them.
+//! Tests which manifests the API server accepts and which it refuses, with strict server-side apply.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
@@ -53,7 +53,7 @@ async fn every_bad_manifest_is_refused_with_a_message(ns: Namespace) -> Result<(
     Ok(())
 }
 
-/// The port is the sidecar's now, and was an agent's before there was one.
+/// Tests an agent whose port is reserved for the sidecar, but was allowed by an older CRD.
 async fn an_agent_from_before_the_sidecar_can_be_changed_and_deleted(ns: Namespace) -> Result<()> {
     let name = format!("{}.{}", AGENT.plural, crds::GROUP);
     let versions = ns.env.all(DEFINITION).get(&name).await?.at("/spec/versions").clone();

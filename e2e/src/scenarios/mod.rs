@@ -1,4 +1,4 @@
-//! The scenarios, one file per theme. Each is named by the rule it shows.
+//! End-to-end scenarios, one file per theme. Each is named after the rule that it tests.
 
 mod bad_input;
 mod bad_requests;
@@ -49,25 +49,25 @@ use crate::{kinds::KubeKind, namespace::Namespace};
 /// One scenario.
 pub(crate) struct Scenario {
     theme: &'static str,
-    /// The rule, as the name of its function.
+    /// Name of its function, which is the rule.
     pub(crate) name: &'static str,
-    /// Whether others may run at the same time.
+    /// Isolation from other scenarios.
     pub(crate) isolation: Isolation,
-    /// Its body; the namespace is its own.
+    /// Body, with a namespace of its own.
     pub(crate) run: fn(Namespace) -> BoxFuture<'static, Result<()>>,
 }
 
-/// Whether other scenarios may run at the same time.
+/// Isolation of a scenario from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Isolation {
-    /// It looks only at its own namespace.
+    /// Depends only on its own namespace.
     Parallel,
-    /// It disturbs the whole cluster, or is disturbed by load.
+    /// Disturbs the whole cluster, or is disturbed by load.
     Serial,
 }
 
 impl Scenario {
-    /// Theme and rule.
+    /// Returns theme and name.
     pub(crate) fn title(&self) -> String {
         format!("{}/{}", self.theme.rsplit("::").next().unwrap_or_default(), self.name)
     }
@@ -85,7 +85,7 @@ macro_rules! scenarios {
 }
 use scenarios;
 
-/// Those that take longest come first; `steady` is last, when nothing else is left to disturb it.
+/// All themes. The longest come first; `steady` comes last, when no other scenario disturbs it.
 const THEMES: &[&[Scenario]] = &[
     gateway_auth::SCENARIOS,
     drain::SCENARIOS,
@@ -134,14 +134,14 @@ const THEMES: &[&[Scenario]] = &[
     steady::SCENARIOS,
 ];
 
-/// The scenarios whose title contains one of the filters; without filters all.
+/// Returns the scenarios whose title contains one of the filters; without filters all.
 pub(crate) fn matching(filters: &[String]) -> Vec<&'static Scenario> {
     let wanted =
         |scenario: &&Scenario| filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
     THEMES.iter().copied().flatten().filter(wanted).collect()
 }
 
-/// Checks which columns `kubectl get` shows of a kind of ours.
+/// Checks the columns that `kubectl get` shows for a kind.
 async fn columns(ns: &Namespace, kind: KubeKind, expected: &[&str]) -> Result<()> {
     let path = format!("/apis/{}/namespaces/{}/{}", kind.api_version(), ns.name, kind.plural);
     let request = http::Request::get(path).header("accept", "application/json;as=Table;v=v1;g=meta.k8s.io");
@@ -157,7 +157,7 @@ async fn columns(ns: &Namespace, kind: KubeKind, expected: &[&str]) -> Result<()
     Ok(())
 }
 
-/// The whole number that an environment variable says.
+/// Returns the whole number in an environment variable, or the default if the variable is not set.
 fn number(variable: &str, default: u64) -> Result<u64> {
     match std::env::var(variable) {
         Err(_) => Ok(default),

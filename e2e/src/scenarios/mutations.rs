@@ -1,6 +1,7 @@
-//! Manifests that nobody meant: each is refused, or its object says what to do; none costs more than a request a second.
+//! Tests mutated manifests: each is refused, or its object reports the problem, and none costs more than one request per
+//! second.
 //!
-//! `E2E_MANIFESTS` (120) says how many, `E2E_SEED` (1) which; both are printed with a failure.
+//! `E2E_MANIFESTS` (120) is the number of manifests, `E2E_SEED` (1) the seed; both are printed with a failure.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,11 +26,12 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
     every_mutated_manifest_is_refused_or_says_what_to_do,
 );
 
-/// How long an object may take to say something, beside a hundred others.
+/// Longest wait until an object reports a status, next to a hundred others.
 const PHASE_TIMEOUT: Duration = Duration::from_secs(90);
-/// How long requests are counted once all have spoken, and how many an object may cost meanwhile.
+/// Time for which requests are counted after all objects have reported, and limit of requests per object in it: one per
+/// second.
 const WINDOW: Duration = Duration::from_secs(20);
-/// What the operator may hold afterwards, in bytes.
+/// Limit of the operator's memory afterwards, in bytes.
 const MEMORY: u64 = 60 << 20;
 
 async fn every_mutated_manifest_is_refused_or_says_what_to_do(ns: Namespace) -> Result<()> {
@@ -39,7 +41,7 @@ async fn every_mutated_manifest_is_refused_or_says_what_to_do(ns: Namespace) -> 
 }
 
 async fn check_all_report(ns: &Namespace, count: u64, seed: u64) -> Result<()> {
-    // The node is small: what these objects want is refused beyond a few Pods, which they have to say as well.
+    // The node is small: the quota refuses more than a few Pods, which the objects must report as well.
     ns.apply(&quota("count/pods", "6")).await?;
     let restarts = restarts(&ns.env).await?;
     let bases = bases(&ns.env)?;
@@ -77,7 +79,7 @@ async fn check_all_report(ns: &Namespace, count: u64, seed: u64) -> Result<()> {
     let requests = ns.operator_requests(mark).await?;
     let mut by_object: BTreeMap<String, Vec<_>> = BTreeMap::new();
     for request in requests {
-        // The children of an object carry its name, with a suffix or not.
+        // The children of an object have its name, with or without a suffix.
         let name: Vec<&str> = request.name().splitn(3, ['-', '.']).take(2).collect();
         by_object.entry(name.join("-")).or_default().push(request);
     }
@@ -91,7 +93,7 @@ async fn check_all_report(ns: &Namespace, count: u64, seed: u64) -> Result<()> {
     Ok(())
 }
 
-/// Whether the API server refused it, in words. A type error in an apply is a 500 there.
+/// Checks that the API server refused the object with a message. A type error in an apply is a 500.
 fn refusal(error: &anyhow::Error) -> Result<()> {
     let status = error.downcast_ref::<kube::Error>().and_then(|error| match error {
         kube::Error::Api(status) => Some(status),
@@ -104,14 +106,14 @@ fn refusal(error: &anyhow::Error) -> Result<()> {
     Ok(())
 }
 
-/// Whether the object has a phase that speaks of its newest generation and, if it is not ready, says why.
+/// Reports whether the status has a phase of the current generation and, if the object is not ready, a message.
 fn reports_status(object: &Object) -> bool {
     let ready = object.condition("Ready");
     let why = ready.is_true() || (ready.is_false() && !ready.message.is_empty());
     !object.phase().is_empty() && object.is_current() && why
 }
 
-/// The good manifests, of which mutations are made.
+/// Returns the valid manifests, which are the base of the mutations.
 fn bases(env: &Env) -> Result<Vec<(KubeKind, Value)>> {
     let mut all = Vec::new();
     for folder in ["e2e/manifests/accept", "config/samples"] {
@@ -126,7 +128,7 @@ fn bases(env: &Env) -> Result<Vec<(KubeKind, Value)>> {
     Ok(all)
 }
 
-/// The fields of each kind's spec, as its definition names them.
+/// Returns the fields of each kind's spec, from its CustomResourceDefinition.
 async fn fields(env: &Env) -> Result<BTreeMap<&'static str, Vec<String>>> {
     let mut all = BTreeMap::new();
     for kind in OURS {
@@ -139,13 +141,13 @@ async fn fields(env: &Env) -> Result<BTreeMap<&'static str, Vec<String>>> {
     Ok(all)
 }
 
-/// How often containers of the operator's Pods were restarted, by Pod.
+/// Returns the restart count of the operator's containers, by Pod.
 async fn restarts(env: &Env) -> Result<BTreeMap<String, i64>> {
     let pods = operator::pods(env).await?;
     Ok(pods.iter().map(|pod| (pod.name_any(), pod.number("/status/containerStatuses/0/restartCount"))).collect())
 }
 
-/// The largest resident memory of the operator's Pods, in bytes, as the kubelet tells it.
+/// Returns the largest resident memory of the operator's Pods in bytes, as reported by the kubelet.
 async fn memory(ns: &Namespace) -> Result<u64> {
     let mut largest = None;
     for pod in ns.env.within(operator::NAMESPACE, POD).list(&Default::default()).await?.items {

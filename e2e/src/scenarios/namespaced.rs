@@ -1,5 +1,6 @@
-//! An operator, a gateway and a control plane that work in some namespaces: what one tenant does to its own stops no other. These
-//! run alone, for the operator of the whole cluster rests meanwhile.
+//! Tests an operator, a gateway and a control plane that are limited to some namespaces: the actions of one tenant in its
+//! namespace do not block another tenant. These scenarios run alone, because the cluster-wide operator is stopped
+//! meanwhile.
 
 use std::time::Duration;
 
@@ -26,11 +27,11 @@ pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
     one_tenants_end_stops_no_other,
 );
 
-/// The parts of an install.
+/// Deployments of an installation.
 const PARTS: [&str; 3] = ["recif-operator", "recif-gateway", "recif-control-plane"];
 const FINALIZER: &str = "recif.dev/cleanup";
 
-/// An install in a namespace of its own, for two tenants.
+/// Installation in a namespace of its own, for two tenants.
 struct NamespacedInstall {
     system: Namespace,
     tenants: [Namespace; 2],
@@ -66,7 +67,7 @@ impl NamespacedInstall {
         }
 
         a.delete_itself().await?;
-        // It may be gone by now.
+        // The RoleBinding may be gone already.
         drop(a.delete(ROLE_BINDING, "recif-operator").await);
         let gone = |all: &ObjectsByName| (!all.contains_key(&a.name)).then_some(());
         let what = "the first tenant's namespace gone";
@@ -78,7 +79,7 @@ impl NamespacedInstall {
         self.ready("recif-operator").await?;
         self.check_edit_followed("after a restart").await?;
 
-        // A right that is missing from the start on: nothing is decided about what is unknown.
+        // A permission that is missing from the start: nothing is changed that depends on the unknown state.
         self.list_secrets(false).await?;
         self.restart().await?;
         let runs = b.record(AGENT, "one").await?;
@@ -98,7 +99,7 @@ impl NamespacedInstall {
         Ok(())
     }
 
-    /// Another tenant's agent follows an edit.
+    /// Checks that an edit of the other tenant's agent is applied.
     async fn check_edit_followed(&self, prompt: &str) -> Result<()> {
         let b = &self.tenants[1];
         let edited = b.edit(AGENT, "one", json!({"spec": {"systemPrompt": prompt}})).await?;
@@ -111,7 +112,7 @@ impl NamespacedInstall {
         self.system.until(DEPLOYMENT, part, START_TIMEOUT, "is ready", ready).await.map(drop)
     }
 
-    /// The operator's Pod is replaced.
+    /// Replaces the operator's Pod.
     async fn restart(&self) -> Result<()> {
         for pod in self.system.list(POD).await? {
             if pod.name_any().starts_with("recif-operator") {
@@ -122,7 +123,7 @@ impl NamespacedInstall {
         Ok(())
     }
 
-    /// What is cluster-wide has a name of this install's own.
+    /// Returns the name of a cluster-scoped object, which is unique to this installation.
     fn unique_name(&self, name: &str) -> String {
         format!("{name}-{}", self.system.name)
     }
@@ -180,7 +181,7 @@ impl NamespacedInstall {
         applied.map(drop).with_context(|| format!("apply {}/{name}", kind.kind))
     }
 
-    /// Gives the operator the right to list and watch Secrets, or takes it away.
+    /// Grants the operator the permission to list and watch Secrets, or revokes it.
     async fn list_secrets(&self, may: bool) -> Result<()> {
         let (roles, name) = (self.system.env.all(CLUSTER_ROLE), self.unique_name("recif-operator"));
         let role = roles.get(&name).await?;
@@ -197,7 +198,7 @@ impl NamespacedInstall {
         }
         let patch = Patch::Merge(json!({"rules": rules}));
         roles.patch(&name, &PatchParams::default(), &patch).await.context("change the operator's rights")?;
-        // The API server follows its own roles after a moment.
+        // The API server applies a changed role only after a moment.
         let account = format!("system:serviceaccount:{}:recif-operator", self.system.name);
         let path = format!("/api/v1/namespaces/{}/secrets", self.tenants[1].name);
         poll(REPORT_TIMEOUT, "the right as it was set", || async {
@@ -208,7 +209,7 @@ impl NamespacedInstall {
         .await
     }
 
-    /// The tenants go, and then the install.
+    /// Deletes the tenants, and then the installation.
     async fn remove(&self) -> Result<()> {
         let b = &self.tenants[1];
         let env = &self.system.env;

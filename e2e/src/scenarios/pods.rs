@@ -1,4 +1,4 @@
-//! Pods that do not come up: the condition says why, in a word and with what the user wrote.
+//! Tests Pods that do not start: the condition names the reason, and the value in the spec that caused it.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -62,13 +62,13 @@ async fn a_rotated_secret_rolls_its_users(ns: Namespace) -> Result<()> {
     crate::environment::has(&ns, "fresh", "KEY", Some("after")).await
 }
 
-/// An agent with a variable from a Secret.
+/// Returns an agent with an environment variable from a Secret.
 fn with_key(name: &str) -> Value {
     let key = json!({"secretKeyRef": {"name": "api-keys", "key": "key"}});
     agent(name, json!({"env": [{"name": "KEY", "valueFrom": key}]}))
 }
 
-/// That Secret.
+/// Returns that Secret.
 fn keys(value: &str) -> Value {
     json!({
         "apiVersion": SECRET.api_version(), "kind": SECRET.kind, "metadata": {"name": "api-keys"},
@@ -98,13 +98,13 @@ async fn an_edit_to_a_bad_image_keeps_the_old_pods(ns: Namespace) -> Result<()> 
     Ok(())
 }
 
-/// Waits until the kubelet says that the agent's container waits for this reason.
+/// Waits until the agent's container waits for a reason that `is` accepts, as reported by the kubelet.
 async fn until_pod(ns: &Namespace, what: &str, is: impl Fn(&str) -> bool) -> Result<()> {
     let waits = |pod: &Object| is(pod.text("/status/containerStatuses/0/state/waiting/reason"));
     ns.until_all(POD, START_TIMEOUT, &format!("a Pod that {what}"), |pods| pods.values().any(waits)).await.map(drop)
 }
 
-/// Within ten seconds Ready is False with these words, and the agent is not called Running.
+/// Waits up to ten seconds until Ready is False with these words, and the agent is not Running.
 async fn await_reason(ns: &Namespace, agent: &str, words: &[&str]) -> Result<Object> {
     let said = |it: &Object| {
         let ready = it.condition("Ready");

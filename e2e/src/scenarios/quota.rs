@@ -1,4 +1,5 @@
-//! Quotas that forbid what an agent needs: said at once, and it comes up by itself when they are lifted.
+//! Tests quotas that forbid a child of an agent: reported at once, and the agent starts without an action of the user when
+//! the quota is removed.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ async fn a_quota_on_pods_is_said_and_its_end_is_noticed(ns: Namespace) -> Result
 
 async fn forbidden_then_lifted(ns: &Namespace, what: &str) -> Result<()> {
     ns.start(&agent("early", json!({}))).await?;
-    // The one that is there already keeps its place, so that others can be seen to go on.
+    // The existing agent stays within the quota, which shows that other agents are not affected.
     ns.create_object(&quota(what, "1")).await?;
     let counted = |it: &Object| it.at("/status/used")[what] == "1";
     ns.until(RESOURCE_QUOTA, "limit", Duration::from_secs(30), "counts", counted).await?;

@@ -1,4 +1,5 @@
-//! What flows refer to: missing, late, lost, renamed, wrong, in a circle. It is named, and waited for without polling.
+//! Tests references of flows: missing, created late, deleted, renamed, invalid, circular. The condition names them, and the
+//! operator waits for them without polling.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_circle_is_named_on_every_member_until_it_is_broken,
 );
 
-/// Waits until the object waits in Resolving, and ReferencesResolved says exactly this.
+/// Waits until the object is Resolving, and the message of ReferencesResolved is exactly this.
 async fn await_missing_dependency(ns: &Namespace, kind: KubeKind, name: &str, message: &str) -> Result<Object> {
     let exactly = |it: &Object| {
         let resolved = it.condition("ReferencesResolved");

@@ -1,4 +1,4 @@
-//! What the operator may ask of the API server, counted in the audit log.
+//! Tests the number of the operator's requests by the audit log.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! etcd is put back to an earlier state, as from a backup: resource versions go back, objects that were deleted are there
-//! again and those made since are not. It runs alone.
+//! Tests a restore of etcd from a backup: resource versions go back, deleted objects exist again, and objects that were
+//! created since do not. It runs alone.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,15 +30,15 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
     a_restored_etcd_makes_neither_operator_nor_gateway_deaf,
 );
 
-/// Versions that pass between the backup and its restore: a cache must not be saved by the next ones.
+/// Number of versions between the backup and its restore: the caches must recover without the next versions.
 const EDITS: usize = 300;
-/// From the API server's return until operator and gateway act on what there is.
+/// Longest wait from the return of the API server until operator and gateway act on the restored state.
 const RESTORED: Duration = Duration::from_secs(180);
 
 async fn a_restored_etcd_makes_neither_operator_nor_gateway_deaf(ns: Namespace) -> Result<()> {
     await_ended_namespaces(&ns.env, &ns.name).await?;
     ns.start(&workload("kept", json!({}))).await?;
-    // Without Pods: a node does not start one again that it ended, whatever the restored API says of it.
+    // Without Pods: a node does not restart a Pod that it has terminated, even if the restored API contains it.
     ns.apply(&workload("deleted", json!({"replicas": 0}))).await?;
     ns.until(AGENT, "deleted", START_TIMEOUT, "is stopped", |it| it.phase() == "Terminated").await?;
     let uids: Vec<String> = operator::pods(&ns.env).await?.iter().map(Object::id).collect();
@@ -51,7 +51,7 @@ async fn a_restored_etcd_makes_neither_operator_nor_gateway_deaf(ns: Namespace) 
     ns.until_gone(AGENT, "deleted", START_TIMEOUT).await?;
     restore(&ns, &backup).await?;
 
-    // Without a change that would bring the new versions: what came back is known, and what is not there is unknown.
+    // No change brings newer versions: the caches must contain the restored objects and no others.
     for (name, status) in [("kept", 200), ("deleted", 503), ("later", 404)] {
         let target = ClientTarget::gateway(&ns, AGENT, name).await?;
         poll(RESTORED, &format!("the gateway answers for {name} with {status}"), || async {
@@ -74,12 +74,12 @@ async fn a_restored_etcd_makes_neither_operator_nor_gateway_deaf(ns: Namespace) 
     Ok(())
 }
 
-/// Copies etcd's files while it is stopped.
+/// Copies the files of etcd while it is stopped.
 async fn back_up(ns: &Namespace) -> Result<PathBuf> {
     let backup = ns.env.state().join("etcd-backup");
     ns.env.cluster(&["stop-apiserver"]).await?;
     ns.env.cluster(&["stop-etcd"]).await?;
-    // Of a run that failed.
+    // A failed run may have left it.
     let _ = fs::remove_dir_all(&backup).await;
     let copied = Command::new("cp").arg("-a").arg(ns.env.state().join("etcd")).arg(&backup).status().await?;
     ns.env.cluster(&["start-etcd"]).await?;
@@ -88,7 +88,7 @@ async fn back_up(ns: &Namespace) -> Result<PathBuf> {
     Ok(backup)
 }
 
-/// Puts the copied files in the place of etcd's.
+/// Replaces the files of etcd with the copy.
 async fn restore(ns: &Namespace, backup: &Path) -> Result<()> {
     let data = ns.env.state().join("etcd");
     ns.env.cluster(&["stop-apiserver"]).await?;
@@ -97,7 +97,8 @@ async fn restore(ns: &Namespace, backup: &Path) -> Result<()> {
     fs::rename(backup, &data).await?;
     ns.env.cluster(&["start-etcd"]).await?;
     ns.env.cluster(&["start-apiserver"]).await?;
-    // As Kubernetes asks for after a restore: these follow versions forwards only, and kube-proxy then leads to no API server.
+    // Kubernetes requires these restarts after a restore: the components expect resource versions that only increase, and
+    // kube-proxy would route to no API server.
     for part in ["restart-controller-manager", "restart-scheduler", "restart-proxy", "restart-kubelet"] {
         ns.env.cluster(&[part]).await?;
     }

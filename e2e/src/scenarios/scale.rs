@@ -1,4 +1,4 @@
-//! The number of Pods: none, one, more.
+//! Tests the number of Pods: zero, one, several.
 
 use anyhow::{Context as _, Result, ensure};
 use kube::Api;

@@ -1,4 +1,4 @@
-//! The sidecar of a workload's Pods: what puts it there, what changes it, and what does not.
+//! Tests the sidecar of a workload's Pods: the fields that add, change or do not change it.
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ async fn what_only_the_scaler_reads_rolls_no_pod(ns: Namespace) -> Result<()> {
     ensure!(phases(&seen) == ["Running"], "phases: {:?}", phases(&seen));
     ensure!(ns.pod_uids("busy").await? == pods, "its Pods were replaced");
 
-    // The cap is in the Pods.
+    // The concurrency limit is a variable in the Pods.
     ns.edit(AGENT, "busy", json!({"spec": {"scaling": {"concurrency": 2}}})).await?;
     ns.until(DEPLOYMENT, "busy", START_TIMEOUT, "has the new cap", |it| variable(it, "RECIF_CONCURRENCY") == "2")
         .await?;
@@ -75,7 +75,7 @@ async fn what_only_the_scaler_reads_rolls_no_pod(ns: Namespace) -> Result<()> {
     Ok(())
 }
 
-/// A variable of the sidecar.
+/// Returns the value of an environment variable of the sidecar.
 fn variable<'a>(deployment: &'a Object, name: &str) -> &'a str {
     let env = deployment.at("/spec/template/spec/initContainers/0/env").as_array().into_iter().flatten();
     env.filter(|variable| variable["name"] == name).find_map(|variable| variable["value"].as_str()).unwrap_or_default()

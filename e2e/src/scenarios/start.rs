@@ -1,4 +1,4 @@
-//! From `kubectl apply` to an answer.
+//! Tests the start of an agent, from `kubectl apply` to a response.
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;

@@ -1,4 +1,5 @@
-//! Nothing to do is nothing asked. This is the end of a run: nobody else disturbs the cluster.
+//! Tests that an idle operator sends no requests. These scenarios come at the end of a run, when no other one disturbs the
+//! cluster.
 
 use std::time::Duration;
 
@@ -40,8 +41,8 @@ async fn a_flows_start_costs_its_writes_once(ns: Namespace) -> Result<()> {
     costs_its_writes_once(&ns, mark, FLOW, &running).await
 }
 
-/// Since the mark the operator has asked for what the start of this workload needs, and for nothing else: the finalizer, a
-/// status for each phase, a write per child, and a few Events.
+/// Checks that since the mark the operator has sent exactly the requests for the start of this workload: the finalizer, a
+/// status for each phase, a write per child, and at most three Events.
 async fn costs_its_writes_once(ns: &Namespace, mark: AuditOffset, kind: KubeKind, running: &Object) -> Result<()> {
     ns.await_event(&running.name_any(), "Running").await?;
     let requests = ns.operator_requests(mark).await?;
@@ -50,7 +51,7 @@ async fn costs_its_writes_once(ns: &Namespace, mark: AuditOffset, kind: KubeKind
     };
     let status = format!("{}/status", kind.plural);
     ensure!(count(kind.plural, true) == 1, "the finalizer costs one write: {}", describe_requests(&requests));
-    // Pods that take more than ten seconds, on a machine that does much else, are said to be waited for, once.
+    // A Pod that takes more than ten seconds, on a busy machine, is reported once as waited for.
     let waits = usize::try_from(running.last_seq())?.saturating_sub(running.transitions_after(0).len());
     ensure!(waits <= 1, "{waits} waits were written: {}", describe_requests(&requests));
     ensure!(count(&status, true) == 4 + waits, "four moves cost four writes: {}", describe_requests(&requests));
@@ -126,7 +127,7 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     operator::ready(&ns.env, replicas).await?;
     let other = |holder: &str| !holder.is_empty() && holder != old;
     operator::await_leader(&ns.env, Duration::from_secs(30), "a new holder of the lease", other).await?;
-    // A new tool is seen through: the new operator has taken up its work, and what it did is counted.
+    // The new operator has resumed its work when it has reconciled a new tool; its writes until then are counted.
     ns.provide(&tool("fresh", json!({}))).await?;
     let writes = others(&ns, mark, "fresh").await?;
     ensure!(writes.is_empty(), "after the restart: {}", describe_requests(&writes));
@@ -142,7 +143,7 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
     Ok(())
 }
 
-/// The operator's writes that are not about one tool.
+/// Returns the operator's writes except those of this tool.
 async fn others(ns: &Namespace, mark: AuditOffset, tool: &str) -> Result<Vec<AuditEvent>> {
     let mut requests = ns.operator_requests(mark).await?;
     requests.retain(|request| request.is_write() && request.name() != tool);

@@ -1,4 +1,4 @@
-//! The copy in a database: two control planes on one PostgreSQL, databases that stop, processes that are killed.
+//! Tests the mirror in the database: two control planes on one PostgreSQL, databases that stop, processes that are killed.
 
 use std::path::PathBuf;
 
@@ -23,12 +23,12 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     an_object_that_comes_and_goes_has_the_row_of_its_last_coming,
 );
 
-/// An agent without Pods.
+/// Creates an agent without Pods.
 pub(super) async fn make(ns: &Namespace, name: &str) -> Result<()> {
     ns.apply(&agent(name, json!({"replicas": 0}))).await.map(drop)
 }
 
-/// A few objects.
+/// Creates a few objects.
 pub(super) async fn fill(ns: &Namespace) -> Result<()> {
     ns.apply(&tool("t", json!({}))).await?;
     for number in 0..6 {
@@ -37,7 +37,8 @@ pub(super) async fn fill(ns: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// A control plane that has stored a few objects in a database, and its copy there.
+/// Starts a control plane, waits until it has stored a few objects in a database, and returns it with a reader of that
+/// database.
 pub(super) async fn start_with_data<'a>(
     ns: &'a Namespace,
     database: &str,
@@ -49,7 +50,7 @@ pub(super) async fn start_with_data<'a>(
     Ok((control_plane, copy))
 }
 
-/// Changes one and deletes another one.
+/// Changes an agent and a tool, creates an agent, and deletes that agent in every other round.
 pub(super) async fn disturb(ns: &Namespace, round: usize) -> Result<()> {
     let label = json!({"metadata": {"labels": {"round": round.to_string()}}});
     ns.edit(AGENT, &format!("a{}", round % 3), label).await?;
@@ -77,7 +78,7 @@ async fn two_control_planes_on_one_postgresql_hold_what_a_list_shows(ns: Namespa
     disturb(&ns, 6).await?;
     copy.await_equal_to_list().await?;
 
-    // What happened to an object is known when it is gone.
+    // The transitions of an object are kept after its deletion.
     let gone = ns.until(AGENT, "a5", START_TIMEOUT, "is Terminated", |it| it.phase() == "Terminated").await?;
     ns.delete(AGENT, "a5").await?;
     ns.until_gone(AGENT, "a5", START_TIMEOUT).await?;
@@ -111,7 +112,7 @@ async fn a_database_that_was_stopped_is_caught_up_with(ns: Namespace) -> Result<
     control_plane.kill().await
 }
 
-/// A folder that goes with this.
+/// Folder that is deleted when it is dropped.
 pub(super) struct TemporaryFolder(pub(super) PathBuf);
 
 impl TemporaryFolder {
@@ -119,7 +120,7 @@ impl TemporaryFolder {
         Self(std::env::temp_dir().join(format!("recif-{}", ns.name)))
     }
 
-    /// The URL of a file in it.
+    /// Returns the URL of a SQLite file in the folder.
     pub(super) fn database(&self) -> String {
         format!("sqlite:{}/recif.db", self.0.display())
     }
@@ -170,7 +171,7 @@ async fn an_object_that_comes_and_goes_has_the_row_of_its_last_coming(ns: Namesp
     fill(&ns).await?;
     let control_plane = ControlPlane::start(&ns, &folder.database()).await?;
     let copy = DatabaseMirror::new(&ns, &folder.database())?;
-    // Those that follow may be gone before anything happens to them.
+    // The later agents may be deleted before they have a transition.
     let stopped = |it: &Object| it.phase() == "Terminated";
     let first = ns.until(AGENT, "a0", START_TIMEOUT, "is stopped", stopped).await?.id();
     copy.await_equal_to_list().await?;

@@ -1,4 +1,4 @@
-//! One request, on both ways: through the workload's Service, and through the gateway.
+//! Tests requests on both ways to a workload: through its Service and through the gateway.
 
 use std::time::Duration;
 
@@ -23,12 +23,12 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     chats_streams_and_websockets_pass_as_they_are,
 );
 
-/// Both ways to an agent.
+/// Returns both ways to an agent.
 pub(super) async fn targets_of(ns: &Namespace, agent: &str) -> Result<[ClientTarget; 2]> {
     Ok([ClientTarget::service(ns, agent).await?, ClientTarget::gateway(ns, AGENT, agent).await?])
 }
 
-/// A request and its answer, from inside of the cluster.
+/// Sends a request from inside the cluster and returns the response.
 pub(super) async fn send_request(
     ns: &Namespace,
     target: &ClientTarget,
@@ -39,7 +39,7 @@ pub(super) async fn send_request(
     ns.env.netns().await?.run(async move { HttpClientConnection::request(&target, method, &path, "").await }).await
 }
 
-/// Waits until an agent answers on this way.
+/// Waits until an agent responds on this way.
 pub(super) async fn await_response(ns: &Namespace, target: &ClientTarget) -> Result<()> {
     poll(START_TIMEOUT, &format!("an answer through the {}", target.route), || async {
         let answer = send_request(ns, target, "GET", "/sleep?ms=0").await?;
@@ -67,7 +67,8 @@ async fn chats_streams_and_websockets_pass_as_they_are(ns: Namespace) -> Result<
     Ok(())
 }
 
-/// The workload sends the second event when it is told to, and it is told to when the first one is here.
+/// Checks that the first event arrives before the second one is sent: the workload sends the second event only after a
+/// request that follows the first one.
 async fn first_event_before_the_second_is_there(target: &ClientTarget) -> Result<()> {
     let gate = format!("gate={}", target.route);
     let mut stream = HttpClientConnection::open(target).await?;
@@ -84,7 +85,7 @@ async fn no_more_than_the_cap_reaches_an_agent(ns: Namespace) -> Result<()> {
     const CAP: usize = 2;
     ns.start(&workload("capped", json!({"proxy": {"concurrency": CAP}}))).await?;
     let [service, gateway] = targets_of(&ns, "capped").await?;
-    // A Service leads to a new Pod only a while after that is ready.
+    // A Service routes to a new Pod only a while after it is ready.
     await_response(&ns, &service).await?;
     await_response(&ns, &gateway).await?;
     let inside = ns.env.netns().await?;
@@ -98,13 +99,13 @@ async fn no_more_than_the_cap_reaches_an_agent(ns: Namespace) -> Result<()> {
                 stream.next().await?;
                 streams.push(stream);
             }
-            // Who comes by the Service is told to come again; who comes by the gateway waits there.
+            // Clients of the Service get a refusal with `Retry-After`; requests through the gateway wait there.
             let refused =
                 try_join_all((0..6).map(|_| HttpClientConnection::request(&service, "GET", "/sleep?ms=0", ""))).await?;
             let waiting = (0..6).map(|_| HttpClientConnection::request(&gateway, "GET", "/sleep?ms=100", ""));
             let end = async {
                 tokio::time::sleep(Duration::from_millis(500)).await;
-                // What opens the gate is a request, too, so the workload is told so when a slot is free.
+                // The request that opens the gate needs a free slot, too.
                 drop(streams.pop());
                 let open = || HttpClientConnection::request(&service, "POST", "/open?gate=cap", "");
                 poll(START_TIMEOUT, "the gate open", || async { Ok((open().await?.status == 200).then_some(())) })
@@ -154,7 +155,7 @@ async fn an_agent_that_dies_breaks_its_streams_off(ns: Namespace) -> Result<()> 
             ensure!(stream.next().await?.is_some(), "no first event");
             streams.push((target.route, stream));
         }
-        // The answer is lost with the process.
+        // The response is lost with the process.
         let last = HttpClientConnection::request(&targets[0], "POST", "/exit", "").await?;
         ensure!(last.status == 502, "{last:?}");
         for (way, mut stream) in streams {

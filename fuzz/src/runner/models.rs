@@ -1,4 +1,4 @@
-//! Checks how the streamed answers of models are cut into events and lines.
+//! Checks how the streamed responses of models are split into events and lines.
 
 use bytes::Bytes;
 use futures::{FutureExt, StreamExt, stream};
@@ -13,7 +13,7 @@ mod frames;
 #[allow(dead_code, reason = "the models use more of it")]
 mod refusal;
 
-/// Stands in for `src/runner/models/http.rs`, which is needed only where a connection is.
+/// Replaces `src/runner/models/http.rs`, which is needed only for a connection.
 mod http {
     use std::time::Duration;
 
@@ -29,13 +29,14 @@ mod http {
 use error::ModelError;
 use frames::Frames;
 
-/// Checks that the events and the lines of a stream are the same however its bytes arrive, and the same as in a simple parser.
+/// Checks that the events and the lines of a stream are the same for every split into chunks, and the same as those of a
+/// simple parser.
 pub fn model_events(bytes: &[u8]) {
     let whole = found(frames::events, bytes, bytes.len());
     for piece in [1, 2, 3, 7, 64] {
         let cut = found(frames::events, bytes, piece);
         assert_eq!(cut.1, whole.1, "in pieces of {piece}");
-        // Events that arrive in the same piece as an error are lost.
+        // Events that arrive in the same chunk as an error are lost.
         let alike = if whole.1.is_none() { cut.0 == whole.0 } else { cut.0.starts_with(&whole.0) };
         assert!(alike, "in pieces of {piece}: {cut:?} and {whole:?}");
     }
@@ -51,7 +52,7 @@ pub fn model_events(bytes: &[u8]) {
     assert_eq!(whole, (lines.map(Bytes::copy_from_slice).collect(), None));
 }
 
-/// Gives what comes out before an error when the bytes arrive in such pieces.
+/// Returns the frames before an error, and the error, when the bytes arrive in chunks of this size.
 fn found(how: fn(Frames) -> Frames, bytes: &[u8], piece: usize) -> (Vec<Bytes>, Option<ModelError>) {
     let pieces: Vec<_> = bytes.chunks(piece.max(1)).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
     let mut frames = how(stream::iter(pieces).boxed());
@@ -67,11 +68,11 @@ fn found(how: fn(Frames) -> Frames, bytes: &[u8], piece: usize) -> (Vec<Bytes>, 
 
 /// Parses the data of events (WHATWG HTML, section 9.2.6). The stream has known fields only.
 fn data(bytes: &[u8]) -> Vec<Bytes> {
-    // Bytes that are no text are accepted only where they are dropped, such as in comments.
+    // Bytes that are not UTF-8 are accepted only where they are dropped, such as in comments.
     let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes));
     let text = text.replace("\r\n", "\n").replace('\r', "\n");
     let (mut events, mut event) = (Vec::new(), None::<String>);
-    // An unfinished line does not count.
+    // An incomplete last line is ignored.
     let lines = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
     for line in lines.split('\n') {
         if line.is_empty() {

@@ -1,4 +1,4 @@
-//! Checks the URLs that the arguments of models are filled into.
+//! Checks the URLs in which the arguments of models are expanded.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ mod template;
 
 use template::UrlTemplate;
 
-/// Checks that an argument changes neither scheme, user, host and port nor the number of parts of path, query and fragment. The
-/// byte `0xff` separates the endpoint and the argument.
+/// Checks that an argument changes neither scheme, user, host and port nor the number of parts of path, query and fragment.
+/// The byte `0xff` separates the endpoint and the argument.
 pub fn tool_url(bytes: &[u8]) {
     let mut parts = bytes.splitn(2, |byte| *byte == 0xff).map(str::from_utf8);
     let (Some(Ok(endpoint)), Some(Ok(argument))) = (parts.next(), parts.next()) else { return };

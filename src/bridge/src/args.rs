@@ -1,4 +1,4 @@
-//! The command line, and what it means.
+//! Command line of the bridge, and the options parsed from it.
 
 use crate::command::ArgsError;
 use std::{ffi::OsString, net::IpAddr, time::Duration};
@@ -33,7 +33,7 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
-/// What the bridge runs with.
+/// Options that the bridge runs with.
 #[derive(Debug)]
 pub(super) struct BridgeOptions {
     pub(super) port: u16,
@@ -46,7 +46,7 @@ pub(super) struct BridgeOptions {
 }
 
 impl Args {
-    /// Looks at the arguments and for the program.
+    /// Validates the arguments and looks up the program.
     pub(super) fn options(self) -> Result<BridgeOptions, ArgsError> {
         let Self { port, address, path, max_sessions, idle, mut allowed_origins, command } = self;
         if !path.starts_with('/') || matches!(path.as_str(), "/livez" | "/readyz") {
@@ -55,7 +55,7 @@ impl Args {
         if max_sessions == 0 {
             return Err(ArgsError::Sessions);
         }
-        // Of a variable that is empty.
+        // An empty environment variable gives one empty origin.
         allowed_origins.retain(|origin| !origin.is_empty());
         let command = ServerCommand::find(command)?;
         Ok(BridgeOptions { port, address, path, max_sessions, idle, allowed_origins, command })

@@ -1,4 +1,4 @@
-//! The body of an answer: nothing, a text, or the events of a stream.
+//! Body of a response: empty, a text, or a stream of server-sent events (SSE).
 
 use std::{
     pin::Pin,
@@ -12,43 +12,45 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::event_channel::{StreamEvent, StreamReceiver};
 
-/// Longest silence on a stream: a comment tells those in between that it is alive.
+/// Longest silence on a stream; a comment is then sent, so that intermediaries see that the stream is alive.
 pub(super) const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// Up to this many bytes an event is sent in one piece.
+/// Largest event that is copied into one piece, in bytes.
 const MAX_COPIED_EVENT: usize = 64 << 10;
 const KEEP_ALIVE_COMMENT: &[u8] = b": still here\n\n";
 
-/// The stream was broken off; the connection must not end as if it were complete.
+/// The stream was aborted; the connection must not end as if it were complete.
 #[derive(Debug, thiserror::Error)]
 #[error("the client did not read what it asked for")]
 pub(super) struct StreamAborted;
 
-/// A body.
+/// Body of a response.
 pub(super) enum BridgeBody {
-    /// Known as a whole; nothing once it is taken.
+    /// Complete text; `None` once it is taken.
     Full(Option<Bytes>),
     /// Messages as they come.
     Events(SseStream),
 }
 
-/// A stream of server-sent events.
+/// Stream of server-sent events.
+///
+/// Invariant: once `is_over` is set, only `pending_pieces` are still sent.
 pub(super) struct SseStream {
     receiver: StreamReceiver,
-    /// Came before anybody knew that this would be a stream.
+    /// Event that was received before the response was decided to be a stream.
     first: Option<StreamEvent>,
     keep_alive: Pin<Box<Sleep>>,
-    /// What is left of an event that is not copied.
+    /// Pieces still to be sent of an event that is not copied, the next one last.
     pending_pieces: Vec<Bytes>,
     is_over: bool,
 }
 
 impl BridgeBody {
-    /// A text, or nothing.
+    /// Returns a body with this text, or an empty one.
     pub(super) fn full(text: impl Into<Bytes>) -> Self {
         Self::Full(Some(text.into()).filter(|bytes| !bytes.is_empty()))
     }
 
-    /// A stream that begins with `first`.
+    /// Returns a stream that begins with `first`.
     pub(super) fn events(inlet: StreamReceiver, first: Option<StreamEvent>) -> Self {
         Self::Events(SseStream {
             receiver: inlet,
@@ -123,7 +125,8 @@ impl SseStream {
 }
 
 impl SseStream {
-    /// The first piece of an event. A large message is not copied: it takes its share of the memory of all until it is sent.
+    /// Returns the first piece of an event. A large message is not copied: it keeps its permit of the memory budget
+    /// until it is sent.
     fn event(&mut self, message: Bytes) -> Bytes {
         const START: &[u8] = b"event: message\ndata: ";
         const END: &[u8] = b"\n\n";

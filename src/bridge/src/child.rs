@@ -1,4 +1,4 @@
-//! One process of the server: its input, its output, its log, and its end.
+//! One child process of the MCP server: its input, its output, its log, and its end.
 
 use std::{collections::VecDeque, io, process, sync::Arc, time::Duration};
 
@@ -24,26 +24,30 @@ use super::{
 pub(super) const MAX_MESSAGE: usize = 16 << 20;
 /// Bytes read at once.
 const READ_BUFFER: usize = 16 << 10;
-/// What may wait for a child that does not read, in bytes; and of that which does not wait for room, be it that clients left.
+/// Most bytes that are queued for a child that does not read its input; the second bound is for lines that are queued
+/// without waiting for room, such as cancellations.
 const MAX_QUEUED: usize = 8 << 20;
 const MAX_FORCED: usize = 1 << 20;
-/// What a child may have begun to write without a share of the memory of all, in bytes.
+/// Most bytes of an unfinished message that are held without a permit of the memory budget.
 const MAX_UNACCOUNTED: usize = 256 << 10;
 /// Longest line of a child's log, in bytes.
 const MAX_LOG_LINE: usize = 8 << 10;
 
-/// Where messages for a child go in.
+/// Sender of lines to the standard input of a child.
+///
+/// Invariant: the bytes queued by `send` are at most `MAX_QUEUED`, those queued by `force` at most `MAX_FORCED`.
 #[derive(Debug, Clone)]
 pub(super) struct ChildInput {
     lines: mpsc::UnboundedSender<(Bytes, OwnedSemaphorePermit)>,
     space: Arc<Semaphore>,
     forced: Arc<Semaphore>,
-    /// The child takes no input any more.
+    /// Cancelled once the child takes no input any more.
     unresponsive: CancellationToken,
 }
 
 impl ChildInput {
-    /// Puts a line in as soon as there is room for it; says whether anybody will read it. It brings its own line break.
+    /// Queues a line, which ends with a line break, as soon as there is room. Returns whether the child's input is
+    /// still open.
     pub(super) async fn send(&self, line: Bytes) -> bool {
         let size = u32::try_from(line.len().min(MAX_QUEUED)).unwrap_or(u32::MAX);
         match self.space.clone().acquire_many_owned(size).await {
@@ -52,30 +56,31 @@ impl ChildInput {
         }
     }
 
-    /// Puts a short line in without waiting. A child that lets too many of them wait reads nothing, and is given up.
+    /// Queues a short line without waiting. A child for which too many of them are queued does not read, and is given
+    /// up.
     pub(super) fn force(&self, line: Bytes) {
         let size = u32::try_from(line.len().min(MAX_FORCED)).unwrap_or(u32::MAX);
         match self.forced.clone().try_acquire_many_owned(size) {
-            // A child that ended misses nothing.
+            // A child that has ended needs no line.
             Ok(permit) => drop(self.lines.send((line, permit))),
             Err(_) => self.unresponsive.cancel(),
         }
     }
 }
 
-/// What a child writes.
+/// Reader of the standard output of a child.
 pub(super) struct ChildOutput {
     stdout: ChildStdout,
     buffer: Vec<u8>,
     framer: Framer,
     frames: VecDeque<Frame>,
     memory: MemoryBudget,
-    /// For what the framer holds.
+    /// Permit of the memory budget for the bytes that the framer holds.
     permit: MemoryPermit,
 }
 
 impl ChildOutput {
-    /// What it wrote next; none at the end.
+    /// Returns the next frame; `None` at the end of the output.
     pub(super) async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some(frame) = self.frames.pop_front() {
@@ -87,13 +92,14 @@ impl ChildOutput {
         }
     }
 
-    /// Sees to it that what a child has begun to write has a share of the memory of all, or lets go of it.
+    /// Acquires a permit of the memory budget for the unfinished message that the framer holds, or discards the
+    /// message.
     fn reserve_or_discard(&mut self) {
         let wanted = self.framer.buffered().saturating_sub(MAX_UNACCOUNTED);
         if wanted == 0 {
             self.permit = MemoryPermit::default();
         } else if wanted > self.permit.size() {
-            // In large steps: a message that is large already is about to be larger.
+            // Acquires in large steps, because a message that is large already is likely to grow.
             match self.memory.try_acquire(MAX_UNACCOUNTED) {
                 Some(more) => self.permit.merge(more),
                 None => self.framer.discard(),
@@ -102,7 +108,7 @@ impl ChildOutput {
     }
 }
 
-/// A process and the group that it leads.
+/// A child process, which leads a process group of its own.
 pub(super) struct ChildProcess {
     pid: Option<Pid>,
     ended: oneshot::Receiver<Exit>,
@@ -111,10 +117,10 @@ pub(super) struct ChildProcess {
     unresponsive: CancellationToken,
 }
 
-/// Starts a child; `name` tells it in the log.
+/// Starts a child; `name` identifies it in the log.
 ///
 /// # Errors
-/// The system does not start it.
+/// The system cannot start the process.
 pub(super) fn start(
     command: &ServerCommand,
     reaper: &Reaper,
@@ -145,13 +151,13 @@ pub(super) fn start(
     Ok((input, output, ChildProcess { pid, ended, exit: None, writer, unresponsive: deaf }))
 }
 
-/// Tells that a child writes what is no message.
+/// Logs output of a child that is not a message.
 pub(super) fn log_noise(name: &str, noise: &[u8]) {
     let beginning = &noise[..noise.len().min(200)];
     tracing::warn!(child = name, "not a message: {}", String::from_utf8_lossy(beginning).trim_end());
 }
 
-/// What is said of a message over [`LARGEST`], or one that there is no room for.
+/// Returns the error text for a message over [`MAX_MESSAGE`], or one for which the memory budget has no room.
 pub(super) fn too_large_message() -> String {
     let most = MAX_MESSAGE >> 20;
     format!("the MCP server wrote a message of more than {most} MiB, which is not passed on, or {NO_ROOM}")
@@ -162,24 +168,25 @@ fn pid(child: &process::Child) -> Option<Pid> {
 }
 
 impl ChildProcess {
-    /// It closed its input, or does not read it, and so answers nobody any more.
+    /// Returns the token that is cancelled once the child has closed its input or does not read it, and so answers no
+    /// request any more.
     pub(super) fn unresponsive(&self) -> CancellationToken {
         self.unresponsive.clone()
     }
 
-    /// How it ended, once it did.
+    /// Waits until the process has ended and returns its exit.
     pub(super) async fn exit(&mut self) -> Exit {
         if let Some(exit) = self.exit {
             return exit;
         }
-        // The reaper tells everybody; without it there is nothing to wait for.
+        // The reaper reports every exit; without a reaper there is nothing to wait for.
         let exit = (&mut self.ended).await.unwrap_or(Exit::Status(-1));
         self.exit = Some(exit);
         exit
     }
 
-    /// Ends it as the protocol says: by closing its input, then by SIGTERM, then by SIGKILL, with `patience` after each of
-    /// the first two. What it left in its group ends with it.
+    /// Ends the process as MCP prescribes: closes its input, then sends SIGTERM, then SIGKILL, and waits for `patience`
+    /// after each of the first two. Processes that it left in its group are killed, too.
     pub(super) async fn end(mut self, patience: Duration) -> Exit {
         self.writer.abort();
         if timeout(patience, self.exit()).await.is_err() {
@@ -195,13 +202,13 @@ impl ChildProcess {
 
     fn signal(&self, signal: Signal) {
         if let Some(pid) = self.pid {
-            // An empty group is no group.
+            // Fails if the group is empty, which is fine.
             let _ = kill_process_group(pid, signal);
         }
     }
 }
 
-/// Writes what waits, as much as there is at once.
+/// Writes the queued lines to the child, as many as there are at once.
 async fn write(
     mut stdin: ChildStdin,
     mut waiting: mpsc::UnboundedReceiver<(Bytes, OwnedSemaphorePermit)>,
@@ -223,7 +230,7 @@ async fn write(
     deaf.cancel();
 }
 
-/// Passes a child's log on, line by line.
+/// Forwards a child's standard error to the log, line by line.
 async fn log(mut stderr: ChildStderr, name: String) {
     let mut buffer = vec![0; 4 << 10];
     let mut line = Vec::new();

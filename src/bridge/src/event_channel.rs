@@ -1,7 +1,8 @@
-//! The way of messages to one client's stream: an [`StreamSender`] where they go in, an [`StreamReceiver`] where they come out.
+//! Channel of events to one client's stream, bounded by bytes: a [`StreamSender`] and a [`StreamReceiver`].
 //!
-//! What waits in it is bounded by bytes, not by messages, for a message may be small or very large. A client that does not
-//! read makes the sender wait ([`StreamSender::send`]) or is refused ([`StreamSender::offer`]): whoever must not be held up offers.
+//! The bound counts bytes and not messages, because a message may be small or very large. A client that does not read
+//! makes the sender wait ([`StreamSender::send`]: backpressure) or fails the send ([`StreamSender::try_send`]). A
+//! sender that must not be held up uses the latter.
 
 use std::{
     sync::Arc,
@@ -13,27 +14,27 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError, mpsc};
 
 use super::memory::MemoryPermit;
 
-/// What may wait for a client, in bytes. A larger message goes when nothing else waits.
+/// Most bytes that are queued for a client. A larger message is queued when no other one is.
 const MAX_QUEUED_BYTES: u32 = 1 << 20;
 
-/// What a stream carries.
+/// Event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StreamEvent {
-    /// A message that answers nothing.
+    /// A notification, or a request of the server.
     Message(Bytes),
-    /// The answer to the request whose stream this is; nothing follows.
+    /// The response to the request whose stream this is; the last event.
     Response {
         /// The message.
         message: Bytes,
-        /// Status of the HTTP answer, if it is the first thing on the stream.
+        /// Status of the HTTP response, if this is the first event of the stream.
         status: u16,
     },
-    /// Nothing follows.
+    /// The end of the stream, without a response.
     End,
 }
 
 impl StreamEvent {
-    /// The same, with its share of the memory of all.
+    /// Returns the event with its permit of the memory budget attached.
     pub(super) fn with_permit(self, share: MemoryPermit) -> Self {
         match self {
             Self::Message(message) => Self::Message(share.attach(message)),
@@ -51,32 +52,35 @@ impl StreamEvent {
     }
 }
 
-/// Why a message did not go in.
+/// Reason for which an event was not queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TrySendError {
-    /// The client does not read.
+    /// The queue is full: the client does not read.
     Full,
-    /// Nobody takes anything out any more.
+    /// The receiver is gone.
     Closed,
 }
 
 type QueuedEvent = (StreamEvent, Option<OwnedSemaphorePermit>);
 
-/// Where messages go in. Dropping the last one without [`Event::End`] or an answer breaks the stream off.
+/// Sender of events. If the last one is dropped without [`StreamEvent::End`] or [`StreamEvent::Response`], the stream
+/// is aborted.
+///
+/// Invariant: the bytes queued by `send` and `try_send` are at most `MAX_QUEUED_BYTES`.
 #[derive(Debug, Clone)]
 pub(super) struct StreamSender {
     queue: mpsc::UnboundedSender<QueuedEvent>,
     space: Arc<Semaphore>,
 }
 
-/// Where messages come out.
+/// Receiver of events.
 pub(super) struct StreamReceiver {
     queue: mpsc::UnboundedReceiver<QueuedEvent>,
     space: Arc<Semaphore>,
     on_close: Option<Box<dyn FnOnce() + Send + Sync>>,
 }
 
-/// A new stream; `leave` is called when nobody takes anything out of it any more.
+/// Returns a new channel; `leave` is called when the receiver is dropped.
 pub(super) fn channel(leave: impl FnOnce() + Send + Sync + 'static) -> (StreamSender, StreamReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let space = Arc::new(Semaphore::new(MAX_QUEUED_BYTES as usize));
@@ -85,7 +89,7 @@ pub(super) fn channel(leave: impl FnOnce() + Send + Sync + 'static) -> (StreamSe
 }
 
 impl StreamSender {
-    /// Puts a message in as soon as there is room for it; says whether anybody will take it.
+    /// Queues an event as soon as there is room. Returns whether the receiver is still there.
     pub(super) async fn send(&self, event: StreamEvent) -> bool {
         match self.space.clone().acquire_many_owned(event.size()).await {
             Ok(permit) => self.queue.send((event, Some(permit))).is_ok(),
@@ -93,7 +97,7 @@ impl StreamSender {
         }
     }
 
-    /// Puts a message in if there is room for it.
+    /// Queues an event if there is room.
     pub(super) fn try_send(&self, event: StreamEvent) -> Result<(), TrySendError> {
         match self.space.clone().try_acquire_many_owned(event.size()) {
             Ok(permit) => self.queue.send((event, Some(permit))).map_err(|_| TrySendError::Closed),
@@ -102,20 +106,20 @@ impl StreamSender {
         }
     }
 
-    /// Puts a message in that is bounded otherwise.
+    /// Queues an event regardless of the bound; the caller bounds such events otherwise.
     pub(super) fn force(&self, event: StreamEvent) {
-        // Nobody is there to miss it.
+        // A receiver that is gone needs no event.
         let _ = self.queue.send((event, None));
     }
 }
 
 impl StreamReceiver {
-    /// The next message; none when the stream was broken off.
+    /// Polls for the next event; `None` when the stream was aborted.
     pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
         self.queue.poll_recv(cx).map(|waiting| waiting.map(|(event, _)| event))
     }
 
-    /// The next message; none when the stream was broken off.
+    /// Waits for the next event; `None` when the stream was aborted.
     pub(super) async fn next(&mut self) -> Option<StreamEvent> {
         self.queue.recv().await.map(|(event, _)| event)
     }

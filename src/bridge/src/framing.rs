@@ -1,8 +1,8 @@
-//! Finds messages in what a child writes.
+//! Finds JSON-RPC messages in the output of a child.
 //!
-//! A message is meant to be one line. Some servers print theirs over several lines, and many print other things too: a
-//! banner, a log, a stack trace. So a message is what begins with a bracket and is JSON up to its end, whatever the line
-//! breaks; the rest is passed over, line by line. What is held never exceeds the largest message.
+//! A message should be one line. Some servers print theirs over several lines, and many print other text, too: a
+//! banner, a log, a stack trace. So a message is text that begins with a bracket and is JSON up to its end, regardless
+//! of line breaks; other text is skipped line by line. The bytes held never exceed the largest message.
 
 use std::{collections::VecDeque, mem};
 
@@ -11,31 +11,31 @@ use super::{
     scanner::{ScanStep, Scanner},
 };
 
-/// Most of a line that is told when it is passed over, in bytes.
+/// Most bytes of a skipped line that are reported.
 const MAX_LOGGED_NOISE: usize = 200;
 
-/// What was found.
+/// Item found in the output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Frame {
     /// A JSON object or list, on one line.
     Json(Vec<u8>),
-    /// The start of something else, up to the end of its line.
+    /// The start of other text, up to the end of its line.
     Noise(Vec<u8>),
-    /// A message over the limit. It was not kept.
+    /// A message over the limit, which was not kept.
     TooLarge(UndeliveredMessage),
 }
 
-/// What is known of a message that was not kept.
+/// Known parts of a message that is not passed on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct UndeliveredMessage {
-    /// Its id, if it has one.
+    /// Id of the message, if it has one.
     pub(super) id: Option<RpcId>,
-    /// Whether it is the child's own request; else it answers the request of that id.
+    /// Set for a request of the child; otherwise the message is the response to the request of that id.
     pub(super) is_request: bool,
 }
 
 impl UndeliveredMessage {
-    /// A message that is not passed on.
+    /// Reads the id and the sort of a message that is not passed on.
     pub(super) fn from_message(message: Option<Message<'_>>) -> Self {
         match message {
             Some(Message::Request { id, .. }) => Self { id: Some(id), is_request: true },
@@ -45,17 +45,20 @@ impl UndeliveredMessage {
     }
 }
 
-/// The state between two reads.
+/// State between two reads.
+///
+/// Invariant: `buffer` holds the unfinished message, or the first `MAX_LOGGED_NOISE` bytes of a skipped line, and is
+/// empty between two items.
 #[derive(Debug)]
 pub(super) struct Framer {
     limit: usize,
     state: FramerState,
-    /// The message so far, with blanks for line breaks; of noise, what is told.
+    /// The message so far, with line breaks replaced by spaces; of a skipped line, the part that is reported.
     buffer: Vec<u8>,
-    /// Where in `held` the present line begins.
+    /// Index in `buffer` at which the current line begins.
     line_start: usize,
     scanner: Scanner,
-    /// Whether the message is over the limit and is no longer held.
+    /// Set once the message is over the limit; it is then no longer held.
     is_over: bool,
 }
 
@@ -67,7 +70,7 @@ enum FramerState {
 }
 
 impl Framer {
-    /// For messages of at most `limit` bytes.
+    /// Returns a framer for messages of at most `limit` bytes.
     pub(super) fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -79,11 +82,11 @@ impl Framer {
         }
     }
 
-    /// Takes what was read and adds what it completes to `found`.
+    /// Consumes the bytes read and appends the items that they complete to `found`.
     pub(super) fn push(&mut self, bytes: &[u8], found: &mut VecDeque<Frame>) {
         let mut rest = bytes;
         while let Some((first, others)) = rest.split_first() {
-            // Most bytes are of long texts; of those, what is too long to be kept is only passed over.
+            // Most bytes belong to long strings; those of them that are too long to be kept are only skipped.
             let plain = match self.state {
                 FramerState::Message => self.scanner.plain_text_len(rest),
                 FramerState::Noise if self.buffer.len() == MAX_LOGGED_NOISE => {
@@ -103,12 +106,12 @@ impl Framer {
         }
     }
 
-    /// How many bytes of an unfinished message are held.
+    /// Returns the number of bytes held of an unfinished message.
     pub(super) fn buffered(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Holds nothing of the present message any more, as if it were too large.
+    /// Drops the bytes held of the current message, as if it were too large.
     pub(super) fn discard(&mut self) {
         if self.state == FramerState::Message {
             (self.buffer, self.is_over) = (Vec::new(), true);
@@ -155,8 +158,8 @@ impl Framer {
         }
     }
 
-    /// Whether the present line is a message without the lines before it, which then are noise that may begin a list. No
-    /// printer of JSON puts so much on one line of many.
+    /// Reports whether the current line is a message without the lines before it. Those are then noise that looks like
+    /// the start of a list: no JSON printer puts a whole message on one of several lines.
     fn is_message_alone(&self) -> bool {
         let line = self.buffer.get(self.line_start..).unwrap_or_default().trim_ascii();
         let looks = self.line_start > 0 && line.starts_with(b"{") && line.ends_with(b"}");
@@ -178,7 +181,8 @@ impl Framer {
         }
     }
 
-    /// What looked like a message is none. If it began on an earlier line, the present one gets another chance.
+    /// Handles text that looked like a message and is not one. If it began on an earlier line, the current line is
+    /// scanned anew.
     fn demote_to_noise(&mut self, byte: u8, found: &mut VecDeque<Frame>) {
         if self.line_start == 0 || self.is_over {
             self.state = FramerState::Noise;
@@ -189,7 +193,7 @@ impl Framer {
         self.buffer.truncate(MAX_LOGGED_NOISE);
         found.push_back(Frame::Noise(mem::take(&mut self.buffer)));
         self.state = FramerState::Between;
-        // One line, so that this cannot come here again.
+        // One line only, so the recursion ends here.
         self.push(&present, found);
         self.push_byte(byte, found);
     }
@@ -334,7 +338,7 @@ mod tests {
             for (value, pretty, noise) in parts {
                 let message = json!({"v": value});
                 let json = if pretty { serde_json::to_string_pretty(&message) } else { serde_json::to_string(&message) };
-                // Noise that is no start of JSON, on a line of its own.
+                // Noise that does not begin like JSON, on a line of its own.
                 text.push_str(&format!("x{noise}\n{}\n", json.unwrap()));
                 wanted.push(message);
             }

@@ -1,4 +1,4 @@
-//! The program's way into an image that does not have it.
+//! Copies the program into an image that does not contain it.
 
 use std::{
     fs, io,
@@ -14,10 +14,11 @@ pub struct InstallError {
     source: io::Error,
 }
 
-/// Copies this program to `file`, for everybody to run. A reader never sees half of it.
+/// Copies this program to `file`, executable for every user. The copy is renamed into place, so that no reader sees a
+/// partial file.
 ///
 /// # Errors
-/// The folder is not there or may not be written to.
+/// The folder does not exist or is not writable.
 pub fn install(file: &Path) -> Result<(), InstallError> {
     let copy = || {
         let mut new = file.as_os_str().to_owned();

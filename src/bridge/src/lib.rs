@@ -1,15 +1,16 @@
-//! `recif-proxy mcp-bridge`: an MCP server that speaks over its standard input and output, served as Streamable HTTP.
+//! `recif-proxy mcp-bridge`: serves an MCP server that speaks over its standard input and output as Streamable HTTP.
 //!
-//! The bridge translates nothing: what a client says reaches a child process as one line, what the child says reaches the
-//! client as an answer or an event. It decides only *which* child and *which* client, for the two eras of the protocol:
+//! The bridge translates nothing: a message of a client reaches a child process as one line, and a message of the child
+//! reaches the client as a response or an event. It only decides *which* child and *which* client, for the two eras of
+//! the protocol:
 //!
 //! - Up to revision 2025-11-25 a client opens a session with `initialize`. Each session has a child of its own
-//!   ([`session`]), and messages pass through as they are.
-//! - From 2026-07-28 on there is no session. All requests share one child ([`shared`]), so the ids that clients chose are
-//!   replaced by our own on the way in and put back on the way out ([`rewrite`]).
+//!   ([`session`]), and messages pass through unchanged.
+//! - From 2026-07-28 on there are no sessions. All requests share one child ([`stateless`]), so the ids that clients
+//!   chose are replaced by ids of the bridge on the way in and restored on the way out ([`rewrite`]).
 //!
-//! Nothing a child writes is trusted: [`framing`] finds messages in its output and bounds what is held, and a client that
-//! does not read is never waited for by others ([`outlet`]).
+//! The output of a child is not trusted: [`framing`] finds messages in it and bounds the bytes held. A client that does
+//! not read never holds up others ([`event_channel`]).
 
 mod args;
 mod body;

@@ -1,8 +1,9 @@
-//! The memory that messages take, all together: those of clients on their way to a child, and those of children on their way to
-//! a client, wherever they wait.
+//! Memory budget of all messages together: those of clients on their way to a child, and those of children on their way
+//! to a client, wherever they are queued.
 //!
-//! Each message and each queue has a limit of its own, and there are many of them. So every message carries its share of one
-//! number of bytes, from when it is read until its last copy is gone; what there is no room for is refused, and said.
+//! Each message and each queue has a limit of its own, and there are many of them. So every message holds a permit for
+//! its bytes, taken from one semaphore, from the time it is read until its last copy is dropped. A message for which
+//! there is no room is refused, and its sender gets an error.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,15 +13,15 @@ use tokio::{
     time::timeout,
 };
 
-/// All messages together, in bytes: a few of the largest.
+/// Bytes of all messages together: a few of the largest.
 const CAPACITY: usize = 64 << 20;
-/// How long a child whose clients read slowly waits for room.
+/// Longest wait for room, for a child whose clients read slowly.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is said of a message that there is no room for.
+/// Error text for a message for which there is no room.
 pub(super) const NO_ROOM: &str = "the MCP bridge holds as many messages as it may; try again";
 
-/// The room for messages.
+/// Budget of bytes for messages.
 #[derive(Debug, Clone)]
 pub(super) struct MemoryBudget(Arc<Semaphore>);
 
@@ -30,7 +31,7 @@ impl Default for MemoryBudget {
     }
 }
 
-/// A part of it, given back when it is dropped.
+/// Permit for a part of the budget, given back when it is dropped.
 #[derive(Debug, Default)]
 pub(super) struct MemoryPermit(Option<OwnedSemaphorePermit>);
 
@@ -46,13 +47,13 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for BytesWithPermit<T> {
 }
 
 impl MemoryBudget {
-    /// Room for so many bytes, if there is some.
+    /// Acquires a permit for this many bytes, if there is room.
     pub(super) fn try_acquire(&self, bytes: usize) -> Option<MemoryPermit> {
         let bytes = u32::try_from(bytes).ok()?;
         self.0.clone().try_acquire_many_owned(bytes).ok().map(|permit| MemoryPermit(Some(permit)))
     }
 
-    /// Room for so many bytes, which is waited for a little.
+    /// Acquires a permit for this many bytes, and waits up to `ACQUIRE_TIMEOUT` for room.
     pub(super) async fn acquire(&self, bytes: usize) -> Option<MemoryPermit> {
         let bytes = u32::try_from(bytes).ok().filter(|bytes| *bytes as usize <= CAPACITY)?;
         let permit = timeout(ACQUIRE_TIMEOUT, self.0.clone().acquire_many_owned(bytes)).await.ok()?;
@@ -61,7 +62,7 @@ impl MemoryBudget {
 }
 
 impl MemoryPermit {
-    /// Puts another part to it.
+    /// Adds another permit to this one.
     pub(super) fn merge(&mut self, MemoryPermit(more): MemoryPermit) {
         match (&mut self.0, more) {
             (Some(own), Some(more)) => own.merge(more),
@@ -70,12 +71,12 @@ impl MemoryPermit {
         }
     }
 
-    /// How many bytes it is.
+    /// Returns the number of bytes of the permit.
     pub(super) fn size(&self) -> usize {
         self.0.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
     }
 
-    /// A message that takes its part for as long as any copy of it is there.
+    /// Returns the message with the permit attached, which is held as long as any copy of the message exists.
     pub(super) fn attach(self, bytes: impl AsRef<[u8]> + Send + 'static) -> Bytes {
         Bytes::from_owner(BytesWithPermit { bytes, _permit: self })
     }

@@ -1,20 +1,21 @@
-//! JSON-RPC messages, read only as far as the bridge must to know where they belong.
+//! Parses [JSON-RPC 2.0](https://www.jsonrpc.org/specification) messages, only as far as the bridge needs to route
+//! them.
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// What names a request, and what names its progress: a whole number or a text.
+/// Id of a request, or token of its progress: an integer or a string.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum RpcId {
-    /// A whole number.
+    /// An integer.
     Number(i64),
-    /// A text, compared without its escapes: they may come back in another form.
+    /// A string, compared without its escapes: the child may return them in another form.
     Text(String),
 }
 
 impl RpcId {
-    /// Reads one.
+    /// Parses an id.
     pub(super) fn read(raw: &str) -> Option<Self> {
         let raw = raw.trim();
         if raw.starts_with('"') {
@@ -23,7 +24,7 @@ impl RpcId {
         raw.parse().ok().map(Self::Number)
     }
 
-    /// As JSON.
+    /// Returns the id as JSON.
     pub(super) fn to_json(&self) -> String {
         match self {
             Self::Number(number) => number.to_string(),
@@ -32,25 +33,25 @@ impl RpcId {
     }
 }
 
-/// A message; which it is follows from what it has.
+/// JSON-RPC message; its sort follows from its fields.
 #[derive(Debug)]
 pub(super) enum Message<'a> {
-    /// It has to be answered.
+    /// A message that has to be answered.
     Request { id: RpcId, method: String, params: Option<&'a RawValue> },
-    /// Nobody answers it.
+    /// A message without a response.
     Notification { method: String, params: Option<&'a RawValue> },
-    /// To a request; without an id if the request's could not be read.
+    /// The response to a request; without an id if that of the request could not be read.
     Response { id: Option<RpcId>, outcome: RpcOutcome<'a> },
 }
 
-/// How a request ended.
+/// Outcome of a request.
 #[derive(Debug)]
 pub(super) enum RpcOutcome<'a> {
     Result(&'a RawValue),
     Error(&'a RawValue),
 }
 
-/// Why a text is no message.
+/// Reason for which a text is not a message.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum MessageError {
     #[error("this is not JSON")]
@@ -64,7 +65,7 @@ pub(super) enum MessageError {
 }
 
 impl MessageError {
-    /// Its JSON-RPC error code.
+    /// Returns the JSON-RPC error code.
     pub(super) fn code(&self) -> i32 {
         if *self == Self::Json { -32700 } else { -32600 }
     }
@@ -86,13 +87,14 @@ struct Envelope<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// A field that is there, be it null.
+/// Deserializes a field that is present, even if it is null.
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 impl<'a> Message<'a> {
-    /// Reads one. A field that is there twice makes it invalid: readers would not agree which one counts.
+    /// Parses a message. A field that is there twice makes it invalid, because parsers would not agree which one
+    /// counts.
     pub(super) fn read(text: &'a str) -> Result<Self, MessageError> {
         let envelope: Envelope<'a> = serde_json::from_str(text).map_err(|error| match error.classify() {
             serde_json::error::Category::Data if text.trim_start().starts_with('[') => MessageError::Batch,
@@ -114,7 +116,8 @@ impl<'a> Message<'a> {
     }
 }
 
-/// As one line, with its line break. A line break in valid JSON stands between its parts: in a string it is escaped.
+/// Returns the message as one line with its line break. In valid JSON a line break stands between tokens only: in a
+/// string it is escaped.
 pub(super) fn line(mut text: String) -> Bytes {
     if memchr::memchr2(b'\n', b'\r', text.as_bytes()).is_some() {
         text = text.replace(['\n', '\r'], " ");
@@ -123,14 +126,14 @@ pub(super) fn line(mut text: String) -> Bytes {
     text.into()
 }
 
-/// An answer of our own: a request that failed.
+/// Returns an error response of the bridge itself.
 pub(super) fn error_message(id: Option<&RpcId>, code: i32, message: &str) -> String {
     let id = id.map_or_else(|| "null".to_owned(), RpcId::to_json);
     let message = serde_json::Value::from(message);
     format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{code},"message":{message}}}}}"#)
 }
 
-/// The token by which the progress of a request is named, if its sender asked for progress.
+/// Returns the progress token of a request, if its sender asked for progress.
 pub(super) fn progress_token(params: &RawValue) -> Option<RpcId> {
     #[derive(Deserialize)]
     struct ProgressTokenParams<'a> {
@@ -145,7 +148,7 @@ pub(super) fn progress_token(params: &RawValue) -> Option<RpcId> {
     RpcId::read(serde_json::from_str::<ProgressTokenParams<'_>>(params.get()).ok()?.meta?.token?.get())
 }
 
-/// The request whose progress a `notifications/progress` tells.
+/// Returns the token of the request whose progress a `notifications/progress` reports.
 pub(super) fn progress_of(params: &RawValue) -> Option<RpcId> {
     #[derive(Deserialize)]
     struct ProgressParams<'a> {

@@ -1,7 +1,7 @@
-//! Takes note of every process that ended.
+//! Reaps every child process that has ended.
 //!
-//! In a container the bridge is process 1, so it inherits the orphans of its children, which nobody else would ever take
-//! note of. Hence it waits for any process, and tells those it was told about.
+//! In a container the bridge is process 1, so it inherits the orphans of its children, which no other process would
+//! reap. So it waits for any process, and reports the exit of those that it started itself.
 
 use std::{
     collections::HashMap,
@@ -16,12 +16,12 @@ use tokio::{
     sync::oneshot,
 };
 
-/// How a process ended.
+/// Exit of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Exit {
-    /// With this status.
+    /// Ended with this status.
     Status(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(i32),
 }
 
@@ -34,19 +34,21 @@ impl fmt::Display for Exit {
     }
 }
 
-/// Those who want to know.
+/// Reaper of processes, and the receivers of their exits by pid.
+///
+/// Invariant: `waiting` holds a sender for every started process that is not reaped yet.
 #[derive(Debug, Default)]
 pub(super) struct Reaper {
     waiting: Mutex<HashMap<i32, oneshot::Sender<Exit>>>,
 }
 
 impl Reaper {
-    /// Looks for processes that ended, whenever one did.
+    /// Starts to reap processes, upon each SIGCHLD.
     ///
     /// # Errors
-    /// The system does not tell.
+    /// The system refuses the subreaper or the signal handler.
     pub(super) fn start() -> io::Result<Arc<Self>> {
-        // Elsewhere than as process 1, too.
+        // Makes orphans its own also where it is not process 1.
         set_child_subreaper(Some(getpid()))?;
         let reaper = Arc::new(Self::default());
         let mut ended = signal(SignalKind::child())?;
@@ -59,15 +61,15 @@ impl Reaper {
         Ok(reaper)
     }
 
-    /// Starts a process; what is returned with it tells how it ends.
+    /// Starts a process; the receiver gets its exit.
     ///
     /// # Errors
-    /// It could not be started.
+    /// The process could not be started.
     pub(super) fn spawn(
         &self,
         start: impl FnOnce() -> io::Result<Child>,
     ) -> io::Result<(Child, oneshot::Receiver<Exit>)> {
-        // Held meanwhile, so that a process that ends at once is known when it is found.
+        // The lock is held while the process starts, so that one that ends at once is registered before it is reaped.
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let child = start()?;
         let (tell, told) = oneshot::channel();
@@ -79,7 +81,7 @@ impl Reaper {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if let (Some(tell), Some(exit)) = (waiting.remove(&Pid::as_raw(Some(pid))), exit(status)) {
-                // Its owner may be gone.
+                // The receiver may be gone.
                 let _ = tell.send(exit);
             }
         }

@@ -1,8 +1,8 @@
-//! Answers, as HTTP.
+//! Responses as HTTP.
 //!
-//! Whether an answer is a JSON document or a stream of events is decided as late as possible: if the child's answer is the
-//! first thing that comes, it is a document with a fitting status; if anything comes before it, or nothing for 15 s, it is
-//! a stream.
+//! The choice between a JSON document and a stream of events is made as late as possible: if the child's response is
+//! the first event, it is a document with the matching status; if another event precedes it, or nothing comes for 15 s,
+//! it is a stream.
 
 use http::{HeaderValue, Response, StatusCode, header};
 use tokio::time::timeout;
@@ -13,27 +13,27 @@ use super::{
     message::{self, RpcId},
 };
 
-/// The header that names a session.
+/// Header with the id of a session.
 pub(super) const SESSION_HEADER: &str = "mcp-session-id";
 
-/// What a client takes.
+/// Media types that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Accepts {
     pub(super) json: bool,
     pub(super) events: bool,
 }
 
-/// A status without a body.
+/// Returns a response without a body.
 pub(super) fn empty(status: StatusCode) -> Response<BridgeBody> {
     with(status, None, BridgeBody::full(""))
 }
 
-/// A text, for probes.
+/// Returns a text response, for probes.
 pub(super) fn text(status: StatusCode, text: impl Into<String>) -> Response<BridgeBody> {
     with(status, Some("text/plain; charset=utf-8"), BridgeBody::full(text.into()))
 }
 
-/// A JSON-RPC error.
+/// Returns a JSON-RPC error response.
 pub(super) fn error_response(status: StatusCode, id: Option<&RpcId>, code: i32, why: &str) -> Response<BridgeBody> {
     let mut response = with(status, Some("application/json"), BridgeBody::full(message::error_message(id, code, why)));
     if status == StatusCode::SERVICE_UNAVAILABLE {
@@ -42,7 +42,7 @@ pub(super) fn error_response(status: StatusCode, id: Option<&RpcId>, code: i32, 
     response
 }
 
-/// Whatever comes out of `inlet`, from now on.
+/// Returns a stream of the events of `inlet`, from now on.
 pub(super) fn event_stream(inlet: StreamReceiver, first: Option<StreamEvent>) -> Response<BridgeBody> {
     let mut response = with(StatusCode::OK, Some("text/event-stream"), BridgeBody::events(inlet, first));
     let headers = response.headers_mut();
@@ -51,7 +51,7 @@ pub(super) fn event_stream(inlet: StreamReceiver, first: Option<StreamEvent>) ->
     response
 }
 
-/// The answer that comes out of `inlet`; a stream at once if the client takes nothing else.
+/// Waits for the response from `inlet`; returns a stream at once if the client accepts nothing else.
 pub(super) async fn respond(mut inlet: StreamReceiver, accepts: Accepts) -> Response<BridgeBody> {
     if !accepts.json {
         return event_stream(inlet, None);
@@ -68,9 +68,9 @@ pub(super) async fn respond(mut inlet: StreamReceiver, accepts: Accepts) -> Resp
                 return with(status, Some("application/json"), BridgeBody::full(message));
             }
             Some(first @ StreamEvent::Message(_)) if accepts.events => return event_stream(inlet, Some(first)),
-            // There is no place for it.
+            // A JSON document has no place for it.
             Some(StreamEvent::Message(_)) => {}
-            // Nothing came, and that is how it is meant.
+            // The stream ended without an event, as it should.
             Some(end @ StreamEvent::End) if accepts.events => return event_stream(inlet, Some(end)),
             Some(StreamEvent::End) | None => {
                 return error_response(StatusCode::BAD_GATEWAY, None, -32000, "the MCP server gave no answer");

@@ -1,8 +1,8 @@
-//! Ids of the child that all requests of the newer era share.
+//! Rewrites the ids of requests to the child that all requests of the newer era share.
 //!
-//! Clients choose ids, progress tokens and through them the names of subscriptions, and two clients choose the same. So
-//! each request gets a number of ours for all three on its way to the child, and what comes back gets the client's again.
-//! Everything else of a message is passed on as it was written.
+//! Clients choose ids, progress tokens and with them the ids of subscriptions, and two clients may choose the same. So
+//! each request gets a number of the bridge for all three on its way to the child, and messages of the child get the
+//! client's values back. Everything else in a message is passed on as written.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 
 use super::message::{RpcId, RpcOutcome};
 
-/// The field of `_meta` by which a notification names its subscription.
+/// Field of `_meta` with the subscription of a notification.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// A request under our number, as a line.
+/// Returns a request under the bridge's number, as a line.
 pub(super) fn request(number: i64, method: &str, params: Option<&RawValue>, has_token: bool) -> String {
     let method = serde_json::Value::from(method);
     let replaced = params
@@ -28,7 +28,7 @@ pub(super) fn request(number: i64, method: &str, params: Option<&RawValue>, has_
     format!(r#"{{"jsonrpc":"2.0","id":{number},"method":{method}{params}}}"#)
 }
 
-/// The child's answer under the client's id; that of a subscription names it, too.
+/// Returns the child's response under the client's id; the response of a subscription repeats the id.
 pub(super) fn response(id: &RpcId, outcome: &RpcOutcome<'_>, subscription: bool) -> String {
     let id = id.to_json();
     match outcome {
@@ -41,17 +41,17 @@ pub(super) fn response(id: &RpcId, outcome: &RpcOutcome<'_>, subscription: bool)
     }
 }
 
-/// A notification of a request's progress under the client's token.
+/// Returns a progress notification under the client's token.
 pub(super) fn progress(method: &str, params: &RawValue, token: &RpcId) -> Option<String> {
     notification(method, params, &["progressToken"], token)
 }
 
-/// A notification of a subscription under the client's name for it.
+/// Returns a notification of a subscription under the client's id.
 pub(super) fn subscription_notification(method: &str, params: &RawValue, id: &RpcId) -> Option<String> {
     notification(method, params, &["_meta", SUBSCRIPTION], id)
 }
 
-/// The subscription that a notification belongs to.
+/// Returns the id of the subscription that a notification belongs to.
 pub(super) fn subscription_of(params: &RawValue) -> Option<RpcId> {
     #[derive(Deserialize)]
     struct SubscriptionParams<'a> {
@@ -66,7 +66,7 @@ pub(super) fn subscription_of(params: &RawValue) -> Option<RpcId> {
     RpcId::read(serde_json::from_str::<SubscriptionParams<'_>>(params.get()).ok()?.meta.id.get())
 }
 
-/// The request that a `notifications/cancelled` names.
+/// Returns the id of the request that a `notifications/cancelled` names.
 pub(super) fn cancelled_request(params: &RawValue) -> Option<RpcId> {
     #[derive(Deserialize)]
     struct CancelledParams<'a> {
@@ -76,7 +76,7 @@ pub(super) fn cancelled_request(params: &RawValue) -> Option<RpcId> {
     RpcId::read(serde_json::from_str::<CancelledParams<'_>>(params.get()).ok()?.id.get())
 }
 
-/// Tells the child that nobody waits for a request any more, as a line.
+/// Returns a notification to the child that a request was abandoned, as a line.
 pub(super) fn cancellation(number: i64) -> String {
     format!(
         r#"{{"jsonrpc":"2.0","method":"notifications/cancelled","params":{{"requestId":{number},"reason":"the client left"}}}}"#
@@ -89,7 +89,7 @@ fn notification(method: &str, params: &RawValue, path: &[&str], id: &RpcId) -> O
     Some(format!(r#"{{"jsonrpc":"2.0","method":{method},"params":{params}}}"#))
 }
 
-/// The object with another value at `path`; none if there is no such place.
+/// Returns the object with another value at `path`; `None` if unknown path.
 fn replace(object: &str, path: &[&str], value: &str) -> Option<String> {
     let (field, rest) = path.split_first()?;
     let mut fields: BTreeMap<String, &RawValue> = serde_json::from_str(object).ok()?;

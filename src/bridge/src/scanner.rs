@@ -1,21 +1,22 @@
-//! Follows a JSON value byte by byte, to know where it ends.
+//! Scans a JSON value byte by byte, to find its end.
 //!
-//! It checks structure only (brackets, quotes, commas, colons); whoever gets the whole value parses it. That is enough to
-//! tell at once that a line of a log is no message, and to find the end of a value of any size without holding it.
+//! The scanner checks structure only (brackets, quotes, commas, colons); the value is parsed once it is complete. That
+//! is enough to detect at once that a line of a log is not a message, and to find the end of a value of any size
+//! without holding it.
 
-/// Deepest nesting, that of `serde_json`.
+/// Deepest nesting, the same as in `serde_json`.
 const MAX_DEPTH: usize = 128;
-/// Longest text of a request's id that is remembered, in bytes.
+/// Most bytes of a request's id that are kept.
 const MAX_ID: usize = 256;
 
-/// Where a value is after another byte.
+/// Result of a scanned byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ScanStep {
-    /// In its middle.
+    /// In the middle of the value.
     More,
-    /// At its end.
+    /// At the end of the value.
     Done,
-    /// The byte cannot stand here.
+    /// Not allowed at this position.
     Bad,
 }
 
@@ -27,26 +28,29 @@ enum Expect {
     KeyOrEnd,
     Colon,
     CommaOrEnd,
-    /// The rest of a string; of a key or a value.
+    /// The rest of a string, which is a key or a value.
     Text {
         key: bool,
         escaped: bool,
     },
-    /// The rest of a number or a word.
+    /// The rest of a number or a literal.
     Word,
 }
 
-/// One value, which has to be an object or a list.
+/// Scanner of one value, which has to be an object or a list.
+///
+/// Invariant: `open` holds the enclosing brackets, outermost first, and is empty before the first byte and after the
+/// last.
 #[derive(Debug)]
 pub(super) struct Scanner {
-    /// The brackets that are open; true for `{`.
+    /// Open brackets; true for `{`.
     open: Vec<bool>,
     expect: Expect,
-    /// The name of the present field of the outermost object, as far as it matters.
+    /// Key of the current field of the outermost object, at most eight bytes of it.
     key: Vec<u8>,
-    /// The outermost object's field `id`, as it stands there.
+    /// Value of the field `id` of the outermost object, as written.
     id: Vec<u8>,
-    /// Whether the outermost object has a field `method`.
+    /// Set once the outermost object has a field `method`.
     has_method: bool,
 }
 
@@ -57,17 +61,18 @@ impl Default for Scanner {
 }
 
 impl Scanner {
-    /// The outermost object's `id`, as far as it has been seen.
+    /// Returns the `id` of the outermost object, as far as it has been scanned.
     pub(super) fn id(&self) -> &[u8] {
         &self.id
     }
 
-    /// Whether the outermost object asks for something, as far as it has been seen: else its `id` is of a request that it answers.
+    /// Reports whether the outermost object is a request, as far as it has been scanned; otherwise its `id` is that of
+    /// the request which it answers.
     pub(super) fn is_request(&self) -> bool {
         self.has_method
     }
 
-    /// Takes the next byte. After [`Step::Done`] and [`Step::InvalidMessage`] a new scanner is needed.
+    /// Scans the next byte. After [`ScanStep::Done`] and [`ScanStep::Bad`] a new scanner is needed.
     pub(super) fn step(&mut self, byte: u8) -> ScanStep {
         match self.expect {
             Expect::Text { key, escaped } => return self.text(byte, key, escaped),
@@ -102,7 +107,7 @@ impl Scanner {
         }
     }
 
-    /// How many of the next bytes are in the middle of a text, so that nothing depends on them.
+    /// Returns how many of the next bytes are inside a string, where none of them changes the state.
     pub(super) fn plain_text_len(&self, bytes: &[u8]) -> usize {
         if !matches!(self.expect, Expect::Text { key: false, escaped: false }) || self.is_outermost() {
             return 0;
@@ -112,7 +117,7 @@ impl Scanner {
     }
 
     fn text(&mut self, byte: u8, key: bool, escaped: bool) -> ScanStep {
-        // A line break has to be escaped. Whoever parses the value finds out about other control characters.
+        // A line break in a string has to be escaped. Other control characters are left to the parser of the value.
         if matches!(byte, b'\n' | b'\r') {
             return ScanStep::Bad;
         }
@@ -135,7 +140,7 @@ impl Scanner {
         ScanStep::More
     }
 
-    /// Remembers what tells the id of the outermost object.
+    /// Records the key and the `id` of the outermost object.
     fn record_byte(&mut self, byte: u8, key: bool) {
         if !self.is_outermost() {
             return;
@@ -179,7 +184,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The bytes up to the end or the bad one, and which it was.
+    /// Scans up to the end or the first invalid byte; returns the bytes scanned, the last step and the id.
     fn scan(text: &str) -> (usize, ScanStep, String) {
         let mut scanner = Scanner::default();
         for (at, byte) in text.bytes().enumerate() {
@@ -229,7 +234,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Any JSON value.
+    /// Returns a strategy for any JSON value.
     pub(crate) fn value() -> impl Strategy<Value = Value> {
         let leaf = prop_oneof![
             Just(Value::Null),

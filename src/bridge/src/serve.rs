@@ -1,7 +1,7 @@
-//! The life of the bridge: bind, accept, drain.
+//! Life cycle of the bridge: bind, accept, drain.
 //!
-//! On SIGTERM nothing new begins, streams that only listen end, and requests in flight have some time to finish; then the
-//! children end. All of that stays within the ten seconds that a workload has for it.
+//! On SIGTERM no new request begins, streams that only listen end, and requests in flight have some time to finish;
+//! then the children end. All of that stays within the ten seconds that a workload has for it.
 
 use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -25,34 +25,35 @@ use super::{
     stateless::StatelessChild,
 };
 
-/// How long requests in flight may take to finish.
+/// Longest time for requests in flight to finish.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(6);
-/// How long connections may take to send what is written.
+/// Longest time for connections to send the bytes that are written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// How long a head may take.
+/// Longest time to receive the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// Largest head, and what is written ahead of a client.
+/// Largest head of a request, and most bytes that are buffered for a client.
 const MAX_BUFFER: usize = 64 << 10;
-/// Connections at the same time; and up to how many more are told so, or answered if they are probes.
+/// Most connections at the same time; the second number includes those over the limit that still get a refusal, or an
+/// answer if they are probes.
 const MAX_CONNECTIONS: usize = 1024;
 const MAX_OVERLOADED_CONNECTIONS: usize = MAX_CONNECTIONS + 64;
-/// A client that is silent on the network for so long is gone.
+/// Silence on the network after which a client counts as gone.
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What everything in the bridge shares.
+/// State that all parts of the bridge share.
 #[derive(Debug)]
 pub(super) struct Bridge {
     pub(super) options: BridgeOptions,
     pub(super) reaper: Arc<Reaper>,
     pub(super) sessions: Sessions,
     pub(super) stateless: Arc<StatelessChild>,
-    /// The room for messages.
+    /// Memory budget of messages.
     pub(super) memory: MemoryBudget,
-    /// What serves children; each ends with its child.
+    /// Tasks that serve children; each ends with its child.
     pub(super) tasks: TaskTracker,
-    /// Nothing new begins.
+    /// Cancelled when no new request may begin.
     pub(super) closing: CancellationToken,
-    /// Children end.
+    /// Cancelled when the children have to end.
     pub(super) children_end: CancellationToken,
 }
 
@@ -62,21 +63,21 @@ pub enum ServeError {
     /// An argument is refused.
     #[error(transparent)]
     Args(#[from] ArgsError),
-    /// The port is taken or not ours to bind.
+    /// The port is in use, or this process may not bind it.
     #[error("listen on {address}: {source}; set --port to a free port")]
     Bind {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The process has no frame.
+    /// Signals cannot be handled, or a task of the process ended.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
 }
 
 impl Bridge {
-    /// How long a child may take for each step of its end.
+    /// Returns how long a child may take for each step of its end.
     pub(super) fn stop_timeout(&self) -> Duration {
         if self.closing.is_cancelled() { Duration::from_secs(1) } else { Duration::from_secs(2) }
     }
@@ -120,7 +121,7 @@ pub async fn run(args: Args) -> Result<(), ServeError> {
     runtime.run(main).await
 }
 
-/// Every address of both families, or of IPv4 alone where the node has no IPv6.
+/// Binds all addresses of both families, or of IPv4 alone where the node has no IPv6.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     match TcpListener::bind(address).await {
         Err(_) if address.is_ipv6() && address.ip().is_unspecified() => {
@@ -133,7 +134,7 @@ async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 async fn accept(listener: TcpListener, bridge: &Arc<Bridge>, connections: &TaskTracker) {
     loop {
         match listener.accept().await {
-            // Each may hold memory, be it for nothing.
+            // Connections over the second limit are closed at once: each may hold memory, even if it is idle.
             Ok((io, _)) => match connections.len() {
                 0..MAX_CONNECTIONS => drop(connections.spawn(connection(io, bridge.clone(), Overload::No))),
                 MAX_CONNECTIONS..MAX_OVERLOADED_CONNECTIONS => {
@@ -142,7 +143,7 @@ async fn accept(listener: TcpListener, bridge: &Arc<Bridge>, connections: &TaskT
                 _ => drop(io),
             },
             Err(error) => {
-                // Out of file descriptors, usually: some will be given back.
+                // Usually too many open files: some will be closed soon.
                 tracing::warn!(%error, "accept a connection");
                 sleep(Duration::from_millis(50)).await;
             }
@@ -163,7 +164,7 @@ async fn connection(io: TcpStream, bridge: Arc<Bridge>, crowd: Overload) {
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_BUFFER);
     let mut serving = std::pin::pin!(server.serve_connection(TokioIo::new(io), service));
-    // One that comes while the bridge ends is told so.
+    // A connection that comes while the bridge ends still gets a refusal.
     let ended = if closing.is_cancelled() {
         serving.await
     } else {
@@ -180,7 +181,7 @@ async fn connection(io: TcpStream, bridge: Arc<Bridge>, crowd: Overload) {
     }
 }
 
-/// Ends everything, in order.
+/// Shuts everything down, in order.
 async fn close(bridge: &Bridge, connections: &TaskTracker) {
     tracing::info!("ending");
     bridge.closing.cancel();
@@ -193,6 +194,6 @@ async fn close(bridge: &Bridge, connections: &TaskTracker) {
     bridge.children_end.cancel();
     bridge.tasks.close();
     bridge.tasks.wait().await;
-    // What failed for that reason is still to be sent.
+    // Responses that failed because of the shutdown still have to be sent.
     let _ = timeout(FLUSH_TIMEOUT, connections.wait()).await;
 }

@@ -1,4 +1,4 @@
-//! The streams of one session, and which of them a message of its child goes to.
+//! Streams of one session, and the routing of the child's messages to them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -10,20 +10,23 @@ use super::{
     message::RpcId,
 };
 
-/// Messages kept at most until a stream opens, and their bytes.
+/// Most messages kept until a stream opens, and most bytes of them.
 const MAX_KEPT: usize = 100;
 const MAX_KEPT_BYTES: usize = 4 << 20;
 
-/// Streams in the order in which they were opened.
+/// Streams of a session in the order in which they were opened.
+///
+/// Invariant: every number in `waiting` is that of an open stream, and `kept_bytes` is the sum of the lengths in
+/// `kept`.
 #[derive(Debug)]
 pub(super) struct Streams {
     last: u64,
     open: BTreeMap<u64, SessionStream>,
-    /// The streams of requests that have no answer yet.
+    /// Numbers of the streams of requests that have no response yet.
     waiting: HashMap<RpcId, u64>,
     kept: VecDeque<Bytes>,
     kept_bytes: usize,
-    /// When the last stream was closed or the last message came.
+    /// Time at which the last stream was closed or the last message came.
     quiet_since: Instant,
 }
 
@@ -33,26 +36,26 @@ struct SessionStream {
     kind: StreamKind,
 }
 
-/// What a stream is for.
+/// Purpose of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum StreamKind {
-    /// Whatever the child has to say.
+    /// Messages of the child that answer no request.
     Listening,
-    /// The answer to a request.
+    /// The response to a request.
     Response {
-        /// Whose progress is told by this token.
+        /// Token of the progress that belongs to this request.
         token: Option<RpcId>,
-        /// Whether the client takes anything but the answer.
+        /// Set if the client accepts events besides the response.
         takes_events: bool,
     },
 }
 
-/// A request with the id of one that has no answer yet.
+/// A request with the id of one that has no response yet.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct DuplicateId;
 
 impl Streams {
-    /// Of a session that begins.
+    /// Returns the state of a new session.
     pub(super) fn new() -> Self {
         Self {
             last: 0,
@@ -64,7 +67,8 @@ impl Streams {
         }
     }
 
-    /// Opens a stream, for the answer to the request `id` if there is one; its number. It gets what was kept.
+    /// Opens a stream, for the response to the request `id` if there is one; returns its number. A stream that takes
+    /// events gets the kept messages.
     pub(super) fn open(
         &mut self,
         id: Option<RpcId>,
@@ -86,37 +90,38 @@ impl Streams {
         Ok(self.last)
     }
 
-    /// Forgets a stream that nobody reads any more.
+    /// Forgets a stream that its client has closed.
     pub(super) fn close(&mut self, number: u64) {
         self.open.remove(&number);
         self.waiting.retain(|_, waiting| *waiting != number);
         self.touch();
     }
 
-    /// Something happened.
+    /// Records activity.
     pub(super) fn touch(&mut self) {
         self.quiet_since = Instant::now();
     }
 
-    /// Since when nothing happened; none while a stream is open.
+    /// Returns the time since which nothing happened; `None` while a stream is open.
     pub(super) fn quiet_since(&self) -> Option<Instant> {
         self.open.is_empty().then_some(self.quiet_since)
     }
 
-    /// Since when nothing happened but that streams listen; none while a request has no answer.
+    /// Returns the time since which nothing happened, apart from listening streams; `None` while a request has no
+    /// response.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         self.waiting.is_empty().then_some(self.quiet_since)
     }
 
-    /// The stream of a request, which has its answer now: nothing more is put on it.
+    /// Returns the stream of a request that is answered now; no further event is put on it.
     pub(super) fn complete_request(&mut self, id: &RpcId) -> Option<StreamSender> {
         let stream = self.open.get_mut(&self.waiting.remove(id)?)?;
         stream.kind = StreamKind::Response { token: None, takes_events: false };
         Some(stream.sender.clone())
     }
 
-    /// Where a message goes that answers nothing: progress to its request, before its answer; else the newest stream that
-    /// listens; else the newest that takes more than its answer.
+    /// Returns the stream for a message that answers no request: progress goes to its request as long as that has no
+    /// response; any other message to the newest listening stream, else to the newest stream that takes events.
     pub(super) fn target(&self, progress_of: Option<&RpcId>) -> Option<(u64, StreamSender)> {
         let named = |stream: &SessionStream| matches!(&stream.kind, StreamKind::Response { token, takes_events: true } if token.is_some() && token.as_ref() == progress_of);
         let newest =
@@ -127,7 +132,7 @@ impl Streams {
             .map(|(number, stream)| (*number, stream.sender.clone()))
     }
 
-    /// Keeps a message until a stream opens; returns those that there is no more room for, the oldest first.
+    /// Keeps a message until a stream opens; returns those for which there is no more room, the oldest first.
     pub(super) fn keep(&mut self, message: Bytes) -> Vec<Bytes> {
         self.kept_bytes += message.len();
         self.kept.push_back(message);
@@ -140,14 +145,14 @@ impl Streams {
         dropped
     }
 
-    /// Ends the streams that listen; they would never end by themselves.
+    /// Ends the listening streams, which would never end by themselves.
     pub(super) fn end_listening(&mut self) {
         for stream in self.open.values().filter(|stream| stream.kind == StreamKind::Listening) {
             stream.sender.force(StreamEvent::End);
         }
     }
 
-    /// Ends every stream: `failure` makes the answer to a request that has none.
+    /// Ends every stream; `failure` makes the response to a request that has none.
     pub(super) fn end(&mut self, failure: impl Fn(&RpcId) -> Bytes) {
         for (id, number) in self.waiting.drain() {
             if let Some(stream) = self.open.remove(&number) {

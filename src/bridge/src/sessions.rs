@@ -1,7 +1,7 @@
-//! The sessions of the older era, by name and by the user who opened them: to all others they are not there.
+//! Sessions of the older era, by id and by the user who opened them: to all other users they do not exist.
 //!
-//! Fair share: when there are as many as there may be, a user who has less than an equal part gets the place of a session
-//! of the user who has most, the one that has been idle for longest. One whose requests are in flight is left alone.
+//! Fair share: when all slots are taken, a user who has less than an equal share gets the slot of a session of the user
+//! who has most, the one that has been idle for longest. Sessions with requests in flight are not evicted.
 
 use std::{
     collections::HashMap,
@@ -17,27 +17,29 @@ use tokio::{
 
 use super::{message::RpcId, serve::Bridge, session::ChildSession};
 
-/// How long the child of a session may take to make room for another.
+/// Longest wait until the child of an evicted session has ended.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who calls, as the sidecar tells; `None`: a caller without a name.
+/// Caller's name, as the sidecar passes it on; `None` for a caller without a name.
 pub(super) type SessionUser = Option<Arc<str>>;
 
-/// Why there is no new session.
+/// Reason for which no session was opened.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionError {
-    /// As many as there may be.
+    /// All slots are taken.
     #[error("there are {0} sessions, which is all that there may be (RECIF_MAX_SESSIONS); try again")]
     Full(usize),
-    /// The system has no process for it.
+    /// The system cannot start a process.
     #[error("the MCP server cannot be started: {0}")]
     Start(#[from] std::io::Error),
-    /// No name for it.
+    /// No id can be generated.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
 }
 
 /// All sessions.
+///
+/// Invariant: a permit is held for every child from before it is started until it has ended.
 #[derive(Debug)]
 pub(super) struct Sessions {
     by_id: Mutex<HashMap<String, (SessionUser, Arc<ChildSession>)>>,
@@ -47,7 +49,7 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    /// At most `most` at the same time.
+    /// Returns a registry of at most `most` sessions at the same time.
     pub(super) fn new(most: usize) -> Self {
         Self {
             by_id: Mutex::default(),
@@ -56,7 +58,7 @@ impl Sessions {
         }
     }
 
-    /// Begins one of `user` for the request `opening`.
+    /// Opens a session of `user` for the request `opening`.
     ///
     /// # Errors
     /// There are too many, or its child cannot be started.
@@ -77,13 +79,14 @@ impl Sessions {
         Ok(session)
     }
 
-    /// The place of a session that had more than its share, for one of `user`.
+    /// Evicts a session of a user who has more than an equal share, and returns its slot for a session of `user`.
     async fn evict(&self, user: &SessionUser) -> Option<OwnedSemaphorePermit> {
         self.eviction_candidate(user)?.end();
         timeout(EVICTION_TIMEOUT, self.permits.clone().acquire_owned()).await.ok()?.ok()
     }
 
-    /// The session that has been idle for longest, of the users who have more than an equal part, where `user` has less.
+    /// Returns the session to evict: the one idle for longest of the users who have most, where `user` has less than a
+    /// share.
     fn eviction_candidate(&self, user: &SessionUser) -> Option<Arc<ChildSession>> {
         let by_id = self.by_id();
         let mut counts = HashMap::from([(user, 0)]);
@@ -100,14 +103,14 @@ impl Sessions {
         idle.min_by_key(|(since, _)| *since).map(|(_, session)| session.clone())
     }
 
-    /// The session of that name, if it is this user's and not over.
+    /// Returns the session of that id, if it belongs to this user and is not over.
     pub(super) fn get(&self, id: &str, user: &SessionUser) -> Option<Arc<ChildSession>> {
         let by_id = self.by_id();
         let (_, session) = by_id.get(id).filter(|(owner, session)| owner == user && !session.is_over())?;
         Some(session.clone())
     }
 
-    /// Forgets one.
+    /// Removes a session.
     pub(super) fn forget(&self, id: &str) {
         self.by_id().remove(id);
     }

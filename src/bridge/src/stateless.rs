@@ -1,8 +1,8 @@
 //! The newer era: one child for all requests, started on first use.
 //!
-//! When it dies, requests in flight fail, the Pod is unready, and another child is started after a pause that doubles as
-//! long as they keep dying: nobody could ask for one while the Pod is unready. The Pod is ready again when the new child
-//! has lived for a moment. The era has no state that a client would have to set up again.
+//! When it dies, requests in flight fail, the Pod is unready, and another child is started after an exponential
+//! back-off: no client could request one while the Pod is unready. The Pod is ready again when the new child has lived
+//! for a moment. The era has no state that a client would have to set up again.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
@@ -23,16 +23,16 @@ use super::{
     stateless_state::{Delivery, PendingRequest, PendingRequests},
 };
 
-/// Requests at the same time at most; more would only be more memory.
+/// Most requests in flight; more would only take more memory.
 const MAX_IN_FLIGHT: usize = 1024;
-/// The pause before the first new child, and the longest one.
+/// Back-off before the first new child, and the longest one.
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// A child that lived for so long works; one that lived for so long after a death worked well.
+/// Lifetime after which a child counts as working, and after which the back-off begins anew.
 const HEALTHY_AFTER: Duration = Duration::from_secs(1);
 const BACKOFF_RESET_AFTER: Duration = Duration::from_secs(60);
 
-/// The shared child.
+/// Child that all requests of the newer era share.
 #[derive(Debug, Default)]
 pub(super) struct StatelessChild {
     state: Mutex<StatelessState>,
@@ -42,39 +42,39 @@ pub(super) struct StatelessChild {
 struct StatelessState {
     requests: PendingRequests,
     child: ChildState,
-    /// Why the last child was not started.
+    /// Cause for which the last child was not started.
     cause: Option<Arc<str>>,
 }
 
 #[derive(Debug, Default)]
 enum ChildState {
-    /// Nobody asked for it yet.
+    /// Not requested yet.
     #[default]
     None,
-    /// It is there; unproven if others died before.
+    /// Running; not proven yet if earlier ones died.
     Running { input: ChildInput, proven: bool },
-    /// It died, and another is about to be started.
+    /// Died; another one is about to be started.
     Died,
 }
 
-/// A request that cannot be taken now.
+/// Reason for which a request cannot be taken now.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum UnavailableError {
-    /// There is no child.
+    /// No child is running.
     #[error("the MCP server ended and is being started again")]
     Died,
-    /// The system does not start one.
+    /// The system cannot start a child.
     #[error("the MCP server cannot be started: {0}")]
     NotStarted(Arc<str>),
-    /// There are too many.
+    /// Too many requests are in flight.
     #[error("the MCP server has too many requests in flight")]
     Full,
-    /// There is no room for it.
+    /// The memory budget has no room.
     #[error("{NO_ROOM}")]
     NoRoom,
 }
 
-/// What a request of the newer era asks for.
+/// Request of the newer era.
 pub(super) struct StatelessRequest<'a> {
     pub(super) id: RpcId,
     pub(super) method: &'a str,
@@ -84,7 +84,7 @@ pub(super) struct StatelessRequest<'a> {
 }
 
 impl StatelessChild {
-    /// Why no requests can be taken, if so.
+    /// Returns the reason for which no requests can be taken, if there is one.
     pub(super) fn unready(&self) -> Option<UnavailableError> {
         let state = self.state();
         match state.child {
@@ -93,8 +93,8 @@ impl StatelessChild {
         }
     }
 
-    /// A child of a session was not started: neither would another one be. It is tried again and again until one is, and the
-    /// Pod is unready meanwhile.
+    /// Records that the child of a session could not be started: the shared one could not be, either. Starting it is
+    /// retried until it succeeds, and the Pod is unready meanwhile.
     pub(super) fn not_started(self: &Arc<Self>, error: std::io::Error, bridge: &Arc<Bridge>) {
         let mut state = self.state();
         if let ChildState::None = state.child {
@@ -102,16 +102,16 @@ impl StatelessChild {
         }
     }
 
-    /// Sends a request to the child, and gives what comes back. A client that drops it cancels the request.
+    /// Sends a request to the child, and returns the stream of its events. Dropping the stream cancels the request.
     ///
     /// # Errors
-    /// It cannot be taken now; nothing was sent.
+    /// The request cannot be taken now; nothing was sent.
     pub(super) async fn send_request(
         self: &Arc<Self>,
         ask: StatelessRequest<'_>,
         bridge: &Arc<Bridge>,
     ) -> Result<StreamReceiver, UnavailableError> {
-        // Before its number is known: that is as long as a few bytes.
+        // The length before the number is known, which takes a few bytes.
         let length = ask.method.len() + ask.params.map_or(0, |params| params.get().len()) + 100;
         let share = bridge.memory.try_acquire(length).ok_or(UnavailableError::NoRoom)?;
         let (number, inlet, input) = {
@@ -120,7 +120,7 @@ impl StatelessChild {
                 return Err(UnavailableError::Full);
             }
             let input = state.input(self, bridge)?;
-            // The number is known only when the stream is.
+            // The number is known only once the stream exists.
             let cell = Arc::new(OnceLock::new());
             let (shared, number) = (self.clone(), cell.clone());
             let (outlet, inlet) = event_channel::channel(move || shared.cancel_abandoned(number.get().copied()));
@@ -133,7 +133,7 @@ impl StatelessChild {
             (number, inlet, input)
         };
         let line = rewrite::request(number, ask.method, ask.params, ask.token.is_some());
-        // A child that is gone by now fails the request like any other.
+        // A child that is gone by now fails this request like any other one.
         input.send(share.attach(message::line(line))).await;
         Ok(inlet)
     }
@@ -143,7 +143,7 @@ impl StatelessChild {
         self.state().requests.end_subscriptions();
     }
 
-    /// A client takes nothing more of that request.
+    /// Cancels a request whose client has closed its stream.
     fn cancel_abandoned(&self, number: Option<i64>) {
         let mut state = self.state();
         if let Some(number) = number
@@ -158,7 +158,7 @@ impl StatelessChild {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs one child after the other, from a first one on.
+    /// Runs one child after another, beginning with `first`.
     async fn supervise(
         self: Arc<Self>,
         bridge: Arc<Bridge>,
@@ -195,7 +195,7 @@ impl StatelessChild {
         }
     }
 
-    /// Serves one child to its end; how it ended.
+    /// Serves one child until it ends; returns a text on its exit.
     async fn run(
         &self,
         bridge: &Bridge,
@@ -222,7 +222,8 @@ impl StatelessChild {
             tokio::select! {
                 () = &mut reading => {}
                 _ = process.exit() => {
-                    // What it wrote last may still be on its way; a process that it left may hold the pipe for ever.
+                    // Its last output may still be in the pipe; a process that it left behind may keep the pipe open
+                    // for ever.
                     let _ = timeout(HEALTHY_AFTER, &mut reading).await;
                 }
                 () = deaf.cancelled() => {
@@ -247,7 +248,7 @@ impl StatelessChild {
         format!("{exit} after {} s", began.elapsed().as_secs())
     }
 
-    /// Passes on what the child said. Never waits: a client that does not read loses its stream.
+    /// Forwards output of the child. Never waits: a client that does not read loses its stream.
     fn handle_frame(&self, frame: Frame, input: &ChildInput, memory: &MemoryBudget) {
         let text = match &frame {
             Frame::Json(bytes) => str::from_utf8(bytes).ok(),
@@ -270,7 +271,7 @@ impl StatelessChild {
     }
 
     fn deliver(&self, number: i64, outlet: &StreamSender, event: StreamEvent) {
-        // An answer is the last thing, so there is never more than one too many.
+        // A response is the last event, so there is at most one over the bound.
         if matches!(event, StreamEvent::Response { .. } | StreamEvent::End) {
             return outlet.force(event);
         }
@@ -280,7 +281,7 @@ impl StatelessChild {
         }
     }
 
-    /// Tells whoever waits for a message that it is not passed on.
+    /// Reports to the sender of the request, or to the child, that a message is not passed on.
     fn report_undelivered(&self, lost: &UndeliveredMessage, input: &ChildInput, why: &str) {
         tracing::warn!(child = "shared", "{why}");
         let Some(id) = &lost.id else { return };
@@ -295,7 +296,7 @@ impl StatelessChild {
 }
 
 impl StatelessState {
-    /// Why there is no child that takes requests.
+    /// Returns the reason for which no child takes requests.
     fn unavailable_error(&self) -> UnavailableError {
         self.cause.clone().map_or(UnavailableError::Died, UnavailableError::NotStarted)
     }
@@ -305,7 +306,7 @@ impl StatelessState {
         bridge.tasks.spawn(shared.clone().supervise(bridge.clone(), Err(error)));
     }
 
-    /// The child's input; the first to ask starts it.
+    /// Returns the input of the child; the first request starts it.
     fn input(&mut self, shared: &Arc<StatelessChild>, bridge: &Arc<Bridge>) -> Result<ChildInput, UnavailableError> {
         match &self.child {
             ChildState::Running { input, .. } => return Ok(input.clone()),

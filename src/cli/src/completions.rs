@@ -1,6 +1,6 @@
-//! `recif completions`: a script with which a shell completes what is typed.
+//! `recif completions`: prints a script for the completion of commands in a shell.
 //!
-//! kubectl asks a program `kubectl_complete-recif` what could follow `kubectl recif …`: this one, under that name.
+//! For `kubectl recif …`, kubectl runs a program `kubectl_complete-recif`, which is this one under that name.
 
 use clap::ValueEnum;
 use clap_complete::{Shell, generate};
@@ -8,7 +8,7 @@ use crds::KINDS;
 
 use super::{CliError, Exit, print};
 
-/// Commands whose first word is a kind: fish's generator tells nothing of those.
+/// Commands whose first argument is a kind: the generator for fish does not complete those.
 const KIND_COMMANDS: &str = "get why trace rollout machine";
 
 /// Flags of `recif completions`.
@@ -24,7 +24,7 @@ pub struct CompletionsArgs {
     shell: SupportedShell,
 }
 
-/// The shells for which it is tested.
+/// Shells for which the script is tested.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum SupportedShell {
     Bash,
@@ -57,7 +57,7 @@ fn script(shell: SupportedShell, mut root: clap::Command) -> String {
     script
 }
 
-/// What could stand where the last of `words` is begun, one per line, in the form in which kubectl wants to be told.
+/// Returns the completions of the last one of `words`, one per line, in kubectl's format.
 pub(super) fn for_kubectl(root: &clap::Command, words: &[String]) -> String {
     let (begun, before) = words.split_last().map_or(("", words), |(last, before)| (last.as_str(), before));
     let command = before.iter().fold(root, |command, word| command.find_subcommand(word).unwrap_or(command));
@@ -71,7 +71,7 @@ pub(super) fn for_kubectl(root: &clap::Command, words: &[String]) -> String {
         all.extend(values.map(|value| value.get_name().to_owned()));
     }
     let mut lines: String = all.iter().filter(|word| word.starts_with(begun)).map(|word| format!("{word}\n")).collect();
-    // That no names of files are meant.
+    // Directive to kubectl not to complete file names.
     lines += ":4\n";
     lines
 }

@@ -1,4 +1,4 @@
-//! `recif crds`: the CustomResourceDefinitions of this build, to be applied or kept in files.
+//! `recif crds`: prints the CustomResourceDefinitions of this version, or writes them to files.
 
 use std::{fs, path::PathBuf};
 
@@ -13,7 +13,7 @@ pub struct CrdsArgs {
     pub write: Option<PathBuf>,
 }
 
-/// Prints or writes them.
+/// Prints or writes the definitions.
 pub(super) fn run(args: &CrdsArgs) -> Result<Exit, CliError> {
     let manifests = crds::manifests()
         .map_err(|error| CliError::Encode { what: "the CustomResourceDefinitions", why: error.to_string() })?;
@@ -30,7 +30,7 @@ pub(super) fn run(args: &CrdsArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// All of them as one YAML stream.
+/// Returns all definitions as one YAML stream.
 fn stream(manifests: &[(String, String)]) -> String {
     manifests.iter().map(|(_, yaml)| format!("---\n{}", yaml.trim_start_matches("---\n"))).collect()
 }

@@ -1,8 +1,9 @@
-//! The commands for people: what an object did, what it waits for, what the kinds are and how they move.
+//! Commands of `recif` for people: the history and state of objects, the kinds, and their state machines.
 //!
-//! Each command reads, then hands what it read to pure functions that decide what to say; those are what the tests look at.
-//! Only `rollout` and `rotate-identity` write to the cluster; `chat` and `ui` lead to its gateway and control plane. The binary works under the
-//! name `kubectl-recif` too, which makes it a kubectl plugin: `kubectl recif why agent/my-agent`.
+//! Each command reads, then passes what it read to pure functions that decide on the output; those are tested. Only
+//! `rollout` and `rotate-identity` write to the cluster; `chat` and `ui` connect to its gateway and control plane. The
+//! binary also works under the name `kubectl-recif`, which makes it a kubectl plugin: `kubectl recif why
+//! agent/my-agent`.
 
 pub mod chat;
 mod cluster;
@@ -48,7 +49,7 @@ pub enum CliCommand {
     Ui(ui::UiArgs),
     /// Replace the Pods of a workload, with the images that the operator gives today
     Rollout(rollout::RolloutArgs),
-    /// Let the next key sign by which gateways vouch for callers
+    /// Rotate the key with which gateways sign the caller's identity
     RotateIdentity(rotate_identity::RotateIdentityArgs),
     /// Print the CustomResourceDefinitions as YAML
     Crds(definitions::CrdsArgs),
@@ -59,8 +60,8 @@ pub enum CliCommand {
 }
 
 impl CliCommand {
-    /// Runs the command, which `root` is the whole command line of. An error is one line on stderr and a code of
-    /// [`Exit`]; a reader of stdout that went away (`| head`) is none.
+    /// Runs the command; `root` is the whole command line. An error is one line on stderr and a code of [`Exit`]. A
+    /// reader of stdout that has closed the pipe (`| head`) is not an error.
     pub async fn run(self, root: clap::Command) -> ExitCode {
         let outcome = match self {
             Self::Get(args) => get::run(args).await,
@@ -86,12 +87,12 @@ impl CliCommand {
     }
 }
 
-/// As what the program was called, for the lines about its usage.
+/// Returns the name by which the program was called, for usage texts.
 pub fn called_as(program: Option<&str>) -> &'static str {
     if stem(program) == Some("kubectl-recif") { "kubectl recif" } else { "recif" }
 }
 
-/// Answers kubectl, if it asks what could be typed: under the name `kubectl_complete-recif`, with the words so far.
+/// Answers kubectl if it requests completions: under the name `kubectl_complete-recif`, with the words typed so far.
 pub fn complete(program: Option<&str>, words: &[String], root: &clap::Command) -> Option<ExitCode> {
     let asked = stem(program) == Some("kubectl_complete-recif");
     asked.then(|| if print(&completions::for_kubectl(root, words)).is_ok() { Exit::Done } else { Exit::Failed }.into())

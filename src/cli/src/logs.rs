@@ -1,7 +1,7 @@
-//! `recif logs`: what the Pods of a workload wrote.
+//! `recif logs`: prints the logs of a workload's Pods.
 //!
-//! Of several Pods each line names its own. With `-f` it goes on through rollouts and restarts: Pods that come are read too, and a
-//! log that ended is opened again behind its last line.
+//! With several Pods each line names its own. With `-f` it goes on through rollouts and restarts: new Pods are read,
+//! too, and a log that has ended is opened again after its last line.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,11 +20,11 @@ use super::{
 };
 use crate::cluster::{ReadError, UserClient, pods_of};
 
-/// How often `-f` looks for Pods that came.
+/// Interval at which `-f` looks for new Pods.
 const POD_POLL_INTERVAL: Duration = Duration::from_secs(2);
-/// Lines that are read ahead of being printed.
+/// Lines that are buffered before they are printed.
 const BUFFERED_LINES: usize = 256;
-/// Names the container that is meant where none is named, as for kubectl.
+/// Annotation that names the container to use where none is given, as for kubectl.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
 
 /// Flags of `recif logs`.
@@ -76,7 +76,7 @@ pub(super) async fn run(args: LogsArgs) -> Result<Exit, CliError> {
     if follow { wanted.follow(&live, kind, name).await } else { wanted.print(&live, &pods).await }
 }
 
-/// Which lines are asked for.
+/// Selection of log lines.
 #[derive(Debug)]
 struct LogSelection {
     container: Option<String>,
@@ -84,16 +84,16 @@ struct LogSelection {
     previous: bool,
 }
 
-/// What became of a log that is followed.
+/// Event of a followed log.
 enum FollowedLogEvent {
-    /// A line of this Pod, and when it was written.
+    /// A line of this Pod, and the time at which it was written.
     Line(String, Option<Timestamp>, String),
-    /// There is no more of this Pod's for now; why, if that is no end of its own.
+    /// The end of this Pod's log for now, with the error if one ended it.
     End(String, Option<ReadError>),
 }
 
 impl LogSelection {
-    /// Prints what there is. Fails only if no Pod's log could be read.
+    /// Prints the logs once. Fails only if no Pod's log could be read.
     async fn print(&self, live: &UserClient, pods: &[Pod]) -> Result<Exit, CliError> {
         let (mut read, mut failed) = (false, None);
         for pod in pods {
@@ -126,7 +126,7 @@ impl LogSelection {
         }
     }
 
-    /// Prints what there is and what comes, for as long as nothing stops it.
+    /// Prints the logs and follows them until stopped.
     async fn follow(&self, live: &UserClient, kind: &'static ApiKind, name: &str) -> Result<Exit, CliError> {
         let (sender, mut events) = mpsc::channel(BUFFERED_LINES);
         let mut followed = FollowedPods::default();
@@ -140,7 +140,7 @@ impl LogSelection {
                             let mut params = LogParams { follow: true, timestamps: true, ..self.params(pod) };
                             if let Some(since) = since {
                                 params.tail_lines = None;
-                                // Asked for in whole seconds, which must not be rounded up.
+                                // The API takes whole seconds, which must not be rounded up.
                                 params.since_time = Timestamp::from_second(since.as_second()).ok();
                             }
                             let pod = pod.metadata.name.clone().unwrap_or_default();
@@ -172,7 +172,7 @@ impl LogSelection {
     }
 }
 
-/// Reads a log to its end.
+/// Sends a log to the channel until it ends.
 async fn send(
     lines: impl futures::Stream<Item = Result<String, ReadError>>,
     pod: String,
@@ -191,19 +191,19 @@ async fn send(
             Err(failed) => error = Some(failed),
         }
     }
-    // Nobody is left to be told when the command has ended.
+    // The receiver is gone when the command has ended.
     let _ = sender.send(FollowedLogEvent::End(pod, error)).await;
 }
 
-/// The Pods whose logs are followed.
+/// Pods whose logs are followed.
 #[derive(Debug, Default)]
 struct FollowedPods {
-    /// By name: whether it is being read, and when its last line was written.
+    /// State by Pod name: whether its log is being read, and the time of its last line.
     pods: BTreeMap<String, (bool, Option<Timestamp>)>,
 }
 
 impl FollowedPods {
-    /// The Pods that are to be read from now on, and from where; those that are gone are forgotten.
+    /// Returns the Pods whose logs are to be opened, and from which time; Pods that are gone are removed.
     fn begin<'a>(&mut self, pods: &'a [Pod]) -> Vec<(&'a Pod, Option<Timestamp>)> {
         let named = |name: &str| pods.iter().any(|pod| pod.metadata.name.as_deref() == Some(name));
         self.pods.retain(|name, (reading, _)| *reading || named(name));
@@ -217,7 +217,7 @@ impl FollowedPods {
         begun
     }
 
-    /// A line as it is printed; `None`: it was printed before.
+    /// Returns a line as it is printed; `None` if it was printed before.
     fn line(&mut self, pod: &str, at: Option<Timestamp>, line: &str) -> Option<String> {
         let several = self.pods.len() > 1;
         let (_, last) = self.pods.entry(pod.to_owned()).or_default();
@@ -235,7 +235,7 @@ impl FollowedPods {
     }
 }
 
-/// The container that the workload is about: the one that its Pod names, else the first.
+/// Returns the container to read: the one that the Pod's annotation names, else the first.
 fn main_container(pod: &Pod) -> Option<String> {
     let named = pod.metadata.annotations.as_ref().and_then(|annotations| annotations.get(DEFAULT_CONTAINER));
     named.cloned().or_else(|| pod.spec.as_ref()?.containers.first().map(|container| container.name.clone()))

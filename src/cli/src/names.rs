@@ -1,7 +1,7 @@
-//! Tells what may be the name of an object.
+//! Checks names of objects.
 
-/// Returns whether this may be a name: a lowercase RFC 1123 subdomain, as [Kubernetes
-/// says](https://kubernetes.io/docs/concepts/overview/working-with-objects/names/).
+/// Reports whether the text is a valid name: a lowercase RFC 1123 subdomain, as [Kubernetes defines
+/// it](https://kubernetes.io/docs/concepts/overview/working-with-objects/names/).
 pub(super) fn is_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.');
     let ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);

@@ -1,4 +1,4 @@
-//! The forms in which commands print what they know, and how it gets to stdout.
+//! Output formats of the commands, and writing to stdout and stderr.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -28,23 +28,24 @@ pub enum PrintFormat {
 }
 
 impl PrintFormat {
-    /// What a command takes that tells something in words.
+    /// Formats of a command that prints text.
     pub(super) const TEXT_FORMATS: [Self; 3] = [Self::Plain, Self::Json, Self::Yaml];
-    /// What a command takes that lists something.
+    /// Formats of a command that prints a list.
     pub(super) const LIST_FORMATS: [Self; 5] = [Self::Table, Self::Wide, Self::Json, Self::Yaml, Self::Name];
 
-    /// Reads one of these from the command line.
+    /// Returns a parser of the command line for these formats.
     pub(super) fn parser<const N: usize>(taken: [Self; N]) -> impl TypedValueParser<Value = Self> {
         let words = taken.iter().filter_map(Self::to_possible_value).collect::<Vec<_>>();
         PossibleValuesParser::new(words).try_map(|word| Self::from_str(&word, false))
     }
 
-    /// Whether it is for people.
+    /// Reports whether the format is for people.
     pub(super) fn is_for_people(self) -> bool {
         matches!(self, Self::Plain | Self::Table | Self::Wide)
     }
 
-    /// One value as a document of this form; in YAML it begins with `---`, so that many of them are a stream.
+    /// Returns one value as a document of this format. In YAML it begins with `---`, so that several of them are a
+    /// stream.
     ///
     /// # Errors
     /// [`CliError::Encode`], which would be a defect.
@@ -56,7 +57,7 @@ impl PrintFormat {
     }
 }
 
-/// As JSON, for people's eyes too.
+/// Returns a value as pretty-printed JSON.
 ///
 /// # Errors
 /// [`CliError::Encode`], which would be a defect.
@@ -64,7 +65,7 @@ pub(super) fn json(what: &'static str, value: &impl Serialize) -> Result<String,
     serde_json::to_string_pretty(value).map_err(|error| CliError::Encode { what, why: error.to_string() })
 }
 
-/// As YAML; ends with a line break.
+/// Returns a value as YAML; ends with a line break.
 ///
 /// # Errors
 /// [`CliError::Encode`], which would be a defect.
@@ -72,19 +73,19 @@ pub(super) fn yaml(what: &'static str, value: &impl Serialize) -> Result<String,
     serde_yaml::to_string(value).map_err(|error| CliError::Encode { what, why: error.to_string() })
 }
 
-/// Writes to stdout at once, so that a follower sees it.
+/// Writes to stdout and flushes, so that a program that follows the output sees it at once.
 pub(super) fn print(text: &str) -> Result<(), CliError> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(CliError::Print)
 }
 
-/// Writes to stdout what somebody else wrote: a terminal gets it without what terminals take for orders.
+/// Writes text of foreign origin to stdout: on a terminal it is sanitized, so that it cannot control the terminal.
 pub(super) fn print_foreign(text: &str) -> Result<(), CliError> {
     if io::stdout().is_terminal() { print(&sanitize(text)) } else { print(text) }
 }
 
-/// Text without what is an order to a terminal or hides what stands there: control characters, but for line breaks and tabs;
-/// characters that turn the direction of writing, and those without width. Joiners stay: some scripts need them.
+/// Removes characters that control a terminal or hide text: control characters except line breaks and tabs, characters
+/// that change the direction of writing, and characters without width. Joiners stay: some scripts need them.
 pub(super) fn sanitize(text: &str) -> String {
     let hides = |character: char| {
         matches!(character, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{feff}'
@@ -94,7 +95,7 @@ pub(super) fn sanitize(text: &str) -> String {
     text.chars().filter(|character| matches!(character, '\n' | '\t') || !harms(*character)).collect()
 }
 
-/// One line beside the answer. Nobody is there to be told when stderr is closed.
+/// Writes one line to stderr. A closed stderr is ignored.
 pub(super) fn hint(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{}", sanitize(line));
 }

@@ -1,4 +1,4 @@
-//! What a long wait is about: one line on stderr that is written over, on terminals only.
+//! Progress line of a long wait: one line on stderr that is overwritten, on terminals only.
 
 use std::{
     io::{self, IsTerminal as _, Write as _},
@@ -7,12 +7,12 @@ use std::{
 
 use super::output::sanitize;
 
-/// A wait shorter than this is told of by nobody.
+/// Shortest wait that is shown.
 const SHOW_AFTER: Duration = Duration::from_millis(700);
-/// How much of a line is shown, in characters: a longer one could not be written over.
+/// Most characters of the line that are shown: a line that wraps could not be overwritten.
 const WIDTH: usize = 76;
 
-/// The line about a wait. It goes away with this.
+/// Progress line of a wait. It is removed when this is dropped.
 #[derive(Debug)]
 pub(super) struct ProgressLine {
     began: Instant,
@@ -21,13 +21,13 @@ pub(super) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// A wait that begins now.
+    /// Begins a wait.
     pub(super) fn begin() -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
         Self { began: Instant::now(), terminal: io::stderr().is_terminal() && !dumb, shown: false }
     }
 
-    /// Says what it waits for, and how long it has.
+    /// Shows the text and the time waited.
     pub(super) fn update(&mut self, what: &str) {
         let waited = self.began.elapsed();
         if self.terminal && waited >= SHOW_AFTER {
@@ -36,7 +36,7 @@ impl ProgressLine {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr().lock(), "\r\x1b[K");

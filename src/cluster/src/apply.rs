@@ -1,4 +1,5 @@
-//! Writes children: one request per call, reduced answers, each answer in the cache before the caller has it.
+//! Writes children by [server-side apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/), as the operator's field
+//! manager: one request per call, reduced responses, each response in the cache before the caller receives it.
 
 use std::{
     borrow::Cow,
@@ -30,14 +31,14 @@ use super::{
 use crate::child_requests::{APPLY, read};
 
 const JSON: Option<&str> = Some("application/json");
-/// An object that is applied with a version is refused with 409 if it exists in another one, and made if it does not exist.
-/// The first version of a store is taken before there is any object, so this one says: only if there is none.
+/// Resource version that makes an apply create-only. An apply with a version is refused with 409 if the object exists in another version,
+/// and creates the object if it does not exist. The first version of a store is taken before there is any object.
 const MUST_NOT_EXIST: &str = "1";
 
-/// The children of each kind, as far as they are known.
+/// Informer caches of the children, by kind.
 pub type ChildMaps = HashMap<ChildKind, Arc<ObjectMap<CachedChild>>>;
 
-/// The way to the children.
+/// Client for the children: reads past the cache, writes by server-side apply.
 pub struct ChildWriter {
     transport: Arc<Transport>,
     maps: ChildMaps,
@@ -50,12 +51,12 @@ impl fmt::Debug for ChildWriter {
 }
 
 impl ChildWriter {
-    /// Writes through `transport`, and puts the answers into `maps`.
+    /// Creates a client that writes through `transport` and puts the responses into `maps`.
     pub fn new(transport: Arc<Transport>, maps: ChildMaps) -> Self {
         Self { transport, maps }
     }
 
-    /// Takes an answer that is a child into the cache.
+    /// Takes a response that is a child into the informer cache.
     fn cache_response(&self, kind: ChildKind, body: &[u8]) -> Result<Arc<CachedChild>, serde_json::Error> {
         let seen = read(kind, body)?;
         let object = seen.object.clone();
@@ -72,7 +73,7 @@ impl ChildClient for ChildWriter {
         let call = request_info("get", child);
         let request = api_request(Method::GET, path(child), None, Vec::new());
         match self.transport.call(&call, request).await.map_err(|error| classify(ApiOperation::Get, error)) {
-            // Not kept: the watch may be restricted to our labels and would never say that it changed or went.
+            // Not cached: the watch may be restricted to our labels, and would then never report a change or the deletion.
             Ok(body) => match read(child.kind, &body) {
                 Ok(seen) => Ok(Some(seen.object)),
                 Err(error) => {
@@ -161,7 +162,7 @@ impl ChildClient for ChildWriter {
             "propagationPolicy": "Foreground", "preconditions": { "uid": uid },
         });
         let request = api_request(Method::DELETE, path(child), JSON, options.to_string().into_bytes());
-        // The answer is the object while it waits for its dependents, and a Status when it is gone at once.
+        // The response is the object while it waits for its dependents, and a Status when it is gone at once.
         let take = |body: &[u8]| {
             let _ = self.cache_response(child.kind, body);
             Ok(())
@@ -181,7 +182,7 @@ fn path(child: &ChildRef) -> String {
     Resource::child(child.kind).object(&child.namespace, &child.name)
 }
 
-/// `guard`: a field of the metadata, and what it must be.
+/// Builds a server-side apply as the operator's field manager. `guard` is a field of the metadata and its required value.
 fn apply_request(manifest: &ChildManifest, guard: Option<(&str, &str)>, dry_run: bool) -> ApiRequest {
     let mut target =
         RequestTarget::new(path(&manifest.child)).with("fieldManager", FIELD_MANAGER).with("force", "true");
@@ -197,8 +198,8 @@ fn apply_request(manifest: &ChildManifest, guard: Option<(&str, &str)>, dry_run:
     api_request(Method::PATCH, target.into_string(), APPLY, yaml_safe(body.to_string()).into_bytes())
 }
 
-/// JSON that is also YAML. The API server reads an apply as YAML, which forbids some characters that JSON may hold as they are (YAML
-/// 1.2, 5.1); as escapes they mean the same in both.
+/// Escapes the characters that YAML forbids, so that the JSON is also YAML. The API server reads an apply as YAML, which forbids some
+/// characters that JSON may hold unescaped (YAML 1.2, 5.1); as escapes they mean the same in both.
 pub(super) fn yaml_safe(json: String) -> String {
     let is_forbidden = |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{feff}' | '\u{fffe}'..='\u{ffff}');
     if !json.contains(is_forbidden) {
@@ -206,7 +207,7 @@ pub(super) fn yaml_safe(json: String) -> String {
     }
     let mut safe = String::with_capacity(json.len() + 16);
     for c in json.chars() {
-        // They can only stand inside a string: JSON's own signs are ASCII.
+        // They can only stand inside a string, because the tokens of JSON are ASCII.
         if is_forbidden(c) {
             let _ = write!(safe, "\\u{:04x}", u32::from(c));
         } else {

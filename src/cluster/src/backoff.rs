@@ -1,8 +1,9 @@
-//! Backoff of a watch: how long it waits after a failure, by what the API server answered.
+//! [Exponential back-off with jitter](https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/) of a watch, by the cause
+//! of the failure.
 //!
-//! A server that does not answer is asked again within 2 s, so that its return is noticed. One that answers with 429 or an error of
-//! its own has too much to do: it is asked ever less often, at most once in 30 s, and never before the time it names itself. A
-//! missing right is asked for again every 30 s, a kind that is not defined every 5 s.
+//! An API server that does not answer is retried within 2 s, so that its return is noticed. One that answers with 429 or an error of its
+//! own is overloaded: it is retried ever less often, at most once in 30 s, and never before the time that it names itself. A missing right
+//! is retried every 30 s, an undefined kind every 5 s.
 
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use tokio::time::Instant;
 
 use super::error::RequestError;
 
-/// A right may be given, and a kind defined, a moment after the process began: until then they are asked for often.
+/// Time in which a missing right or an undefined kind is retried often: it may be granted or defined a moment after the process began.
 const GRACE: Duration = Duration::from_secs(10);
-/// How often a missing right is asked for.
+/// Delay between attempts while the right is missing.
 const FORBIDDEN: Duration = Duration::from_secs(30);
-/// How often a kind that is not defined is asked for.
+/// Delay between attempts while the kind is not defined.
 const UNDEFINED: Duration = Duration::from_secs(5);
 
-/// Why a watch failed, as far as the pause is concerned.
+/// Cause of a failure, as far as the back-off depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FailureCause {
     NoAnswer,
@@ -27,12 +28,14 @@ enum FailureCause {
     Other,
 }
 
-/// The pauses of one watch.
+/// Back-off of one watch.
+///
+/// Invariant: the delays grow only while the cause stays the same; another cause starts them over.
 #[derive(Debug)]
 pub(super) struct WatchBackoff {
     quick: ExponentialBackoff,
     slow: ExponentialBackoff,
-    /// What the last failures in a row were, and since when.
+    /// Cause of the last failures in a row, and the time of the first.
     last_cause: Option<(FailureCause, Instant)>,
 }
 
@@ -49,7 +52,7 @@ fn delays(most: Duration) -> ExponentialBackoff {
 }
 
 impl WatchBackoff {
-    /// How long to wait after this failure.
+    /// Returns the delay after this failure.
     pub(super) fn next_delay(&mut self, error: &RequestError) -> Duration {
         let cause = match error.code() {
             None => FailureCause::NoAnswer,
@@ -68,24 +71,24 @@ impl WatchBackoff {
             FailureCause::Forbidden | FailureCause::Undefined => quick,
             FailureCause::Other => {
                 let slow = self.slow.next().unwrap_or(Duration::from_secs(30));
-                // Not all that were sent away come back in the same moment.
+                // Clients that were refused together do not all come back at the same moment.
                 error.retry_after().map_or(slow, |named| named + slow.min(named / 2))
             }
         }
     }
 
-    /// Whether the last failures had the same cause for longer than a moment.
+    /// Reports whether the last failures have had the same cause for at least [`GRACE`].
     pub(super) fn persists(&self) -> bool {
         self.last_cause.is_some_and(|(_, since)| since.elapsed() >= GRACE)
     }
 
-    /// For how long the last failures were that the right is missing.
+    /// Returns the time for which the last failures have been a missing right.
     pub(super) fn forbidden_for(&self) -> Duration {
         let since = self.last_cause.filter(|(cause, _)| *cause == FailureCause::Forbidden).map(|(_, since)| since);
         since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Whether the kind was not defined for longer than a moment, in which an API server may not know it yet.
+    /// Reports whether the kind has been undefined for at least [`GRACE`], in which an API server may not know it yet.
     pub(super) fn is_undefined(&self) -> bool {
         self.last_cause.is_some_and(|(cause, _)| cause == FailureCause::Undefined) && self.persists()
     }
@@ -103,7 +106,7 @@ mod tests {
         RequestError::Refused { what: String::new(), code, status, after: after.map(Duration::from_secs) }
     }
 
-    /// The pauses after failures like this, one for each wait of a second.
+    /// Returns the delays after this many failures in a row, without any time between them.
     fn pauses(error: &RequestError, many: usize) -> Vec<Duration> {
         let mut pauses = WatchBackoff::default();
         (0..many).map(|_| pauses.next_delay(error)).collect()

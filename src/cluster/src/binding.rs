@@ -1,7 +1,7 @@
-//! The RoleBinding that gives an operator of some namespaces its rights in one of them, and its finalizer.
+//! RoleBinding that gives a namespaced operator its rights in one namespace, and our finalizer on it.
 //!
-//! Deleting a namespace deletes the RoleBinding along with the objects. Whichever goes first is chance, and without its right the
-//! operator could let none of them go: so the RoleBinding is held, by the same finalizer, until the last of them is gone.
+//! Deleting a namespace deletes the RoleBinding along with the objects, in random order. Without its right the operator could not remove
+//! the finalizer of any object. So the same finalizer holds the RoleBinding until the last object is gone.
 
 use std::{fmt, sync::Arc};
 
@@ -24,19 +24,19 @@ use super::{
 /// Name of the RoleBinding, as in config/namespaced.
 pub const ROLE_BINDING: &str = "recif-operator";
 
-/// What counts of a RoleBinding.
+/// RoleBinding, reduced to what decisions depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Binding {
-    /// Its uid.
+    /// The uid.
     pub uid: String,
-    /// All its finalizers.
+    /// All finalizers.
     pub finalizers: Vec<String>,
-    /// Whether it is being deleted.
+    /// True while it is being deleted.
     pub deleting: bool,
 }
 
 impl Binding {
-    /// Whether we hold it.
+    /// Reports whether our finalizer holds it.
     pub fn has_finalizer(&self) -> bool {
         self.finalizers.iter().any(|finalizer| finalizer == FINALIZER)
     }
@@ -59,13 +59,13 @@ impl Binding {
     }
 }
 
-/// What to watch: the RoleBinding alone.
+/// Returns the source of a watch of this RoleBinding alone.
 pub fn source() -> WatchSource<Binding> {
     let decode = Arc::new(|_: &ObjectVersion, json: &str| Binding::read(json));
     WatchSource { resource: Resource::ROLE_BINDING, labels: None, fields: Some("metadata.name=recif-operator"), decode }
 }
 
-/// The way to the RoleBindings.
+/// Client for the RoleBindings.
 pub struct Bindings {
     transport: Arc<Transport>,
     map: Arc<ObjectMap<Binding>>,
@@ -78,20 +78,20 @@ impl fmt::Debug for Bindings {
 }
 
 impl Bindings {
-    /// Writes through `transport`; the answers go into the map of the watch.
+    /// Creates a client that writes through `transport` and puts the responses into the map of the watch.
     pub fn new(transport: Arc<Transport>, map: Arc<ObjectMap<Binding>>) -> Self {
         Self { transport, map }
     }
 
-    /// The RoleBinding of a namespace.
+    /// Returns the RoleBinding of a namespace.
     pub fn get(&self, namespace: &str) -> Option<Arc<Binding>> {
         self.map.get(&Key::new(namespace, ROLE_BINDING))
     }
 
-    /// Holds the RoleBinding of a namespace as it was read, or lets it go.
+    /// Adds our finalizer to the RoleBinding of a namespace, or removes it, if the RoleBinding is as it was read (optimistic concurrency).
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request, classified.
     pub async fn set_finalizer(&self, namespace: &str, binding: &Binding, held: bool) -> Result<(), ApiError> {
         let others = binding.finalizers.iter().filter(|finalizer| *finalizer != FINALIZER);
         let finalizers: Vec<&str> = others.map(String::as_str).chain(held.then_some(FINALIZER)).collect();
@@ -119,10 +119,10 @@ impl Bindings {
         self.transport.write(&call, ApiOperation::JsonPatch, request, take).await
     }
 
-    /// Whether the namespace is being deleted. The right to ask comes with the RoleBinding.
+    /// Reports whether the namespace is being deleted. The right to query that comes with the RoleBinding.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request, classified.
     pub async fn is_namespace_terminating(&self, namespace: &str) -> Result<bool, ApiError> {
         let call = RequestInfo { verb: "get", kind: Resource::NAMESPACE.kind, object: namespace.to_owned() };
         let request = api_request(Method::GET, Resource::NAMESPACE.object("", namespace), None, Vec::new());

@@ -1,4 +1,4 @@
-//! Finds the API server and makes clients for it.
+//! Finds the API server and creates clients for it.
 
 use std::{
     pin::Pin,
@@ -19,13 +19,13 @@ use tower::{BoxError, ServiceBuilder};
 
 use super::{crash::CrashPoint, metrics::ApiMetrics, transport::Transport, write_gate::WriteGate};
 
-/// How long a connection that nobody uses is kept.
+/// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(20);
 
-/// Why there is no client.
+/// Reason for a missing client.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Neither a kubeconfig nor a service account.
+    /// There is neither a kubeconfig nor a service account.
     #[error("no cluster configured: set KUBECONFIG or run inside a Pod: {0}")]
     Config(#[from] kube::config::InferConfigError),
     /// The configuration cannot be used.
@@ -33,10 +33,11 @@ pub enum ConnectError {
     Client(#[from] kube::Error),
 }
 
-/// A transport to the cluster of the kubeconfig, or of the Pod this runs in, on which a call may take `deadline`. Nothing is sent yet.
+/// Creates a transport to the cluster of the kubeconfig, or of the Pod that this process runs in; `deadline` bounds each call. Nothing is
+/// sent yet.
 ///
 /// # Errors
-/// When no cluster is configured, or its configuration cannot be used.
+/// Fails if no cluster is configured, or its configuration cannot be used.
 pub async fn connect(
     authority: WriteGate,
     crash: CrashPoint,
@@ -56,7 +57,7 @@ pub async fn connect(
     Ok(Arc::new(Transport::new(client, renew, authority, crash, metrics).with_deadline(deadline)))
 }
 
-/// Fences a write: its body checks the lease once more when it goes out. The write may have waited for a connection, or the process
+/// Fences a write: its body checks the write gate once more when it goes out. The write may have waited for a connection, or the process
 /// may have been stopped, while another replica took over.
 fn fenced<B>(request: Request<B>) -> Request<Fenced<B>> {
     let (mut parts, body) = request.into_parts();
@@ -64,7 +65,7 @@ fn fenced<B>(request: Request<B>) -> Request<Fenced<B>> {
     Request::from_parts(parts, Fenced { body, authority })
 }
 
-/// A body that breaks off instead of being sent without the lease.
+/// Body that breaks off instead of being sent without the Lease.
 struct Fenced<B> {
     body: B,
     authority: Option<WriteGate>,
@@ -91,11 +92,11 @@ impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Fenced<B> {
     }
 }
 
-/// A client without a connection yet. It is kube's own, but for four things: writes are [`fenced`]; connections left over from a busy
-/// time, of some 50 KB each, are closed; nothing waits in the kernel for more to send; and no span is made for each request, which the
-/// transport reports already.
+/// Creates a client without a connection. It is kube's own, but for four things: writes are [`fenced`]; connections left over from a busy
+/// time, of some 50 KB each, are closed; `TCP_NODELAY` is set, so that the kernel does not wait for more to send; and no span is created
+/// for each request, because the transport reports requests already.
 fn make(config: &Config) -> kube::Result<Client> {
-    // Needs features of kube that are not built in: it says so.
+    // A proxy needs features of kube that are not built in; kube reports so.
     if config.proxy_url.is_some() {
         return Client::try_from(config.clone());
     }

@@ -1,21 +1,22 @@
 //! Crash points for tests: `--crash-at 3:unacked` ends the process at its third write.
 //!
-//! A crash test repeats a scenario once for each write and each side of it, and expects the same end every time.
+//! A crash test repeats a scenario once for each write and each side of it, and expects the same final state every
+//! time.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// On which side of the write the process ends.
+/// Side of the write on which the process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CrashSide {
-    /// It is never sent.
+    /// The write is never sent.
     Before,
-    /// It was applied, but this process never saw the answer.
+    /// The write was sent and answered, but this process never saw the response.
     Unacked,
-    /// The answer was taken.
+    /// The response was taken in.
     After,
 }
 
-/// Counts writes and ends the process at one of them.
+/// Counter of writes that ends the process at one of them.
 #[derive(Debug, Default)]
 pub struct CrashPoint {
     at: Option<(u64, CrashSide)>,
@@ -23,10 +24,10 @@ pub struct CrashPoint {
 }
 
 impl CrashPoint {
-    /// Reads `<n>:{before,unacked,after}`, n from 1.
+    /// Parses `<n>:{before,unacked,after}`, n from 1.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The expected form of the text.
     pub fn parse(text: &str) -> Result<Self, String> {
         let wrong = || format!("--crash-at {text}: expected <n>:before, <n>:unacked or <n>:after");
         let (n, side) = text.split_once(':').ok_or_else(wrong)?;
@@ -40,12 +41,12 @@ impl CrashPoint {
         Ok(Self { at: Some((n, side)), count: AtomicU64::new(0) })
     }
 
-    /// The number of the write that begins now.
+    /// Counts a write that begins, and returns its number.
     pub fn begin(&self) -> u64 {
         self.count.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Ends the process if this is the place.
+    /// Ends the process if this is the crash point.
     pub fn pass(&self, write: u64, side: CrashSide) {
         if self.at == Some((write, side)) {
             tracing::error!(write, ?side, "crash point reached");

@@ -1,62 +1,62 @@
-//! Decodes an EndpointSlice: which Service it is of, and where its Pods are and how they are.
+//! Decodes an EndpointSlice: its Service, and the addresses and states of the Pods behind that.
 //!
-//! A slice has the labels of its Service, and its maker may write into it what it likes. So [`EndpointSlice::service`] names a Service
-//! only where Kubernetes' own controller made the slice for it.
+//! A slice has the labels of its Service, and its creator may write anything into it. So [`EndpointSlice::service`] names a Service only
+//! where Kubernetes' own controller made the slice for it.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use serde::Deserialize;
 
-/// An EndpointSlice (`discovery.k8s.io/v1`), reduced.
+/// EndpointSlice (`discovery.k8s.io/v1`), reduced.
 #[derive(Debug, Deserialize)]
 pub struct EndpointSlice {
     metadata: SliceMeta,
-    // A list without elements is null.
+    // An empty list is null.
     #[serde(default)]
     endpoints: Option<Vec<WireEndpoint>>,
     #[serde(default)]
     ports: Option<Vec<SlicePort>>,
 }
 
-/// A Pod behind the Service.
+/// Pod behind the Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndpointAddress {
-    /// The first of its addresses.
+    /// First of its addresses.
     pub ip: IpAddr,
     /// The Pod's uid; the address where the slice names none.
     pub uid: Box<str>,
-    /// Whether it takes requests.
+    /// Readiness for requests.
     pub state: EndpointState,
 }
 
-/// Tells whether a Pod takes requests.
+/// Readiness of a Pod for requests, in ascending order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EndpointState {
-    /// It is terminating, and serves no more.
+    /// Terminating, and no longer serving.
     Gone,
-    /// Not yet, or not at the moment.
+    /// Not ready yet, or not at the moment.
     Unready,
-    /// It is terminating, and still serves: used when no Pod is ready.
+    /// Terminating, and still serving: used when no Pod is ready.
     Leaving,
-    /// It takes requests.
+    /// Ready.
     Ready,
 }
 
 impl EndpointSlice {
-    /// Decodes the object.
+    /// Decodes an EndpointSlice.
     ///
     /// # Errors
-    /// When it does not look like one.
+    /// Fails if the JSON is no EndpointSlice.
     pub fn read(json: &str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(json)
     }
 
-    /// The labels of the slice, those of its Service among them.
+    /// Returns the labels of the slice, those of its Service among them.
     pub fn labels(&self) -> &BTreeMap<String, String> {
         &self.metadata.labels
     }
 
-    /// The uid of the Service of this name, if Kubernetes made the slice for it.
+    /// Returns the uid of the Service of this name, if Kubernetes made the slice for it.
     pub fn service(&self, name: &str) -> Option<&str> {
         let label = |key: &str| self.labels().get(key).map(String::as_str);
         let made = label("endpointslice.kubernetes.io/managed-by") == Some("endpointslice-controller.k8s.io");
@@ -65,17 +65,17 @@ impl EndpointSlice {
         (made && is_service && label("kubernetes.io/service-name") == Some(name)).then_some(&owner.uid)
     }
 
-    /// The port of this name.
+    /// Returns the port of this name.
     pub fn port(&self, name: &str) -> Option<u16> {
         self.ports.iter().flatten().find(|port| port.name.as_deref() == Some(name))?.port
     }
 
-    /// The first port there is.
+    /// Returns the first port of the slice.
     pub fn first_port(&self) -> Option<u16> {
         self.ports.iter().flatten().find_map(|port| port.port)
     }
 
-    /// The Pods that have an address.
+    /// Returns the Pods that have an IP address.
     pub fn endpoints(&self) -> impl Iterator<Item = EndpointAddress> {
         self.endpoints.iter().flatten().filter_map(WireEndpoint::read)
     }
@@ -136,10 +136,10 @@ struct EndpointPod {
 
 impl WireEndpoint {
     fn read(&self) -> Option<EndpointAddress> {
-        // An address that is a name is of no Pod.
+        // A host name as an address belongs to no Pod.
         let ip: IpAddr = self.addresses.first()?.parse().ok()?;
         let EndpointConditions { ready, serving, terminating } = self.conditions;
-        // Absent means ready (the API's own words).
+        // An absent condition means ready (the API's own words).
         let state = match (ready.unwrap_or(true), serving.unwrap_or(ready.unwrap_or(true)), terminating) {
             (true, ..) => EndpointState::Ready,
             (false, true, Some(true)) => EndpointState::Leaving,

@@ -1,17 +1,17 @@
-//! Sorts what the API server answered by what the driver does about it: a pure function, tested with real answers.
+//! Classifies responses of the API server by how the driver handles them: a pure function, tested with real responses.
 
 use std::time::Duration;
 
 use kube::core::Status;
 use machine::ApiError;
 
-/// A request that did not succeed. `what` says what was being done, such as "apply Deployment ns/a".
+/// Failed request. `what` names the operation, such as "apply Deployment ns/a".
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
-    /// No answer within the deadline.
+    /// The API server did not answer within the deadline.
     #[error("{what}: no answer within {} s", after.as_secs())]
     Timeout {
-        /// What was being done.
+        /// The operation.
         what: String,
         /// The deadline.
         after: Duration,
@@ -19,41 +19,41 @@ pub enum RequestError {
     /// The connection could not be made, or broke.
     #[error("{what}: {cause}")]
     Transport {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// What happened.
+        /// The cause.
         cause: String,
     },
-    /// The API server said no.
+    /// The API server refused.
     #[error("{what}: {} ({code})", status.message)]
     Refused {
-        /// What was being done.
+        /// The operation.
         what: String,
         /// The HTTP status.
         code: u16,
         /// The body.
         status: Box<Status>,
-        /// From `Retry-After`.
+        /// Delay from `Retry-After`.
         after: Option<Duration>,
     },
-    /// The API server said yes in words this build cannot read.
+    /// The API server accepted, but its response cannot be decoded.
     #[error("{what}: the answer cannot be read: {cause}")]
     Unreadable {
-        /// What was being done.
+        /// The operation.
         what: String,
-        /// What is wrong with it.
+        /// The error in the response.
         cause: String,
     },
     /// This replica may no longer write.
     #[error("{what}: not sent, this replica does not hold the lease")]
     NotLeading {
-        /// What was being done.
+        /// The operation.
         what: String,
     },
 }
 
 impl RequestError {
-    /// The HTTP status, if an answer came.
+    /// Returns the HTTP status of a refusal.
     pub fn code(&self) -> Option<u16> {
         match self {
             Self::Refused { code, .. } => Some(*code),
@@ -61,7 +61,7 @@ impl RequestError {
         }
     }
 
-    /// How long the API server wants to be left alone.
+    /// Returns the delay that the API server asks for.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { after, .. } => *after,
@@ -69,7 +69,8 @@ impl RequestError {
         }
     }
 
-    /// The error without what was being done, so that many requests that met the same have the same.
+    /// Returns the error without the operation, so that it is the same for many requests that failed for the same
+    /// cause.
     pub fn cause(&self) -> String {
         match self {
             Self::Timeout { .. } => "no answer".to_owned(),
@@ -80,7 +81,7 @@ impl RequestError {
     }
 }
 
-/// The sort of request, which gives some answers their meaning.
+/// Operation of a request, which gives some responses their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApiOperation {
     /// GET.
@@ -95,10 +96,10 @@ pub enum ApiOperation {
     Delete,
 }
 
-/// 500s with which a server-side apply refuses a body that does not fit the schema.
+/// Beginnings of 500s with which a server-side apply refuses a body that does not fit the schema.
 const NOT_TYPED: [&str; 2] = ["failed to create typed patch object", "failed to convert new object"];
 
-/// What the driver is told.
+/// Classifies a failed request for the driver.
 pub fn classify(operation: ApiOperation, error: RequestError) -> ApiError {
     let message = error.to_string();
     let RequestError::Refused { code, status, after, .. } = error else {
@@ -140,7 +141,7 @@ mod tests {
         RequestError::Refused { what: "apply Deployment ns/a".into(), code: status.code, status, after }
     }
 
-    /// A word for the sort, so that the table below stays readable.
+    /// Returns a word for the class, so that the table below stays readable.
     fn sort(operation: ApiOperation, body: &str) -> &'static str {
         match classify(operation, refused(body, None)) {
             ApiError::Transient { .. } => "transient",

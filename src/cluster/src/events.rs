@@ -1,7 +1,7 @@
-//! Kubernetes Events, for people who look with `kubectl describe`.
+//! Kubernetes Events, for users who look with `kubectl describe`.
 //!
-//! They are sent off the reconcile path: a step hands one over and goes on. When more come than can be sent they are
-//! given up; an Event never delays anything and is never repeated.
+//! They are sent off the reconcile path: a step queues one and goes on. When the queue is full they are dropped; an
+//! Event never delays anything and is never retried.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use super::{
     transport::{RequestInfo, Transport, api_request},
 };
 
-/// Events that may wait to be sent.
+/// Most Events that wait to be sent.
 const QUEUE_CAPACITY: usize = 512;
-/// The API server takes no longer note (bytes).
+/// Longest note that the API server accepts (bytes).
 const MAX_NOTE_BYTES: usize = 1024;
 
-/// What to tell, about which object.
+/// Content of an Event, and its object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventNote {
     /// `apiVersion` of the object.
@@ -34,24 +34,24 @@ pub struct EventNote {
     pub name: String,
     /// Its uid.
     pub uid: String,
-    /// Whether something is wrong.
+    /// True if something is wrong (type `Warning`).
     pub warning: bool,
-    /// The action that decided, such as `deploy`.
+    /// Action that decided, such as `deploy`.
     pub action: String,
-    /// A CamelCase word.
+    /// The reason, a CamelCase word.
     pub reason: String,
-    /// One sentence.
+    /// The message, one sentence.
     pub message: String,
 }
 
-/// Where Events are handed over.
+/// Queue of Events to send.
 #[derive(Debug, Clone)]
 pub struct EventQueue {
     sender: Sender<EventNote>,
     transport: Arc<Transport>,
 }
 
-/// Sends them, one after the other.
+/// Task that sends the queued Events, one after the other.
 #[derive(Debug)]
 pub struct EventSender {
     receiver: Receiver<EventNote>,
@@ -59,14 +59,14 @@ pub struct EventSender {
     instance: String,
 }
 
-/// A queue and the task that empties it; `instance` names this replica.
+/// Creates a queue and the task that empties it; `instance` names this replica.
 pub fn event_queue(transport: Arc<Transport>, instance: String) -> (EventQueue, EventSender) {
     let (sender, receiver) = channel(QUEUE_CAPACITY);
     (EventQueue { sender, transport: transport.clone() }, EventSender { receiver, transport, instance })
 }
 
 impl EventQueue {
-    /// Hands one over; gives it up if too many wait.
+    /// Queues an Event, or drops it if the queue is full.
     pub fn emit(&self, note: EventNote) {
         if self.sender.try_send(note).is_err() {
             self.transport.metrics.event_dropped();
@@ -75,7 +75,7 @@ impl EventQueue {
 }
 
 impl EventSender {
-    /// Sends what comes; when told to stop, what has come.
+    /// Sends the queued Events. After `stop`, sends those that are in the queue and returns.
     pub async fn run(mut self, stop: CancellationToken) {
         loop {
             let next = tokio::select! {

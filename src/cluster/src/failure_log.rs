@@ -1,4 +1,4 @@
-//! Rate limit of log lines about the API server: one WARN per cause and minute, however many watches meet it.
+//! Rate limit of log lines about the API server: one WARN per cause and minute, however many watches fail for it.
 
 use std::{
     collections::HashMap,
@@ -10,23 +10,23 @@ use tokio::time::Instant;
 
 use super::error::RequestError;
 
-/// How long one line is enough.
+/// Shortest time between two lines about the same cause.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// What was complained of lately.
+/// Causes that were logged lately.
 #[derive(Debug, Default)]
 pub(super) struct FailureLog(Mutex<HashMap<String, LoggedFailure>>);
 
 #[derive(Debug)]
 struct LoggedFailure {
     logged_at: Instant,
-    /// How often it came again without a line.
+    /// Number of repetitions since then, without a line.
     suppressed: u64,
 }
 
 impl FailureLog {
-    /// Whether this failure deserves a line: how often its cause came again since the last line, or `None` for a failure whose
-    /// cause was told within the last minute.
+    /// Returns how many failures of this cause were suppressed since its last line, if this failure deserves a line. Returns `None` if its
+    /// cause was logged within the last minute.
     pub(super) fn should_log(&self, error: &RequestError) -> Option<u64> {
         let now = Instant::now();
         let mut causes = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! The three requests that the lease needs, as a port, and that port in the cluster.
+//! Requests of the leader election for its Lease: the port, and its implementation in the cluster.
 
 use std::sync::Arc;
 
@@ -16,18 +16,18 @@ use super::{
     watch_health::WatchHealth,
 };
 
-/// The three requests an election needs.
+/// Port for the three requests of a leader election.
 #[async_trait]
 pub trait LeaseApi: Send + Sync {
-    /// Reads the lease; `None`: there is none.
+    /// Reads the lease; `None`: it does not exist.
     async fn get(&self) -> Result<Option<Lease>, RequestError>;
-    /// Makes it.
+    /// Creates the lease.
     async fn create(&self, spec: LeaseSpec) -> Result<Lease, RequestError>;
-    /// Writes it, bound to its resource version.
+    /// Replaces the lease, bound to its resource version (optimistic concurrency).
     async fn replace(&self, lease: &Lease) -> Result<Lease, RequestError>;
 }
 
-/// The lease of this name in the cluster.
+/// Lease of this name in the cluster.
 #[derive(Debug)]
 pub struct LeaseObject {
     transport: Arc<Transport>,
@@ -37,7 +37,7 @@ pub struct LeaseObject {
 }
 
 impl LeaseObject {
-    /// The lease `name` in `namespace`; the board hears of the store's version.
+    /// Creates the client of the lease `name` in `namespace`; `board` receives the store's version.
     pub fn new(transport: Arc<Transport>, namespace: String, name: String, board: Arc<WatchHealth>) -> Self {
         Self { transport, namespace, name, watch_health: board }
     }

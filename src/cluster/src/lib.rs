@@ -1,8 +1,10 @@
-//! The only room that holds a Kubernetes client: watches, reduced decoding, guarded writes, Events and the lease.
+//! Access to the Kubernetes API: list and watch with reduced decoding, guarded writes, Events and leader election.
 //!
-//! Everything that is read is reduced while it is decoded, so that a thousand agents cost a few megabytes and the bytes
-//! of a Secret never stay. Everything that is written passes one gate in [`transport`], where the deadline, the lease
-//! and the crash points of the tests live.
+//! Except for the CLI and the tests, no other crate sends requests to the API server.
+//!
+//! Every object that is read is reduced while it is decoded, so that a thousand agents cost a few megabytes and the
+//! bytes of a Secret are never kept. Every request leaves through [`transport`], which holds the deadlines. Writes of
+//! the state machine also pass the [`WriteGate`] of the leader election and the crash points of the tests there.
 
 pub mod access;
 pub mod apply;

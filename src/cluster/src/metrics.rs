@@ -1,4 +1,4 @@
-//! What this room counts. No label ever holds the name of an object.
+//! Metrics of this crate. No label ever holds the name of an object.
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -14,7 +14,7 @@ pub struct RequestLabels {
     code: u16,
 }
 
-/// The label of a kind.
+/// Label of a kind.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub struct KindLabel {
     kind: &'static str,
@@ -27,7 +27,7 @@ pub struct RefusalLabels {
     code: u16,
 }
 
-/// The counters of this room.
+/// Counters and gauges of this crate.
 #[derive(Debug, Clone, Default)]
 pub struct ApiMetrics {
     requests: Family<RequestLabels, Counter>,
@@ -38,7 +38,7 @@ pub struct ApiMetrics {
 }
 
 impl ApiMetrics {
-    /// Adds them to a registry.
+    /// Adds the metrics to a registry.
     pub fn register(&self, registry: &mut Registry) {
         registry.register("recif_api_requests", "Requests to the API server; code 0: no answer", self.requests.clone());
         registry.register("recif_watch_restarts", "Watches that ended in an error", self.watch_restarts.clone());
@@ -49,7 +49,7 @@ impl ApiMetrics {
         registry.register("recif_events_dropped", "Events given up under overload", self.events_dropped.clone());
     }
 
-    /// Counts a request; `code` 0: no answer came.
+    /// Counts a request; `code` 0: no response came.
     pub fn request(&self, verb: &'static str, kind: &'static str, code: u16) {
         self.requests.get_or_create(&RequestLabels { verb, kind, code }).inc();
     }
@@ -59,7 +59,7 @@ impl ApiMetrics {
         self.watch_restarts.get_or_create(&KindLabel { kind }).inc();
     }
 
-    /// A watch is refused with this code, or (`by` -1) no longer.
+    /// Changes the number of watches that are refused with this code (`by` 1 or -1).
     pub fn watch_refused(&self, kind: &'static str, code: u16, by: i64) {
         self.watches_refused.get_or_create(&RefusalLabels { kind, code }).inc_by(by);
     }
@@ -69,7 +69,7 @@ impl ApiMetrics {
         self.malformed.get_or_create(&KindLabel { kind }).inc();
     }
 
-    /// Counts an Event that was given up.
+    /// Counts an Event that was dropped.
     pub fn event_dropped(&self) {
         self.events_dropped.inc();
     }

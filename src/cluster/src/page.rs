@@ -1,13 +1,13 @@
-//! Holds what a list in pages has read so far.
+//! Size and result of a list in pages.
 
 use super::store::ListItem;
 
-/// Objects in one page of a list, so that a list is never held whole.
+/// Most objects in one page of a list, so that no response holds the whole list.
 pub(super) const PAGE: u32 = 100;
 
-/// A complete list.
+/// Complete list, from all its pages.
 pub(super) struct List<T> {
     pub(super) items: Vec<ListItem<T>>,
-    /// The version of the store that it shows.
+    /// Resource version of the store that the list shows.
     pub(super) version: u64,
 }

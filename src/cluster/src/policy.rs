@@ -1,13 +1,13 @@
-//! NetworkPolicies of others, reduced to which Pods they isolate: beside those ours would let in what they keep out.
+//! Reduces the NetworkPolicies of other owners to the Pods they isolate: a policy of ours beside one would admit traffic it keeps out.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use serde::Deserialize;
 
-/// Reads of a NetworkPolicy which Pods it isolates; `None`: none, for it says only what Pods may send, or it is one of ours that
-/// lost its label.
+/// Decodes the selector of the Pods that a NetworkPolicy isolates. `None`: it isolates none, because it only restricts what Pods may send,
+/// or because it is one of ours that lost its label.
 ///
 /// # Errors
-/// When it does not look like one.
+/// Fails if the JSON is no NetworkPolicy.
 pub fn ingress_selector(json: &str) -> Result<Option<LabelSelector>, serde_json::Error> {
     #[derive(Deserialize)]
     struct WireNetworkPolicy {
@@ -36,7 +36,7 @@ pub fn ingress_selector(json: &str) -> Result<Option<LabelSelector>, serde_json:
     if metadata.owner_references.iter().any(of_ours) {
         return Ok(None);
     }
-    // Without policyTypes it is of Ingress.
+    // Without policyTypes the policy is one of Ingress.
     let isolates = policy_types.is_empty() || policy_types.iter().any(|type_| type_ == "Ingress");
     Ok(isolates.then_some(pod_selector))
 }

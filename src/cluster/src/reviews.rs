@@ -1,7 +1,6 @@
-//! Asks the API server who sent a token, and what somebody may do.
+//! Client for the reviews of the API server: TokenReview for the identity behind a token, SubjectAccessReview for its rights.
 //!
-//! Both are objects that are created and never stored: the answer is their status. They need no lease, for they change
-//! nothing.
+//! Both are objects that are created and never stored: the verdict is their status. They need no Lease, because they change nothing.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -20,11 +19,11 @@ use super::{
     transport::{RequestInfo, Transport, api_request, read_json},
 };
 
-/// The audience of tokens that are good for Récif alone: `kubectl create token NAME --audience recif`. The API server itself
-/// takes none of them, so what is caught of one opens nothing else.
+/// Audience of tokens that are valid for Récif alone: `kubectl create token NAME --audience recif`. The API server itself accepts none of
+/// them, so a stolen one opens nothing else.
 pub const AUDIENCE: &str = "recif";
 
-/// Somebody whom the API server knows.
+/// Identity that the API server has authenticated.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Identity {
     /// The name that roles are bound to.
@@ -33,14 +32,14 @@ pub struct Identity {
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// What else the authenticator says, by key.
+    /// Further attributes from the authenticator, by key.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// A right on one object of our group.
+/// Right on one object of our group.
 #[derive(Debug, Clone, Copy)]
 pub struct Right<'a> {
-    /// Such as `create`.
+    /// The verb, such as `create`.
     pub verb: &'a str,
     /// The plural, such as `agents`.
     pub resource: &'a str,
@@ -52,7 +51,7 @@ pub struct Right<'a> {
     pub name: &'a str,
 }
 
-/// The way to the reviews.
+/// Client for the reviews.
 pub struct Reviewer {
     transport: Arc<Transport>,
 }
@@ -64,18 +63,18 @@ impl fmt::Debug for Reviewer {
 }
 
 impl Reviewer {
-    /// Asks through `transport`.
+    /// Creates a client that sends through `transport`.
     pub fn new(transport: Arc<Transport>) -> Self {
         Self { transport }
     }
 
-    /// Whose token this is; `None`: nobody's, or one that is not meant for any of `audiences` (none: the API server's own, and
-    /// [`AUDIENCE`]).
+    /// Returns the identity behind a token; `None` if the token is invalid, or meant for none of `audiences` (none: the API server's own,
+    /// and [`AUDIENCE`]).
     ///
     /// # Errors
-    /// There was no answer. The error does not hold the token.
+    /// Fails without a verdict. The error does not hold the token.
     pub async fn identify(&self, token: &str, audiences: &[String]) -> Result<Option<Identity>, RequestError> {
-        // What the token says of itself only chooses the question: the API server's answer counts.
+        // The token's own claim only selects the audience to ask for: the verdict of the API server counts.
         let own = [AUDIENCE.to_owned()];
         let audiences = if audiences.is_empty() && names_audience(token, AUDIENCE) { &own } else { audiences };
         let wanted = (!audiences.is_empty()).then(|| audiences.to_vec());
@@ -83,7 +82,7 @@ impl Reviewer {
         let review = TokenReview { spec, ..TokenReview::default() };
         let answer = self.create(Resource::TOKEN_REVIEW, &review).await;
         let status = answer.map_err(|error| redacted(token, error))?.status.unwrap_or_default();
-        // An authenticator that does not know of audiences leaves them out: its tokens are the API server's.
+        // An authenticator without audiences leaves them out: its tokens are the API server's.
         let meant = audiences.is_empty()
             || status.audiences.iter().flatten().any(|audience| audiences.iter().any(|wanted| wanted == audience));
         let user = status.user.filter(|_| status.authenticated == Some(true) && meant).unwrap_or_default();
@@ -96,10 +95,10 @@ impl Reviewer {
         Ok(identity)
     }
 
-    /// Whether somebody has a right.
+    /// Reports whether an identity has a right.
     ///
     /// # Errors
-    /// There was no answer.
+    /// Fails without a verdict.
     pub async fn is_allowed(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError> {
         let attributes = ResourceAttributes {
             group: Some(crds::GROUP.to_owned()),
@@ -135,7 +134,7 @@ impl Reviewer {
     }
 }
 
-/// Whether a token is a JWT that says it is meant for this audience (RFC 7519, section 4.1.3). Nothing of it is verified.
+/// Reports whether a token is a JWT that claims this audience (RFC 7519, section 4.1.3). Nothing of it is verified.
 fn names_audience(token: &str, audience: &str) -> bool {
     let mut parts = token.split('.');
     let (Some(_), Some(claims), Some(_), None) = (parts.next(), parts.next(), parts.next(), parts.next()) else {
@@ -150,7 +149,7 @@ fn names_audience(token: &str, audience: &str) -> bool {
     }
 }
 
-/// The error without what must not be told, should the answer repeat it.
+/// Removes the token from the error, should the response repeat it.
 fn redacted(token: &str, mut error: RequestError) -> RequestError {
     match &mut error {
         _ if token.is_empty() => {}
@@ -211,7 +210,7 @@ mod tests {
             assert_eq!(Reviewer::new(transport).identify(&token, &[]).await.unwrap(), Some(alice()), "{token}");
             assert_eq!(asked.recv().await.unwrap().body["spec"]["audiences"], audiences, "{token}");
         }
-        // Where audiences are named, they alone count.
+        // With audiences in the query, only those count.
         let (transport, mut asked) = scripted(vec![response(201, known(json!(["other"])))]);
         let token = jwt(json!({"aud": ["recif"]}));
         Reviewer::new(transport).identify(&token, &["other".into()]).await.unwrap();
@@ -224,7 +223,7 @@ mod tests {
         let nameless = json!({"spec": {}, "status": {"authenticated": true, "user": {}}}).to_string();
         let none = json!({"spec": {}}).to_string();
         let elsewhere = known(json!(["https://kubernetes.default.svc"]));
-        // Without audiences in the answer the token is the API server's, not ours.
+        // Without audiences in the response the token is the API server's, not ours.
         for body in [unknown, nameless, none, elsewhere, known(json!(null))] {
             let (transport, _asked) = scripted(vec![response(201, body.clone())]);
             let found = Reviewer::new(transport).identify("secret", &["recif".into()]).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the scaler writes: `replicas` of a Deployment, and what it costs to delete a Pod.
+//! Writes of the scaler: `replicas` of a Deployment, and the deletion cost of a Pod.
 
 use std::{fmt, sync::Arc};
 
@@ -19,10 +19,11 @@ use super::{
 };
 
 const MERGE: Option<&str> = Some("application/merge-patch+json");
-/// Of Pods that are ready, a Deployment deletes those first that cost less.
+/// Annotation with the [deletion cost](https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost): of Pods
+/// that are ready, a Deployment deletes those with the lower cost first.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
 
-/// The way to Deployments and Pods, under the scaler's name.
+/// Client for Deployments and Pods, as the scaler's field manager.
 pub struct ScaleWriter {
     transport: Arc<Transport>,
     deployments: Arc<ObjectMap<CachedChild>>,
@@ -35,15 +36,15 @@ impl fmt::Debug for ScaleWriter {
 }
 
 impl ScaleWriter {
-    /// Writes through `transport`, and puts the answers into `deployments`.
+    /// Creates a client that writes through `transport` and puts the responses into `deployments`.
     pub fn new(transport: Arc<Transport>, deployments: Arc<ObjectMap<CachedChild>>) -> Self {
         Self { transport, deployments }
     }
 
-    /// Applies `replicas`, or (`None`) nothing: whoever else has applied it keeps it. Bound to the uid.
+    /// Applies `replicas`, or (`None`) gives it up: another field manager that has applied it keeps it. Bound to the uid.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request, classified.
     pub async fn set_replicas(&self, deployment: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
         let (namespace, name) = (&deployment.child.namespace, &deployment.child.name);
         let request = replicas_request(&deployment.child, &deployment.uid, replicas, SCALER);
@@ -55,11 +56,11 @@ impl ScaleWriter {
         self.transport.write(&call, ApiOperation::Apply, request, take).await
     }
 
-    /// Sets what it costs to delete a Pod, or (`None`) removes that. Bound to the uid. The answer is not kept: what counts
-    /// is that a watch has seen it, because the Deployment's controller has only its own.
+    /// Sets the deletion cost of a Pod, or (`None`) removes it. Bound to the uid. The response is not cached: the cost counts once a watch
+    /// has shown it, because the Deployment's controller has nothing but its own watch.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request, classified.
     pub async fn set_deletion_cost(
         &self,
         namespace: &str,
@@ -73,14 +74,15 @@ impl ScaleWriter {
         let request = api_request(Method::PATCH, target, MERGE, body.to_string().into_bytes());
         let call = RequestInfo { verb: "mark", kind: "Pod", object: format!("{namespace}/{}", pod.name) };
         match self.transport.write(&call, ApiOperation::Apply, request, |_| Ok(())).await {
-            // It is on its way already.
+            // The Pod is gone already.
             Err(ApiError::NotFound | ApiError::WrongUid(_)) => Ok(()),
             other => other,
         }
     }
 }
 
-/// Applies `replicas` of a Deployment and nothing else, or (`None`) nothing, under this field manager's name. Bound to the uid.
+/// Builds a server-side apply of `replicas` of a Deployment and nothing else, or (`None`) of nothing, as this field manager. Bound to the
+/// uid.
 pub(super) fn replicas_request(deployment: &ChildRef, uid: &str, replicas: Option<i32>, manager: &str) -> ApiRequest {
     let ChildRef { namespace, name, .. } = deployment;
     let mut body = json!({

@@ -1,4 +1,4 @@
-//! One Secret of our own namespace, whole: read, made, and replaced in the version that was read.
+//! One Secret of our own namespace, with its values: read, created, and replaced in the version that was read.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::{
     transport::{RequestInfo, Transport, api_request, read_json},
 };
 
-/// The Secret of this name in the cluster.
+/// Secret of this name in the cluster.
 #[derive(Debug)]
 pub struct SecretObject {
     transport: Arc<Transport>,
@@ -20,15 +20,15 @@ pub struct SecretObject {
 }
 
 impl SecretObject {
-    /// The Secret `name` in `namespace`.
+    /// Creates the client of the Secret `name` in `namespace`.
     pub fn new(transport: Arc<Transport>, namespace: String, name: &'static str) -> Self {
         Self { transport, namespace, name }
     }
 
-    /// Reads it; `None`: there is none.
+    /// Reads the Secret; `None`: it does not exist.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request.
     pub async fn get(&self) -> Result<Option<Secret>, RequestError> {
         match self.send("get", Method::GET, self.path(), None).await {
             Ok(secret) => Ok(Some(secret)),
@@ -37,10 +37,10 @@ impl SecretObject {
         }
     }
 
-    /// Makes it. Whether it did: there may be one already.
+    /// Creates the Secret, and reports whether it did: one may exist already.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request.
     pub async fn create(&self, data: BTreeMap<String, ByteString>) -> Result<bool, RequestError> {
         let labels = [
             ("app.kubernetes.io/name", self.name),
@@ -61,10 +61,10 @@ impl SecretObject {
         }
     }
 
-    /// Writes it, bound to its resource version.
+    /// Replaces the Secret, bound to its resource version (optimistic concurrency).
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request.
     pub async fn replace(&self, secret: &Secret) -> Result<Secret, RequestError> {
         self.send("update", Method::PUT, self.path(), Some(secret)).await
     }

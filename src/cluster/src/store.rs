@@ -1,9 +1,10 @@
-//! The newest known version of each object of one kind.
+//! Informer cache of one kind: the newest known version of each object (a reflector store, as in
+//! [client-go](https://pkg.go.dev/k8s.io/client-go/tools/cache)).
 //!
-//! Two streams feed an [`ObjectMap`]: the kind's watch, and the answers to our own writes, which are usually earlier.
-//! The newer resource version wins, whichever stream brought it. A deletion leaves a tombstone, so that an answer that
-//! was overtaken by the deletion does not bring the object back; a relist is compared with what is held, so that a
-//! deletion missed while disconnected still reaches the subscribers.
+//! Two streams feed an [`ObjectMap`]: the kind's watch, and the responses to our own writes, which usually arrive earlier. The newer
+//! resource version wins, whichever stream brought it. A deletion leaves a tombstone, so that a response that was overtaken by the deletion
+//! does not bring the object back. A relist is compared with the objects in the cache, so that a deletion missed while disconnected still
+//! reaches the subscribers.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -15,77 +16,77 @@ use std::{
 use meta::Key;
 use tokio::time::Instant;
 
-/// Longer than any answer to a write can be under way.
+/// Lifetime of a tombstone: longer than the response to any write can be under way.
 const TOMBSTONE_LIFE: Duration = Duration::from_secs(60);
 
-/// What identifies one version of an object.
+/// Identity of one version of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectVersion {
     /// Namespace and name.
     pub key: Key,
     /// The uid.
     pub uid: String,
-    /// The resource version, as a number.
+    /// The resource version, as a number that can be compared.
     pub resource_version: u64,
 }
 
 /// One version of an object.
 #[derive(Debug)]
 pub struct Versioned<T> {
-    /// Which one.
+    /// Identity of the version.
     pub version: ObjectVersion,
     /// The object.
     pub object: Arc<T>,
 }
 
 impl<T> Versioned<T> {
-    /// That version of an object.
+    /// Pairs an object with its version.
     pub fn new(head: ObjectVersion, object: T) -> Self {
         Self { version: head, object: Arc::new(object) }
     }
 }
 
-/// Who brought a change.
+/// Origin of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeSource {
     /// The watch.
     Watch,
-    /// The answer to a write of our own.
+    /// The response to a write of our own.
     Write,
-    /// The watch, of a store that was put back to an earlier state: whatever looks the same may not be.
+    /// The watch, after the store of the API server was restored to an earlier state: an object that looks the same may be another one.
     Restored,
 }
 
-/// What changed, for subscribers.
+/// Change of one object, as subscribers receive it.
 #[derive(Debug)]
 pub struct Change<T> {
-    /// Which object.
+    /// Key of the object.
     pub key: Key,
-    /// The version known before; `None`: it is new.
+    /// The version known before; `None` for a new object.
     pub old: Option<Arc<T>>,
-    /// The version known now; `None`: it is gone.
+    /// The version known from now on; `None` for an object that is gone or cannot be decoded.
     pub new: Option<Arc<T>>,
-    /// Who brought it.
+    /// Origin of the change.
     pub source: ChangeSource,
 }
 
-/// An object in a list.
+/// Item of a list.
 #[derive(Debug)]
 pub enum ListItem<T> {
-    /// It cannot be read.
+    /// Object that cannot be decoded.
     Unreadable(ObjectVersion),
-    /// Held already, in that version or a newer one.
+    /// Object of which this version or something newer (a later version, or the deletion) is known already.
     Known(Key),
-    /// To be taken.
+    /// Object to be taken into the cache.
     New(Versioned<T>),
 }
 
 type Subscriber<T> = Box<dyn Fn(&Change<T>) + Send + Sync>;
 
-/// The newest known version of each object of one kind.
+/// Informer cache: the newest known version of each object of one kind.
 ///
-/// Subscribers run while the map is locked, so that they see the changes of an object in their order. They must be
-/// quick and must not read this map; they may lock other things that never lock this map.
+/// Subscribers run while the map is locked, so that they see the changes of an object in order. They must be quick and must not access this
+/// map. They may take other locks, as long as no holder of such a lock locks this map.
 pub struct ObjectMap<T> {
     inner: Mutex<ObjectMapState<T>>,
     subscribers: Mutex<Vec<Subscriber<T>>>,
@@ -96,6 +97,8 @@ struct StoredObject<T> {
     object: Arc<T>,
 }
 
+/// Invariant: where a key has an object and a tombstone, the object is newer. `tombstone_queue` holds every tombstone, oldest first, and
+/// also those that a later one replaced.
 struct ObjectMapState<T> {
     objects: HashMap<Key, StoredObject<T>>,
     tombstones: HashMap<Key, u64>,
@@ -117,46 +120,46 @@ impl<T> Default for ObjectMap<T> {
 }
 
 impl<T> ObjectMap<T> {
-    /// Calls this for every change from now on.
+    /// Registers a function that is called for every later change.
     pub fn subscribe(&self, subscriber: impl Fn(&Change<T>) + Send + Sync + 'static) {
         self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(Box::new(subscriber));
     }
 
-    /// The newest version.
+    /// Returns the newest known version of an object.
     pub fn get(&self, key: &Key) -> Option<Arc<T>> {
         self.lock().objects.get(key).map(|seen| seen.object.clone())
     }
 
-    /// The key of every object.
+    /// Returns the keys of all objects.
     pub fn keys(&self) -> Vec<Key> {
         self.lock().objects.keys().cloned().collect()
     }
 
-    /// The objects for which `wanted` says yes; it must be quick, the map is locked meanwhile.
+    /// Returns the objects for which `wanted` is true. It must be quick, because the map is locked meanwhile.
     pub fn matching(&self, wanted: impl Fn(&Key, &T) -> bool) -> Vec<Arc<T>> {
         let inner = self.lock();
         let found = inner.objects.iter().filter(|(key, held)| wanted(key, &held.object));
         found.map(|(_, held)| held.object.clone()).collect()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.lock().objects.len()
     }
 
-    /// Whether there is none.
+    /// Reports whether the map holds no object.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether this version, or something newer, is known already, so that there is no need to decode it.
+    /// Reports whether this version or something newer (a later version, or the deletion) is known, so that there is no need to decode it.
     pub fn contains_version(&self, head: &ObjectVersion) -> bool {
         let inner = self.lock();
         let held = inner.objects.get(&head.key).is_some_and(|held| held.version >= head.resource_version);
         held || inner.has_tombstone(head)
     }
 
-    /// Takes a version of an object, unless a newer one or its deletion is known.
+    /// Takes in a version of an object, unless that version, a newer one or the deletion is known.
     pub fn observe(&self, seen: Versioned<T>, cause: ChangeSource) {
         let mut inner = self.lock();
         let Versioned { version: head, object } = seen;
@@ -170,7 +173,7 @@ impl<T> ObjectMap<T> {
         self.notify(&Change { key, old, new, source: cause });
     }
 
-    /// Takes the deletion of an object as of this version.
+    /// Takes in the deletion of an object as of this version and leaves a tombstone, unless a newer version is known.
     pub fn remove(&self, key: &Key, version: u64, cause: ChangeSource) {
         let mut inner = self.lock();
         if inner.objects.get(key).is_some_and(|held| held.version > version) {
@@ -182,14 +185,14 @@ impl<T> ObjectMap<T> {
         }
     }
 
-    /// Drops an object whose version cannot be read: nothing may be done by what it was before. The same version is taken once it can
-    /// be read: a new CustomResourceDefinition changes what the API server says of it.
+    /// Drops an object whose version cannot be decoded, so that nothing acts on its earlier state. The same version is taken in once it can
+    /// be decoded: a new CustomResourceDefinition changes how the API server returns it.
     pub fn drop_unreadable(&self, head: &ObjectVersion, cause: ChangeSource) {
         self.remove(&head.key, head.resource_version.saturating_sub(1), cause);
     }
 
-    /// Takes a complete list as of `version`, of one namespace or (`None`) of all: what is held but not listed is gone,
-    /// unless it is newer than the list.
+    /// Takes in a relist: a complete list as of `version`, of one namespace or (`None`) of all. An object that is in the cache but not in
+    /// the list is gone, unless it is newer than the list.
     pub fn replace(&self, namespace: Option<&str>, items: Vec<ListItem<T>>, version: u64) {
         let mut listed = HashSet::with_capacity(items.len());
         for item in items {
@@ -220,8 +223,8 @@ impl<T> ObjectMap<T> {
         }
     }
 
-    /// Takes a complete list of a store that was put back to an earlier state: what is known of one namespace, or (`None`) of all,
-    /// the answers to our own writes and the deletions included, is of a time that never was.
+    /// Takes in a complete list of a store that was restored to an earlier state. It replaces everything known of one namespace, or
+    /// (`None`) of all, the responses to our own writes and the tombstones included, because that belongs to a history that is undone.
     pub fn rebuild(&self, namespace: Option<&str>, items: Vec<Versioned<T>>) {
         let mut inner = self.lock();
         let in_scope = |key: &Key| namespace.is_none_or(|only| only == key.namespace);

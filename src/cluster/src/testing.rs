@@ -1,4 +1,4 @@
-//! A scripted API server: answers in order, and tells what was asked.
+//! Scripted API server: sends responses in order, and records the requests.
 
 use std::{
     collections::VecDeque,
@@ -16,7 +16,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::{crash::CrashPoint, metrics::ApiMetrics, transport::Transport, write_gate::WriteGate};
 
-/// What was asked.
+/// Recorded request.
 #[derive(Debug)]
 pub(super) struct ScriptedRequest {
     pub(super) line: String,
@@ -25,48 +25,48 @@ pub(super) struct ScriptedRequest {
     pub(super) text: String,
 }
 
-/// One answer; after the last one every request is refused with 503.
+/// Response; after the last one every request is refused with 503.
 pub(super) struct ScriptedResponse {
     status: u16,
     body: Vec<String>,
     hangs: bool,
 }
 
-/// An answer with this body.
+/// Returns a response with this body.
 pub(super) fn response(status: u16, body: String) -> ScriptedResponse {
     ScriptedResponse { status, body: vec![body], hangs: false }
 }
 
-/// No connection is made.
+/// Returns a failure to connect.
 pub(super) fn no_connection() -> ScriptedResponse {
     response(0, String::new())
 }
 
-/// A watch that brings these lines and ends.
+/// Returns a watch that delivers these lines and ends.
 pub(super) fn watch_events(lines: &[&str]) -> ScriptedResponse {
     ScriptedResponse { status: 200, body: lines.iter().map(|line| format!("{line}\n")).collect(), hangs: false }
 }
 
-/// A watch that brings these lines and then nothing, without ending.
+/// Returns a watch that delivers these lines and then nothing, without ending.
 pub(super) fn hanging_watch(lines: &[&str]) -> ScriptedResponse {
     ScriptedResponse { hangs: true, ..watch_events(lines) }
 }
 
-/// What such a server will answer.
+/// Script of such a server.
 #[derive(Default)]
 pub(super) struct ScriptedServer {
     pub(super) responses: Vec<ScriptedResponse>,
     pub(super) write_gate: Option<WriteGate>,
 }
 
-/// A transport to such a server, and what is asked of it.
+/// Creates a transport to such a server, and returns it with the requests that arrive.
 pub(super) fn scripted(answers: Vec<ScriptedResponse>) -> (Arc<Transport>, UnboundedReceiver<ScriptedRequest>) {
     let (client, asked) = serve(answers);
     (Arc::new(transport(client, WriteGate::always(), || None)), asked)
 }
 
 impl ScriptedServer {
-    /// A transport to such a server, with another way to renew its client.
+    /// Creates a transport to such a server, with another function to renew its client.
     pub(super) fn transport(self, renew: impl Fn() -> Option<kube::Client> + Send + Sync + 'static) -> Transport {
         transport(serve(self.responses).0, self.write_gate.unwrap_or_else(WriteGate::always), renew)
     }

@@ -1,8 +1,8 @@
-//! The one place from which requests leave.
+//! Transport: every request to the API server leaves here.
 //!
-//! Every call but a watch has a deadline; a list, which may be long, has a longer one as long as it makes progress. A call that
-//! meets it, and a watch that falls silent, are signs of a connection on which nothing comes any more; the pool may hold others
-//! like it, so the whole client is replaced. Writes of the state machine also pass the lease and the crash points.
+//! Every call but a watch has a deadline; a list, which may be long, has a longer one as long as it makes progress. A call that meets it,
+//! and a watch that falls silent, are signs of a dead connection. The pool may hold others like it, so the whole client is replaced. Writes
+//! of the state machine also pass the write gate of the leader election and the crash points.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -25,29 +25,29 @@ use super::{
     write_gate::WriteGate,
 };
 
-/// Every call but a list and a watch ends within this time.
+/// Default deadline of a call, of each frame of a list, and of the opening of a watch.
 pub const DEADLINE: Duration = Duration::from_secs(10);
-/// A page of a list whose bytes keep coming ends within this time.
+/// Deadline of a page of a list whose bytes keep coming.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
-/// Bytes of a page; one that is larger is asked for in smaller ones.
+/// Largest page in bytes; one that is larger is requested again in smaller pages.
 const MAX_PAGE_BYTES: usize = 32 << 20;
 
-/// The longest `Retry-After` that is honoured: what stands before the API server may name an hour.
+/// Longest `Retry-After` that is honoured: a proxy before the API server may name an hour.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The wait that a `Retry-After` of so many seconds asks for.
+/// Returns the delay that a `Retry-After` of so many seconds asks for.
 fn retry_after(seconds: u64) -> Duration {
     Duration::from_secs(seconds).min(MAX_RETRY_AFTER)
 }
 
-/// What a request is, for errors and metrics.
+/// Description of a request, for errors and metrics.
 #[derive(Debug, Clone)]
 pub struct RequestInfo {
-    /// Such as `apply`.
+    /// The verb, such as `apply`.
     pub verb: &'static str,
-    /// Such as `Deployment`.
+    /// The kind, such as `Deployment`.
     pub kind: &'static str,
-    /// Such as `ns/a`; empty for a collection.
+    /// The object, such as `ns/a`; empty for a collection.
     pub object: String,
 }
 
@@ -57,19 +57,21 @@ impl RequestInfo {
     }
 }
 
-/// A request as this room makes them.
+/// Request with its body in memory.
 pub type ApiRequest = Request<Vec<u8>>;
 
-/// Sends requests.
+/// Transport of requests to the API server.
+///
+/// Invariant: the generation beside the client grows with each replacement, so that many time-outs on one client replace it once.
 pub struct Transport {
     client: Mutex<(u64, Client)>,
     renew: Box<dyn Fn() -> Option<Client> + Send + Sync>,
-    /// Who may write.
+    /// Gate before the writes of the state machine.
     pub write_gate: WriteGate,
     crash: CrashPoint,
     deadline: Duration,
     failure_log: FailureLog,
-    /// What is counted.
+    /// Metrics of the requests.
     pub metrics: ApiMetrics,
 }
 
@@ -80,7 +82,7 @@ impl std::fmt::Debug for Transport {
 }
 
 impl Transport {
-    /// Sends through `client`; `renew` makes another one, with no connection yet.
+    /// Creates a transport that sends through `client`; `renew` creates another client, with no connection yet.
     pub fn new(
         client: Client,
         renew: impl Fn() -> Option<Client> + Send + Sync + 'static,
@@ -100,16 +102,16 @@ impl Transport {
         }
     }
 
-    /// The same with another deadline for each call.
+    /// Returns the transport with another deadline for each call.
     #[must_use]
     pub fn with_deadline(self, deadline: Duration) -> Self {
         Self { deadline, ..self }
     }
 
-    /// A call that changes nothing, or nothing of the state machine's: reads, the lease, Events.
+    /// Sends a request that writes nothing of the state machine's: reads, the Lease, Events.
     ///
     /// # Errors
-    /// Whatever kept the answer from coming, or the answer if it is a refusal.
+    /// The failure that kept the response from coming, or the response if it is a refusal.
     pub async fn call(&self, call: &RequestInfo, request: ApiRequest) -> Result<Bytes, RequestError> {
         let (generation, client) = self.current();
         let exchange = async {
@@ -122,10 +124,10 @@ impl Transport {
         self.finish(call, outcome.and_then(|answer| answer.map_err(|error| transport_error(call, &error))))
     }
 
-    /// A page of a list: a call with a longer deadline, as long as its bytes keep coming.
+    /// Requests a page of a list: a call with a longer deadline, as long as its bytes keep coming.
     ///
     /// # Errors
-    /// As [`Transport::call`]; [`RequestError::Unreadable`] where the page is too large.
+    /// As [`Transport::call`]; [`RequestError::Unreadable`] if the page is too large.
     pub(super) async fn page(&self, call: &RequestInfo, request: ApiRequest) -> Result<Bytes, RequestError> {
         let (generation, client) = self.current();
         let exchange = async {
@@ -149,7 +151,7 @@ impl Transport {
         self.finish(call, outcome)
     }
 
-    /// Counts what came of a call, and sorts out refusals.
+    /// Counts the outcome of a call, and turns a refusal into an error.
     fn finish(
         &self,
         call: &RequestInfo,
@@ -165,13 +167,13 @@ impl Transport {
         Err(refusal(call, code, &body, seconds.map(retry_after)))
     }
 
-    /// Nothing came for this long: other connections of the client may be as dead.
+    /// Replaces the client after a time-out, because its other connections may be as dead, and returns the error.
     fn timed_out(&self, call: &RequestInfo, generation: u64, after: Duration) -> RequestError {
         self.replace_client(generation);
         RequestError::Timeout { what: call.describe(), after }
     }
 
-    /// Logs a failure of a watch, unless its cause was told within the last minute.
+    /// Logs a failure of a watch, as a warning unless its cause was logged within the last minute.
     pub(super) fn log_watch_failure(&self, kind: &str, error: &RequestError) {
         match self.failure_log.should_log(error) {
             Some(kept) => tracing::warn!(kind, %error, kept, "a watch failed: it is tried again"),
@@ -179,10 +181,10 @@ impl Transport {
         }
     }
 
-    /// A write of the state machine. `take` stores the answer before anybody else is told.
+    /// Sends a write of the state machine. `take` stores the response before the caller receives it.
     ///
     /// # Errors
-    /// As [`Transport::call`], sorted by `operation`.
+    /// As [`Transport::call`], classified by `operation`; also if this replica does not hold the Lease.
     pub async fn write<T>(
         &self,
         call: &RequestInfo,
@@ -193,7 +195,7 @@ impl Transport {
         if !self.write_gate.allows_writes() {
             return Err(classify(operation, RequestError::NotLeading { what: call.describe() }));
         }
-        // Asked again when the body goes out; see `client`.
+        // Checked again when the body goes out; see `client`.
         request.extensions_mut().insert(self.write_gate.clone());
         let number = self.crash.begin();
         self.crash.pass(number, CrashSide::Before);
@@ -208,7 +210,7 @@ impl Transport {
         Ok(taken)
     }
 
-    /// Opens a watch. Its end is the caller's to notice; see [`Transport::gone_silent`].
+    /// Opens a watch. The caller has to notice that it does not end; see [`Transport::watch_timed_out`].
     ///
     /// # Errors
     /// As [`Transport::call`].
@@ -240,7 +242,7 @@ impl Transport {
         }
     }
 
-    /// The watch opened on this generation of the client did not end when it should have.
+    /// Replaces the client of this generation, because a watch on it did not end when it should have.
     pub fn watch_timed_out(&self, generation: u64) {
         self.replace_client(generation);
     }
@@ -249,7 +251,7 @@ impl Transport {
         self.client.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Drops the client of that generation with all its connections, unless that was done already.
+    /// Replaces the client of that generation with all its connections, unless that was done already.
     fn replace_client(&self, generation: u64) {
         let mut current = self.client.lock().unwrap_or_else(PoisonError::into_inner);
         if current.0 == generation
@@ -275,14 +277,14 @@ fn refusal(call: &RequestInfo, code: u16, body: &[u8], after: Option<Duration>) 
     RequestError::Refused { what: call.describe(), code, status, after }
 }
 
-/// The beginning of a body that is no Status, such as a proxy's error page.
+/// Returns the beginning of a body that is no Status, such as a proxy's error page.
 fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
     let line = text.lines().next().unwrap_or_default();
     line.chars().take(200).collect()
 }
 
-/// The error with what it came from, without repeating what is said already.
+/// Returns the error with its sources, without repeating what is in the text already.
 fn chain(error: &kube::Error) -> String {
     let error: &dyn std::error::Error = match error {
         kube::Error::Service(inner) => inner.as_ref(),
@@ -300,16 +302,16 @@ fn chain(error: &kube::Error) -> String {
     text
 }
 
-/// Reads a JSON body.
+/// Decodes a JSON body.
 ///
 /// # Errors
-/// As serde.
+/// [`RequestError::Unreadable`].
 pub fn read_json<'a, T: Deserialize<'a>>(call: &RequestInfo, body: &'a [u8]) -> Result<T, RequestError> {
     serde_json::from_slice(body)
         .map_err(|error| RequestError::Unreadable { what: call.describe(), cause: error.to_string() })
 }
 
-/// A request. The address is made of names that the API server has accepted before, so it is always well formed.
+/// Builds a request. The target is made of names that the API server has accepted before, so it is always well formed.
 pub fn api_request(
     method: http::Method,
     target: String,

@@ -1,4 +1,4 @@
-//! Opens watches: one of all namespaces, or one of each that is named.
+//! Opens watches: one of all namespaces, or one per configured namespace.
 
 use std::sync::Arc;
 
@@ -11,24 +11,25 @@ use super::{
     watch_health::WatchHealth,
 };
 
-/// Where watches look, and through what.
+/// Namespaces to watch, and the transport of the watches.
 #[derive(Debug)]
 pub struct Watches {
-    /// The namespaces; empty: all of them.
+    /// Namespaces; empty: all of them.
     pub namespaces: Vec<String>,
-    /// What they are opened through.
+    /// Transport of the watches.
     pub transport: Arc<Transport>,
-    /// Where they report their health.
+    /// Board on which the watches report their state.
     pub watch_health: Arc<WatchHealth>,
 }
 
-/// Returns the names of a list that came from a variable: an empty variable is one empty name to the parser of lists.
+/// Returns the names of a list from an environment variable: the parser of lists reads an empty variable as one empty
+/// name.
 pub fn named(names: Vec<String>) -> Vec<String> {
     names.into_iter().filter(|name| !name.is_empty()).collect()
 }
 
 impl Watches {
-    /// Begins to watch: the objects of `source` are in `map` from then on.
+    /// Starts to watch the configured namespaces: the objects of `source` are in `map` from then on.
     pub fn watch<T: Send + Sync + 'static>(
         &self,
         source: WatchSource<T>,
@@ -41,7 +42,7 @@ impl Watches {
         }
     }
 
-    /// Begins to watch one namespace, or all of them, whatever the list says.
+    /// Starts to watch one namespace, or (`None`) all of them, whatever the configured namespaces.
     pub fn watch_in<T: Send + Sync + 'static>(
         &self,
         namespace: Option<String>,

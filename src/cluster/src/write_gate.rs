@@ -1,9 +1,10 @@
-//! Tells whether this replica may write: as long as it holds the lease, with a margin.
+//! Fencing by the leader election: this replica may write only while it holds the Lease, with a margin.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::time::Instant;
 
+/// Time until which writes are allowed.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Until {
     Always,
@@ -11,22 +12,22 @@ pub(super) enum Until {
     At(Instant),
 }
 
-/// Whether this replica may write, asked before each write.
+/// Gate before each write, open while this replica may write.
 #[derive(Debug, Clone)]
 pub struct WriteGate(Arc<Mutex<Until>>);
 
 impl WriteGate {
-    /// For a process that runs alone.
+    /// Creates an open gate, for a process that runs alone.
     pub fn always() -> Self {
         Self(Arc::new(Mutex::new(Until::Always)))
     }
 
-    /// For a replica that has to hold the lease first.
+    /// Creates a closed gate, for a replica that has to acquire the Lease first.
     pub fn by_lease() -> Self {
         Self(Arc::new(Mutex::new(Until::Never)))
     }
 
-    /// Whether a write may be sent now.
+    /// Reports whether a write may be sent now.
     pub fn allows_writes(&self) -> bool {
         match *self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             Until::Always => true,

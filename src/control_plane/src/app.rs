@@ -1,4 +1,4 @@
-//! Holds what the API is made of.
+//! Shared state of the API handlers.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -9,28 +9,29 @@ use crate::{
     related::RelatedObjects, relay::Relay,
 };
 
-/// What requests are answered from.
+/// State from which all requests are answered.
 #[derive(Debug)]
 pub(crate) struct AppState {
-    /// The objects.
+    /// Read model of the objects.
     pub(crate) fleet: Arc<FleetCache>,
-    /// What hangs on them.
+    /// Objects related to them: Deployments, Pods, ConfigMaps and Events.
     pub(crate) related: RelatedObjects,
-    /// Who may see what.
+    /// Authentication and authorization of callers.
     pub(crate) auth: Auth,
-    /// How busy workloads are.
+    /// Cache of the load of workloads.
     pub(crate) loads: LoadCache,
-    /// What happened before.
+    /// Database with the history.
     pub(crate) store: Arc<Store>,
-    /// How it goes with what is written there.
+    /// State of the mirror that writes to the database.
     pub(crate) mirror: Arc<MirrorState>,
-    /// Those who follow.
+    /// Clients of `/v1/events`.
     pub(crate) subscribers: Subscribers,
-    /// The way to the gateway.
+    /// Reverse proxy to the gateway.
     pub(crate) relay: Relay,
-    /// Whether every watch has had a complete list: before, an answer would leave things out.
+    /// Set once the watches have settled (see [`cluster::WatchHealth::settled`]). Before that every API request gets 503,
+    /// because an answer could be incomplete.
     pub(crate) synced: AtomicBool,
 }
 
-/// What requests are answered from.
+/// Shared [`AppState`].
 pub(crate) type SharedAppState = Arc<AppState>;

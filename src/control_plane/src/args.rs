@@ -1,4 +1,4 @@
-//! What the command line says.
+//! Command line options of the control plane.
 
 use std::{net::SocketAddr, path::PathBuf};
 

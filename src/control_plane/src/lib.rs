@@ -1,8 +1,9 @@
-//! Shows the fleet: REST and live changes, answered from a read model that watches keep up to date.
+//! Control plane: serves the fleet over REST and as a stream of changes, from an in-memory read model that watches keep up to
+//! date.
 //!
-//! [`fleet`] holds every object once, in the form in which it is sent, so that a page is a walk over an index and a copy of
-//! bytes, and no request is passed on to the API server. What may hold a credential is masked before it is kept. [`mirror`]
-//! copies it into a database.
+//! [`fleet`] is the read model. It holds every object once, serialized as it is sent, so that a page is a walk over an index
+//! and a copy of bytes, and no request is forwarded to the API server. Possible credentials are masked before an object is
+//! kept. [`mirror`] copies the read model into a database.
 
 mod api;
 mod app;

@@ -1,4 +1,4 @@
-//! How busy workloads are: their sidecars are asked, at most once a second for each workload.
+//! Load of workloads, queried from their sidecars at most once a second for each workload.
 
 use std::{
     collections::HashMap,
@@ -27,28 +27,31 @@ use super::{
     related::PodRecord,
 };
 
-/// How long an answer serves.
+/// Time for which a response is reused.
 const TTL: Duration = Duration::from_secs(1);
-/// How long a Pod may take to answer.
+/// Timeout of one Pod's response.
 const TIMEOUT: Duration = Duration::from_millis(800);
-/// Pods of one workload that are asked at a time.
+/// Pods of one workload that are queried at the same time.
 const CONCURRENT_QUERIES: usize = 16;
-/// The longest answer of a sidecar, in bytes.
+/// Limit of a sidecar's response, in bytes.
 const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
-/// What sidecars answered last.
+/// Cache of the sidecars' last responses, with [single-flight](https://pkg.go.dev/golang.org/x/sync/singleflight): callers within
+/// [`TTL`] of the start of a workload's query share it.
+///
+/// Invariant: a workload has at most one entry, which is replaced once it is older than [`TTL`].
 #[derive(Debug)]
 pub(super) struct LoadCache {
     client: Client<HttpConnector, Empty<Bytes>>,
     port: u16,
-    /// By the workload's uid.
+    /// By the workload's uid: time of the query, and its result.
     entries: Mutex<HashMap<Box<str>, (Instant, PendingLoad)>>,
 }
 
-/// A look at the Pods of one workload, once it is done.
+/// Query of the Pods of one workload; empty while it runs.
 type PendingLoad = Arc<OnceCell<Arc<Load>>>;
 
-/// What a sidecar says.
+/// Response of a sidecar.
 #[derive(Deserialize)]
 struct SidecarLoad {
     inflight: u64,
@@ -57,12 +60,12 @@ struct SidecarLoad {
 }
 
 impl LoadCache {
-    /// Asks the sidecars where they listen.
+    /// Creates a cache that queries the sidecars' own port.
     pub(super) fn new() -> Self {
         Self::at(u16::try_from(PROXY_PORT).unwrap_or_default())
     }
 
-    /// Asks at this port.
+    /// Creates a cache that queries this port.
     pub(super) fn at(port: u16) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(TIMEOUT));
@@ -73,7 +76,7 @@ impl LoadCache {
         Self { client, port, entries: Mutex::default() }
     }
 
-    /// How busy the workload of this uid is, whose Pods these are. Callers who ask at once share one look.
+    /// Returns the load of the workload with this uid and these Pods, from a query that callers within [`TTL`] share.
     pub(super) async fn get(&self, uid: &str, pods: Vec<Arc<PodRecord>>) -> Arc<Load> {
         let cell = {
             let now = Instant::now();
@@ -141,7 +144,7 @@ mod tests {
             axum::serve(listener, Router::new().route("/_recif/inflight", answer)).await.unwrap();
         });
         let loads = LoadCache::at(port);
-        // Nobody listens at the second one's address.
+        // Nothing listens at the second address.
         let pods = || vec![pod("a", "127.0.0.1"), pod("b", "127.0.0.2"), pod("without-address", "")];
         let (one, other) = futures::join!(loads.get("u", pods()), loads.get("u", pods()));
         assert_eq!((one.in_flight, one.silent, one.pods.len()), (3, 1, 1));

@@ -1,4 +1,4 @@
-//! `recif control-plane`: the process. Watches, serves probes and API, and ends when it is told to.
+//! Process of `recif control-plane`: starts the watches, serves probes and API, and shuts down on a signal.
 
 use std::{
     process::ExitCode,
@@ -39,7 +39,7 @@ use super::{
     watches::{watch_fleet, watch_related},
 };
 
-/// Why the process ended.
+/// Errors that end the process.
 #[derive(Debug, thiserror::Error)]
 enum ControlPlaneError {
     #[error(transparent)]
@@ -60,7 +60,7 @@ enum ControlPlaneError {
     Runtime(#[from] RuntimeError),
 }
 
-/// Runs until SIGTERM or SIGINT: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
+/// Runs until SIGTERM or SIGINT. Exit code 0; 1 if it cannot go on, 2 for a wrong flag.
 pub async fn run(args: ControlPlaneArgs) -> ExitCode {
     exit_code("the control plane", run_until_shutdown(args).await, |error| {
         matches!(
@@ -96,7 +96,7 @@ async fn run_until_shutdown(args: ControlPlaneArgs) -> Result<(), ControlPlaneEr
     let (objects, followers) = (Gauge::<i64>::default(), Gauge::<i64>::default());
     registry.register("recif_control_plane_objects", "Objects in the read model", objects.clone());
     registry.register("recif_control_plane_followers", "Clients that follow the changes", followers.clone());
-    // It writes nothing: there is no lease.
+    // The control plane changes no object, so it needs no lease.
     let transport = connect(WriteGate::always(), CrashPoint::default(), api_metrics, DEADLINE).await?;
     let auth = match mode {
         AuthMode::None => Auth::None { any_host: auth.insecure() },

@@ -1,10 +1,10 @@
-//! An answer without an end, which is sent piece by piece for as long as both sides live.
+//! Streamed response: a body without an end, sent chunk by chunk for as long as both sides stay connected.
 //!
-//! Thousands of clients may do nothing but wait for the next piece. What a server of HTTP keeps of a connection is made for
-//! those who ask again and again: buffers of 16 KiB, and a walk through its whole machinery for each piece. So when the head
-//! of a request is read and judged, whoever answers may leave [`BodyChunks`] in the response's extensions in place of a body, and
-//! the connection is taken from the server: then a piece costs one call of the system, and all who get the same one share
-//! its bytes.
+//! Thousands of clients may do nothing but wait for the next chunk. The state that an HTTP server keeps per connection is made
+//! for clients that send request after request: buffers of 16 KiB, and a pass through the whole state machine for each chunk.
+//! So a handler may, once the head of a request is read and judged, put [`BodyChunks`] into the extensions of its response in
+//! place of a body. The connection is then detached from the server, a chunk costs one system call, and all clients that get
+//! the same chunk share its bytes.
 
 use std::{
     fmt, io,
@@ -22,20 +22,20 @@ use tokio::io::{AsyncRead as _, AsyncWrite as _, ReadBuf};
 
 use super::write_timeout::WriteTimeoutStream;
 
-/// What is sent, one after the other; the answer ends when there is no more.
+/// Stream of the body's chunks; the response ends with it.
 pub(super) type BodyChunks = Pin<Box<dyn Stream<Item = BodyChunk> + Send>>;
 
-/// A part of an answer, framed already; copies share its bytes.
+/// Part of a body, already framed for the chunked transfer coding; clones share its bytes.
 #[derive(Debug, Clone)]
 pub(super) struct BodyChunk {
-    /// A chunk (RFC 9112, section 7.1).
+    /// Chunk with its framing (RFC 9112, section 7.1).
     chunk: Bytes,
-    /// Where its data begin.
+    /// Offset of the data in `chunk`.
     data_start: usize,
 }
 
 impl BodyChunk {
-    /// A piece with these data, of which there must be some: an empty chunk would be the end.
+    /// Frames these data, which must not be empty: an empty chunk would end the body.
     pub(super) fn new(data: &[u8]) -> Self {
         let mut chunk = format!("{:x}\r\n", data.len()).into_bytes();
         let begin = chunk.len();
@@ -45,13 +45,13 @@ impl BodyChunk {
         Self { chunk: chunk.into(), data_start: begin }
     }
 
-    /// What it says.
+    /// Returns the data without the framing.
     pub(super) fn data(&self) -> Bytes {
         self.chunk.slice(self.data_start..self.chunk.len() - 2)
     }
 }
 
-/// The place of pieces in a response.
+/// Extension of a response that holds its chunks until [`StreamedResponse::of`] takes them.
 #[derive(Clone)]
 struct ChunksExtension(Arc<Mutex<Option<BodyChunks>>>);
 
@@ -61,19 +61,19 @@ impl ChunksExtension {
     }
 }
 
-/// A response whose body is these pieces, for [`Answer::of`] to find.
+/// Creates a response whose body is these chunks, for [`StreamedResponse::of`] to take.
 pub(super) fn response(pieces: BodyChunks) -> Response {
-    // Its length is not known, so nobody on the way states one.
+    // A body of unknown length, so that no layer adds a `Content-Length`.
     let mut response = Response::new(Body::from_stream(stream::pending::<io::Result<Bytes>>()));
     response.extensions_mut().insert(ChunksExtension(Arc::new(Mutex::new(Some(pieces)))));
     response
 }
 
-/// An answer that was not begun yet.
+/// Streamed response before its first byte is sent.
 pub(super) struct StreamedResponse {
     head: Bytes,
     chunks: BodyChunks,
-    /// Whether the client knows chunks; otherwise the end of the connection is the end of the answer.
+    /// True for a client that understands the chunked coding (HTTP/1.1); otherwise the end of the connection ends the body.
     chunked: bool,
 }
 
@@ -84,7 +84,8 @@ impl fmt::Debug for StreamedResponse {
 }
 
 impl StreamedResponse {
-    /// What is to be sent for this response to a request of this version; `None`: it is one with an end.
+    /// Takes the chunks out of this response to a request of this version and renders its head; `None`: the response has an
+    /// ordinary body.
     pub(super) fn of<B>(response: &http::Response<B>, version: Version) -> Option<Self> {
         let pieces = response.extensions().get::<ChunksExtension>()?.take()?;
         let chunked = version == Version::HTTP_11;
@@ -97,16 +98,16 @@ impl StreamedResponse {
         if let Ok(date) = DateTimePrinter::new().timestamp_to_rfc9110_string(&Timestamp::now()) {
             head.extend_from_slice(format!("date: {date}\r\n").as_bytes());
         }
-        // Nothing else is read from this client any more.
+        // No further request is read from this client.
         head.extend_from_slice(b"connection: close\r\n");
         head.extend_from_slice(if chunked { b"transfer-encoding: chunked\r\n\r\n" } else { b"\r\n" });
         Some(Self { head: head.into(), chunks: pieces, chunked })
     }
 
-    /// Sends it, to its end or that of the client.
+    /// Sends the response until its chunks end or the client goes away.
     ///
     /// # Errors
-    /// The client takes nothing any more.
+    /// The client has gone, or reads nothing for too long.
     pub(super) async fn send(self, socket: WriteTimeoutStream) -> io::Result<()> {
         let Self { head, chunks: pieces, chunked } = self;
         let mut sending = BodyWriter { socket, chunks: pieces, chunked, unsent: head, ended: false };
@@ -114,11 +115,14 @@ impl StreamedResponse {
     }
 }
 
+/// Writer of a streamed response to a detached connection.
+///
+/// Invariant: the next chunk is taken only when `unsent` is empty, so at most one chunk is buffered for a slow client.
 struct BodyWriter {
     socket: WriteTimeoutStream,
     chunks: BodyChunks,
     chunked: bool,
-    /// What has to be sent before the next piece.
+    /// Bytes to send before the next chunk.
     unsent: Bytes,
     ended: bool,
 }
@@ -150,7 +154,7 @@ impl BodyWriter {
         }
     }
 
-    /// Ready when the client has gone; what else it sends is passed over.
+    /// Polls whether the client has closed the connection; bytes that it still sends are discarded.
     fn poll_closed(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut scrap = [0; 64];

@@ -1,4 +1,4 @@
-//! What requests are answered from, in tests.
+//! Application state for tests.
 
 use std::{
     collections::BTreeSet,
@@ -28,17 +28,17 @@ use super::{
     relay::Relay,
 };
 
-/// Rights that a test gives and takes: `alice list tools a`. The token of `alice` is `alice`.
+/// Rights that a test grants and revokes: `alice list tools a`. The token of `alice` is `alice`.
 #[derive(Debug, Default)]
 pub(super) struct GrantedRights(Mutex<BTreeSet<String>>);
 
 impl GrantedRights {
-    /// Gives a right.
+    /// Grants a right.
     pub(super) fn grant(&self, right: &str) {
         self.0.lock().unwrap().insert(right.into());
     }
 
-    /// Takes a right.
+    /// Revokes a right.
     pub(super) fn revoke(&self, right: &str) {
         self.0.lock().unwrap().remove(right);
     }
@@ -56,7 +56,7 @@ impl Reviews for GrantedRights {
     }
 }
 
-/// An API over this fleet, for those who have rights, without a database.
+/// Creates the state of an API over this fleet that checks rights, without a database.
 pub(super) fn app_with_rights(fleet: &Arc<FleetCache>) -> (SharedAppState, Arc<GrantedRights>) {
     let given = Arc::new(GrantedRights::default());
     let nowhere = Store::open(&DatabaseUrl::file("/nonexistent/recif.db".as_ref())).unwrap();
@@ -64,14 +64,14 @@ pub(super) fn app_with_rights(fleet: &Arc<FleetCache>) -> (SharedAppState, Arc<G
     (app_of(fleet, "", auth, nowhere), given)
 }
 
-/// An API over this fleet, for everybody, without a database.
+/// Creates the state of an API over this fleet that is open to every caller, without a database.
 pub(super) fn app(fleet: &Arc<FleetCache>, gateway: &str) -> SharedAppState {
-    // Nothing is connected to before somebody writes.
+    // The store connects only when it is used.
     let nowhere = Store::open(&DatabaseUrl::file("/nonexistent/recif.db".as_ref())).unwrap();
     app_of(fleet, gateway, Auth::None { any_host: true }, nowhere)
 }
 
-/// An API over this fleet and a database, which goes with what is returned.
+/// Creates the state of an API over this fleet and a database, which is removed when the second value is dropped.
 pub(super) async fn app_with_history(fleet: &Arc<FleetCache>) -> (SharedAppState, TemporaryDatabase) {
     static COUNT: AtomicUsize = AtomicUsize::new(0);
     let number = COUNT.fetch_add(1, Relaxed);
@@ -81,9 +81,9 @@ pub(super) async fn app_with_history(fleet: &Arc<FleetCache>) -> (SharedAppState
     (app_of(fleet, "", Auth::None { any_host: true }, store), TemporaryDatabase { writer, folder })
 }
 
-/// A database that is removed in the end.
+/// Database whose folder is removed on drop.
 pub(super) struct TemporaryDatabase {
-    /// Writes to it.
+    /// Writer for the database.
     pub(super) writer: Writer,
     folder: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! Which watches feed the read model.
+//! Watches that feed the read model.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::{
     related::{self, ConfigMapRecord, RelatedObjects},
 };
 
-/// What the operator made.
+/// Label selector of the objects that the operator made.
 const MANAGED_BY_OPERATOR: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
-/// Events that the operator wrote: others do not speak of our kinds.
+/// Field selector of the Events that the operator wrote. Other reporters do not write about objects of our kinds.
 const REPORTED_BY_OPERATOR: &str = "reportingController=recif-operator";
 
-/// Begins the watches of our kinds.
+/// Starts the watches of our kinds.
 pub(super) fn watch_fleet(watches: &Watches, fleet: &Arc<FleetCache>, tasks: &mut JoinSet<()>) {
     for (row, kind) in (0_u8..).zip(KINDS) {
         let Some(resource) = Resource::custom(kind.name) else { continue };
@@ -31,7 +31,7 @@ pub(super) fn watch_fleet(watches: &Watches, fleet: &Arc<FleetCache>, tasks: &mu
     }
 }
 
-/// Begins the watches of what hangs on them.
+/// Starts the watches of the objects related to ours: Deployments, ConfigMaps, Pods and Events.
 pub(super) fn watch_related(
     watches: &Watches,
     around: &RelatedObjects,
@@ -52,7 +52,8 @@ pub(super) fn watch_related(
     let events = (Resource::EVENT, None, Some(REPORTED_BY_OPERATOR));
     watches.watch(watch_source(events, Arc::new(related::event)), &around.events, tasks);
 }
-/// The server that a change of a ConfigMap is about, and its tools now: none when the ConfigMap holds them no more.
+/// Returns the server that a change of a ConfigMap is about, and its tools as of this change: `None` if the ConfigMap no longer
+/// holds them.
 fn tools_change(change: &Change<ConfigMapRecord>) -> Option<(&'static ApiKind, Key, Option<Arc<str>>)> {
     let held = |seen: &Option<Arc<ConfigMapRecord>>| seen.as_ref().and_then(|seen| seen.tools.clone());
     let new = held(&change.new);

@@ -1,4 +1,4 @@
-//! A connection that gives a client only so long to take what is sent to it.
+//! Connection with a write timeout: it breaks when the client reads nothing for too long.
 
 use std::{
     io,
@@ -18,32 +18,35 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-/// What carries a client's bytes.
+/// Transport of a client's connection.
 #[derive(Debug)]
 pub(super) enum Socket {
-    /// A connection of TCP.
+    /// Plain TCP.
     Plain(TcpStream),
-    /// TLS over one.
+    /// TLS over TCP.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A connection whose client must take something of what is sent within a time; otherwise it breaks.
+/// Connection that fails with `TimedOut` when no byte could be written for `timeout`.
+///
+/// Invariant: `deadline` is set only while the last write is pending; each write that makes progress clears it.
 #[derive(Debug)]
 pub(super) struct WriteTimeoutStream {
     stream: Socket,
     timeout: Duration,
-    /// Runs while the system takes nothing more for the client.
+    /// Runs while the socket's send buffer is full.
     deadline: Option<Pin<Box<Sleep>>>,
     flushed: Arc<AtomicBool>,
 }
 
 impl WriteTimeoutStream {
-    /// Breaks when the client takes nothing for so long.
+    /// Wraps a socket; writes fail after `patience` without progress.
     pub(super) fn new(stream: Socket, patience: Duration) -> Self {
         Self { stream, timeout: patience, deadline: None, flushed: Arc::default() }
     }
 
-    /// Whether what was written has been flushed, which a server does when it has nothing left to write.
+    /// Returns the flag that is true after a flush and false after a later write. A server flushes when it has nothing left to
+    /// write.
     pub(super) fn flushed(&self) -> Arc<AtomicBool> {
         self.flushed.clone()
     }

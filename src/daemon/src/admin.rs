@@ -1,4 +1,4 @@
-//! `/healthz`, `/readyz` and `/metrics`.
+//! Admin endpoints: `/healthz`, `/readyz` and `/metrics`.
 
 use std::{fmt, sync::Arc};
 
@@ -6,15 +6,15 @@ use axum::{Router, extract::State, http::StatusCode, routing::get};
 use prometheus_client::{encoding::text::encode, registry::Registry};
 use tokio::net::TcpListener;
 
-/// What the probes show.
+/// Sources of the probes and metrics of a process.
 pub struct Probes {
-    /// Everything that is counted.
+    /// Registry of all metrics.
     pub registry: Registry,
-    /// What keeps the process from being ready, one line each.
+    /// Returns the reasons for which the process is not ready, one line each.
     pub unready: Box<dyn Fn() -> Vec<String> + Send + Sync>,
-    /// What readiness tells besides, one line each: it keeps the process from nothing.
+    /// Returns more lines for the response of `/readyz`; they do not affect readiness.
     pub notes: Box<dyn Fn() -> Vec<String> + Send + Sync>,
-    /// Called before metrics are read, for gauges that are only looked at.
+    /// Called before metrics are read, for gauges that are updated only then.
     pub refresh: Box<dyn Fn() + Send + Sync>,
 }
 
@@ -27,7 +27,7 @@ impl fmt::Debug for Probes {
 /// Serves the probes for ever.
 ///
 /// # Errors
-/// When the listener breaks.
+/// The listener breaks.
 pub async fn serve(listener: TcpListener, probes: Probes) -> std::io::Result<()> {
     axum::serve(listener, router(probes)).await
 }

@@ -1,4 +1,4 @@
-//! Makes identifiers that cannot be guessed.
+//! Generates identifiers that cannot be guessed.
 
 /// Returns `N` random bytes of the system as hexadecimal digits.
 ///

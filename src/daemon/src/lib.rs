@@ -1,5 +1,5 @@
-//! Frames a process: its life and tasks, logs, the admin port (health, readiness, metrics), the limit of open files, ids, and TLS
-//! towards clients.
+//! Process framework: life cycle and tasks, logs, the admin port (health, readiness, metrics), the limit of open files,
+//! ids, and TLS towards clients.
 
 pub mod admin;
 pub mod ids;

@@ -1,12 +1,12 @@
-//! What the system lets a process have.
+//! Resource limits of the process.
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 
-/// Allows this process as many open files as it may have at all: each connection is one, and many systems begin with 1024.
+/// Raises the limit of open files to its maximum: each connection takes one, and many systems begin with 1024.
 pub fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Below the maximum it is never refused, and with fewer the process works too.
+    // Up to the maximum it is never refused, and the process works with fewer files, too.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tracing_subscriber::{EnvFilter, filter::ParseError};
 
-/// What is logged when nobody says otherwise.
+/// Default log filter.
 pub const DEFAULT_FILTER: &str = "info,kube_client=off,hyper=warn,tower=warn";
 
 /// How a log line looks.
@@ -28,14 +28,14 @@ pub struct LogArgs {
     pub log: String,
 }
 
-/// Begins logging; to be called once.
+/// Starts logging; to be called once.
 ///
 /// # Errors
-/// When the filter is not of the form `level` or `target=level`, separated by commas.
+/// The filter is not of the form `level` or `target=level`, separated by commas.
 pub fn init(format: LogFormat, filter: &str) -> Result<(), ParseError> {
     let filter = EnvFilter::from_str(filter)?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter);
-    // A second call, as in a test, changes nothing.
+    // A second call, as in a test, has no effect.
     let _ = match format {
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
         LogFormat::Pretty => builder.compact().try_init(),

@@ -1,4 +1,4 @@
-//! Frames the life of a process: shutdown by signal, supervised tasks, and the exit code.
+//! Life cycle of a process: shutdown by signal, supervised tasks, and the exit code.
 
 use std::{
     fmt::{self, Display},
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, Probes};
 
-/// Holds the tasks of a process that runs until SIGTERM or SIGINT.
+/// Tasks of a process that runs until SIGTERM or SIGINT.
 ///
 /// Invariant: no task in it ends before the process does; when one does, the process ends with an error.
 pub struct Runtime {
@@ -24,13 +24,13 @@ pub struct Runtime {
     tasks: JoinSet<()>,
 }
 
-/// Says why a process cannot go on.
+/// Reason for which a process cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// No handler for signals.
+    /// The handlers of signals cannot be installed.
     #[error("wait for signals: {0}")]
     Signals(io::Error),
-    /// An address is taken, or not ours to bind.
+    /// An address is in use, or this process may not bind it.
     #[error("listen on {0}: {1}")]
     Listen(SocketAddr, io::Error),
     /// A supervised task has ended.
@@ -66,7 +66,7 @@ impl Runtime {
         self.shutdown.clone()
     }
 
-    /// Holds the tasks that are to run as long as the process.
+    /// Returns the tasks that run as long as the process.
     pub fn tasks(&mut self) -> &mut JoinSet<()> {
         &mut self.tasks
     }
@@ -74,7 +74,7 @@ impl Runtime {
     /// Binds an address.
     ///
     /// # Errors
-    /// It is taken, or not ours to bind.
+    /// The address is in use, or this process may not bind it.
     pub async fn listen(address: SocketAddr) -> Result<TcpListener, RuntimeError> {
         TcpListener::bind(address).await.map_err(|error| RuntimeError::Listen(address, error))
     }
@@ -91,7 +91,7 @@ impl Runtime {
     /// Runs `main` to its end. The other tasks end with it.
     ///
     /// # Errors
-    /// That of `main`, or a supervised task ended first.
+    /// The error of `main`, or a supervised task ended first.
     pub async fn run<E: From<RuntimeError>>(mut self, main: impl Future<Output = Result<(), E>>) -> Result<(), E> {
         tokio::select! {
             biased;

@@ -1,6 +1,6 @@
-//! TLS towards clients, of gateway and control plane alike.
+//! TLS towards clients, for gateway and control plane.
 //!
-//! The certificate is that of a mounted Secret, which is read again when it changes. Connections that are open keep the
+//! The certificate is that of a mounted Secret, and is read again when it changes. Open connections keep the
 //! certificate with which they began.
 
 use std::{
@@ -22,13 +22,13 @@ use sha2::{Digest as _, Sha256};
 use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-/// How often the files are looked at. The kubelet brings a changed Secret within about a minute.
+/// Interval between checks of the files. The kubelet updates a changed Secret within about a minute.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a client may take to agree on keys.
+/// Longest time for a TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
-/// HTTP/2 as ALPN calls it.
+/// ALPN name of HTTP/2.
 pub const H2: &[u8] = b"h2";
-/// HTTP/1.1 as ALPN calls it.
+/// ALPN name of HTTP/1.1.
 pub const HTTP1: &[u8] = b"http/1.1";
 
 /// Options about TLS.
@@ -46,13 +46,13 @@ pub struct TlsArgs {
 }
 
 impl TlsArgs {
-    /// Where TLS is served, and with which certificate and key; `None`: it is not.
+    /// Returns the address that serves TLS, with its certificate and key; `None` if TLS is not served.
     pub fn read(&self) -> Option<(SocketAddr, &Path, &Path)> {
         Some((self.tls_listen, self.tls_cert.as_deref()?, self.tls_key.as_deref()?))
     }
 }
 
-/// The certificate and key cannot be used. It never holds the key.
+/// The certificate and key cannot be used. The error never holds the key.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read.
@@ -60,25 +60,25 @@ pub enum TlsError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// A file holds no such thing.
+    /// A file has no such content.
     #[error("{path} holds no {what} in PEM form")]
     Pem {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// Content that it should have.
         what: &'static str,
     },
-    /// They do not belong together, or are of a sort that is not supported.
+    /// Certificate and key do not match, or are of an unsupported type.
     #[error("{cert} and {key} cannot be used together: {source}")]
     Unusable {
         /// The file with the certificate.
         cert: PathBuf,
         /// The file with the key.
         key: PathBuf,
-        /// Why.
+        /// Cause.
         source: rustls::Error,
     },
 }
@@ -96,7 +96,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// The certificate of new connections.
+/// Certificate for new connections, replaced when the files change.
 #[derive(Debug)]
 struct CurrentCertificate {
     cert: PathBuf,
@@ -112,10 +112,10 @@ impl ResolvesServerCert for CurrentCertificate {
 }
 
 impl Tls {
-    /// Reads the certificate chain and its key. Clients are offered these protocols, the best first.
+    /// Loads the certificate chain and its key. `protocols` are offered to clients by ALPN, the preferred one first.
     ///
     /// # Errors
-    /// They cannot be used.
+    /// Certificate or key cannot be used.
     pub fn load(cert: &Path, key: &Path, protocols: &[&[u8]]) -> Result<Self, TlsError> {
         let provider = Arc::new(ring::default_provider());
         let certified = PemFiles::read(cert, key)?.certified(cert, key, &provider)?;
@@ -129,15 +129,16 @@ impl Tls {
         Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)), current })
     }
 
-    /// Agrees on keys with a client.
+    /// Performs the TLS handshake with a client.
     ///
     /// # Errors
-    /// It does not speak TLS as we do, or takes too long.
+    /// The client supports no common TLS parameters, or takes too long.
     pub async fn accept(&self, io: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(io)).await?
     }
 
-    /// Follows changes of the files for ever. What cannot be used is logged, and the last good certificate stays.
+    /// Watches the files for changes and never returns. A certificate that cannot be used is logged, and the last good
+    /// one stays.
     pub async fn watch_files(self) {
         let CurrentCertificate { cert, key, provider, certified } = &*self.current;
         let mut known = PemFiles::read(cert, key).map(|files| files.digest()).ok();
@@ -169,12 +170,12 @@ impl Tls {
     }
 }
 
-/// Whether a client chose HTTP/2.
+/// Reports whether a client chose HTTP/2.
 pub fn negotiated_h2(io: &TlsStream<TcpStream>) -> bool {
     io.get_ref().1.alpn_protocol() == Some(H2)
 }
 
-/// What the files hold.
+/// Content of the files.
 struct PemFiles {
     cert: Vec<u8>,
     key: Vec<u8>,

@@ -1,8 +1,8 @@
-//! Makes a template that the `handlebars` crate has parsed mean what it means to the reference.
+//! Rewrites a template that the `handlebars` crate has parsed so that it means what it means to the reference.
 //!
-//! The crate prints lists, objects and numbers in its own way, fails on `list.length`, and takes `@a.b` for `@a`. So
-//! every value goes through our helpers: `{{a.b}}` becomes `{{=print (=resolve a "b")}}`. On the way everything is judged
-//! that the crate would only find when rendering, or never.
+//! The crate prints lists, objects and numbers in its own way, fails on `list.length`, and takes `@a.b` for `@a`. So every value
+//! goes through our helpers: `{{a.b}}` becomes `{{=print (=resolve a "b")}}`. The rewrite also reports the errors that the crate
+//! would find only when rendering, or never.
 
 use std::collections::BTreeSet;
 
@@ -19,10 +19,10 @@ use super::messages::with_marks;
 /// Deepest nesting of blocks or parentheses.
 const DEPTH: usize = 64;
 
-/// What is wrong with a template.
+/// Error in a template.
 #[derive(Debug)]
 pub(super) struct TemplateSyntaxError {
-    /// From 1, if it is known.
+    /// Line, from 1, if it is known.
     pub(super) line: Option<usize>,
     pub(super) message: String,
 }
@@ -33,33 +33,33 @@ impl From<PromptError> for TemplateSyntaxError {
     }
 }
 
-/// A template, or a partial, or a partial defined inside one of them.
+/// Template, partial, or partial that is defined inside one of them.
 #[derive(Debug)]
 pub(super) struct TemplateDefinition {
-    /// How a partial is called.
+    /// Name of the partial.
     pub(super) name: String,
-    /// The text that it is in: the same, or that in which it is defined.
+    /// Name of the text that it is in: its own, or the one in which it is defined.
     pub(super) within: String,
-    /// How many elements it has.
+    /// Number of its elements.
     pub(super) size: usize,
-    /// The partials it uses.
+    /// Uses of partials in it.
     pub(super) uses: Vec<PartialUse>,
-    /// The variables of its outermost context that it has a place for: what it prints, enters or hands to a partial.
+    /// Variables of its outermost context that it uses: prints, enters or hands to a partial.
     pub(super) variables: BTreeSet<Variable>,
 }
 
-/// A variable of the outermost context.
+/// Variable of the outermost context.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Variable {
     /// All of them: `this`, `@root`.
     All,
-    /// The one of this name.
+    /// The variable of this name.
     Named(String),
 }
 
 impl Variable {
-    /// The variable that `path` begins with, where that many scopes are around it; none of the outermost context's when
-    /// it is found in one of those scopes, or above them all.
+    /// Returns the variable that `path` begins with, inside that many scopes. `None`: it is found in one of those scopes, or
+    /// above them all.
     fn of(path: &str, scopes: usize) -> Option<Self> {
         let (first, _) = split_path(path);
         let (rest, from_root) = match first.strip_prefix('@') {
@@ -74,24 +74,24 @@ impl Variable {
     }
 }
 
-/// The use of a partial.
+/// Use of a partial.
 #[derive(Debug)]
 pub(super) struct PartialUse {
-    /// `None`: whatever the input says.
+    /// Name of the partial; `None` if the input decides it.
     pub(super) name: Option<String>,
     pub(super) line: usize,
-    /// In how many blocks it is.
+    /// Number of blocks around it.
     pub(super) depth: usize,
-    /// It has a block that is printed if there is no such partial.
+    /// `true` if it has a block that is printed when there is no such partial.
     pub(super) has_fallback: bool,
-    /// It sees the outermost context.
+    /// `true` if the partial sees the outermost context.
     pub(super) is_outermost: bool,
 }
 
-/// Changes `template`, which `source` was parsed into, and tells what is defined in it: itself first.
+/// Rewrites `template`, which `source` was parsed into, and returns the definitions in it: its own first.
 ///
 /// # Errors
-/// The first thing that is wrong.
+/// The first error in the template.
 pub(super) fn adapt(
     name: &str,
     source: &str,
@@ -113,9 +113,9 @@ struct Adapter<'s> {
 #[derive(Clone, Copy)]
 struct TemplatePosition {
     line: usize,
-    /// How many blocks or parentheses are around it.
+    /// Number of blocks or parentheses around it.
     depth: usize,
-    /// How many of the blocks have a context of their own.
+    /// Number of those blocks that have a context of their own.
     scopes: usize,
 }
 
@@ -161,7 +161,8 @@ impl Adapter<'_> {
                 }
                 TemplateElement::HelperBlock(block) => self.block(block, definition, place)?,
                 TemplateElement::PartialExpression(partial) | TemplateElement::PartialBlock(partial) => {
-                    // The crate indents every partial that white space precedes; it must be alone in its line.
+                    // The crate indents every partial that white space precedes; the reference only one that is alone in its
+                    // line.
                     if !self.is_alone(line, column) {
                         partial.indent = None;
                     }
@@ -176,7 +177,7 @@ impl Adapter<'_> {
         Ok(())
     }
 
-    /// Whether the tag that begins there is the only thing in its line. Both count from 1, columns in characters.
+    /// Reports whether the tag that begins there is alone in its line. Both count from 1, columns in characters.
     fn is_alone(&self, line: usize, column: usize) -> bool {
         let mut characters = self.lines.get(line - 1).copied().unwrap_or_default().chars();
         let before = characters.by_ref().take(column - 1).all(char::is_whitespace);
@@ -198,7 +199,7 @@ impl Adapter<'_> {
         } else {
             check(block, HelperPosition::Block, place)?;
         }
-        // `if` and the like look at a value, which leaves it unsaid.
+        // `if` and the like only test a value: it is not printed, so it does not count as used.
         if matches!(block.name.as_name(), Some("each" | "with" | SECTION)) {
             collect_variables(block.params.iter().chain(block.hash.values()), place, &mut definition.variables);
         }
@@ -226,7 +227,7 @@ impl Adapter<'_> {
         if partial.params.len() > 1 {
             return place.error("a partial takes at most one context");
         }
-        // The crate takes the quotes of `{{> 'name'}}` for a part of the name.
+        // The crate makes the quotes of `{{> 'name'}}` a part of the name.
         let name = partial.name.as_name().map(|name| name.trim_matches('\'').to_owned());
         if let Some(name) = &name {
             partial.name = Parameter::Name(name.clone());
@@ -256,7 +257,7 @@ impl Adapter<'_> {
     }
 }
 
-/// `{{…}}`: a helper, or a value to print.
+/// Rewrites `{{…}}`: a call of a helper, or a value to print.
 fn adapt_expression(
     call: &mut HelperTemplate,
     definition: &mut TemplateDefinition,
@@ -331,11 +332,11 @@ fn arguments<'p>(
     Ok(())
 }
 
-/// What stands for the value at `path`: its first key is found in the scopes, the others in the value that this gives.
+/// Returns the expression for the value at `path`: its first key is looked up in the scopes, the others in the value found.
 fn value(path: &str, place: TemplatePosition) -> Result<Parameter, TemplateSyntaxError> {
     let (first, keys) = split_path(path);
     if first.matches("../").count() + usize::from(first.ends_with("..")) > place.scopes && !path.starts_with('@') {
-        // Above the outermost context there is nothing; the crate would stay there.
+        // Above the outermost context nothing is found; the crate would stay in that context.
         let nowhere = vec![Parameter::Literal(Value::Null), Parameter::Literal(Value::from(""))];
         let resolve = Parameter::Name(RESOLVE.to_owned());
         return Ok(Parameter::Subexpression(Subexpression::new(resolve, nowhere, Default::default())));
@@ -356,7 +357,7 @@ fn value(path: &str, place: TemplatePosition) -> Result<Parameter, TemplateSynta
     )))
 }
 
-/// `a.b/[c d]` as `a`, `b` and `c d`. What says where to begin (`this`, `../`, `@root`) stays with the first key.
+/// Splits `a.b/[c d]` into `a`, `b` and `c d`. The start of a path (`this`, `../`, `@root`) stays with the first key.
 fn split_path(path: &str) -> (&str, Vec<&str>) {
     let mut parts = Vec::new();
     let mut start = usize::from(path.starts_with('@'));

@@ -1,27 +1,27 @@
-//! Whether the tags of a Handlebars template end, and its blocks: what no reader of Handlebars takes, and nothing else. What one
-//! reader refuses and another takes is for the runtime to say. The readers are handlebars.js and the `handlebars` crate; where
-//! they differ, the template passes if one of the two would take it.
+//! Checks that the tags of a Handlebars template end, and its blocks. It refuses only what every reader of Handlebars refuses;
+//! anything else is for the runtime to decide. The readers are handlebars.js and the `handlebars` crate; where they differ, the
+//! template passes if one of the two would accept it.
 
 use super::PromptError;
 
-/// A block that has begun.
+/// Block that has begun.
 struct OpenBlock<'t> {
     name: &'t str,
-    /// Where its tag is in the template.
+    /// Offset of its tag in the template.
     at: usize,
 }
 
-/// A reader of Handlebars.
+/// Reader of Handlebars.
 #[derive(Clone, Copy, PartialEq)]
 enum Reader {
     /// handlebars.js: `{{^name}}` inside of a block is a block of its own.
     HandlebarsJs,
-    /// The `handlebars` crate: it is an `else`.
+    /// The `handlebars` crate: there it is an `else`.
     Crate,
 }
 
 impl Reader {
-    /// Whether the reader takes `c` for white space.
+    /// Reports whether the reader takes `c` for white space.
     fn is_blank(self, c: char) -> bool {
         match self {
             Self::HandlebarsJs => c == '\u{feff}' || (c.is_whitespace() && c != '\u{85}'),
@@ -30,7 +30,7 @@ impl Reader {
     }
 }
 
-/// Judges a template, which begins after so many lines of its text.
+/// Checks a template, which begins after so many lines of its text.
 ///
 /// # Errors
 /// A tag or block that does not end, an end of a block that has not begun, or an `else` outside of blocks, with its line in the
@@ -41,7 +41,7 @@ pub(super) fn check_blocks(template: &str, lines_before: usize) -> Result<(), Pr
 }
 
 fn check_blocks_for(template: &str, lines_before: usize, reader: Reader) -> Result<(), PromptError> {
-    // Lines are counted only for what is wrong: to count them for each tag takes the square of the text's length.
+    // Lines are counted only for an error: counting them for each tag would take quadratic time.
     let line_at = |at: usize| lines_before + 1 + template[..at].matches('\n').count();
     let blank = |c: char| reader.is_blank(c);
     let mut open: Vec<OpenBlock<'_>> = Vec::new();
@@ -51,7 +51,7 @@ fn check_blocks_for(template: &str, lines_before: usize, reader: Reader) -> Resu
         // `\{{` is text, `\\{{` is a backslash before a tag.
         if before.ends_with('\\') && !before.ends_with("\\\\") {
             if rest.starts_with("{{{{") {
-                // A tag begins after two of the braces, or after all four.
+                // By the reader, a tag begins after two of the braces or after all four: the rest is not checked.
                 return Ok(());
             }
             at = found + 2;
@@ -102,8 +102,8 @@ fn check_blocks_for(template: &str, lines_before: usize, reader: Reader) -> Resu
     }
 }
 
-/// Whether a tag parts a block: `else`, `else if …` or `^`. What follows `else` is a helper's name; anything else makes it an
-/// expression like any other to handlebars: `else if.a`, `else (a)`, `else a =b`.
+/// Reports whether a tag divides a block: `else`, `else if …` or `^`. The word after `else` is a helper's name; anything else
+/// makes it an expression like any other to handlebars: `else if.a`, `else (a)`, `else a =b`.
 fn is_else(tag: &str, reader: Reader) -> bool {
     let blank = |c: char| reader.is_blank(c);
     let of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '$' | ':') || !c.is_ascii();
@@ -116,13 +116,13 @@ fn is_else(tag: &str, reader: Reader) -> bool {
     tag == "^" || tag.strip_prefix("else").is_some_and(parts)
 }
 
-/// What is inverted by `{{^name}}`; `{{^}}` is an `else`.
+/// Returns the name that `{{^name}}` inverts; `{{^}}` is an `else`.
 fn inverse(tag: &str, reader: Reader) -> Option<&str> {
     tag.strip_prefix('^').filter(|name| name.contains(|c| !reader.is_blank(c)))
 }
 
-/// Where a raw block has ended, given what follows its first braces. It holds no tags: its end is looked for as it is written,
-/// else in any form.
+/// Returns the end of a raw block, given the text after its first braces. It holds no tags: its end is searched for as it is
+/// written, else in any form.
 fn end_of_raw(raw: &str, reader: Reader) -> Option<usize> {
     let blank = |c: char| reader.is_blank(c);
     let name = raw.trim_start_matches(blank).split(|c: char| blank(c) || c == '}').next().unwrap_or_default();
@@ -137,9 +137,9 @@ fn end_of_raw(raw: &str, reader: Reader) -> Option<usize> {
     })
 }
 
-/// Where a comment has ended, given what follows its `!`. One that begins with dashes ends with them where it can, so that it
-/// may hold braces. In `{{!--}}` the same dashes do both for handlebars.js; the crate looks for others first, knows no tilde, and
-/// takes white space before them.
+/// Returns the end of a comment, given the text after its `!`. A comment that begins with dashes ends with them where it can, so
+/// that it may hold braces. In `{{!--}}` the same dashes do both for handlebars.js; the crate looks for others first, knows no
+/// tilde, and takes white space before them.
 fn end_of_comment(comment: &str, reader: Reader) -> Option<usize> {
     let end = |end: &str, from: usize| Some(from + comment.get(from..)?.find(end)? + end.len());
     let spaces = comment.len() - comment.trim_start_matches([' ', '\t', '\r', '\n']).len();
@@ -153,7 +153,7 @@ fn end_of_comment(comment: &str, reader: Reader) -> Option<usize> {
     dashed.or_else(|| end("}}", 0))
 }
 
-/// Where a tag has ended, its end included, and what it holds; what stands in quotes or brackets ends nothing.
+/// Returns the end of a tag, closing braces included, and its content; braces in quotes or brackets do not end it.
 fn end_of_tag(inner: &str, reader: Reader) -> Option<(usize, &str)> {
     let mut quote = None;
     let mut escaped = false;
@@ -172,7 +172,8 @@ fn end_of_tag(inner: &str, reader: Reader) -> Option<(usize, &str)> {
     inner.match_indices('}').find_map(|(at, _)| Some((at + closing_length(inner, at, reader)?, &inner[..at])))
 }
 
-/// How long what ends the tag is, if it stands there: `}}`, or `}}}` of `{{{`, with white space and `~` between the braces.
+/// Returns the length of the closing braces, if they stand there: `}}`, or `}}}` of `{{{`, with white space and `~` between the
+/// braces.
 fn closing_length(inner: &str, at: usize, reader: Reader) -> Option<usize> {
     let rest = &inner[at..];
     if !inner.starts_with('{') {
@@ -182,7 +183,7 @@ fn closing_length(inner: &str, at: usize, reader: Reader) -> Option<usize> {
     after.starts_with("}}").then(|| rest.len() - after.len() + 2)
 }
 
-/// Whether a name has one spelling and ends at the same place for every reader: in the crate an `@` begins an argument.
+/// Reports whether a name has one spelling and ends at the same place for every reader: in the crate an `@` begins an argument.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | '$'))
 }

@@ -1,22 +1,22 @@
-//! The two parts of a Dotprompt text: YAML frontmatter between two lines `---`, the first of which begins the text, and
+//! Splits a Dotprompt text into its two parts: YAML frontmatter between two lines `---`, the first of which begins the text, and
 //! the template.
 
 use serde_json::{Map, Value};
 
 use super::PromptError;
 
-/// The two parts of a text.
+/// Parts of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Document<'t> {
-    /// The YAML, if there is any, which begins on line 2.
+    /// YAML, if there is any, which begins on line 2.
     pub(super) frontmatter: Option<&'t str>,
-    /// The template: after a frontmatter without the white space around it, without one the text, verbatim.
+    /// Template: after a frontmatter without the white space around it; without a frontmatter the text, verbatim.
     pub(super) template: &'t str,
-    /// Lines of the text before the template's first.
+    /// Number of lines of the text before the template's first.
     pub(super) lines_before: usize,
 }
 
-/// Parts a text.
+/// Splits a text into its parts.
 ///
 /// # Errors
 /// A frontmatter that does not end.
@@ -45,15 +45,15 @@ pub(super) fn split(text: &str) -> Result<Document<'_>, PromptError> {
 }
 
 /// Deepest nesting of lists and fields in brackets. The YAML reader gives up at 128, after a time that grows with the square of
-/// what is open: half a MiB of `[` took minutes.
+/// the open brackets: half a MiB of `[` took minutes.
 const NESTED: usize = 256;
-/// Most of those brackets in all.
+/// Most brackets in all.
 const BRACKETS: usize = 4096;
 
-/// The fields of a frontmatter, keys as strings; none when it is empty.
+/// Parses the fields of a frontmatter, keys as strings; none if it is empty.
 ///
 /// # Errors
-/// What is not YAML, has no fields, or is not possible in JSON, with the line in the text whose frontmatter this is.
+/// A frontmatter that is not YAML, has no fields, or is not possible in JSON, with the line in its text.
 pub(super) fn fields(yaml: &str) -> Result<Map<String, Value>, PromptError> {
     if let Some(line) = too_deep(yaml) {
         let bound = format!("the frontmatter has more than {NESTED} brackets within one another, or {BRACKETS} in all");
@@ -63,7 +63,7 @@ pub(super) fn fields(yaml: &str) -> Result<Map<String, Value>, PromptError> {
         // The text's first line is the one before the YAML's.
         let line = error.location().map_or(1, |location| location.line()) + 1;
         let said = error.to_string();
-        // It counts lines from the YAML's first.
+        // The message counts lines from the YAML's first.
         let said = said.split(" at line ").next().unwrap_or_default();
         PromptError::at(line, format!("the frontmatter is not YAML: {said}"))
     })?;
@@ -74,8 +74,8 @@ pub(super) fn fields(yaml: &str) -> Result<Map<String, Value>, PromptError> {
     }
 }
 
-/// The line, from 1, in which more than [`NESTED`] brackets may be open. What closes in a comment or in quotes closes nothing, so
-/// only the first bracket of so many is known to close.
+/// Returns the line, from 1, in which more than [`NESTED`] brackets may be open, or more than [`BRACKETS`] have begun. A closing
+/// bracket in a comment or in quotes closes nothing but is counted like any other, so the number in all is limited as well.
 fn too_deep(yaml: &str) -> Option<usize> {
     let (mut open, mut all) = (0_usize, 0_usize);
     let at = yaml.bytes().position(|byte| {
@@ -89,7 +89,7 @@ fn too_deep(yaml: &str) -> Option<usize> {
     Some(yaml.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1)
 }
 
-/// YAML as JSON: keys become strings. What JSON does not have is refused.
+/// Converts YAML to JSON: keys become strings. Values that JSON does not have are refused.
 fn to_json(yaml: serde_yaml::Value) -> Result<Value, String> {
     Ok(match yaml {
         serde_yaml::Value::Mapping(fields) => {
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// The fields of the frontmatter of a text.
+    /// Returns the fields of the frontmatter of a text.
     fn read(text: &str) -> Result<Map<String, Value>, PromptError> {
         fields(split(text)?.frontmatter.unwrap_or_default())
     }

@@ -1,14 +1,14 @@
-//! What the fields of a frontmatter say.
+//! Reads and checks the fields of a frontmatter.
 
 use serde_json::{Map, Value};
 
 use super::picoschema::to_json_schema;
 use super::{Metadata, OutputFormat, PromptError};
 
-/// What a frontmatter says, its keys checked; `fields` were read from `yaml`.
+/// Reads the metadata of a frontmatter and checks the types of its keys; `fields` were read from `yaml`.
 ///
 /// # Errors
-/// A key that has not the type it must have, with the line.
+/// A key of the wrong type, with the line.
 pub(super) fn read(yaml: &str, fields: Map<String, Value>) -> Result<Metadata, PromptError> {
     let keys = Keys { yaml, fields };
     let input = keys.object("input")?.unwrap_or_default();
@@ -43,13 +43,13 @@ pub(super) fn read(yaml: &str, fields: Map<String, Value>) -> Result<Metadata, P
     })
 }
 
-/// An error at the line of the top key `key` of `yaml`, which begins on line 2 of its text.
+/// Returns an error at the line of the top key `key` of `yaml`, which begins on line 2 of its text.
 pub(super) fn error_at(yaml: &str, key: &str, message: impl Into<String>) -> PromptError {
     let named = |line: &str| line.trim_start_matches(['"', '\'']).strip_prefix(key).is_some_and(ends_key);
     PromptError::at(yaml.lines().position(named).unwrap_or(0) + 2, message)
 }
 
-/// The keys at the top of a frontmatter. A key without a value is as one that is not there.
+/// Top-level keys of a frontmatter. A key without a value counts as absent.
 struct Keys<'y> {
     yaml: &'y str,
     fields: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! Merges an input with its defaults and judges it by the schema.
+//! Merges an input with its defaults and validates it by the schema.
 
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{PatternOptions, ValidationError, Validator};
@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 /// Most problems named in one error.
 const MAX_LISTED_PROBLEMS: usize = 5;
 
-/// Bounds the regular expressions of a schema: their number, and the bytes of each once it is compiled. The operator compiles what
-/// users write.
+/// Most regular expressions in a schema. The operator compiles those that users write, so their number and size are limited.
 const MOST_PATTERNS: usize = 200;
+/// Most bytes of one of them once it is compiled.
 const MAX_PATTERN_BYTES: usize = 256 << 10;
 
-/// Regular expressions in a schema, at most: what only looks like one counts too.
+/// Counts the regular expressions in a schema; a property that is only named like one counts too.
 fn patterns(schema: &Value) -> usize {
     match schema {
         Value::Array(list) => list.iter().map(patterns).sum(),
@@ -25,10 +25,10 @@ fn patterns(schema: &Value) -> usize {
     }
 }
 
-/// Judges what the schema of an input says of the whole.
+/// Checks that the schema of an input admits objects.
 ///
 /// # Errors
-/// No object fits it, and nothing else is ever asked with.
+/// No object matches it, and an input is always an object.
 pub(super) fn check_object_schema(schema: &Value) -> Result<(), String> {
     let fits = match &schema["type"] {
         Value::String(one) => one == "object",
@@ -43,10 +43,10 @@ pub(super) fn check_object_schema(schema: &Value) -> Result<(), String> {
     })
 }
 
-/// The schema at `place` of the frontmatter, ready to judge.
+/// Compiles the schema at `place` of the frontmatter.
 ///
 /// # Errors
-/// Why it is no JSON Schema.
+/// It is no JSON Schema, or has too many regular expressions.
 pub(super) fn validator(schema: &Value, place: &str) -> Result<Validator, String> {
     let patterns = patterns(schema);
     if patterns > MOST_PATTERNS {
@@ -60,10 +60,10 @@ pub(super) fn validator(schema: &Value, place: &str) -> Result<Validator, String
     })
 }
 
-/// The variables of a template: `input` over `default`.
+/// Merges `input` over `default` into the variables of a template, and validates them.
 ///
 /// # Errors
-/// All that is wrong with the input, by path.
+/// All problems of the input, by path; the first [`MAX_LISTED_PROBLEMS`] are named.
 pub(super) fn merge(
     input: &Value,
     default: &Map<String, Value>,
@@ -89,7 +89,7 @@ pub(super) fn merge(
     Err(problems.join("; "))
 }
 
-/// One problem, as a sentence. It quotes no value: an input may hold what is nobody's business.
+/// Describes one problem as a sentence. It quotes no value: an input may be confidential.
 fn describe(error: ValidationError<'_>) -> String {
     let at = path(error.instance_path().as_str());
     let here = if at.is_empty() { "the input".to_owned() } else { format!("`{at}`") };
@@ -115,7 +115,7 @@ fn describe(error: ValidationError<'_>) -> String {
     }
 }
 
-/// A JSON pointer as people write it: `/a/0/b` is `a[0].b`.
+/// Renders a JSON pointer ([RFC 6901](https://www.rfc-editor.org/rfc/rfc6901)) as people write it: `/a/0/b` is `a[0].b`.
 fn path(pointer: &str) -> String {
     let mut path = String::new();
     for part in pointer.split('/').skip(1) {

@@ -1,10 +1,10 @@
-//! What JavaScript makes of a JSON value, which is what the reference prints and compares.
+//! Prints, compares and serializes JSON values as JavaScript does, and with it the reference.
 
 use std::fmt::Write as _;
 
 use serde_json::{Number, Value};
 
-/// `value` as a template prints it: nothing for `null`, a list joined by commas.
+/// Renders `value` as a template prints it: nothing for `null`, a list joined by commas.
 pub(super) fn print(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -16,7 +16,7 @@ pub(super) fn print(value: &Value) -> String {
     }
 }
 
-/// Whether `{{#if}}` takes its first branch: an empty list does not, an empty object does.
+/// Reports whether `{{#if}}` takes its first branch: for an empty list it does not, for an empty object it does.
 pub(super) fn is_truthy(value: &Value, include_zero: bool) -> bool {
     match value {
         Value::Null => false,
@@ -28,7 +28,7 @@ pub(super) fn is_truthy(value: &Value, include_zero: bool) -> bool {
     }
 }
 
-/// `===`, where two lists or objects of the same content count as one.
+/// Compares as `===` does, except that two lists or objects of the same content are equal.
 pub(super) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
@@ -36,7 +36,7 @@ pub(super) fn equal(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// `value[key]`, `None` for `undefined`. Lists and strings have a `length`.
+/// Returns `value[key]`, `None` for `undefined`. Lists and strings have a `length`.
 pub(super) fn property(value: &Value, key: &str) -> Option<Value> {
     let index = || key.parse::<usize>().ok().filter(|index| index.to_string() == key);
     match value {
@@ -52,7 +52,7 @@ pub(super) fn property(value: &Value, key: &str) -> Option<Value> {
     }
 }
 
-/// `JSON.stringify(value, null, indent)`, with the keys of objects sorted.
+/// Serializes as `JSON.stringify(value, null, indent)` does, with the keys of objects sorted.
 pub(super) fn stringify(value: &Value, indent: &str) -> String {
     let mut out = String::new();
     write_json(value, indent, "\n", &mut out);
@@ -94,7 +94,7 @@ fn write_json(value: &Value, indent: &str, line: &str, out: &mut String) {
     }
 }
 
-/// A number as JavaScript writes it: `1` for 1.0, an exponent from 1e21 on and below 1e-6. Integers keep all their digits.
+/// Renders a number as JavaScript does: `1` for 1.0, an exponent from 1e21 on and below 1e-6. Integers keep all their digits.
 fn number(number: &Number) -> String {
     let (false, Some(float)) = (number.is_i64() || number.is_u64(), number.as_f64()) else { return number.to_string() };
     if float == 0.0 {

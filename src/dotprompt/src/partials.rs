@@ -1,4 +1,4 @@
-//! Which prompts of a flow a prompt includes: `{{> name}}`, where the prompt may also be called `_name`.
+//! Finds the prompts of a flow that a prompt includes: `{{> name}}`, where the prompt may also be called `_name`.
 //!
 //! A prompt is parsed with those alone, so that a broken partial fails only the prompts that include it.
 
@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::template;
 
-/// The templates that the prompt `of` includes, those that they include among them; `prompts` are all of its flow, texts by name.
-/// A name that is computed (`{{> (lookup …)}}`) may be any, so then it is all of the others.
+/// Returns the templates that the prompt `of` includes, and those that they include; `prompts` are all of its flow, texts by
+/// name. A name that is computed (`{{> (lookup …)}}`) may be any, so then all the others are returned.
 pub(super) fn included(of: &str, prompts: &BTreeMap<&str, &str>) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut unread: Vec<&str> = prompts.get(of).copied().into_iter().collect();
@@ -29,7 +29,7 @@ pub(super) fn included(of: &str, prompts: &BTreeMap<&str, &str>) -> BTreeMap<Str
     found
 }
 
-/// The names after `{{>` and `{{#>`, each once; `None` for one that is computed.
+/// Returns the names after `{{>` and `{{#>`, each once; `None` for one that is computed.
 fn names(source: &str) -> BTreeSet<Option<&str>> {
     let tags = source.split("{{").skip(1).filter_map(|tag| {
         let tag = tag.trim_start_matches(['~', '#']).trim_start();

@@ -1,18 +1,18 @@
-//! Picoschema, the short form of JSON Schema that a frontmatter may use.
+//! Converts Picoschema, the short form of JSON Schema that a frontmatter may use.
 //!
 //! `name: string, the user's name` is a required property, `name?: string` an optional one that may also be null;
-//! `tags(array, what it is about): string`, `address(object):` and `kind(enum): [a, b]` say what the name cannot, and
-//! `(*): number` is the type of every other property. What is JSON Schema already stays as it is.
+//! `tags(array, what it is about): string`, `address(object):` and `kind(enum): [a, b]` say what the name cannot, and `(*): number` is the
+//! type of every other property. A schema that is JSON Schema already stays as it is.
 
 use serde_json::{Map, Value, json};
 
-/// The types that are written as one word.
+/// Types that are written as one word.
 const SCALARS: [&str; 6] = ["any", "boolean", "integer", "null", "number", "string"];
 
-/// `schema` as JSON Schema. `place` names it in errors (`input.schema`).
+/// Converts `schema` to JSON Schema. `place` names it in errors (`input.schema`).
 ///
 /// # Errors
-/// What is wrong at which property.
+/// The first error, with its property.
 pub(super) fn to_json_schema(schema: &Value, place: &str) -> Result<Value, String> {
     let fields = match schema {
         Value::String(text) => return scalar(text, place),
@@ -35,7 +35,7 @@ pub(super) fn to_json_schema(schema: &Value, place: &str) -> Result<Value, Strin
     object(fields, place)
 }
 
-/// A type, or an object of properties.
+/// Converts a type, or an object of properties.
 fn convert(schema: &Value, place: &str) -> Result<Value, String> {
     match schema {
         Value::String(text) => scalar(text, place),
@@ -55,7 +55,7 @@ fn unexpected_type(found: &Value, place: &str) -> String {
     format!("`{place}` must be a type such as `string`, or properties with their types; it is {found}")
 }
 
-/// `type` or `type, description`.
+/// Converts `type` or `type, description`.
 fn scalar(text: &str, place: &str) -> Result<Value, String> {
     let (name, description) = split_description(text);
     if !SCALARS.contains(&name) {
@@ -109,7 +109,7 @@ fn object(fields: &Map<String, Value>, place: &str) -> Result<Value, String> {
     Ok(schema)
 }
 
-/// The property whose name is followed by `(kind, description)`.
+/// Converts the property whose name is followed by `(kind, description)`.
 fn of_kind(kind: &str, value: &Value, place: &str) -> Result<Value, String> {
     let (kind, description) = split_description(kind);
     let mut schema = match kind {
@@ -126,7 +126,7 @@ fn of_kind(kind: &str, value: &Value, place: &str) -> Result<Value, String> {
     Ok(schema)
 }
 
-/// The same, or null, as the reference has it for an optional property.
+/// Returns a schema that admits null as well, as the reference does for an optional property.
 fn nullable(mut schema: Value) -> Value {
     if let Some(name) = schema.get("type").filter(|name| name.is_string() && *name != "null").cloned() {
         schema["type"] = json!([name, "null"]);

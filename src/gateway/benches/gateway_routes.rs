@@ -1,4 +1,4 @@
-//! How long the gateway takes to find the route of a request among 10 000 workloads, and to take in a change of one.
+//! Measures the lookup of a request's route among 10 000 workloads, and the update of one route.
 
 use std::{hint::black_box, net::SocketAddr, sync::Arc};
 
@@ -22,7 +22,7 @@ fn object() -> Arc<Object> {
     })
 }
 
-/// The Pods of a workload: as many as `count`.
+/// Creates the EndpointSlice of a workload with `count` Pods.
 fn slice(name: &str, count: u8) -> Arc<WorkloadEndpoints> {
     let endpoint = |at: u8| PodEndpoint {
         uid: format!("pod-{at}").into(),
@@ -48,7 +48,7 @@ fn benches(criterion: &mut Criterion) {
         at
     };
     criterion.bench_function("find a route among 10000", |bencher| {
-        // A request has its path at hand, and so the processor: what is sought is the route.
+        // A request has its path at hand, so it is in the processor's cache: only the lookup is measured.
         let path = || keys[next(7919)].clone();
         bencher.iter_batched_ref(path, |key| routes.find(black_box(key.as_bytes())), BatchSize::SmallInput);
     });

@@ -1,8 +1,8 @@
-//! The admin port: probes, metrics, and what the scaler asks for.
+//! Admin port: probes, metrics, and the demand endpoints that the scaler polls.
 //!
-//! `GET /_recif/demand` answers processes that have the keys of Secret `recif-identity`, by a token of theirs in
-//! `X-Recif-Caller` (a gateway without keys and with `--auth none` answers all), for every workload for which a request has waited
-//! or was refused since the process started:
+//! `GET /_recif/demand` reports every workload for which a request has waited or was refused since the process started.
+//! It responds only to processes that hold the keys of Secret `recif-identity` and send a token signed with them in
+//! `X-Recif-Caller`. A gateway without keys and with `--auth none` responds to every caller.
 //!
 //! ```json
 //! {
@@ -14,16 +14,17 @@
 //! }
 //! ```
 //!
-//! `instance` is new after each start. `waiting` is how many requests wait now; `waitingMs` is that number integrated over
-//! time, so that its difference between two looks, divided by the difference of `uptimeMs`, is the mean number that waited.
-//! `refused` counts those that were refused for want of room, `halted` those of a workload that is Failed without Pods for a
-//! reason that a ready Pod would end. `waitingMs` and both counts only grow within an instance, unless the workload is
-//! deleted; reading changes nothing.
+//! `instance` is new after each start. `waiting` is the current number of queued requests. `waitingMs` is that number
+//! integrated over time: its difference between two polls, divided by the difference of `uptimeMs`, is the mean queue
+//! length. `refused` counts requests refused for want of room. `halted` counts requests to a workload that is Failed
+//! without Pods for a reason that a ready Pod would end. `waitingMs` and both counters only grow within an instance,
+//! unless the workload is deleted. Reading changes nothing.
 //!
-//! `GET /_recif/demand/cold?after=N` answers the same processes with `{"times": M, "workloads": […]}` as soon as `times` is not N, and
-//! after 25 s in any case, so that the scaler learns at once of who waits. `times` counts how often requests began to wait for a
-//! workload that had no ready Pod and for which none waited before; `workloads` are those that have none now and are waited for, with
-//! the fields above.
+//! `GET /_recif/demand/cold?after=N` is a [long poll](https://www.rfc-editor.org/rfc/rfc6202) for the same callers. It
+//! responds with `{"times": M, "workloads": […]}` as soon as `times` differs from N, and after 25 s in any case, so the
+//! scaler learns at once that a request waits. `times` counts the cold starts: how often requests began to wait for a
+//! workload that had no ready Pod and no earlier waiter. `workloads` lists the workloads that have no ready Pod now and
+//! have waiters, with the fields above.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,10 +45,10 @@ use tokio::{
 
 use super::{auth::Auth, state::GatewayContext, workload::WorkloadState};
 
-/// How long nothing may happen until that is said.
+/// Longest time for which a long poll is held open without a change.
 const LONGEST_POLL: Duration = Duration::from_secs(25);
 
-/// What the admin port shows.
+/// Handlers of the admin port.
 #[derive(Debug, Clone)]
 pub(super) struct Admin {
     shared: Arc<GatewayContext>,
@@ -75,15 +76,15 @@ struct WorkloadDemand {
 }
 
 impl Admin {
-    /// Shows these; the process started now.
+    /// Creates the handlers. The uptime is counted from this call.
     pub(super) fn new(shared: Arc<GatewayContext>) -> Self {
         Self { shared, started: Instant::now() }
     }
 
-    /// Serves them for ever.
+    /// Serves the admin port until the listener fails.
     ///
     /// # Errors
-    /// When the listener breaks.
+    /// The listener failed.
     pub(super) async fn serve(self, listener: TcpListener) -> std::io::Result<()> {
         axum::serve(listener, self.router()).await
     }
@@ -121,7 +122,7 @@ async fn metrics(State(admin): State<Admin>) -> Result<impl IntoResponse, (Statu
     Ok(([("content-type", "application/openmetrics-text; version=1.0.0; charset=utf-8")], text))
 }
 
-/// Whether whom this request comes from may know every workload.
+/// Checks that the caller may read the demand of every workload.
 fn authorize(admin: &Admin, headers: &HeaderMap) -> Result<(), (StatusCode, String)> {
     let Some(keys) = admin.shared.keys.get() else {
         let unknown = format!("Secret {IDENTITY_SECRET} is not there\n");

@@ -1,4 +1,4 @@
-//! What the command line says.
+//! Command-line flags of `recif gateway`.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -58,24 +58,24 @@ pub struct GatewayArgs {
     pub(super) shutdown_timeout: Duration,
 }
 
-/// What requests are served by.
+/// Settings of the request path, read from the flags.
 #[derive(Debug, Clone)]
 pub(super) struct GatewaySettings {
-    /// How callers are told apart.
+    /// Method by which callers are authenticated.
     pub(super) auth: AuthMode,
-    /// Proxies that are believed.
+    /// Networks of proxies whose `X-Forwarded-*` fields are trusted.
     pub(super) trusted_proxies: Vec<Network>,
-    /// Requests that may wait for one workload.
+    /// Most requests that may wait for one workload.
     pub(super) queue_per_workload: usize,
-    /// Longest wait for room.
+    /// Longest wait for room in a Pod.
     pub(super) queue_timeout: Duration,
-    /// Longest wait for a first Pod.
+    /// Longest wait for the first Pod of a workload that has none.
     pub(super) cold_start_timeout: Duration,
-    /// Connections of clients at most.
+    /// Most client connections.
     pub(super) max_connections: usize,
 }
 
-/// A flag that cannot be used.
+/// Flag whose value cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(super) enum FlagError {
     #[error(transparent)]
@@ -88,7 +88,7 @@ impl GatewaySettings {
     /// Reads the flags that concern requests.
     ///
     /// # Errors
-    /// A flag that cannot be used.
+    /// The value of a flag cannot be used.
     pub(super) fn read(args: &GatewayArgs) -> Result<Self, FlagError> {
         let auth = args.auth.mode(args.listen)?;
         if let Some((listen, ..)) = args.tls.read() {

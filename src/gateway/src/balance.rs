@@ -1,20 +1,21 @@
-//! Which Pod gets a request: the less busy one of two that chance picks.
+//! Load balancing by [power of two choices](https://docs.rs/tower/latest/tower/balance/p2c/index.html): of two Pods
+//! picked at random, the less busy one gets the request.
 //!
-//! Looking at all of them would send every gateway to the same Pod at once; looking at one would not look at the load at
-//! all. Only when neither of the two has room are the others asked.
+//! Comparing all Pods would send every gateway to the same Pod at once. Picking one Pod would ignore the load. The
+//! other Pods are tried only if neither of the two has room.
 
 use std::sync::Arc;
 
 use super::pod::UpstreamPod;
 
-/// Takes a slot of one of these Pods; `None`: none has room.
+/// Acquires a slot of one of these Pods. Returns `None` if none has room. `random` makes the choice.
 pub(super) fn acquire(pods: &[Arc<UpstreamPod>], now: u64, random: u64) -> Option<Arc<UpstreamPod>> {
     let count = pods.len() as u64;
     if count == 0 {
         return None;
     }
     let first = random % count;
-    // One of the others.
+    // A Pod other than the first.
     let second = if count == 1 { first } else { (first + 1 + (random >> 32) % (count - 1)) % count };
     let load = |at: u64| pods[at as usize].load(now);
     let chosen = match (load(first), load(second)) {

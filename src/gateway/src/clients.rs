@@ -1,4 +1,5 @@
-//! How many requests each client has in flight, or connections, so that one cannot take the whole gateway.
+//! Concurrency limits per client, for requests in flight and for connections, so that one client cannot take the whole
+//! gateway.
 
 use std::{
     collections::HashMap,
@@ -7,40 +8,43 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Locks, so that clients rarely wait for each other.
+/// Number of locks: clients are spread over them, so they rarely contend.
 const SHARDS: usize = 16;
 
-/// Whom requests are counted for.
+/// Client for which requests or connections are counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum ClientId {
-    /// A caller that proved its name.
+    /// Authenticated caller, by name.
     User(Arc<str>),
-    /// Whoever is at this address.
+    /// Unauthenticated caller, by IP address.
     Address(IpAddr),
 }
 
-/// What each client has in flight.
+/// Concurrency limiter per client.
+///
+/// Invariant: a client has an entry only while it holds at least one permit, and the entry's count is the number of its
+/// permits.
 #[derive(Debug)]
 pub(super) struct ClientLimiter {
-    /// 0: any number.
+    /// Most permits of one client; 0 for no limit.
     limit: u32,
     hasher: RandomState,
     shards: [Mutex<HashMap<ClientId, u32>>; SHARDS],
 }
 
-/// A client's request. Dropping it ends it.
+/// Permit for one request or connection of a client. Dropping it releases it.
 pub(super) struct ClientPermit<'a> {
-    /// `None`: nobody counts.
+    /// `None` if there is no limit and nothing is counted.
     counted: Option<(&'a ClientLimiter, ClientId)>,
 }
 
 impl ClientLimiter {
-    /// Nobody has anything in flight; each may have `most` requests, 0 for any number.
+    /// Creates a limiter without permits in use. Each client may hold up to `most`; 0 for any number.
     pub(super) fn new(most: u32) -> Self {
         Self { limit: most, hasher: RandomState::new(), shards: Default::default() }
     }
 
-    /// One more request of a client; `None`: it has as many as it may.
+    /// Acquires a permit for a client. Returns `None` if the client is at its limit.
     pub(super) fn acquire(&self, client: impl FnOnce() -> ClientId) -> Option<ClientPermit<'_>> {
         if self.limit == 0 {
             return Some(ClientPermit { counted: None });

@@ -1,4 +1,4 @@
-//! Time and chance, cheap enough for every request.
+//! Millisecond clock and pseudorandom numbers, cheap enough for every request.
 
 use std::{
     cell::Cell,
@@ -8,7 +8,7 @@ use std::{
 
 use tokio::time::Instant;
 
-/// Milliseconds since the process's clock was made, so that an instant fits in an atomic.
+/// Monotonic clock that counts milliseconds since its creation, so that an instant fits in an atomic.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock(Instant);
 
@@ -19,13 +19,13 @@ impl Default for Clock {
 }
 
 impl Clock {
-    /// A clock that begins now.
+    /// Creates a clock that starts now.
     pub fn new() -> Self {
-        // One second ahead, so that 0 is always in the past.
+        // Starts one second ahead of zero, so that 0 is always in the past.
         Self(Instant::now() - Duration::from_secs(1))
     }
 
-    /// Now.
+    /// Returns the current time in milliseconds.
     pub(super) fn now(&self) -> u64 {
         u64::try_from(self.0.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -35,7 +35,8 @@ thread_local! {
     static STATE: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
 }
 
-/// A number that nobody needs to be unable to guess (splitmix64).
+/// Returns a pseudorandom number ([splitmix64](https://prng.di.unimi.it/splitmix64.c)). It is predictable and not for
+/// secrets.
 pub(super) fn random() -> u64 {
     let state = STATE.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
     STATE.set(state);
@@ -44,7 +45,7 @@ pub(super) fn random() -> u64 {
     mixed ^ (mixed >> 31)
 }
 
-/// A number of milliseconds from `from` up to and with `to`.
+/// Returns a pseudorandom number of milliseconds from `from` to `to`, both included.
 pub(super) fn random_between(from: u64, to: u64) -> u64 {
     from + random() % (to - from + 1)
 }

@@ -1,8 +1,10 @@
-//! Asks the Pods of a workload that has none ready whether they can serve, while requests wait for it.
+//! Cold start: probes the Pods of a workload that has no ready one, while requests wait for it.
 //!
-//! The kubelet probes a container seconds after it has started, and its word takes its way through the Pod's status and an
-//! EndpointSlice. The sidecar knows it at once. One task per workload asks (single-flight), and only while a request waits: a Pod
-//! counts when it answers with its own uid, so an address that has become another Pod's is given nothing.
+//! The kubelet probes a container seconds after it has started, and the result takes its way through the Pod's status
+//! and an EndpointSlice. The sidecar knows it at once. One task per workload probes
+//! ([single-flight](https://pkg.go.dev/golang.org/x/sync/singleflight)), and only while a request waits. A Pod counts
+//! as ready if it responds with its own uid, so no request goes to an address that now belongs to another Pod. The same
+//! moment wakes the scaler's long poll.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,30 +19,33 @@ use tokio::{
 
 use super::{endpoints::PodEndpoint, routes::Route, state::GatewayContext, workload::ProbePermit};
 
-/// Pods that are asked at the same time.
+/// Most Pods that are probed at the same time.
 const MAX_PROBED_PODS: usize = 2;
-/// The pause between two questions to a Pod, for how long after the first, and after that.
+/// Pause between two probes of a Pod during [`SHORT_INTERVAL_PERIOD`].
 const SHORT_INTERVAL: Duration = Duration::from_millis(25);
+/// Time from the first probe of a Pod during which it is probed every [`SHORT_INTERVAL`].
 const SHORT_INTERVAL_PERIOD: Duration = Duration::from_secs(10);
+/// Pause between two probes of a Pod after [`SHORT_INTERVAL_PERIOD`].
 const LONG_INTERVAL: Duration = Duration::from_millis(200);
-/// How long a connection may take. A SYN that is lost while the Pod's network comes up is sent again after a second, so another
-/// attempt is quicker.
+/// Longest wait for a connection. A SYN that is lost while the Pod's network comes up is retransmitted after one
+/// second, so another attempt is quicker.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(150);
-/// How long an answer may take: the sidecar gives the workload a second.
+/// Longest wait for a response: the sidecar gives the workload one second.
 const RESPONSE_TIMEOUT: Duration = Duration::from_millis(1500);
-/// A Pod that said nothing for so long makes room for another one.
+/// Time without a usable response after which another Pod is probed instead.
 const SILENT_POD_TIMEOUT: Duration = Duration::from_secs(2);
-/// Most bytes of an answer.
+/// Most bytes of a response.
 const MAX_RESPONSE: usize = 1024;
 
-/// What a sidecar answers when its Pod can serve.
+/// Response body of a sidecar whose Pod is ready.
 #[derive(Deserialize)]
 struct ReadyBody {
-    /// The Pod's uid.
+    /// Uid of the Pod.
     pod: Box<str>,
 }
 
-/// Begins to ask on behalf of a request that waits, unless another request has begun to, and tells the scaler. Pods may come later.
+/// Starts the probe task on behalf of a waiting request, unless it already runs, and notifies the scaler. The workload
+/// need not have Pods yet.
 pub(super) fn start_probing(route: &Route, key: &[u8], shared: &Arc<GatewayContext>) {
     if let Some(flight) = is_cold(route).then(|| route.workload.begin_probe()).flatten() {
         shared.cold_starts.send_modify(|times| *times += 1);
@@ -52,7 +57,7 @@ fn is_cold(route: &Route) -> bool {
     route.object.sidecar && route.pods.is_empty()
 }
 
-/// Asks until a Pod is ready or nobody waits.
+/// Probes until a Pod is ready or no request waits any more.
 async fn probe_until_ready(flight: ProbePermit, key: Box<[u8]>, shared: Arc<GatewayContext>) {
     let question = get_request(READY_PATH, &[("X-Recif-Workload", &flight.workload().full_name)]);
     let mut asked: Vec<PodEndpoint> = Vec::new();
@@ -96,18 +101,18 @@ async fn probe_until_ready(flight: ProbePermit, key: Box<[u8]>, shared: Arc<Gate
     }
 }
 
-/// What came of a question.
+/// Result of one probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ProbeResult {
-    /// The Pod can serve, and is the one that was meant.
+    /// The Pod is ready, and its uid is the expected one.
     Ready,
-    /// It cannot, yet.
+    /// The Pod is not ready yet.
     NotReady,
-    /// Nobody answered, or somebody who cannot tell.
+    /// No response, or one that does not tell.
     Unknown,
 }
 
-/// A Pod that is asked, and the connection to it.
+/// Pod that is probed, and the connection to it.
 struct PodProbe {
     endpoint: PodEndpoint,
     started: Instant,
@@ -119,7 +124,7 @@ impl PodProbe {
         Self { endpoint, started: Instant::now(), connection: None }
     }
 
-    /// Asks after a pause.
+    /// Sends one probe after a pause.
     async fn probe_after(mut self, question: &[u8], pause: Duration) -> (Self, ProbeResult) {
         sleep(pause).await;
         if self.connection.is_none() {

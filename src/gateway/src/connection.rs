@@ -1,4 +1,4 @@
-//! One connection of a client: request after request, until one of the two wants no more.
+//! HTTP/1.1 connection of a client: serves one request after the other until one of the two sides closes.
 
 use std::{io, net::IpAddr, pin::Pin, sync::Arc};
 
@@ -22,7 +22,7 @@ use crate::{
     peer::{ClientStream, Peer},
 };
 
-/// A connection that is aborted when this is dropped before its clean end, whatever ended it.
+/// Guard that aborts the connection on drop unless it ended cleanly.
 struct AbortOnDrop<'a, S: ClientStream> {
     side: &'a mut Connection<S>,
     clean: bool,
@@ -36,18 +36,18 @@ impl<S: ClientStream> Drop for AbortOnDrop<'_, S> {
     }
 }
 
-/// The first bytes of a client that speaks HTTP/2 (RFC 9113, section 3.4), as far as they look like a head of HTTP/1.1.
+/// Connection preface of HTTP/2 (RFC 9113, section 3.4), as far as it looks like a head of HTTP/1.1.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
 
-/// How a connection of HTTP/1.1 ended.
+/// Outcome of a connection that began as HTTP/1.1.
 pub(super) enum ConnectionEnd {
-    /// It is closed.
+    /// The connection is finished.
     Closed,
-    /// It never was one: its first bytes are those of HTTP/2.
+    /// The client speaks HTTP/2: the first bytes are its connection preface. They are back in `incoming`.
     SpeaksH2,
 }
 
-/// Serves a connection of HTTP/1.1 to its end.
+/// Serves an HTTP/1.1 connection to its end.
 pub(super) async fn requests<S: ClientStream>(
     client: &mut Connection<S>,
     peer: &Peer,
@@ -76,16 +76,16 @@ pub(super) async fn requests<S: ClientStream>(
     ConnectionEnd::Closed
 }
 
-/// The connection must end in a way that cannot be taken for a clean end.
+/// The connection must be reset, so that the client cannot take the end for a complete response.
 struct AbortConnection;
 
-/// Waits for a complete head; `None`: there is none to come, and if the client was at fault it was told.
+/// Waits for a complete head. Returns `None` if none follows; an invalid or slow head was refused before that.
 async fn next_head<S: ClientStream>(
     client: &mut Connection<S>,
     mut timer: Pin<&mut Sleep>,
     shared: &GatewayContext,
 ) -> Option<Vec<u8>> {
-    // It is kept: the request may wait for its turn, and may be sent again.
+    // The head is copied: the request may be queued, and may be sent again.
     let keep = |head: &[u8], _: &mut Fields| head.to_vec();
     let next = tokio::select! {
         biased;
@@ -94,7 +94,7 @@ async fn next_head<S: ClientStream>(
     };
     let next = match next {
         Some(next) => next,
-        // One that has begun is served.
+        // A request that has begun is still served.
         None if !client.incoming.is_empty() => client.next_head(timer.as_mut(), keep).await,
         None => return None,
     };
@@ -111,7 +111,7 @@ async fn next_head<S: ClientStream>(
     None
 }
 
-/// Serves one request, whose head is `bytes`. Whether another one may follow.
+/// Serves one request, whose head is `bytes`. Returns true if another request may follow on the connection.
 async fn request<S: ClientStream>(
     client: &mut Connection<S>,
     bytes: &[u8],
@@ -167,7 +167,7 @@ async fn request<S: ClientStream>(
     match ended.unwrap_or(RelayOutcome::Aborted) {
         RelayOutcome::Served { again } => Ok(again && !shared.leaving()),
         RelayOutcome::Aborted => Err(AbortConnection),
-        // The body may not have been read, or not to its end.
+        // The body may be unread, or read in part.
         RelayOutcome::Refused(refusal) => {
             let close = close || client.overrun;
             refuse(client, &refusal, kind, head.is_head(), close, shared).await
@@ -175,7 +175,7 @@ async fn request<S: ClientStream>(
     }
 }
 
-/// Whether a request would be let in now, too. That nobody can be asked ends nothing.
+/// Reports whether the request would still be authorized. An API server that cannot be reached ends nothing.
 async fn is_still_authorized(call: &RequestContext<'_>) -> bool {
     let RequestContext { head, path, peer, shared, .. } = call;
     let route = shared.routes.find(path.key);
@@ -188,7 +188,7 @@ async fn is_still_authorized(call: &RequestContext<'_>) -> bool {
     !lost
 }
 
-/// Where a request comes from: the last address in the chain that is no proxy of ours.
+/// Returns the client's address: the last one in the chain of `X-Forwarded-For` that is no trusted proxy.
 fn origin(head: &RequestHead<'_>, peer: &Peer, shared: &GatewayContext) -> IpAddr {
     if !peer.trusted {
         return peer.address;

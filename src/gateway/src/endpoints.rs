@@ -1,4 +1,4 @@
-//! Maps an EndpointSlice of one of our Services to the Pods of a workload.
+//! Maps an EndpointSlice of an operator-managed Service to the Pods of a workload.
 
 use std::net::SocketAddr;
 
@@ -10,35 +10,36 @@ use cluster::{
 
 use super::object::RoutedKind;
 
-/// Kubernetes gives a slice the labels of its Service.
+/// Label selector of the watch: Kubernetes copies the labels of a Service to its slices.
 pub(super) const LABELS: &str = "app.kubernetes.io/managed-by=recif-operator";
 
-/// The Pods of one slice.
+/// Pods of one EndpointSlice.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct WorkloadEndpoints {
-    /// The workload, if it is one that is routed and Kubernetes made this for the Service of its name.
+    /// Workload of the slice, if its kind is routed and Kubernetes made the slice for the Service of the workload's
+    /// name.
     pub workload: Option<(RoutedKind, Box<str>)>,
-    /// The uid of that Service. The workload says whether it is its own.
+    /// Uid of that Service. [`super::object::Object::service`] says whether it is the workload's own.
     pub service: Box<str>,
-    /// Its Pods that have an address.
+    /// Pods of the slice that have an address.
     pub endpoints: Box<[PodEndpoint]>,
 }
 
-/// A Pod.
+/// Pod behind a Service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodEndpoint {
-    /// The Pod's uid.
+    /// Uid of the Pod.
     pub uid: Box<str>,
-    /// Where it listens.
+    /// Address at which the Pod listens.
     pub address: SocketAddr,
-    /// Whether it takes requests.
+    /// Readiness of the Pod.
     pub state: EndpointState,
 }
 
-/// Reads a slice.
+/// Decodes an EndpointSlice.
 ///
 /// # Errors
-/// When it does not look like one.
+/// The JSON is no EndpointSlice.
 pub(super) fn read(_: &ObjectVersion, json: &str) -> Result<WorkloadEndpoints, serde_json::Error> {
     let slice = EndpointSlice::read(json)?;
     let found = RoutedKind::ALL.into_iter().find_map(|kind| {

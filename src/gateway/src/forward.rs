@@ -1,4 +1,4 @@
-//! The heads that are passed on: what a workload gets of a request, and what a client gets of an answer.
+//! Rewrites heads for forwarding: the request head that a workload gets, and the response head that a client gets.
 
 use http1::{HeadWriter, ResponseHead, Version, is_lenient_match};
 
@@ -10,13 +10,13 @@ use super::{
     workload::WorkloadState,
 };
 
-/// Fields by which frameworks are told another path or method than that of the request.
+/// Header fields by which frameworks override the path or the method of a request.
 const REROUTES: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
 
-/// Writes the head that a Pod of the workload gets.
+/// Writes the request head that a Pod of the workload gets.
 pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadState, out: &mut Vec<u8>) {
     let RequestContext { head, path, caller, peer, shared, session, token, .. } = call;
-    // Enough for what is added, so that the buffer grows once.
+    // Reserves room for the added fields, so that the buffer grows once.
     out.reserve(head.bytes.len() + token.map_or(0, str::len) + 512);
     let mut traces = head.fields.values(head.bytes, "traceparent");
     let traced = matches!((traces.next(), traces.next()), (Some(parent), None) if is_trace_parent(parent));
@@ -30,7 +30,7 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
         }
     };
     let mut writer = HeadWriter::request(head, target, out).copy(head.bytes, head.fields, |name| {
-        // Names of two initials at most, so that most lines are told apart by their first byte.
+        // Dispatches on the first byte, so that most names need no further comparison.
         match name.first().map(u8::to_ascii_lowercase) {
             Some(b'x') => {
                 is_reserved_name(name)
@@ -59,18 +59,19 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
         writer = writer.field(sessions::FIELD, session.id);
     }
     if let Some(user) = &caller.user {
-        // For sidecars of older templates, and Pods without one.
+        // For sidecars of older templates, and Pods without a sidecar, which do not read the token.
         writer = writer.field("X-Recif-User", user.as_bytes());
     }
     if let Some(token) = token {
         writer = writer.field(identity::CALLER_HEADER, token);
     }
-    // An address may be another Pod's by now, whose sidecar then knows that the request is not for it.
+    // If the address belongs to a Pod of another workload by now, its sidecar responds 421 to this name.
     writer = writer.field("x-recif-via", &shared.instance).field("X-Recif-Workload", workload.full_name.as_bytes());
     writer.end_request(head);
 }
 
-/// Writes the head that a client gets. `pod`: of a workload with sessions, which name it.
+/// Writes the response head that a client gets. `pod` is the tag that is put before a session id, for workloads with
+/// sessions.
 pub(super) fn write_response_head(
     head: &ResponseHead<'_>,
     version: Version,
@@ -94,7 +95,7 @@ pub(super) fn write_response_head(
     writer.end_response(head, version, close);
 }
 
-/// What a client sent under a name that only the gateway may use.
+/// Reports whether a name from a client is reserved for the gateway.
 fn is_reserved_name(name: &[u8]) -> bool {
     let begins = |start: &[u8]| name.get(..start.len()).is_some_and(|found| found.eq_ignore_ascii_case(start));
     begins(b"x-recif-")
@@ -104,7 +105,7 @@ fn is_reserved_name(name: &[u8]) -> bool {
                 .any(|ours| name.eq_ignore_ascii_case(ours)))
 }
 
-/// The chain that came, and the peer.
+/// Writes `X-Forwarded-For`: the received chain, then the peer.
 fn forwarded_for<'o>(call: &RequestContext<'_>, writer: HeadWriter<'o>) -> HeadWriter<'o> {
     let RequestContext { head, peer, .. } = call;
     let mut earlier = head.fields.values(head.bytes, "x-forwarded-for").peekable();
@@ -124,7 +125,7 @@ fn prefix(before: &[u8], path: &Path<'_>) -> Vec<u8> {
     [before.strip_suffix(b"/").unwrap_or(before), path.prefix].concat()
 }
 
-/// Whether it is a `traceparent` (W3C Trace Context, section 3.2).
+/// Reports whether a value is a valid `traceparent` (W3C Trace Context, section 3.2).
 fn is_trace_parent(value: &[u8]) -> bool {
     let hex = |part: &[u8]| part.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
     let (Some(version), Some(trace), Some(parent), Some(flags)) =
@@ -143,7 +144,7 @@ fn is_trace_parent(value: &[u8]) -> bool {
         && set(parent)
 }
 
-/// A trace of its own, which is not sampled unless whoever sees it first says so.
+/// Creates a new trace context that is not sampled; the first service that sees it may decide to sample.
 fn new_trace_parent() -> [u8; 55] {
     let mut text = *b"00-00000000000000000000000000000001-0000000000000001-00";
     let mut write = |from: usize, to: usize| {

@@ -1,8 +1,9 @@
-//! HTTP/2: hyper speaks it with the client, and every stream becomes a connection of HTTP/1.1 in memory, which is served
-//! like any other. So there is one way for a request, with one set of rules, and HTTP/2 is a matter of its edge.
+//! HTTP/2 termination: hyper speaks HTTP/2 with the client, and every stream is downgraded to an HTTP/1.1 connection in
+//! memory, which is served like any other. So requests have one path with one set of rules, and HTTP/2 exists only at
+//! the edge.
 //!
-//! A client says that it speaks HTTP/2 by its first bytes, or while agreeing on TLS. WebSocket over HTTP/2 (RFC 8441) is not
-//! offered. Trailers of a request stay behind, as those of HTTP/1.1 do; those of an answer go on.
+//! A client selects HTTP/2 by the connection preface (prior knowledge) or by ALPN. WebSocket over HTTP/2 (RFC 8441) is
+//! not offered. Trailers of a request are dropped, as those of HTTP/1.1 are; trailers of a response are forwarded.
 
 use std::{
     io,
@@ -35,22 +36,22 @@ use super::{
     state::GatewayContext,
 };
 
-/// Requests of one connection at the same time.
+/// Most concurrent streams of one connection.
 const MAX_STREAMS: u32 = 250;
-/// Bytes between a stream and its connection in memory.
+/// Bytes buffered between a stream and its connection in memory.
 const BUFFER_SIZE: usize = 16 * 1024;
-/// Bytes of a request that a client may send ahead, for one stream and for all of a connection.
+/// Flow-control windows for request bodies, in bytes: of one stream, and of all streams of a connection.
 const WINDOW: (u32, u32) = (256 * 1024, 1024 * 1024);
-/// Bytes of an answer that wait for a slow client.
+/// Most bytes of a response that are buffered for a slow client.
 const MAX_UNSENT: usize = 64 * 1024;
-/// How often a silent client is asked whether it is still there, and how long it may take to say so.
+/// Interval of keep-alive PINGs to a silent client, and longest wait for the acknowledgement.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
-/// How often it is looked whether a connection is to end.
+/// Interval at which a connection is checked for idleness and shutdown.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// After how many looks a connection without a request ends.
+/// Number of checks without a stream after which a connection is shut down.
 const MAX_IDLE_CHECKS: usize = 75;
 
-/// Serves a connection of HTTP/2 to its end. `taken` was read from it already.
+/// Serves an HTTP/2 connection to its end. `taken` holds the bytes that were already read from it.
 pub(super) async fn serve<S: ClientStream + 'static>(io: S, taken: Vec<u8>, peer: Peer, shared: Arc<GatewayContext>) {
     let (peer, streams) = (Arc::new(peer), Arc::new(AtomicUsize::new(0)));
     let service = {
@@ -77,7 +78,7 @@ pub(super) async fn serve<S: ClientStream + 'static>(io: S, taken: Vec<u8>, peer
     let mut ending = false;
     loop {
         tokio::select! {
-            // A client that breaks the connection ends it; there is nobody to tell.
+            // The client broke the connection, or it ended: there is no peer left to report to.
             _ = connection.as_mut() => return,
             _ = looks.tick() => {}
         }
@@ -107,7 +108,7 @@ impl Drop for StreamGuard {
     }
 }
 
-/// The answer to one request. An error resets the stream.
+/// Responds to one request. An error resets the stream.
 async fn respond(
     request: Request<Incoming>,
     peer: Arc<Peer>,
@@ -129,7 +130,7 @@ async fn respond(
     tokio::spawn(async move { connection::requests(&mut stream, &peer, &shared).await });
     let (mut sender, connection) = http1::Builder::new().max_headers(MAX_FIELDS).handshake(TokioIo::new(ours)).await?;
     let carried = tokio::spawn(async move {
-        // What is wrong with it is seen by the request.
+        // The request itself reports the error.
         let _ = connection.await;
     });
     let carrier = Carrier { carried, _wanted: wanted };
@@ -143,11 +144,11 @@ async fn respond(
     Ok(Response::from_parts(parts, body))
 }
 
-/// Fields of HTTP/1.1 that say something about its connection (RFC 9113, section 8.2.2).
+/// Connection-specific header fields of HTTP/1.1, which HTTP/2 forbids (RFC 9113, section 8.2.2).
 const CONNECTION_FIELDS: [HeaderName; 4] =
     [header::CONNECTION, header::TRANSFER_ENCODING, header::UPGRADE, HeaderName::from_static("keep-alive")];
 
-/// The request as it is in HTTP/1.1 (RFC 9113, section 8.3.1).
+/// Converts a request to HTTP/1.1 form (RFC 9113, section 8.3.1).
 fn downgrade(request: Request<Incoming>) -> Result<Request<Incoming>, LocalResponse> {
     let (mut parts, body) = request.into_parts();
     if parts.method == Method::CONNECT {
@@ -169,7 +170,7 @@ fn downgrade(request: Request<Incoming>) -> Result<Request<Incoming>, LocalRespo
             ));
         }
     }
-    // Clients may send each crumb as a field of its own.
+    // Clients may split `Cookie` into one field per cookie pair (RFC 9113, section 8.2.3).
     let crumbs: Vec<&[u8]> = parts.headers.get_all(header::COOKIE).iter().map(HeaderValue::as_bytes).collect();
     if crumbs.len() > 1
         && let Ok(cookie) = HeaderValue::from_bytes(&crumbs.join(&b"; "[..]))
@@ -183,7 +184,7 @@ fn downgrade(request: Request<Incoming>) -> Result<Request<Incoming>, LocalRespo
     Ok(Request::from_parts(parts, body))
 }
 
-/// A refusal as HTTP/2 tells it.
+/// Converts a refusal to an HTTP/2 response.
 fn refused(refusal: &LocalResponse) -> Response<Downstream> {
     let text = serde_json::json!({ "error": refusal.error, "reason": refusal.reason }).to_string();
     let mut response = Response::new(Downstream { body: DownstreamContent::Text(Some(text.into())), _under_way: None });
@@ -194,7 +195,7 @@ fn refused(refusal: &LocalResponse) -> Response<Downstream> {
     response
 }
 
-/// The connection of HTTP/1.1 to ourselves; it ends when nobody wants it any more.
+/// Task that drives the HTTP/1.1 connection in memory. Dropping it aborts the task and cancels the request.
 struct Carrier {
     carried: JoinHandle<()>,
     _wanted: DropGuard,
@@ -206,7 +207,7 @@ impl Drop for Carrier {
     }
 }
 
-/// The body of an answer.
+/// Body of a response.
 struct Downstream {
     body: DownstreamContent,
     _under_way: Option<StreamGuard>,
@@ -216,7 +217,7 @@ enum DownstreamContent {
     Text(Option<Bytes>),
     Stream {
         body: Incoming,
-        /// Whether an end is none: something is missing.
+        /// Set if the response was cut off: the end of `body` is then an error, not a clean end.
         cut: Arc<AtomicBool>,
         _carrier: Carrier,
     },
@@ -252,11 +253,11 @@ impl Body for Downstream {
     }
 }
 
-/// The gateway's end of a connection in memory.
+/// Server end of the connection in memory that carries one stream.
 struct MemoryStream {
     io: DuplexStream,
     cut: Arc<AtomicBool>,
-    /// Cancelled when nobody wants the answer any more.
+    /// Cancelled when the client no longer wants the response.
     closed: CancellationToken,
 }
 
@@ -290,7 +291,7 @@ impl AsyncWrite for MemoryStream {
     }
 }
 
-/// A connection from which something was read already.
+/// Connection with a prefix of bytes that were already read from it.
 struct Rewound<S> {
     prefix: Bytes,
     io: S,

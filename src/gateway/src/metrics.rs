@@ -1,4 +1,4 @@
-//! What is counted for Prometheus. Labels have few values: kinds, codes and reasons, never the name of an object.
+//! Prometheus metrics. Labels have low cardinality: kinds, codes and reasons, never the name of an object.
 
 use std::fmt;
 
@@ -11,10 +11,10 @@ use tokio::time::{Duration, Instant};
 
 use super::{local_response::LocalResponse, object::RoutedKind};
 
-/// Upper bounds of the histograms, in seconds.
+/// Upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
 
-/// The same for cold starts.
+/// Upper bounds of the cold-start buckets, in seconds.
 const COLD_START_BUCKETS: [f64; 10] = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -33,7 +33,7 @@ struct ReasonLabel {
     reason: &'static str,
 }
 
-/// The counters of one process.
+/// Metrics of one process.
 pub(super) struct GatewayMetrics {
     registry: Registry,
     requests: Family<ResponseLabels, Counter>,
@@ -57,7 +57,7 @@ impl fmt::Debug for GatewayMetrics {
     }
 }
 
-/// A request under way. Dropping it ends it.
+/// Guard of a request in flight. Dropping it records the duration.
 pub(super) struct InFlightGuard<'a> {
     of: &'a KindMetrics,
     began: Instant,
@@ -70,7 +70,7 @@ impl Drop for InFlightGuard<'_> {
     }
 }
 
-/// A request that waits. Dropping it ends the wait.
+/// Guard of a queued request. Dropping it ends the wait.
 pub(super) struct QueuedGuard<'a>(&'a Gauge);
 
 impl Drop for QueuedGuard<'_> {
@@ -80,7 +80,7 @@ impl Drop for QueuedGuard<'_> {
 }
 
 impl GatewayMetrics {
-    /// Everything at zero; what `more` registers is shown with it.
+    /// Creates the metrics at zero. `more` registers further metrics in the same registry.
     pub(super) fn new(more: impl FnOnce(&mut Registry)) -> Self {
         let mut registry = Registry::default();
         more(&mut registry);
@@ -119,52 +119,52 @@ impl GatewayMetrics {
         Self { registry, requests, refused, retries, connections_refused, kinds }
     }
 
-    /// A request that arrived at `began` is under way.
+    /// Counts a request in flight that arrived at `began`.
     pub(super) fn begin_request(&self, kind: RoutedKind, began: Instant) -> InFlightGuard<'_> {
         let of = self.of(kind);
         of.active.inc();
         InFlightGuard { of, began }
     }
 
-    /// A request waits.
+    /// Counts a queued request.
     pub(super) fn begin_wait(&self, kind: RoutedKind) -> QueuedGuard<'_> {
         let gauge = &self.of(kind).queued;
         gauge.inc();
         QueuedGuard(gauge)
     }
 
-    /// A request that found no ready Pod has got one.
+    /// Records that a request which found no ready Pod got a slot.
     pub(super) fn record_cold_start(&self, kind: RoutedKind, after: Duration) {
         self.of(kind).cold_start.observe(after.as_secs_f64());
     }
 
-    /// An answer of a workload has begun.
+    /// Records that the response of a workload has begun.
     pub(super) fn answered(&self, kind: RoutedKind, code: u16, after: Duration) {
         self.requests.get_or_create(&ResponseLabels { kind: kind.name(), code }).inc();
         self.of(kind).ttfb.observe(after.as_secs_f64());
     }
 
-    /// A request was refused here; `kind`: of the workload it was for, if there is one.
+    /// Records a refusal by the gateway. `kind` is that of the addressed workload, if it is known.
     pub(super) fn refused(&self, kind: Option<RoutedKind>, answer: &LocalResponse) {
         let kind = kind.map_or("none", RoutedKind::name);
         self.requests.get_or_create(&ResponseLabels { kind, code: answer.status }).inc();
         self.refused.get_or_create(&ReasonLabel { reason: answer.reason }).inc();
     }
 
-    /// A connection was closed because its address has as many as it may.
+    /// Records a connection that was closed because its address is at its connection limit.
     pub(super) fn connection_refused(&self) {
         self.connections_refused.inc();
     }
 
-    /// A request is sent again.
+    /// Records that a request is sent again.
     pub(super) fn retried(&self, reason: &'static str) {
         self.retries.get_or_create(&ReasonLabel { reason }).inc();
     }
 
-    /// All of it as text.
+    /// Encodes all metrics as OpenMetrics text.
     ///
     /// # Errors
-    /// Never: writing to memory.
+    /// None in practice: it writes to memory.
     pub(super) fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

@@ -1,41 +1,43 @@
-//! Whom a request is for: `/v1/agents/{namespace}/{name}[/...]`.
+//! Parses the request path `/v1/agents/{namespace}/{name}[/...]` into the addressed workload and the workload's own
+//! path.
 //!
-//! What protects an MCP server is asked for at the root (RFC 9728, section 3): `/.well-known/oauth-protected-resource`
-//! before the path of the server leads to the server's own document of that name.
+//! Clients request the metadata of a protected MCP server at the root (RFC 9728, section 3):
+//! `/.well-known/oauth-protected-resource` before the path of the server leads to the server's own document of that
+//! name.
 //!
-//! Exactly the prefix is taken off and the rest stays byte for byte, because only the workload knows what `%2F` or `//` mean
-//! to it. Dot segments were refused with the head.
+//! Only the prefix is removed and the rest stays byte for byte, because only the workload knows the meaning of `%2F` or
+//! `//`. Heads with dot segments were refused before.
 
 use percent_encoding::{PercentDecode, percent_decode};
 
-/// The target of a request, split where the workload's own path begins. All slices are of the target.
+/// Request target, split at the beginning of the workload's own path. All slices borrow from the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Path<'a> {
-    /// Such as `agents/default/weather`, the key of the workload's route.
+    /// Key of the workload's route, such as `agents/default/weather`.
     pub(super) key: &'a [u8],
-    /// Such as `/v1/agents/default/weather`.
+    /// Path prefix of the workload, such as `/v1/agents/default/weather`.
     pub(super) prefix: &'a [u8],
-    /// What the workload gets: empty, or beginning with `/` or `?`.
+    /// Rest that the workload gets: empty, or beginning with `/` or `?`.
     pub(super) rest: &'a [u8],
 }
 
-/// Why a target leads nowhere.
+/// Reasons why a target has no route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RouteError {
-    /// No workload can have it.
+    /// No workload can have this path.
     Unknown,
-    /// It is the sidecar's own and not for clients.
+    /// The path is reserved for the sidecar and hidden from clients.
     Hidden,
 }
 
-/// Where clients ask what protects a resource.
+/// Well-known path of the metadata of a protected resource (RFC 9728).
 const PROTECTED: &[u8] = b"/.well-known/oauth-protected-resource";
 
 impl<'a> Path<'a> {
-    /// Reads a target.
+    /// Parses a target.
     ///
     /// # Errors
-    /// It leads to no workload.
+    /// The target leads to no workload.
     pub(super) fn read(target: &'a [u8]) -> Result<Self, RouteError> {
         if let Some(server) = target.strip_prefix(PROTECTED).filter(|server| server.starts_with(b"/v1/mcp/")) {
             return Self::read(server).map(|path| Self { rest: &target[..PROTECTED.len()], ..path });
@@ -53,17 +55,18 @@ impl<'a> Path<'a> {
         if path.is_hidden() { Err(RouteError::Hidden) } else { Ok(path) }
     }
 
-    /// Whether it is an MCP server's document about what protects it.
+    /// Reports whether the path is the protected-resource metadata of an MCP server.
     pub(super) fn is_metadata(&self) -> bool {
         let path = self.rest.split(|byte| *byte == b'?').next();
         self.key.starts_with(b"mcp/") && path == Some(PROTECTED)
     }
 
-    /// Whether a server could take it for `/metrics` or something below `/_recif`, however it is written.
+    /// Reports whether a server could read the path as `/metrics` or as something below `/_recif`, in any spelling.
     fn is_hidden(&self) -> bool {
         let path = self.rest.split(|byte| *byte == b'?').next().unwrap_or_default();
         let mut segments = Segments(percent_decode(path));
-        // Servers differ in which slash ends parameters: behind those of an empty segment any segment may be the first.
+        // Servers differ in which slash ends path parameters: after those of an empty segment, any segment may be the
+        // first.
         let mut may_begin_later = false;
         while let Some(segment) = segments.next() {
             match segment.name() {
@@ -81,16 +84,17 @@ impl<'a> Path<'a> {
     }
 }
 
-/// The segments of a path as the most lenient server reads it: decoded, in lower case, split at backslashes too.
+/// Iterator over path segments as the most lenient server reads them: percent-decoded, lower-cased, also split at
+/// backslashes.
 struct Segments<'a>(PercentDecode<'a>);
 
-/// The beginning of a segment, as much as has to be known of it.
+/// Start of a segment: the part that matters here.
 #[derive(Default)]
 struct Segment {
     name: [u8; 8],
-    /// Of the whole name.
+    /// Length of the whole name.
     length: usize,
-    /// Whether a `;` follows the name.
+    /// Set if a `;` follows the name.
     has_parameters: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Says what carries the bytes of a client, and who it is.
+//! Byte stream of a client, and the address of its peer.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -8,40 +8,40 @@ use tokio::{
 };
 use tokio_rustls::server::TlsStream;
 
-/// What carries a client's bytes: a socket, TLS over one, or a stream of HTTP/2.
+/// Byte stream of a client: a TCP socket, TLS over one, or an HTTP/2 stream.
 pub(super) trait ClientStream: AsyncRead + AsyncWrite + Unpin + Send {
-    /// Makes the end that dropping it will bring one that nobody takes for a clean end.
+    /// Makes dropping the stream an abort (TCP reset or stream reset), which no client takes for a clean end.
     fn abort(&mut self);
 
-    /// Waits until the client has ended its side or left, without reading what it sent.
+    /// Waits until the client has shut down its side or left, without consuming what it sent.
     fn closed(&mut self) -> impl Future<Output = ()> + Send;
 }
 
-/// Who is at the other end of a connection.
+/// Peer of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
-    /// Its address.
+    /// IP address of the peer.
     pub(super) address: IpAddr,
-    /// The same, as it is written in `X-Forwarded-For`.
+    /// Same address, as written in `X-Forwarded-For`.
     pub(super) text: Box<str>,
-    /// `http` or `https`: what it speaks to us.
+    /// Scheme that the peer uses: `http` or `https`.
     pub(super) proto: &'static str,
-    /// Whether what it says of those before it is believed.
+    /// Set if the peer is a trusted proxy, whose `X-Forwarded-*` fields are believed.
     pub(super) trusted: bool,
 }
 
-/// How often a client that did send urgent data is looked at.
+/// Interval at which a client that sent urgent data is checked for its end.
 const CLOSE_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 impl ClientStream for TcpStream {
     fn abort(&mut self) {
-        // The kernel sends a reset instead of an end. There is nothing left to do if it will not.
+        // The kernel sends RST instead of FIN. If setting the option fails, nothing else can be done.
         let _ = self.set_zero_linger();
     }
 
     async fn closed(&mut self) {
-        // Nobody sends urgent data, so only the end makes this ready, also behind bytes that nobody reads. One that cannot be
-        // watched is as good as gone.
+        // HTTP clients send no urgent data, so only the end of the stream makes this ready, even behind unread bytes. A
+        // stream that cannot be polled counts as closed.
         while self.ready(Interest::PRIORITY).await.is_ok_and(|ready| !ready.is_read_closed()) {
             tokio::time::sleep(CLOSE_POLL_INTERVAL).await;
         }
@@ -50,7 +50,7 @@ impl ClientStream for TcpStream {
 
 impl ClientStream for TlsStream<TcpStream> {
     fn abort(&mut self) {
-        // Without a close_notify, and reset besides, nobody takes this for the end.
+        // Without a close_notify, and with RST, no client takes this for a clean end.
         let _ = self.get_ref().0.set_zero_linger();
     }
 

@@ -1,4 +1,9 @@
-//! `recif gateway`: the process. Watches, serves its admin port, takes requests, and ends without dropping one.
+//! Process of `recif gateway`: starts the watches, the admin port and the listeners, and on shutdown drains all
+//! requests.
+//!
+//! Shutdown begins with a [lame duck](https://sre.google/sre-book/load-balancing-datacenter/) phase: the gateway is not
+//! ready any more and still accepts connections. Then it stops accepting and drains: requests in flight end, or are
+//! aborted after the shutdown timeout.
 
 use std::{
     process::ExitCode,
@@ -44,10 +49,10 @@ use super::{
     state::GatewayContext,
 };
 
-/// How often connections that were idle for too long are looked for.
+/// Interval at which idle connections and expired early readiness are swept.
 const SWEEP: Duration = Duration::from_secs(5);
 
-/// Why the process ended.
+/// Reasons why the process ended.
 #[derive(Debug, thiserror::Error)]
 enum GatewayError {
     #[error(transparent)]
@@ -64,7 +69,7 @@ enum GatewayError {
     Runtime(#[from] RuntimeError),
 }
 
-/// Runs until SIGTERM or SIGINT and the last request: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
+/// Runs until SIGTERM or SIGINT and the last request. The exit code is 0, or 1 for a failure, or 2 for a wrong flag.
 pub async fn run(args: GatewayArgs) -> ExitCode {
     let is_usage = |error: &GatewayError| matches!(error, GatewayError::Flag(_) | GatewayError::Tls(_));
     exit_code("the gateway", serve(args).await, is_usage)
@@ -111,7 +116,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
     let board = shared.watch_health.clone();
     let watches = Watches { namespaces: named(namespaces), transport: transport.clone(), watch_health: board.clone() };
     watch(&shared, &watches, tasks);
-    // Where no caller is known there is no name to vouch for, and the right to read the keys may be missing.
+    // Without authentication there is no caller's name to sign, and the right to read the keys may be missing.
     let keys_board = if matches!(shared.auth, Auth::None) { Arc::default() } else { board.clone() };
     tasks.spawn(shared.keys.clone().follow(operator_namespace, transport.clone(), keys_board));
     let admin = Admin::new(shared.clone());
@@ -137,7 +142,7 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         shutdown.cancelled().await;
         tracing::info!("shutting down");
         shared.leaving.store(true, Relaxed);
-        // Whoever sends connections here learns meanwhile that it is not ready.
+        // Lame duck: meanwhile the clients and load balancers learn that this gateway is not ready.
         sleep(lame_duck).await;
         shared.closing.cancel();
         std::future::pending::<()>().await;
@@ -149,14 +154,14 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         }
     };
     let outcome = runtime.run(main).await;
-    // The threads that serve would keep the process.
+    // The serving threads would keep the process alive.
     shared.closing.cancel();
     stop.cancel();
     let _ = stamps.await;
     outcome
 }
 
-/// Begins every watch. The routes follow.
+/// Starts every watch. Changes of the informer caches update the routes.
 fn watch(shared: &Arc<GatewayContext>, watches: &Watches, tasks: &mut JoinSet<()>) {
     for kind in RoutedKind::ALL {
         let map = Arc::new(ObjectMap::default());

@@ -1,17 +1,19 @@
-//! Who is next when there is room again.
+//! Queue of waiting requests with [adaptive LIFO](https://queue.acm.org/detail.cfm?id=2839461) order.
 //!
-//! Oldest first while nobody waits for long. Once the oldest has waited for [`PATIENCE`] there are more requests than can be
-//! served, and those who came first are those who leave first: serving them would be work for nobody. So then the newest is
-//! served, who will still be there for the answer.
+//! The order is FIFO while waits are short. Once the oldest request has waited for longer than [`LIFO_THRESHOLD`], more
+//! requests arrive than can be served, and the oldest clients are the next to give up: serving them would be wasted
+//! work. Then the newest request is served first, whose client will still be there for the response.
 
 use std::{collections::VecDeque, time::Duration};
 
 use tokio::time::Instant;
 
-/// From this wait on the newest is next.
+/// Wait of the oldest request above which the order is LIFO.
 const LIFO_THRESHOLD: Duration = Duration::from_millis(200);
 
-/// Those who wait, in the order of their arrival.
+/// Queue of waiting requests.
+///
+/// Invariant: `entries` is sorted by arrival, and each entry's `number` is unique.
 #[derive(Debug)]
 pub(super) struct AdaptiveLifo<T> {
     entries: VecDeque<QueueEntry<T>>,
@@ -32,12 +34,12 @@ impl<T> Default for AdaptiveLifo<T> {
 }
 
 impl<T> AdaptiveLifo<T> {
-    /// How many wait.
+    /// Returns the number of waiting requests.
     pub(super) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Puts one in its place by its arrival; the number takes it out again.
+    /// Enqueues an item at the place of its arrival. Returns a number by which [`Self::remove`] finds it.
     pub(super) fn push(&mut self, arrived: Instant, item: T) -> u64 {
         self.number += 1;
         let place = self.entries.partition_point(|entry| entry.arrived <= arrived);
@@ -45,7 +47,7 @@ impl<T> AdaptiveLifo<T> {
         self.number
     }
 
-    /// Takes out who is next.
+    /// Dequeues the next item: the oldest, or the newest if the oldest has waited for too long.
     pub(super) fn pop(&mut self, now: Instant) -> Option<T> {
         let oldest = self.entries.front()?;
         let entry = match now.saturating_duration_since(oldest.arrived) <= LIFO_THRESHOLD {
@@ -55,12 +57,12 @@ impl<T> AdaptiveLifo<T> {
         entry.map(|entry| entry.item)
     }
 
-    /// Takes out all of them.
+    /// Removes all items.
     pub(super) fn clear(&mut self) {
         self.entries.clear();
     }
 
-    /// Takes out one who left; whether it was there.
+    /// Removes the item with this number. Returns false if it is no longer queued.
     pub(super) fn remove(&mut self, number: u64) -> bool {
         let found = self.entries.iter().position(|entry| entry.number == number);
         found.and_then(|at| self.entries.remove(at)).is_some()

@@ -1,7 +1,8 @@
-//! Periodic re-authorization: what lasts longer than a right may be remembered is asked for its right again.
+//! Periodic re-authorization: a request that lasts longer than a verdict may be cached is authorized again.
 //!
-//! A WebSocket or an event stream may stay open for days, and a token may be revoked meanwhile. The timer is the connection's: a
-//! request that ends soon only looks whether it has fired, for arming one for each would cost more than the rest of it.
+//! A WebSocket or an event stream may stay open for days, and a token may be revoked meanwhile. The timer belongs to
+//! the connection: a short request only checks whether it has fired, because arming one per request would cost more
+//! than the rest of the check.
 
 use std::{
     future::poll_fn,
@@ -12,12 +13,12 @@ use std::{
 
 use tokio::time::{Instant, Sleep};
 
-/// How long nobody is asked. A right is believed for as long.
+/// Interval between two authorizations of one request, which is also the longest time for which a verdict holds.
 pub(super) const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What `work` gives, which began at `began`; `None` once `is_allowed`, asked each minute, says that it may not go on. `timer` is
-/// armed for whatever it was used for before.
-// Not an async function, which would hold what it is given twice.
+/// Polls `work`, which began at `began`, to its end. Returns `None` as soon as `is_allowed`, called once a minute,
+/// denies. `timer` may still be armed for an earlier use.
+// Not an async function, whose future would store its arguments twice.
 pub(super) fn while_allowed<T, A: Future<Output = bool> + Send>(
     mut work: Pin<&mut impl Future<Output = T>>,
     began: Instant,
@@ -25,7 +26,7 @@ pub(super) fn while_allowed<T, A: Future<Output = bool> + Send>(
     is_allowed: impl Fn() -> A,
 ) -> impl Future<Output = Option<T>> {
     let mut due = began + RECHECK_INTERVAL;
-    // Whether the timer wakes this task.
+    // Set if the timer wakes this task.
     let mut waits = false;
     let mut question: Option<Pin<Box<A>>> = None;
     poll_fn(move |cx| {
@@ -49,7 +50,7 @@ pub(super) fn while_allowed<T, A: Future<Output = bool> + Send>(
             }
             waits = true;
             ready!(timer.as_mut().poll(cx));
-            // It may have been armed for an earlier request.
+            // The timer may have been armed for an earlier request.
             if due <= Instant::now() {
                 question = Some(Box::pin(is_allowed()));
             }

@@ -1,4 +1,4 @@
-//! Holds a request while it is relayed, and what came of it.
+//! Context of a request while it is relayed, and its outcome.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{
     state::GatewayContext,
 };
 
-/// One admitted request.
+/// Admitted request.
 #[derive(Clone, Copy)]
 pub(super) struct RequestContext<'a> {
     pub(super) head: &'a RequestHead<'a>,
@@ -18,22 +18,22 @@ pub(super) struct RequestContext<'a> {
     pub(super) caller: &'a RequestCaller,
     pub(super) peer: &'a Peer,
     pub(super) arrived: Instant,
-    /// The session it belongs to; no other Pod than that of the session can answer it.
+    /// MCP session of the request; only the Pod that holds the session can serve it.
     pub(super) session: Option<SessionRef<'a>>,
-    /// By what the gateway vouches for the caller, if it has keys.
+    /// Signed token by which the gateway vouches for the caller; `None` without keys.
     pub(super) token: Option<&'a str>,
     pub(super) shared: &'a Arc<GatewayContext>,
 }
 
-/// What became of a request.
+/// Outcome of a relayed request.
 pub(super) enum RelayOutcome {
-    /// It was answered; another one may follow on this connection, or not.
+    /// A response was sent.
     Served {
-        /// Whether another one may follow.
+        /// Set if another request may follow on the client's connection.
         again: bool,
     },
     /// The client's connection must be aborted.
     Aborted,
-    /// Nothing was answered yet: this is to be.
+    /// Nothing was sent to the client yet: it gets this refusal.
     Refused(LocalResponse),
 }

@@ -1,18 +1,20 @@
-//! How many requests may be tried again: a fifth of those that come, and a few when hardly any come.
+//! Retry budget, as in [tower](https://docs.rs/tower/latest/tower/retry/budget/index.html) and
+//! [Finagle](https://twitter.github.io/finagle/guide/Clients.html#retries): a token bucket per workload that allows
+//! retries of a fifth of the requests. It starts with 10 retries and saves up to 100.
 //!
-//! Without a bound, retries multiply the load of a workload that is about to fall over.
+//! Without a limit, retries multiply the load of a workload that is about to fail.
 
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// What one request brings; a retry costs [`RETRY`].
+/// Deposit per request; a retry costs [`RETRY_COST`].
 const REQUEST_DEPOSIT: i32 = 1;
 const RETRY_COST: i32 = 5;
-/// Retries that can be saved up.
+/// Most retries that can be saved up.
 const MAX_BALANCE: i32 = 100 * RETRY_COST;
-/// Retries at the beginning.
+/// Retries that a new budget allows.
 const INITIAL_BALANCE: i32 = 10 * RETRY_COST;
 
-/// The retries one workload has left.
+/// Retry budget of one workload.
 #[derive(Debug)]
 pub(super) struct RetryBudget(AtomicI32);
 
@@ -23,14 +25,14 @@ impl Default for RetryBudget {
 }
 
 impl RetryBudget {
-    /// A request came.
+    /// Deposits for one request.
     pub(super) fn deposit(&self) {
         if self.0.load(Relaxed) < MAX_BALANCE {
             self.0.fetch_add(REQUEST_DEPOSIT, Relaxed);
         }
     }
 
-    /// Whether one more retry may be made, which is then paid for.
+    /// Withdraws the cost of one retry. Returns false if the balance does not allow it.
     pub(super) fn withdraw(&self) -> bool {
         self.0.fetch_update(Relaxed, Relaxed, |left| (left >= RETRY_COST).then_some(left - RETRY_COST)).is_ok()
     }

@@ -1,7 +1,8 @@
-//! Where each workload's requests go: filled by watches, read by every request without a lock.
+//! Routing table: the Pods of each workload. Watches fill it, and requests read it without a lock.
 //!
-//! A route is never changed, only replaced, so that a request sees the object and the Pods of one moment. What must outlive
-//! a change — the queue, the counters, each Pod's connections — is shared between the old and the new.
+//! Routes are copy on write: a route is never changed, only replaced, so a request sees a consistent snapshot of the
+//! object and the Pods. State that must outlive a change (the queue, the counters, each Pod's connections) is shared by
+//! old and new.
 
 use std::{
     collections::HashMap,
@@ -22,25 +23,27 @@ use super::{
     workload::WorkloadState,
 };
 
-/// How long a Pod that answered for itself is believed while its slice does not say so too.
+/// Longest time for which a Pod counts as ready by its sidecar's report alone, without its EndpointSlice.
 const SELF_REPORTED_TTL: Duration = Duration::from_secs(60);
 
-/// Where a workload's requests go.
+/// Snapshot of one workload: its object and its Pods. Immutable.
 #[derive(Debug)]
 pub struct Route {
-    /// The workload's object.
+    /// Object of the workload.
     pub(super) object: Arc<Object>,
-    /// What its requests share.
+    /// State shared by the workload's requests.
     pub(super) workload: Arc<WorkloadState>,
-    /// The Pods to be asked: the ready ones, else those that are going and still serve.
+    /// Pods to balance over: the ready ones, or if there is none the terminating ones that still serve.
     pub(super) pods: Arc<[Arc<UpstreamPod>]>,
-    /// Every Pod that is still there: sessions stay with theirs.
+    /// Every Pod in the EndpointSlices: sessions stay with theirs.
     pub(super) all: Arc<[Arc<UpstreamPod>]>,
-    /// Pods that are not ready and not going, and may be asked whether they can serve.
+    /// Pods that are neither ready nor terminating, and may be probed for readiness.
     pub(super) unready: Arc<[PodEndpoint]>,
 }
 
-/// The routes of all workloads, by keys such as `agents/default/weather`.
+/// Routing table of all workloads, by keys such as `agents/default/weather`.
+///
+/// Invariant: `routes` is derived from `parts`, and is written only under its lock.
 #[derive(Debug)]
 pub struct Routes {
     routes: papaya::HashMap<Box<[u8]>, Arc<Route>>,
@@ -48,39 +51,40 @@ pub struct Routes {
     clock: Clock,
 }
 
-/// What a route is made of.
+/// Inputs from which a route is built. They exist as long as the object or a slice of the workload does.
 #[derive(Debug)]
 struct RouteInputs {
     workload: Arc<WorkloadState>,
     object: Option<Arc<Object>>,
     slices: HashMap<Box<str>, Arc<WorkloadEndpoints>>,
     pods: HashMap<Box<str>, Arc<UpstreamPod>>,
-    /// Until when Pods that answered for themselves count as ready, by uid; `None`: no longer, and they are not asked again.
+    /// Pods that count as ready by their sidecar's report, by uid, and until when; `None` once expired: they are not
+    /// probed again.
     self_reported: HashMap<Box<str>, Option<Instant>>,
 }
 
 impl Routes {
-    /// No routes yet.
+    /// Creates an empty table.
     pub fn new(clock: Clock) -> Self {
         Self { routes: papaya::HashMap::new(), parts: Mutex::default(), clock }
     }
 
-    /// The route of this key.
+    /// Returns the route of this key.
     pub fn find(&self, key: &[u8]) -> Option<Arc<Route>> {
         self.routes.pin().get(key).cloned()
     }
 
-    /// Every route.
+    /// Returns every route.
     pub(super) fn all(&self) -> Vec<Arc<Route>> {
         self.routes.pin().values().cloned().collect()
     }
 
-    /// Follows a change of a workload's object.
+    /// Applies a change of a workload's object.
     pub fn object(&self, kind: RoutedKind, key: &Key, object: Option<Arc<Object>>) {
         self.update(kind, &key.namespace, &key.name, |parts| parts.object = object);
     }
 
-    /// Follows a change of a slice.
+    /// Applies a change of an EndpointSlice.
     pub fn slice(&self, key: &Key, old: Option<&WorkloadEndpoints>, new: Option<&Arc<WorkloadEndpoints>>) {
         let before = old.and_then(|slice| slice.workload.as_ref());
         let after = new.and_then(|slice| slice.workload.as_ref());
@@ -96,21 +100,22 @@ impl Routes {
         }
     }
 
-    /// Takes a Pod for ready that said so itself, until its slice says so too, for about a minute at most.
+    /// Marks a Pod as ready by its sidecar's report, until its EndpointSlice agrees, and for about a minute at most.
     pub(super) fn mark_self_reported(&self, workload: &WorkloadState, uid: &str) {
         self.update(workload.kind, &workload.namespace, &workload.name, |parts| {
             parts.self_reported.entry(uid.into()).or_insert(Some(Instant::now() + SELF_REPORTED_TTL));
         });
     }
 
-    /// Takes it for ready no longer: it has not served what it was given. It may be asked again.
+    /// Withdraws that mark: the Pod has not served a request that it got. It may be probed again.
     pub(super) fn unmark_self_reported(&self, workload: &WorkloadState, tag: &PodTag) {
         self.update(workload.kind, &workload.namespace, &workload.name, |parts| {
             parts.self_reported.retain(|uid, _| PodTag::of(uid) != *tag);
         });
     }
 
-    /// Closes connections that were idle for too long, and takes Pods for ready no longer that were early for too long.
+    /// Closes connections that were idle for too long, and expires Pods that were ready by their report alone for too
+    /// long.
     pub(super) fn sweep(&self) {
         let now = Instant::now();
         let is_over = |parts: &&RouteInputs| parts.self_reported.values().flatten().any(|until| *until <= now);
@@ -161,7 +166,7 @@ impl Routes {
 }
 
 impl RouteInputs {
-    /// The Pods to be asked, after every slice, and those that are not ready. Pods known before keep what is known of them.
+    /// Returns the Pods to balance over, from all slices, and the Pods that are not ready. Known Pods keep their state.
     fn pods(&mut self) -> (Arc<[Arc<UpstreamPod>]>, Arc<[PodEndpoint]>) {
         let now = Instant::now();
         let cap = self.object.as_ref().and_then(|object| object.concurrency).unwrap_or(0);
@@ -170,11 +175,11 @@ impl RouteInputs {
         for until in self.self_reported.values_mut() {
             *until = until.filter(|until| *until > now);
         }
-        // Another Service of the name is not the operator's: its Pods are no Pods of the workload.
+        // A Service of the same name that the operator does not own is ignored: its Pods are not the workload's.
         let service = self.object.as_ref().and_then(|object| object.service.as_deref());
         let ours = self.slices.values().filter(|slice| Some(&*slice.service) == service);
         for endpoint in ours.flat_map(|slice| &slice.endpoints) {
-            // A Pod may be in two slices: while it moves between them, and with an address of each family.
+            // A Pod may be in two slices: while it moves between them, and with an address of each IP family.
             if known.contains_key(&endpoint.uid) {
                 continue;
             }
@@ -186,7 +191,7 @@ impl RouteInputs {
             let early = self.self_reported.get(&endpoint.uid).copied();
             let is_early = endpoint.state == EndpointState::Unready && early.flatten().is_some();
             if endpoint.state != EndpointState::Unready {
-                // Its slice has said more.
+                // The EndpointSlice supersedes the report.
                 self.self_reported.remove(&endpoint.uid);
             } else if early.is_none() && *endpoint.uid != *endpoint.address.ip().to_string() {
                 unready.push(endpoint.clone());
@@ -235,7 +240,7 @@ mod tests {
         })
     }
 
-    /// The last byte of each Pod's address, in order.
+    /// Returns the last byte of each Pod's address, sorted.
     fn pods(routes: &Routes) -> Vec<u8> {
         let ip = |pod: &Arc<UpstreamPod>| match pod.address {
             SocketAddr::V4(address) => address.ip().octets()[3],
@@ -277,7 +282,7 @@ mod tests {
         routes.slice(&Key::new("ns", "f-a"), None, Some(&of("s", 1)));
         routes.slice(&Key::new("ns", "thief"), None, Some(&of("t", 2)));
         assert_eq!(pods(&routes), [1]);
-        // The Service was made anew, and both are looked at again.
+        // The Service was recreated, and all slices are evaluated again.
         routes.object(
             RoutedKind::Flow,
             &Key::new("ns", "f"),

@@ -1,4 +1,4 @@
-//! What all requests share, and the loop that takes connections.
+//! Accept loops, and the serving of one connection: limits, TLS, and the choice of the HTTP version by ALPN or preface.
 
 use std::{
     io,
@@ -27,20 +27,19 @@ use crate::{
     peer::{ClientStream, Peer},
 };
 
-/// Takes the port. The listener is of no runtime yet, so that several can share it.
+/// Binds an address. The listener is not registered with a runtime yet, so that several threads can share it.
 ///
 /// # Errors
-/// When it cannot be had.
+/// The address cannot be bound.
 pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     listen(address)?.into_std()
 }
 
-/// Serves the connections of each listener, by TLS where there is one, on a thread for each processor, until all have ended
-/// as [`accept`] says. Threads do not share tasks: a request is served where its connection was taken, from its first byte to
-/// its last.
+/// Serves the connections of each listener, over TLS where configured, on one thread per processor, until all have
+/// ended as [`accept`] says. Threads share no tasks: a request stays on the thread that accepted its connection.
 ///
 /// # Errors
-/// The system gives no more threads.
+/// The system provides no more threads or file descriptors.
 pub(super) async fn accept_on_all(
     listeners: Vec<(std::net::TcpListener, Option<Tls>)>,
     shared: Arc<GatewayContext>,
@@ -70,8 +69,9 @@ pub(super) async fn accept_on_all(
     Ok(())
 }
 
-/// Serves every connection, by TLS if there is one, until `closing` is cancelled and the last one has ended, or for
-/// `patience` after that: then the others are aborted. `threads` do so and share what is allowed.
+/// Accepts and serves connections, over TLS if configured, until `closing` is cancelled; then drains them for
+/// `patience` and aborts the rest. The limit on connections is divided by `threads`. At the limit it stops accepting,
+/// so further connections wait in the kernel's backlog (backpressure).
 pub(super) async fn accept(
     listener: TcpListener,
     tls: Option<Tls>,
@@ -91,14 +91,14 @@ pub(super) async fn accept(
                     connections.spawn(serve(io, peer.ip(), tls.clone(), shared.clone()));
                 }
                 Err(error) => {
-                    // Out of file descriptors, usually: some will be given back.
+                    // Usually no file descriptor is left; some will be released.
                     tracing::warn!(%error, "accept a connection");
                     sleep(Duration::from_millis(50)).await;
                 }
             },
         }
     }
-    // Those that the kernel has taken already would be reset.
+    // Connections that are already in the kernel's backlog would be reset.
     while let Some(Ok((io, peer))) = listener.accept().now_or_never() {
         connections.spawn(serve(io, peer.ip(), tls.clone(), shared.clone()));
     }
@@ -110,7 +110,7 @@ pub(super) async fn accept(
     }
 }
 
-/// Serves one connection, unless its address has as many as it may.
+/// Serves one connection, unless its address is at its connection limit.
 async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<GatewayContext>) {
     let address = address.to_canonical();
     let counted = match shared.trusts(address) {
@@ -128,7 +128,7 @@ async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<Gat
 }
 
 async fn serve_tls(io: TcpStream, address: IpAddr, tls: Tls, shared: Arc<GatewayContext>) {
-    // Whoever does not speak TLS was told so by it.
+    // The TLS alert has told the client about a failed handshake.
     let Ok(io) = tls.accept(io).await else { return };
     let peer = shared.peer(address, "https");
     if negotiated_h2(&io) {
@@ -138,7 +138,7 @@ async fn serve_tls(io: TcpStream, address: IpAddr, tls: Tls, shared: Arc<Gateway
     }
 }
 
-/// Serves a connection to its end, whichever HTTP its client speaks.
+/// Serves a connection to its end, over HTTP/1.1 or HTTP/2, as the client chooses.
 pub(super) async fn serve_connection<S: ClientStream + 'static>(io: S, peer: &Peer, shared: &Arc<GatewayContext>) {
     let mut client = Connection::new(io);
     if let ConnectionEnd::SpeaksH2 = requests(&mut client, peer, shared).await {

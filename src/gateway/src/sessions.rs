@@ -1,54 +1,55 @@
-//! Sessions of MCP servers (revisions of the protocol up to 2025-11-25), which live in one Pod each.
+//! Session affinity (sticky sessions) for MCP servers: a session, in revisions of the protocol up to 2025-11-25, lives
+//! in one Pod.
 //!
-//! The name of a session tells its Pod: towards clients `id` becomes `<tag>.<id>`, and the tag is taken off again on the way
-//! in. So every gateway finds the Pod, and none has to remember anything.
+//! The affinity is stateless: towards clients the session id `id` becomes `<tag>.<id>`, where the tag names the Pod,
+//! and the tag is removed again from requests. So every gateway finds the Pod, and none has to remember a session.
 
 use http1::RequestHead;
 use sha2::{Digest as _, Sha256};
 
 use super::{local_response::LocalResponse, object::RoutedKind};
 
-/// The field that names a session.
+/// Header field with the session id.
 pub(super) const FIELD: &str = "Mcp-Session-Id";
-/// The last revision of the protocol with sessions. Revisions are dates, so they compare as texts.
+/// Last revision of the protocol that has sessions. Revisions are dates, so they compare as text.
 const LAST_SESSION_REVISION: &[u8] = b"2025-11-25";
 /// Length of a tag, in hexadecimal digits.
 const TAG_LENGTH: usize = 10;
 
-/// What a Pod is named by.
+/// Tag of a Pod in session ids: a truncated hash of the Pod's uid.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct PodTag([u8; TAG_LENGTH]);
 
 impl PodTag {
-    /// That of the Pod with this uid. Nobody who sees it learns the uid.
+    /// Derives the tag of the Pod with this uid. The tag does not reveal the uid.
     pub(super) fn of(uid: &str) -> Self {
         let mut tag = [0; TAG_LENGTH];
-        // It fails only where the lengths do not match.
+        // Fails only if the lengths do not match.
         let _ = hex::encode_to_slice(&Sha256::digest(uid.as_bytes())[..TAG_LENGTH / 2], &mut tag);
         Self(tag)
     }
 
-    /// As it is written.
+    /// Returns the tag as written in session ids.
     pub(super) fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// A session as its client names it.
+/// Session id as a client sends it, split into the Pod's tag and the Pod's own id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SessionRef<'a> {
-    /// Its Pod.
+    /// Tag of the Pod that holds the session.
     pub(super) tag: PodTag,
-    /// Its name there.
+    /// Session id within that Pod.
     pub(super) id: &'a [u8],
 }
 
 impl<'a> SessionRef<'a> {
-    /// The session of a request to a workload of this kind, if it is in one. Later revisions of the protocol have none and
-    /// ignore the field.
+    /// Reads the session of a request to a workload of this kind. Returns `None` without one, and for later revisions
+    /// of the protocol, which have no sessions and ignore the field.
     ///
     /// # Errors
-    /// Its name is none of ours.
+    /// The session id was not issued by a gateway.
     pub(super) fn read(head: &RequestHead<'a>, kind: RoutedKind) -> Result<Option<Self>, LocalResponse> {
         if kind != RoutedKind::McpServer
             || head.value("mcp-protocol-version").is_some_and(|version| version > LAST_SESSION_REVISION)
@@ -65,7 +66,7 @@ impl<'a> SessionRef<'a> {
     }
 }
 
-/// Nobody has the session any more; clients open another upon it.
+/// Creates the response for a session that no Pod holds any more; clients open a new one upon it.
 pub(super) fn session_gone() -> LocalResponse {
     LocalResponse { rpc: Some(-32001), ..LocalResponse::new(404, "session", "Session not found") }
 }

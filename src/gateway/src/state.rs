@@ -1,4 +1,4 @@
-//! Holds what the connections of a gateway share.
+//! State shared by all connections of a gateway.
 
 use crate::local_response::unknown_workload;
 use std::{
@@ -18,44 +18,45 @@ use super::{
     metrics::GatewayMetrics, peer::Peer, routes::Routes,
 };
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 pub(super) struct GatewayContext {
-    /// What the command line says.
+    /// Settings from the command line.
     pub(super) settings: GatewaySettings,
-    /// Where requests go.
+    /// Routing table.
     pub(super) routes: Routes,
-    /// Who may ask.
+    /// Authentication and authorization of callers.
     pub(super) auth: Auth,
-    /// What callers are vouched for with.
+    /// Signing keys of caller tokens, from Secret `recif-identity`.
     pub(super) keys: Keys,
-    /// What each client has in flight.
+    /// Limiter of requests in flight per client.
     pub(super) clients: ClientLimiter,
-    /// The connections of each address.
+    /// Limiter of connections per address.
     pub(super) connections: ClientLimiter,
-    /// What is counted.
+    /// Prometheus metrics.
     pub(super) metrics: GatewayMetrics,
-    /// The time.
+    /// Millisecond clock.
     pub(super) clock: Clock,
-    /// New after each start.
+    /// Instance id, new after each start.
     pub(super) instance: String,
-    /// What the watches know.
+    /// Sync state of the watches.
     pub(super) watch_health: Arc<WatchHealth>,
-    /// Whether clients are asked to go elsewhere with their next request.
+    /// Set during shutdown: responses ask clients to close the connection.
     pub(super) leaving: AtomicBool,
-    /// Cancelled when connections without a request end.
+    /// Cancelled when accepting stops and connections without a request are closed.
     pub(super) closing: CancellationToken,
-    /// How often requests began to wait for a workload that had no ready Pod and for which none waited before.
+    /// Number of cold starts: how often requests began to wait for a workload that had no ready Pod and no earlier
+    /// waiter.
     pub(super) cold_starts: watch::Sender<u64>,
 }
 
 impl GatewayContext {
-    /// Whether this process is to end soon.
+    /// Reports whether this process is shutting down.
     pub(super) fn leaving(&self) -> bool {
         self.leaving.load(Relaxed)
     }
 
-    /// There is no such workload, as far as is known.
+    /// Creates the refusal for an unknown workload: 404, or 503 while the watches of its namespace are not synced.
     pub(super) fn unknown_workload(&self, key: &[u8]) -> LocalResponse {
         let namespace = key.split(|byte| *byte == b'/').nth(1).unwrap_or_default();
         match self.watch_health.is_namespace_synced(&String::from_utf8_lossy(namespace)) {
@@ -64,14 +65,14 @@ impl GatewayContext {
         }
     }
 
-    /// Who is at the other end of a connection that speaks this protocol, `http` or `https`.
+    /// Describes the peer of a connection that uses `proto` (`http` or `https`).
     pub(super) fn peer(&self, address: IpAddr, proto: &'static str) -> Peer {
         let address = address.to_canonical();
         let trusted = self.trusts(address);
         Peer { address, text: address.to_string().into(), proto, trusted }
     }
 
-    /// Whether what this address says of those before it is believed.
+    /// Reports whether the `X-Forwarded-*` fields of this address are trusted.
     pub(super) fn trusts(&self, address: IpAddr) -> bool {
         self.settings.trusted_proxies.iter().any(|network| network.contains(address))
     }

@@ -1,21 +1,22 @@
-//! Where a body ends.
+//! Message framing: finds the end of a body, by `Content-Length` or by the chunked transfer coding (RFC 9112, section
+//! 7.1).
 
 use std::borrow::Cow;
 
 use super::InvalidMessage;
 
-/// How a body ends.
+/// Framing of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// After this many bytes.
+    /// The body ends after this many bytes (`Content-Length`).
     Length(u64),
-    /// After its last chunk.
+    /// The body ends after its last chunk (`Transfer-Encoding: chunked`).
     Chunked,
-    /// With the connection; only a response may.
+    /// The body ends with the connection. Only a response may be framed so.
     Close,
 }
 
-/// Follows a body to its end, without changing it.
+/// Incremental scanner that follows a body to its end without changing it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BodyScanner {
     state: BodyState,
@@ -23,12 +24,12 @@ pub struct BodyScanner {
     trailers: u16,
 }
 
-/// What [`BodyScanner::advance`] found.
+/// Result of [`BodyScanner::advance`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BodyProgress {
-    /// So many of the bytes belong to the body. Fewer than were given only when it ended, or when what follows is bad.
+    /// Number of bytes that belong to the body. Smaller than the input only if the body ended.
     pub consumed: usize,
-    /// Whether the body is over.
+    /// Set if the body has ended.
     pub ended: bool,
 }
 
@@ -36,16 +37,16 @@ pub struct BodyProgress {
 const MAX_CHUNK_EXTENSIONS: u16 = 1024;
 /// Most bytes of the trailers.
 const MAX_TRAILERS: u16 = 8192;
-/// Most hexadecimal digits of a chunk's size: 2⁶⁰ bytes.
+/// Most hexadecimal digits of a chunk size, which limits it to less than 2⁶⁰ bytes.
 const MAX_SIZE_DIGITS: u8 = 15;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum BodyState {
     Ended,
-    /// So many bytes are left.
+    /// In a body of which this many bytes are left.
     Length(u64),
     Close,
-    /// In the size of a chunk, of which so many digits were seen.
+    /// In a chunk size, after this many digits.
     Size {
         digits: u8,
         size: u64,
@@ -59,7 +60,7 @@ enum BodyState {
     SizeEnd {
         size: u64,
     },
-    /// In the data of a chunk, of which so many bytes are left.
+    /// In the data of a chunk, of which this many bytes are left.
     Data(u64),
     /// After the data of a chunk.
     DataEnd,
@@ -69,7 +70,7 @@ enum BodyState {
     TrailerStart,
     /// In the name of a trailer.
     TrailerName,
-    /// In its value.
+    /// In the value of a trailer.
     Trailer,
     /// After the CR of a trailer.
     TrailerEnd,
@@ -77,11 +78,11 @@ enum BodyState {
     LastEnd,
 }
 
-/// How far a body came, and what of the bytes is passed on.
+/// Progress in a body, and the bytes to forward.
 pub(super) type ForwardedBody<'b> = (BodyProgress, Cow<'b, [u8]>);
 
 impl BodyScanner {
-    /// A body of this framing, before its first byte.
+    /// Creates a scanner at the start of a body with this framing.
     pub fn new(framing: Framing) -> Self {
         let state = match framing {
             Framing::Length(0) => BodyState::Ended,
@@ -92,30 +93,30 @@ impl BodyScanner {
         Self { state, trailers: 0 }
     }
 
-    /// Whether it is over.
+    /// Reports whether the body has ended.
     pub fn has_ended(&self) -> bool {
         self.state == BodyState::Ended
     }
 
-    /// Whether the end of the connection would be the end of the body, and not an interruption.
+    /// Reports whether the end of the connection is a valid end of the body, and not a truncation.
     pub fn ends_with_connection(&self) -> bool {
         matches!(self.state, BodyState::Ended | BodyState::Close)
     }
 
-    /// Goes on through bytes that follow those of earlier calls.
+    /// Scans bytes that follow those of earlier calls.
     ///
     /// # Errors
-    /// Framing that is not to be passed on, with the number of bytes before it. What precedes them may have been sent; the
-    /// message must then be broken off, never ended.
+    /// Invalid framing, with the number of valid bytes before it. Those may have been forwarded; the message must then
+    /// be aborted, never ended.
     pub fn advance(&mut self, bytes: &[u8]) -> Result<BodyProgress, (usize, InvalidMessage)> {
         self.advance_with(bytes, |_| {})
     }
 
-    /// As [`BodyScanner::advance`]; with what is to be passed on of the bytes: all that belong to the body but its trailers, which
-    /// servers take for fields of the head that was judged without them.
+    /// Performs [`BodyScanner::advance`], and returns the bytes to forward: the body without its trailers, because
+    /// servers may take trailers for fields of a head that was validated without them.
     ///
     /// # Errors
-    /// As [`BodyScanner::advance`].
+    /// Those of [`BodyScanner::advance`].
     pub fn advance_without_trailers<'b>(
         &mut self,
         bytes: &'b [u8],
@@ -127,7 +128,7 @@ impl BodyScanner {
         if trailers == 0 {
             return Ok((progress, Cow::Borrowed(body)));
         }
-        // They follow each other, and are followed by the empty line that ends the body, as far as it is here.
+        // Trailers are contiguous, and are followed by as much of the body's final empty line as has arrived.
         let behind = match self.state {
             BodyState::Ended => 2,
             BodyState::LastEnd => 1,
@@ -137,10 +138,10 @@ impl BodyScanner {
         Ok((progress, Cow::Owned([&body[..end - trailers], &body[end..]].concat())))
     }
 
-    /// As [`BodyScanner::advance`]; `data` gets each run of bytes that is content and not framing.
+    /// Performs [`BodyScanner::advance`], and passes each run of content bytes, without framing, to `data`.
     ///
     /// # Errors
-    /// As [`BodyScanner::advance`].
+    /// Those of [`BodyScanner::advance`].
     pub fn advance_with(
         &mut self,
         bytes: &[u8],
@@ -165,7 +166,7 @@ impl BodyScanner {
         Ok(BodyProgress { consumed: at, ended: self.has_ended() })
     }
 
-    /// Takes one byte, or as many as are data. `bytes` is not empty.
+    /// Consumes one byte, or a run of data. `bytes` is not empty.
     fn step(&mut self, bytes: &[u8]) -> Result<usize, InvalidMessage> {
         let available = bytes.len() as u64;
         let byte = bytes.first().copied().unwrap_or_default();
@@ -217,10 +218,10 @@ impl BodyScanner {
     }
 }
 
-/// Where the data of the chunk that begins here stands, if the chunk is here whole and nothing about it is unusual: most are,
-/// and need not be taken byte by byte. Its CRLF follows the data.
+/// Returns the range of the data of a chunk that is complete in `bytes` and has a plain first line: the fast path for
+/// most chunks, which then need no scan byte by byte. A CRLF follows the data.
 fn whole_chunk(bytes: &[u8]) -> Option<(usize, usize)> {
-    // Six digits are more than is ever read at once.
+    // Six digits exceed the size of any single read.
     let line = bytes.first_chunk::<8>()?;
     let (mut size, mut digits) = (0, 0);
     while digits < 6 {
@@ -239,7 +240,7 @@ fn whole_chunk(bytes: &[u8]) -> Option<(usize, usize)> {
 
 const NO_DIGIT: u8 = 16;
 
-/// The value of each byte as a hexadecimal digit.
+/// Value of each byte as a hexadecimal digit.
 const HEX: [u8; 256] = {
     let mut table = [NO_DIGIT; 256];
     let mut value = 0;

@@ -1,4 +1,4 @@
-//! A connection as the relay uses it: bytes are read into one buffer per thread, and only what is left over is kept.
+//! Connection of a relay: reads go into one buffer per thread, and a connection keeps only its unprocessed bytes.
 
 use std::{
     cell::RefCell,
@@ -16,18 +16,18 @@ use tokio::{
 
 use super::Fields;
 
-/// Bytes read at once.
+/// Most bytes per read.
 const READ_SIZE: usize = 64 * 1024;
-/// How long a connection that was ended is still read.
+/// Time for which a connection is still read after its end was sent.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What all connections of a thread work with; nobody holds it while waiting.
+/// Scratch buffers that all connections of a thread share; none holds them across an await.
 pub(super) struct Scratch {
-    /// Where is read into.
+    /// Read buffer.
     pub(super) bytes: Vec<u8>,
-    /// The fields of the head that is judged.
+    /// Fields of the head that is validated.
     pub(super) fields: Fields,
-    /// The head that is written.
+    /// Head that is written.
     pub(super) head: Vec<u8>,
 }
 
@@ -39,40 +39,40 @@ thread_local! {
     });
 }
 
-/// Lends the thread's scratch space. `work` must not ask for it again.
+/// Lends the thread's scratch buffers to `work`, which must not call this again.
 pub(super) fn with_scratch<T>(work: impl FnOnce(&mut Scratch) -> T) -> T {
     SCRATCH.with_borrow_mut(|scratch| work(scratch))
 }
 
-/// One connection, with what was read from it and is not used yet, and what is to be written to it.
+/// Connection with its unprocessed input and unsent output.
 #[derive(Debug)]
 pub struct Connection<S> {
-    /// The connection.
+    /// Byte stream.
     pub io: S,
-    /// Read and not used yet.
+    /// Bytes that were read and not processed yet.
     pub incoming: Vec<u8>,
-    /// To be written before anything else.
+    /// Bytes to write before anything else.
     pub outgoing: Vec<u8>,
-    /// Whether bytes that came after `incoming` were thrown away: what comes next is no beginning of anything, so nothing more
-    /// may be read as a request.
+    /// Set if bytes after `incoming` were discarded: the next bytes begin in the middle of a message, so no further
+    /// request may be parsed.
     pub overrun: bool,
 }
 
 impl<S> Connection<S> {
-    /// A connection on which nothing has happened.
+    /// Creates a connection with empty buffers.
     pub fn new(io: S) -> Self {
         Self { io, incoming: Vec::new(), outgoing: Vec::new(), overrun: false }
     }
 }
 
-/// Whether bytes came, or the other side has ended.
+/// Result of a read: bytes, or the end of the stream.
 pub(super) enum ReadOutcome {
     Bytes(usize),
     End,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Reads once into `incoming`; whether there was anything: the other side had not ended.
+    /// Reads once into `incoming`. Returns false at the end of the stream.
     ///
     /// # Errors
     /// The connection broke.
@@ -91,7 +91,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         .await
     }
 
-    /// Writes everything in `outgoing`.
+    /// Writes all of `outgoing`.
     ///
     /// # Errors
     /// The connection broke.
@@ -99,8 +99,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         poll_fn(|cx| self.poll_flush(cx)).await
     }
 
-    /// Ends the connection so that the other side can read what it was told: data that arrives at a closed socket would reset
-    /// it.
+    /// Closes the connection gracefully (lingering close): data that arrives at a closed socket would reset it, and the
+    /// peer might lose the last response. Reads for up to 1 s after the shutdown.
     pub async fn linger(&mut self) {
         if self.io.shutdown().await.is_err() {
             return;
@@ -130,7 +130,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.outgoing.is_empty() { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Writes `outgoing`, then a head and then a body, as much as is taken now, and keeps the rest.
+    /// Writes `outgoing`, then `head`, then `body`, as far as the stream accepts now, and keeps the rest in `outgoing`.
     pub(super) fn poll_send(&mut self, cx: &mut Context<'_>, mut head: &[u8], mut body: &[u8]) -> io::Result<()> {
         loop {
             let io = Pin::new(&mut self.io);

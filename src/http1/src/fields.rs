@@ -1,8 +1,8 @@
-//! The fields of a head: judged once, then read by their place in the buffer.
+//! Header fields of a head: validated once, then read by their offsets in the buffer.
 
 use super::{InvalidMessage, MAX_FIELDS, MAX_HEAD, names::is_protected};
 
-/// Where one field stands in the head: byte offsets from its start.
+/// Position of one field line in the head, as byte offsets from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FieldLine {
     /// First byte of the name.
@@ -15,11 +15,11 @@ pub struct FieldLine {
     pub value_end: u32,
     /// Byte after the line's CRLF.
     pub end: u32,
-    /// Which of those it is that mean something here.
+    /// Kind of the field.
     pub(super) kind: FieldKind,
 }
 
-/// The fields that mean something to a relay.
+/// Kinds of header fields that a relay interprets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FieldKind {
     Host,
@@ -27,49 +27,52 @@ pub(super) enum FieldKind {
     TransferEncoding,
     Connection,
     Upgrade,
-    /// Names of what follows a body.
+    /// Names of the trailers that follow a body.
     Trailer,
-    /// Never passed on: of one connection, or one that its server could take for a field that is protected.
+    /// Never forwarded: a hop-by-hop field, or a field with `_` that a server could take for a protected one.
     Dropped,
     Other,
 }
 
 impl FieldKind {
-    /// A bit of its own, for sets of kinds.
+    /// Returns the bit of the kind, for sets of kinds.
     pub(super) const fn bit(self) -> u8 {
         1 << self as u8
     }
 }
 
-/// A field that may stand only once stands there several times.
+/// Error: a field that must be unique occurs several times.
 pub(super) struct DuplicateField;
 
-/// The fields of one head, in their order.
+/// Header fields of one head, in their order.
+///
+/// Invariant: `seen` has the bit of each kind in `lines`, and no other.
 #[derive(Debug, Default)]
 pub struct Fields {
     lines: Vec<FieldLine>,
-    /// One bit for each [`FieldKind`] that is there.
+    /// Set of the kinds that occur.
     seen: u8,
 }
 
 impl Fields {
-    /// Reads the fields of `head` from `from`, the byte after the start line, to its empty line. The allocation of an earlier
-    /// head is used again.
+    /// Parses the fields of `head` from `from`, the byte after the start line, to the empty line. Reuses its
+    /// allocation.
     ///
     /// # Errors
-    /// Anything but complete lines of `name: value` ([`Bad::Field`], [`Bad::LineEnd`]), or too many.
+    /// Any line that is no complete `name: value` ([`InvalidMessage::Field`], [`InvalidMessage::LineEnd`]), or too many
+    /// or too long fields.
     pub(super) fn read(&mut self, head: &[u8], from: usize) -> Result<(), InvalidMessage> {
         self.lines.clear();
         self.seen = 0;
         if head.len() > MAX_HEAD {
             return Err(InvalidMessage::HeadTooLarge);
         }
-        // The start line, which was judged before, is text too.
+        // Covers the start line too, which was parsed before.
         if !is_text(head) {
             return Err(InvalidMessage::Field);
         }
         self.lines.reserve(16);
-        // Few heads have the character, so that few names are looked at.
+        // Few heads contain an underscore, so few names need the check.
         let disguises = memchr::memchr(b'_', head).is_some();
         let mut at = from;
         while head[at..] != *b"\r\n" {
@@ -87,25 +90,25 @@ impl Fields {
         Ok(())
     }
 
-    /// Every field.
+    /// Returns every field line.
     pub fn lines(&self) -> &[FieldLine] {
         &self.lines
     }
 
-    /// The values of the fields of this name (lower case), in their order.
+    /// Returns the values of all fields with this name (lower case), in their order.
     pub fn values<'a>(&'a self, head: &'a [u8], name: &'a str) -> impl Iterator<Item = &'a [u8]> {
         self.lines.iter().filter(move |line| line.is(head, name)).map(move |line| line.value(head))
     }
 
-    /// Whether there is a field of this kind.
+    /// Reports whether a field of this kind occurs.
     pub(super) fn has(&self, kind: FieldKind) -> bool {
         self.seen & kind.bit() != 0
     }
 
-    /// The only value of this kind, if there is one.
+    /// Returns the value of the only field of this kind, if there is one.
     ///
     /// # Errors
-    /// There are several.
+    /// The field occurs several times.
     pub(super) fn only<'a>(&self, head: &'a [u8], kind: FieldKind) -> Result<Option<&'a [u8]>, DuplicateField> {
         if !self.has(kind) {
             return Ok(None);
@@ -117,12 +120,12 @@ impl Fields {
         }
     }
 
-    /// The values of the fields of this kind.
+    /// Returns the values of all fields of this kind.
     pub(super) fn of<'a>(&'a self, head: &'a [u8], kind: FieldKind) -> impl Iterator<Item = &'a [u8]> {
         self.lines.iter().filter(move |line| line.kind == kind).map(move |line| line.value(head))
     }
 
-    /// The words of the fields of this kind, which are comma-separated lists.
+    /// Returns the elements of all fields of this kind, which are comma-separated lists.
     pub(super) fn words<'a>(&'a self, head: &'a [u8], kind: FieldKind) -> impl Iterator<Item = &'a [u8]> {
         let elements = self.of(head, kind).flat_map(|list| list.split(|byte| *byte == b','));
         elements.map(<[u8]>::trim_ascii).filter(|word| !word.is_empty())
@@ -130,27 +133,27 @@ impl Fields {
 }
 
 impl FieldLine {
-    /// The name as written.
+    /// Returns the name as written.
     pub fn name<'a>(&self, head: &'a [u8]) -> &'a [u8] {
         head.get(self.start as usize..self.colon as usize).unwrap_or_default()
     }
 
-    /// The value, without white space around it.
+    /// Returns the value without surrounding white space.
     pub fn value<'a>(&self, head: &'a [u8]) -> &'a [u8] {
         head.get(self.value as usize..self.value_end as usize).unwrap_or_default()
     }
 
-    /// Whether it has this name.
+    /// Reports whether the field has this name.
     pub fn is(&self, head: &[u8], name: &str) -> bool {
         (self.colon - self.start) as usize == name.len() && self.name(head).eq_ignore_ascii_case(name.as_bytes())
     }
 }
 
-/// Reads the line at `start`. The head has at most [`MAX_HEAD`] bytes and is text.
+/// Parses the line at `start`. The head has at most [`MAX_HEAD`] bytes and was checked by [`is_text`].
 fn read_line(head: &[u8], start: usize) -> Result<FieldLine, InvalidMessage> {
     let rest = &head[start..];
     let length = rest.iter().position(|byte| !is_token(*byte)).ok_or(InvalidMessage::LineEnd)?;
-    // No name, space before the colon, a folded line, or no colon at all.
+    // Empty name, space before the colon, folded line, or no colon at all.
     if length == 0 || rest[length] != b':' {
         return Err(InvalidMessage::Field);
     }
@@ -184,7 +187,7 @@ fn field_kind(name: &[u8]) -> FieldKind {
         7 => ("upgrade", FieldKind::Upgrade),
         10 if name[0] | 0x20 == b'k' => ("keep-alive", FieldKind::Dropped),
         10 => ("connection", FieldKind::Connection),
-        // What an upgrade to HTTP/2 begins with (RFC 7540, section 3.2.1), which servers take without `Connection`.
+        // Starts an upgrade to HTTP/2 (RFC 7540, section 3.2.1), which some servers accept without `Connection`.
         14 if name[0] | 0x20 == b'h' => ("http2-settings", FieldKind::Dropped),
         14 => ("content-length", FieldKind::ContentLength),
         16 => ("proxy-connection", FieldKind::Dropped),
@@ -194,14 +197,14 @@ fn field_kind(name: &[u8]) -> FieldKind {
     if name.eq_ignore_ascii_case(candidate.as_bytes()) { kind } else { FieldKind::Other }
 }
 
-/// A character of a token (RFC 9110, section 5.6.2).
+/// Reports whether a byte is a token character (RFC 9110, section 5.6.2).
 pub(super) fn is_token(byte: u8) -> bool {
     TOKEN[byte as usize]
 }
 
 const TOKEN: [bool; 256] = table(b"!#$%&'*+-.^_`|~");
 
-/// Letters, digits, and these.
+/// Creates a lookup table of letters, digits and these marks.
 pub(super) const fn table(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -217,9 +220,9 @@ pub(super) const fn table(marks: &[u8]) -> [bool; 256] {
     table
 }
 
-/// Whether these are what a field's value may hold (RFC 9110, section 5.5: visible, blank, or not ASCII) and ends of lines.
-/// Every byte is looked at, without a branch, so that the compiler takes many at once; so the last part overlaps the one
-/// before it instead of being shorter.
+/// Reports whether all bytes are allowed in field values (RFC 9110, section 5.5: visible, blank, or not ASCII) or end a
+/// line. Every byte is checked without a branch, so that the compiler can vectorize. The last block overlaps the one
+/// before it, instead of being shorter.
 fn is_text(bytes: &[u8]) -> bool {
     let fits = |byte: u8| (byte >= b' ') & (byte != 0x7f) | (byte == b'\t') | (byte == b'\r') | (byte == b'\n');
     let fit = |part: &[u8]| part.iter().fold(true, |all, byte| all & fits(*byte));

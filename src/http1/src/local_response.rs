@@ -1,6 +1,6 @@
-//! Answers of the relay's own.
+//! Responses that the relay generates itself.
 
-/// Writes an answer with these fields and this body, for a request that was HEAD or not.
+/// Appends a response with these fields and this body to `out`; `to_head` says whether the request was HEAD.
 pub fn write_local_response(
     status: u16,
     fields: &[(&str, &[u8])],

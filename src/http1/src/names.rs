@@ -1,6 +1,6 @@
-//! Field names that only a relay may set or judge, however a server behind it reads them: to WSGI, CGI and PHP `_` is `-`.
+//! Names of protected header fields, in every spelling that servers accept: WSGI, CGI and PHP read `_` as `-`.
 
-/// Fields that say where a message ends, who asks, and for whom it is.
+/// Header fields that determine where a message ends, who sends it, and where it goes.
 const PROTECTED: &[&str] = &[
     "authorization",
     "content-length",
@@ -15,12 +15,13 @@ const PROTECTED: &[&str] = &[
     "x-forwarded-proto",
 ];
 
-/// Whether a name is `known` (lower case) to a server that takes `_` for `-`.
+/// Reports whether a server that reads `_` as `-` takes a name for `known` (lower case).
 pub fn is_lenient_match(name: &[u8], known: &str) -> bool {
     name.len() == known.len() && name.iter().zip(known.bytes()).all(|(byte, known)| normalize(*byte) == known)
 }
 
-/// Whether a name is of one of the fields that no client can take away, and no server may get in another spelling.
+/// Reports whether a name is a protected field in any spelling: `Connection` must not name it, and it is not forwarded
+/// with `_`.
 pub(super) fn is_protected(name: &[u8]) -> bool {
     let ours = b"x-recif-";
     let is_ours = name.get(..ours.len()).is_some_and(|start| start.iter().zip(ours).all(|(a, b)| normalize(*a) == *b));

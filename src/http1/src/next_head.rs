@@ -1,4 +1,4 @@
-//! The wait for a request.
+//! Wait for the next request head on a connection.
 
 use std::{
     future::poll_fn,
@@ -18,14 +18,14 @@ use super::{
     timer::poll_due,
 };
 
-/// Why no head was read.
+/// Reasons for which no head was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeadError {
-    /// The other side has ended, broke off, or asked for nothing in time.
+    /// The peer closed, the connection broke, or no request came in time.
     Gone,
-    /// It did not come whole in time.
+    /// The head began and was not complete in time.
     Timeout,
-    /// It is not fit to be passed on.
+    /// The head is invalid.
     Invalid(InvalidMessage),
 }
 
@@ -36,12 +36,12 @@ impl From<InvalidMessage> for HeadError {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Waits for the next head, 75 s for its first byte and from there 10 s for the whole, and lends it to `judge`, who must
-    /// not wait for anything. What follows the head is in `incoming` then; what was read of one that is not whole stays there
-    /// when this is dropped.
+    /// Waits for the next head, 75 s for its first byte and 10 s from there for the whole, and passes it to `judge`,
+    /// which must not block. The bytes after the head are in `incoming` then. A partial head stays there if this future
+    /// is dropped.
     ///
     /// # Errors
-    /// There is no head to come, or none that may be passed on.
+    /// No further head comes, or an invalid one.
     pub async fn next_head<T>(
         &mut self,
         mut timer: Pin<&mut Sleep>,
@@ -84,7 +84,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 Ok(ReadOutcome::Bytes(length)) => &bytes[..length],
                 Ok(ReadOutcome::End) | Err(_) => return Poll::Ready(Err(HeadError::Gone)),
             };
-            // Most heads come in one read, and nothing of them is copied.
+            // Most heads arrive in one read, and are not copied.
             if self.incoming.is_empty()
                 && let Some(length) = head_length(read, scanned)?
             {

@@ -1,4 +1,4 @@
-//! The head of a request, judged.
+//! Request heads: parsing and validation.
 
 use super::{
     Fields, Framing, InvalidMessage, Version,
@@ -7,38 +7,57 @@ use super::{
     target,
 };
 
-/// The head of a request that may be passed on. All slices are of the bytes it was read from.
+/// Valid request head. All slices borrow from the bytes that were parsed.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'a> {
-    /// The whole head, its empty line included.
+    /// Whole head, its empty line included.
     pub bytes: &'a [u8],
-    /// Its fields.
+    /// Header fields.
     pub fields: &'a Fields,
-    /// The method, in upper case.
+    /// Method, in upper case.
     pub method: &'a [u8],
-    /// The target as path and query, or `*`; of an absolute target the part after the authority.
+    /// Target as path and query, or `*`; of an absolute target the part after the authority.
     pub target: &'a [u8],
-    /// The host, with its port if it has one; empty for an HTTP/1.0 request without.
+    /// Host, with its port if it has one; empty for an HTTP/1.0 request without a host.
     pub host: &'a [u8],
-    /// The version.
+    /// HTTP version.
     pub version: Version,
-    /// How long its body is.
+    /// Framing of the body.
     pub framing: Framing,
-    /// Whether the sender keeps the connection open for another request.
+    /// Set if the client keeps the connection open for another request.
     pub keeps_alive: bool,
-    /// Whether it asks for a WebSocket, the only other protocol that a relay lets through: of whatever else is spoken
-    /// afterwards nothing could be judged. With a body it does not.
+    /// Set if the request asks for an upgrade to WebSocket, the only protocol that a relay tunnels: nothing could be
+    /// validated in another one. Not set for a request with a body.
     pub upgrades: bool,
 }
 
-/// The protocol that may be changed to.
+/// Protocol to which a connection may be upgraded.
 pub(super) const WEBSOCKET: &str = "websocket";
 
 impl<'a> RequestHead<'a> {
-    /// Judges a complete head ([`super::head_length`]). `fields` is scratch space whose former content is lost.
+    /// Parses and validates a complete head ([`super::head_length`]). `fields` is scratch space whose former content is
+    /// lost.
     ///
     /// # Errors
-    /// Whatever RFC 9112 calls invalid or ambiguous.
+    /// A head that RFC 9112 calls invalid or ambiguous.
+    ///
+    /// # Example
+    ///
+    /// ```
+    /// use http1::{Fields, Framing, InvalidMessage, RequestHead, head_length};
+    ///
+    /// let received = b"POST /chat HTTP/1.1\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello";
+    /// let length = head_length(received, &mut 0)?.unwrap_or_default();
+    /// let mut fields = Fields::default();
+    /// let head = RequestHead::read(&received[..length], &mut fields)?;
+    /// assert_eq!((head.method, head.target, head.host), (&b"POST"[..], &b"/chat"[..], &b"a.example"[..]));
+    /// assert_eq!(head.framing, Framing::Length(5));
+    ///
+    /// // Two parsers could disagree about the end of this body, so its head is refused.
+    /// let smuggled = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n";
+    /// assert_eq!(RequestHead::read(smuggled, &mut fields).err(), Some(InvalidMessage::Coding));
+    /// # Ok::<(), InvalidMessage>(())
+    /// ```
     pub fn read(bytes: &'a [u8], fields: &'a mut Fields) -> Result<Self, InvalidMessage> {
         let end = line_end(bytes)?;
         let (method, target, version) = start_line(&bytes[..end])?;
@@ -67,33 +86,34 @@ impl<'a> RequestHead<'a> {
         })
     }
 
-    /// The value of the first field of this name (lower case).
+    /// Returns the value of the first field with this name (lower case).
     pub fn value(&self, name: &'a str) -> Option<&'a [u8]> {
         self.fields.values(self.bytes, name).next()
     }
 
-    /// Whether an answer to it has no body, whatever its head says.
+    /// Reports whether the method is HEAD: the response has no body, whatever its head says.
     pub fn is_head(&self) -> bool {
         self.method == b"HEAD"
     }
 
-    /// Whether it may be sent twice (RFC 9110, section 9.2.1).
+    /// Reports whether the method is safe (RFC 9110, section 9.2.1), so that the request may be sent twice.
     pub fn is_safe(&self) -> bool {
         matches!(self.method, b"GET" | b"HEAD" | b"OPTIONS" | b"TRACE")
     }
 
-    /// Whether it has a body that a server may leave unread and take for its next request, because the method usually has none.
+    /// Reports whether a server may leave the body unread and take it for the next request, because the method usually
+    /// has no body.
     pub fn may_leave_body(&self) -> bool {
         self.framing != Framing::Length(0) && (self.is_safe() || self.method == b"DELETE")
     }
 }
 
-/// Whether `Upgrade` names a WebSocket, alone or among others.
+/// Reports whether `Upgrade` lists WebSocket, alone or among other protocols.
 fn is_websocket(bytes: &[u8], fields: &Fields) -> bool {
     fields.words(bytes, FieldKind::Upgrade).any(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()))
 }
 
-/// Where the first line ends, before its CRLF.
+/// Returns the end of the first line, before its CRLF.
 pub(super) fn line_end(bytes: &[u8]) -> Result<usize, InvalidMessage> {
     let end = memchr::memchr2(b'\r', b'\n', bytes).ok_or(InvalidMessage::LineEnd)?;
     if bytes[end..].starts_with(b"\r\n") { Ok(end) } else { Err(InvalidMessage::LineEnd) }
@@ -121,7 +141,7 @@ fn start_line(line: &[u8]) -> Result<(&[u8], &[u8], Version), InvalidMessage> {
     Ok((method, target, version))
 }
 
-/// The one Host, which an absolute target must repeat.
+/// Returns the only Host, which an absolute target must repeat.
 fn host<'a>(
     bytes: &'a [u8],
     fields: &'a Fields,
@@ -137,7 +157,7 @@ fn host<'a>(
     if differs || !target::is_authority(host) { Err(InvalidMessage::Host) } else { Ok(host) }
 }
 
-/// How long the body is, by RFC 9112, section 6.3, without its leniencies.
+/// Determines the framing of the body by RFC 9112, section 6.3, without its leniencies.
 fn framing(bytes: &[u8], fields: &Fields, version: Version) -> Result<Framing, InvalidMessage> {
     let coding = transfer_coding(bytes, fields, version)?;
     let length = content_length(bytes, fields)?;
@@ -148,7 +168,7 @@ fn framing(bytes: &[u8], fields: &Fields, version: Version) -> Result<Framing, I
     }
 }
 
-/// Whether the body is chunked.
+/// Reports whether the body has the chunked transfer coding.
 pub(super) fn transfer_coding(bytes: &[u8], fields: &Fields, version: Version) -> Result<bool, InvalidMessage> {
     match fields.only(bytes, FieldKind::TransferEncoding) {
         Ok(None) => Ok(false),
@@ -157,19 +177,19 @@ pub(super) fn transfer_coding(bytes: &[u8], fields: &Fields, version: Version) -
     }
 }
 
-/// The one Content-Length.
+/// Parses the only Content-Length.
 pub(super) fn content_length(bytes: &[u8], fields: &Fields) -> Result<Option<u64>, InvalidMessage> {
     let Some(value) = fields.only(bytes, FieldKind::ContentLength).map_err(|_| InvalidMessage::Length)? else {
         return Ok(None);
     };
-    // Only digits: `+5` and `0x5` are numbers to some. 18 of them stay far from overflow.
+    // Only digits: some parsers accept `+5` and `0x5` as numbers. 18 digits cannot overflow.
     if value.is_empty() || value.len() > 18 || !value.iter().all(u8::is_ascii_digit) {
         return Err(InvalidMessage::Length);
     }
     Ok(Some(value.iter().fold(0, |sum, digit| sum * 10 + u64::from(digit - b'0'))))
 }
 
-/// What `Connection` says.
+/// Options of the `Connection` field.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ConnectionOptions {
     close: bool,
@@ -178,7 +198,7 @@ pub(super) struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
-    /// Refuses what may not be declared to be for one connection.
+    /// Parses the options, and refuses those that name a protected field as hop-by-hop.
     pub(super) fn read(bytes: &[u8], fields: &Fields) -> Result<Self, InvalidMessage> {
         let mut options = Self::default();
         if !fields.has(FieldKind::Connection) {
@@ -196,7 +216,7 @@ impl ConnectionOptions {
         Ok(options)
     }
 
-    /// Whether the sender keeps the connection open.
+    /// Reports whether the sender keeps the connection open.
     pub(super) fn keep_alive(self, version: Version) -> bool {
         !self.close && (version == Version::Http11 || self.keep_alive)
     }

@@ -1,4 +1,4 @@
-//! The head of a response, judged.
+//! Response heads: parsing and validation.
 
 use super::{
     Fields, Framing, InvalidMessage, Version,
@@ -6,28 +6,28 @@ use super::{
     request::{ConnectionOptions, WEBSOCKET, content_length, line_end, transfer_coding},
 };
 
-/// The head of a response that may be passed on.
+/// Valid response head.
 #[derive(Debug, Clone, Copy)]
 pub struct ResponseHead<'a> {
-    /// The whole head, its empty line included.
+    /// Whole head, its empty line included.
     pub bytes: &'a [u8],
-    /// Its fields.
+    /// Header fields.
     pub fields: &'a Fields,
-    /// The status code, 100 to 599.
+    /// Status code, 100 to 599.
     pub status: u16,
-    /// The version.
+    /// HTTP version.
     pub version: Version,
-    /// How its body ends.
+    /// Framing of the body.
     pub framing: Framing,
-    /// Whether the sender keeps the connection open afterwards.
+    /// Set if the server keeps the connection open afterwards.
     pub keeps_alive: bool,
 }
 
 impl<'a> ResponseHead<'a> {
-    /// Judges a complete head of an answer to a HEAD request (`to_head`), or to another one.
+    /// Parses and validates a complete head; `to_head` says whether it responds to a HEAD request.
     ///
     /// # Errors
-    /// Whatever RFC 9112 calls invalid or ambiguous.
+    /// A head that RFC 9112 calls invalid or ambiguous.
     pub fn read(bytes: &'a [u8], fields: &'a mut Fields, to_head: bool) -> Result<Self, InvalidMessage> {
         let end = line_end(bytes)?;
         let (version, status) = status_line(&bytes[..end])?;
@@ -38,7 +38,7 @@ impl<'a> ResponseHead<'a> {
         if chunked && length.is_some() {
             return Err(InvalidMessage::Coding);
         }
-        // An answer without a body has none whatever its head says (RFC 9112, section 6.3, rule 1).
+        // Such a response has no body, whatever its head says (RFC 9112, section 6.3, rule 1).
         let bodiless = to_head || status < 200 || matches!(status, 204 | 304);
         let framing = match (chunked, length) {
             _ if bodiless => Framing::Length(0),
@@ -50,14 +50,14 @@ impl<'a> ResponseHead<'a> {
         Ok(Self { bytes, fields, status, version, framing, keeps_alive })
     }
 
-    /// Whether it changes to the protocol that a relay lets through, and to no other.
+    /// Reports whether the response switches to WebSocket, and to no other protocol.
     pub(super) fn opens_websocket(&self) -> bool {
         let mut protocols = self.fields.words(self.bytes, FieldKind::Upgrade);
         let is_ours = protocols.next().is_some_and(|protocol| protocol.eq_ignore_ascii_case(WEBSOCKET.as_bytes()));
         self.status == 101 && is_ours && protocols.next().is_none()
     }
 
-    /// Whether another head follows: 1xx, but for 101, after which another protocol is spoken.
+    /// Reports whether another head follows: 1xx except 101, after which another protocol is spoken.
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
     }
@@ -73,7 +73,7 @@ fn status_line(line: &[u8]) -> Result<(Version, u16), InvalidMessage> {
     if !code.iter().all(u8::is_ascii_digit) || !matches!(code[0], b'1'..=b'5') {
         return Err(InvalidMessage::Status);
     }
-    // The reason may be left out with its space; some servers do.
+    // Some servers omit the reason phrase together with its space.
     if !matches!(reason.first(), None | Some(b' '))
         || reason.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t')
     {

@@ -1,25 +1,27 @@
-//! A head as it is passed on: copied line by line, but for the lines that belong to one connection.
+//! Rewriting of heads for forwarding: copies a head line by line, except for its hop-by-hop fields.
 
 use super::{FieldLine, Fields, RequestHead, ResponseHead, Version, fields::FieldKind, request::WEBSOCKET};
 
-/// Bytes that what is added usually needs.
+/// Bytes reserved for added fields.
 const EXTRA_CAPACITY: usize = 192;
 
-/// Those of one connection (RFC 9110, section 7.6.1). `Transfer-Encoding` stays, because chunks do.
+/// Hop-by-hop fields (RFC 9110, section 7.6.1). `Transfer-Encoding` is copied, because chunks are forwarded as they
+/// are.
 const HOP_BY_HOP: u8 = FieldKind::Connection.bit() | FieldKind::Upgrade.bit() | FieldKind::Dropped.bit();
-/// What says how a body is framed, and what follows it.
+/// Fields that describe chunk framing and trailers.
 const CHUNK_FIELDS: u8 = FieldKind::TransferEncoding.bit() | FieldKind::Trailer.bit();
 
-/// Writes a head to the end of a buffer.
+/// Writer that appends a head to a buffer.
 #[derive(Debug)]
 pub struct HeadWriter<'o> {
     out: &'o mut Vec<u8>,
-    /// The kinds of fields that are not copied.
+    /// Kinds of fields that are not copied.
     drops: u8,
 }
 
 impl<'o> HeadWriter<'o> {
-    /// Begins a request: method, this target, HTTP/1.1. Its trailers stay behind, and so does the field that announces them.
+    /// Begins a request with its method, this target and HTTP/1.1. Trailers are dropped, and so is the field that
+    /// announces them.
     pub fn request(head: &RequestHead<'_>, target: &[u8], out: &'o mut Vec<u8>) -> Self {
         out.reserve(head.bytes.len() + EXTRA_CAPACITY);
         for part in [head.method, b" ", target, b" HTTP/1.1\r\n"] {
@@ -28,17 +30,18 @@ impl<'o> HeadWriter<'o> {
         Self { out, drops: HOP_BY_HOP | FieldKind::Trailer.bit() }
     }
 
-    /// Begins a response: HTTP/1.1, status and reason as received. A client of `version` 1.0 gets no chunks and is told of none.
+    /// Begins a response with HTTP/1.1, and status and reason as received. A client of `version` 1.0 gets no chunks, so
+    /// the fields that announce them are dropped.
     pub fn response(head: &ResponseHead<'_>, version: Version, out: &'o mut Vec<u8>) -> Self {
         out.reserve(head.bytes.len() + EXTRA_CAPACITY);
-        // Without a field, the empty line follows.
+        // Without any field, the empty line follows.
         let end = head.fields.lines().first().map_or(head.bytes.len() - 2, |line| line.start as usize);
         out.extend_from_slice(b"HTTP/1.1");
         out.extend_from_slice(head.bytes.get(8..end).unwrap_or_default());
         Self { out, drops: if version == Version::Http10 { HOP_BY_HOP | CHUNK_FIELDS } else { HOP_BY_HOP } }
     }
 
-    /// Copies the fields of a head, but for those of its connection and those that `leave_out` names.
+    /// Copies the fields of a head, except for hop-by-hop fields and those that `leave_out` selects.
     pub fn copy(self, bytes: &[u8], fields: &Fields, mut leave_out: impl FnMut(&[u8]) -> bool) -> Self {
         let named = fields.has(FieldKind::Connection);
         let drops = self.drops;
@@ -46,7 +49,7 @@ impl<'o> HeadWriter<'o> {
             let name = line.name(bytes);
             line.kind.bit() & drops != 0 || (named && is_named_by_connection(bytes, fields, name)) || leave_out(name)
         };
-        // Runs of lines that stay are copied at once.
+        // Runs of copied lines are appended at once.
         let mut run = fields.lines().first().map_or(0, |line| line.start as usize);
         let mut end = run;
         for line in fields.lines() {
@@ -60,7 +63,7 @@ impl<'o> HeadWriter<'o> {
         self
     }
 
-    /// Adds a field. Name and value must be fit for a head; what comes from a received head is.
+    /// Appends a field. Name and value must be valid in a head, as those of a parsed head are.
     pub fn field(self, name: &str, value: impl AsRef<[u8]>) -> Self {
         for part in [name.as_bytes(), b": ", value.as_ref(), b"\r\n"] {
             self.out.extend_from_slice(part);
@@ -68,7 +71,7 @@ impl<'o> HeadWriter<'o> {
         self
     }
 
-    /// Adds a field whose value is made of these parts.
+    /// Appends a field whose value is the concatenation of these parts.
     pub fn parts<'v>(self, name: &str, parts: impl IntoIterator<Item = &'v [u8]>) -> Self {
         self.out.extend_from_slice(name.as_bytes());
         self.out.extend_from_slice(b": ");
@@ -79,8 +82,8 @@ impl<'o> HeadWriter<'o> {
         self
     }
 
-    /// Ends a request's head with what belongs to its connection, and with the host if only the target or nobody named it, as
-    /// HTTP/1.0 may.
+    /// Ends a request head with its hop-by-hop fields, and with a Host if the head has none, which HTTP/1.0 allows:
+    /// from the target, or `localhost`.
     pub fn end_request(mut self, head: &RequestHead<'_>) {
         if !head.fields.has(FieldKind::Host) {
             self = self.field("Host", if head.host.is_empty() { b"localhost" } else { head.host });
@@ -93,15 +96,15 @@ impl<'o> HeadWriter<'o> {
         self.end();
     }
 
-    /// Ends a final response's head with what belongs to its connection. `close`: it ends with the answer; `version` is the
-    /// client's.
+    /// Ends a final response head with its hop-by-hop fields. `close` says that the connection ends with the response;
+    /// `version` is the client's.
     pub fn end_response(self, head: &ResponseHead<'_>, version: Version, close: bool) {
         if head.status == 101 {
             self.field("Connection", "Upgrade").field("Upgrade", WEBSOCKET)
         } else if close {
             self.field("Connection", "close")
         } else if version == Version::Http10 {
-            // A client of HTTP/1.0 that asked to stay must be told that it may.
+            // An HTTP/1.0 client that asked for a persistent connection must be told that it gets one.
             self.field("Connection", "keep-alive")
         } else {
             self

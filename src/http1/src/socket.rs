@@ -1,4 +1,4 @@
-//! What the connections of a relay have from the system.
+//! TCP sockets of a relay: options of listeners and connections.
 
 use std::{io, net::SocketAddr, time::Duration};
 
@@ -10,14 +10,14 @@ use tokio::{
 
 use super::Connection;
 
-/// A client that is silent on the network for so long is gone.
+/// Time of network silence after which a peer counts as dead.
 const DEAD_PEER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Takes a port. Connections have from their listener that small writes do not wait for each other, and that they end after
-/// 30 s without a sign of life from the other side.
+/// Binds a listener. Accepted connections inherit its options: no delay for small writes (`TCP_NODELAY`), and an end
+/// after 30 s without a sign of life from the peer (keep-alive and, on Linux, `TCP_USER_TIMEOUT`).
 ///
 /// # Errors
-/// The port cannot be had.
+/// The address cannot be bound.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv6() { TcpSocket::new_v6()? } else { TcpSocket::new_v4()? };
     socket.set_reuseaddr(true)?;
@@ -26,27 +26,27 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     options.set_tcp_keepalive(
         &TcpKeepalive::new().with_time(DEAD_PEER_TIMEOUT / 2).with_interval(DEAD_PEER_TIMEOUT / 6),
     )?;
-    // Elsewhere than on Linux the keep-alive alone has to do.
+    // On other systems than Linux, keep-alive alone must do.
     #[cfg(target_os = "linux")]
     options.set_tcp_user_timeout(Some(DEAD_PEER_TIMEOUT))?;
     socket.bind(address)?;
     socket.listen(4096)
 }
 
-/// Connects to a server, at most for so long.
+/// Connects to a server within `patience`.
 ///
 /// # Errors
-/// Nobody accepts.
+/// The server does not accept the connection in time.
 pub async fn connect(address: SocketAddr, patience: Duration) -> io::Result<Connection<TcpStream>> {
     let io = timeout(patience, TcpStream::connect(address)).await??;
-    // Tokens are small writes that must not wait for each other.
+    // Tokens are small writes that must not be delayed.
     io.set_nodelay(true)?;
     Ok(Connection::new(io))
 }
 
 impl Connection<TcpStream> {
-    /// Whether nothing came on an idle connection: data that nobody asked for is not to be taken for the next answer, and the
-    /// end is the end. This is a call to the kernel only if something happened since the last read.
+    /// Reports whether an idle connection received neither data nor its end. Unrequested data must not be taken for the
+    /// next response. Calls the kernel only if something happened since the last read.
     pub fn is_silent(&self) -> bool {
         self.io.try_read(&mut [0]).is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock)
     }

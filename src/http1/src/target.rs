@@ -2,7 +2,7 @@
 
 use super::{InvalidMessage, fields::table};
 
-/// Splits a target into what is asked for and the authority of an absolute one.
+/// Splits a target into path and query, and the authority of an absolute target.
 pub(super) fn split<'a>(method: &[u8], target: &'a [u8]) -> Result<(&'a [u8], Option<&'a [u8]>), InvalidMessage> {
     if is_origin_form(target) || (target == b"*" && method == b"OPTIONS") {
         return Ok((target, None));
@@ -19,28 +19,28 @@ pub(super) fn split<'a>(method: &[u8], target: &'a [u8]) -> Result<(&'a [u8], Op
     Ok((if path.is_empty() { b"/" } else { path }, Some(authority)))
 }
 
-/// Whether it is a path with an optional query: a slash, then visible ASCII without a fragment.
+/// Reports whether a target is in origin form: a slash, then visible ASCII without a fragment.
 fn is_origin_form(target: &[u8]) -> bool {
-    // Every byte is looked at, without a branch, so that the compiler takes many at once.
+    // Every byte is checked without a branch, so that the compiler can vectorize.
     let visible = |all, &byte: &u8| all & (byte > b' ') & (byte < 0x7f) & (byte != b'#');
     target.first() == Some(&b'/') && target.iter().fold(true, visible)
 }
 
 const AUTHORITY: [bool; 256] = table(b"-._~%!$&'()*+,;=:[]");
 
-/// Whether it may be a host with an optional port: what names, IPv4 and bracketed IPv6 addresses are written with.
+/// Reports whether a text has only characters of a host and an optional port: names, IPv4 and bracketed IPv6 addresses.
 pub(super) fn is_authority(text: &[u8]) -> bool {
     text.iter().all(|byte| AUTHORITY[*byte as usize])
 }
 
-/// Whether a segment of the path is `.` or `..`, plain or percent-encoded, so that what follows could be taken for another
+/// Reports whether a segment of the path is `.` or `..`, plain or percent-encoded, so that a server could read another
 /// path.
 pub(super) fn has_dot_segment(target: &[u8]) -> bool {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     if memchr::memchr2(b'.', b'%', path).is_none() {
         return false;
     }
-    // An encoded slash or backslash ends a segment for some servers.
+    // For some servers an encoded slash or backslash ends a segment.
     let mut segment = Vec::with_capacity(path.len().min(256));
     let mut dots = false;
     let mut at = 0;
@@ -61,7 +61,7 @@ pub(super) fn has_dot_segment(target: &[u8]) -> bool {
 }
 
 fn is_dots(segment: &[u8]) -> bool {
-    // Parameters after a semicolon do not make it another segment.
+    // Parameters after a semicolon are not part of the name.
     let name = segment.split(|byte| *byte == b';').next().unwrap_or_default();
     matches!(name, b"." | b"..")
 }

@@ -1,7 +1,7 @@
-//! One timer for everything that a connection waits for.
+//! Lazy timer: one timer for all waits of a connection.
 //!
-//! Arming a timer costs more than waiting for nothing: so it is moved only when it would fire too late, and when it fires too
-//! early, because something has happened since, it is armed for what is due then.
+//! Arming a timer costs more than a needless wake-up. So it is moved only if it would fire too late. If it fires too
+//! early, because there was progress since, it is armed for the current deadline.
 
 use std::{
     pin::Pin,
@@ -10,7 +10,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep};
 
-/// Ready when `due` has come.
+/// Becomes ready when `due` has passed.
 pub(super) fn poll_due(mut timer: Pin<&mut Sleep>, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
     loop {
         if timer.deadline() > due || timer.is_elapsed() {

@@ -1,4 +1,4 @@
-//! After an upgrade: bytes, both ways, until both sides have ended.
+//! Tunnel after an upgrade: copies bytes in both directions until both sides have ended.
 
 use std::{
     future::poll_fn,
@@ -18,10 +18,10 @@ use super::{
     timer::poll_due,
 };
 
-/// Carries bytes both ways until both sides have ended, or nothing was said for `idle`.
+/// Copies bytes in both directions until both sides have ended, or both were silent for `idle`.
 ///
 /// # Errors
-/// A connection broke, or was silent for too long: both are to be aborted.
+/// A connection broke, or both were silent for too long: both must be aborted.
 pub async fn tunnel<C, U>(
     client: &mut Connection<C>,
     upstream: &mut Connection<U>,
@@ -32,7 +32,7 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
-    // What came with the request's head belongs to the new protocol.
+    // Bytes that arrived after the request head belong to the new protocol.
     upstream.outgoing.append(&mut client.incoming);
     let (mut up, mut down) = (Direction::Open, Direction::Open);
     let mut active = Instant::now();
@@ -61,10 +61,10 @@ where
     .await
 }
 
-/// One direction.
+/// State of one direction.
 enum Direction {
     Open,
-    /// The sender has ended; the receiver is still to be told.
+    /// The sender has ended; the receiver's stream is still to be shut down.
     Ending,
     Closed,
 }

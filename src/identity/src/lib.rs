@@ -1,8 +1,9 @@
-//! Who calls, signed: JSON Web Tokens (RFC 7519, RFC 8037) by which the sidecar of a Pod knows that a gateway vouches for the name
-//! it sends. Keys, signing and judging; no I/O.
+//! Signed identity of callers: [JSON Web Tokens](https://www.rfc-editor.org/rfc/rfc7519) (RFC 7519, RFC 8037) by which
+//! the sidecar of a Pod verifies that the caller's name comes from a gateway. Keys, signing and verification; no I/O.
 //!
-//! There are two key pairs. The first, `current`, signs. The second, `next`, is published beside it long before it signs, in the
-//! templates of Pods, so that a rotation makes no Pod start anew: those that run know the key which signs from then on.
+//! There are two key pairs. The first, `current`, signs. The second, `next`, is published beside it in the templates of
+//! Pods long before it signs, so that a rotation restarts no Pod: running Pods already know the key that signs from
+//! then on.
 
 mod keys;
 mod tokens;
@@ -17,23 +18,24 @@ pub use keys::{KeyError, KeyPair, KeySet, PublicKey, public_keys};
 pub use tokens::TokenCache;
 pub use verifier::{TokenError, VerifiedCaller, Verifier};
 
-/// The request header that carries a token.
+/// Request header that carries a token.
 pub const CALLER_HEADER: &str = "X-Recif-Caller";
 /// `iss` of every token.
 pub const ISSUER: &str = "recif";
-/// `aud` of the tokens by which the operator asks gateways for [`DEMAND`].
+/// `aud` of the tokens with which the operator requests [`DEMAND_PATH`] from gateways.
 pub const DEMAND_AUDIENCE: &str = "gateway/demand";
-/// The path at which a gateway names every workload that is asked for.
+/// Path at which a gateway lists every workload for which requests come in.
 pub const DEMAND_PATH: &str = "/_recif/demand";
-/// The path at which a gateway answers as soon as requests begin to wait for a workload without a ready Pod (long polling).
+/// Path at which a gateway responds as soon as requests begin to wait for a workload without a ready Pod (long
+/// polling).
 pub const COLD_DEMAND_PATH: &str = "/_recif/demand/cold";
 
-/// For whom a token is: `aud` of the workload of this kind (`Agent`).
+/// Returns the `aud` of tokens for the workload of this kind (`Agent`), namespace and name.
 pub fn audience(kind: &str, namespace: &str, name: &str) -> String {
     format!("{}/{namespace}/{name}", kind.to_lowercase())
 }
 
-/// Seconds since 1970.
+/// Returns the seconds since 1970.
 pub fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map(|since| since.as_secs()).unwrap_or_default()
 }

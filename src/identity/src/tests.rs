@@ -1,4 +1,4 @@
-//! Tokens as a gateway makes them and a sidecar judges them.
+//! Tests of tokens as a gateway makes them and a sidecar verifies them.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Tokens that were made, kept for as long as they may be sent: a signature costs as much as the rest of a request.
+//! Cache of signed tokens, kept for as long as they may be sent: a signature costs as much as the rest of a request.
 
 use std::{
     borrow::Cow,
@@ -11,14 +11,16 @@ use tokio::time::Instant;
 
 use super::{ISSUER, KeySet, Verifier, unix_now, verifier::Claims};
 
-/// How long a token is valid.
+/// Validity of a token.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(300);
-/// How long it is sent: not in its last minute.
+/// Time for which a token is sent: all but its last minute.
 const REUSE_PERIOD: Duration = Duration::from_secs(240);
-/// Callers whose tokens for one workload are kept at most.
+/// Most callers whose tokens for one workload are cached.
 const MAX_CACHED_CALLERS: usize = 1000;
 
-/// The tokens of one workload, by caller.
+/// Cache of the tokens of one workload, by caller.
+///
+/// Invariant: at most `MAX_CACHED_CALLERS` tokens.
 #[derive(Debug, Default)]
 pub struct TokenCache(Mutex<HashMap<Option<Arc<str>>, CachedToken>>);
 
@@ -26,12 +28,12 @@ pub struct TokenCache(Mutex<HashMap<Option<Arc<str>>, CachedToken>>);
 struct CachedToken {
     token: Arc<str>,
     keys: Arc<KeySet>,
-    /// When another one is made.
+    /// Time at which another token is made.
     until: Instant,
 }
 
 impl TokenCache {
-    /// The token of this caller, signed by `keys` for `audience`.
+    /// Returns the token of this caller, signed by `keys` for `audience`, from the cache if it still may be sent.
     pub fn get_or_sign(
         &self,
         user: Option<&Arc<str>>,
@@ -58,12 +60,12 @@ impl TokenCache {
 }
 
 impl KeySet {
-    /// Judges what is signed for `audience` by these keys, those that sign next among them.
+    /// Returns a verifier of tokens for `audience` that were signed by these keys, including those that sign next.
     pub fn verifier(&self, audience: &str) -> Verifier {
         Verifier::new(vec![self.current.public.clone(), self.next.public.clone()], audience.to_owned())
     }
 
-    /// A token for `audience` that says who calls and is valid until `expires`, in seconds since 1970.
+    /// Returns a token for `audience` that names the caller and is valid until `expires`, in seconds since 1970.
     pub fn token(&self, audience: &str, user: Option<&str>, expires: u64) -> String {
         let sub = user.map(str::to_owned);
         self.sign(&Claims { iss: Cow::Borrowed(ISSUER), aud: Cow::Borrowed(audience), sub, exp: expires })

@@ -1,8 +1,9 @@
-//! rmcp's HTTP client, with two habits of servers put right.
+//! Adapts rmcp's HTTP client to two deviations of servers from the specification.
 //!
-//! A session that is not known is a 404 in the specification, upon which rmcp opens another and asks again. The official
-//! SDK's servers say it as a JSON-RPC error, often without the id of the request, for which rmcp would wait for ever. So
-//! an error about a session is told as that 404, and any other without an id gets the id of what was asked.
+//! By the [specification](https://modelcontextprotocol.io/specification/2025-06-18/basic/transports#session-management) the
+//! answer to an unknown session is HTTP 404, upon which rmcp opens another session and repeats the request. The servers of the
+//! official SDK send a JSON-RPC error instead, often without the id of the request, for which rmcp would wait for ever. So an
+//! error about a session is returned as that 404, and any other without an id gets the id of the request.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use rmcp::transport::streamable_http_client::{SseError, StreamableHttpClient};
 use rmcp::transport::streamable_http_client::{StreamableHttpError, StreamableHttpPostResponse};
 use sse_stream::Sse;
 
-/// Largest event of a server's stream, in bytes. A whole JSON answer may have 16 MiB, which is rmcp's own cap.
+/// Largest event of a server's stream, in bytes. A whole JSON answer may have 16 MiB, which is rmcp's own limit.
 const MAX_EVENT: usize = 4 << 20;
 
-/// The client.
+/// HTTP client of a session in which tools are called.
 #[derive(Clone)]
 pub(super) struct SessionHttpClient(pub(super) Client);
 

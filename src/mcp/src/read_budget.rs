@@ -1,21 +1,21 @@
-//! What may be read of servers: of each within one discovery, and of all at once.
+//! Budget of bytes that are read from servers: from each within one discovery, and from all at once.
 //!
-//! Hundreds of servers may be asked at the same time, and each may send as much as it likes and then hang. So what is held of
-//! an answer is free of charge only while it is small; a large one needs one of a few places, and waits for it within its
-//! own deadline, as other large ones do. A list of a hundred tools is small.
+//! Hundreds of servers may be queried at the same time, and each may send as much as it likes and then hang. So the part of an
+//! answer that is held in memory needs no permit only while it is small. A large answer acquires one of a few permits of a
+//! semaphore and waits for it within its own deadline, as other large ones do. A list of a hundred tools is small.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The most that is read in one discovery, in bytes.
+/// Most bytes that are read in one discovery.
 pub(super) const MAX_DISCOVERY_BYTES: usize = 2 << 20;
-/// Up to this many bytes an answer is small; and the most that an event of a stream that is kept may have.
+/// Size up to which an answer is small, in bytes; also the largest event of a stream that is kept open.
 pub(super) const SMALL_ANSWER: usize = 128 << 10;
-/// How many large answers are read at a time.
+/// Number of large answers that are read at a time.
 const LARGE_ANSWERS: usize = 24;
 
-/// The places for large answers.
+/// Permits for large answers. Clones share them.
 #[derive(Debug, Clone)]
 pub struct ReadPermits(Arc<Semaphore>);
 
@@ -25,30 +25,32 @@ impl Default for ReadPermits {
     }
 }
 
-/// The most that an answer to a call, or anything else on the stream of a server that is called, may have, in bytes.
+/// Largest answer to a call, or other event, on the stream of a server that is called, in bytes.
 const MAX_CALL_EVENT: usize = 4 << 20;
 
-/// What was read of one server.
+/// Count of the bytes that were read from one server, and its limits. Clones share the count.
 #[derive(Debug, Clone)]
 pub(super) struct ReadBudget {
     permits: ReadPermits,
-    /// In all, and between two ends of an event.
+    /// Most bytes in all.
     max_bytes: usize,
+    /// Most bytes of one event, counted while the server is only listened to.
     max_event: usize,
     count: Arc<Mutex<ReadCount>>,
 }
 
+/// Counters of a [`ReadBudget`]. Invariant: no permit is held while `unfinished` is set.
 #[derive(Debug, Default)]
 struct ReadCount {
     bytes: usize,
     permit: Option<OwnedSemaphorePermit>,
-    /// While the server is only listened to: bytes since the last end of an event.
+    /// Bytes since the last end of an event; set while the server is only listened to.
     unfinished: Option<usize>,
-    /// The last byte of the piece before.
+    /// Last byte of the previous chunk.
     last: Option<u8>,
 }
 
-/// It is more than is read.
+/// Error: a limit of the budget is exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ReadLimitExceeded;
 
@@ -57,14 +59,14 @@ impl ReadBudget {
         Self { permits: places, max_bytes: MAX_DISCOVERY_BYTES, max_event: SMALL_ANSWER, count: Arc::default() }
     }
 
-    /// Of a server whose tools are called, for as long as that goes on.
+    /// Returns the budget for a server whose tools are called: unlimited in all, limited for each event.
     pub(super) fn for_calls() -> Self {
         let reading = Self { max_bytes: usize::MAX, max_event: MAX_CALL_EVENT, ..Self::new(ReadPermits::default()) };
         reading.listen();
         reading
     }
 
-    /// Counts a piece in, as soon as there is a place for it.
+    /// Counts a chunk, and waits for a permit if the answer has become large.
     ///
     /// # Errors
     /// [`ReadLimitExceeded`].
@@ -74,7 +76,7 @@ impl ReadBudget {
             let count = &mut *guard;
             count.bytes = count.bytes.saturating_add(piece.len());
             if let Some(unfinished) = &mut count.unfinished {
-                // An event ends with an empty line, of whichever sort of line break.
+                // An event ends with an empty line, whether line breaks are LF, CR or CRLF.
                 let is_end = |two: &[u8]| matches!(two, b"\n\n" | b"\r\r" | b"\n\r");
                 let across = count.last.zip(piece.first()).is_some_and(|(last, first)| is_end(&[last, *first]));
                 let ends = across || piece.windows(2).any(is_end);
@@ -90,10 +92,10 @@ impl ReadBudget {
             count.bytes > SMALL_ANSWER && count.permit.is_none() && count.unfinished.is_none()
         };
         if waits {
-            // It is never closed.
+            // The semaphore is never closed.
             let place = self.permits.0.clone().acquire_owned().await.map_err(|_| ReadLimitExceeded)?;
             let mut count = self.count();
-            // Its answer may have been taken in meanwhile.
+            // `listen` may have ended the answer meanwhile.
             if count.unfinished.is_none() {
                 count.permit = Some(place);
             }
@@ -101,7 +103,7 @@ impl ReadBudget {
         Ok(())
     }
 
-    /// Its answer is taken in, and it is only listened to from now on.
+    /// Ends the answer and releases its permit; from then on the server is only listened to, and only events are limited.
     pub(super) fn listen(&self) {
         *self.count() = ReadCount { unfinished: Some(0), ..ReadCount::default() };
     }

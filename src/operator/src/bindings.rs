@@ -1,8 +1,7 @@
-//! Keeps the operator's RoleBinding, by a finalizer, for as long as an object of its namespace has one: for an operator that works
-//! in some namespaces.
+//! Holds the operator's RoleBinding, by a finalizer, for as long as an object of its namespace has one. For an operator of some namespaces.
 //!
-//! A namespace that is being deleted would otherwise often lose the right before the objects that need it, and hang. Who deletes
-//! the RoleBinding alone means to take the right away: it is let go at once.
+//! A namespace that is being deleted would otherwise often lose the right before the objects that need it, and hang. A user who deletes the
+//! RoleBinding alone means to revoke the right: the finalizer is removed at once.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -21,12 +20,12 @@ use super::{
     controller::{ControllerContext, ReferrerQueues},
 };
 
-/// How soon it is tried again after a refusal, or after somebody else's change.
+/// Delay before a retry, after a refusal or after a change by another client.
 const RETRY: Duration = Duration::from_secs(5);
-/// How often it is looked at although nothing happened: from the caches, without a request.
+/// Interval of the checks without any change: from the caches, without a request.
 const RECHECK: Duration = Duration::from_secs(30);
 
-/// The RoleBindings of the operator's namespaces.
+/// Controller of the RoleBindings of the operator's namespaces.
 pub(super) struct BindingController {
     namespaces: Vec<String>,
     bindings: Bindings,
@@ -43,20 +42,20 @@ impl fmt::Debug for BindingController {
     }
 }
 
-/// The kinds with our finalizer.
+/// Kinds with our finalizer.
 const FINALIZED_KINDS: [&str; 4] = ["Agent", "Flow", "FlowSet", "MCPServer"];
 
-/// What is to be done about a RoleBinding.
+/// Next action on a RoleBinding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FinalizerAction {
     Nothing,
     AddFinalizer,
     RemoveFinalizer,
-    /// It is being deleted: whether its namespace is, decides.
+    /// It is being deleted: the state of its namespace decides.
     CheckNamespace,
 }
 
-/// `going`: whether its namespace is being deleted, if that was asked.
+/// Returns the next action. `going` is whether the namespace is being deleted, if that was queried.
 fn next_action(binding: &Binding, has_objects: bool, going: Option<bool>) -> FinalizerAction {
     match (binding.has_finalizer(), binding.deleting) {
         (false, false) if has_objects => FinalizerAction::AddFinalizer,
@@ -72,7 +71,7 @@ fn next_action(binding: &Binding, has_objects: bool, going: Option<bool>) -> Fin
 }
 
 impl BindingController {
-    /// Follows the objects and RoleBindings of these namespaces. To be made before the watches begin.
+    /// Creates the controller, subscribed to the objects and RoleBindings of these namespaces. Must be called before the watches start.
     pub(super) fn new(shared: &ControllerContext, watches: &Watches, tasks: &mut JoinSet<()>) -> Self {
         let (changed, map) = (Arc::new(Notify::new()), Arc::new(ObjectMap::default()));
         let kinds = shared.maps.caches.kinds.clone();
@@ -82,7 +81,7 @@ impl BindingController {
         watch_finalizers::<MCPServer>(&kinds, &changed);
         let news = changed.clone();
         map.subscribe(move |_| news.notify_one());
-        // Of its own: who may not see RoleBindings does without, and is ready all the same.
+        // State of its own: an operator that may not watch RoleBindings does without them, and is ready all the same.
         let unwatched = Arc::new(WatchHealth::default());
         for namespace in &watches.namespaces {
             let (source, transport) = (binding::source(), watches.transport.clone());
@@ -103,7 +102,7 @@ impl BindingController {
         }
     }
 
-    /// Holds them and lets them go, for as long as this is polled.
+    /// Adds and removes the finalizers, for as long as this future is polled.
     pub(super) async fn run(&self) {
         loop {
             let mut again = false;
@@ -119,16 +118,16 @@ impl BindingController {
             if again {
                 tokio::time::sleep(RETRY).await;
             } else {
-                // What is listed only later tells nobody by itself.
+                // A list that completes later sends no notification.
                 let _ = timeout(RECHECK, self.changed.notified()).await;
             }
         }
     }
 
-    /// Whether all is done that can be done now.
+    /// Reconciles the RoleBinding of a namespace, and reports whether all is done that can be done at this moment.
     async fn reconcile(&self, namespace: &str) -> Result<bool, ApiError> {
         let Some(binding) = self.bindings.get(namespace) else { return Ok(true) };
-        // Objects that were never listed may be there.
+        // Objects that were never listed may exist.
         if FINALIZED_KINDS.iter().any(|kind| self.watch_health.unlisted(kind, namespace).is_some()) {
             return Ok(true);
         }
@@ -157,7 +156,7 @@ impl BindingController {
         }
     }
 
-    /// The objects of a namespace that have our finalizer.
+    /// Returns the objects of a namespace that have our finalizer.
     fn finalized_objects(&self, namespace: &str) -> Vec<(&'static str, Key)> {
         let mut found = Vec::new();
         collect_finalized::<Agent>(&self.kinds, namespace, &mut found);
@@ -168,7 +167,7 @@ impl BindingController {
     }
 }
 
-/// Takes note of objects that come, go, or get or lose our finalizer.
+/// Notifies of objects that are created or deleted, or that get or lose our finalizer.
 fn watch_finalizers<K: ReconciledKind>(kinds: &KindCaches, changed: &Arc<Notify>) {
     let changed = changed.clone();
     K::map(kinds).subscribe(move |change| {

@@ -1,9 +1,9 @@
-//! From changes to steps: what wakes which object, and the queue it waits in. No decision about an object is made here.
+//! Operator: turns changes of objects into reconcile steps, through one workqueue per kind. No decision about an object is made here.
 //!
-//! [`controlled`] is the table: for each kind its objects and children. [`controller`] turns a row into a running
-//! controller, [`wake`] says which change concerns whom, [`discovery`] asks servers of tools
-//! beside the steps, `bindings` keeps the operator's rights in namespaces of its own, `unknown` holds back steps that would read what was
-//! never listed, and [`run`] is the process around them.
+//! [`controlled`] binds the kinds to their informer caches. [`controller`] turns a kind into a running controller, [`triggers`] decides
+//! which change enqueues which object, [`discovery`] queries MCP servers for their tools beside the steps, [`bindings`] keeps the
+//! operator's rights in namespaces of its own, [`sync_gate`] holds back steps that would read a kind that was never listed, [`scaler`] sets
+//! the number of Pods by the load, and [`run`] is the process around them.
 
 mod bindings;
 mod controlled;

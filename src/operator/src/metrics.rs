@@ -1,4 +1,4 @@
-//! What is counted about steps. No label ever holds the name of an object.
+//! Metrics of the steps. No label ever holds the name of an object.
 
 use machine::{Sink, StepRecord};
 use prometheus_client::{
@@ -24,7 +24,7 @@ struct KindLabel {
     kind: &'static str,
 }
 
-/// Counts steps and how long they took.
+/// Metrics of the steps: counts, durations, queue depths and leadership.
 #[derive(Debug, Clone)]
 pub struct StepMetrics {
     steps: Family<StepLabels, Counter>,
@@ -34,7 +34,7 @@ pub struct StepMetrics {
 }
 
 impl StepMetrics {
-    /// The metrics, in this registry.
+    /// Creates the metrics in this registry.
     pub fn new(registry: &mut Registry) -> Self {
         let seconds: fn() -> Histogram = || Histogram::new(exponential_buckets(0.001, 4.0, 8));
         let metrics = Self {
@@ -50,12 +50,12 @@ impl StepMetrics {
         metrics
     }
 
-    /// How many objects of a kind wait for a worker.
+    /// Sets the number of objects of a kind that wait for a worker.
     pub fn queued(&self, kind: &'static str, depth: usize) {
         self.queued.get_or_create(&KindLabel { kind }).set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
-    /// Whether this replica writes.
+    /// Sets whether this replica leads.
     pub fn leading(&self, leading: bool) {
         self.leading.set(leading.into());
     }

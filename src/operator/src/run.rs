@@ -1,4 +1,4 @@
-//! `recif operator`: the process. Watches, serves its probes, and while it holds the lease takes steps.
+//! `recif operator`: the process, which watches, serves its probes, and reconciles while it holds the Lease.
 
 use std::{net::SocketAddr, process::ExitCode, sync::Arc, time::Duration};
 
@@ -45,9 +45,9 @@ use crate::{
     scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler, ScalerMetrics},
 };
 
-/// How long a request for the lease may take: it is renewed within 6 s, or lost.
+/// Deadline of a request for the Lease, which is renewed within 6 s or lost.
 const LEASE_TIMEOUT: Duration = Duration::from_millis(2500);
-/// How long Events that were told already may take to leave at the end.
+/// Longest wait at the end for the release of the Lease, and for queued Events to leave.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Options of `recif operator`.
@@ -90,8 +90,8 @@ pub struct OperatorArgs {
     /// Database of agents that name none of their own
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "DSN")]
     database_url: Option<String>,
-    /// Namespaces whose agents inherit DATABASE_URL, separated by commas, or * for all: whoever may make an Agent there can read
-    /// that database. With --namespaces those, when empty
+    /// Namespaces whose agents inherit DATABASE_URL, separated by commas, or * for all: every user who may create an Agent
+    /// there can read that database. Those of --namespaces when empty
     #[arg(long, env = "RECIF_DATABASE_NAMESPACES", value_delimiter = ',', value_name = "NAMES")]
     database_namespaces: Vec<String>,
     /// Ollama of agents that use one
@@ -119,7 +119,7 @@ pub struct OperatorArgs {
     /// How often the scaler asks workloads with traffic for their load, such as 1s
     #[arg(long, env = "RECIF_SCALER_INTERVAL", default_value = "1s", value_name = "TIME", value_parser = interval)]
     scaler_interval: Duration,
-    /// Service whose Pods are the gateways, as namespace/name: they tell the scaler who waits; none when empty
+    /// Service whose Pods are the gateways, as namespace/name: they report waiting requests to the scaler; none when empty
     #[arg(
         long,
         env = "RECIF_GATEWAY_SERVICE",
@@ -142,10 +142,10 @@ pub struct OperatorArgs {
     lose_wakes: bool,
 }
 
-/// How long a leader that has just begun waits for the keys of the gateways.
+/// Longest wait of a new leader for the keys of the gateways.
 const KEYS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why the process ended.
+/// Reason for the end of the process.
 #[derive(Debug, thiserror::Error)]
 enum OperatorError {
     #[error("{0}")]
@@ -160,7 +160,7 @@ enum OperatorError {
     Runtime(#[from] RuntimeError),
 }
 
-/// Runs until SIGTERM or SIGINT: exit code 0; 1 when it cannot go on, 2 for a wrong flag.
+/// Runs until SIGTERM or SIGINT: exit code 0; 1 if the operator cannot continue, 2 for a wrong flag.
 pub async fn run(args: OperatorArgs) -> ExitCode {
     exit_code("the operator", operate(args).await, |error| matches!(error, OperatorError::Flag(_)))
 }
@@ -205,7 +205,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
     let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
     let gateway_service = gateways(&gateway_service)?;
-    // For a process that is no Pod.
+    // A process outside of a Pod has no uid.
     let identity = if pod_uid.is_empty() { random_hex::<8>()? } else { pod_uid };
 
     let mut registry = Registry::default();
@@ -213,7 +213,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let scaler_metrics = ScalerMetrics::new(&mut registry);
     metrics.register(&mut registry);
     let authority = if leader_elect { WriteGate::by_lease() } else { WriteGate::always() };
-    // Of its own: a connection on which nothing comes any more must be noticed before the lease runs out.
+    // A transport of its own: a dead connection must be noticed before the Lease expires.
     let lease_transport =
         client::connect(WriteGate::always(), CrashPoint::default(), metrics.clone(), LEASE_TIMEOUT).await?;
     let transport = client::connect(authority.clone(), crash, metrics, DEADLINE).await?;
@@ -303,7 +303,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     outcome
 }
 
-/// What a leader does.
+/// Tasks of a leader.
 struct LeaderTasks {
     controllers: Arc<[Arc<dyn Controller>]>,
     workers: usize,
@@ -314,7 +314,7 @@ struct LeaderTasks {
     secret: SecretObject,
 }
 
-/// Leads whenever it may; never returns.
+/// Leads whenever this replica may; never returns.
 async fn run_as_leader(
     board: &WatchHealth,
     mut election: Option<&mut LeaderElector>,
@@ -332,7 +332,7 @@ async fn run_as_leader(
     loop {
         let controllers = join_all(work.controllers.iter().map(|controller| controller.run(work.workers)));
         let lead = async {
-            // What is rendered first is to have them; but they are no reason not to work.
+            // The first objects should be rendered with the keys, but missing keys do not keep the leader from its work.
             let _ = timeout(KEYS_TIMEOUT, work.keys.ensure(&work.secret)).await;
             join4(
                 controllers,
@@ -349,11 +349,11 @@ async fn run_as_leader(
         };
         election.acquire().await;
         tracing::info!("holding the lease");
-        // What a step said on its way out of the last term is old.
+        // Records of steps that ended after the last term are out of date.
         baselines.clear();
         work.discoverer.clear();
         steps.leading(true);
-        // Losing the lease drops every step under way.
+        // Losing the Lease drops every step in flight.
         tokio::select! {
             () = election.renew() => {}
             _ = lead => {}

@@ -1,14 +1,14 @@
-//! The settings of actions, from the options of the process.
+//! Settings of the actions, from the options of the process.
 
 use std::collections::BTreeSet;
 
 use actions::render::{Namespaces, PodSecurity, RenderSettings, dsn};
 
-/// Of the operator: its namespace and the domain of the cluster; the agents' database and where it is inherited; their Ollama; the
-/// images of the runner and of the sidecar.
+/// Builds the settings from the operator's namespace and the domain of the cluster; the agents' database and the namespaces that inherit
+/// it; their Ollama; the images of the runner and of the sidecar; and the Pod Security level.
 ///
 /// # Errors
-/// A database URL that cannot be read, its password masked.
+/// A database URL that cannot be parsed, its password masked.
 pub(super) fn settings(
     (operator_namespace, cluster_domain): (String, String),
     (database_url, database_namespaces): (Option<String>, Namespaces),
@@ -32,8 +32,9 @@ pub(super) fn settings(
     })
 }
 
-/// The agents' database, and where it is inherited. Of all namespaces that has to be said: no default is right, for one would
-/// give the database to every editor of the cluster, and the other would turn stored conversations into memory without a word.
+/// Returns the agents' database, and the namespaces that inherit it. An operator of all namespaces has to be told: no default is right,
+/// because one would give the database to every editor of the cluster, and the other would keep stored conversations in memory instead
+/// without a word.
 ///
 /// # Errors
 /// The two choices.
@@ -59,10 +60,10 @@ pub(super) fn database(
     Ok((url, inherited))
 }
 
-/// Reads a level of the Pod Security Standards.
+/// Parses a level of the Pod Security Standards.
 ///
 /// # Errors
-/// Which levels there are.
+/// The valid levels.
 pub(super) fn pod_security(text: &str) -> Result<PodSecurity, String> {
     let levels = [PodSecurity::Restricted, PodSecurity::Baseline, PodSecurity::Privileged];
     let found = levels.into_iter().find(|level| level.as_str() == text);

@@ -1,10 +1,10 @@
-//! Hands what a person wants to be told to the queue of Kubernetes Events.
+//! Sink that queues what users should know about steps as Kubernetes Events.
 
 use cluster::{EventNote, EventQueue};
 use crds::{GROUP, VERSION};
 use machine::{Sink, StepRecord};
 
-/// Tells steps as Kubernetes Events.
+/// Sink that emits Kubernetes Events.
 #[derive(Debug)]
 pub(super) struct EventSink(pub(super) EventQueue);
 

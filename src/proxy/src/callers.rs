@@ -1,4 +1,5 @@
-//! Who calls: only what a gateway signed for this workload is believed, and each token is judged once, until it expires.
+//! Verification of callers: trusts only tokens that a gateway signed for this workload. Each token is verified once,
+//! and cached until it expires.
 
 use std::{
     collections::HashMap,
@@ -13,30 +14,32 @@ use tokio::time::Instant;
 
 use super::{config::ProxyConfig, local_response::SidecarResponse};
 
-/// Tokens that are remembered at most.
+/// Most tokens in the cache.
 const MAX_TOKENS: usize = 256;
 
-/// What the workload is told of the caller.
+/// User that is forwarded to the workload in `X-Recif-User`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ForwardedUser {
-    /// Whatever the request says: no key is known here.
+    /// The field as sent by the client: no keys are configured.
     AsSent,
-    /// Nothing.
+    /// No user: the field is removed.
     Unknown,
-    /// This name.
+    /// This user.
     Named(Arc<str>),
 }
 
-/// Judges callers.
+/// Verifier of callers' tokens.
+///
+/// Invariant: `verified` holds only tokens whose signature was valid, and at most [`MAX_TOKENS`].
 #[derive(Debug)]
 pub(super) struct CallerVerifier {
     verifier: Verifier,
-    /// Whether only gateways may call.
+    /// Set if requests without a valid token are refused.
     required: bool,
     verified: Mutex<HashMap<u64, VerifiedToken, BuildHasherDefault<SignatureHasher>>>,
 }
 
-/// A token that was found good.
+/// Token whose signature was valid.
 #[derive(Debug)]
 struct VerifiedToken {
     token: Box<[u8]>,
@@ -44,7 +47,7 @@ struct VerifiedToken {
     expires: Instant,
 }
 
-/// Hashes nothing: the bytes of a signature are random, and only those of good ones are kept.
+/// Hasher that only multiplies: the bytes of a signature are random already, and only valid signatures are cached.
 #[derive(Debug, Default)]
 struct SignatureHasher(u64);
 
@@ -61,15 +64,15 @@ impl Hasher for SignatureHasher {
 }
 
 impl CallerVerifier {
-    /// As configured.
+    /// Creates the verifier from the configuration.
     pub(super) fn new(config: &ProxyConfig) -> Self {
         Self { verifier: config.verifier.clone(), required: config.require_identity, verified: Mutex::default() }
     }
 
-    /// Who sends this request.
+    /// Identifies the caller of a request.
     ///
     /// # Errors
-    /// The refusal, where only gateways may call and none vouches for it.
+    /// The refusal, if a token is required and the request has no valid one.
     pub(super) fn identify(&self, head: &RequestHead<'_>, now: Instant) -> Result<ForwardedUser, SidecarResponse> {
         if !self.verifier.has_keys() && !self.required {
             return Ok(ForwardedUser::AsSent);
@@ -95,7 +98,7 @@ impl CallerVerifier {
         }
     }
 
-    /// How many tokens are remembered.
+    /// Returns the number of cached tokens.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
         self.verified.lock().unwrap_or_else(PoisonError::into_inner).len()
@@ -124,7 +127,8 @@ impl CallerVerifier {
     }
 }
 
-/// Eight bytes within the signature, by which tokens are told apart. Its last character holds few bits.
+/// Returns the cache key of a token: eight bytes within its signature. The last character is left out, since it holds
+/// few bits.
 fn cache_key(token: &[u8]) -> Option<u64> {
     let end = token.len().checked_sub(8)?;
     token.get(end.checked_sub(8)?..end)?.try_into().ok().map(u64::from_ne_bytes)

@@ -1,4 +1,4 @@
-//! One connection of a client: request after request, until one of the two wants no more.
+//! HTTP/1.1 connection of a client: serves one request after the other until one of the two sides closes.
 
 use std::{
     net::IpAddr,
@@ -32,15 +32,15 @@ pub(super) async fn serve(io: TcpStream, peer: IpAddr, shared: &ProxyContext) {
     };
     match end {
         Some(Ok(())) => client.linger().await,
-        // The client sees that something is missing, not a clean end.
+        // The connection is reset, so that the client does not take the end for a complete response.
         Some(Err(ConnectionAborted)) | None => drop(client.io.set_zero_linger()),
     }
 }
 
-/// The connection must end in a way that cannot be taken for a clean end.
+/// The connection must be reset, so that the client cannot take the end for a complete response.
 struct ConnectionAborted;
 
-/// Serves one request after the other. `busy` says whether one is in flight.
+/// Serves one request after the other. `busy` is true while one is in flight.
 async fn requests(
     client: &mut Connection<TcpStream>,
     peer: &str,
@@ -59,7 +59,8 @@ async fn requests(
                 Disposition::refuse(SidecarResponse::refusal(408, why, "timeout"), shared)
             }
         };
-        // What is awaited works on what is here: a connection is as large as what it may hold at a time.
+        // Awaited in place, on borrowed state: the future of a connection is as large as everything that it holds
+        // across an await.
         let close = match &mut next {
             Disposition::Respond { answer, to_head, close } => {
                 answer.write(*to_head, *close, shared.load.text().as_ref(), &mut client.outgoing);
@@ -92,25 +93,25 @@ async fn requests(
     }
 }
 
-/// What is to be done with a request.
+/// Decision about a request.
 enum Disposition {
-    /// It is refused.
+    /// The proxy sends this response itself, usually a refusal.
     Respond { answer: SidecarResponse, to_head: bool, close: bool },
-    /// It is for the proxy.
+    /// The request is for the proxy itself.
     Admin { own: AdminRequest, to_head: bool, close: bool },
-    /// It is for the workload.
+    /// The request was admitted, with a slot, and goes to the workload.
     Relay { ask: UpstreamRequest, slot: InflightSlot },
 }
 
 impl Disposition {
-    /// Refuses what is no request.
+    /// Refuses a request that cannot be parsed, and closes the connection.
     fn refuse(answer: SidecarResponse, shared: &ProxyContext) -> Self {
         count(&answer, shared);
         Self::Respond { answer, to_head: false, close: true }
     }
 }
 
-/// Judges the head of a request. Nothing of it is kept but what is passed on.
+/// Classifies a request by its head, and admits it. Only the rewritten head is kept.
 fn classify(head: &[u8], fields: &mut Fields, peer: &str, shared: &ProxyContext) -> Disposition {
     let head = match RequestHead::read(head, fields) {
         Ok(head) => head,

@@ -1,8 +1,8 @@
-//! The sidecar of a workload's Pod: it takes the requests, lets no more in than the cap, counts what is in flight, and
-//! empties the Pod before it goes.
+//! Sidecar proxy of a workload's Pod: enforces the concurrency cap, counts requests in flight, and drains the Pod
+//! before it terminates.
 //!
-//! One task per connection. A request that is admitted holds a slot until its answer has ended; whatever happens to the
-//! task, the slot is given back.
+//! One task serves one connection. An admitted request holds a slot until its response has ended. The slot is released
+//! on drop, whatever happens to the task.
 
 mod admin;
 mod callers;

@@ -1,4 +1,4 @@
-//! How busy the workload is: slots, and counters from which a load can be told.
+//! Admission by concurrency cap, and load counters from which the scaler and the gateways derive the load.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -8,16 +8,16 @@ use std::{
 use serde::Serialize;
 use tokio::{sync::Notify, time::Instant};
 
-/// Whole seconds whose peaks are kept.
+/// Number of whole seconds for which peaks are kept.
 const PEAKS: usize = 10;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Slots and counters of one process.
+/// Slots and load counters of the process.
 #[derive(Debug)]
 pub(super) struct LoadTracker {
     cap: u32,
-    /// As it ends [`Self::text`].
+    /// End of [`Self::text`]: a slash and the cap.
     slash_cap: String,
     started: Instant,
     instance: String,
@@ -25,25 +25,30 @@ pub(super) struct LoadTracker {
     emptied: Notify,
 }
 
+/// Counters behind the lock.
+///
+/// Invariant: `in_flight` is the number of slots that have neither ended nor become listeners, and never exceeds a
+/// nonzero cap. `listen_streams` is the number of listening slots.
 #[derive(Debug)]
 struct LoadCounters {
     in_flight: u32,
-    /// Streams that only listen, which are no work.
+    /// Streams that only listen. They count as no work.
     listen_streams: u32,
-    /// In-flight integrated over time up to `since`, in request-microseconds.
+    /// Time integral of `in_flight` up to `since`, in request-microseconds.
     busy: u64,
     since: Instant,
     completed: u64,
     refused: u64,
-    /// Highest offered concurrency of each of the last seconds, by second modulo its length.
+    /// Ring buffer of the highest offered concurrency per second, indexed by second modulo its length.
     peaks: [u32; PEAKS + 1],
+    /// Current second since the start.
     second: u64,
-    /// When that second ends.
+    /// End of the current second.
     second_ends: Instant,
     last_activity: Option<Instant>,
 }
 
-/// What `/_recif/inflight` says.
+/// Body of the response at `/_recif/inflight`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct InflightReport {
@@ -61,7 +66,7 @@ pub(super) struct InflightReport {
     last_activity: Option<u64>,
 }
 
-/// A request in flight. Dropping it ends it.
+/// Permit of one request in flight. Dropping it releases it.
 #[derive(Debug)]
 pub(super) struct InflightSlot {
     load: Arc<LoadTracker>,
@@ -70,7 +75,7 @@ pub(super) struct InflightSlot {
 }
 
 impl InflightSlot {
-    /// Ends it, at this moment.
+    /// Releases the permit. Further calls do nothing.
     pub(super) fn end(&mut self, now: Instant) {
         if std::mem::replace(&mut self.has_ended, true) {
             return;
@@ -86,7 +91,7 @@ impl InflightSlot {
         }
     }
 
-    /// From here on it only listens: it is counted apart, and its place is free.
+    /// Marks the request as a stream that only listens: it is counted apart, and releases its place under the cap.
     pub(super) fn mark_listening(&mut self) {
         if !std::mem::replace(&mut self.listens, true) {
             let mut inner = self.load.lock();
@@ -98,7 +103,7 @@ impl InflightSlot {
 }
 
 impl LoadTracker {
-    /// With a cap (0: none) and a name that is new after each start.
+    /// Creates the counters, with a cap (0 for none) and an instance id that is new after each start.
     pub(super) fn new(cap: u32, instance: String) -> Arc<Self> {
         let now = Instant::now();
         let inner = LoadCounters {
@@ -123,7 +128,7 @@ impl LoadTracker {
         })
     }
 
-    /// A slot, or `None` when all are taken. `counted_elsewhere`: a gateway counts it when it is refused.
+    /// Acquires a slot, or returns `None` at the cap. `counted_elsewhere` says that a gateway counts the refusal.
     pub(super) fn acquire(self: &Arc<Self>, counted_elsewhere: bool, now: Instant) -> Option<InflightSlot> {
         let mut inner = self.lock();
         inner.advance_to(now);
@@ -137,12 +142,12 @@ impl LoadTracker {
         Some(InflightSlot { load: self.clone(), listens: false, has_ended: false })
     }
 
-    /// Requests in flight.
+    /// Returns the number of requests in flight.
     pub(super) fn in_flight(&self) -> u32 {
         self.lock().in_flight
     }
 
-    /// Returns when nothing is in flight.
+    /// Waits until no request is in flight.
     pub(super) async fn wait_until_empty(&self) {
         loop {
             let emptied = self.emptied.notified();
@@ -153,7 +158,7 @@ impl LoadTracker {
         }
     }
 
-    /// `in flight/cap`, in decimal digits.
+    /// Returns `in flight/cap` in decimal digits, the value of `x-recif-load`.
     pub(super) fn text(&self) -> LoadText {
         let mut text = LoadText::default();
         text.push(self.in_flight());
@@ -168,7 +173,7 @@ impl LoadTracker {
         }
     }
 
-    /// Everything counted. Reading changes nothing that is counted.
+    /// Returns all counters. Reading changes none of them.
     pub(super) fn report(&self) -> InflightReport {
         let mut inner = self.lock();
         inner.advance_to(Instant::now());
@@ -194,7 +199,7 @@ impl LoadTracker {
 }
 
 impl LoadCounters {
-    /// Brings what grows with time up to now.
+    /// Advances the time integral and the peaks to now.
     fn advance_to(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.since);
         self.busy += u64::from(self.in_flight) * (passed.as_secs() * 1_000_000 + u64::from(passed.subsec_micros()));
@@ -203,7 +208,7 @@ impl LoadCounters {
             return;
         }
         let passed = (now - self.second_ends).as_secs() + 1;
-        // A second in which nothing happened peaked at what was in flight.
+        // The peak of a second without events is the number in flight.
         for second in (self.second + 1..=self.second + passed).rev().take(PEAKS + 1) {
             self.peaks[second as usize % (PEAKS + 1)] = self.in_flight;
         }
@@ -226,7 +231,7 @@ impl Drop for InflightSlot {
     }
 }
 
-/// A short text that needs no allocation: two numbers and a slash.
+/// Text of two numbers and a slash on the stack, without an allocation.
 #[derive(Debug, Default)]
 pub(super) struct LoadText {
     bytes: [u8; 21],

@@ -1,43 +1,44 @@
-//! Writes the answers that the sidecar gives itself.
+//! Responses that the sidecar generates itself.
 
 use http1::{InvalidMessage, write_local_response};
 
-/// The last line of an OpenMetrics exposition.
+/// Last line of an OpenMetrics exposition.
 pub(super) const OPENMETRICS_EOF: &str = "# EOF\n";
 
-/// An answer of the proxy's own.
+/// Response that the sidecar generates itself.
 #[derive(Debug)]
 pub(super) struct SidecarResponse {
-    /// Status code.
+    /// HTTP status code.
     pub(super) status: u16,
-    /// Type of the body.
+    /// Media type of the body.
     pub(super) content_type: &'static str,
-    /// The body.
+    /// Response body.
     pub(super) body: String,
-    /// The word by which other parts of the system tell what was refused.
+    /// Machine-readable reason of a refusal, sent in `x-recif-reason`.
     pub(super) reason: Option<&'static str>,
-    /// Whether it is worth another try in a second.
+    /// Set if a retry in one second makes sense (`Retry-After: 1`).
     pub(super) retry: bool,
 }
 
 impl SidecarResponse {
-    /// A text.
+    /// Creates a plain-text response.
     pub(super) fn text(status: u16, body: impl Into<String>) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", body: body.into(), reason: None, retry: false }
     }
 
-    /// A refusal: `{"error", "reason"}`.
+    /// Creates a refusal with the body `{"error", "reason"}`. Status 503 asks for a retry.
     pub(super) fn refusal(status: u16, error: &str, reason: &'static str) -> Self {
         let body = serde_json::json!({ "error": error, "reason": reason }).to_string();
         Self { status, content_type: "application/json", body, reason: Some(reason), retry: status == 503 }
     }
 
-    /// To what must not be passed on.
+    /// Creates the refusal of an invalid request.
     pub(super) fn bad_request(bad: InvalidMessage) -> Self {
         Self::refusal(bad.status(), &bad.to_string(), "bad-request")
     }
 
-    /// As HTTP/1.1, for a request that was HEAD or not; with the load, which every answer tells.
+    /// Appends the response to `out` as HTTP/1.1, with the load, which every response carries; `to_head` says whether
+    /// the request was HEAD.
     pub(super) fn write(&self, to_head: bool, close: bool, load: &[u8], out: &mut Vec<u8>) {
         let mut fields = vec![("Content-Type", self.content_type.as_bytes()), ("x-recif-load", load)];
         if let Some(reason) = self.reason {

@@ -1,4 +1,4 @@
-//! What is counted for Prometheus. No label has an unbounded number of values.
+//! Prometheus metrics. No label has an unbounded number of values.
 
 use std::{fmt, sync::OnceLock, time::Duration};
 
@@ -10,7 +10,7 @@ use prometheus_client::{
 
 use super::load::LoadTracker;
 
-/// Upper bounds of the histograms, in seconds.
+/// Upper bounds of the latency buckets, in seconds.
 const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0, 300.0];
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -23,11 +23,11 @@ struct RejectionLabel {
     reason: &'static str,
 }
 
-/// The counters of one process.
+/// Metrics of one process.
 pub(super) struct ProxyMetrics {
     registry: Registry,
     requests: Family<StatusCodeLabel, Counter>,
-    /// The counters of `requests` that are in use, by status code from 100 on: a look into the family takes a lock and a hash.
+    /// Counters of `requests` in use, by status code from 100 on: a lookup in the family takes a lock and a hash.
     codes: Vec<OnceLock<Counter>>,
     rejected: Family<RejectionLabel, Counter>,
     inflight: Gauge,
@@ -42,7 +42,7 @@ impl fmt::Debug for ProxyMetrics {
 }
 
 impl ProxyMetrics {
-    /// Everything at zero.
+    /// Creates the metrics at zero.
     pub(super) fn new() -> Self {
         let mut registry = Registry::with_prefix("recif_proxy");
         let (requests, rejected) = (Family::default(), Family::default());
@@ -56,7 +56,7 @@ impl ProxyMetrics {
         Self { registry, requests, codes, rejected, inflight, duration, ttfb }
     }
 
-    /// The workload's answer has begun.
+    /// Records that the workload's response has begun.
     pub(super) fn answered(&self, code: u16, after: Duration) {
         self.count(code);
         self.ttfb.observe(after.as_secs_f64());
@@ -68,21 +68,21 @@ impl ProxyMetrics {
         }
     }
 
-    /// An exchange has ended.
+    /// Records that an exchange has ended.
     pub(super) fn ended(&self, after: Duration) {
         self.duration.observe(after.as_secs_f64());
     }
 
-    /// A request was refused here, with this status.
+    /// Records that the proxy refused a request with this status.
     pub(super) fn rejected(&self, code: u16, reason: &'static str) {
         self.count(code);
         self.rejected.get_or_create(&RejectionLabel { reason }).inc();
     }
 
-    /// All of it as text.
+    /// Encodes all metrics as OpenMetrics text.
     ///
     /// # Errors
-    /// Never: writing to memory.
+    /// None in practice: it writes to memory.
     pub(super) fn encode(&self, load: &LoadTracker) -> Result<String, fmt::Error> {
         self.inflight.set(load.in_flight().into());
         let mut text = String::new();

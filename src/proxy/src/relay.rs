@@ -1,4 +1,4 @@
-//! One request, taken to the workload and back.
+//! Relays one request to the workload and its response back to the client.
 
 use std::pin::Pin;
 
@@ -15,33 +15,33 @@ use super::{
     callers::ForwardedUser, drain::DrainStage, load::InflightSlot, local_response::SidecarResponse, state::ProxyContext,
 };
 
-/// A request that was admitted: what is left of its head.
+/// Admitted request, reduced to its rewritten head and the facts that the exchange needs.
 pub(super) struct UpstreamRequest {
     request: ExchangeRequest,
-    /// Whether it may be sent twice.
+    /// Set if the method is safe, so that the request may be sent twice.
     is_safe: bool,
-    /// Whether the answer may be a stream that only listens.
+    /// Set if the response may be a stream that only listens.
     may_listen: bool,
-    /// The head that the workload gets.
+    /// Rewritten head that the workload gets.
     head: Vec<u8>,
     started: Instant,
 }
 
-/// What became of a request.
+/// Outcome of a relayed request.
 pub(super) enum UpstreamOutcome {
-    /// It was answered; another one may follow on this connection, or not.
+    /// A response was sent.
     Served {
-        /// Whether another one may follow.
+        /// Set if another request may follow on the client's connection.
         again: bool,
     },
     /// The client's connection must be aborted.
     Aborted,
-    /// Nothing was answered yet: this is to be.
+    /// Nothing was sent to the client yet: it gets this refusal.
     Refused(SidecarResponse),
 }
 
 impl UpstreamRequest {
-    /// The request as the workload is to get it. `peer` is the client's address, `user` who sends it.
+    /// Prepares a request for the workload. `peer` is the client's address, `user` the caller to forward.
     pub(super) fn new(
         head: &RequestHead<'_>,
         peer: &str,
@@ -58,14 +58,14 @@ impl UpstreamRequest {
         }
     }
 
-    /// Whether the request was HEAD.
+    /// Reports whether the request was HEAD.
     pub(super) fn is_head(&self) -> bool {
         self.request.is_head
     }
 }
 
-/// Sends a request to the workload and its answer to the client. The slot is free when the workload's connection is kept or
-/// closed.
+/// Relays a request to the workload, and the response to the client. Releases the slot when the workload's connection
+/// is back in the pool or closed.
 pub(super) async fn relay(
     client: &mut Connection<TcpStream>,
     ask: &mut UpstreamRequest,
@@ -84,8 +84,8 @@ pub(super) async fn relay(
     outcome
 }
 
-/// As [`relay`]. The workload's connection is in `kept`, if there is one from an earlier request, and is left there if it may
-/// serve again.
+/// Performs [`relay`]. `kept` may hold a pooled connection to the workload, and holds one afterwards if it may be
+/// reused.
 async fn relay_with_retry(
     client: &mut Connection<TcpStream>,
     ask: &mut UpstreamRequest,
@@ -109,7 +109,7 @@ async fn relay_with_retry(
                 }
             },
         };
-        // Only what was sent on a used connection may have to be sent again.
+        // Only a request on a reused connection may have to be sent again.
         upstream.outgoing = if was_reused { ask.head.clone() } else { std::mem::take(&mut ask.head) };
         let policy = SidecarPolicy {
             shared,
@@ -133,7 +133,7 @@ async fn relay_with_retry(
             ExchangeOutcome::Done { client, .. } => {
                 UpstreamOutcome::Served { again: client && shared.drain.stage() == DrainStage::Serving }
             }
-            // A server may close an idle connection at the moment in which it is used again.
+            // A server may close an idle connection at the moment of its reuse.
             ExchangeOutcome::NoResponse { unanswered: true, unsent, replayable: true }
                 if was_reused && (unsent || ask.is_safe) =>
             {
@@ -163,7 +163,7 @@ async fn relay_with_retry(
     }
 }
 
-/// The head that the workload gets.
+/// Rewrites the head for the workload.
 fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Vec<u8> {
     let mut out = Vec::new();
     let (mut has_chain, mut has_host, mut has_protocol) = (false, false, false);
@@ -176,7 +176,7 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
         has_protocol |= is("x-forwarded-proto");
         let chain = is("x-forwarded-for");
         has_chain |= chain;
-        // What only a gateway may say, its own words for the sidecar among it.
+        // Fields that only a gateway may set, among them those meant for the sidecar.
         let ours = *user != ForwardedUser::AsSent
             && name.get(..8).is_some_and(|start| start.eq_ignore_ascii_case(b"x-recif-"));
         chain || ours
@@ -200,16 +200,16 @@ fn upstream_head(head: &RequestHead<'_>, peer: &str, user: &ForwardedUser) -> Ve
     out
 }
 
-/// Whether a stream that answers this is one that only listens: MCP's older revisions ask for it by GET, the newer by a
-/// method of their own, which a header repeats.
+/// Reports whether an event stream in response to this request only listens: older revisions of MCP open it by GET,
+/// newer ones by the method `subscriptions/listen`, which a header field repeats.
 fn only_listens(head: &RequestHead<'_>) -> bool {
     head.method == b"GET" || head.value("mcp-method") == Some(b"subscriptions/listen")
 }
 
-/// What the bridge of an MCP server says when it has no room for another session, upon which a gateway asks another Pod.
+/// Reason of an MCP server's bridge without room for another session, upon which a gateway tries another Pod.
 const NO_SESSION: &[u8] = b"no-session";
 
-/// What the client gets of an answer's head.
+/// Policy for the response: rewrites its head for the client.
 struct SidecarPolicy<'a> {
     shared: &'a ProxyContext,
     slot: &'a mut InflightSlot,
@@ -221,7 +221,7 @@ struct SidecarPolicy<'a> {
 impl ResponsePolicy for SidecarPolicy<'_> {
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
         let mut writer = HeadWriter::response(head, self.version, out).copy(head.bytes, head.fields, |name| {
-            // A gateway takes either for the sidecar's own word.
+            // A gateway would take either field for the sidecar's own.
             matches!(name, [b'x' | b'X', ..])
                 && (name.eq_ignore_ascii_case(b"x-recif-load") || name.eq_ignore_ascii_case(b"x-recif-reason"))
         });
@@ -232,7 +232,7 @@ impl ResponsePolicy for SidecarPolicy<'_> {
             self.slot.mark_listening();
         }
         self.shared.metrics.answered(head.status, self.started.elapsed());
-        // The bridge's word, which is about sessions and nothing else.
+        // `no-session` comes from the MCP bridge, and only concerns sessions.
         if head.status == 503 && head.fields.values(head.bytes, "x-recif-reason").any(|reason| reason == NO_SESSION) {
             writer = writer.field("x-recif-reason", NO_SESSION);
         }

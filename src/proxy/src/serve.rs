@@ -1,4 +1,4 @@
-//! The life of the process: bind, accept, end.
+//! Process of the sidecar: binds, accepts, and serves until a signal.
 
 use crate::state::ProxyContext;
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -9,29 +9,29 @@ use tokio::net::TcpListener;
 
 use super::{config::ProxyConfig, connection};
 
-/// The process cannot serve.
+/// Reasons why the process cannot serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The address is taken or not ours to bind.
+    /// The address is in use, or must not be bound.
     #[error("listen on {address}: {source}; set RECIF_LISTEN_ADDR to a free address")]
     Bind {
-        /// The address.
+        /// Address to listen on.
         address: SocketAddr,
-        /// Why.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The process has no frame.
+    /// The runtime of the process could not be set up.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// No name for this instance.
+    /// No random instance id could be generated.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
 }
 
-/// Serves until SIGTERM or SIGINT. Nothing hangs on those: the workload has exited when they come.
+/// Serves until SIGTERM or SIGINT. No request depends on the signal: the workload has exited by then.
 ///
 /// # Errors
-/// The address cannot be bound or signals cannot be handled.
+/// The address cannot be bound, or signals cannot be handled.
 pub async fn run(config: ProxyConfig) -> Result<(), ServeError> {
     let runtime = Runtime::new()?;
     let shutdown = runtime.shutdown();
@@ -47,7 +47,7 @@ pub async fn run(config: ProxyConfig) -> Result<(), ServeError> {
     runtime.run(main).await
 }
 
-/// Every address of both families, or of IPv4 alone where the node has no IPv6.
+/// Binds all addresses of both families, or those of IPv4 alone where the node has no IPv6.
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     listen(address).or_else(|error| match address.ip().is_unspecified() && address.is_ipv6() {
         true => listen(SocketAddr::from(([0, 0, 0, 0], address.port()))),
@@ -55,7 +55,7 @@ fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     })
 }
 
-/// Serves every connection, for as long as this is polled; those that it has accepted go on.
+/// Accepts and serves connections for as long as this is polled. Accepted connections go on afterwards.
 pub(super) async fn accept(listener: TcpListener, shared: Arc<ProxyContext>) {
     loop {
         match listener.accept().await {
@@ -64,7 +64,7 @@ pub(super) async fn accept(listener: TcpListener, shared: Arc<ProxyContext>) {
                 tokio::spawn(async move { connection::serve(io, peer.ip(), &shared).await });
             }
             Err(error) => {
-                // Out of file descriptors, usually: some will be given back.
+                // Usually no file descriptor is left; some will be released.
                 tracing::warn!(%error, "accept a connection");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }

@@ -1,7 +1,10 @@
-//! Tells a gateway that the workload is ready before the kubelet does, whose probes come seconds apart.
+//! Early readiness: reports to gateways that the workload is ready before the kubelet does, whose probes are seconds
+//! apart.
 //!
-//! A gateway asks for as long as a request waits for a workload without ready Pods, and only then. The workload is asked as the
-//! kubelet asks it, by a single flight that all gateways share: its port often, its readiness path less often.
+//! A gateway probes only while a request waits for a workload without ready Pods. The sidecar probes the workload as
+//! the kubelet does. All gateways share one probe at a time
+//! ([single-flight](https://pkg.go.dev/golang.org/x/sync/singleflight)) and its cached result: the port is tried often,
+//! the readiness path less often.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,27 +15,28 @@ use super::{
     upstream::{StartupState, Upstream},
 };
 
-/// How long the workload is left alone after it accepted no connection, and after it said that it is not ready.
+/// Time for which the result "accepts no connection" is cached.
 const CLOSED_TTL: Duration = Duration::from_millis(25);
+/// Time for which any other result is cached.
 const NOT_READY_TTL: Duration = Duration::from_millis(100);
 
-/// What is known of the workload's start.
+/// Early readiness of the workload.
 #[derive(Debug)]
 pub(super) struct Startup {
     readiness: Option<ReadinessProbe>,
     upstream: Arc<Upstream>,
-    /// The last answer, and until when it holds.
+    /// Last result, and when it expires.
     last: Mutex<Option<(bool, Instant)>>,
 }
 
 impl Startup {
-    /// Nobody has asked yet. A Pod that does not know its uid cannot answer.
+    /// Creates the state before the first probe. A Pod that does not know its uid cannot report early readiness.
     pub(super) fn new(config: &ProxyConfig, upstream: Arc<Upstream>) -> Self {
         let readiness = config.readiness.clone().filter(|_| !config.pod_uid.is_empty());
         Self { readiness, upstream, last: Mutex::new(None) }
     }
 
-    /// Whether the workload is ready now; `None`: only the kubelet can tell.
+    /// Reports whether the workload is ready now, or `None` if only the kubelet can tell.
     pub(super) async fn is_ready(&self) -> Option<bool> {
         let readiness = self.readiness.as_ref()?;
         let mut last = self.last.lock().await;

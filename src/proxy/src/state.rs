@@ -1,4 +1,4 @@
-//! Holds what the connections of a sidecar share.
+//! State shared by all connections of a sidecar.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
     startup::Startup, upstream::Upstream,
 };
 
-/// What all connections share.
+/// State shared by all connections.
 #[derive(Debug)]
 pub(super) struct ProxyContext {
     pub(super) config: ProxyConfig,
@@ -22,7 +22,7 @@ pub(super) struct ProxyContext {
 }
 
 impl ProxyContext {
-    /// Nothing has happened yet.
+    /// Creates the state of a sidecar that has served nothing yet.
     pub(super) fn new(config: ProxyConfig) -> Result<Arc<Self>, getrandom::Error> {
         let load = LoadTracker::new(config.concurrency, random_hex::<8>()?);
         let upstream = Arc::new(Upstream::new(config.upstream));

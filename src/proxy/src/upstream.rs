@@ -1,4 +1,5 @@
-//! Connections to the workload. Idle ones are kept for a moment: common servers close theirs after five seconds.
+//! Connection pool to the workload. Idle connections are kept for 2 s only: common servers close theirs after five
+//! seconds.
 
 use std::{
     io,
@@ -19,72 +20,72 @@ use tokio::{
 
 use super::{config, local_response::OPENMETRICS_EOF};
 
-/// How long an idle connection is kept.
+/// Longest time for which an idle connection is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Longest wait for a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait for a connection that is only to show that there is somebody.
+/// Longest wait for a connection that only probes whether the port is open, and longest readiness probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest wait for the workload's own word on whether it is ready; the kubelet gives a probe a second in all.
+/// Longest wait for the workload's response at `/readyz`; the kubelet gives a probe one second in all.
 const READINESS_TIMEOUT: Duration = Duration::from_millis(500);
-/// Longest head of that answer, in bytes.
+/// Longest head of that response, in bytes.
 const MAX_PROBE_HEAD: usize = 8 << 10;
 /// Most bytes of the workload's metrics.
 const MAX_METRICS: u64 = 1024 * 1024;
-/// Idle connections kept at most.
+/// Most idle connections.
 const MAX_IDLE: usize = 256;
 
-/// The workload's end.
+/// Workload as the upstream of the proxy.
 #[derive(Debug)]
 pub(super) struct Upstream {
     address: SocketAddr,
     idle: Mutex<IdleConnections>,
-    /// Whether the process that accepts connections has answered that it can serve.
+    /// Set once the process that accepts connections has responded that it can serve.
     can_serve: AtomicBool,
 }
 
-/// How the workload stands.
+/// Readiness of the workload for the sidecar's own probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WorkloadReadiness {
-    /// It accepts connections.
+    /// The workload accepts connections.
     Ready,
-    /// It accepts none.
+    /// The workload accepts no connections.
     Closed,
-    /// It says that it can never serve, so waiting is of no use.
+    /// The workload reports that it can never serve, so waiting is useless.
     Never,
 }
 
-/// How far the workload has come.
+/// Progress of the workload's start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StartupState {
-    /// It accepts no connections.
+    /// The workload accepts no connections.
     Closed,
-    /// It does, and says that it is not ready, or nothing.
+    /// The workload accepts connections, and does not report that it is ready.
     NotYet,
-    /// It is ready.
+    /// The workload is ready.
     Ready,
 }
 
 #[derive(Debug, Default)]
 struct IdleConnections {
-    /// Each with when it was used last, which only grows.
+    /// Idle connections with the time of their last use, in ascending order.
     connections: Vec<(Connection<TcpStream>, Instant)>,
-    /// Whether somebody closes those that nobody used for too long.
+    /// Set while a task closes connections that were idle for too long.
     reaper_runs: bool,
 }
 
 impl Upstream {
-    /// Nothing is opened yet.
+    /// Creates an empty pool.
     pub(super) fn new(address: SocketAddr) -> Self {
         Self { address, idle: Mutex::default(), can_serve: AtomicBool::new(false) }
     }
 
-    /// An idle connection that looks alive.
+    /// Takes an idle connection that looks alive from the pool.
     pub(super) fn reuse(&self, now: Instant) -> Option<Connection<TcpStream>> {
         let mut idle = self.idle();
         while let Some((side, since)) = idle.connections.pop() {
             if now.saturating_duration_since(since) >= IDLE_TIMEOUT {
-                // The others have been idle for longer.
+                // The other connections have been idle for longer.
                 idle.connections.clear();
                 return None;
             }
@@ -95,15 +96,15 @@ impl Upstream {
         None
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     ///
     /// # Errors
-    /// Nobody accepts.
+    /// The workload does not accept the connection in time.
     pub(super) async fn connect(&self) -> io::Result<Connection<TcpStream>> {
         connect(self.address, CONNECT_TIMEOUT).await
     }
 
-    /// Keeps a connection for another request.
+    /// Returns a connection to the pool.
     pub(super) fn keep(self: &Arc<Self>, side: Connection<TcpStream>, now: Instant) {
         let mut idle = self.idle();
         if idle.connections.len() < MAX_IDLE {
@@ -115,7 +116,7 @@ impl Upstream {
         }
     }
 
-    /// Closes what nobody used for too long, until there is nothing left.
+    /// Closes connections that were idle for too long, until the pool is empty.
     async fn reap_idle(&self) {
         loop {
             sleep(IDLE_TIMEOUT).await;
@@ -138,9 +139,9 @@ impl Upstream {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the workload is ready: it accepts connections, and does not say `x-recif-ready: never` at its `/readyz`, as our
-    /// runner does when its configuration can never serve. Asked until it has once answered otherwise; images of others may
-    /// answer anything there, or nothing.
+    /// Probes the readiness of the workload: it accepts connections, and does not send `x-recif-ready: never` at
+    /// `/readyz`, as Récif's runner does when its configuration can never serve. `/readyz` is requested until it has
+    /// once responded without that field; other images may send anything there, or nothing.
     pub(super) async fn readiness(&self) -> WorkloadReadiness {
         let Ok(Ok(mut io)) = timeout(PROBE_TIMEOUT, TcpStream::connect(self.address)).await else {
             self.can_serve.store(false, Relaxed);
@@ -157,7 +158,7 @@ impl Upstream {
         WorkloadReadiness::Ready
     }
 
-    /// How far the workload has come, by the question that the kubelet puts to it, within the time that the kubelet gives it.
+    /// Probes the progress of the start as the kubelet would, within the time that the kubelet allows.
     pub(super) async fn started(&self, readiness: &config::ReadinessProbe) -> StartupState {
         let asked = async {
             let Ok(mut io) = TcpStream::connect(self.address).await else { return StartupState::Closed };
@@ -170,7 +171,7 @@ impl Upstream {
         timeout(PROBE_TIMEOUT, asked).await.unwrap_or(StartupState::NotYet)
     }
 
-    /// The workload's own metrics, if it answers with a whole OpenMetrics exposition.
+    /// Returns the workload's own metrics, if it responds with a complete OpenMetrics exposition.
     pub(super) async fn metrics(&self) -> Option<String> {
         let read = async {
             let mut io = TcpStream::connect(self.address).await?;
@@ -189,13 +190,13 @@ impl Upstream {
         (is_ours && body.ends_with(OPENMETRICS_EOF)).then(|| body.to_owned())
     }
 
-    /// Whether somebody accepts connections.
+    /// Reports whether the workload accepts connections.
     pub(super) async fn accepts(&self) -> bool {
         matches!(timeout(PROBE_TIMEOUT, TcpStream::connect(self.address)).await, Ok(Ok(_)))
     }
 }
 
-/// The head of the answer to a GET of this path, as far as it comes.
+/// Sends a GET of this path, and returns the response head as far as it arrives.
 async fn get(io: &mut TcpStream, path: &str) -> io::Result<Vec<u8>> {
     let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     io.write_all(request.as_bytes()).await?;
@@ -207,13 +208,13 @@ async fn get(io: &mut TcpStream, path: &str) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Whether a whole head says success. Where a redirect leads is for the kubelet to follow.
+/// Reports whether a complete head has a 2xx status. Redirects are left to the kubelet, which follows them.
 fn is_success(head: &[u8]) -> bool {
     let status = head.strip_prefix(b"HTTP/1.").and_then(|rest| rest.get(1..4));
     status.is_some_and(|status| status[0] == b' ' && status[1] == b'2') && head.windows(4).any(|end| end == b"\r\n\r\n")
 }
 
-/// Whether a head has the field `x-recif-ready: never`.
+/// Reports whether a head has the field `x-recif-ready: never`.
 fn says_never(head: &[u8]) -> bool {
     let end = head.windows(4).position(|end| end == b"\r\n\r\n").unwrap_or(head.len());
     let lines = head[..end].split(|byte| *byte == b'\n');

@@ -1,20 +1,20 @@
-//! Says who asks, as the sidecar and the gateway tell.
+//! Identity of the caller, from the headers of the sidecar and the gateway.
 
 use axum::http::header::HeaderMap;
 
 use super::conversations::history::UserName;
 
-/// Who asks, as the sidecar and the gateway tell.
+/// Identity of the caller, from the headers of the sidecar and the gateway.
 #[derive(Debug, Clone, Default)]
 pub(super) struct CallerContext {
-    /// The user.
+    /// User name, from `X-Recif-User`.
     pub(super) user: UserName,
-    /// The trace that the request is a part of (W3C Trace Context).
+    /// Id of the trace that the request belongs to ([W3C Trace Context](https://www.w3.org/TR/trace-context/)).
     pub(super) trace_id: Option<String>,
 }
 
 impl CallerContext {
-    /// Who sent these headers.
+    /// Reads the identity from request headers.
     pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
         let run = text("traceparent").and_then(|parent| parent.split('-').nth(1));

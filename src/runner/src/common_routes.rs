@@ -1,17 +1,21 @@
-//! What every mode of the runtime serves around its own routes: probes, metrics, counting, draining, errors.
+//! Routes and middleware shared by all modes of the runtime: probes, metrics, request counting, draining, errors.
 //!
 //! | route | answer |
 //! |---|---|
 //! | `GET /healthz` | 200 while the process runs |
-//! | `GET /readyz` | 200, also while a database is away, which the body tells; 503 while it drains; 503 with `x-recif-ready: never` and the reason where nothing can ever be answered |
+//! | `GET /readyz` | 200, also while a database is unreachable, which the body reports; 503 otherwise |
 //! | `GET /metrics` | OpenMetrics text |
 //!
-//! Every error is `{"error": "…"}`, under `/v1/` in OpenAI's form. The other routes also give 404, 405, 413 for a body over 1 MiB and 503 while
-//! draining.
+//! `/readyz` is 503 while the process drains, and 503 with `x-recif-ready: never` and the reason where no request can
+//! ever be answered.
 //!
-//! Cross-origin requests: a web page may send a request without asking first, to an agent whose port is forwarded to the
-//! machine that shows the page. So an `Origin` that is not this host is 403, unless a gateway, which has
-//! `X-Forwarded-Prefix` and judges by itself, sent it; and with an `Origin` a body is 415 unless it says that it is JSON.
+//! Every error is `{"error": "…"}`, under `/v1/` in OpenAI's form. The other routes also give 404, 405, 413 for a body
+//! over 1 MiB and 503 while draining.
+//!
+//! Protection against cross-site requests: a web page may send a simple request without a CORS preflight, also to an
+//! agent whose port is forwarded to the user's machine. So an `Origin` that is not this host is 403, unless the request
+//! has `X-Forwarded-Prefix`, set by a gateway that checks origins itself; and with an `Origin` a body is 415 unless its
+//! `Content-Type` is JSON.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -36,7 +40,7 @@ use super::{metrics::RunnerMetrics, openai_api::ApiError};
 /// Largest request body, in bytes.
 const MAX_BODY: usize = 1 << 20;
 
-/// An answer that is an error: status and text.
+/// Error response: status and text.
 pub(super) struct ErrorResponse(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for ErrorResponse {
@@ -56,14 +60,14 @@ impl From<BytesRejection> for ErrorResponse {
     }
 }
 
-/// Whether a body says that it is JSON.
+/// Reports whether the `Content-Type` is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     kind == "application/json" || (kind.starts_with("application/") && kind.ends_with("+json"))
 }
 
-/// Why a request that a web page sent is refused; see the head of this file.
+/// Returns the refusal of a request that a web page sent, if any; the rules are in the module's documentation.
 fn cross_origin(request: &Request) -> Option<(StatusCode, &'static str)> {
     let headers = request.headers();
     let origin = headers.get(ORIGIN)?;
@@ -79,32 +83,32 @@ fn cross_origin(request: &Request) -> Option<(StatusCode, &'static str)> {
         .then_some((StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be JSON: send Content-Type: application/json"))
 }
 
-/// Whether what is needed is there now; the error is a sentence for `/readyz`.
+/// Probe of the dependencies; the error is a sentence for `/readyz`.
 pub(super) type ReadinessCheck = Arc<dyn Fn() -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// What the routes around a mode's own share.
+/// State shared by the routes around a mode's own.
 #[derive(Clone)]
 pub(super) struct CommonRoutes {
-    /// What is told besides at `/readyz` where `readiness` says nothing against it.
+    /// Probe that `/readyz` runs in addition, when `readiness` is `Ok`.
     pub(super) check: Option<ReadinessCheck>,
-    /// The body of `/readyz`: of a 200, or of a 503 that will never be another.
+    /// Body of `/readyz`: of a 200, or of a 503 that will never change.
     pub(super) readiness: Arc<Result<Value, Value>>,
-    /// Everything counted.
+    /// Metrics.
     pub(super) metrics: RunnerMetrics,
     /// Requests in flight; closed once the process drains.
     pub(super) requests: TaskTracker,
 }
 
-/// All routes of a process, and its requests in flight.
+/// Router of a process, and its requests in flight.
 pub(super) struct RunnerService {
-    /// What answers.
+    /// Router.
     pub(super) router: Router,
     /// Closed once the process drains.
     pub(super) requests: TaskTracker,
 }
 
 impl CommonRoutes {
-    /// The whole service around `routes`.
+    /// Wraps `routes` with the shared routes and middleware.
     pub(super) fn wrap(self, routes: Router) -> RunnerService {
         let requests = self.requests.clone();
         let router = routes
@@ -126,8 +130,8 @@ impl CommonRoutes {
 }
 
 impl RunnerService {
-    /// The same behind a sidecar, which alone knows who calls: others than it, and whoever else is in the Pod, get an answer to
-    /// their probes and no other.
+    /// Restricts the service to the sidecar, which authenticates callers: peers outside the Pod get only the probes
+    /// answered.
     pub(super) fn behind_sidecar(self) -> Self {
         Self { router: self.router.layer(middleware::from_fn(require_own_pod)), requests: self.requests }
     }
@@ -143,7 +147,7 @@ async fn require_own_pod(ConnectInfo(peer): ConnectInfo<SocketAddr>, request: Re
     ErrorResponse(StatusCode::FORBIDDEN, why).into_response()
 }
 
-/// Whether the client wants server-sent events.
+/// Reports whether the client accepts server-sent events.
 pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     let mut kinds = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok()).flat_map(|v| v.split(','));
     kinds.any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("text/event-stream")))
@@ -153,7 +157,7 @@ async fn not_allowed(method: Method) -> ErrorResponse {
     ErrorResponse(StatusCode::METHOD_NOT_ALLOWED, format!("{method} is not allowed here"))
 }
 
-/// Counts a request until the last byte of its answer is handed over, and refuses it while draining.
+/// Counts a request until the last byte of its response is handed over, and refuses it while draining.
 async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) -> Response {
     let token = shell.requests.token();
     let mut in_flight = shell.metrics.start_request();
@@ -193,7 +197,8 @@ async fn ready(State(shell): State<CommonRoutes>) -> Response {
         Ok(body) => match &shell.check {
             Some(check) => match check().await {
                 Ok(()) => Json(body).into_response(),
-                // What is away may come back, and each request is told; without Pods there would be no one to tell them.
+                // A dependency may recover, and each request reports the error itself; without ready Pods no request
+                // would reach one.
                 Err(why) => Json(json!({ "status": "degraded", "reason": why })).into_response(),
             },
             None => Json(body).into_response(),

@@ -1,7 +1,7 @@
-//! A PostgreSQL database: its address, a small pool of connections, and errors that name no secret.
+//! PostgreSQL access: URL, a small connection pool, and errors that contain no secret.
 //!
-//! Nothing is connected when it is opened, so a database that is away keeps nobody from starting; the first query finds
-//! out. Everything asked of it has a deadline.
+//! Opening a pool does not connect, so an unreachable database does not prevent the process from starting; the first
+//! query fails instead. Every use of the database has a deadline.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,27 +11,28 @@ use crds::postgres_url::{PostgresUrl, PostgresUrlError, is_postgres};
 use sqlx::ConnectOptions;
 use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
 
-/// Most connections of a pool.
+/// Maximum connections of a pool.
 const CONNECTIONS: u32 = 5;
-/// Time to get a connection, a new one if need be.
+/// Timeout for acquiring a connection, including the time to open a new one.
 const CONNECT: Duration = Duration::from_secs(3);
-/// Time for everything that one use of the database asks of it, the connection included.
+/// Deadline for all statements of one use of the database, including the connection.
 const DEADLINE: Duration = Duration::from_secs(8);
-/// Held while tables are made: `CREATE … IF NOT EXISTS` fails when two do it at once.
+/// Key of the PostgreSQL advisory lock that serializes table creation: concurrent `CREATE … IF NOT EXISTS` statements
+/// can fail.
 const LOCK: i64 = 0x0052_6563_6966;
 
-/// The URL of a database. It may hold a password, so it is never printed.
+/// URL of a database. It may hold a password, so it is never printed.
 #[derive(Clone, PartialEq)]
 pub(super) struct Dsn(String);
 
 impl Dsn {
-    /// The URL as it was given: `postgres://`, `postgresql://`, or with a driver's suffix as in `postgresql+asyncpg://`.
-    /// None when it is none of them.
+    /// Wraps the URL unchanged: `postgres://`, `postgresql://`, or with a driver's suffix as in
+    /// `postgresql+asyncpg://`; `None` for any other scheme.
     pub(super) fn parse(url: &str) -> Option<Self> {
         is_postgres(url).then(|| Self(url.into()))
     }
 
-    /// What a connection needs.
+    /// Returns the connection options; an error names the problem without the URL.
     fn options(&self) -> Result<PgConnectOptions, String> {
         let unusable = |problem: PostgresUrlError| format!("its URL {problem}");
         let PostgresUrl { url, .. } = PostgresUrl::read(&self.0).map_err(unusable)?;
@@ -46,24 +47,24 @@ impl fmt::Debug for Dsn {
     }
 }
 
-/// A database did not do what it was asked.
+/// Failure of a database operation.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DatabaseError {
     /// It cannot be reached, or does not answer in time.
     #[error("the database does not answer: {0}")]
     Unreachable(String),
-    /// It answered with an error.
+    /// It responded with an error.
     #[error("the database refused: {message} (SQLSTATE {code})")]
     Refused {
-        /// Five characters, PostgreSQL's appendix A.
+        /// SQLSTATE: five characters, PostgreSQL's appendix A.
         code: String,
-        /// What the server says.
+        /// Message of the server.
         message: String,
     },
 }
 
 impl DatabaseError {
-    /// Whether a table that was there is gone (`undefined_table`).
+    /// Reports whether a table is missing (`undefined_table`).
     pub(super) fn is_missing_table(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "42P01")
     }
@@ -82,15 +83,15 @@ impl From<sqlx::Error> for DatabaseError {
     }
 }
 
-/// A pool of connections to one database; clones share it.
+/// Connection pool of one database; clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct PostgresPool(PgPool);
 
 impl PostgresPool {
-    /// The database at `dsn`. Nothing is connected yet.
+    /// Opens a pool for `dsn` without connecting.
     ///
     /// # Errors
-    /// What is wrong with the URL, without a part of it.
+    /// The problem with the URL, without quoting any part of it.
     pub(super) fn open(dsn: &Dsn) -> Result<Self, String> {
         let options = dsn.options()?.application_name("recif-runner");
         let pool = PgPoolOptions::new()
@@ -101,12 +102,12 @@ impl PostgresPool {
         Ok(Self(pool))
     }
 
-    /// Where queries run.
+    /// Returns the pool for queries.
     pub(super) fn pool(&self) -> &PgPool {
         &self.0
     }
 
-    /// Runs the statements `tables`, one writer at a time, unless the query `there` says that nothing is missing.
+    /// Runs the statements `tables` under an advisory lock, unless the query `there` reports that all of them exist.
     pub(super) async fn make_tables(&self, there: &'static str, tables: &'static str) -> Result<(), sqlx::Error> {
         if sqlx::query_scalar(there).fetch_one(&self.0).await? {
             return Ok(());
@@ -117,10 +118,10 @@ impl PostgresPool {
         transaction.commit().await
     }
 
-    /// What `work` gives, if that is within the deadline.
+    /// Awaits `work` under the deadline.
     ///
     /// # Errors
-    /// The database is away, slow, or refuses.
+    /// The database is unreachable, slow, or refuses.
     pub(super) async fn with_deadline<T>(
         &self,
         work: impl Future<Output = Result<T, sqlx::Error>>,
@@ -132,16 +133,16 @@ impl PostgresPool {
     }
 }
 
-/// Where one agent has its rows.
+/// Database and key columns of one agent's rows.
 #[derive(Debug, Clone)]
 pub(super) struct DatabaseScope {
     /// The database.
     pub(super) database: PostgresPool,
-    /// The agent's namespace, in which its name is unique.
+    /// Namespace of the agent, in which its name is unique.
     pub(super) namespace: String,
-    /// The agent's name.
+    /// Name of the agent.
     pub(super) agent: String,
-    /// Days after which rows that nothing has changed are deleted; `None`: the user asks for no such bound.
+    /// Days without a change after which rows are deleted; `None`: never.
     pub(super) days: Option<i32>,
 }
 

@@ -1,10 +1,10 @@
-//! The reference runtime of agents and flows: one HTTP server that turns a message, or a prompt's variables, into a
-//! model's answer, calling tools on the way.
+//! Reference runtime of agents and flows: one HTTP server that turns a message, or a prompt's variables, into a model's
+//! answer, with tool calls in between.
 //!
-//! What it is comes from `CORAIL_*` variables for an agent and from mounted files for flows, because that is the contract
-//! between the operator and any runtime image. They are read before a port is bound. A variable that cannot be read ends
-//! the process; one that can be read but not served (a model provider), and any file, leaves it alive and not ready, so
-//! that the reason can be fetched.
+//! An agent is configured by `CORAIL_*` variables and flows by mounted files: that is the contract between the operator
+//! and any runtime image. Variables are read before the port is bound, files before the first connection is accepted.
+//! An invalid variable ends the process; a valid one that cannot be served (a model provider), and any file, leaves the
+//! process alive and not ready, so that the reason can be fetched from `/readyz`.
 
 mod a2a;
 mod agent;
@@ -36,5 +36,5 @@ pub use mode::Mode;
 pub use serve::{ServeError, run};
 pub use tool_server::serve_tools;
 
-/// Looks up an environment variable; tests pass a table instead of the process environment.
+/// Lookup of environment variables; tests pass a table instead of the process environment.
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;

@@ -1,7 +1,7 @@
-//! What the runtime counts, in OpenMetrics text.
+//! Metrics of the runtime, in OpenMetrics text.
 //!
-//! Labels are status codes, tool types, outcomes and the flows that are configured, all of them few: never a tool's or a
-//! conversation's name, or anything of a request, which could grow without bound.
+//! Labels are status codes, tool types, outcomes and the names of configured flows, all of low cardinality: never the
+//! name of a tool or a conversation, or any content of a request, which could grow without bound.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
-/// Upper bounds of the duration's buckets, in seconds: from an echo to a long chain of tools.
+/// Upper bounds of the duration's buckets, in seconds: from an echo to a long chain of tool calls.
 const SECONDS: [f64; 12] = [0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0];
 
-/// How a call of a tool ended.
+/// Outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ToolCallOutcome {
-    /// With an answer.
+    /// The tool returned a result.
     Ok,
-    /// With an error.
+    /// The tool returned an error.
     Error,
-    /// Not in time.
+    /// The tool did not respond in time.
     Timeout,
 }
 
@@ -85,7 +85,7 @@ impl RunnerMetrics {
         InFlight { metrics: self.clone(), start: Instant::now(), code: 499 }
     }
 
-    /// Counts a finished call of a tool.
+    /// Counts a finished tool call.
     pub(super) fn count_tool_call(&self, type_: &'static str, outcome: ToolCallOutcome) {
         let outcome = match outcome {
             ToolCallOutcome::Ok => "ok",
@@ -95,16 +95,16 @@ impl RunnerMetrics {
         self.tool_calls.get_or_create(&ToolCallLabels { r#type: type_, outcome }).inc();
     }
 
-    /// Counts an answer of a flow; of a stream, when it begins.
+    /// Counts a response of a flow; a streamed one when it begins.
     pub(super) fn count_flow_response(&self, flow: &Arc<String>, status: StatusCode) {
         let label = FlowStatusLabels { flow: flow.clone(), code: status.as_u16() };
         self.flow_requests.get_or_create(&label).inc();
     }
 
-    /// All metrics as OpenMetrics text.
+    /// Encodes all metrics as OpenMetrics text.
     ///
     /// # Errors
-    /// A metric that cannot be written as text.
+    /// A metric that cannot be encoded.
     pub(super) fn encode(&self) -> Result<String, fmt::Error> {
         let mut out = String::new();
         text::encode(&mut out, &self.registry)?;
@@ -112,7 +112,7 @@ impl RunnerMetrics {
     }
 }
 
-/// A request being answered. One that is dropped without a status counts as 499: the client went away.
+/// Guard of a request in flight. One that is dropped without a status counts as 499: the client disconnected.
 pub(super) struct InFlight {
     metrics: RunnerMetrics,
     start: Instant,
@@ -120,7 +120,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// Sets the status it counts as.
+    /// Sets the status under which the request is counted.
     pub(super) fn set_status(&mut self, status: StatusCode) {
         self.code = status.as_u16();
     }

@@ -1,4 +1,4 @@
-//! What this process serves: the files that are mounted decide it.
+//! Mode of this process, selected by the mounted files.
 //!
 //! | below the contract's folder | mode |
 //! |---|---|
@@ -12,7 +12,7 @@ use super::{
     flow::{FlowSettings, Folder, MANIFEST},
 };
 
-/// What to serve, and how.
+/// Mode of this process with its configuration.
 #[derive(Debug)]
 pub enum Mode {
     /// An agent.
@@ -22,10 +22,10 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Looks which files are there and reads the variables of that mode through `lookup`.
+    /// Selects the mode by the files that exist and reads the variables of that mode through `lookup`.
     ///
     /// # Errors
-    /// The first variable that cannot be read.
+    /// The first variable that is invalid.
     pub fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
         let folder = Folder::new(value_or_default(lookup, "RECIF_CONTRACT_ROOT"));
         let set = folder.has(MANIFEST);
@@ -44,7 +44,7 @@ impl Mode {
         }))
     }
 
-    /// How to write log lines.
+    /// Returns the format of log lines.
     pub fn log(&self) -> LogFormat {
         match self {
             Self::Agent(config) => config.log,
@@ -52,7 +52,7 @@ impl Mode {
         }
     }
 
-    /// The TCP port to listen on.
+    /// Returns the TCP port to listen on.
     pub(super) fn port(&self) -> u16 {
         match self {
             Self::Agent(config) => config.port,

@@ -1,8 +1,8 @@
-//! The life of the process: bind, serve, drain.
+//! Process lifecycle: bind, serve, drain (lame duck).
 //!
-//! SIGTERM does not close the port: for a moment other parts of a cluster still send requests here, and a 503 that asks
-//! for another try is better than a refused connection. The port closes when the requests in flight are finished or
-//! their time is up.
+//! SIGTERM does not close the port at once: until the removal from the EndpointSlices has propagated, other Pods still
+//! send requests here, and a 503 that allows a retry is better than a refused connection. The port closes when the
+//! requests in flight are finished or the grace period is over.
 
 use std::future::{Future, IntoFuture};
 use std::io;
@@ -29,37 +29,38 @@ use super::models::Http;
 use super::server::AgentApp;
 use super::tools::{CallableTool, Toolbox};
 
-/// Time requests in flight get to finish. Kubernetes kills after 30 s.
+/// Grace period of requests in flight. Kubernetes kills the process after 30 s.
 const GRACE: Duration = Duration::from_secs(25);
-/// Time connections get to send what is written, once no request is in flight.
+/// Time for connections to send buffered data, once no request is in flight.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Whether a sidecar stands before the process: the operator says so.
+/// Variable set by the operator when a sidecar is in front of the process.
 const SIDECAR: &str = "RECIF_SIDECAR";
 
-/// The process cannot serve.
+/// Failure of the process to serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The port is taken or not ours to bind.
+    /// The port is in use, or binding is not permitted.
     #[error("listen on port {port}: {source}; set CORAIL_PORT, of flows PORT, to a free port")]
     Bind {
         /// The port.
         port: u16,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
-    /// The process has no frame.
+    /// Signals cannot be handled, or a supervised task ended.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The listener broke.
+    /// The listener failed.
     #[error("accept connections: {0}")]
     Accept(io::Error),
 }
 
-/// Serves what `mode` says until SIGTERM or SIGINT, then drains.
+/// Serves `mode` until SIGTERM or SIGINT, then drains.
 ///
 /// # Errors
-/// The port cannot be bound or signals cannot be handled; a drain that runs out of time is not an error.
+/// The port cannot be bound, signals cannot be handled, or the listener failed; a drain that exceeds its grace period
+/// is not an error.
 pub async fn run(mode: Mode) -> Result<(), ServeError> {
     let runtime = Runtime::new()?;
     let shutdown = runtime.shutdown();
@@ -81,12 +82,12 @@ pub async fn run(mode: Mode) -> Result<(), ServeError> {
     runtime.run(serve(listener, service, shutdown.cancelled_owned(), GRACE)).await
 }
 
-/// A variable of the process.
+/// Reads an environment variable of the process.
 pub(super) fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Everything behind the port of an agent. What cannot be served is logged here, once.
+/// Builds the service of an agent. The reason why it cannot be served is logged here, once.
 pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
@@ -106,7 +107,7 @@ pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
     AgentApp { name: config.agent, agent, metrics, requests: TaskTracker::new() }
 }
 
-/// The tools of the agent, those that search its knowledge bases included.
+/// Returns the tools of the agent, including those that search its knowledge bases.
 fn tools(config: &RunnerConfig, credentials: &Lookup) -> Result<Vec<CallableTool>, String> {
     let mut tools = config.tools.clone();
     let http = Http::default();
@@ -120,7 +121,7 @@ fn tools(config: &RunnerConfig, credentials: &Lookup) -> Result<Vec<CallableTool
     Ok(tools)
 }
 
-/// Looks at what the agent needs before its first request does, and makes what is missing.
+/// Checks the agent's database in the background before the first request, which also creates missing tables.
 fn prepare(agent: Arc<Agent>) {
     tokio::spawn(async move {
         if let Err(why) = agent.check().await {
@@ -138,7 +139,7 @@ pub(super) async fn serve(
 ) -> Result<(), ServeError> {
     let RunnerService { router, requests } = service;
     let finished = CancellationToken::new();
-    // Tokens are small writes that must not wait for each other.
+    // Tokens are small writes: Nagle's algorithm would delay them.
     let listener = listener.tap_io(|stream| {
         let _ = stream.set_nodelay(true);
     });

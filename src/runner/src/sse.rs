@@ -1,10 +1,11 @@
-//! A turn as server-sent events.
+//! Streams a turn as server-sent events (SSE).
 //!
-//! Each piece of text is an event without a name, `data: {"token":"…"}`. Around each tool that the model calls are `tool_call`,
-//! `{"id":"…","name":"…","arguments":{…}}`, and `tool_result`, `{"id":"…","ok":true,"tookMs":7}`. The last event is `done`, of an agent with
-//! `{"conversation_id":"…","title":"…"}` (the title with the first reply of a conversation only), or `error` with
-//! `{"error":"…"}`; a stream that ends without one of them was cut off. The whole reply is the tokens joined. A
-//! comment goes out each 15 s while a tool runs, so that proxies keep the connection.
+//! Each piece of text is an event without a name, `data: {"token":"…"}`. Each tool call is enclosed by the events
+//! `tool_call`, `{"id":"…","name":"…","arguments":{…}}`, and `tool_result`, `{"id":"…","ok":true,"tookMs":7}`. The last
+//! event is `done`, for an agent with `{"conversation_id":"…","title":"…"}` (the title only with the first reply of a
+//! conversation), or `error` with `{"error":"…"}`; a stream that ends without one of them was cut off. The whole reply
+//! is the concatenation of the tokens. A comment is sent every 15 s without an event, for example while a tool runs, so
+//! that proxies keep the connection open.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -18,16 +19,16 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::turn_event::TurnEvent;
 
-/// Where the stream stands.
+/// State of the stream.
 enum StreamState {
-    /// The turn runs. Dropping it, because the client went away, ends the turn.
+    /// The turn runs. Dropping it, because the client disconnected, aborts the turn.
     Running(mpsc::Receiver<TurnEvent>, AbortOnDropHandle<Result<Value, String>>),
-    /// The last event went out.
+    /// The last event was sent.
     Done,
 }
 
-/// Starts `turn` with a channel for its text and tool calls, and answers with its events; what it gives is the data of `done` or the
-/// text of `error`.
+/// Starts `turn` with a channel for its text and tool calls, and responds with its events; its result is the data of
+/// `done` or the text of `error`.
 pub(super) fn respond<F>(turn: impl FnOnce(mpsc::Sender<TurnEvent>) -> F) -> Response
 where
     F: Future<Output = Result<Value, String>> + Send + 'static,
@@ -61,7 +62,7 @@ fn to_event(told: TurnEvent) -> Result<Event, Infallible> {
     }
 }
 
-/// One event; JSON has no bare line breaks, so it is always one `data` line.
+/// Creates an event; JSON has no raw line breaks, so it is always one `data` line.
 fn event(name: Option<&str>, data: Value) -> Result<Event, Infallible> {
     let event = Event::default().data(data.to_string());
     Ok(match name {

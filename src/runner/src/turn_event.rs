@@ -1,4 +1,4 @@
-//! What whoever listens to a turn is told while it runs: its text as it comes, and which tools the model calls.
+//! Events of a running turn: its text as it arrives, and its tool calls.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use tokio::sync::mpsc::Receiver;
 
 use super::models::ToolCall;
 
-/// One thing that happens in a turn.
+/// Event of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TurnEvent {
-    /// A piece of the answer; all of them joined are the answer.
+    /// Piece of the answer; the answer is the concatenation of all pieces.
     Text(String),
-    /// A tool is called.
+    /// Start of a tool call.
     Call(ToolCall),
-    /// A tool answered. What it said is the model's alone.
+    /// End of a tool call. Its result goes only to the model.
     Outcome {
-        /// Of the call.
+        /// Id of the call.
         id: String,
-        /// Whether it did what it was asked.
+        /// Set when the call succeeded.
         ok: bool,
-        /// How long it took.
+        /// Duration of the call.
         took: Duration,
     },
 }
@@ -30,8 +30,8 @@ impl From<&str> for TurnEvent {
     }
 }
 
-/// The next piece of the answer, for those who pass on nothing else; none when the turn is over. No piece is lost when it is
-/// not waited for to the end.
+/// Receives the next piece of the answer and skips all other events; `None` when the turn is over. Cancel-safe: no
+/// piece is lost when the future is dropped.
 pub(super) async fn next_text(told: &mut Receiver<TurnEvent>) -> Option<String> {
     loop {
         if let TurnEvent::Text(text) = told.recv().await? {

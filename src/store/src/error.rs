@@ -1,11 +1,11 @@
-//! What can go wrong with a database, told without a secret.
+//! Errors of a database, without secrets in their texts.
 
 use std::path::PathBuf;
 
-/// The database cannot be used.
+/// Error of a database.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Its URL cannot be used; the text says what to write, and holds no part of it.
+    /// Its URL cannot be used; the text explains the expected form, and contains no part of the URL.
     #[error("{0}")]
     Url(String),
     /// The folder of the file cannot be made.
@@ -13,36 +13,36 @@ pub enum StoreError {
     Folder {
         /// The folder.
         folder: PathBuf,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// It cannot be reached, or does not answer in time.
+    /// It cannot be reached, or does not respond in time.
     #[error("the database does not answer: {0}")]
     Unavailable(String),
-    /// It answered with an error.
+    /// It responded with an error.
     #[error("the database refused: {message} (code {code})")]
     Refused {
         /// The database's own code: five characters of PostgreSQL's appendix A, or SQLite's extended result code.
         code: String,
-        /// What it says.
+        /// The database's message.
         message: String,
     },
-    /// A newer program made its tables.
+    /// Its tables were made by a newer program.
     #[error(
         "the tables in the database are of version {found}, and this program knows versions up to {known}: run the newer \
          program, or give this one a database of its own"
     )]
     Newer {
-        /// The version that is there.
+        /// Version of the tables.
         found: i64,
-        /// The newest that this program knows.
+        /// Newest version that this program knows.
         known: i64,
     },
 }
 
 impl StoreError {
-    /// Whether this is SQLITE_BUSY (5, the low byte of its extended codes). `busy_timeout` does not cover all of it: a change
-    /// to WAL needs the file for itself, and SQLite does not wait where two processes could wait for each other.
+    /// Reports whether this is SQLITE_BUSY (5, the low byte of its extended codes). `busy_timeout` does not cover all of its
+    /// causes: a change to WAL needs the file exclusively, and SQLite does not wait where two processes could deadlock.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code.parse::<u32>().is_ok_and(|code| code & 0xff == 5))
     }

@@ -1,8 +1,8 @@
-//! Steps that nobody saw.
+//! Gaps in the history of an object.
 
-/// The numbers that are missing among those of one object's steps, as ranges (first, last), after the step `since` (0: from
-/// the first on). `numbers` are in order. A step is missing when more of them than `status.history` holds were made while
-/// nobody looked, or when it is older than what is kept.
+/// Returns the numbers that are missing among those of one object's steps, as ranges (first, last), after the step `since` (0:
+/// from the first on). `numbers` are in order. A step is missing if the object made more steps than `status.history` holds
+/// while no mirror was watching, or if it is older than the retention time.
 pub fn gaps(since: i64, numbers: impl IntoIterator<Item = i64>) -> Vec<(i64, i64)> {
     let mut missing = Vec::new();
     let mut last = since;

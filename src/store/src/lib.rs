@@ -1,11 +1,12 @@
-//! What the control plane keeps in a database: a copy of what the cluster holds, and what became of its objects.
+//! Database of the control plane: a copy of the objects in the cluster, and the history of their transitions.
 //!
-//! The copy is for those who would rather ask SQL than an API server, and may be thrown away at any time; only the
-//! transitions outlive the objects they tell of. So the rules are those of a cache that several fill at once: a row is
-//! replaced only by a newer one, told by the resource version as a number, which grows over the whole cluster; what
-//! belongs together is written in one transaction; and whoever starts compares what is stored with what there is.
+//! The copy is for users that prefer SQL to the API server, and may be deleted at any time; only the transitions outlive their
+//! objects. So the rules are those of a cache that several processes fill at once, with optimistic concurrency: a row is
+//! replaced only by a newer one, by the resource version as a number, which grows over the whole cluster; rows that belong
+//! together are written in one transaction; and a process that starts compares the stored rows with the objects.
 //!
-//! SQLite and PostgreSQL are asked with the same texts. Where they differ is in [`database`] and nowhere else.
+//! SQLite and PostgreSQL get the same statements. They differ only in how connections are set up and locks are taken: see
+//! [`database`], [`transaction`] and [`migrations`].
 
 mod database;
 mod error;

@@ -1,9 +1,9 @@
-//! What is compared when a process starts: the rows of a kind with a complete list of it.
+//! Reconciliation at the start of a process: the rows of a kind are compared with a complete list of it.
 //!
-//! Rows whose objects are gone are removed. A row that is newer than everything in the list is in doubt: either another
-//! process is ahead of this one, or the cluster was restored from a backup. It is left as it is, and named; when it is the
-//! same in a later look, which is made by somebody who surely follows the cluster, it is nobody who is ahead, and what the
-//! list says replaces it. Steps are deleted only together with that: a history that is empty or cannot be read says nothing.
+//! Rows of deleted objects are removed. A row that is newer than everything in the list is unconfirmed: either another process
+//! is ahead of this one, or the cluster was restored from a backup. It is left as it is, and returned. If a later comparison,
+//! by a process that certainly follows the cluster, finds the same row again, no process is ahead, and the object in the list
+//! replaces the row. Steps are deleted only together with that: a history that is empty or cannot be read proves nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,13 +17,13 @@ use super::{
     write::remove,
 };
 
-/// Objects of one question.
+/// Objects of one query.
 const UIDS_PER_QUERY: usize = 500;
 
-/// Which version of an object there is.
+/// Version of an object in the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredVersion {
-    /// What it is called.
+    /// Its key.
     pub key: ObjectKey,
     /// Its uid.
     pub uid: String,
@@ -33,43 +33,44 @@ pub struct StoredVersion {
     pub last_step: i64,
 }
 
-/// What is stored and is newer than the list.
+/// Rows that are newer than the list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unconfirmed {
-    /// Rows: of which table, of which object, and in which version.
+    /// Table, key and version of each row.
     rows: HashSet<(&'static str, ObjectKey, i64)>,
 }
 
 impl Unconfirmed {
-    /// Whether there is none.
+    /// Reports whether there is none.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Leaves those that are among the others, too.
+    /// Keeps the rows that are also in `others`.
     pub fn retain_common(&mut self, others: &Self) {
         self.rows.retain(|row| others.rows.contains(row));
     }
 }
 
-/// What is stored of a kind.
+/// Result of the comparison of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KindComparison {
-    /// The objects whose row in `workloads` is up to date, with uid and version.
+    /// Objects whose row in `workloads` is up to date, with uid and version.
     pub workloads: HashMap<ObjectKey, (String, i64)>,
-    /// The last step of each object, by uid, as far as its steps need not be written anew.
+    /// Number of the last stored step of each object, by uid, unless its steps must be written again.
     pub last_steps: HashMap<String, i64>,
-    /// How many rows were removed, because their objects are gone.
+    /// Number of removed rows, whose objects are deleted.
     pub removed: usize,
-    /// How many rows are of a past that was undone: the next write of their objects replaces them.
+    /// Number of rows from before a restore: the next write of their objects replaces them.
     pub undone: usize,
-    /// What is newer than the list.
+    /// Rows that are newer than the list.
     pub unconfirmed: Unconfirmed,
 }
 
 impl Writer {
-    /// Compares the rows of a kind with all objects of it that there are, in these namespaces; empty: in all. Rows of other
-    /// namespaces are somebody else's. `doubts` are those of an earlier look that are confirmed when they are found again.
+    /// Compares the rows of a kind with all objects of it in these namespaces; empty: in all. Rows in other namespaces belong
+    /// to other processes. `doubts` are the unconfirmed rows of an earlier comparison; those that are found again are
+    /// confirmed.
     ///
     /// # Errors
     /// The database is away or refuses.
@@ -99,7 +100,7 @@ impl Writer {
     }
 }
 
-/// A table with a row for each object.
+/// Table with one row for each object.
 struct ComparedTable {
     name: &'static str,
     select_versions: &'static str,
@@ -117,6 +118,7 @@ const SERVERS: ComparedTable = ComparedTable {
     undo: "UPDATE tool_servers SET resource_version = 0 WHERE (kind, namespace, name) = ",
 };
 
+/// Comparison of one kind's rows with its list.
 struct RowComparison<'a> {
     kind: &'static str,
     namespaces: &'a [String],
@@ -146,11 +148,12 @@ impl RowComparison<'_> {
                 None if !self.namespaces.is_empty() && !self.namespaces.contains(&key.namespace) => {}
                 _ if is_newer && !confirmed => drop(known.unconfirmed.rows.insert(doubt)),
                 None => gone.push(Deletion { key: key.clone(), uid, version }),
-                // It stays readable; the next write of the object is newer than this.
+                // The row stays readable; the next write of the object is newer than version 0.
                 Some(head) if is_newer => {
                     let key = [self.kind.into(), (&key.namespace).into(), (&key.name).into()];
                     let undo = Sql::new(table.undo).rows([key]).text(" AND resource_version = ").value(version);
-                    // The row is locked from here on; somebody who wrote it since was ahead.
+                    // From here on the row is locked. If it has been written since, another process was ahead, and no row is
+                    // affected.
                     if undo.query(true).execute(&mut *connection).await?.rows_affected() > 0 {
                         known.undone += 1;
                         known.last_steps.remove(&uid);
@@ -170,9 +173,9 @@ impl RowComparison<'_> {
     }
 }
 
-/// Removes the steps of an object that its restored cluster no longer knows of: those after its last one.
+/// Deletes the steps that an object no longer has in the restored cluster: those after its last one.
 async fn forget_steps(connection: &mut AnyConnection, head: &StoredVersion) -> Result<(), sqlx::Error> {
-    // No step at all may as well be a status that was cleared or cannot be read.
+    // An object without steps may also have a status that was cleared or cannot be read.
     if head.last_step == 0 {
         return Ok(());
     }
@@ -181,8 +184,8 @@ async fn forget_steps(connection: &mut AnyConnection, head: &StoredVersion) -> R
     unknown.query(true).execute(connection).await.map(drop)
 }
 
-/// Finds out which steps of the listed objects are stored. Where more are stored than an object has, they are not known: it
-/// may have been restored, and what it says is written over them.
+/// Queries the last stored step of each listed object. If more steps are stored than the object has, its entry is left out: the
+/// cluster may have been restored, and the object's own steps are written over the stored ones.
 async fn compare_steps(
     connection: &mut AnyConnection,
     listed: &[StoredVersion],

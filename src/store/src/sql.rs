@@ -1,12 +1,12 @@
-//! Statements with numbered values, which both databases read: `$1`, `$2` and so on.
+//! Statements with numbered parameters, which both databases support: `$1`, `$2` and so on.
 
 use sqlx::{Any, Arguments as _, AssertSqlSafe, any::AnyArguments, query::Query};
 
-/// A value of a statement.
+/// Parameter of a statement.
 pub(super) enum Value<'a> {
-    /// Text. It has no U+0000, which PostgreSQL has no place for.
+    /// Text. U+0000 is replaced in it, because PostgreSQL cannot store it.
     Text(&'a str),
-    /// A number.
+    /// Integer.
     Number(i64),
 }
 
@@ -28,7 +28,9 @@ impl From<i64> for Value<'_> {
     }
 }
 
-/// A statement that is being put together. Only values come from outside; its text is written in this room.
+/// Builder of a statement. Only parameters come from outside; all text is written in this crate, which prevents SQL injection.
+///
+/// Invariant: `text` refers to exactly the parameters `$1` to `$count`, whose values are in `values`.
 #[derive(Default)]
 pub(super) struct Sql {
     text: String,
@@ -37,7 +39,7 @@ pub(super) struct Sql {
 }
 
 impl Sql {
-    /// Begins with this text.
+    /// Starts a statement with this text.
     pub(super) fn new(text: &'static str) -> Self {
         Self { text: text.into(), ..Self::default() }
     }
@@ -49,14 +51,14 @@ impl Sql {
         self
     }
 
-    /// Appends a value.
+    /// Appends a parameter.
     #[must_use]
     pub(super) fn value<'a>(mut self, value: impl Into<Value<'a>>) -> Self {
         self.push(value.into());
         self
     }
 
-    /// Appends rows of values: `($1, $2), ($3, $4)`.
+    /// Appends rows of parameters: `($1, $2), ($3, $4)`.
     #[must_use]
     pub(super) fn rows<'a, const N: usize>(mut self, rows: impl IntoIterator<Item = [Value<'a>; N]>) -> Self {
         for (at, row) in rows.into_iter().enumerate() {
@@ -72,7 +74,7 @@ impl Sql {
         self
     }
 
-    /// Appends a list of values: `($1, $2)`.
+    /// Appends a list of parameters: `($1, $2)`.
     #[must_use]
     pub(super) fn list<'a>(mut self, values: impl IntoIterator<Item = Value<'a>>) -> Self {
         self.text.push('(');
@@ -87,7 +89,7 @@ impl Sql {
     }
 
     fn push(&mut self, value: Value<'_>) {
-        // The drivers of this database take every text and number; an error would show as a missing value.
+        // The drivers accept every text and number; an error would show as a missing parameter.
         let _ = match value {
             Value::Text(text) => self.values.add(text.replace('\0', "\u{fffd}")),
             Value::Number(number) => self.values.add(number),
@@ -97,7 +99,7 @@ impl Sql {
         self.text.push_str(&self.count.to_string());
     }
 
-    /// The statement. It is remembered by the connection if it is one of few.
+    /// Builds the statement. `remember` caches it as prepared in the connection, for texts of which there are few.
     pub(super) fn query(self, remember: bool) -> Query<'static, Any, AnyArguments> {
         sqlx::query_with(AssertSqlSafe(self.text), self.values).persistent(remember)
     }

@@ -1,4 +1,4 @@
-//! Reading what happened.
+//! Queries of the history.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ use super::{
     sql::Sql,
 };
 
-/// One step of an object, which may be gone by now.
+/// Step of an object, which may be deleted by now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectTransition {
     /// The object's kind.
@@ -27,7 +27,7 @@ pub struct ObjectTransition {
     pub step: TransitionRow,
 }
 
-/// The objects whose steps somebody may see.
+/// Objects whose steps a caller may see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HistoryScope {
     /// All.
@@ -36,7 +36,7 @@ pub enum HistoryScope {
     Only(Vec<(String, String)>),
 }
 
-/// A place in the fleet's history: after this step.
+/// Place in the fleet's history, behind this step, for [keyset pagination](https://use-the-index-luke.com/no-offset).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cursor {
     at: Timestamp,
@@ -44,12 +44,12 @@ pub struct Cursor {
     seq: i64,
 }
 
-/// Some steps, newest first.
+/// Page of steps, newest first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransitionPage {
-    /// They.
+    /// The steps.
     pub items: Vec<ObjectTransition>,
-    /// Where to go on; `None`: there are no older ones.
+    /// Start of the next page; `None`: there are no older steps.
     pub next: Option<Cursor>,
 }
 
@@ -57,7 +57,7 @@ const COLUMNS: &str = "SELECT kind, namespace, name, uid, seq, at, \"from\", \"t
                        FROM transitions WHERE ";
 
 impl Store {
-    /// The newest steps of all objects, or the newest before a place; `limit` at most.
+    /// Returns the newest steps of all objects, or the newest before a place; at most `limit`.
     ///
     /// # Errors
     /// The database is away or refuses.
@@ -94,7 +94,8 @@ impl Store {
         Ok(TransitionPage { items, next })
     }
 
-    /// The steps of the object of this uid after the step `after` (0: all), oldest first; `limit` at most, the newest.
+    /// Returns the steps of the object with this uid after the step `after` (0: all), oldest first; at most `limit`, the
+    /// newest.
     ///
     /// # Errors
     /// The database is away or refuses.
@@ -106,7 +107,7 @@ impl Store {
         Ok(steps)
     }
 
-    /// The newest steps of the objects that had this name, also of those that are gone, oldest first; `limit` at most.
+    /// Returns the newest steps of the objects that had this name, including deleted ones, oldest first; at most `limit`.
     ///
     /// # Errors
     /// The database is away or refuses.
@@ -157,7 +158,7 @@ impl fmt::Display for Cursor {
 impl FromStr for Cursor {
     type Err = ();
 
-    /// Reads what [`Cursor`] prints.
+    /// Parses the output of [`Cursor`]'s `Display`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let (at, rest) = text.split_once('_').ok_or(())?;
         let (uid, seq) = rest.rsplit_once('_').ok_or(())?;

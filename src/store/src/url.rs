@@ -1,4 +1,4 @@
-//! Where the database is.
+//! URL of the database.
 
 use std::{
     convert::Infallible,
@@ -13,57 +13,57 @@ use url::Url;
 
 use super::error::StoreError;
 
-/// What a path keeps in a URL.
+/// Characters that are percent-encoded in the path of a URL: all but unreserved ones and `/`.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// The URL of a database as it was given. It may hold a password, so it is never printed.
+/// URL of a database as it was given. It may hold a password, so it is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct DatabaseUrl(String);
 
-/// The two databases there are.
+/// Supported databases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Engine {
-    /// A file.
+    /// SQLite, in a file.
     Sqlite,
-    /// A server.
+    /// PostgreSQL, on a server.
     Postgres,
 }
 
-/// A database that can be connected to.
+/// Parsed URL of a database.
 pub(super) struct DatabaseSource {
-    /// Which of the two it is.
+    /// Database of the URL.
     pub(super) engine: Engine,
-    /// What the driver is given. May hold a password.
+    /// URL for the driver. It may hold a password.
     pub(super) url: Url,
     /// SQLite's file.
     pub(super) file: Option<PathBuf>,
-    /// How it is called in logs: without user and password.
+    /// Name for logs, without user and password.
     pub(super) display_name: String,
 }
 
 impl DatabaseUrl {
-    /// SQLite in this file.
+    /// Creates the URL of SQLite in this file.
     pub fn file(path: &Path) -> Self {
         Self(format!("sqlite:{}", utf8_percent_encode(&path.to_string_lossy(), IN_PATH)))
     }
 
-    /// Whether it is no text at all.
+    /// Reports whether the text is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// What the database is called in logs, without user and password.
+    /// Returns the name of the database for logs, without user and password.
     ///
     /// # Errors
-    /// It is none that can be used.
+    /// The URL cannot be used.
     pub fn display_name(&self) -> Result<String, StoreError> {
         self.source().map(|source| source.display_name)
     }
 
-    /// Reads it.
+    /// Parses the URL.
     ///
     /// # Errors
-    /// It is none that can be used.
+    /// The URL cannot be used.
     pub(super) fn source(&self) -> Result<DatabaseSource, StoreError> {
         match self.0.split([':', '+']).next() {
             Some("sqlite") => self.sqlite(),
@@ -100,10 +100,10 @@ impl DatabaseUrl {
         let unusable = |problem: PostgresUrlError| StoreError::Url(format!("the URL of the database {problem}"));
         let PostgresUrl { url: given, place } = PostgresUrl::read(&self.0).map_err(unusable)?;
         let mut url = given.clone();
-        // Said first, so that the user's own name counts.
+        // Set first, so that a name in the user's URL, which comes later, takes precedence.
         url.set_query(Some("application_name=recif-control-plane"));
         url.query_pairs_mut().extend_pairs(given.query_pairs());
-        // Read once now, so that a bad value is told at the start.
+        // Parsed here, too, so that a bad parameter is reported at the start.
         sqlx::postgres::PgConnectOptions::from_str(url.as_str()).map_err(|_| unusable(PostgresUrlError::Malformed))?;
         Ok(DatabaseSource { engine: Engine::Postgres, url, file: None, display_name: place })
     }
@@ -112,7 +112,7 @@ impl DatabaseUrl {
 impl FromStr for DatabaseUrl {
     type Err = Infallible;
 
-    /// Takes any text: what is wrong with it is told later, without the text, which may hold a password.
+    /// Accepts any text: errors are reported later, without the text, which may hold a password.
     fn from_str(text: &str) -> Result<Self, Infallible> {
         Ok(Self(text.trim().to_owned()))
     }

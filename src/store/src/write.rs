@@ -1,8 +1,8 @@
-//! Writing what changed.
+//! Writes of changed objects.
 //!
-//! Within a transaction everything is written in the order of its key, and deletions before it: two processes that mirror the
-//! same cluster then wait for each other and rarely meet head on. Where PostgreSQL finds that they did, it refuses one of
-//! them, who writes again.
+//! Within a transaction all rows are written in the order of their keys, deletions first: two processes that mirror the same
+//! cluster then wait for each other and rarely deadlock. If PostgreSQL detects a deadlock, it refuses one of them, which writes
+//! again.
 
 use jiff::Timestamp;
 use sqlx::{AnyConnection, Row as _};
@@ -14,9 +14,9 @@ use super::{
     sql::Sql,
 };
 
-/// Rows of one statement, well below the 32 766 values of SQLite's.
+/// Rows of one statement, well below SQLite's limit of 32 766 parameters.
 const ROWS_PER_STATEMENT: usize = 200;
-/// Transitions that are deleted at once.
+/// Transitions that one transaction deletes.
 const TRANSITIONS_PER_DELETE: i64 = 1_000;
 
 const WORKLOADS: &str = "INSERT INTO workloads \
@@ -29,8 +29,8 @@ const UPSERT_WORKLOADS: &str = " ON CONFLICT (kind, namespace, name) DO UPDATE S
 const SERVERS: &str = "INSERT INTO tool_servers \
     (kind, namespace, name, uid, resource_version, tools_digest, description, protocol, url, phase, tools_changed_at) \
     VALUES ";
-/// The same version counts as new, for its tools may have become known later. The digest is that of the tools that are
-/// stored, so it is left to whoever replaces them.
+/// An equal version replaces the row, too, because its tools may have become known later. The digest is that of the stored
+/// tools, so only [`replace_tools`] sets it.
 const UPSERT_SERVERS: &str = " ON CONFLICT (kind, namespace, name) DO UPDATE SET \
     uid = excluded.uid, resource_version = excluded.resource_version, description = excluded.description, \
     protocol = excluded.protocol, url = excluded.url, phase = excluded.phase, \
@@ -43,7 +43,8 @@ const TOOLS: &str = "INSERT INTO tools \
 
 const TRANSITIONS: &str = "INSERT INTO transitions \
     (uid, seq, kind, namespace, name, at, \"from\", \"to\", action, reason, took_ms, trace_id) VALUES ";
-/// A number is never used again, unless the cluster was restored from a backup: then what it now says is what happened.
+/// A number is not used twice, unless the cluster was restored from a backup: then the newly reported step replaces the stored
+/// one.
 const UPSERT_TRANSITIONS: &str = " ON CONFLICT (uid, seq) DO UPDATE SET \
     kind = excluded.kind, namespace = excluded.namespace, name = excluded.name, at = excluded.at, \
     \"from\" = excluded.\"from\", \"to\" = excluded.\"to\", action = excluded.action, reason = excluded.reason, \
@@ -51,7 +52,7 @@ const UPSERT_TRANSITIONS: &str = " ON CONFLICT (uid, seq) DO UPDATE SET \
     WHERE transitions.at <> excluded.at";
 
 impl Writer {
-    /// Writes all of a batch, or nothing. What the database knows newer stays as it is.
+    /// Writes all of a batch, or nothing. Rows that are newer in the database stay as they are.
     ///
     /// # Errors
     /// The database is away or refuses.
@@ -71,7 +72,7 @@ impl Writer {
         .await
     }
 
-    /// Deletes some of the transitions before this time; whether there may be more.
+    /// Deletes a batch of the transitions before this time, and reports whether there may be more.
     ///
     /// # Errors
     /// The database is away or refuses.
@@ -83,7 +84,7 @@ impl Writer {
     }
 }
 
-/// Deletes the rows of objects that are gone; those of others with their names stay.
+/// Deletes the rows of deleted objects; rows of later objects with the same names stay.
 pub(super) async fn remove(connection: &mut AnyConnection, gone: &[Deletion]) -> Result<(), sqlx::Error> {
     let mut gone: Vec<&Deletion> = gone.iter().collect();
     gone.sort_by(|one, other| one.key.cmp(&other.key));
@@ -95,8 +96,8 @@ pub(super) async fn remove(connection: &mut AnyConnection, gone: &[Deletion]) ->
     Ok(())
 }
 
-/// The statement that deletes these rows. Every row is told by its whole key, so that each of the two databases finds it by
-/// its index: SQLite would read all rows for a list of keys. The rest is judged on the row as it is when its lock is held.
+/// Creates the statement that deletes these rows. Each row is given by its whole key, so that both databases find it by the
+/// index: for a list of keys SQLite would scan the table. The version and uid are compared when the row's lock is held.
 pub(super) fn removal(table: &'static str, gone: &[&Deletion]) -> Sql {
     let mut delete = Sql::new(table);
     for (at, Deletion { key, uid, version }) in gone.iter().enumerate() {
@@ -134,7 +135,7 @@ async fn write_workloads(connection: &mut AnyConnection, records: &[&Record]) ->
     Ok(())
 }
 
-/// Writes a server's row, which locks it, and then its tools, if they are others.
+/// Writes a server's row, which locks it, and then its tools if they have changed.
 async fn write_server(
     connection: &mut AnyConnection,
     record: &Record,

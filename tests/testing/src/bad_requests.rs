@@ -1,32 +1,32 @@
-//! Requests that no relay may pass on, for tests of everything that listens: each must be answered with its status and the
-//! connection closed, and not a byte of it may reach whoever is behind.
+//! Provides malformed requests that no proxy may forward, for tests of everything that listens: each must be refused with
+//! its status code and a closed connection, and no byte of it may reach the upstream.
 
-/// More bytes than any relay of ours takes as a head (64 KiB).
+/// Number of bytes that exceeds the limit of all our proxies for a head (64 KiB).
 const TOO_LONG: usize = 64 * 1024;
 
-/// One of them.
+/// Malformed request.
 pub struct BadRequest {
-    /// What is wrong with it.
+    /// Name of its fault.
     pub name: &'static str,
-    /// Its bytes.
+    /// Bytes.
     pub bytes: Vec<u8>,
-    /// The status of the answer.
+    /// Expected status code.
     pub status: u16,
 }
 
-/// A request that is passed on, but for a part of it.
+/// Request that a proxy forwards without a part of it.
 pub struct SanitizedRequest {
-    /// What is left out of it.
+    /// Name of the part that is removed.
     pub name: &'static str,
-    /// Its bytes.
+    /// Bytes.
     pub bytes: Vec<u8>,
-    /// What no part of what is passed on may hold, in lower case.
+    /// Texts, in lower case, that the forwarded request must not contain.
     pub absent: &'static [&'static str],
-    /// The body that is passed on, as it is framed.
+    /// Forwarded body, with its framing.
     pub body: &'static str,
 }
 
-/// Requests whose head or body would tell a server behind something else than a relay has judged.
+/// Returns requests whose head or body an upstream server could interpret differently from the proxy.
 pub fn sanitized_requests(path: &str) -> Vec<SanitizedRequest> {
     let get = |name, absent, fields: &str| {
         let bytes = format!("GET {path} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes();
@@ -70,7 +70,7 @@ pub fn sanitized_requests(path: &str) -> Vec<SanitizedRequest> {
     ]
 }
 
-/// Heads that are refused before anything is done with them. `path` is one that would be served otherwise.
+/// Returns heads that must be refused before anything else happens. `path` is one that would be served otherwise.
 pub fn bad_heads(path: &str) -> Vec<BadRequest> {
     let refused = |status, name, text: String| BadRequest { name, bytes: text.into_bytes(), status };
     let get = |name, fields: &str| refused(400, name, format!("GET {path} HTTP/1.1\r\nHost: a\r\n{fields}\r\n"));
@@ -160,7 +160,7 @@ pub fn bad_heads(path: &str) -> Vec<BadRequest> {
     all
 }
 
-/// Bodies whose framing is refused: the head may have been passed on, but the message must never be ended.
+/// Returns bodies with invalid framing: the head may be forwarded before, but the message must never be completed.
 pub fn bad_bodies(path: &str) -> Vec<BadRequest> {
     [
         "x\r\n",

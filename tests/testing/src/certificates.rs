@@ -1,4 +1,4 @@
-//! Certificates of `localhost`, `one` and `two`, and TLS before a server that has none.
+//! Provides certificates of `localhost` (`one` and `two`), and a TLS proxy for a server without TLS.
 
 use std::{
     path::{Path, PathBuf},
@@ -15,17 +15,18 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 
-/// A certificate of `localhost` as PEM; `one` is the one that [`secured`] shows. None is signed by an authority of the system.
+/// Returns a certificate of `localhost` as PEM; `one` is that of [`serve_tls`]. None is signed by an authority that the
+/// system trusts.
 pub fn certificate(name: &str) -> Vec<u8> {
     std::fs::read(file(&format!("{name}.crt"))).unwrap()
 }
 
-/// The file of this name: `one.crt`, `one.key`, `two.crt` or `two.key`.
+/// Returns the path of a file: `one.crt`, `one.key`, `two.crt` or `two.key`.
 pub fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("certs").join(name)
 }
 
-/// Puts TLS before a server at this address; the port at which `localhost` has it.
+/// Starts a TLS proxy for the server at this address; returns its port on `localhost`.
 pub async fn serve_tls(plain: String) -> u16 {
     let certificate = CertificateDer::from_pem_file(file("one.crt")).unwrap();
     let key = PrivateKeyDer::from_pem_file(file("one.key")).unwrap();

@@ -1,13 +1,13 @@
-//! What tests of relays do at the ends of their connections.
+//! Helpers for the ends of connections in tests of proxies.
 
 use std::time::Duration;
 
 use tokio::{io::AsyncReadExt as _, net::TcpStream, time::timeout};
 
-/// Longest wait for anything.
+/// Longest wait of every read.
 pub const SOON: Duration = Duration::from_secs(10);
 
-/// Reads one head, byte by byte, so that nothing behind it is taken.
+/// Reads one head, byte by byte, so that no byte after it is consumed.
 pub async fn read_head(io: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     while !bytes.ends_with(b"\r\n\r\n") {
@@ -16,7 +16,7 @@ pub async fn read_head(io: &mut TcpStream) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
-/// Reads so many bytes.
+/// Reads this number of bytes.
 pub async fn read_exactly(io: &mut TcpStream, length: usize) -> String {
     let mut bytes = vec![0; length];
     timeout(SOON, io.read_exact(&mut bytes)).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! An empty database of a test's own, SQLite or PostgreSQL.
+//! Empty database for one test, SQLite or PostgreSQL.
 
 use std::{
     fs,
@@ -10,18 +10,18 @@ use sqlx::{AnyPool, AssertSqlSafe, Row as _, any::AnyPoolOptions};
 
 use crate::postgres::PostgresServer;
 
-/// An empty database. What it holds goes with it.
+/// Empty database. A SQLite file is deleted when it is dropped.
 #[derive(Debug)]
 pub struct TestDatabase {
-    /// Its URL.
+    /// URL of the database.
     pub url: String,
-    /// The test's own connections.
+    /// Connections of the test itself.
     pub pool: AnyPool,
     folder: Option<PathBuf>,
 }
 
 impl TestDatabase {
-    /// A file of SQLite's, in a folder that is not there yet.
+    /// Refers to a SQLite file in a folder that does not exist yet.
     pub fn sqlite() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -29,7 +29,7 @@ impl TestDatabase {
         Self::at(format!("sqlite:{}/data/recif.db", folder.display()), Some(folder))
     }
 
-    /// A database of that name.
+    /// Creates a database of this name, which is shortened to 60 bytes.
     pub async fn postgres(server: &PostgresServer, name: &str) -> Self {
         let name = &name[..name.len().min(60)];
         let mut administrator = server.connect().await;
@@ -46,7 +46,7 @@ impl TestDatabase {
         Self { url, pool, folder }
     }
 
-    /// Every row of a query, its columns as text.
+    /// Returns every row of a query, with its columns as text.
     pub async fn table(&self, query: &'static str) -> Vec<Vec<String>> {
         let rows = sqlx::query(query).fetch_all(&self.pool).await.unwrap();
         let text = |row: &sqlx::any::AnyRow, column: usize| {
@@ -55,7 +55,7 @@ impl TestDatabase {
         rows.iter().map(|row| (0..row.columns().len()).map(|column| text(row, column)).collect()).collect()
     }
 
-    /// Runs statements.
+    /// Executes statements.
     pub async fn execute(&self, statements: &'static str) {
         sqlx::raw_sql(statements).execute(&self.pool).await.unwrap();
     }

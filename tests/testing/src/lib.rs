@@ -1,4 +1,4 @@
-//! Holds what the tests of several members need. A helper that fails ends its test: everything here panics.
+//! Provides test helpers that several members need. A helper that fails ends its test: everything here panics.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "a helper that fails is a test that fails")]
 

@@ -1,4 +1,4 @@
-//! The reference server of MCP, as a process.
+//! Runs the reference server of MCP as a child process.
 
 use std::{
     io::{BufRead, BufReader},
@@ -9,7 +9,7 @@ use url::Url;
 
 use crate::peers;
 
-/// The reference server; its end is the end of the process.
+/// Running reference server. The process is killed when it is dropped.
 #[derive(Debug)]
 pub struct ReferenceServer {
     process: Child,
@@ -17,7 +17,7 @@ pub struct ReferenceServer {
 }
 
 impl ReferenceServer {
-    /// At `port`, or any when it is 0.
+    /// Starts the server on `port`, or on a free port if it is 0.
     pub fn start(port: u16) -> Self {
         let mut node = peers::node("mcp_server.cjs");
         node.env("PORT", port.to_string()).stdout(Stdio::piped()).stderr(Stdio::null());
@@ -27,12 +27,12 @@ impl ReferenceServer {
         Self { process, port: line.trim().parse().unwrap() }
     }
 
-    /// Its port.
+    /// Returns its port.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its endpoint.
+    /// Returns its endpoint.
     pub fn url(&self) -> Url {
         Url::parse(&format!("http://127.0.0.1:{}/mcp", self.port)).unwrap()
     }

@@ -1,4 +1,5 @@
-//! What the runner is tested against and is not ours: the packages pinned in `tests/peers`, installed by `hack/peers`.
+//! Locates the foreign programs that the runner is tested with: the packages pinned in `tests/peers`, installed by
+//! `hack/peers`.
 //!
 //! Other test programs include this file by path.
 #![allow(dead_code, reason = "each test program needs a part of it")]
@@ -8,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// The folder that has them: `RECIF_PEERS`, or else what `hack/peers` prints, which installs them the first time.
+/// Returns the folder of the packages: `RECIF_PEERS`, or else the one that `hack/peers` prints, which installs them the
+/// first time.
 pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {
@@ -22,17 +24,18 @@ pub fn folder() -> &'static Path {
     })
 }
 
-/// The script `name` of `tests/peers`, for Node with the npm packages. Proxies are left out: peers talk over loopback.
+/// Returns the command for the script `name` of `tests/peers` in Node with the npm packages. Proxy variables are removed:
+/// peers connect over loopback.
 pub fn node(name: &str) -> Command {
     let mut node = without_proxy("node");
     node.env("NODE_PATH", folder().join("node_modules")).arg(script(name));
     node
 }
 
-/// The script `name` of `tests/peers`, for Python with the Python packages.
+/// Returns the command for the script `name` of `tests/peers` in Python with the Python packages.
 pub fn python(name: &str) -> Command {
     let mut python = without_proxy(folder().join("python/bin/python"));
-    // A script's folder is the checkout, which is not to be written to.
+    // The folder of the script is the checkout, which must not be written to.
     python.arg("-B").arg(script(name));
     python
 }

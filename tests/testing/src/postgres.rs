@@ -1,4 +1,4 @@
-//! A PostgreSQL server of a test's own: on a free port of loopback, in a folder that goes with it.
+//! PostgreSQL server for one test: on a free port of loopback, in a folder that is deleted with it.
 
 use std::fs;
 use std::net::TcpListener;
@@ -12,10 +12,10 @@ use sqlx::{Connection, PgConnection};
 
 use crate::peers;
 
-/// The password of the user `postgres`; tests look for it where it must not be.
+/// Password of the user `postgres`; tests check that it does not appear in outputs.
 pub const PASSWORD: &str = "very-SECRET";
 
-/// A server. It is stopped, and its files are removed, when it is dropped.
+/// Running server. It is stopped, and its files are deleted, when it is dropped.
 pub struct PostgresServer {
     binaries: PathBuf,
     folder: PathBuf,
@@ -24,7 +24,7 @@ pub struct PostgresServer {
 }
 
 impl PostgresServer {
-    /// Debian's PostgreSQL.
+    /// Starts the PostgreSQL of the Debian package.
     pub async fn start() -> Self {
         let versions = fs::read_dir("/usr/lib/postgresql").expect("PostgreSQL is missing: run hack/cluster packages");
         let mut versions: Vec<_> = versions.map(|version| version.unwrap().path().join("bin")).collect();
@@ -32,8 +32,8 @@ impl PostgresServer {
         Self::start_from(&versions.pop().unwrap()).await
     }
 
-    /// One that has pgvector. Its programs are copied, for the server's user may not see the cache; their libraries
-    /// stay where the programs look for them, beside the package.
+    /// Starts a PostgreSQL with pgvector. Its programs are copied, because the server's user may have no access to the
+    /// cache; their libraries are copied to the place where the programs look for them, next to the package.
     pub async fn start_with_vectors() -> Self {
         let python = fs::read_dir(peers::folder().join("python/lib")).unwrap().next().unwrap().unwrap().path();
         let packages = python.join("site-packages");
@@ -53,7 +53,7 @@ impl PostgresServer {
     }
 
     async fn start_in(binaries: &Path, folder: PathBuf) -> Self {
-        // Free now; nobody else on this machine takes ports of loopback on purpose.
+        // The port is free at this moment; no other process of the machine takes ports of loopback on purpose.
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut server = Self { binaries: binaries.into(), folder, port, process: None };
         let password = server.folder.join("password");
@@ -73,7 +73,7 @@ impl PostgresServer {
         server
     }
 
-    /// Starts it again after [`PostgresServer::stop`], on the same port, and waits until it answers.
+    /// Starts the server again after [`PostgresServer::stop`], on the same port, and waits until it accepts connections.
     pub async fn resume(&mut self) {
         let mut postgres = self.program("postgres");
         postgres.arg("-D").arg(self.folder.join("data")).arg("-p").arg(self.port.to_string());
@@ -90,7 +90,7 @@ impl PostgresServer {
         tokio::time::timeout(Duration::from_secs(60), answered).await.expect("PostgreSQL does not answer");
     }
 
-    /// Ends it; what it holds stays.
+    /// Stops the server; its data is kept.
     pub fn stop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         // Fast shutdown, which leaves no shared memory behind.
@@ -98,17 +98,18 @@ impl PostgresServer {
         let _ = process.wait();
     }
 
-    /// Its URL, with this scheme.
+    /// Returns its URL with this scheme.
     pub fn url(&self, scheme: &str) -> String {
         format!("{scheme}://postgres:{PASSWORD}@127.0.0.1:{}/postgres", self.port)
     }
 
-    /// A connection of the test's own.
+    /// Opens a connection for the test itself.
     pub async fn connect(&self) -> PgConnection {
         PgConnection::connect(&self.url("postgresql")).await.unwrap()
     }
 
-    /// A program of PostgreSQL's, which refuses to run as root: as the user `postgres` then. It ends with the test.
+    /// Returns the command of a PostgreSQL program. These programs refuse to run as root; in that case they run as the user
+    /// `postgres`. The process ends with the test.
     fn program(&self, name: &str) -> Command {
         let program = self.binaries.join(name);
         let mut command = Command::new("setpriv");
@@ -138,7 +139,7 @@ fn new_folder() -> PathBuf {
     folder
 }
 
-/// Who runs the server when the test runs as root.
+/// Returns the user and the group that run the server if the test runs as root.
 fn postgres_user() -> Option<(u32, u32)> {
     let id = |arguments: &[&str]| -> u32 {
         let output = Command::new("id").args(arguments).output().unwrap();

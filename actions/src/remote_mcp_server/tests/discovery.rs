@@ -1,4 +1,4 @@
-//! What a server tells is kept, rendered, and told again when it changes.
+//! Storage and rendering of discovered tools, and their update when the server changes them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! A RemoteMCPServer, the Tools of it and an Agent that has them, over the simulated cluster.
+//! Lifecycle of a RemoteMCPServer, with Tools of it and an Agent that uses them, in the simulated cluster.
 
 mod calls;
 mod discovery;
@@ -69,7 +69,7 @@ fn message(sim: &Sim, id: &ObjectId) -> String {
     condition(sim, id, "Ready").map(|(.., message)| message).unwrap_or_default()
 }
 
-/// A server with two tools, a Tool for each, and an Agent that has one of them.
+/// Returns a cluster with a server of two tools, a Tool for each, and an Agent that uses one of them.
 fn world() -> Sim {
     let sim = Sim::new();
     sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));

@@ -1,20 +1,20 @@
-//! `config.json` and `manifest.json`. The order of their keys is that of the structs.
+//! Renders `config.json` and `manifest.json`. The order of their keys is that of the structs.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::{FlowModel, FlowPlacement};
 
-/// Where the files of sets are, below `/genkit`.
+/// Returns the folder of a flow of a set, below `/genkit`.
 pub(super) fn folder(flow: &str) -> String {
     format!("flows/{flow}")
 }
 
-/// `config.json` of a flow.
+/// Renders `config.json` of a flow.
 pub(super) fn config(model: &FlowModel, entrypoint: &str, flow: &str, place: FlowPlacement) -> String {
     let FlowModel { model, plugin, credentials } = model;
     let files = credentials.as_ref().filter(|_| place == FlowPlacement::InSet);
-    // As variables, only those that must be there: a Secret may have keys that no variable can be called.
+    // As variables, only the declared keys: a Secret may have keys that are no valid names of variables.
     let declared = || plugin.credential_keys.iter().map(String::as_str).collect::<Vec<_>>();
     pretty(&FlowConfigFile {
         default_model: DefaultModel {
@@ -37,7 +37,7 @@ pub(super) fn config(model: &FlowModel, entrypoint: &str, flow: &str, place: Flo
     })
 }
 
-/// Where the contract is mounted.
+/// Mount path of the files.
 pub(super) const MOUNT: &str = "/genkit";
 
 #[derive(Serialize)]
@@ -73,7 +73,7 @@ struct Plugin<'a> {
     extra_config: Option<Sorted<'a>>,
 }
 
-/// `manifest.json` of a set: each flow's name and entry.
+/// Renders `manifest.json` of a set: the name and the entry prompt of each flow.
 pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     #[derive(Serialize)]
     struct SetManifest<'a> {
@@ -89,13 +89,13 @@ pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>) -> S
     pretty(&SetManifest { flows })
 }
 
-/// JSON, indented by two spaces.
+/// Returns JSON, indented by two spaces.
 pub(super) fn pretty(value: &impl Serialize) -> String {
     // Strings, numbers and JSON values under string keys: this cannot fail.
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// A value that the user wrote, with the keys of its objects in the order of their bytes, whatever the map type does.
+/// Value from the user that is serialized with the keys of its objects in byte order, independent of the map type.
 pub(super) struct Sorted<'a>(pub(super) &'a Value);
 
 impl Serialize for Sorted<'_> {

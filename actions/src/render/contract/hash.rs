@@ -1,5 +1,5 @@
-//! The content hash of flows: SHA-256 over every file's flow, kind, name and bytes, in sorted order, and over the digest
-//! of every value that reaches the container without being in a file of ours.
+//! Computes the content hash of flows: SHA-256 over every file's flow, kind, name and bytes, in sorted order, and over the digest
+//! of every value that reaches the container without a rendered file.
 //!
 //! Each part is preceded by its length, so that no two contents give the same bytes.
 
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use super::FlowContract;
 
-/// Flow, kind of file, file name, to bytes. An empty flow: of all of them.
+/// Content by flow, kind of file and file name. An empty flow stands for all flows.
 type HashedFiles<'a> = BTreeMap<(&'a str, &'static str, &'a str), &'a str>;
 
-/// SHA-256 (hex) of everything in `contract`, and of the data that the environment refers to.
+/// Returns SHA-256 (hex) of everything in `contract`, and of the data that the environment refers to.
 pub(super) fn content_hash(contract: &FlowContract, data: &BTreeMap<String, String>) -> String {
     let manifest = contract.manifest();
     let mut parts = HashedFiles::new();

@@ -1,4 +1,4 @@
-//! What the runner reads of flows: files, byte for byte the same from the same parts.
+//! Renders the files that the runner reads of flows: the same parts give the same bytes.
 //!
 //! | file, below `/genkit` (of a set: below `/genkit/flows/<flow>`) | kept in |
 //! |---|---|
@@ -8,9 +8,9 @@
 //! | `credentials/<key>` (sets only) | the provider's Secret |
 //! | `manifest.json` (sets only) | ConfigMap `<set>-manifest` |
 //!
-//! In a set the objects are called `<set>-<flow>-…`. One projected volume brings all files to their places, each named: a
-//! Pod of an older template keeps seeing exactly its own, while `<flow>-prompts` already has others. The credentials of a
-//! flow that is alone are environment variables.
+//! In a set the objects are called `<set>-<flow>-…`. One projected volume mounts all files, each of them named: a Pod of an older
+//! template keeps exactly its own files, even if `<flow>-prompts` already has others. The credentials of a flow that is not in a
+//! set are environment variables.
 
 mod files;
 mod hash;
@@ -26,68 +26,68 @@ pub use names::check_names;
 
 use super::{HeaderVariable, RenderError, env::MAX_OBJECT, header_variables};
 
-/// One flow with everything it refers to. What is not there is left out.
+/// Flow with everything it refers to. Missing references are left out.
 #[derive(Debug, Clone)]
 pub struct FlowParts {
-    /// Its name.
+    /// Name of the flow.
     pub name: String,
-    /// Name and text of each prompt, in the order of the spec: the first one is the entry.
+    /// Name and text of each prompt, in the order of the spec: the first one is the entry prompt.
     pub prompts: Vec<(String, String)>,
-    /// Name of the Tool and what it is, in the order of the spec.
+    /// Name and content of each tool, in the order of the spec.
     pub tools: Vec<(String, FlowTool)>,
-    /// The model; `None` only when nothing will read the result.
+    /// Model; `None` only if no Pod will read the result.
     pub model: Option<FlowModel>,
 }
 
-/// A tool of a flow.
+/// Tool of a flow.
 #[derive(Debug, Clone)]
 pub enum FlowTool {
-    /// A Tool that is enabled.
+    /// An enabled Tool.
     Object {
-        /// It.
+        /// The Tool.
         tool: Arc<Tool>,
-        /// Where the flow or agent is that it calls.
+        /// Address of the flow or agent that it calls.
         url: Option<String>,
         /// Variable to SHA-256 (hex) of the header's value.
         header_values: BTreeMap<String, String>,
     },
-    /// No Tool, but the name of a builtin.
+    /// A builtin, for which there is no Tool.
     Builtin,
 }
 
-/// The model of a flow and how it is reached.
+/// Model of a flow, and how it is reached.
 #[derive(Debug, Clone)]
 pub struct FlowModel {
-    /// The model.
+    /// Model.
     pub model: ModelSpec,
-    /// Its provider.
+    /// Provider of the model.
     pub plugin: PluginConfigSpec,
-    /// The provider's credentials, if it has any.
+    /// Credentials of the provider, if it has any.
     pub credentials: Option<Credentials>,
 }
 
-/// A Secret with credentials.
+/// Secret with credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// Its name.
+    /// Name of the Secret.
     pub secret: String,
-    /// Key to SHA-256 (hex) of its value, of those keys that are used.
+    /// Key to SHA-256 (hex) of its value, for the keys that are used.
     pub values: BTreeMap<String, String>,
 }
 
-/// Whether a flow has its Pods for itself.
+/// Placement of a flow: in Pods of its own, or in those of a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlowPlacement {
     Alone,
     InSet,
 }
 
-/// The files of one flow.
+/// Files of one flow.
 #[derive(Debug, Clone)]
 struct FlowFiles {
     name: String,
     entrypoint: String,
-    /// File name to text, as are the next two.
+    /// File name to text, as for the next two fields.
     prompts: BTreeMap<String, String>,
     plain_tools: BTreeMap<String, String>,
     /// Tools with headers, which may hold credentials.
@@ -105,12 +105,12 @@ pub struct FlowContract {
     name: String,
     placement: FlowPlacement,
     flows: Vec<FlowFiles>,
-    /// SHA-256 (hex) of all of it.
+    /// SHA-256 (hex) of all files and data.
     pub content_hash: String,
 }
 
 impl FlowContract {
-    /// The contract of a Flow. `data` holds the digest of each Secret and ConfigMap that its environment refers to.
+    /// Renders the files of a Flow. `data` holds the digest of each Secret and ConfigMap that its environment refers to.
     ///
     /// # Errors
     /// [`RenderError`]: content that is too large, or tools that cannot be told apart.
@@ -119,7 +119,7 @@ impl FlowContract {
         Ok(Self::new(&flow.name, FlowPlacement::Alone, vec![files], data))
     }
 
-    /// The contract of a FlowSet with these flows, in the order of the spec.
+    /// Renders the files of a FlowSet with these flows, in the order of the spec.
     ///
     /// # Errors
     /// As [`FlowContract::of_flow`], naming the flow.
@@ -141,14 +141,14 @@ impl FlowContract {
         contract
     }
 
-    /// The variables that the tools' headers refer to, each once.
+    /// Returns the variables that the tools' headers refer to, each once.
     pub(super) fn headers(&self) -> Vec<&HeaderVariable> {
         let found: BTreeMap<_, _> =
             self.flows.iter().flat_map(|flow| &flow.headers).map(|header| (&header.name, header)).collect();
         found.into_values().collect()
     }
 
-    /// Secrets whose keys become variables of the container.
+    /// Returns the Secrets whose keys become variables of the container.
     pub(super) fn env_from(&self) -> impl Iterator<Item = &str> {
         let alone = self.flows.iter().filter(|_| self.placement == FlowPlacement::Alone);
         alone.filter_map(|flow| flow.credentials.as_ref()).map(|credentials| credentials.secret.as_str())
@@ -160,7 +160,7 @@ impl FlowContract {
     }
 }
 
-/// Whether a flow of the set `set` can be rendered.
+/// Checks that a flow of the set `set` can be rendered.
 ///
 /// # Errors
 /// As [`FlowContract::of_set`].
@@ -174,7 +174,7 @@ fn member(set: &str, flow: &FlowParts) -> Result<FlowFiles, RenderError> {
 }
 
 impl FlowFiles {
-    /// The files of a flow whose objects begin with `prefix`.
+    /// Renders the files of a flow whose objects begin with `prefix`.
     fn new(flow: &FlowParts, prefix: &str, place: FlowPlacement) -> Result<Self, RenderError> {
         let entrypoint = flow.prompts.first().map(|(name, _)| name.clone()).unwrap_or_default();
         let prompts = flow.prompts.iter().map(|(name, text)| (format!("{name}.prompt"), text.clone())).collect();
@@ -220,7 +220,7 @@ impl FlowFiles {
         Ok(files)
     }
 
-    /// What the API server would not store.
+    /// Returns an error if an object is larger than the API server stores.
     fn check_sizes(&self, prefix: &str) -> Result<(), RenderError> {
         let config = self.config.as_ref().map_or(0, String::len);
         let sum = |files: &BTreeMap<String, String>| files.iter().map(|(name, text)| name.len() + text.len()).sum();

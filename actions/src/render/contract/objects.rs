@@ -1,4 +1,4 @@
-//! The objects that keep the files, and the volume that brings them to the Pods.
+//! Renders the objects that store the files, and the projected volume that mounts them.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl FlowContract {
-    /// The ConfigMaps and Secrets, in the order of the flows.
+    /// Returns the ConfigMaps and Secrets, in the order of the flows.
     pub(in crate::render) fn children<K: Resource<DynamicType = ()>>(
         &self,
         owner: &K,
@@ -43,7 +43,7 @@ impl FlowContract {
         children
     }
 
-    /// The volume with all files, and where it is mounted.
+    /// Returns the projected volume with all files, and its mount path.
     pub(in crate::render) fn volume(&self) -> (Value, &'static str) {
         let mut sources = Vec::new();
         if self.placement == FlowPlacement::InSet {
@@ -63,7 +63,7 @@ impl FlowContract {
                 ("secret", "tools", files("tools", &flow.secret_tools)),
                 ("configMap", "config", config),
             ] {
-                // Without items it would be everything that is in the object.
+                // A source without items would project every key of the object.
                 if !items.is_empty() {
                     sources.push(source(kind, &format!("{prefix}-{suffix}"), &items));
                 }
@@ -78,7 +78,7 @@ impl FlowContract {
         (json!({ "name": "contract", "projected": { "sources": sources } }), MOUNT)
     }
 
-    /// What the names of a flow's objects begin with.
+    /// Returns the prefix of the names of a flow's objects.
     fn prefix(&self, flow: &FlowFiles) -> String {
         match self.placement {
             FlowPlacement::Alone => self.name.clone(),
@@ -91,7 +91,7 @@ fn source(kind: &str, name: &str, items: &[Value]) -> Value {
     json!({ kind: { "name": name, "items": items } })
 }
 
-/// A key, and the file below `folder` that it becomes.
+/// Returns the projection of a key to a file below `folder`.
 fn file(folder: &str, key: &str) -> Value {
     json!({ "key": key, "path": format!("{folder}{key}") })
 }

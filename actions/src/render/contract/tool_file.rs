@@ -1,4 +1,4 @@
-//! `tools/<name>.json`: what the model is told of a tool, and how the runner calls it.
+//! Renders `tools/<name>.json`: the description of a tool for the model, and the call for the runner.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::render::{CallTls, call_tls, headers};
 
-/// The name that the model knows a tool by.
+/// Returns the name by which the model knows a tool.
 pub(super) fn name<'a>(object: &'a str, tool: &'a FlowTool) -> &'a str {
     match tool {
         FlowTool::Object { tool, .. } => &tool.spec.name,
@@ -23,7 +23,7 @@ pub(super) fn name<'a>(object: &'a str, tool: &'a FlowTool) -> &'a str {
     }
 }
 
-/// The file of a tool that is called `object` in the spec.
+/// Renders the file of a tool that is called `object` in the spec.
 pub(super) fn tool_file(object: &str, tool: &FlowTool) -> String {
     match tool {
         FlowTool::Builtin => pretty(&File {
@@ -55,7 +55,7 @@ pub(super) fn tool_file(object: &str, tool: &FlowTool) -> String {
 struct File<'a> {
     name: &'a str,
     description: &'a str,
-    /// Left out when the user declares nothing: some kinds of tools have a schema of their own.
+    /// Left out if the user declares no input: some types of tools have a schema of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     input_schema: Option<Sorted<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -79,10 +79,10 @@ enum Implementation<'a> {
         tool: &'a str,
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         headers: BTreeMap<&'a str, String>,
-        /// `sse` where its server speaks the transport of the protocol's first revision.
+        /// `sse` if its server speaks the HTTP+SSE transport of the protocol's first revision.
         #[serde(skip_serializing_if = "str::is_empty")]
         transport: &'a str,
-        /// How its server proves who it is, where it is not by the system's authorities alone.
+        /// Verification of its server's TLS certificate, if it differs from the system's root certificates.
         #[serde(skip_serializing_if = "Option::is_none")]
         tls: Option<CallTls>,
     },
@@ -130,7 +130,7 @@ fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
     }
 }
 
-/// Parameters as a JSON Schema.
+/// Returns parameters as a JSON Schema.
 fn input_schema(parameters: &[ToolParameter]) -> Value {
     let property = |parameter: &ToolParameter| {
         let mut property = json!({ "type": parameter.type_ });

@@ -1,4 +1,4 @@
-//! The children as they are applied.
+//! Tests the children as they are applied.
 
 use serde_json::{Value, json};
 

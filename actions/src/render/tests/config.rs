@@ -1,4 +1,4 @@
-//! The environment of an agent: which variable, with which value, in which object.
+//! Tests the environment of an agent: each variable, its value, and the object that holds it.
 
 use std::collections::BTreeMap;
 

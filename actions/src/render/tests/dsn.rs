@@ -1,4 +1,4 @@
-//! Database URLs: the documented cases, and what must hold for any input.
+//! Tests database URLs: the documented cases, and properties that hold for any input.
 
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -132,7 +132,7 @@ fn an_http_url_gains_a_host_and_nothing_else() {
     }
 }
 
-/// Anything, and anything that looks like a DSN.
+/// Generates any text, and texts that look like a DSN.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         any::<String>(),

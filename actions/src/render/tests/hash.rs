@@ -1,4 +1,4 @@
-//! The content hash: moved by every input, and by nothing else.
+//! Tests the content hash: changed by every input, and by nothing else.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ proptest! {
     }
 }
 
-/// Pods must not be replaced because a new build writes the same thing in another way.
+/// Pods must not be replaced because a new build writes the same content in another way.
 #[test]
 fn it_is_the_same_in_every_build() {
     let data = Data::from([("Secret/keys".to_owned(), "00ff".to_owned())]);

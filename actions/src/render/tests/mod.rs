@@ -1,4 +1,4 @@
-//! What a user would notice of the rendering, and the agents it is tried with.
+//! Tests the visible results of rendering, with sample agents.
 
 mod children;
 mod config;
@@ -23,7 +23,7 @@ const OPERATORS: &str = "postgres://recif:recif_dev@recif-postgresql:5432/recif?
 
 const PROXY_IMAGE: &str = "recif.local/proxy:1";
 
-/// An operator without database and Ollama.
+/// Returns the settings of an operator without database and Ollama.
 fn bare() -> RenderSettings {
     RenderSettings {
         operator_namespace: "recif-system".to_owned(),
@@ -38,7 +38,7 @@ fn bare() -> RenderSettings {
     }
 }
 
-/// An operator with both.
+/// Returns the settings of an operator with both.
 fn settings() -> RenderSettings {
     RenderSettings {
         database_url: Some(OPERATORS.to_owned()),
@@ -47,7 +47,7 @@ fn settings() -> RenderSettings {
     }
 }
 
-/// The agent `my-agent` in `default`, with what `spec` adds to the required fields.
+/// Builds the agent `my-agent` in `default`, with what `spec` adds to the required fields.
 fn agent(spec: Value) -> Agent {
     let mut agent = json!({
         "apiVersion": "agents.recif.dev/v1",
@@ -59,7 +59,7 @@ fn agent(spec: Value) -> Agent {
     serde_json::from_value(agent).unwrap()
 }
 
-/// A Tool with what `spec` adds to the required fields.
+/// Builds a Tool with what `spec` adds to the required fields.
 fn tool(name: &str, spec: Value) -> Tool {
     let mut tool = json!({
         "apiVersion": "agents.recif.dev/v1",
@@ -89,7 +89,7 @@ fn config_with(tools: &[Tool]) -> AgentConfig {
     agent_config(&agent(json!({})), &with_tools(&slots), &bare()).unwrap()
 }
 
-/// The Pod template of an agent with this spec.
+/// Returns the Pod template of an agent with this spec.
 fn template(spec: Value) -> Result<Value, RenderError> {
     let agent = agent(spec);
     let config = agent_config(&agent, &AgentParts::default(), &bare())?;

@@ -1,4 +1,4 @@
-//! What an agent gets of its Model, its Prompt and the Secrets of its tools.
+//! Tests the rendering of an agent's Model, its Prompt and the Secrets of its tools.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn with(plugin: &PluginConfigSpec) -> AgentConfig {
     agent_config(&agent(json!({ "modelRef": { "name": "m" } })), &parts, &bare()).unwrap()
 }
 
-/// The container with this configuration.
+/// Returns the container with this configuration.
 fn container(spec: Value, config: &AgentConfig) -> Value {
     let [_, deployment] = agent_workload_children(&agent(spec), config, "proxy".into(), Some(1)).unwrap();
     deployment.body["spec"]["template"]["spec"]["containers"][0].clone()

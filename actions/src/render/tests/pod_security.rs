@@ -1,4 +1,4 @@
-//! How far an overlay may take the Pods, by the Pod Security Standards.
+//! Tests the check of overlays against the Pod Security Standards.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::render::{
     AgentParts, PodSecurity, agent_config, agent_workload_children, check_pod_security, pod_security_violation,
 };
 
-/// What is said of an agent with this overlay, at this level.
+/// Returns the error for an agent with this overlay, at this level.
 fn said(overlay: &Value, level: PodSecurity) -> Option<String> {
     let agent = agent(json!({ "podTemplate": overlay, "proxy": { "enabled": false } }));
     let config = agent_config(&agent, &AgentParts::default(), &bare()).unwrap();

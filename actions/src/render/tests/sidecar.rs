@@ -1,11 +1,11 @@
-//! The sidecar of a workload's Pods.
+//! Tests the sidecar of a workload's Pods.
 
 use serde_json::{Value, json};
 
 use super::{PROXY_IMAGE, template};
 use crate::render::{PinnedProxy, agent_workload_children};
 
-/// The Pod of an agent with this spec.
+/// Returns the Pod of an agent with this spec.
 fn pod(spec: Value) -> Value {
     template(spec).unwrap()["spec"].take()
 }
@@ -15,7 +15,7 @@ fn variables(pod: &Value) -> Vec<(&str, &str)> {
     env.map(|variable| (variable["name"].as_str().unwrap(), variable["value"].as_str().unwrap())).collect()
 }
 
-/// The first half of SHA-256 of the uid of the agent of these tests.
+/// First half of SHA-256 of the uid of the agent of these tests.
 const KEY: &str = "4d482d944eb0a6761a09fc85221d45d5";
 
 #[test]
@@ -209,7 +209,7 @@ fn without_it_the_overlay_has_its_names() {
     assert_eq!(pod["containers"][0]["lifecycle"]["preStop"], json!({ "sleep": { "seconds": 3 } }));
 }
 
-/// The sidecar of an agent with this overlay.
+/// Returns the sidecar of an agent with this overlay.
 fn rendered(overlay: Value, tells_ready: bool) -> Value {
     let agent = super::agent(json!({ "podTemplate": { "spec": overlay } }));
     let config = super::config(json!({}), &super::bare()).unwrap();
@@ -219,7 +219,7 @@ fn rendered(overlay: Value, tells_ready: bool) -> Value {
     containers.into_iter().find(|container| container["name"] == "proxy").unwrap()
 }
 
-/// The variables by which the sidecar asks whether the workload is ready, of an agent with this overlay.
+/// Returns the variables by which the sidecar queries the readiness of the workload, for an agent with this overlay.
 fn asked(overlay: Value, tells_ready: bool) -> Vec<Value> {
     let mut env = rendered(overlay, tells_ready)["env"].as_array().unwrap().clone();
     env.retain(|variable| ["RECIF_POD_UID", "RECIF_READINESS"].contains(&variable["name"].as_str().unwrap()));

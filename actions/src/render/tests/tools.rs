@@ -1,4 +1,4 @@
-//! `CORAIL_TOOLS`, and when a Tool cannot be used.
+//! Tests `CORAIL_TOOLS`, and the validation of Tools.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! From any status and any cluster, it ends where a fresh create would end, by moves of the table, and then writes
-//! nothing.
+//! Tests convergence: from any status and any cluster, the Agent ends as a newly created one does, by transitions of the table,
+//! and then writes nothing.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -14,18 +14,18 @@ use crate::{
 
 const KINDS: [&str; 5] = ["ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
 
-/// What a crash, an older or newer build, or a careless hand may have left.
+/// State that a crash, an older or newer build, or a mistaken edit may have left.
 #[derive(Debug, Clone)]
 struct Mess {
     phase: &'static str,
     tool_phase: &'static str,
     /// Fields of the status that are missing.
     missing: BTreeSet<&'static str>,
-    /// Fields of the status that hold something else.
+    /// Fields of the status with another value.
     wrong: BTreeSet<&'static str>,
     /// Children that are gone.
     gone: BTreeSet<&'static str>,
-    /// Children that somebody changed.
+    /// Children that another client changed.
     changed: BTreeSet<&'static str>,
     /// Children without owner, such as those of a restored backup.
     orphaned: BTreeSet<&'static str>,
@@ -81,7 +81,7 @@ fn mess() -> impl Strategy<Value = Mess> {
     )
 }
 
-/// Something else in a field of the status.
+/// Returns another value for a field of the status.
 fn wrong(field: &str) -> Value {
     let time = "2030-03-17T17:50:00Z";
     match field {
@@ -129,7 +129,7 @@ fn make(store: &mut Store, mess: &Mess) {
     };
     store.edit(&tool_id("weather"), |body| phase(body, mess.tool_phase));
     store.edit(&agent_id("a"), |body| {
-        // What is written by one step of the way and believed from then on; it is written anew from the start.
+        // Fields that one step writes and later steps trust; they are written again only from the start.
         let restarts = <crds::WorkloadPhase as meta::Phase>::parse(mess.phase).is_none();
         let believed = |field: &str| matches!(field, "specDigest" | "contentHash" | "endpoint" | "conditions");
         for field in mess

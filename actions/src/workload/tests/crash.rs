@@ -1,10 +1,10 @@
-//! The operator dies at every write of every scenario: before it is sent, unanswered, and after the answer. The next one
-//! brings everything to the same place, and makes and deletes each object as often as one that lived.
+//! Lets the operator die at every write of every scenario: before it is sent, without its response, and after the response. The
+//! next operator reaches the same end state, and creates and deletes each object as often as one that did not die.
 
 use super::scenarios::{ALL, AgentScenario, REST, same};
 use crate::fake::{Operator, RequestFault, Sim, run_with_restarts};
 
-/// A cluster in which the scenario ran to its end, with this fault at its nth write.
+/// Returns a cluster in which the scenario ran to its end, with this fault at its nth write.
 async fn outcome(stage: &Sim, scenario: AgentScenario, at: Option<(usize, RequestFault)>) -> Sim {
     let sim = stage.fork();
     (scenario.happens)(&mut sim.store());

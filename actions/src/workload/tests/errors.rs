@@ -1,4 +1,4 @@
-//! Every kind of error at every request of every scenario: afterwards it ends in the same place.
+//! Injects every kind of error into every request of every scenario, and tests that the end state is the same.
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ async fn at_every_request(fault: RequestFault) {
             let mut operator = Operator::start(&sim);
             operator.run(REST).await;
             if matches!(fault, RequestFault::Refuse(ApiError::Invalid(_) | ApiError::Refused(_))) {
-                // It went by Failed, which the status remembers.
+                // It passed through Failed, which the status remembers.
                 assert_eq!(phase(&sim), phase(&reference), "{said}");
                 continue;
             }
@@ -91,7 +91,7 @@ async fn nothing_is_asked_for_an_object_before_the_time_is_over_that_the_api_ser
         (CREATE.happens)(&mut sim.store());
         let mut operator = Operator::start(&sim);
         let named = Duration::from_secs(7);
-        // By kind, for there is one of each: when it was refused, and what was asked too early.
+        // By kind, because there is one object of each: the time of the rejection, and the requests that came too early.
         let refused = Arc::new(Mutex::new(HashMap::<&str, Duration>::new()));
         let early = Arc::new(Mutex::new(Vec::new()));
         let (clock, refusals, asked) = (sim.clock, refused.clone(), early.clone());
@@ -116,7 +116,8 @@ async fn nothing_is_asked_for_an_object_before_the_time_is_over_that_the_api_ser
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_is_away_for_an_hour_fails_nobody() {
-    // How many requests an hour may cost: two per attempt, every 2.5 s, 5 s or 30 s, and one a second for what a watch is to bring.
+    // Most requests in an hour: two per attempt, every 2.5 s, 5 s or 30 s, and one a second for an object that a watch is to
+    // deliver.
     let errors = [
         (transient(), 3_600),
         (ApiError::Forbidden("quota".into()), 3_000),
@@ -131,7 +132,7 @@ async fn an_api_server_that_is_away_for_an_hour_fails_nobody() {
         let mut operator = Operator::start(&sim);
         let always = error.clone();
         sim.plan(move |request, _| match &always {
-            // A namespace that goes takes writes of what is there.
+            // A namespace that is being deleted accepts writes of existing objects.
             ApiError::NamespaceTerminating if request.verb != Verb::Apply => RequestFault::No,
             error => RequestFault::Refuse(error.clone()),
         });

@@ -1,4 +1,4 @@
-//! What is told of failures, and what they are counted by.
+//! Tests orphan deletion with a slow garbage collector, ownership by labels, the timer of an outage, and the Events of failures.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The keys of the gateways come with a template that changes for another reason, and go out with no other.
+//! Tests that the public keys of the gateways are rendered with a template that changes for another reason, and never alone.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::fake::{Operator, Sim, agent, id, object};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a container's variable of the Deployment of `a` says.
+/// Returns the value of a variable in a container of the Deployment `a`.
 fn variable(sim: &Sim, container: &str, name: &str) -> Value {
     let template = sim.store().at(&id("Deployment", "a"), "/spec/template/spec");
     let lists = [&template["initContainers"], &template["containers"]];
@@ -158,7 +158,7 @@ async fn a_sidecar_learns_to_tell_that_its_pod_is_ready_with_the_next_template_o
     let asked = |sim: &Sim| variable(sim, "proxy", "RECIF_READINESS");
     let told = |sim: &Sim| sim.store().at(&id("Agent", "a"), "/status/tellsReady");
     assert_eq!((asked(&sim), told(&sim)), (json!("/healthz"), json!(true)), "a new one can at once");
-    // What an operator of before left.
+    // Status that an older operator left.
     sim.store().edit(&id("Agent", "a"), |body| {
         body["status"].as_object_mut().unwrap().remove("tellsReady");
     });

@@ -1,4 +1,4 @@
-//! The watches are late, each kind by itself; and references that are on their way.
+//! Tests lagging watches, each kind by itself, and references that are on their way.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn nothing_is_applied_for_an_objects_past() {
     });
     Operator::start(&sim).run(REST).await;
     sim.clear_faults();
-    // It has listed this, and hears of nothing that comes.
+    // It has listed this state, and receives no later watch event.
     let mut past = Operator::start(&sim);
     past.lagging = vec!["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"];
     let mut other = Operator::start(&sim);
@@ -77,7 +77,7 @@ async fn a_version_that_the_api_server_called_stale_is_not_tried_again_at_every_
     }
     let tries = sim.take_requests().iter().filter(|request| request.id == agent_id("a")).count();
     assert!((2..=6).contains(&tries), "{tries} tries in 600 ms");
-    // The newer version is no longer stale: nothing waits for the delay to end.
+    // The newer version is not stale: it does not wait for the end of the back-off.
     operator.lagging.clear();
     operator.run(Duration::from_millis(50)).await;
     assert_ne!(phase(&sim), "Running");
@@ -105,7 +105,8 @@ async fn the_owner_is_not_read_at_every_wake_while_its_watch_is_late() {
     assert!((2..=6).contains(&reads), "{reads} reads in 600 ms");
 }
 
-/// Every ConfigMap and Secret written holds the tool, in every case.
+/// Edits the Tool at the request number `at`, and asserts that every applied ConfigMap holds the tool. `stuck`: from then on all
+/// requests for the Tool are stale.
 fn expect_the_tool(sim: &Sim, at: usize, stuck: bool) {
     sim.plan(move |request, store| {
         if request.nth == at {
@@ -165,7 +166,7 @@ async fn a_tool_edited_during_a_rollout_rolls_once_more_and_not_twice() {
     assert_eq!(generation(), Some(before + 1));
 }
 
-/// Lets one operator act on an edit of the Agent, then runs another one whose watch of Agents has not brought the edit.
+/// Lets one operator act on an edit of the Agent, then runs another one whose watch of Agents has not delivered the edit.
 async fn past(sim: &Sim, mut present: Operator, edit: fn(&mut Value)) {
     let mut past = Operator::start(sim);
     past.lagging = vec!["Agent"];
@@ -212,7 +213,7 @@ async fn nothing_is_applied_for_what_it_wrote_in_an_earlier_term() {
     prompt("two");
     other.run(Duration::from_secs(10)).await;
     first.leads_again();
-    // Not longer: versions are forgotten once a minute anyway.
+    // Not longer: confirmed versions are forgotten once a minute anyway.
     first.run(Duration::from_secs(20)).await;
     let data = sim.store().at(&child_id("ConfigMap"), "/data").to_string();
     assert!(data.contains("two"), "it applied what it wrote before: {data}");

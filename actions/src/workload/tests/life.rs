@@ -1,4 +1,4 @@
-//! From nothing to Running and back, without faults: how many writes, and which.
+//! Tests the life of an Agent from creation to Running and back, without faults: the number of writes, and which they are.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The life of an Agent over the simulated cluster.
+//! Tests the life of an Agent over the simulated cluster.
 
 mod anywhere;
 mod crash;

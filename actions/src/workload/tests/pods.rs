@@ -1,4 +1,4 @@
-//! What the Pods and the children of an Agent say and need while it changes.
+//! Tests the Pods and children of an Agent while it changes.
 
 use std::time::Duration;
 

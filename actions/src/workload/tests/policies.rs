@@ -1,4 +1,5 @@
-//! The NetworkPolicy of a workload: made with it, removed with the flag or the sidecar, and never beside one of somebody else.
+//! Tests the NetworkPolicy of a workload: created with it, removed with the flag or the sidecar, and never beside one of another
+//! owner.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! What Pods read while they are replaced: new ones nothing of an older rendering, old ones their own files as long as they live.
+//! Tests the files that Pods read during a rollout: new Pods read nothing of an older rendering, old Pods keep their own files as
+//! long as they live.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::fake::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// An Agent with a prompt, a tool and a database, after an edit: what was sent.
+/// Creates an Agent with a prompt, a tool and a database, edits it, and returns the requests after the edit.
 async fn edited(edit: fn(&mut Store)) -> (Sim, Vec<LoggedRequest>) {
     let sim = Sim::new();
     sim.store().create(&tool_id("weather"), tool("http://weather"));
@@ -33,7 +34,7 @@ fn set(store: &mut Store, field: &str, value: Value) {
     store.edit(&agent_id("a"), |body| body["spec"][field] = value);
 }
 
-/// Where each of these requests stands.
+/// Returns the position of each of these requests.
 fn order(requests: &[LoggedRequest], wanted: &[&str]) -> Vec<usize> {
     let at = |wanted: &&str| {
         let found: Vec<_> = (0..requests.len()).filter(|n| requests[*n].to_string() == *wanted).collect();
@@ -91,7 +92,7 @@ async fn a_secret_that_no_status_names_goes_as_soon_as_it_is_seen() {
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     operator.lagging = vec!["Secret"];
-    // The answer to the apply is lost, the watch is late, and the spec that comes next wants no Secret.
+    // The response to the apply is lost, the watch lags, and the next spec wants no Secret.
     sim.plan(|request, store| {
         if request.to_string() != "Apply Secret/a-config" {
             return RequestFault::No;

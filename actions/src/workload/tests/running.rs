@@ -1,4 +1,4 @@
-//! A running Agent: scale, drift, other owners of `replicas`, shared references.
+//! Tests a running Agent: scale, drift, other field managers of `replicas`, shared references.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::fake::{
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A cluster with the running Agent `a`, and its operator.
+/// Creates a cluster with the running Agent `a`, and its operator.
 pub(super) async fn running() -> (Sim, Operator) {
     let sim = Sim::new();
     (CREATE.happens)(&mut sim.store());
@@ -47,7 +47,7 @@ async fn a_scale_stays_in_running() {
     assert_eq!(sim.store().at(&agent_id("a"), "/status/currentReplicas"), json!(1));
 }
 
-/// As an older build leaves it, which made another Pod template of the same spec.
+/// Sets the status as an older build leaves it, which rendered another Pod template from the same spec.
 fn upgrade(store: &mut Store) {
     store.edit(&agent_id("a"), |body| body["status"]["template"] = json!("another"));
 }
@@ -184,7 +184,7 @@ async fn a_lost_child_is_made_again_at_once() {
         lose(&mut sim.store(), kind);
         operator.run(2 * SECOND).await;
         let mut writes = vec![format!("Apply {}", child_id(kind))];
-        // By its uid gateways tell the Service from one that somebody else made under its name.
+        // Gateways distinguish the Service by its uid from one that another client created under its name.
         if kind == "Service" {
             writes.push("Status Agent/a".to_owned());
             let children = sim.store().at(&agent_id("a"), "/status/children");
@@ -207,7 +207,7 @@ async fn a_field_of_somebody_else_is_left_alone() {
     assert_eq!(sim.take_writes(), Vec::<String>::new());
 }
 
-/// Runs while somebody sets this field of a child again each time it was put back; how often we did.
+/// Runs while another client sets this field of a child again after each repair, and returns the number of repairs.
 async fn fight(sim: &Sim, operator: &mut Operator, kind: &'static str, field: &'static str, time: Duration) -> usize {
     for _ in 0..time.as_secs() {
         sim.store().edit_as(&child_id(kind), field, Some(json!("theirs")), "other-operator");

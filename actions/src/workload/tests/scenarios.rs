@@ -1,4 +1,4 @@
-//! What happens to a running Agent, as data: the fault tests run all of it under every fault.
+//! Defines the scenarios of a running Agent as data: the fault tests run all of them under every fault.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -6,10 +6,10 @@ use serde_json::json;
 
 use crate::fake::{Cascade, ObjectId, Operator, RunEnd, Sim, Store, agent, agent_id, child_id, tool, tool_id};
 
-/// Long enough for anything here to come to rest.
+/// Long enough for every scenario to come to rest.
 pub(super) const REST: Duration = Duration::from_secs(90);
 
-/// Something that happens, once the Agent `a` (with a Tool and a Secret) runs.
+/// Event in the cluster once the Agent `a` (with a Tool and a Secret) runs.
 #[derive(Clone, Copy)]
 pub(super) struct AgentScenario {
     pub(super) name: &'static str,
@@ -20,7 +20,7 @@ const fn scenario(name: &'static str, happens: fn(&mut Store)) -> AgentScenario 
     AgentScenario { name, happens }
 }
 
-/// Everything that happens.
+/// All scenarios.
 pub(super) const ALL: &[AgentScenario] = &[
     CREATE,
     scenario("the spec changes and needs no Secret any more", |store| {
@@ -61,14 +61,14 @@ pub(super) const ALL: &[AgentScenario] = &[
     scenario("its namespace is deleted", |store| store.delete_namespace(crate::fake::NS)),
 ];
 
-/// Nothing was there before.
+/// Creates the Agent in an empty cluster.
 pub(super) const CREATE: AgentScenario = scenario("it is created", |store| {
     store.create(&tool_id("weather"), tool("http://weather"));
     store.create(&agent_id("a"), agent(json!({"tools": ["weather"], "databaseUrl": "postgresql://u:p@db/x"})));
 });
 
 impl AgentScenario {
-    /// A cluster just before it happens, where everything that was there has come to rest.
+    /// Creates a cluster just before the event, in which everything has come to rest.
     pub(super) async fn stage(self) -> Sim {
         let sim = Sim::new();
         if self.name != CREATE.name {
@@ -80,17 +80,17 @@ impl AgentScenario {
     }
 }
 
-/// The phase of the Agent `a`.
+/// Returns the phase of the Agent `a`.
 pub(super) fn phase(sim: &Sim) -> String {
     sim.store().at(&agent_id("a"), "/status/phase").as_str().unwrap_or_default().to_owned()
 }
 
-/// The reason of its condition Ready.
+/// Returns the reason of its condition Ready.
 pub(super) fn reason(sim: &Sim) -> String {
     ready(sim, "reason")
 }
 
-/// The message of its condition Ready.
+/// Returns the message of its condition Ready.
 pub(super) fn message(sim: &Sim) -> String {
     ready(sim, "message")
 }
@@ -101,18 +101,18 @@ fn ready(sim: &Sim, field: &str) -> String {
     ready.and_then(|ready| ready[field].as_str()).unwrap_or_default().to_owned()
 }
 
-/// Somebody edits `spec.replicas` of the Agent.
+/// Sets `spec.replicas` of the Agent as a user.
 pub(super) fn scale(store: &mut Store, replicas: i32) {
     store.edit(&agent_id("a"), |body| body["spec"]["replicas"] = json!(replicas));
 }
 
-/// Somebody deletes a child.
+/// Deletes a child as another client.
 pub(super) fn lose(store: &mut Store, kind: &'static str) {
     let id: ObjectId = child_id(kind);
     store.delete(&id, Cascade::Background);
 }
 
-/// Both clusters are in the same state; names what differs, and only that.
+/// Asserts that both clusters are in the same state, and names only the differences.
 pub(super) fn same(want: &Store, got: &Store, said: &str) {
     let (want, got) = (want.end_state(), got.end_state());
     let keys: BTreeSet<_> = want.keys().chain(got.keys()).collect();

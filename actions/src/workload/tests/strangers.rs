@@ -1,5 +1,5 @@
-//! Somebody else writes between any two requests of ours: nothing of theirs is lost, and we end where we would have ended
-//! had they come later.
+//! Tests writes of other clients between any two requests of the operator: none of them is lost, and the end state is the same as
+//! if they had come later.
 
 use serde_json::json;
 
@@ -49,7 +49,7 @@ async fn labels_neither_conflict_nor_get_lost() {
 async fn foreign_status_fields_neither_conflict_nor_get_lost() {
     between_any_two_requests(true, |store| {
         store.edit(&agent_id("a"), |body| {
-            // The gateway's and the scaler's; the time is written as another build might.
+            // Fields of the gateway and of the scaler; the time is written as another build might.
             body["status"]["lastInvocationAt"] = json!("2030-01-01T00:00:00.5Z");
             body["status"]["desiredReplicas"] = json!(3);
         });

@@ -1,4 +1,4 @@
-//! Agents and tools as users write them: making, awaiting and removing many, of other kinds, too.
+//! Creates agents and tools in bulk, waits for them and deletes them; the generic functions also serve other kinds.
 
 use std::{collections::BTreeSet, pin::pin, time::Duration};
 
@@ -13,39 +13,39 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-/// The tool that every agent uses.
+/// Tool that every agent uses.
 pub(crate) const TOOL: &str = "shared";
-/// How many requests of ours are on their way at once.
+/// Limit of concurrent requests of the benchmark.
 pub(crate) const AT_ONCE: usize = 32;
 
-/// How long so many agents may take to start or to go, before they are given up.
+/// Returns the time limit for the start or the deletion of this many agents.
 pub(crate) fn timeout_for(agents: usize) -> Duration {
     Duration::from_secs(60) + Duration::from_millis(300) * u32::try_from(agents).unwrap_or(u32::MAX)
 }
 
-/// A kind of the API, as the client wants it.
+/// Returns the [`ApiResource`] of a kind.
 pub(crate) fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     let api_version = if group.is_empty() { version.into() } else { format!("{group}/{version}") };
     ApiResource { group: group.into(), version: version.into(), api_version, kind: kind.into(), plural: plural.into() }
 }
 
-/// A kind of ours, as the client wants it.
+/// Returns the [`ApiResource`] of a kind of `agents.recif.dev`.
 pub(crate) fn custom(kind: &str, plural: &str) -> ApiResource {
     resource(crds::GROUP, crds::VERSION, kind, plural)
 }
 
-/// The agents and tools of one namespace.
+/// Agents and tools of one namespace.
 #[derive(Clone)]
 pub(crate) struct AgentNamespace {
     pub(crate) client: Client,
-    /// The namespace's name.
+    /// Name of the namespace.
     pub(crate) name: String,
     pub(crate) agents: Api<DynamicObject>,
     pub(crate) tools: Api<DynamicObject>,
 }
 
 impl AgentNamespace {
-    /// Makes the namespace and its tool, unless they are there.
+    /// Creates the namespace and its tool if they do not exist.
     pub(crate) async fn ensure(client: &Client, name: &str) -> Result<Self> {
         let agents = Api::namespaced_with(client.clone(), name, &custom("Agent", "agents"));
         let tools = Api::namespaced_with(client.clone(), name, &custom("Tool", "tools"));
@@ -56,7 +56,7 @@ impl AgentNamespace {
         Ok(village)
     }
 
-    /// Makes an agent with further fields of its spec.
+    /// Creates an agent with these additional fields in its spec.
     pub(crate) async fn agent(&self, name: &str, fields: Value) -> Result<()> {
         let mut spec = json!({"name": name, "framework": "corail", "tools": [TOOL]});
         if let (Value::Object(spec), Value::Object(fields)) = (&mut spec, fields) {
@@ -65,13 +65,13 @@ impl AgentNamespace {
         create(&self.agents, manifest("Agent", name, spec)).await
     }
 
-    /// Makes agents, many at once.
+    /// Creates agents, up to [`AT_ONCE`] concurrently.
     pub(crate) async fn agents(&self, names: impl IntoIterator<Item = String>) -> Result<()> {
         let make = stream::iter(names).map(Ok::<_, anyhow::Error>);
         make.try_for_each_concurrent(AT_ONCE, async |name| self.agent(&name, json!({})).await).await
     }
 
-    /// How many agents there are.
+    /// Returns the number of agents.
     pub(crate) async fn len(&self) -> Result<usize> {
         Ok(self.agents.list_metadata(&ListParams::default()).await.context("list agents")?.items.len())
     }
@@ -87,17 +87,17 @@ impl AgentNamespace {
     }
 }
 
-/// Makes a namespace, unless it is there.
+/// Creates a namespace if it does not exist.
 pub(crate) async fn namespace(client: &Client, name: &str) -> Result<()> {
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
     let namespaces: Api<DynamicObject> = Api::all_with(client.clone(), &resource("", "v1", "Namespace", "namespaces"));
     create(&namespaces, namespace).await
 }
 
-/// Deletes everything of a kind and waits until it is gone.
+/// Deletes all objects of a kind and waits until they are gone.
 pub(crate) async fn clear(api: &Api<DynamicObject>) -> Result<()> {
     let everything = ListParams::default();
-    // The API server hangs up after a minute, which is not enough for many objects; asked again it goes on.
+    // The API server ends a request after a minute, which is too short for many objects; the next attempt continues.
     let mut attempts = 1;
     while let Err(error) = api.delete_collection(&DeleteParams::default(), &everything).await {
         attempts += 1;
@@ -117,7 +117,7 @@ pub(crate) async fn clear(api: &Api<DynamicObject>) -> Result<()> {
     Ok(())
 }
 
-/// Waits until this many objects are as the predicate wants them; `what` names that.
+/// Waits until this many objects satisfy the predicate; `what` names it in the error.
 pub(crate) async fn await_all(
     api: &Api<DynamicObject>,
     count: usize,
@@ -148,19 +148,19 @@ pub(crate) async fn await_all(
     Ok(())
 }
 
-/// Whether a workload runs its newest spec.
+/// Reports whether a workload is Running at its current generation.
 pub(crate) fn is_running(workload: &DynamicObject) -> bool {
     let status = &workload.data["status"];
     status["phase"] == "Running" && status["observedGeneration"].as_i64() == workload.metadata.generation
 }
 
-/// An object of ours.
+/// Returns the manifest of an object of `agents.recif.dev`.
 pub(crate) fn manifest(kind: &str, name: &str, spec: Value) -> Value {
     let api_version = format!("{}/{}", crds::GROUP, crds::VERSION);
     json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// Makes an object; one that is there already is left as it is.
+/// Creates an object; an existing one (409) is left unchanged.
 pub(crate) async fn create(api: &Api<DynamicObject>, manifest: Value) -> Result<()> {
     let what = format!("create {} {}", manifest["kind"], manifest["metadata"]["name"]);
     match api.create(&PostParams::default(), &serde_json::from_value(manifest)?).await {

@@ -1,4 +1,4 @@
-//! The same requests as the operator's, sent by a bare loop: how fast this API server takes them.
+//! Sends the operator's requests from a bare loop, to measure how fast this API server accepts them.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::{
 const PHASES: [&str; 4] = ["Resolving", "Rendering", "Deploying", "Running"];
 const FINALIZER: &str = "recif.dev/cleanup";
 
-/// Makes agents and sends for each what the operator sends; returns how long it takes for all.
+/// Creates agents, sends for each the requests that the operator sends, and returns the total time.
 pub(crate) async fn send(village: &AgentNamespace, template: &ApplyTemplate, count: usize) -> Result<Duration> {
     let started = Instant::now();
     let each = stream::iter(names(count)).map(Ok::<_, anyhow::Error>);
@@ -61,7 +61,7 @@ async fn apply_children(village: &AgentNamespace, template: &ApplyTemplate, name
     Ok(())
 }
 
-/// The statuses that are written, one after the other: their history grows.
+/// Returns the statuses that are written one after the other, each with a longer history.
 pub(crate) fn statuses(template: &ApplyTemplate) -> impl Iterator<Item = Value> {
     PHASES.iter().zip(2..).map(|(phase, entries)| {
         let mut status = template.status.clone();
@@ -73,7 +73,7 @@ pub(crate) fn statuses(template: &ApplyTemplate) -> impl Iterator<Item = Value> 
     })
 }
 
-/// Removes everything that was made, while no operator runs that would release the agents.
+/// Deletes everything that was created. No operator runs that would remove the finalizers of the agents.
 pub(crate) async fn remove(village: &AgentNamespace, count: usize) -> Result<()> {
     let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     let each = stream::iter(names(count)).map(Ok::<_, anyhow::Error>);

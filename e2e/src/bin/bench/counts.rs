@@ -1,22 +1,22 @@
-//! Counting the operator's requests by what they are.
+//! Counts the operator's requests by category.
 
 use std::{collections::BTreeMap, fmt};
 
 use e2e::audit::AuditEvent;
 
-/// The kinds of a workload's children, as the audit log calls them.
+/// Resources of a workload's children, in the plural of the audit log.
 const CHILDREN: [&str; 6] = ["serviceaccounts", "configmaps", "secrets", "services", "networkpolicies", "deployments"];
 
-/// How many requests of which kind.
+/// Numbers of requests by category.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RequestCounts {
     /// Reads.
     pub(crate) reads: usize,
-    /// Requests that are tried and not stored.
+    /// Dry runs.
     pub(crate) dry_runs: usize,
     /// Writes of metadata of our kinds: the finalizer.
     pub(crate) metadata: usize,
-    /// Writes of status of our kinds.
+    /// Writes of the status of our kinds.
     pub(crate) status: usize,
     /// Writes of children.
     pub(crate) children: usize,
@@ -28,7 +28,7 @@ pub(crate) struct RequestCounts {
 }
 
 impl RequestCounts {
-    /// Counts what is no upkeep.
+    /// Counts the requests that are not upkeep.
     pub(crate) fn of<'a>(requests: impl IntoIterator<Item = &'a AuditEvent>) -> Self {
         let mut counts = Self::default();
         for request in requests.into_iter().filter(|request| !request.is_upkeep()) {
@@ -62,7 +62,7 @@ impl RequestCounts {
         self.reads + self.writes() + self.dry_runs
     }
 
-    /// Each kind of request and how often.
+    /// Lists each kind of request with its count.
     pub(crate) fn breakdown(&self) -> String {
         let each: Vec<String> = self.by_request.iter().map(|(request, count)| format!("{count} {request}")).collect();
         if each.is_empty() { "no request".into() } else { each.join(", ") }

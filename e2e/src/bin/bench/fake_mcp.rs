@@ -1,4 +1,4 @@
-//! MCP servers, all of them at one address: each has a path of its own, and remembers when it was asked.
+//! Fake MCP servers at one address: each has a path of its own, and the times of its discoveries are recorded.
 
 use std::{
     io,
@@ -17,16 +17,16 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// A discovery as its server sees it.
+/// Discovery as the server received it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReceivedDiscovery {
-    /// The server's number.
+    /// Number of the server.
     pub(crate) server: usize,
-    /// When its tools were asked for: there is one page of them.
+    /// Time of its `tools/list` request; there is only one page.
     pub(crate) at: Instant,
 }
 
-/// The servers.
+/// Many fake MCP servers behind one listener.
 pub(crate) struct FakeMcpServers {
     address: SocketAddr,
     shared: Arc<FakeMcpState>,
@@ -34,12 +34,12 @@ pub(crate) struct FakeMcpServers {
 
 struct FakeMcpState {
     discoveries: Mutex<Vec<ReceivedDiscovery>>,
-    /// The number of the one that never answers.
+    /// Number of the server that never responds; `usize::MAX` means none.
     hanging: AtomicUsize,
 }
 
 impl FakeMcpServers {
-    /// Begins to serve, as long as the program runs.
+    /// Starts the servers, which run as long as the process.
     pub(crate) async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -48,24 +48,24 @@ impl FakeMcpServers {
         tokio::spawn(async move {
             while let Ok((io, _)) = listener.accept().await {
                 let shared = shared.clone();
-                // A client that goes ends its connection, and nothing else.
+                // A client that disconnects ends its own connection only.
                 tokio::spawn(async move { shared.serve(io).await });
             }
         });
         Ok(farm)
     }
 
-    /// Where a server is.
+    /// Returns the URL of a server.
     pub(crate) fn url(&self, server: usize) -> String {
         format!("http://{}/mcp/{server}", self.address)
     }
 
-    /// From now on this one never answers.
+    /// Makes this server stop responding.
     pub(crate) fn hang(&self, server: usize) {
         self.shared.hanging.store(server, Ordering::Relaxed);
     }
 
-    /// The discoveries since the last call, in their order.
+    /// Returns the discoveries since the previous call, in order of arrival.
     pub(crate) fn drain_discoveries(&self) -> Vec<ReceivedDiscovery> {
         std::mem::take(&mut *self.shared.discoveries.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -90,7 +90,7 @@ impl FakeMcpState {
     }
 }
 
-/// What a server of the newer era with ten tools answers.
+/// Returns the response of a server of the newer protocol era with ten tools.
 fn response(request: &Value) -> Value {
     let result = match request["method"].as_str() {
         Some("server/discover") => json!({

@@ -1,4 +1,4 @@
-//! Flows and what they refer to, as users write them: making, awaiting and removing many.
+//! Creates flows and the objects that they refer to in bulk, waits for them and deletes them.
 
 use anyhow::{Context as _, Result};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 
 use crate::agents::{AT_ONCE, await_all, clear, create, custom, is_running, manifest, namespace, resource};
 
-/// The Prompt that the first flow uses.
+/// Prompt of the first flow.
 pub(crate) const OWN_PROMPT: &str = "own";
-/// The Prompt that all other flows use.
+/// Prompt of all other flows.
 const SHARED_PROMPT: &str = "shared";
-/// The Model of all flows.
+/// Model of all flows.
 const MODEL: &str = "echo";
-/// Its PluginConfig.
+/// PluginConfig of the Model.
 const PLUGIN_CONFIG: &str = "stub";
-/// The Secret with its credentials.
+/// Secret with the credentials of the PluginConfig.
 const SECRET: &str = "credentials";
 
-/// The flows of one namespace, all with one Model whose credentials are in one Secret.
+/// Flows of one namespace, all with one Model whose credentials are in one Secret.
 pub(crate) struct FlowNamespace {
     pub(crate) flows: Api<DynamicObject>,
     pub(crate) prompts: Api<DynamicObject>,
@@ -33,7 +33,7 @@ pub(crate) struct FlowNamespace {
 }
 
 impl FlowNamespace {
-    /// Makes the namespace and what all flows refer to, unless it is there.
+    /// Creates the namespace and the objects that all flows refer to, if they do not exist.
     pub(crate) async fn ensure(client: &Client, name: &str) -> Result<Self> {
         let api = |kind, plural| Api::namespaced_with(client.clone(), name, &custom(kind, plural));
         let mill = Self {
@@ -62,7 +62,7 @@ impl FlowNamespace {
         Ok(mill)
     }
 
-    /// Makes this many flows, many at once, and waits until they run.
+    /// Creates this many flows concurrently and waits until they are Running.
     pub(crate) async fn start_flows(&self, count: usize) -> Result<()> {
         tokio::try_join!(self.make(count), await_all(&self.flows, count, "run", is_running))?;
         Ok(())
@@ -79,7 +79,7 @@ impl FlowNamespace {
         create(&self.flows, manifest("Flow", name, spec)).await
     }
 
-    /// Gives the Secret another value.
+    /// Rotates the Secret to this value.
     pub(crate) async fn rotate(&self, value: &str) -> Result<()> {
         let patch = Patch::Merge(json!({"stringData": {"KEY": value}}));
         self.secrets.patch(SECRET, &PatchParams::default(), &patch).await.context("rotate the Secret").map(drop)
@@ -91,17 +91,17 @@ impl FlowNamespace {
     }
 }
 
-/// The name of a flow.
+/// Returns the name of a flow.
 pub(crate) fn flow(number: usize) -> String {
     format!("flow-{number:04}")
 }
 
-/// The newest entry of `status.history`.
+/// Returns the highest `seq` in `status.history`.
 pub(crate) fn last_seq(object: &DynamicObject) -> i64 {
     history(object).filter_map(|entry| entry["seq"].as_i64()).max().unwrap_or_default()
 }
 
-/// How often the phase changed after this entry of `status.history`.
+/// Counts the phase changes after this entry of `status.history`.
 pub(crate) fn transitions_after(object: &DynamicObject, seq: i64) -> usize {
     history(object).filter(|entry| entry["seq"].as_i64() > Some(seq) && entry["from"] != entry["to"]).count()
 }

@@ -1,4 +1,4 @@
-//! How long a change takes to have an effect, by the API server's own clock.
+//! Measures the time from a change to its effect by the timestamps of the API server's audit log.
 
 use anyhow::{Context as _, Result, ensure};
 use e2e::audit::{AuditEvent, OPERATOR};
@@ -9,12 +9,12 @@ use crate::{
     table::BenchMeasurement,
 };
 
-/// How many agents, one after the other.
+/// Number of agents, created one after the other.
 const AGENTS: usize = 30;
-/// Milliseconds from the stored agent to its first stored child, for one of two.
+/// Goal for the median time from the stored agent to its first stored child, in milliseconds.
 const GOAL: f64 = 10.0;
 
-/// From the answer to the creation of an agent to the answer to the first apply of a child.
+/// Measures the time from the response to the creation of an agent to the response to the first apply of a child.
 pub(crate) async fn first_child(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     world.operator().await?;
     let village = world.single_scenario_namespace().await?;
@@ -38,12 +38,12 @@ pub(crate) async fn first_child(world: &mut BenchEnv) -> Result<Vec<BenchMeasure
     Ok(vec![BenchMeasurement::at_most("created → first child stored, p50", GOAL, median.total, "ms").with_note(&note)])
 }
 
-/// The way of one agent, in milliseconds.
+/// Latency of one agent, in milliseconds.
 struct ChildLatency {
     total: f64,
-    /// How much of it the API server had one of the operator's requests about this agent.
+    /// Part of it in which the API server was handling one of the operator's requests for this agent.
     in_server: f64,
-    /// How many these were, the first child's apply included.
+    /// Number of these requests, including the first child's apply.
     requests: usize,
 }
 

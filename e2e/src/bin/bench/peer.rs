@@ -1,4 +1,5 @@
-//! An operator in Go (`hack/bench/peer`) that sends for each agent what ours sends: what others pay for the same work.
+//! Runs an operator in Go (`hack/bench/peer`) that sends the same requests for each agent, to compare the cost of the same
+//! work.
 
 use std::{fs::File, process::Stdio, time::Duration};
 
@@ -20,8 +21,8 @@ use crate::{
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// What it takes from the creation of so many agents until all are Running, while ours does not run: CPU time, and the memory
-/// that is resident then, in MB.
+/// Measures the other operator from the creation of this many agents until all are Running: its CPU time, and its resident
+/// memory in MB at that moment. The operator of this repository does not run meanwhile.
 pub(crate) async fn cost(world: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<(Duration, f64)> {
     let village = AgentNamespace::ensure(&world.client, "peer").await?;
     let mut peer = start(&world.options, template).await?;

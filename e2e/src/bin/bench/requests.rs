@@ -1,4 +1,4 @@
-//! What the start of one agent costs in requests.
+//! Counts the requests for the start of one agent.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::{agents::AgentNamespace, bench_env::BenchEnv, counts::RequestCounts, table::BenchMeasurement};
 
-/// Phases after Pending up to Running, each of them one status write.
+/// Phases after Pending up to Running, each of which is one status write.
 const PHASES: usize = 4;
 const EVENTS: usize = 3;
-/// How often a second the stranger patches.
+/// Status patches per second by another client.
 const RATE: u32 = 50;
 
-/// From creation to Running, without and with a podTemplate.
+/// Counts the requests from creation to Running, without and with a podTemplate.
 pub(crate) async fn one_agent(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     world.operator().await?;
     let village = world.single_scenario_namespace().await?;
@@ -42,7 +42,7 @@ fn request_row(what: &str, counts: &RequestCounts, dry_runs: usize) -> BenchMeas
     if ok { row } else { row.with_note(&counts.breakdown()) }
 }
 
-/// The same while a stranger patches the status all the time.
+/// Counts the same requests while another client patches the status all the time.
 pub(crate) async fn beside_a_stranger(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     world.operator().await?;
     let village = world.single_scenario_namespace().await?;
@@ -55,7 +55,8 @@ pub(crate) async fn beside_a_stranger(world: &mut BenchEnv) -> Result<Vec<BenchM
         running = village.running(2) => running.and(Ok(0))?,
         result = patch_as_stranger(&village, "beset", None) => result?,
     };
-    // An agent runs after a few patches; the stranger goes on for a while, so that what comes late is counted, too.
+    // An agent is Running after a few patches; the other client continues for a while, so that late requests are counted,
+    // too.
     let more = patch_as_stranger(&village, "beset", Some(2 * RATE)).await?;
     world.settle().await?;
     let beset = world.counts(mark).await?;
@@ -72,7 +73,7 @@ pub(crate) async fn beside_a_stranger(world: &mut BenchEnv) -> Result<Vec<BenchM
     Ok(vec![row.with_note(&format!("{} patches after Running", patches + more))])
 }
 
-/// The operator's requests until one agent runs and nothing is left to do.
+/// Creates one agent and returns the operator's requests until it is Running and the operator is idle.
 async fn started(world: &BenchEnv, village: &AgentNamespace, name: &str, fields: Value) -> Result<RequestCounts> {
     world.settle().await?;
     let already = village.len().await?;
@@ -83,7 +84,7 @@ async fn started(world: &BenchEnv, village: &AgentNamespace, name: &str, fields:
     world.counts(mark).await
 }
 
-/// Patches a status field that is not the operator's; returns how often.
+/// Patches a status field that the operator does not own; returns the number of patches.
 async fn patch_as_stranger(village: &AgentNamespace, name: &str, times: Option<u32>) -> Result<u32> {
     let mut ticks = interval(Duration::from_secs(1) / RATE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

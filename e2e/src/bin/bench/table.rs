@@ -1,47 +1,47 @@
-//! What people read: progress while it runs, and the table at its end.
+//! Prints the progress during the run and the table at its end.
 
 use std::{fmt::Display, io::Write as _};
 
-/// One measured value and its goal.
+/// One measured value with its goal.
 #[derive(Debug, Clone)]
 pub(crate) struct BenchMeasurement {
     what: String,
     goal: String,
     measured: String,
-    /// Whether the goal was reached.
+    /// Result of the comparison: true if the goal was reached.
     pub(crate) ok: bool,
 }
 
 impl BenchMeasurement {
-    /// A row.
+    /// Creates a row.
     pub(crate) fn new(what: impl Into<String>, goal: impl Into<String>, measured: impl Into<String>, ok: bool) -> Self {
         Self { what: what.into(), goal: goal.into(), measured: measured.into(), ok }
     }
 
-    /// A row whose goal is an upper bound in this unit.
+    /// Creates a row whose goal is an upper bound in this unit.
     pub(crate) fn at_most<T: PartialOrd + Display>(what: impl Into<String>, goal: T, measured: T, unit: &str) -> Self {
         let ok = measured <= goal;
         Self::new(what, format!("≤ {goal} {unit}"), format!("{measured:.2} {unit}"), ok)
     }
 
-    /// What could not be measured.
+    /// Creates a row for a value that could not be measured.
     pub(crate) fn failed(what: &str, error: &anyhow::Error) -> Self {
         Self::new(what, "is measured", format!("{error:#}"), false)
     }
 
-    /// Adds something that explains the measured value.
+    /// Appends a note in parentheses to the measured value.
     pub(crate) fn with_note(mut self, note: &str) -> Self {
         self.measured = format!("{} ({note})", self.measured);
         self
     }
 }
 
-/// Prints one line of progress.
+/// Prints one line of progress to standard error.
 pub(crate) fn print_progress(text: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{text}");
 }
 
-/// Prints the table, as Markdown.
+/// Prints the table as Markdown to standard output.
 pub(crate) fn print(rows: &[BenchMeasurement]) {
     let mut lines = vec![["what", "goal", "measured", "ok"].map(str::to_owned)];
     lines.extend(rows.iter().map(|row| {

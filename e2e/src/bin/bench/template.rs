@@ -1,7 +1,7 @@
-//! What the operator sends for one agent, read back from what is stored.
+//! Reconstructs the server-side applies that the operator sends for one agent from the stored objects.
 //!
-//! `metadata.managedFields` says which fields an apply held; with these and the stored values the apply can be sent again
-//! for another agent.
+//! `metadata.managedFields` lists the fields of each apply; with them and the stored values the apply can be sent again for
+//! another agent.
 
 use anyhow::{Context as _, Result};
 use kube::{
@@ -14,18 +14,18 @@ use crate::agents::{AgentNamespace, resource};
 
 const MANAGER: &str = "recif-operator";
 
-/// What is sent for one agent.
+/// Requests that are sent for one agent.
 pub(crate) struct ApplyTemplate {
-    /// The agent that it was read off.
+    /// Name of the agent from which the template was read.
     pub(crate) agent: String,
-    /// The status in the end.
+    /// Final status.
     pub(crate) status: Value,
-    /// The bodies of the children's applies.
+    /// Bodies of the children's applies.
     children: Vec<(ApiResource, Value)>,
 }
 
 impl ApplyTemplate {
-    /// Reads it off a Running agent.
+    /// Reads the template from a Running agent.
     pub(crate) async fn of(village: &AgentNamespace, agent: &str) -> Result<Self> {
         let status = village.agents.get(agent).await.context("get the agent")?.data["status"].clone();
         let config = format!("{agent}-config");
@@ -47,7 +47,7 @@ impl ApplyTemplate {
         Ok(Self { agent: agent.into(), status, children })
     }
 
-    /// The applies for an agent of this name and uid.
+    /// Returns the applies for an agent with this name and uid.
     pub(crate) fn children_of(&self, agent: &str, uid: &str) -> Result<Vec<(ApiResource, Value)>> {
         let renamed = |(kind, body): &(ApiResource, Value)| {
             let text = body.to_string().replace(&self.agent, agent);
@@ -61,7 +61,7 @@ impl ApplyTemplate {
     }
 }
 
-/// The apply that made the child.
+/// Returns the body of the server-side apply that created the child.
 fn applied(child: &DynamicObject, kind: &ApiResource, name: &str) -> Result<Value> {
     let entries = child.metadata.managed_fields.iter().flatten();
     let mut ours = entries.filter(|entry| entry.manager.as_deref() == Some(MANAGER));
@@ -74,7 +74,7 @@ fn applied(child: &DynamicObject, kind: &ApiResource, name: &str) -> Result<Valu
     Ok(body)
 }
 
-/// The part of a value that a set of fields names. A field without fields of its own is taken whole.
+/// Returns the part of a value that a set of fields (`fieldsV1`) names. A field without nested fields is returned whole.
 fn picked(value: &Value, fields: &Value) -> Value {
     let named: Vec<(&String, &Value)> =
         fields.as_object().into_iter().flatten().filter(|(key, _)| *key != ".").collect();
@@ -91,7 +91,7 @@ fn picked(value: &Value, fields: &Value) -> Value {
     Value::Object(named.into_iter().filter_map(member).collect::<Map<_, _>>())
 }
 
-/// The item of a list that a key such as `k:{"name":"agent"}` or `v:"text"` names.
+/// Returns the list item that a key such as `k:{"name":"agent"}` or `v:"text"` names.
 fn item(items: &[Value], key: &str, fields: &Value) -> Option<Value> {
     if let Some(wanted) = key.strip_prefix("v:") {
         return serde_json::from_str(wanted).ok();

@@ -1,4 +1,5 @@
-//! What is deleted while no operator runs (P38): agents in each way, their children by hand, and at last the definition of Agents.
+//! Deletes objects while no operator runs (P38): agents with each propagation policy, children by hand, and finally the
+//! CustomResourceDefinition of Agents.
 
 use std::time::Duration;
 
@@ -17,16 +18,16 @@ use crate::{
     script::{ScriptNamespace, described, resource},
 };
 
-/// Its name.
+/// Name of the scenario.
 pub(crate) const NAME: &str = "P38-away-at-deletion";
-/// The definition of Agents.
+/// CustomResourceDefinition of Agents.
 const AGENTS: &str = "agents.agents.recif.dev";
-/// Within what the operator has caught up.
+/// Time limit for the restarted operator to catch up.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// Longest wait for what earlier scenarios left.
+/// Longest wait for the objects of earlier scenarios to be gone.
 const LEFTOVERS: Duration = Duration::from_secs(120);
 
-/// Plays it.
+/// Plays the scenario.
 pub(crate) async fn play(world: &FaultEnv) -> Result<String> {
     let places = world.create_namespaces(NAME, world.args.seeds.min(4)).await?;
     let played = play_in(world, &places).await;
@@ -100,7 +101,7 @@ async fn play_in(world: &FaultEnv, places: &[ScriptNamespace]) -> Result<String>
         "spec": definition.data["spec"],
     });
     definitions.create(&PostParams::default(), &serde_json::from_value(again)?).await.context("define Agents again")?;
-    // The API server serves it a little later.
+    // The API server serves the kind only a moment later.
     let begun = Instant::now();
     while let Err(error) = places[0].create("Agent", "after", json!({})).await {
         ensure!(begun.elapsed() < TIMEOUT, "no Agent can be made again: {error:#}");

@@ -1,4 +1,4 @@
-//! Counts of what was asked and made: the oracles O2 and O7.
+//! Counts requests and creations: the oracles O2 and O7.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Result, ensure};
 use e2e::fault::{ApiCall, CallRecord, FaultProxy, ProxyFault};
 
-/// Whether a call writes something other than a lease or an Event.
+/// Reports whether a call writes something other than a lease or an Event.
 pub(crate) fn is_change(entry: &CallRecord) -> bool {
     entry.call.is_write() && !is_upkeep(&entry.call.resource)
 }
@@ -17,14 +17,15 @@ fn is_upkeep(resource: &str) -> bool {
     matches!(resource, "leases" | "events")
 }
 
-/// Writes in a namespace that reached the API server and that it took.
+/// Counts the writes in a namespace that the API server accepted.
 pub(crate) fn writes(proxy: &FaultProxy, namespace: &str) -> usize {
     let entries = proxy.faults.log.since(Duration::ZERO);
     let taken = entries.iter().filter(|entry| entry.status.is_some_and(|code| code < 300));
     taken.filter(|entry| entry.call.namespace == namespace && is_change(entry)).count()
 }
 
-/// Whether no object was asked for too often, refused attempts included, and none before the time that a refusal named.
+/// Checks that no request was sent too often, refused attempts included, and none before the end of the `Retry-After` of a
+/// refusal.
 pub(crate) fn check_request_rate(proxy: &FaultProxy) -> Result<()> {
     let mut attempts: HashMap<ApiCall, Vec<CallRecord>> = HashMap::new();
     for entry in proxy.faults.log.since(Duration::ZERO) {
@@ -52,7 +53,7 @@ pub(crate) fn check_request_rate(proxy: &FaultProxy) -> Result<()> {
     Ok(())
 }
 
-/// What was made more or less often than it should be.
+/// Describes the objects that were created more or less often than expected.
 pub(crate) fn describe_difference(expected: &BTreeMap<String, usize>, found: &BTreeMap<String, usize>) -> String {
     let all = expected.keys().chain(found.keys());
     let differs = |key: &&String| expected.get(*key) != found.get(*key);

@@ -1,4 +1,4 @@
-//! One run of a scenario: the operator behind the proxy, the script in many namespaces, and the oracles at the end.
+//! Runs one scenario: the operator behind the fault proxy, the script in many namespaces, and the oracles at the end.
 
 use std::{
     collections::BTreeMap,
@@ -35,35 +35,35 @@ use crate::{
     script::{ScriptNamespace, described},
 };
 
-/// The same each time, so that the lease is an operator's own again after it was killed.
+/// Identity of the operator, always the same, so that it holds its lease again after it was killed.
 const UID: &str = "faults";
-/// How long nothing may be written once everything is as it should be.
+/// Time without a write after which a namespace counts as settled.
 const QUIET: Duration = Duration::from_secs(10);
-/// Longest wait for that after the faults are over: the longest back-off and as much again as the undisturbed run took.
+/// Longest wait for the settled state after the faults: the longest back-off, plus twice the time of the undisturbed run.
 const BACKOFF: Duration = Duration::from_secs(60);
 
-/// What an undisturbed run leaves.
+/// Result of an undisturbed run, which is the baseline.
 pub(crate) struct BaselineRun {
     state: BTreeMap<String, Value>,
     creations: BTreeMap<String, usize>,
-    /// Writes of the operator in one namespace.
+    /// Largest number of writes of the operator in one namespace.
     writes: usize,
     took: Duration,
     memory: f64,
 }
 
-/// What a run found.
+/// State at the end of a run, before the oracles judge it.
 struct FaultRun {
     namespaces: Vec<ScriptNamespace>,
     invariants: InvariantChecker,
     proxy: FaultProxy,
     operator: OperatorProcess,
-    /// From the end of the faults until everything was as it should be.
+    /// Time from the end of the faults until everything was settled.
     settled_after: Duration,
     log: PathBuf,
 }
 
-/// The cluster, and what all runs share.
+/// Cluster and the state that all runs share.
 pub(crate) struct FaultEnv {
     pub(crate) args: Args,
     pub(crate) client: Client,
@@ -72,7 +72,7 @@ pub(crate) struct FaultEnv {
 }
 
 impl FaultEnv {
-    /// Connects to the cluster, and begins to play the node.
+    /// Connects to the cluster and starts the loop that marks Deployments as ready.
     pub(crate) async fn connect(args: &Args) -> Result<Self> {
         let client = Client::try_from(Config::infer().await.context("read KUBECONFIG")?).context("make a client")?;
         let path = operator::kubeconfig(&client, &args.kubeconfig, &args.state).await?;
@@ -81,12 +81,12 @@ impl FaultEnv {
         Ok(Self { args: args.clone(), client, upstream, baseline: OnceCell::new() })
     }
 
-    /// What an undisturbed run leaves, which is played once.
+    /// Returns the baseline; the undisturbed run is played once.
     pub(crate) async fn baseline(&self) -> Result<&BaselineRun> {
         self.baseline.get_or_try_init(|| self.run_baseline()).await
     }
 
-    /// Plays a scenario and judges it.
+    /// Plays a scenario and checks the oracles.
     pub(crate) async fn play(&self, scenario: &FaultScenario) -> Result<String> {
         let reference = self.baseline().await?;
         let seeds = scenario.seeds(self.args.seeds);
@@ -94,7 +94,7 @@ impl FaultEnv {
         let mut run = match run {
             Ok(run) => run,
             Err(error) => {
-                // The next scenario is to find none of it.
+                // The next scenario must not find its objects.
                 for place in self.namespaces_of(scenario.name, seeds) {
                     let _ = place.remove().await;
                 }
@@ -115,7 +115,7 @@ impl FaultEnv {
             termination: OperatorTermination::Never,
         };
         let begun = Instant::now();
-        // As many as in a scenario, for the memory to be compared with.
+        // The same number of namespaces as in a scenario makes the memory comparable.
         let run = self.run(&nothing, self.args.seeds.max(3)).await?;
         let took = begun.elapsed();
         let place = &run.namespaces[0];
@@ -132,18 +132,18 @@ impl FaultEnv {
         Ok(reference)
     }
 
-    /// A proxy that disturbs nothing yet.
+    /// Starts a proxy without faults.
     pub(crate) async fn proxy(&self) -> Result<FaultProxy> {
         let config = Config::from_custom_kubeconfig(self.upstream.clone(), &KubeConfigOptions::default()).await?;
         FaultProxy::start(config, FaultLayer::new(self.args.seed)).await
     }
 
-    /// Where an operator's output goes.
+    /// Returns the path of an operator's log.
     pub(crate) fn log(&self, name: &str) -> PathBuf {
         self.args.state.join(format!("logs/{name}.log"))
     }
 
-    /// So many namespaces for a scenario.
+    /// Creates this many namespaces for a scenario.
     pub(crate) async fn create_namespaces(&self, name: &str, count: usize) -> Result<Vec<ScriptNamespace>> {
         let places = self.namespaces_of(name, count);
         try_join_all(places.iter().map(ScriptNamespace::make)).await?;
@@ -156,7 +156,7 @@ impl FaultEnv {
         (0..count).map(place).collect()
     }
 
-    /// Waits until the namespaces are as those of an undisturbed run.
+    /// Waits until the namespaces are equal to those of the undisturbed run.
     pub(crate) async fn await_equal_to_baseline(&self, places: &[ScriptNamespace]) -> Result<()> {
         let reference = self.baseline().await?;
         let begun = Instant::now();
@@ -169,11 +169,11 @@ impl FaultEnv {
         Ok(())
     }
 
-    /// The script in so many namespaces, under the faults, up to ten seconds without a write after them.
+    /// Plays the script in this many namespaces under the faults, and waits until everything is settled.
     async fn run(&self, scenario: &FaultScenario, count: usize) -> Result<FaultRun> {
         let proxy = self.proxy().await?;
         let log = self.log(scenario.name);
-        // Lists and watches meet what is in force at the start; anything else is to begin only once the operator has started.
+        // Faults of lists and watches are active from the start; all others only begin after the operator has started.
         let at_start = |rule: &FaultRule| rule.filter.verbs.iter().all(|verb| matches!(*verb, "list" | "watch"));
         let at_start = scenario.rules.iter().all(|rule| !rule.filter.verbs.is_empty() && at_start(rule));
         if at_start {
@@ -197,7 +197,7 @@ impl FaultEnv {
         let scripts: Vec<_> = scripts.collect();
         let (mut ended, mut tries, mut edited) = (0, 0, false);
         let until = scenario.window.map(|length| Instant::now() + length);
-        // A short script may be over before the operator ended often enough to show something.
+        // A short script may end before the operator ended often enough for a meaningful result.
         while scenario.termination != OperatorTermination::Never
             && until.is_none_or(|until| Instant::now() < until)
             && tries < 100
@@ -206,7 +206,7 @@ impl FaultEnv {
                 if ended >= 4 {
                     break;
                 }
-                // It is to end while it has something to do.
+                // The operator must end while it has something to reconcile.
                 edited = true;
                 let prompt = json!({"spec": {"systemPrompt": format!("You were edited {tries} times.")}});
                 try_join_all(places.iter().map(|place| place.patch("Agent", "plain", prompt.clone()))).await?;
@@ -241,7 +241,7 @@ impl FaultEnv {
         Ok(FaultRun { namespaces: places, invariants: judge, proxy, operator, settled_after, log })
     }
 
-    /// Waits until everything is as the script leaves it.
+    /// Waits until all agents are in the state in which the script leaves them.
     pub(crate) async fn settle(
         &self,
         places: &[ScriptNamespace],
@@ -271,7 +271,8 @@ impl FaultEnv {
         }
     }
 
-    /// Waits for an end of the operator, or brings it about, and starts it again; and whether it ended as the scenario says.
+    /// Waits for the operator to end, or kills it, and starts it again; also returns whether it ended as the scenario
+    /// requires.
     async fn restart_operator(
         &self,
         ends: OperatorTermination,
@@ -285,7 +286,7 @@ impl FaultEnv {
             operator.kill().await?;
             return Ok((self.operator(proxy, log, UID, None).await?, true));
         }
-        // One that does not come to its write is killed: the script may have ended.
+        // An operator that does not reach its write is killed: the script may have ended.
         let deadline = Instant::now() + Duration::from_secs(5);
         while number > 1 && operator.exit_status()?.is_none() && Instant::now() < deadline {
             sleep(Duration::from_millis(20)).await;
@@ -296,7 +297,7 @@ impl FaultEnv {
             let drawn = proxy.faults.schedule.draw((number, attempt));
             let write = (drawn * 60.0) as u64 + 1;
             let side = ["before", "unacked", "after"][((drawn * 3000.0) as usize) % 3];
-            // It may come to its write before it is ready.
+            // It may reach its write before it is ready.
             if let Ok(operator) = self.operator(proxy, log, UID, Some(&format!("{write}:{side}"))).await {
                 return Ok((operator, as_planned));
             }
@@ -310,9 +311,9 @@ impl FaultEnv {
         reference: &BaselineRun,
         run: &mut FaultRun,
     ) -> Result<String> {
-        // What changed while a watch was away is seen when it is back, after its longest back-off.
+        // Changes during a lost watch are seen when the watch is back, which takes up to its longest back-off.
         self.await_equal_to_baseline(&run.namespaces).await?;
-        // What the last step wrote may still have to be read back.
+        // The writes of the last step may not have come back over the watch yet.
         sleep(Duration::from_secs(2)).await;
         let mark = run.proxy.faults.log.now();
         sleep(QUIET).await;
@@ -320,7 +321,7 @@ impl FaultEnv {
         let settled = run.settled_after;
         ensure!(settled < patience, "O3: as it should be only {settled:?} after the faults, {patience:?} is the bound");
         let written: Vec<_> = run.proxy.faults.log.since(mark);
-        // Those of the scenario before may still be on their way out.
+        // The namespaces of the previous scenario may still be terminating.
         let is_ours = |entry: &&CallRecord| run.namespaces.iter().any(|place| place.name == entry.call.namespace);
         let written = written.iter().filter(is_ours).filter(|entry| is_change(entry));
         let written: Vec<_> = written.map(|entry| entry.call.to_string()).collect();
@@ -365,7 +366,7 @@ impl FaultEnv {
         run.operator.stop().await
     }
 
-    /// Starts an operator behind a proxy; `uid` is the identity by which it holds the lease.
+    /// Starts an operator behind a proxy; `uid` is the identity with which it holds the lease.
     pub(crate) async fn operator(
         &self,
         proxy: &FaultProxy,
@@ -376,7 +377,7 @@ impl FaultEnv {
         self.operator_of(&self.args.program, proxy, log, uid, crash_at).await
     }
 
-    /// Starts an operator of this program.
+    /// Starts an operator with this binary.
     pub(crate) async fn operator_of(
         &self,
         program: &Path,

@@ -1,8 +1,9 @@
-//! The operator under faults: a proxy between it and the API server disturbs what passes, and oracles judge the outcome against a
-//! run of the same script that nothing disturbed.
+//! Tests the operator under fault injection: a proxy between it and the API server disturbs requests and responses, and
+//! oracles compare the outcome with an undisturbed run of the same script.
 //!
-//! There is no node: the operator is a process of ours, and a loop says of each Deployment that it is ready. Every scenario plays
-//! its script in many namespaces at once; each has draws of its own, so they are as many seeds. A failure prints how to replay it.
+//! There is no node: the operator is a child process, and a loop marks each Deployment as ready. Every scenario plays its
+//! script in many namespaces at once. The draws of each namespace are independent, so each namespace is a seed of its own.
+//! A failure prints the command to replay it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "the report is this program's output")]
 
@@ -58,7 +59,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Whether a scenario is to be played.
+    /// Reports whether a scenario is selected.
     fn wants(&self, at: usize, name: &str) -> bool {
         let named = self.filters.is_empty() || self.filters.iter().any(|filter| name.starts_with(filter.as_str()));
         let digest =
@@ -84,19 +85,19 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What a scenario is.
+/// Kind of a scenario.
 enum ScenarioKind {
-    /// One operator, whose calls are disturbed.
+    /// One operator, whose requests are disturbed.
     Disturbed(&'static FaultScenario),
-    /// Two, of which the one that leads is.
+    /// Two replicas, of which the leader is disturbed.
     TakenOver(Disturbance),
-    /// One, which nothing disturbs, and every field in turn.
+    /// One operator without faults, and every field in turn.
     Walk,
-    /// One, which is away while all is deleted.
+    /// One operator, which does not run during the deletions.
     Away,
 }
 
-/// Plays what was asked for; how many failed.
+/// Plays the selected scenarios; returns the number of failures.
 async fn play(args: &Args) -> anyhow::Result<usize> {
     let world = FaultEnv::connect(args).await?;
     let scenarios = SCENARIOS.iter().map(|scenario| (scenario.name, ScenarioKind::Disturbed(scenario)));

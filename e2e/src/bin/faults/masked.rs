@@ -1,4 +1,5 @@
-//! The end state of a namespace without what differs from run to run: uids, versions, times, and what is made of them.
+//! Reads the end state of a namespace without the parts that differ from run to run: uids, versions, times and values
+//! derived from them.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +9,10 @@ use serde_json::Value;
 
 use crate::script::ScriptNamespace;
 
-/// Every kind that an agent touches.
+/// Kinds of all objects that belong to an agent.
 pub(crate) const KINDS: [&str; 8] =
     ["Agent", "Tool", "Deployment", "Service", "ConfigMap", "Secret", "ServiceAccount", "NetworkPolicy"];
-/// What Kubernetes itself puts into each namespace.
+/// Objects that Kubernetes itself creates in each namespace.
 const OF_KUBERNETES: [&str; 2] = ["default", "kube-root-ca.crt"];
 /// Fields that differ from run to run.
 const FIELDS: [&str; 22] = [
@@ -27,7 +28,7 @@ const FIELDS: [&str; 22] = [
     "status.conditions[].lastTransitionTime",
     "status.conditions[].lastUpdateTime",
     "status.children[].uid",
-    // Digests in which uids stand.
+    // Digests that include uids.
     "status.children[].inputs",
     "status.children[].owned",
     "status.inputs.*",
@@ -35,14 +36,14 @@ const FIELDS: [&str; 22] = [
     "status.lastTransitionTime",
     "status.seq",
     "status.at",
-    // A digest of what the Deployment holds, in which the namespace stands.
+    // Digest of the Deployment, which includes the namespace.
     "status.template",
-    // Earlier failures are remembered for ten good minutes.
+    // Earlier failures are remembered for ten minutes without a failure.
     "status.failure",
     "status.specDigest",
 ];
 
-/// The objects of a namespace, by kind and name.
+/// Returns the masked objects of a namespace, by kind and name.
 pub(crate) async fn masked_state(place: &ScriptNamespace) -> Result<BTreeMap<String, Value>> {
     let mut all = BTreeMap::new();
     let mut objects = Vec::new();
@@ -67,7 +68,7 @@ pub(crate) async fn masked_state(place: &ScriptNamespace) -> Result<BTreeMap<Str
     Ok(all)
 }
 
-/// Which fields each field manager applied.
+/// Returns the fields that each field manager applied.
 fn applied(managed: &Value, living: &BTreeMap<String, String>) -> Value {
     let entries = managed.as_array().into_iter().flatten().filter(|entry| entry["operation"] == "Apply");
     let fields = entries.map(|entry| {
@@ -80,11 +81,11 @@ fn applied(managed: &Value, living: &BTreeMap<String, String>) -> Value {
     Value::Object(fields.collect())
 }
 
-/// Removes what differs; `path` is where `value` stands.
+/// Removes the fields that differ; `path` is the position of `value`.
 fn mask(value: &mut Value, path: &str, namespace: &str) {
     match value {
         Value::Object(fields) => {
-            // The key of the sidecar's hooks is made of the uid.
+            // The key of the sidecar's hooks is derived from the uid.
             if fields.get("name").is_some_and(|name| name == "RECIF_KEY" || name == "X-Recif-Key") {
                 fields.remove("value");
             }
@@ -99,7 +100,7 @@ fn mask(value: &mut Value, path: &str, namespace: &str) {
     }
 }
 
-/// Whether a field differs from run to run.
+/// Reports whether a field differs from run to run.
 fn differs(path: &str) -> bool {
     FIELDS.iter().any(|field| match field.strip_suffix('*') {
         Some(all) => path.starts_with(all),
@@ -107,7 +108,7 @@ fn differs(path: &str) -> bool {
     })
 }
 
-/// The first place at which two end states differ.
+/// Returns the first difference of two end states.
 pub(crate) fn difference(expected: &BTreeMap<String, Value>, found: &BTreeMap<String, Value>) -> Option<String> {
     let missing = expected.keys().find(|key| !found.contains_key(*key)).map(|key| format!("{key} is missing"));
     let surplus = found.keys().find(|key| !expected.contains_key(*key)).map(|key| format!("{key} is left over"));

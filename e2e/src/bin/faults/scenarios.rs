@@ -1,37 +1,37 @@
-//! The faults, each with the name that `docs/reliability.md` gives it.
+//! Scenarios of the fault suite, with their names in `docs/reliability.md`.
 
 use std::time::Duration;
 
 use e2e::fault::{CallFilter, FaultRule, FaultTrigger, ProxyFault};
 
-/// What is disturbed, and how.
+/// Scenario: a set of faults and the way in which the operator ends.
 pub(crate) struct FaultScenario {
-    /// Its name.
+    /// Name.
     pub(crate) name: &'static str,
-    /// What is done to calls while the script is played.
+    /// Rules of the faults that are active while the script is played.
     pub(crate) rules: &'static [FaultRule],
-    /// How long there are faults; `None`: until the script has ended.
+    /// Duration of the faults; `None`: until the script has ended.
     pub(crate) window: Option<Duration>,
-    /// How many writes an object may cost more than undisturbed, for each that it costs there.
+    /// Additional writes that are allowed per namespace, as a multiple of those of the undisturbed run.
     pub(crate) writes: u32,
-    /// How the operator ends while the script is played.
+    /// Way in which the operator ends while the script is played.
     pub(crate) termination: OperatorTermination,
 }
 
-/// How the operator ends while the script is played, each time to be started again.
+/// Way in which the operator ends while the script is played. It is started again each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperatorTermination {
-    /// It does not.
+    /// It does not end.
     Never,
-    /// By SIGKILL, after so many milliseconds each.
+    /// By SIGKILL, each time after this many milliseconds.
     Killed(u64),
-    /// By itself, at one of its next sixty writes: before it is sent, before it is answered, or after.
+    /// By itself, at one of its next sixty writes: before the request is sent, before the response is read, or after it.
     AtWrite,
 }
 
 impl FaultScenario {
-    /// In how many namespaces it is played where `most` are asked for. Those that last for a set time, or whose operator ends again
-    /// and again, show no more with many; the others are as many draws.
+    /// Returns the number of namespaces if `most` are requested. Scenarios of a fixed duration, and those whose operator
+    /// ends again and again, show no more with many namespaces; in the others each namespace is a further draw.
     pub(crate) fn seeds(&self, most: usize) -> usize {
         let waits =
             |rule: &FaultRule| matches!(rule.fault, ProxyFault::Delay(_) | ProxyFault::Late(_) | ProxyFault::Silence);
@@ -41,14 +41,14 @@ impl FaultScenario {
     }
 }
 
-/// Namespaces of a scenario that is long.
+/// Number of namespaces of a long scenario.
 const LONG: usize = 8;
 
 const fn of(name: &'static str, rules: &'static [FaultRule]) -> FaultScenario {
     FaultScenario { name, rules, window: None, writes: 2, termination: OperatorTermination::Never }
 }
 
-/// For so long, and no longer, however long the script takes.
+/// Returns a scenario whose faults last for a fixed time, even if the script takes longer.
 const fn within(seconds: u64, name: &'static str, rules: &'static [FaultRule]) -> FaultScenario {
     FaultScenario { window: Some(Duration::from_secs(seconds)), ..of(name, rules) }
 }
@@ -158,6 +158,6 @@ pub(crate) const SCENARIOS: &[FaultScenario] = &[
         "P36-tools-undefined",
         &[FaultRule::new(TOOLS, FaultTrigger::Always, ProxyFault::Refuse(404, "NotFound", None))],
     ),
-    // Lives shorter than the half second in which changes are collected: that goes on only when they are over.
+    // The operator lives less than the half second of the debounce of changes, so it only makes progress after the kills.
     FaultScenario { termination: OperatorTermination::Killed(300), ..within(30, "P30-killed", &[]) },
 ];

@@ -1,4 +1,4 @@
-//! What a user does in one namespace while the operator is disturbed: making, editing, drifting, deleting.
+//! Plays a user in one namespace while the operator is disturbed: creates, edits, deletes, and causes drift.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-/// The name of the foreign objects, which the operator must not touch.
+/// Name of the foreign objects, which the operator must not change.
 pub(crate) const FOREIGN: &str = "foreign";
 /// Longest wait for a step in the middle of the script, under faults.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A kind, as the client wants it.
+/// Returns the [`ApiResource`] of a kind.
 pub(crate) fn resource(kind: &str) -> ApiResource {
     let (group, version, plural) = match kind {
         "Agent" => (crds::GROUP, crds::VERSION, "agents"),
@@ -35,7 +35,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
     ApiResource { group: group.into(), version: version.into(), api_version, kind: kind.into(), plural: plural.into() }
 }
 
-/// One namespace.
+/// Namespace in which the script is played.
 #[derive(Clone)]
 pub(crate) struct ScriptNamespace {
     pub(crate) client: Client,
@@ -43,12 +43,12 @@ pub(crate) struct ScriptNamespace {
 }
 
 impl ScriptNamespace {
-    /// Objects of a kind.
+    /// Returns the API of a kind in the namespace.
     pub(crate) fn api(&self, kind: &str) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.name, &resource(kind))
     }
 
-    /// Makes the namespace.
+    /// Creates the namespace.
     pub(crate) async fn make(&self) -> Result<()> {
         let namespaces: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource("Namespace"));
         let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.name}});
@@ -63,7 +63,7 @@ impl ScriptNamespace {
         Ok(())
     }
 
-    /// The whole script.
+    /// Plays the whole script.
     pub(crate) async fn play(&self) -> Result<()> {
         for (name, spec) in [
             ("weather", json!({"type": "http", "endpoint": "http://weather.example/now"})),
@@ -98,21 +98,21 @@ impl ScriptNamespace {
         self.api("ConfigMap").delete("plain-config", &DeleteParams::default()).await.context("delete a child")?;
         let drift = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "somebody-else"}}});
         self.patch("Service", "plain", drift).await?;
-        // Under its old name while its children may still be going.
+        // The agent is created again under its name while its children may still be terminating.
         self.until("the deleted agent gone", |agents| find(agents, "gone").is_none()).await?;
         self.create("Agent", "gone", json!({"systemPrompt": "You are back."})).await?;
-        // Under the faults still: they are about all of it.
+        // The faults are still active: they apply to every step.
         self.until("the end", Self::is_settled).await
     }
 
-    /// Whether everything is as the script leaves it.
+    /// Reports whether all agents are in the state in which the script leaves them.
     pub(crate) fn is_settled(agents: &[DynamicObject]) -> bool {
         let names: Vec<_> = agents.iter().map(ResourceExt::name_any).collect();
         names == ["gone", "plain", "stored", "tooled", "waiting", "wide"]
             && names.iter().all(|name| is_running(agents, name))
     }
 
-    /// Its agents, by name.
+    /// Returns the agents, sorted by name.
     pub(crate) async fn agents(&self) -> Result<Vec<DynamicObject>> {
         Ok(self.api("Agent").list(&ListParams::default()).await.context("list agents")?.items)
     }
@@ -151,7 +151,7 @@ impl ScriptNamespace {
         self.api("Secret").create(&PostParams::default(), &secret).await.context("create a Secret").map(drop)
     }
 
-    /// Makes an Agent or a Tool.
+    /// Creates an Agent or a Tool.
     pub(crate) async fn create(&self, kind: &str, name: &str, fields: Value) -> Result<()> {
         let mut spec =
             if kind == "Agent" { json!({"name": name, "framework": "corail"}) } else { json!({"name": name}) };
@@ -164,14 +164,14 @@ impl ScriptNamespace {
         created.with_context(|| format!("create {kind} {name}")).map(drop)
     }
 
-    /// Edits an object.
+    /// Edits an object with a merge patch.
     pub(crate) async fn patch(&self, kind: &str, name: &str, patch: Value) -> Result<()> {
         let patched = self.api(kind).patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
         patched.with_context(|| format!("edit {kind} {name}")).map(drop)
     }
 }
 
-/// One line about each agent.
+/// Describes each agent: name, phase, observed generation and failure.
 pub(crate) fn described(agents: &[DynamicObject]) -> String {
     let line = |agent: &DynamicObject| {
         let status = &agent.data["status"];

@@ -1,4 +1,5 @@
-//! The operator of another build takes over and gives back (P35): no Pod template changes, and each object costs one write at most.
+//! Upgrades the operator from another build and downgrades it again (P35): no Pod template changes, and each object costs
+//! one write at most.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -9,14 +10,14 @@ use tokio::time::sleep;
 
 use crate::{counts::is_change, fault_env::FaultEnv, script::ScriptNamespace};
 
-/// Its name.
+/// Name of the scenario.
 pub(crate) const NAME: &str = "P35-upgrade";
-/// In so many namespaces there are two hundred agents.
+/// Number of namespaces, which makes about two hundred agents.
 const NAMESPACES: usize = 40;
-/// How long nothing may be written once everything is as it should be.
+/// Time without a write after which a namespace counts as settled.
 const QUIET: Duration = Duration::from_secs(10);
 
-/// The older program makes everything, the newer one takes over, the older one comes back.
+/// Creates all objects with the older build, then runs the newer build, then the older one again.
 pub(crate) async fn play(world: &FaultEnv, older: &Path) -> Result<String> {
     let (log, proxy) = (world.log(NAME), world.proxy().await?);
     let mut operator = world.operator_of(older, &proxy, &log, "upgrade", None).await?;
@@ -46,7 +47,7 @@ pub(crate) async fn play(world: &FaultEnv, older: &Path) -> Result<String> {
         ensure!(most.is_none_or(|(_, count)| *count <= 1), "the {what} operator wrote more than once: {most:?}");
         told.push(format!("{what}: {} writes", writes.len()));
         if what == "newer" {
-            // Its own rendering of the template differs perhaps, and is none of a number's business.
+            // The newer build may render the template differently; a change of the replica count must not roll that out.
             scale(&places[0]).await?;
             sleep(QUIET).await;
             ensure!(templates(&places).await? == before, "a changed number of replicas changed a Pod template");
@@ -59,7 +60,7 @@ pub(crate) async fn play(world: &FaultEnv, older: &Path) -> Result<String> {
     Ok(told.join(", "))
 }
 
-/// The Pod template of each Deployment.
+/// Returns the Pod template of each Deployment.
 async fn templates(places: &[ScriptNamespace]) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
     for place in places {

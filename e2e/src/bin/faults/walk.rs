@@ -1,5 +1,5 @@
-//! Every field of an Agent in turn (P48): an agent that was edited to have it ends as one that was made with it, and one from which
-//! it was taken again ends as one that never had it.
+//! Tests every field of an Agent in turn (P48): an agent to which the field was added ends in the state of one that was
+//! created with it, and one from which the field was removed ends in the state of one that never had it.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,25 +20,25 @@ use crate::{
     script::{ScriptNamespace, resource},
 };
 
-/// Its name.
+/// Name of the scenario.
 pub(crate) const NAME: &str = "P48-walk";
-/// How long nothing may be written before all is as it will stay.
+/// Time without a write after which the agents count as settled.
 const QUIET: Duration = Duration::from_secs(8);
-/// Longest wait for that.
+/// Longest wait until the agents have settled.
 const TIMEOUT: Duration = Duration::from_secs(240);
-/// How many requests of ours are under way at once.
+/// Limit of concurrent requests of the test.
 const AT_ONCE: usize = 16;
 
-/// A field with a value.
+/// Field with one value.
 #[derive(Debug, Clone)]
 struct FieldCase {
-    /// The name of its agents.
+    /// Name of its agents.
     name: String,
-    /// What a merge patch of the spec says.
+    /// Merge patch of the spec.
     patch: Value,
 }
 
-/// Plays it.
+/// Plays the scenario.
 pub(crate) async fn play(world: &FaultEnv) -> Result<String> {
     let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource("CustomResourceDefinition"));
     let definition = definitions.get("agents.agents.recif.dev").await.context("read the Agents' definition")?;
@@ -58,7 +58,7 @@ async fn play_in(world: &FaultEnv, cases: Vec<FieldCase>, places: &[ScriptNamesp
     let (proxy, log) = (world.proxy().await?, world.log(NAME));
     let mut operator = world.operator(&proxy, &log, "walk", None).await?;
     let all = cases.len();
-    // What the API server refuses is of no interest here.
+    // Values that the API server refuses are left out here.
     let cases = create_agents(with, cases, |case| case.patch.clone()).await?;
     for (place, has_it) in [(edited, false), (without, false), (taken, true)] {
         let fields = |case: &FieldCase| if has_it { case.patch.clone() } else { json!({}) };
@@ -82,7 +82,7 @@ async fn play_in(world: &FaultEnv, cases: Vec<FieldCase>, places: &[ScriptNamesp
             };
             let (fresh, changed) = (of(&fresh), of(&changed));
             let phase = &fresh[&format!("Agent/{}", case.name)]["status"]["phase"];
-            // Who waits or failed keeps the children that it had.
+            // An agent that waits or has failed keeps its earlier children.
             if phase != "Running" && phase != "Terminated" {
                 continue;
             }
@@ -99,13 +99,13 @@ async fn play_in(world: &FaultEnv, cases: Vec<FieldCase>, places: &[ScriptNamesp
     Ok(format!("{} of {all} values taken, {compared} states compared; of {fields:?} none", cases.len()))
 }
 
-/// The fields that the cases are about.
+/// Returns the fields of the cases.
 fn fields(cases: &[FieldCase]) -> BTreeSet<String> {
     cases.iter().filter_map(|case| Some(case.patch.as_object()?.keys().next()?.clone())).collect()
 }
 
-/// The same without what may depend on the way: the order of lists, who owns the number of replicas, and whether the references of
-/// a workload that is stopped were there when it was not.
+/// Removes the parts that may depend on the order of changes: the order of lists, the owner of the replica count, and the
+/// references of a stopped workload, which may have been resolved before it was stopped.
 fn normalized(mut state: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     for value in state.values_mut() {
         let is_stopped = value["status"]["phase"] == "Terminated";
@@ -128,7 +128,7 @@ fn normalized(mut state: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     state
 }
 
-/// Makes the agents; those that were taken.
+/// Creates the agents; returns the cases that the API server accepted.
 async fn create_agents(
     place: &ScriptNamespace,
     cases: Vec<FieldCase>,
@@ -141,7 +141,7 @@ async fn create_agents(
     created.buffered(AT_ONCE).try_filter_map(|case| async { Ok(case) }).try_collect().await
 }
 
-/// Edits the agents; those whose edit was taken.
+/// Edits the agents; returns the cases whose edit the API server accepted.
 async fn edit_agents(
     place: &ScriptNamespace,
     cases: Vec<FieldCase>,
@@ -154,7 +154,7 @@ async fn edit_agents(
     patched.buffered(AT_ONCE).try_filter_map(|case| async { Ok(case) }).try_collect().await
 }
 
-/// Whether the API server took it; it may refuse it as invalid.
+/// Reports whether the API server accepted the request; 400 and 422 are refusals, anything else is an error.
 fn was_accepted(outcome: Result<()>) -> Result<bool> {
     let Err(error) = outcome else { return Ok(true) };
     match error.downcast_ref::<kube::Error>() {
@@ -163,7 +163,7 @@ fn was_accepted(outcome: Result<()>) -> Result<bool> {
     }
 }
 
-/// Waits until the operator has written nothing for a while.
+/// Waits until the operator has written nothing for [`QUIET`].
 async fn await_quiet(proxy: &e2e::fault::FaultProxy, operator: &mut OperatorProcess) -> Result<()> {
     let begun = Instant::now();
     loop {
@@ -178,13 +178,13 @@ async fn await_quiet(proxy: &e2e::fault::FaultProxy, operator: &mut OperatorProc
     }
 }
 
-/// The patch that takes the field out again, with all that stands around it.
+/// Returns the patch that removes the top-level fields of another patch.
 fn removal_patch(patch: &Value) -> Value {
     let fields = patch.as_object().into_iter().flatten();
     Value::Object(fields.map(|(field, _)| (field.clone(), Value::Null)).collect())
 }
 
-/// Each optional field of a schema with values at the edges of what it may be.
+/// Returns each optional field of a schema with values at the limits of its range.
 fn cases(schema: &Value) -> Vec<FieldCase> {
     let required = schema["required"].as_array().cloned().unwrap_or_default();
     let fields = schema["properties"].as_object().into_iter().flatten();
@@ -195,7 +195,7 @@ fn cases(schema: &Value) -> Vec<FieldCase> {
     patches.enumerate().map(|(at, patch)| FieldCase { name: format!("w{at:04}"), patch }).collect()
 }
 
-/// Values of a schema: its limits, its words, what is empty.
+/// Returns values of a schema: its limits, the words of its enum, and empty values.
 fn values(schema: &Value) -> Vec<Value> {
     if let Some(words) = schema["enum"].as_array() {
         return words.clone();
@@ -220,7 +220,7 @@ fn values(schema: &Value) -> Vec<Value> {
     }
 }
 
-/// Objects of a schema: empty, and with what is required and one field more.
+/// Returns objects of a schema: one with only the required fields, and for each field those and this field.
 fn objects(schema: &Value) -> Vec<Value> {
     let Some(fields) = schema["properties"].as_object() else {
         let of = schema.get("additionalProperties").map(values).unwrap_or_default();

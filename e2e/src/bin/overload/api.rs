@@ -1,4 +1,4 @@
-//! An API server that is a script: one agent with its Pods, which never change.
+//! Fake API server: one agent with its Pods, which never change.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use tokio::{
     time::{Duration, sleep},
 };
 
-/// Serves it on a port of its own.
+/// Starts the server on a free port.
 pub(crate) async fn serve(pods: &[SocketAddr]) -> Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
@@ -20,7 +20,7 @@ pub(crate) async fn serve(pods: &[SocketAddr]) -> Result<SocketAddr> {
         while let Ok((io, _)) = listener.accept().await {
             let (agent, slices) = (agent.clone(), slices.clone());
             tokio::spawn(async move {
-                // A client that goes ends its connection, and nothing else.
+                // A client that disconnects ends its own connection only.
                 let _ = connection(io, &agent, &slices).await;
             });
         }
@@ -62,7 +62,7 @@ fn agent() -> Value {
     })
 }
 
-/// A slice for each Pod, because each has a port of its own.
+/// Returns one EndpointSlice per Pod, because each Pod has a port of its own.
 fn slices(pods: &[SocketAddr]) -> Vec<Value> {
     let slice = |(number, pod): (usize, &SocketAddr)| {
         let labels = json!({

@@ -1,4 +1,4 @@
-//! Clients that come at a fixed rate, whatever becomes of those before them, and leave after a second.
+//! Open-loop load generator: clients arrive at a fixed rate, independent of earlier responses, and give up after a second.
 
 use std::{
     net::SocketAddr,
@@ -13,25 +13,25 @@ use tokio::{
 
 use crate::http::get;
 
-/// When a client gives up.
+/// Timeout of a client.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(1);
-/// What the first seconds bring does not count.
+/// First part of the run, in which useful responses are not counted.
 const WARM_UP: Duration = Duration::from_secs(5);
-/// How often clients start, several at a time.
+/// Interval at which clients start, several at a time.
 const TICK: Duration = Duration::from_millis(5);
 
-/// What became of all requests.
+/// Outcomes of all requests.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct OverloadTotals {
     pub(crate) sent: u64,
-    /// Answered in time, after the warm-up.
+    /// Responses in time, after the warm-up.
     pub(crate) useful: u64,
-    /// 503.
+    /// Responses with status 503.
     pub(crate) refused: u64,
     pub(crate) gave_up: u64,
-    /// Anything else.
+    /// All other outcomes.
     pub(crate) failed: u64,
-    /// How long was counted.
+    /// Length of the counted part of the run.
     pub(crate) counted: Duration,
 }
 
@@ -42,7 +42,7 @@ enum ClientOutcome {
     Failed,
 }
 
-/// Sends requests that take `service` each.
+/// Sends requests with this service time at this rate until the end of the run.
 pub(crate) async fn run(gateway: SocketAddr, service: Duration, per_second: f64, whole: Duration) -> OverloadTotals {
     let path: &'static str =
         Box::leak(format!("/v1/agents/default/bench/sleep?ms={}", service.as_millis()).into_boxed_str());
@@ -83,7 +83,7 @@ async fn client(gateway: SocketAddr, path: &'static str, number: u64) -> ClientO
         Ok(Ok((503, _))) => ClientOutcome::Refused,
         Ok(_) => ClientOutcome::Failed,
         Err(_) => {
-            // Every other one leaves without a farewell.
+            // Every other client closes with a reset (RST) instead of a FIN.
             if number.is_multiple_of(2) {
                 let _ = io.set_zero_linger();
             }
@@ -92,7 +92,7 @@ async fn client(gateway: SocketAddr, path: &'static str, number: u64) -> ClientO
     }
 }
 
-/// From one of many addresses, so that none runs out of ports.
+/// Connects from one of many source addresses, so that no address runs out of ports.
 async fn connect(gateway: SocketAddr, number: u64) -> std::io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     let last = u8::try_from(number % 250).unwrap_or_default() + 2;

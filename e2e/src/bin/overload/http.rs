@@ -1,4 +1,4 @@
-//! One request on a connection of its own.
+//! Sends one request per connection.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Sends a GET and reads to the end: status code and everything after the head.
+/// Sends a GET and reads to the end of the connection: the status code, and the text after the head.
 pub(crate) async fn get(io: &mut TcpStream, path: &str) -> Result<(u16, String)> {
     io.write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").as_bytes()).await?;
     let mut bytes = Vec::new();
@@ -18,7 +18,7 @@ pub(crate) async fn get(io: &mut TcpStream, path: &str) -> Result<(u16, String)>
     Ok((status, text.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned()))
 }
 
-/// The same from anywhere.
+/// Sends a GET on a new connection.
 pub(crate) async fn get_from(address: SocketAddr, path: &str) -> Result<(u16, String)> {
     get(&mut TcpStream::connect(address).await?, path).await
 }

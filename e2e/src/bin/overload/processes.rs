@@ -1,4 +1,4 @@
-//! The processes: workloads, a sidecar before each, a gateway before them all.
+//! Processes of the overload test: workloads, a sidecar in front of each, and one gateway in front of all.
 
 use std::{
     net::SocketAddr,
@@ -16,20 +16,20 @@ use tokio::{
 
 use crate::{api, http::get_from};
 
-/// Everything that runs. It ends with this.
+/// All processes. They end when it is dropped.
 pub(crate) struct OverloadProcesses {
-    /// Where clients go.
+    /// Address of the gateway.
     pub(crate) gateway: SocketAddr,
     admin: SocketAddr,
     sidecars: Vec<SocketAddr>,
-    /// Those whose memory is looked at, by name.
+    /// Gateway and sidecars, whose memory is measured, by name.
     relays: Vec<(String, Child)>,
     workloads: Vec<(SocketAddr, Child)>,
     kubeconfig: PathBuf,
 }
 
 impl OverloadProcesses {
-    /// Starts these many Pods, each of which takes `cap` requests, and waits until all is ready.
+    /// Starts this many Pods, each with a limit of `cap` requests, and waits until all processes are ready.
     pub(crate) async fn start(bin_dir: &Path, pods: usize, cap: usize) -> Result<Self> {
         let (mut workloads, mut sidecars, mut relays) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..pods {
@@ -59,7 +59,7 @@ impl OverloadProcesses {
         Ok(fleet)
     }
 
-    /// What each relay has in memory now, in KiB.
+    /// Returns the resident memory of each proxy, in KiB.
     pub(crate) fn memory(&self) -> Result<Vec<(String, u64)>> {
         let of = |(name, child): &(String, Child)| {
             let pid = child.id().with_context(|| format!("{name} has ended"))?;
@@ -71,7 +71,7 @@ impl OverloadProcesses {
         self.relays.iter().map(of).collect()
     }
 
-    /// What is still in flight or waits, if it does not end within some seconds.
+    /// Describes the requests that are still in flight or waiting after five seconds, if any.
     pub(crate) async fn left_behind(&self) -> Option<String> {
         let mut left = None;
         for _ in 0..50 {
@@ -117,7 +117,7 @@ fn spawn(command: &mut Command) -> Result<Child> {
     command.kill_on_drop(true).spawn().with_context(|| format!("start {:?}", command.as_std()))
 }
 
-/// A port of loopback that is free now.
+/// Returns a free port of loopback.
 async fn free_address() -> Result<SocketAddr> {
     Ok(TcpListener::bind("127.0.0.1:0").await?.local_addr()?)
 }

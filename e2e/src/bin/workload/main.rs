@@ -1,23 +1,23 @@
-//! A workload made for tests of the way of a request: it does what a test tells it to, and tells what it saw.
+//! Test workload: each path responds in a way that a test needs, and the workload records the requests that it receives.
 //!
 //! | path | answer |
 //! |---|---|
 //! | `/healthz` | 200 until `/break` was called, then 500 |
-//! | `/chat` | `{"reply": "echo: <message>"}` to `{"message": …}`; to the message `gate x` the tokens of a stream, the last one after `/open?gate=x` was called |
+//! | `/chat` | `{"reply": "echo: <message>"}`; for the message `gate x` a stream of tokens, the last one after `/open?gate=x` |
 //! | `/events?gate=x` | an event, and a second one after `/open?gate=x` was called |
-//! | `/hold?ms=n` | an event now and every 200 ms, until after n ms the last one says `end` |
+//! | `/hold?ms=n` | an event at once and then every 200 ms; after n ms the last event, `end` |
 //! | `/sleep?ms=n` | 200 after n ms |
-//! | `/ws` | a WebSocket that sends back what it gets |
-//! | `/abort` | half a chunk, then a reset |
+//! | `/ws` | a WebSocket that echoes messages |
+//! | `/abort` | half a chunk, then a reset (RST) |
 //! | `/seen…` | the request line and headers, as JSON |
-//! | `/stats` | what was seen so far: highest number in flight, counts, as JSON |
-//! | `/mcp?manner=…` | as an MCP server, well or not; `/tools?names=a,b&words=w` and `/token?is=t` say what it has |
+//! | `/stats` | counters as JSON: requests in flight, highest number in flight, begun, completed, left |
+//! | `/mcp?manner=…` | as an MCP server, well-behaved or not; `/tools?names=a,b&words=w` and `/token?is=t` configure it |
 //! | `/exit` | none: the process ends |
 //!
-//! With the arguments `mcp a b` it is an MCP server over its standard input and output that has the tools `a` and `b`.
+//! With the arguments `mcp a b` it is an MCP server over its standard input and output with the tools `a` and `b`.
 //!
-//! Environment: `CORAIL_PORT` (8000), `WORKLOAD_LISTEN_AFTER_MS` (0), and `WORKLOAD_ON_TERM`: `finish` what is in flight, or
-//! `exit` at once.
+//! Environment: `CORAIL_PORT` (8000), `WORKLOAD_LISTEN_AFTER_MS` (0), and `WORKLOAD_ON_TERM`: `exit` ends at once on
+//! SIGTERM; otherwise the requests in flight are finished first.
 
 mod mcp;
 mod paths;
@@ -36,7 +36,7 @@ use tokio::{
 
 use crate::state::TestWorkloadState;
 
-/// Longest wait for what is in flight at the end.
+/// Longest wait for the requests in flight at the end.
 const FINISH: Duration = Duration::from_secs(60);
 
 #[tokio::main(flavor = "current_thread")]
@@ -73,7 +73,7 @@ fn number(variable: &str, default: u64) -> Result<u64> {
     value.parse().with_context(|| format!("{variable}={value:?} is no number"))
 }
 
-/// Request after request. A client that goes ends its connection, and nothing else.
+/// Serves one request after another. A client that disconnects ends its own connection only.
 async fn connection(io: TcpStream, state: Arc<TestWorkloadState>) {
     let _ = io.set_nodelay(true);
     let mut io = BufReader::new(io);

@@ -1,8 +1,8 @@
-//! An MCP server of the older era, without sessions, that behaves as the query says.
+//! Implements an MCP server of the older protocol era, without sessions, whose behaviour the query selects.
 //!
-//! `?manner=`: `hang`, `drip`, `garbage`, `huge` (without end), `redirect` (to another host), `many` (10 000 tools), `refuse` (the
-//! host). Without it: the tools that `/tools?names=a,b` set, each described by `&words=`, for whoever brings the token that
-//! `/token?is=` set.
+//! `?manner=`: `hang`, `drip`, `garbage`, `huge` (without end), `redirect` (to another host), `many` (10 000 tools),
+//! `refuse` (the host). Without it: the tools that `/tools?names=a,b` set, each described by `&words=`, for every client
+//! with the token that `/token?is=` set.
 
 use std::{
     io::{self, Write as _},
@@ -17,7 +17,7 @@ use tokio::{io::AsyncWriteExt as _, time::sleep};
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 
-/// What the server has, and who may ask.
+/// State of the server: its tools and the token that it requires.
 #[derive(Debug, Default)]
 pub(crate) struct TestMcpServer(Mutex<FakeMcpConfig>);
 
@@ -29,14 +29,14 @@ struct FakeMcpConfig {
 }
 
 impl TestMcpServer {
-    /// From now on it has these tools.
+    /// Replaces the tools of the server.
     pub(crate) fn set_tools(&self, request: &ReceivedRequest) {
         let names = request.query("names").split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let words = request.query("words").to_owned();
         self.change(|told| (told.names, told.words) = (names, words));
     }
 
-    /// From now on it wants this token.
+    /// Replaces the token that the server requires.
     pub(crate) fn set_token(&self, request: &ReceivedRequest) {
         let token = request.query("is").to_owned();
         self.change(|told| told.token = token);
@@ -46,7 +46,7 @@ impl TestMcpServer {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Answers a request to `/mcp`; false: the connection is of no more use.
+    /// Responds to a request to `/mcp`; false: the connection cannot be used again.
     pub(crate) async fn handle(&self, io: &mut Io, request: &ReceivedRequest, close: bool) -> io::Result<bool> {
         let told = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match request.query("manner") {
@@ -81,7 +81,7 @@ impl TestMcpServer {
     }
 }
 
-/// Answers a message as a server does that is well.
+/// Responds to a message as a well-behaved server does.
 async fn respond_to_message(
     io: &mut Io,
     request: &ReceivedRequest,
@@ -96,7 +96,7 @@ async fn respond_to_message(
     }
 }
 
-/// The answer to a message; none to a notification.
+/// Returns the response to a message; `None` for a notification.
 fn reply(asked: &Value, names: &[String], words: &str) -> Option<Value> {
     let schema = json!({"type": "object", "properties": {"message": {"type": "string"}}});
     let result = match asked["method"].as_str() {
@@ -132,7 +132,7 @@ pub(crate) fn serve_stdio(names: &[String]) -> io::Result<()> {
     Ok(())
 }
 
-/// An answer that never ends.
+/// Writes a response that never ends.
 async fn write_endlessly(io: &mut Io, fast: bool) -> io::Result<()> {
     io.write_all(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n").await?;
     let (size, pause) = if fast { (1 << 16, Duration::ZERO) } else { (1, Duration::from_millis(100)) };

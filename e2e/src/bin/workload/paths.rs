@@ -1,4 +1,4 @@
-//! What each path answers.
+//! Routes each path to its response.
 
 use std::{io, time::Duration};
 
@@ -19,11 +19,11 @@ use crate::state::TestWorkloadState;
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain";
 
-/// Answers a request; the connection, if another one may follow on it.
+/// Responds to a request; returns the connection if another request may follow on it.
 pub(crate) async fn handle(mut io: Io, request: &ReceivedRequest, state: &TestWorkloadState) -> io::Result<Option<Io>> {
     let close = state.is_stopping() || request.is_last();
     let io_ = &mut io;
-    // What only tells something, or is told to the workload, is no work of its.
+    // Requests that query or control the workload are not counted as work.
     match request.path() {
         "/healthz" if state.is_healthy() => respond(io_, "200 OK", TEXT, "ok", close).await?,
         "/healthz" => respond(io_, "500 Internal Server Error", TEXT, "broken", close).await?,
@@ -94,7 +94,7 @@ async fn work(mut io: Io, request: &ReceivedRequest, state: &TestWorkloadState) 
         "/abort" => {
             begin_events(io_).await?;
             io_.write_all(b"10\r\nhalf a").await?;
-            // It arrives before the reset does.
+            // The data must arrive before the reset does.
             sleep(Duration::from_millis(100)).await;
             io.into_inner().set_zero_linger()?;
             return Ok(None);
@@ -112,7 +112,7 @@ fn duration(request: &ReceivedRequest) -> Duration {
     Duration::from_millis(request.query("ms").parse().unwrap_or_default())
 }
 
-/// An error when the client goes first.
+/// Runs the work; returns an error if the client disconnects first.
 async fn unless_gone<T>(io: &mut Io, work: impl Future<Output = T>) -> io::Result<T> {
     tokio::select! {
         done = work => Ok(done),
@@ -145,7 +145,7 @@ async fn echo(mut io: Io, request: &ReceivedRequest) -> io::Result<()> {
     );
     io.write_all(head.as_bytes()).await?;
     let mut socket = WebSocketStream::from_raw_socket(io, Role::Server, None).await;
-    // It answers pings and the client's farewell by itself, as long as it is read.
+    // The library answers pings and the close frame itself, as long as the socket is read.
     while let Some(Ok(message)) = socket.next().await {
         if message.is_text() || message.is_binary() {
             socket.send(message).await.map_err(io::Error::other)?;

@@ -1,4 +1,4 @@
-//! What the workload remembers: what is in flight, what was told to it, what it saw.
+//! State of the workload: the requests in flight, its configuration, and its counters.
 
 use std::{
     collections::HashSet,
@@ -10,7 +10,9 @@ use tokio::sync::watch;
 
 use crate::mcp::TestMcpServer;
 
-/// All of it.
+/// Whole state of the workload.
+///
+/// Invariant: `in_flight` has the value of `stats.in_flight`.
 #[derive(Debug, Default)]
 pub(crate) struct TestWorkloadState {
     stats: Mutex<TestWorkloadStats>,
@@ -18,25 +20,27 @@ pub(crate) struct TestWorkloadState {
     gates: watch::Sender<HashSet<String>>,
     stopping: watch::Sender<bool>,
     broken: watch::Sender<bool>,
-    /// The MCP server that it is, too.
+    /// State of the workload's MCP server.
     pub(crate) mcp: TestMcpServer,
 }
 
-/// What `/stats` tells.
+/// Counters that `/stats` returns.
+///
+/// Invariant: `begun` is the sum of `in_flight`, `completed` and `left`.
 #[derive(Debug, Default, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TestWorkloadStats {
     in_flight: usize,
-    /// Most requests in flight at the same time so far.
+    /// Highest number of requests in flight so far.
     highest: usize,
     begun: usize,
-    /// Answered to the end.
+    /// Requests whose response was sent to its end.
     completed: usize,
-    /// Whose client was gone before.
+    /// Requests whose client disconnected before.
     left: usize,
 }
 
-/// A request in flight. Dropped without [`Flight::complete`], its client was gone.
+/// Request in flight. If it is dropped without [`TrackedRequest::complete`], it counts as `left`.
 #[derive(Debug)]
 pub(crate) struct TrackedRequest<'a> {
     state: &'a TestWorkloadState,
@@ -44,7 +48,7 @@ pub(crate) struct TrackedRequest<'a> {
 }
 
 impl TestWorkloadState {
-    /// A request begins.
+    /// Counts the begin of a request.
     pub(crate) fn begin(&self) -> TrackedRequest<'_> {
         let mut seen = self.lock();
         seen.begun += 1;
@@ -54,47 +58,47 @@ impl TestWorkloadState {
         TrackedRequest { state: self, completed: false }
     }
 
-    /// What was seen, as JSON.
+    /// Returns the counters as JSON.
     pub(crate) fn stats(&self) -> String {
         serde_json::to_string(&*self.lock()).unwrap_or_default()
     }
 
-    /// Lets whoever waits at a gate pass, now and later.
+    /// Opens a gate: all waiting and all later requests pass.
     pub(crate) fn open_gate(&self, gate: &str) {
         self.gates.send_modify(|open| open.extend([gate.to_owned()]));
     }
 
-    /// Waits at a gate.
+    /// Waits until a gate is open.
     pub(crate) async fn await_gate(&self, gate: &str) {
         let _ = self.gates.subscribe().wait_for(|open| open.contains(gate)).await;
     }
 
-    /// From now on it is not healthy.
+    /// Makes the workload unhealthy for good.
     pub(crate) fn break_down(&self) {
         self.broken.send_replace(true);
     }
 
-    /// Whether it is healthy.
+    /// Reports whether the workload is healthy.
     pub(crate) fn is_healthy(&self) -> bool {
         !*self.broken.borrow()
     }
 
-    /// No connection takes another request.
+    /// Stops the workload: no connection accepts another request.
     pub(crate) fn stop(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Whether it stops.
+    /// Reports whether the workload stops.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
     }
 
-    /// Returns when it stops.
+    /// Waits until the workload stops.
     pub(crate) async fn stopped(&self) {
         let _ = self.stopping.subscribe().wait_for(|stopping| *stopping).await;
     }
 
-    /// Returns when nothing is in flight.
+    /// Waits until no request is in flight.
     pub(crate) async fn idle(&self) {
         let _ = self.in_flight.subscribe().wait_for(|in_flight| *in_flight == 0).await;
     }
@@ -105,7 +109,7 @@ impl TestWorkloadState {
 }
 
 impl TrackedRequest<'_> {
-    /// It was answered to the end.
+    /// Marks the request as responded to in full.
     pub(crate) fn complete(mut self) {
         self.completed = true;
     }

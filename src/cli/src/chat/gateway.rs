@@ -1,4 +1,4 @@
-//! The way to the gateway: by its URL, or through the API server to one of its Pods.
+//! Client of the gateway: by its URL, or through the API server to one of its Pods.
 
 use std::net::IpAddr;
 
@@ -16,21 +16,21 @@ use url::{Host, Url};
 use super::super::CliError;
 use crate::cluster::{CallerCredentials, Forward, UserClient, error_chain};
 
-/// What it is called in messages.
+/// Name of the gateway in messages.
 const COMPONENT: &str = "gateway";
-/// Its Service.
+/// Name of its Service.
 const SERVICE: &str = "recif-gateway";
-/// What else could be done where it is not found.
+/// Alternative that an error names where the gateway is not found.
 const ALTERNATIVE: &str = ", or say its URL with --gateway";
-/// The token that is used instead of the kubeconfig's.
+/// Environment variable with a token that is used instead of the kubeconfig's.
 const TOKEN: &str = "RECIF_TOKEN";
 
-/// Where the gateway is.
+/// URL of the gateway.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GatewayUrl(Url);
 
 impl GatewayUrl {
-    /// Reads a URL; its path may have a prefix of the gateway's paths.
+    /// Parses a URL; its path may be a prefix of the gateway's paths.
     ///
     /// # Errors
     /// [`CliError::Usage`].
@@ -43,7 +43,7 @@ impl GatewayUrl {
         url.map(Self).ok_or_else(bad)
     }
 
-    /// Whether nobody on the way can read what is sent there.
+    /// Reports whether requests to the URL cannot be read on the network: it is https, or on the loopback interface.
     fn is_private(&self) -> bool {
         let loopback = match self.0.host() {
             Some(Host::Domain(name)) => name == "localhost",
@@ -64,29 +64,30 @@ enum GatewayRoute {
     Pods(Client<Forward, Full<Bytes>>),
 }
 
-/// The gateway, and what it knows the caller by.
+/// Client of the gateway, with the caller's credentials.
 pub(super) struct GatewayClient {
     route: GatewayRoute,
     caller: CallerCredentials,
 }
 
-/// The beginning of an answer, and the rest as it comes.
+/// Head of a response, and the stream of its body.
 pub(super) struct GatewayResponse {
     /// Status code.
     pub(super) status: StatusCode,
-    /// Whether it is a stream of events.
+    /// Set if the body is a stream of events.
     pub(super) is_stream: bool,
-    /// Whether a token was sent.
+    /// Set if a token was sent.
     pub(super) has_token: bool,
-    /// What broke off is an error, as a sentence.
+    /// Body; a connection that breaks gives an error, as a sentence.
     pub(super) body: BoxStream<'static, Result<Bytes, String>>,
 }
 
 impl GatewayClient {
-    /// The gateway at this place. The kubeconfig's token goes only where nobody can read it on the way.
+    /// Returns a client of the gateway at this URL. The kubeconfig's token is sent only if it cannot be read on the
+    /// network.
     ///
     /// # Errors
-    /// When there can be no client.
+    /// The HTTP client cannot be built.
     pub(super) fn at(place: GatewayUrl, live: Option<&UserClient>) -> Result<Self, CliError> {
         // A token must not follow a redirect.
         let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
@@ -96,17 +97,17 @@ impl GatewayClient {
         Ok(Self { route: GatewayRoute::Url(client, place), caller })
     }
 
-    /// The gateway of a cluster.
+    /// Returns a client of the gateway of a cluster.
     ///
     /// # Errors
-    /// It is not there, or none of its Pods is ready.
+    /// The gateway is not installed, or none of its Pods is ready.
     pub(super) async fn in_cluster(live: &UserClient, namespace: &str) -> Result<Self, CliError> {
         let forward = live.forward(namespace, SERVICE);
         forward.ready_pod().await.map_err(|error| CliError::unreachable_part(COMPONENT, error, ALTERNATIVE))?;
         Ok(Self { route: GatewayRoute::Pods(forward.client()), caller: live.caller.clone() })
     }
 
-    /// Sends a message, and waits for the beginning of the answer.
+    /// Sends a message and waits for the head of the response.
     ///
     /// # Errors
     /// [`CliError::Unreachable`].
@@ -141,7 +142,7 @@ impl GatewayClient {
         Ok(GatewayResponse { status: parts.status, is_stream: kind.starts_with(STREAM), has_token: signed, body })
     }
 
-    /// What the gateway knows the caller by.
+    /// Returns the caller's token: that of the environment, else that of the kubeconfig.
     async fn token(&self) -> Result<Option<HeaderValue>, CliError> {
         match std::env::var(TOKEN) {
             Ok(token) if !token.trim().is_empty() => {

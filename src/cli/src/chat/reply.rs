@@ -1,35 +1,35 @@
-//! What a runtime says in a turn: text, tools that it calls, and how the turn ended.
+//! Parses the events of a turn: text, calls of tools, and the end of the turn.
 //!
-//! Events without a name hold `{"token"}`; `tool_call` and `tool_result` are around each tool; the last one is `done` or
-//! `error`, and a stream that ends without one of them was cut off.
+//! Events without a name hold `{"token"}`; `tool_call` and `tool_result` enclose each call of a tool; the last one is
+//! `done` or `error`, and a stream that ends without one of them was cut off.
 
 use serde_json::Value;
 use sse_stream::Sse;
 
-/// A piece of an answer.
+/// Chunk of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ReplyChunk {
     /// Text for the user.
     Text(String),
-    /// A tool is called, with these arguments.
+    /// A call of a tool, with these arguments.
     Call { name: String, arguments: String },
-    /// A tool answered, or failed.
+    /// The result of a tool, or its failure.
     Outcome { ok: bool, took_ms: u64 },
-    /// The turn is over; an agent names the conversation.
+    /// The end of the turn; an agent names the conversation.
     Done { conversation: Option<String> },
     /// The turn failed.
     Failed(String),
-    /// Nothing for people, or of a newer runtime.
+    /// An event that is not for people, or of a newer runtime.
     Other,
 }
 
-/// A conversation's id, if it is one that can be typed: it is printed in a command to be copied, and the agent chose it.
+/// Returns a conversation's id if it can be typed: it is printed in a command to be copied, and the agent chose it.
 fn typable(id: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'-');
     ((1..=128).contains(&id.len()) && id.bytes().all(fits)).then(|| id.to_owned())
 }
 
-/// Reads an event.
+/// Parses an event.
 pub(super) fn read(event: &Sse) -> ReplyChunk {
     let data = event.data.as_deref().unwrap_or_default();
     let data: Value = serde_json::from_str(data).unwrap_or_default();
@@ -46,7 +46,8 @@ pub(super) fn read(event: &Sse) -> ReplyChunk {
     }
 }
 
-/// What an answer that is no stream says: the text of an agent or a flow, or the answer as it is; and its conversation.
+/// Returns the text of a response that is not a stream, and its conversation: the text of an agent or a flow, or the
+/// body as it is.
 pub(super) fn full_text(body: &str) -> (String, Option<String>) {
     let Ok(Value::Object(answer)) = serde_json::from_str(body) else { return (body.to_owned(), None) };
     let text = ["reply", "text"].iter().find_map(|field| answer.get(*field)?.as_str());
@@ -54,7 +55,8 @@ pub(super) fn full_text(body: &str) -> (String, Option<String>) {
     (text.map_or_else(|| body.to_owned(), str::to_owned), conversation)
 }
 
-/// What a refusal says: of gateway and runtime `{"error"}`, of OpenAI's kind `{"error": {"message"}}`, of others their text.
+/// Returns the text of a refusal: `{"error"}` of gateway and runtime, `{"error": {"message"}}` as OpenAI has it, or the
+/// first line of another body.
 pub(super) fn refusal(body: &str) -> String {
     let answer: Value = serde_json::from_str(body).unwrap_or_default();
     let told = ["/error/message", "/error", "/detail", "/message"];

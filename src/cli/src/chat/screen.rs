@@ -1,4 +1,4 @@
-//! Where an answer appears: its text on stdout, what happens besides on stderr, for people only.
+//! Prints a reply: its text on stdout, other events on stderr, on terminals only.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -7,22 +7,22 @@ use super::super::{
     output::{print, print_foreign, sanitize},
 };
 
-/// How much of a tool's arguments is shown, in characters.
+/// Most characters shown of a tool's arguments.
 const MAX_ARGUMENTS: usize = 200;
 
-/// Where an answer appears.
+/// Printer of a reply.
 #[derive(Debug)]
 pub(super) struct ChatScreen {
-    /// Whether somebody watches stderr.
+    /// Set if stderr is a terminal.
     is_terminal: bool,
-    /// Whether that somebody likes colours (<https://no-color.org>).
+    /// Set if the terminal shows colours and the user has not turned them off (<https://no-color.org>).
     colours: bool,
-    /// Whether the text ends within a line.
+    /// Set if the text printed so far ends within a line.
     within_line: bool,
 }
 
 impl ChatScreen {
-    /// This process's.
+    /// Returns the printer of this process.
     pub(super) fn new() -> Self {
         let watched = io::stderr().is_terminal();
         let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -30,7 +30,7 @@ impl ChatScreen {
         Self { is_terminal: watched, colours: watched && !dumb && !refused, within_line: false }
     }
 
-    /// A piece of the answer.
+    /// Prints a chunk of the reply.
     pub(super) fn text(&mut self, text: &str) -> Result<(), CliError> {
         if !text.is_empty() {
             self.within_line = !text.ends_with('\n');
@@ -39,29 +39,29 @@ impl ChatScreen {
         Ok(())
     }
 
-    /// Ends the line of the answer.
+    /// Ends the line of the reply.
     pub(super) fn end(&mut self) -> Result<(), CliError> {
         if std::mem::take(&mut self.within_line) { print("\n") } else { Ok(()) }
     }
 
-    /// A tool is called.
+    /// Prints the call of a tool.
     pub(super) fn call(&mut self, name: &str, arguments: &str) -> Result<(), CliError> {
         let short: String = arguments.chars().take(MAX_ARGUMENTS).collect();
         let more = if short.len() < arguments.len() { "…" } else { "" };
         self.aside(&format!("[calls {name} {short}{more}]"))
     }
 
-    /// A tool answered.
+    /// Prints the result of a tool.
     pub(super) fn outcome(&mut self, ok: bool, took_ms: u64) -> Result<(), CliError> {
         self.aside(&format!("[{} after {took_ms} ms]", if ok { "it answered" } else { "it failed" }))
     }
 
-    /// Where the user types.
+    /// Prints the prompt for the user's input.
     pub(super) fn prompt(&self) {
         let _ = write!(io::stderr().lock(), "{}", if self.colours { "\x1b[1m> \x1b[0m" } else { "> " });
     }
 
-    /// A line beside the answer, for people who watch.
+    /// Prints a line on stderr, if that is a terminal.
     pub(super) fn aside(&mut self, line: &str) -> Result<(), CliError> {
         if !self.is_terminal {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Who the kubeconfig says that somebody is, for servers in the cluster that know the cluster's tokens.
+//! Credentials of the kubeconfig, for servers in the cluster that accept the cluster's tokens.
 
 use std::sync::Arc;
 
@@ -14,16 +14,17 @@ use super::ReadError;
 
 type TokenSource = dyn Fn() -> BoxFuture<'static, Result<Option<HeaderValue>, String>> + Send + Sync;
 
-/// What the kubeconfig signs in with. Asked each time, because tokens expire and programs make new ones.
+/// Source of the kubeconfig's token. It is queried for each request, because tokens expire and exec plugins create new
+/// ones.
 #[derive(Clone)]
 pub(crate) struct CallerCredentials(Option<Arc<TokenSource>>);
 
 impl CallerCredentials {
-    /// As this configuration says.
+    /// Returns the credentials of this configuration.
     pub(super) fn from_config(config: &Config) -> Result<Self, ReadError> {
         let layer = config.auth_layer().map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
         Ok(Self(layer.map(|layer| {
-            // The layer adds the field to a request; this is the server that gives it back.
+            // The layer adds the header to a request; this service returns it.
             let service = layer.layer(service_fn(|request: Request<Body>| async move {
                 Ok::<_, BoxError>(Response::new(request.headers().get(AUTHORIZATION).cloned()))
             }));
@@ -35,12 +36,13 @@ impl CallerCredentials {
         })))
     }
 
-    /// Somebody without a token.
+    /// Returns credentials without a token.
     pub(crate) fn anonymous() -> Self {
         Self(None)
     }
 
-    /// The value of `Authorization`, marked as sensitive; `None` where the kubeconfig signs in by other means than a token.
+    /// Returns the value of `Authorization`, marked as sensitive; `None` if the kubeconfig authenticates by other means
+    /// than a token.
     ///
     /// # Errors
     /// [`ReadError::Kubeconfig`] when the program that makes tokens fails.

@@ -1,7 +1,8 @@
-//! What the commands read from a cluster, with the rights of whoever typed them, and the two things that two of them write:
-//! an annotation, and the keys by which gateways vouch for callers.
+//! Reads of the commands from a cluster, with the rights of the user, and their two writes: an annotation, and the keys
+//! by which gateways sign the names of callers.
 //!
-//! Unlike the operator's watches this reads whole objects, once, on demand: a person wants the kubelet's words.
+//! Unlike the operator's watches these are reads of whole objects, once, on demand: the user wants the kubelet's own
+//! texts.
 
 mod caller;
 mod forward;
@@ -29,10 +30,10 @@ pub(crate) use caller::CallerCredentials;
 pub(crate) use forward::{Forward, ForwardError};
 pub(crate) use table::{ObjectTable, TableColumn, TableQuery, TableRow};
 
-/// How the cluster is reached; what is not given comes from the kubeconfig.
+/// Connection to the cluster; missing values come from the kubeconfig.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ConnectOptions {
-    /// Namespace that is meant.
+    /// Namespace of the command.
     pub namespace: Option<String>,
     /// Context of the kubeconfig.
     pub context: Option<String>,
@@ -40,10 +41,10 @@ pub(crate) struct ConnectOptions {
     pub kubeconfig: Option<PathBuf>,
 }
 
-/// Why something could not be read.
+/// Reason for which a request to the cluster failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// No usable kubeconfig.
+    /// There is no usable kubeconfig.
     #[error("find out how to reach the cluster: {0}; choose one with --kubeconfig and --context")]
     Kubeconfig(String),
     /// The API server does not serve the kind.
@@ -55,20 +56,20 @@ pub enum ReadError {
     /// A request failed.
     #[error("{doing}: {}", reason(.source))]
     Request {
-        /// What was being done.
+        /// Description of the request.
         doing: String,
-        /// What came back.
+        /// Cause.
         source: Box<kube::Error>,
     },
 }
 
 impl ReadError {
-    /// Whether the caller may not do what was tried.
+    /// Reports whether the API server refused the request for lack of rights.
     pub fn is_forbidden(&self) -> bool {
         self.status() == Some(403)
     }
 
-    /// Whether the API server cannot be reached, or is not the one that is meant.
+    /// Reports whether the API server cannot be reached, or does not serve the kind.
     pub fn is_unreachable(&self) -> bool {
         match self {
             Self::Kubeconfig(_) | Self::NotInstalled(_) => true,
@@ -78,7 +79,7 @@ impl ReadError {
         }
     }
 
-    /// The status of the API server's refusal, if it is one.
+    /// Returns the status code of the API server's refusal, if it is one.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Request { source, .. } => match source.as_ref() {
@@ -95,12 +96,12 @@ impl ReadError {
     }
 }
 
-/// A cluster, and the namespace the caller means.
+/// Client of a cluster with the rights of the user, and the namespace of the command.
 pub(crate) struct UserClient {
     client: Client,
-    /// The namespace given, else that of the kubeconfig's context.
+    /// Namespace of the command line, else that of the kubeconfig's context.
     pub namespace: String,
-    /// Who the kubeconfig says that the caller is.
+    /// Credentials of the kubeconfig.
     pub caller: CallerCredentials,
 }
 
@@ -110,17 +111,17 @@ impl fmt::Debug for UserClient {
     }
 }
 
-/// What happened to a watched object.
+/// Event of a watched object.
 #[derive(Debug)]
 pub(crate) enum ObjectEvent {
-    /// It is there, perhaps changed.
+    /// The object exists, and may have changed.
     Changed(Box<DynamicObject>),
     /// It was deleted.
     Deleted,
 }
 
 impl UserClient {
-    /// Reads the kubeconfig. Nothing is sent yet.
+    /// Reads the kubeconfig. No request is sent yet.
     ///
     /// # Errors
     /// [`ReadError::Kubeconfig`].
@@ -132,24 +133,24 @@ impl UserClient {
         Ok(Self { client, namespace, caller })
     }
 
-    /// A cluster that a test plays.
+    /// Returns a client of a mocked cluster.
     #[cfg(test)]
     pub(crate) fn mocked(client: Client, namespace: &str) -> Self {
         Self { client, namespace: namespace.to_owned(), caller: CallerCredentials::anonymous() }
     }
 
-    /// An object of ours in that namespace; `None` when there is none of that name.
+    /// Reads an object of the API in the command's namespace; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`ReadError::NotInstalled`] when there is no such kind either.
+    /// [`ReadError::NotInstalled`] if its kind does not exist, either.
     pub(crate) async fn object(&self, kind: &'static ApiKind, name: &str) -> Result<Option<DynamicObject>, ReadError> {
         self.object_in(&self.namespace, kind, name).await
     }
 
-    /// An object of ours in a namespace; `None` when there is none of that name.
+    /// Reads an object of the API in a namespace; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`ReadError::NotInstalled`] when there is no such kind either.
+    /// [`ReadError::NotInstalled`] if its kind does not exist, either.
     pub(crate) async fn object_in(
         &self,
         namespace: &str,
@@ -166,10 +167,10 @@ impl UserClient {
         }
     }
 
-    /// Sets an annotation of an object of ours.
+    /// Sets an annotation of an object of the API.
     ///
     /// # Errors
-    /// [`ReadError::Request`], for an object that is not there too.
+    /// [`ReadError::Request`], also if the object does not exist.
     pub(crate) async fn annotate(
         &self,
         kind: &'static ApiKind,
@@ -182,7 +183,7 @@ impl UserClient {
         sent.map(drop).map_err(ReadError::request(format!("annotate {} {}/{name}", kind.name, self.namespace)))
     }
 
-    /// Every version of the object from now on; the first one at once.
+    /// Watches an object; the first event is its present version.
     pub(crate) fn watch(&self, kind: &'static ApiKind, name: &str) -> impl Stream<Item = ObjectEvent> + use<> {
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut listed = false;
@@ -204,7 +205,7 @@ impl UserClient {
         })
     }
 
-    /// The Pods with these labels in the namespace.
+    /// Lists the Pods with these labels in the namespace.
     ///
     /// # Errors
     /// [`ReadError::Request`].
@@ -212,7 +213,7 @@ impl UserClient {
         list_pods(&self.client, namespace, selector).await
     }
 
-    /// The Deployment of that name in the caller's namespace.
+    /// Reads the Deployment of that name in the command's namespace.
     ///
     /// # Errors
     /// [`ReadError::Request`].
@@ -222,7 +223,7 @@ impl UserClient {
         deployments.get_opt(name).await.map_err(ReadError::request(doing))
     }
 
-    /// The ConfigMap of that name in the caller's namespace.
+    /// Reads the ConfigMap of that name in the command's namespace.
     ///
     /// # Errors
     /// [`ReadError::Request`].
@@ -231,7 +232,7 @@ impl UserClient {
         maps.get_opt(name).await.map_err(ReadError::request(format!("read ConfigMap {}/{name}", self.namespace)))
     }
 
-    /// A Secret; `None` when there is none of that name.
+    /// Reads a Secret; `None` if it does not exist.
     ///
     /// # Errors
     /// [`ReadError::Request`].
@@ -240,7 +241,7 @@ impl UserClient {
         secrets.get_opt(name).await.map_err(ReadError::request(format!("read Secret {namespace}/{name}")))
     }
 
-    /// Writes a Secret in the version in which it was read.
+    /// Writes a Secret with the resource version that was read (optimistic concurrency).
     ///
     /// # Errors
     /// [`ReadError::Request`].
@@ -251,7 +252,7 @@ impl UserClient {
         written.map(drop).map_err(ReadError::request(format!("write Secret {namespace}/{name}")))
     }
 
-    /// Every object of a kind of ours, in all namespaces.
+    /// Lists the objects of a kind of the API in all namespaces.
     ///
     /// # Errors
     /// [`ReadError::Request`].
@@ -260,7 +261,7 @@ impl UserClient {
         list.map(|list| list.items).map_err(ReadError::request(format!("list {} in all namespaces", kind.plural)))
     }
 
-    /// The lines of a Pod's log that `wanted` takes.
+    /// Reads the lines of a Pod's log for which `wanted` is true.
     ///
     /// # Errors
     /// [`ReadError::Request`].
@@ -275,7 +276,7 @@ impl UserClient {
         lines.try_filter(|line| std::future::ready(wanted(line))).try_collect().await
     }
 
-    /// The lines of a Pod's log as they come. An error is the last one: [`ReadError::Request`].
+    /// Streams the lines of a Pod's log as they come. An error is the last item: [`ReadError::Request`].
     pub(crate) fn log_lines(
         &self,
         namespace: &str,
@@ -307,7 +308,7 @@ fn resource(kind: &'static ApiKind) -> ApiResource {
     ApiResource::from_gvk_with_plural(&gvk, kind.plural)
 }
 
-/// The labels of a workload's Pods, as a selector.
+/// Returns the label selector of a workload's Pods.
 pub(crate) fn pods_of(kind: &ApiKind, name: &str) -> String {
     format!("app.kubernetes.io/name={name},recif.dev/{}={name}", kind.name.to_lowercase())
 }
@@ -332,7 +333,7 @@ async fn config(connection: &ConnectOptions) -> Result<Config, ReadError> {
     Config::infer().await.map_err(|error| ReadError::Kubeconfig(error.to_string()))
 }
 
-/// The API server's own sentence where there is one, else what kept us from it.
+/// Returns the message of the API server if it sent one, else the reason for which it was not reached.
 fn reason(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
@@ -344,7 +345,7 @@ fn reason(error: &kube::Error) -> String {
     }
 }
 
-/// An error with what it came from, without what is said already.
+/// Returns an error with its causes, without repeating texts.
 pub(crate) fn error_chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

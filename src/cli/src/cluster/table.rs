@@ -1,4 +1,6 @@
-//! Lists as the API server itself would show them: the columns that a CustomResourceDefinition names, filled in by the server.
+//! Lists in the server-side [Table
+//! format](https://kubernetes.io/docs/reference/using-api/api-concepts/#receiving-resources-as-tables): the API server
+//! fills in the columns that a CustomResourceDefinition names.
 
 use std::time::Duration;
 
@@ -12,80 +14,81 @@ use url::form_urlencoded::Serializer;
 
 use super::{ReadError, UserClient};
 
-/// How many objects are asked for at a time.
+/// Objects per page.
 const PAGE_SIZE: &str = "500";
-/// How long a watch lasts before it is opened anew: shorter than the client waits for a byte.
+/// Duration of a watch before it is opened again: shorter than the client's read timeout.
 const WATCH_TIMEOUT: Duration = Duration::from_secs(240);
-/// The form that is asked for.
+/// Media type of a table.
 const TABLE_MEDIA_TYPE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 
-/// What is listed.
+/// Query for a table.
 #[derive(Debug, Clone)]
 pub(crate) struct TableQuery {
-    /// The kind.
+    /// Kind of the objects.
     pub kind: &'static ApiKind,
-    /// The namespace; `None`: all of them.
+    /// Namespace; `None` means all of them.
     pub namespace: Option<String>,
-    /// The one object that is meant; `None`: all of them.
+    /// Name of the one object; `None` means all of them.
     pub name: Option<String>,
-    /// Labels that are asked for, in kubectl's syntax; empty: any.
+    /// Label selector, in kubectl's syntax; empty for any labels.
     pub selector: String,
-    /// Whether each row carries its whole object, or only the metadata.
+    /// Set if each row carries its whole object; otherwise it carries only the metadata.
     pub whole: bool,
 }
 
-/// A piece of a list.
+/// Page of a list.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ObjectTable {
-    /// Where the list stands.
+    /// Position of the page in the list.
     #[serde(default)]
     pub metadata: ListPosition,
-    /// What the cells are; only in the first table of a watch.
+    /// Columns of the table; only in the first table of a watch.
     #[serde(default)]
     pub column_definitions: Vec<TableColumn>,
-    /// The objects.
+    /// One row per object.
     #[serde(default)]
     pub rows: Vec<TableRow>,
 }
 
-/// Where a list stands.
+/// Position in a list.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ListPosition {
-    /// From where a watch goes on.
+    /// Version from which a watch continues.
     #[serde(default)]
     pub resource_version: String,
-    /// Leads to the next piece; empty: this was the last one.
+    /// Continue token of the next page; empty on the last one.
     #[serde(default, rename = "continue")]
     pub next: String,
 }
 
-/// What a column shows.
+/// Column of a table.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct TableColumn {
-    /// Its title.
+    /// Title of the column.
     pub name: String,
-    /// 0: always shown; more: only where there is room.
+    /// 0 for a column that is always shown; higher values for those of wide output only.
     #[serde(default)]
     pub priority: i32,
 }
 
-/// An object.
+/// Row of a table.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct TableRow {
-    /// What the columns show of it.
+    /// Cells of the row, in the order of the columns.
     pub cells: Vec<Value>,
-    /// The object, or its metadata.
+    /// Object of the row, or its metadata.
     #[serde(default)]
     pub object: Value,
 }
 
 impl UserClient {
-    /// The piece of a list that `next` leads to; the first one when it is empty. `None`: the one object that is meant is not there.
+    /// Reads the page that the continue token `next` names, or the first one if it is empty. `None` if the one object
+    /// does not exist.
     ///
     /// # Errors
-    /// [`ReadError::NotInstalled`] when there is no such kind.
+    /// [`ReadError::NotInstalled`] if the kind does not exist.
     pub(crate) async fn table(&self, query: &TableQuery, next: &str) -> Result<Option<ObjectTable>, ReadError> {
         let mut parameters = vec![("includeObject", object(query))];
         if query.name.is_none() {
@@ -103,7 +106,7 @@ impl UserClient {
         }
     }
 
-    /// What changes from this version on; ends from time to time by itself.
+    /// Watches for changes from this version on. The stream ends by itself from time to time.
     ///
     /// # Errors
     /// [`ReadError::Request`], also as an item.

@@ -1,4 +1,4 @@
-//! A table of the API server as text.
+//! Formats a table of the API server as text.
 
 use std::fmt::Write as _;
 
@@ -7,38 +7,40 @@ use serde_json::Value;
 
 use crate::cluster::{ObjectTable, TableColumn, TableRow};
 
-/// What is between two columns.
+/// Spaces between two columns.
 const COLUMN_GAP: usize = 3;
 
-/// How columns stand. Later pages keep the widths of the first, and widen where they must.
+/// Layout of the columns. Later pages keep the widths of the first one, and widen a column where needed.
+///
+/// Invariant: `titles` and `widths` have the same length.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     wide: bool,
     namespaces: bool,
     kind: &'static str,
-    /// Which cells are shown, and what they hold.
+    /// Indexes and contents of the cells that are shown.
     shown: Vec<(usize, Cell)>,
     titles: Vec<String>,
     widths: Vec<usize>,
     titled: bool,
 }
 
-/// What a cell holds, as far as it matters.
+/// Content of a cell, as far as it matters for the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Cell {
     Name,
-    /// The model of an agent, which the API server does not show before its status says it.
+    /// Model of an agent, which the API server does not show before the status holds it.
     Model,
     Other,
 }
 
 impl Columns {
-    /// `wide`: all columns; `namespaces`: each row says where it is from.
+    /// Returns an empty layout. `wide` shows all columns; `namespaces` adds a column with the namespace of each row.
     pub(super) fn new(wide: bool, namespaces: bool) -> Self {
         Self { wide, namespaces, ..Self::default() }
     }
 
-    /// Takes the columns of a table, unless it goes on with the kind before; whether it begins one.
+    /// Takes over the columns of a table, unless it continues the kind before. Returns whether a new table begins.
     pub(super) fn begin(&mut self, kind: &'static str, table: &ObjectTable) -> bool {
         if self.kind == kind || table.column_definitions.is_empty() {
             return false;
@@ -60,7 +62,7 @@ impl Columns {
         true
     }
 
-    /// The rows as lines, the first time below their titles. `prefix` stands before names.
+    /// Returns the rows as lines, the first time below the titles. `prefix` is put before names.
     pub(super) fn lines(&mut self, prefix: &str, table: &ObjectTable) -> String {
         let mut lines: Vec<Vec<String>> = Vec::with_capacity(table.rows.len() + 1);
         if !std::mem::replace(&mut self.titled, true) {
@@ -97,7 +99,7 @@ impl Columns {
     }
 }
 
-/// The objects as `agent.agents.recif.dev/my-agent`, which kubectl takes too.
+/// Returns the objects as `agent.agents.recif.dev/my-agent`, which kubectl accepts, too.
 pub(super) fn names(kind: &ApiKind, table: &ObjectTable) -> String {
     let kind = kind.name.to_lowercase();
     table.rows.iter().map(|row| format!("{kind}.{GROUP}/{}\n", metadata(row, "name"))).collect()
@@ -107,7 +109,7 @@ fn metadata<'a>(row: &'a TableRow, field: &str) -> &'a str {
     row.object["metadata"][field].as_str().unwrap_or_default()
 }
 
-/// The first line of a cell.
+/// Returns the first line of a cell.
 fn cell(value: &Value) -> String {
     let text = match value {
         Value::Null => String::new(),

@@ -1,4 +1,4 @@
-//! Objects as JSON or YAML: one document each, or one list that is written while it is read.
+//! Prints objects as JSON or YAML: one document each, or one list that is written while it is read.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::super::{
 };
 use crate::cluster::{ObjectTable, TableRow};
 
-/// Writes objects one after the other.
+/// Writer of objects, one after the other.
 #[derive(Debug)]
 pub(super) struct Documents {
     output: PrintFormat,
@@ -17,12 +17,12 @@ pub(super) struct Documents {
 }
 
 impl Documents {
-    /// `single`: each object is a document of its own.
+    /// Returns a writer. With `single` each object is a document of its own.
     pub(super) fn new(output: PrintFormat, single: bool) -> Self {
         Self { output, single, written: 0 }
     }
 
-    /// The objects of a table.
+    /// Returns the text of the objects of a table.
     ///
     /// # Errors
     /// [`CliError::Encode`], which would be a defect.
@@ -52,7 +52,7 @@ impl Documents {
         })
     }
 
-    /// What ends the list; a list of nothing as a whole.
+    /// Returns the end of the list, or a whole empty list if there were no objects.
     pub(super) fn end(&self) -> String {
         match (self.output, self.single, self.written) {
             (_, true, _) => String::new(),
@@ -66,7 +66,7 @@ impl Documents {
 
 const JSON_HEAD: &str = "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": [\n";
 
-/// The object without what only machines read, as kubectl shows it.
+/// Returns the object without the fields that only machines read, as kubectl shows it.
 fn shown(row: &TableRow) -> Value {
     let mut object = row.object.clone();
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {

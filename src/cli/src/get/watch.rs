@@ -1,4 +1,4 @@
-//! `recif get --watch`: every change of a list, for as long as nobody stops it.
+//! `recif get --watch`: prints every change of a list until it is stopped.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use kube::api::WatchEvent;
 use super::{super::Exit, CliError, TablePrinter, hint, list};
 use crate::cluster::{ObjectTable, TableQuery, UserClient};
 
-/// How long it waits before it asks again for what broke off.
+/// Delay before a broken watch is opened again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Status of a version that the API server has forgotten.
+/// Status code for a version that the API server no longer keeps.
 const GONE: u16 = 410;
 
-/// Prints what changes from `version` on. Ends only with an error: a right that was taken away, a reader that is gone.
+/// Prints the changes from `version` on. Ends only with an error: a right was revoked, or the reader of stdout is gone.
 pub(super) async fn follow(
     live: &UserClient,
     query: &TableQuery,

@@ -1,4 +1,4 @@
-//! One line of a timeline, from whichever source.
+//! Entry of a timeline, from the history or from a log.
 
 use jiff::Timestamp;
 use meta::HistoryEntry;
@@ -8,64 +8,65 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TimelineEntry {
-    /// Position in the object's history; of a step that was not written, that of the last one that was. 0: not known.
+    /// Position in the object's history; for a step that was not written, the position of the last written one. 0 if
+    /// unknown.
     pub seq: i64,
-    /// When it was decided; to the second where only the history knows it.
+    /// Time of the decision; to the second where only the history has it.
     pub at: Timestamp,
-    /// The phase before; empty at first sight.
+    /// Phase before; empty for the first step.
     pub from: String,
-    /// The phase after.
+    /// Phase after.
     pub to: String,
-    /// The action or rule that decided.
+    /// Action or rule that decided.
     pub action: String,
-    /// How the step ended, in the operator's words.
+    /// Outcome of the step, in the operator's words.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub outcome: String,
-    /// Why.
+    /// Reason of the decision.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// What it waits for.
+    /// Object or event that the step waits for.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub waiting_for: String,
-    /// Actions that claim the phase but declined.
+    /// Actions for the phase that declined.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub passed_over: String,
-    /// What the action added, as `key=value`.
+    /// Notes of the action, as `key=value`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub notes: String,
-    /// How long the step took, in milliseconds.
+    /// Duration of the step, in milliseconds.
     pub took_ms: i64,
-    /// How long the object had been in `from`, in milliseconds; only of a move, and only if its beginning is known well enough.
+    /// Time that the object was in `from`, in milliseconds; only for a move whose beginning is known precisely enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after_ms: Option<i64>,
-    /// Joins history and log.
+    /// Id that joins history and log.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
-    /// Whether the step is in the object's history.
+    /// Set if the step is in the object's history.
     pub written: bool,
-    /// How many steps said just this, one after the other.
+    /// Number of consecutive steps that this entry stands for.
     pub times: u32,
 }
 
-/// How long an object was in a phase, all its stays together.
+/// Time that an object was in a phase, the sum of all stays.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PhaseSpan {
-    /// The phase.
+    /// Name of the phase.
     pub phase: String,
-    /// In milliseconds; 0: less than can be told.
+    /// Milliseconds; 0 if less than can be measured.
     pub ms: i64,
-    /// Whether it is still there.
+    /// Set if the object is still in the phase.
     pub ongoing: bool,
 }
 
 impl TimelineEntry {
-    /// Whether the phase changed.
+    /// Reports whether the phase changed.
     pub fn is_move(&self) -> bool {
         self.from != self.to
     }
 
-    /// What tells it from every other entry of the object: each of these does. Two, where both the history and a log
-    /// know it, because either may have told of it first.
+    /// Returns the identities of the entry, each of which is unique among the entries of the object. It has two if both
+    /// the history and a log hold it, because either may have been read first.
     pub(super) fn identities(&self) -> impl Iterator<Item = String> {
         let in_history = self.written.then(|| match self.trace_id.as_str() {
             "" => format!("#{}", self.seq),
@@ -76,7 +77,7 @@ impl TimelineEntry {
         in_history.into_iter().chain(in_log)
     }
 
-    /// Why, in one line.
+    /// Returns the reason in one line.
     pub(super) fn why(&self) -> String {
         let mut text = self.reason.clone();
         for more in [&self.waiting_for, &self.notes] {
@@ -87,7 +88,7 @@ impl TimelineEntry {
         text
     }
 
-    /// Whether it says what the other says, so that one of them is enough.
+    /// Reports whether the entry repeats another one, so that one of them is enough.
     pub(super) fn repeats(&self, other: &Self) -> bool {
         let same = self.to == other.to && self.action == other.action && self.why() == other.why();
         same && !self.is_move() && !other.is_move()

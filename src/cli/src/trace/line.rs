@@ -1,13 +1,13 @@
-//! Reads one line of the operator's log.
+//! Parses one line of the operator's log.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
 use super::TimelineEntry;
 
-/// The step that a log line tells, if it is a phase-trace line of this object. A look that found nothing to do is none.
+/// Returns the step of a log line, if it is a phase-trace line of this object. A line on an idle check is not a step.
 ///
-/// Anything else in a log, whole or cut off, is not an error: logs hold what they hold.
+/// Any other line of a log, whole or cut off, is ignored and not an error.
 pub fn parse_line(line: &str, uid: &str) -> Option<TimelineEntry> {
     let Value::Object(outer) = serde_json::from_str(line).ok()? else { return None };
     if outer.get("target")?.as_str()? != "phase_trace" {

@@ -1,8 +1,8 @@
-//! One timeline out of the object's history and the operator's logs.
+//! Merges the object's history and the operator's logs into one timeline.
 //!
-//! A step is the same in both when its trace id is; the log then brings the exact time and what a status does not hold.
-//! Steps that only the logs know stand between those that were written, by `seq` and then by time. Neither source has to
-//! be complete: a history holds 20 entries, and logs go with their Pods.
+//! A step is the same in both if its trace id is; the log then adds the exact time and details that a status does not
+//! hold. Steps that only the logs hold are placed between the written ones, by `seq` and then by time. Neither source
+//! has to be complete: a history holds 20 entries, and logs are lost with their Pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use meta::HistoryEntry;
 
 use super::{PhaseSpan, TimelineEntry};
 
-/// All steps of both, oldest first; waits that say the same one after the other are one entry.
+/// Returns all steps of both, oldest first; consecutive waits that say the same are one entry.
 pub fn merge<'a>(history: impl IntoIterator<Item = &'a HistoryEntry>, lines: &[TimelineEntry]) -> Vec<TimelineEntry> {
     let mut entries: Vec<TimelineEntry> = history.into_iter().map(TimelineEntry::from).collect();
     let mut lines = lines.to_vec();
@@ -31,7 +31,8 @@ pub fn merge<'a>(history: impl IntoIterator<Item = &'a HistoryEntry>, lines: &[T
     ordered(entries)
 }
 
-/// How long the object was in each phase, in the order of first sight. `now`: `None` when it is gone.
+/// Returns the time that the object was in each phase, in the order of first entry. `now` is `None` if the object is
+/// gone.
 pub fn spans(entries: &[TimelineEntry], now: Option<Timestamp>) -> Vec<PhaseSpan> {
     let mut order = Vec::new();
     let mut total: BTreeMap<&str, i64> = BTreeMap::new();
@@ -60,13 +61,13 @@ pub fn spans(entries: &[TimelineEntry], now: Option<Timestamp>) -> Vec<PhaseSpan
     order.iter().map(|phase| span(phase)).collect()
 }
 
-/// A line without a trace id is a step that was not written.
+/// Reports whether a line is the same step as a written one. A line without a trace id is a step that was not written.
 fn same_step(written: &TimelineEntry, line: &TimelineEntry) -> bool {
     let step = |entry: &TimelineEntry| (entry.trace_id.clone(), entry.from.clone(), entry.to.clone());
     !line.trace_id.is_empty() && step(written) == step(line)
 }
 
-/// Adds to an entry of the history what the log knows of the same step.
+/// Adds to an entry of the history the details that the log has of the same step.
 fn complete(entry: &mut TimelineEntry, line: TimelineEntry) {
     if entry.reason.is_empty() {
         entry.reason = line.reason;
@@ -96,7 +97,7 @@ fn ordered(mut entries: Vec<TimelineEntry>) -> Vec<TimelineEntry> {
     kept
 }
 
-/// A step that was not written and knows no number stands after the last written one before it.
+/// Places steps that were not written and have no number after the last written one before them.
 fn place_unnumbered(entries: &mut [TimelineEntry]) {
     let written: Vec<_> = entries.iter().filter(|entry| entry.written).map(|entry| (entry.at, entry.seq)).collect();
     for entry in entries.iter_mut().filter(|entry| entry.seq == 0) {
@@ -105,8 +106,8 @@ fn place_unnumbered(entries: &mut [TimelineEntry]) {
     }
 }
 
-/// How long that is, in milliseconds. Where one of the two is known to the second only, so is the time between them: in whole
-/// seconds then, and not at all within one.
+/// Returns the time between two steps in milliseconds. If one of the two is known to the second only, the result is in
+/// whole seconds, and `None` within one second.
 fn between(begin: Timestamp, end: Timestamp) -> Option<i64> {
     let exact = [begin, end].iter().all(|at| at.subsec_nanosecond() != 0);
     let seconds = (end.as_second() - begin.as_second()).max(0) * 1000;

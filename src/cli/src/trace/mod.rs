@@ -1,7 +1,7 @@
-//! `recif trace`: what an object did, step by step, and why.
+//! `recif trace`: prints the steps of an object and their reasons.
 //!
 //! The object's own `status.history` is enough for a timeline. Where the caller may read the operator's logs, the
-//! phase-trace lines add what a status does not hold: waits too short to be written, which actions were passed over, and
+//! phase-trace lines add what a status does not hold: waits too short to be written, actions that were passed over, and
 //! times finer than a second.
 
 mod entry;
@@ -33,7 +33,7 @@ use crate::cluster::{ObjectEvent, ReadError, UserClient};
 
 /// Labels of the operator's Pods.
 const OPERATOR: &str = "app.kubernetes.io/name=recif-operator";
-/// The operator's container.
+/// Name of the operator's container.
 const CONTAINER: &str = "operator";
 
 /// Flags of `recif trace`.
@@ -57,7 +57,7 @@ pub struct TraceArgs {
     system: SystemArgs,
 }
 
-/// Prints the timeline, and with `-f` what follows.
+/// Prints the timeline, and with `-f` the steps that follow.
 pub(super) async fn run(args: TraceArgs) -> Result<Exit, CliError> {
     let (kind, name) = args.target.parse()?;
     let live = args.connection.connect().await?;
@@ -96,10 +96,10 @@ pub(super) async fn run(args: TraceArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// How often the logs are read on.
+/// Interval at which the logs are read on.
 const POLL: Duration = Duration::from_secs(2);
 
-/// What was read so far: a history forgets its oldest entries, and logs are read in overlapping pieces.
+/// Steps read so far: a history drops its oldest entries, and logs are read in overlapping pieces.
 #[derive(Default)]
 struct SeenSteps {
     history: BTreeMap<i64, HistoryEntry>,
@@ -114,7 +114,7 @@ impl SeenSteps {
     }
 }
 
-/// The phase-trace lines of one object, as far as the caller may read them.
+/// Phase-trace lines of one object, as far as the caller may read them.
 struct Logs<'a> {
     live: &'a UserClient,
     namespace: &'a str,
@@ -123,12 +123,12 @@ struct Logs<'a> {
     pods: BTreeMap<String, LogPosition>,
 }
 
-/// How far the log of a Pod was read.
+/// Position up to which the log of a Pod was read.
 #[derive(Clone, Copy, Default)]
 struct LogPosition {
-    /// When the last line was written, by the clock of the node.
+    /// Time of the last line, by the clock of the node.
     until: Option<Timestamp>,
-    /// How often the container had been restarted: one that was since has lines left in its previous log.
+    /// Restart count of the containers at that time: after another restart, lines may be left in the previous log.
     restarts: i32,
 }
 
@@ -137,9 +137,9 @@ impl<'a> Logs<'a> {
         Self { live, namespace, uid, readable: true, pods: BTreeMap::new() }
     }
 
-    /// The steps in the logs of all the operator's Pods, from where they were read to last; the second of the last line is
-    /// read again. Without the right to read them it says so once, and the timeline
-    /// goes on from the history alone.
+    /// Reads the steps from the logs of all the operator's Pods, from the last position on; the second of the last line
+    /// is read again. Without the right to read the logs it prints a note once, and the timeline is made from the
+    /// history alone.
     async fn read(&mut self) -> Vec<TimelineEntry> {
         if !self.readable {
             return Vec::new();
@@ -174,7 +174,7 @@ impl<'a> Logs<'a> {
                 let params = LogParams {
                     container: Some(CONTAINER.into()),
                     previous,
-                    // Asked for in whole seconds, which must not be rounded up.
+                    // The API takes whole seconds, which must not be rounded up.
                     since_time: before.until.and_then(|until| Timestamp::from_second(until.as_second()).ok()),
                     timestamps: true,
                     ..LogParams::default()
@@ -191,7 +191,7 @@ impl<'a> Logs<'a> {
                         }
                     }
                     Err(error) if error.is_forbidden() => return Err(error),
-                    // A Pod that is starting or going has no log to give; the others' are still worth reading.
+                    // A Pod that starts or terminates has no log; those of the others are still worth reading.
                     Err(_) => {}
                 }
             }
@@ -200,13 +200,13 @@ impl<'a> Logs<'a> {
     }
 }
 
-/// When a line of a log was read from the container, and the line.
+/// Splits a line of a log into the time at which it was read from the container, and the text.
 pub(super) fn split_timestamp(line: &str) -> (Option<Timestamp>, &str) {
     let parts = line.split_once(' ').and_then(|(stamp, rest)| Some((stamp.parse().ok()?, rest)));
     parts.map_or((None, line), |(stamp, rest)| (Some(stamp), rest))
 }
 
-/// Prints each entry once.
+/// Printer that prints each entry once.
 struct TimelinePrinter {
     kind: &'static ApiKind,
     output: PrintFormat,

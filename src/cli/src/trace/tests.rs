@@ -1,4 +1,4 @@
-//! What a timeline says, from a history, from log lines, and from both.
+//! Tests of the timeline, from a history, from log lines, and from both.
 
 use meta::HistoryEntry;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ fn history(entries: Value) -> Vec<HistoryEntry> {
     serde_json::from_value(entries).unwrap()
 }
 
-/// A phase-trace line at 11:03:`second`.
+/// Returns a phase-trace line at 11:03:`second`.
 fn line(second: f64, from: &str, to: &str, fields: Value) -> TimelineEntry {
     let mut all = json!({ "timestamp": format!("2026-11-21T11:03:{second:06.3}Z"), "target": "phase_trace", "uid": "u",
         "from": from, "to": to, "action": "resolve", "took_ms": 1 });

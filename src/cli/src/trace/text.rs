@@ -1,4 +1,4 @@
-//! A timeline as text: for people, and one JSON object per line for programs.
+//! Formats a timeline: as text for people, and as one JSON object per line for programs.
 
 use std::fmt::Write;
 
@@ -8,13 +8,15 @@ use meta::CommonStatus;
 
 use super::{CliError, PhaseSpan, PrintFormat, TimelineEntry};
 
-/// The machine's part of the status of any of our kinds; empty when there is none or when it cannot be read.
+/// Returns the common part of the status of an object of the API; empty if it is missing or cannot be parsed.
 pub fn status_of(object: &DynamicObject) -> CommonStatus {
     let status = object.data.get("status").cloned().unwrap_or_default();
     serde_json::from_value(status).unwrap_or_default()
 }
 
-/// Prints entries one after the other; knows which day it said last.
+/// Formatter of entries, one after the other; a new day gets a heading.
+///
+/// Invariant: `day` is that of the last entry, and `last_seq` that of the last written one.
 #[derive(Debug, Default)]
 pub struct PlainTimeline {
     day: String,
@@ -22,7 +24,7 @@ pub struct PlainTimeline {
 }
 
 impl PlainTimeline {
-    /// The lines of one entry.
+    /// Returns the lines of one entry.
     pub fn entry(&mut self, entry: &TimelineEntry) -> String {
         let mut text = String::new();
         let day = utc(entry.at, "%Y-%m-%d");
@@ -48,7 +50,7 @@ impl PlainTimeline {
     }
 }
 
-/// The line with the time in each phase.
+/// Returns the line with the time in each phase.
 pub(super) fn summary(spans: &[PhaseSpan]) -> String {
     if spans.is_empty() {
         return "\nNo steps yet: is an operator running?\n".into();
@@ -60,7 +62,7 @@ pub(super) fn summary(spans: &[PhaseSpan]) -> String {
     format!("\nTime in each phase: {}\n", phases.join(", "))
 }
 
-/// One entry as one line of JSON, or as a document of YAML.
+/// Returns one entry as one line of JSON, or as a document of YAML.
 ///
 /// # Errors
 /// [`CliError::Encode`], which would be a defect.
@@ -101,7 +103,7 @@ fn utc(at: Timestamp, format: &str) -> String {
     at.to_zoned(TimeZone::UTC).strftime(format).to_string()
 }
 
-/// A duration as people say it: `0.4 s`, `29 s`, `3 m 20 s`, `2 h 5 m`, `3 d 4 h`; of whole seconds without a fraction.
+/// Formats a duration for people: `0.4 s`, `29 s`, `3 m 20 s`, `2 h 5 m`, `3 d 4 h`; whole seconds have no fraction.
 fn duration(ms: i64) -> String {
     let seconds = ms / 1000;
     match seconds {

@@ -1,7 +1,9 @@
-//! `recif ui`: the web UI of a cluster's control plane on this machine's loopback, for whoever typed the command.
+//! `recif ui`: serves the web UI of a cluster's control plane on this machine's loopback interface, for the user who
+//! started it.
 //!
-//! The relay adds the token of the kubeconfig to what the browser asks, so nobody else may use it: the printed address holds a
-//! key, which a cookie keeps; only what is asked of this very address is answered, and no page of another origin may ask.
+//! The relay adds the token of the kubeconfig to the browser's requests, so it must serve no other user: the printed
+//! address holds a key, which a cookie keeps; only requests for this very address are answered, and none of pages of
+//! another origin.
 
 mod origin_guard;
 mod relay;
@@ -39,7 +41,7 @@ pub struct UiArgs {
     system: SystemArgs,
 }
 
-/// What it is called in messages.
+/// Name of the control plane in messages.
 const COMPONENT: &str = "control plane";
 /// Serves until Ctrl-C.
 pub(super) async fn run(args: UiArgs) -> Result<Exit, CliError> {
@@ -70,7 +72,7 @@ pub(super) async fn run(args: UiArgs) -> Result<Exit, CliError> {
                 Ok((stream, _)) => {
                     connections.spawn(relay.clone().serve(stream));
                 }
-                // No files are left, or the client has gone already.
+                // Too many open files, or the client has gone already.
                 Err(_) => sleep(Duration::from_millis(100)).await,
             },
             Some(_) = connections.join_next() => {}

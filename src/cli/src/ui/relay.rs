@@ -1,4 +1,4 @@
-//! Passes on what the gate lets through, and adds the caller's token where the page sends none.
+//! Forwards the requests that the guard passes, and adds the caller's token where the page sends none.
 
 use std::convert::Infallible;
 
@@ -16,7 +16,7 @@ use tokio::net::TcpStream;
 use super::origin_guard::{OriginCheck, OriginGuard};
 use crate::cluster::{CallerCredentials, Forward, error_chain};
 
-/// Fields that are for the next one on the way only (RFC 9110, section 7.6.1).
+/// Hop-by-hop headers (RFC 9110, section 7.6.1).
 const HOP_BY_HOP: [&str; 8] = [
     "connection",
     "keep-alive",
@@ -30,7 +30,7 @@ const HOP_BY_HOP: [&str; 8] = [
 
 type RelayBody = Either<Incoming, Full<Bytes>>;
 
-/// The way from a browser to the control plane.
+/// Relay from a browser to the control plane.
 #[derive(Clone)]
 pub(super) struct Relay {
     guard: OriginGuard,
@@ -39,20 +39,20 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// Leads there, with the token of this caller.
+    /// Returns a relay to the control plane, with the token of this caller.
     pub(super) fn new(gate: OriginGuard, forward: Forward, caller: CallerCredentials) -> Self {
         Self { guard: gate, client: forward.client(), caller }
     }
 
-    /// Answers what comes on one connection.
+    /// Serves one connection.
     pub(super) async fn serve(self, stream: TcpStream) {
-        // Where it is not to be had, the connection works without.
+        // A connection works without the option, too.
         let _ = stream.set_nodelay(true);
         let service = service_fn(move |request| {
             let relay = self.clone();
             async move { Ok::<_, Infallible>(relay.respond(request).await) }
         });
-        // A connection that breaks is the browser's affair.
+        // An error of the connection concerns only the browser.
         let _ = http1::Builder::new().timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service).await;
     }
 
@@ -72,7 +72,7 @@ impl Relay {
         }
         *request.version_mut() = http::Version::HTTP_11;
         keep_end_to_end(request.headers_mut());
-        // The key is for this process alone.
+        // The key is for this process only.
         request.headers_mut().remove(header::COOKIE);
         if ![OWN_AUTHORIZATION, header::AUTHORIZATION].iter().any(|name| request.headers().contains_key(name)) {
             match self.caller.bearer().await {
@@ -93,18 +93,19 @@ impl Relay {
     }
 }
 
-/// Where the token goes: what the control plane passes on to workloads carries it where they never see it.
+/// Returns the header for the token: requests that the control plane passes on to workloads carry it where workloads
+/// never see it.
 fn credential(path: &str) -> HeaderName {
     if path.starts_with("/gateway") { OWN_AUTHORIZATION } else { header::AUTHORIZATION }
 }
 
-/// Leads to the UI, without the key in the address.
+/// Redirects to the UI, without the key in the address.
 fn redirect_with_cookie(cookie: &str) -> Response<RelayBody> {
     let mut answer = text(StatusCode::SEE_OTHER, "The web UI is at /ui/.");
     let fields = answer.headers_mut();
     fields.insert(header::LOCATION, HeaderValue::from_static("/ui/"));
     fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    // Made of digits.
+    // Cannot fail: the cookie consists of visible ASCII characters.
     if let Ok(cookie) = HeaderValue::try_from(cookie) {
         fields.insert(header::SET_COOKIE, cookie);
     }
@@ -131,5 +132,5 @@ fn keep_end_to_end(fields: &mut HeaderMap) {
     }
 }
 
-/// Its Service.
+/// Name of the control plane's Service.
 pub(super) const SERVICE: &str = "recif-control-plane";

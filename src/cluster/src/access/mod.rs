@@ -1,7 +1,7 @@
-//! Who sent a token, and what he may do: the API server's reviews, remembered for a minute.
+//! Authentication and authorization of callers, by cached reviews of the API server (TokenReview, SubjectAccessReview).
 //!
-//! Rights are given as everywhere in the cluster, by roles and bindings, and no list of them is kept here. Only digests of
-//! tokens are remembered, so whoever was let in before costs no request to the API server.
+//! Rights are granted as everywhere in the cluster, by roles and bindings, and no list of them is kept here. The caches hold only digests
+//! of tokens. A caller whose verdict is cached costs no request to the API server.
 
 mod args;
 mod network;
@@ -32,34 +32,34 @@ pub use penalty::Penalties;
 use review_cache::{CachePolicy, Digest, ReviewCache, ReviewResult};
 pub use review_cache::{Denial, ReviewVerdict, TokenState, Unavailable};
 
-/// A right: believed for a minute, and for five while the API server is away.
+/// Lifetimes of a right: valid for a minute, and for five while the API server is unavailable.
 const RIGHT_POLICY: CachePolicy =
     CachePolicy { renew: Duration::from_secs(50), fresh: Duration::from_secs(60), grace: Duration::from_secs(300) };
-/// An identity, which many rights rest on: asked for again before the right that rests on it is.
+/// Lifetimes of an identity, on which many rights rest: it is reviewed again before the rights that rest on it are.
 const IDENTITY_POLICY: CachePolicy =
     CachePolicy { renew: Duration::from_secs(30), fresh: Duration::from_secs(30), grace: Duration::ZERO };
-/// How many reviews are under way at most of those whose tokens were right before.
+/// Most reviews in flight, those of unknown tokens apart.
 const MAX_REVIEWS: usize = 64;
-/// How many of tokens that nobody has seen yet, which anybody can make up; and how many of those wait for their turn.
+/// Most reviews in flight of unknown tokens, which any client can make up, and most of those that wait for a permit.
 const MAX_UNKNOWN: (usize, usize) = (32, 256);
-/// How long a review may take, the wait for its turn included.
+/// Longest duration of a review, the wait for a permit included.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// How often it is logged that reviews fail.
+/// Shortest time between two log lines about failed reviews.
 const LOG_EVERY: Duration = Duration::from_secs(5);
 
-/// Who answers.
+/// Port to the reviews of the API server.
 #[async_trait]
 pub trait Reviews: Send + Sync {
-    /// Whose token this is; `None`: nobody's.
+    /// Returns the identity behind a token; `None` for an invalid token.
     ///
     /// # Errors
-    /// There was no answer.
+    /// Fails if the API server does not answer.
     async fn identify(&self, token: &str, audiences: &[String]) -> Result<Option<Identity>, RequestError>;
 
-    /// Whether somebody has a right.
+    /// Reports whether an identity has a right.
     ///
     /// # Errors
-    /// There was no answer.
+    /// Fails if the API server does not answer.
     async fn is_allowed(&self, who: &Identity, right: &Right<'_>) -> Result<bool, RequestError>;
 }
 
@@ -74,7 +74,7 @@ impl Reviews for Reviewer {
     }
 }
 
-/// What is known of callers and their rights. A right comes with what `V` is made of its owner.
+/// Cached verdicts on callers and their rights. A granted right carries a `V` that is made from the caller's identity.
 pub struct Access<V> {
     rights: ReviewCache<V>,
     view: fn(&Identity) -> V,
@@ -87,20 +87,20 @@ impl<V> fmt::Debug for Access<V> {
     }
 }
 
-/// What reviews need.
+/// Shared context of the reviews.
 struct ReviewContext {
     identities: ReviewCache<Arc<Identity>>,
     reviews: Arc<dyn Reviews>,
     audiences: Vec<String>,
     permits: Semaphore,
     unknown_permits: Semaphore,
-    /// Places of newcomers, with a turn or waiting for one.
+    /// Permits of unknown tokens whose reviews are in flight or wait for that.
     unknown_queue: Semaphore,
     logged_at: Mutex<Option<Instant>>,
 }
 
 impl<V: Clone + Send + Sync + 'static> Access<V> {
-    /// Asks `reviews` about tokens for one of `audiences` (none: the API server's own).
+    /// Creates empty caches. `reviews` is asked about tokens for one of `audiences` (none: the API server's own).
     pub fn new(reviews: Arc<dyn Reviews>, audiences: Vec<String>, view: fn(&Identity) -> V) -> Self {
         let asked = ReviewContext {
             identities: ReviewCache::new(IDENTITY_POLICY),
@@ -114,20 +114,20 @@ impl<V: Clone + Send + Sync + 'static> Access<V> {
         Self { rights: ReviewCache::new(RIGHT_POLICY), view, context: Arc::new(asked) }
     }
 
-    /// Whether the owner of a token has a right, if that is known and need not be asked again.
+    /// Reports whether the owner of a token has a right, if that is cached and need not be reviewed again.
     pub fn cached(&self, token: &str, right: &Right<'_>) -> Option<Result<V, Denial>> {
         self.rights.cached(&key(token, right)).map(|answer| answer.verdict)
     }
 
-    /// What is known of a token before it is reviewed.
+    /// Returns the cached state of a token, before any review.
     pub fn token_state(&self, token: &str) -> TokenState {
         self.context.identities.token_state(&digest(&[token]))
     }
 
-    /// Whether the owner of a token has a right.
+    /// Reports whether the owner of a token has a right.
     ///
     /// # Errors
-    /// Nobody could be asked.
+    /// [`Unavailable`] if the API server could not be queried.
     pub async fn is_allowed(&self, token: &str, right: &Right<'_>) -> Result<Result<V, Denial>, Unavailable> {
         let review = || {
             let (asked, view, question) = (self.context.clone(), self.view, ReviewRequest::new(token, right));
@@ -136,16 +136,16 @@ impl<V: Clone + Send + Sync + 'static> Access<V> {
         self.rights.get(key(token, right), review).await.map(|answer| answer.verdict)
     }
 
-    /// Whose token it is.
+    /// Returns the identity of a token's owner.
     ///
     /// # Errors
-    /// Nobody could be asked.
+    /// [`Unavailable`] if the API server could not be queried.
     pub async fn identify(&self, token: &str) -> Result<Result<Arc<Identity>, Denial>, Unavailable> {
         self.context.identity(token).await.map(|answer| answer.verdict)
     }
 }
 
-/// A question, kept for as long as its review is under way.
+/// Question to the API server, owned by the task of its review.
 struct ReviewRequest {
     token: String,
     /// Verb, resource, subresource, namespace, name.
@@ -170,7 +170,7 @@ impl ReviewContext {
         let right = Right { verb, resource, subresource, namespace, name };
         let asked = Instant::now();
         match self.run_with_permit(&self.permits, self.reviews.is_allowed(&who, &right)).await? {
-            // The right is no younger than what it rests on.
+            // The right is no younger than the identity on which it rests.
             true => Ok(ReviewVerdict { verdict: Ok(view(&who)), at: identity.at }),
             false => Ok(ReviewVerdict { verdict: Err(Denial::Forbidden), at: asked }),
         }
@@ -198,7 +198,7 @@ impl ReviewContext {
         self.identities.get(key, review).await
     }
 
-    /// Does a request when it is its turn.
+    /// Sends a request once it has a permit, within [`DEADLINE`].
     async fn run_with_permit<T>(
         &self,
         turns: &Semaphore,
@@ -215,7 +215,7 @@ impl ReviewContext {
         }
     }
 
-    /// Logs a failure, but not the thousandth of the same moment.
+    /// Logs a failure, at most once per [`LOG_EVERY`].
     fn log_failure(&self, error: &str) -> Unavailable {
         let now = Instant::now();
         let mut last = self.logged_at.lock().unwrap_or_else(PoisonError::into_inner);
@@ -227,10 +227,10 @@ impl ReviewContext {
     }
 }
 
-/// The field that only gateway and control plane read: a workload never sees it, whatever stands between.
+/// Header field that only the gateway and the control plane read: it never reaches a workload, whatever proxy is in between.
 pub const OWN_AUTHORIZATION: HeaderName = HeaderName::from_static("x-recif-authorization");
 
-/// The token in the value of an `Authorization` field: `Bearer <token>` (RFC 6750, section 2.1).
+/// Returns the token in the value of an `Authorization` field: `Bearer <token>` (RFC 6750, section 2.1).
 pub fn bearer(value: &[u8]) -> Option<&str> {
     let (scheme, token) = value.split_at_checked(7)?;
     let token = str::from_utf8(token).ok()?.trim_start_matches(' ');
@@ -243,7 +243,7 @@ fn key(token: &str, right: &Right<'_>) -> Digest {
     digest(&[token, verb, resource, subresource, namespace, name])
 }
 
-/// SHA-256 over the parts, none of which holds a line feed.
+/// Returns the SHA-256 over the parts, none of which holds a line feed.
 fn digest(parts: &[&str]) -> Digest {
     let mut hash = Sha256::new();
     for part in parts {

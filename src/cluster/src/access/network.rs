@@ -1,15 +1,15 @@
-//! Ranges of addresses, and who stands behind the proxies of some.
+//! Ranges of IP addresses (CIDR), and the client's address behind trusted proxies (`X-Forwarded-For`).
 
 use std::{net::IpAddr, str::FromStr};
 
-/// A range of addresses.
+/// Range of IP addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     bits: u32,
 }
 
-/// A text that names none.
+/// Text that is no network.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("--trusted-proxies {0}: give networks such as 10.0.0.0/8 or fd00::/8")]
 pub struct NetworkParseError(String);
@@ -28,22 +28,23 @@ impl FromStr for Network {
 }
 
 impl Network {
-    /// Reads the values of `--trusted-proxies`.
+    /// Parses the values of `--trusted-proxies`.
     ///
     /// # Errors
-    /// The first that names no network.
+    /// The first text that is no network.
     pub fn parse_all(texts: &[String]) -> Result<Vec<Self>, NetworkParseError> {
-        // An empty variable is one empty name to the parser of lists.
+        // An empty variable is parsed as a list with one empty name.
         texts.iter().filter(|text| !text.is_empty()).map(|text| text.parse()).collect()
     }
 
-    /// The addresses of these values of `X-Forwarded-For`, nearest first, up to the first that is none.
+    /// Returns the addresses of these values of `X-Forwarded-For`, nearest first, up to the first text that is no address.
     pub fn hops<'a>(values: &'a [&'a [u8]]) -> impl Iterator<Item = IpAddr> + 'a {
         let hops = values.iter().rev().flat_map(|value| value.rsplit(|byte| *byte == b','));
         hops.map_while(|hop| str::from_utf8(hop.trim_ascii()).ok()?.parse().ok())
     }
 
-    /// Where a request comes from that `peer` sent: the last address of its chain, nearest first, that is no proxy of these.
+    /// Returns the address of the client of a request from `peer`: the first of `peer` and its chain, nearest first, that is no trusted
+    /// proxy; `peer` itself if all are.
     pub fn client_address(trusted: &[Self], peer: IpAddr, chain: impl Iterator<Item = IpAddr>) -> IpAddr {
         let trusts = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
         if !trusts(peer) {
@@ -52,7 +53,7 @@ impl Network {
         chain.map(|hop| hop.to_canonical()).find(|hop| !trusts(*hop)).unwrap_or(peer)
     }
 
-    /// Whether an address, in its canonical form, is in it.
+    /// Reports whether the network contains an address, given in its canonical form.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(ours), IpAddr::V4(theirs)) => {

@@ -1,8 +1,8 @@
-//! Rate limit for guesses: an address from which many wrong tokens came gets no further unknown one reviewed for a while.
+//! Rate limit for guessed tokens: an address that sent many invalid tokens gets no further unknown token reviewed for a while.
 //!
-//! Every unknown token costs a review by the API server, so whoever makes up tokens would make others wait for theirs. Only what was
-//! refused counts, each token once: callers who are known are never asked about their address, and right tokens cost nothing, so
-//! that one bad neighbour behind an ingress or a NAT is felt only by those who are new there.
+//! Every unknown token costs a review by the API server, so a client that makes up tokens would make other callers wait. Only refused
+//! tokens count, each token once. The address of a known caller is never checked, and valid tokens cost nothing, so that one bad client
+//! behind an ingress or a NAT affects only callers that are new there.
 
 use std::{
     collections::HashMap,
@@ -14,30 +14,32 @@ use std::{
 
 use tokio::time::Instant;
 
-/// So many refused tokens are too many.
+/// Number of refused tokens at which an address is blocked.
 const MAX_REFUSED: usize = 20;
-/// Within this time; and for so long none is reviewed then.
+/// Window in which refused tokens count, and duration of the block that follows.
 const WINDOW: Duration = Duration::from_secs(10);
-/// Addresses that are remembered at most.
+/// Most addresses that are tracked.
 const MAX_ADDRESSES: usize = 10_000;
 
-/// The addresses of refused tokens.
+/// Refused tokens by address, and thereby the blocked addresses.
+///
+/// Invariant: at most [`MAX_ADDRESSES`] addresses, with at most [`MAX_REFUSED`] distinct tokens each.
 #[derive(Debug, Default)]
 pub struct Penalties {
     hasher: RandomState,
     refused: Mutex<HashMap<IpAddr, RefusedTokens>>,
 }
 
-/// What was refused of one address.
+/// Refused tokens of one address.
 #[derive(Debug)]
 struct RefusedTokens {
     since: Instant,
-    /// Hashes of different tokens.
+    /// Hashes of the distinct tokens.
     tokens: Vec<u64>,
 }
 
 impl Penalties {
-    /// Whether unknown tokens of this address are not reviewed now.
+    /// Reports whether unknown tokens of this address are blocked from review.
     pub fn is_blocked(&self, address: IpAddr) -> bool {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused
@@ -62,14 +64,14 @@ impl Penalties {
         if found.tokens.len() < MAX_REFUSED && !found.tokens.contains(&hash) {
             found.tokens.push(hash);
             if found.tokens.len() == MAX_REFUSED {
-                // From here on it is the time of the penalty.
+                // The block begins here.
                 found.since = now;
             }
         }
     }
 }
 
-/// Whom an address stands for: one who has an address of IPv6 has 2⁶⁴ of them.
+/// Returns the address under which a client is counted: the /64 network of an IPv6 address, because its owner has 2⁶⁴ of them.
 fn network(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,

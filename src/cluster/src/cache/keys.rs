@@ -1,5 +1,5 @@
-//! The keys by which gateways vouch for callers: the Secret `recif-identity` in the operator's namespace, watched by every
-//! gateway and operator, so that all sign alike, and made by the operator that leads where there is none.
+//! Keys by which gateways vouch for callers: the Secret `recif-identity` in the operator's namespace. Every gateway and operator watches
+//! it, so that all use the same keys. The leading operator creates it where it is missing.
 
 use std::{
     collections::BTreeMap,
@@ -19,40 +19,40 @@ use crate::{
 
 /// Name of the Secret.
 pub const IDENTITY_SECRET: &str = "recif-identity";
-/// [`IDENTITY`] as a field selector, which is what rights on one name allow to watch.
+/// [`IDENTITY_SECRET`] as a field selector: with rights on a single name, only such a watch is allowed.
 const FIELD_SELECTOR: &str = "metadata.name=recif-identity";
-/// How long an operator that cannot make the Secret waits before it tries again.
+/// Delay before an operator that cannot create the Secret tries again.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// The keys as last read. What was read stays when the Secret goes: Pods know these.
+/// Keys as last read. They stay when the Secret is deleted, because Pods know these.
 #[derive(Debug, Clone, Default)]
 pub struct Keys(Arc<SharedKeys>);
 
 #[derive(Debug, Default)]
 struct SharedKeys {
     keys: Mutex<Option<Arc<KeySet>>>,
-    /// Whether the Secret is there.
+    /// True while the Secret exists.
     exists: watch::Sender<bool>,
 }
 
 impl Keys {
-    /// The keys, once they were read.
+    /// Returns the keys, once they have been read.
     pub fn get(&self) -> Option<Arc<KeySet>> {
         self.0.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Notes whether the Secret is there, each time that it was read anew or went.
+    /// Returns a receiver that is notified each time the Secret is read anew or deleted; its value tells whether the Secret exists.
     pub fn subscribe(&self) -> watch::Receiver<bool> {
         self.0.exists.subscribe()
     }
 
-    /// The Secret holds these now.
+    /// Stores the keys that were read from the Secret.
     pub fn set(&self, keys: Arc<KeySet>) {
         *self.0.keys.lock().unwrap_or_else(PoisonError::into_inner) = Some(keys);
         self.0.exists.send_replace(true);
     }
 
-    /// Follows the Secret in `namespace`, for ever.
+    /// Watches the Secret in `namespace`, for ever.
     pub async fn follow(self, namespace: String, transport: Arc<Transport>, board: Arc<WatchHealth>) {
         let map = Arc::new(ObjectMap::default());
         map.subscribe(move |change| match change.new.as_deref() {
@@ -67,13 +67,13 @@ impl Keys {
         Watch::new(source, Some(namespace), transport, map, board).run().await;
     }
 
-    /// Makes the Secret whenever it is not there, for as long as this is polled: with the keys that were read before if it was
-    /// there once, for those are the ones that Pods know.
+    /// Creates the Secret whenever it is missing, for as long as this future is polled. If it existed before, it gets the keys that were
+    /// read then, because those are the ones that Pods know.
     pub async fn maintain(&self, secret: &SecretObject) {
         let mut there = self.0.exists.subscribe();
         loop {
             match self.ensure(secret).await {
-                // The sender is ours.
+                // The wait cannot fail, because the sender is ours.
                 Ok(()) => drop(there.wait_for(|there| !there).await),
                 Err(error) => {
                     tracing::warn!(%error, "Secret {IDENTITY_SECRET} cannot be made: no caller can be vouched for without it");
@@ -83,10 +83,10 @@ impl Keys {
         }
     }
 
-    /// Makes the Secret if it is not there, and reads what there is then.
+    /// Creates the Secret if it is missing, and otherwise reads its keys.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// [`KeysError`].
     pub async fn ensure(&self, secret: &SecretObject) -> Result<(), KeysError> {
         if *self.0.exists.borrow() {
             return Ok(());
@@ -107,31 +107,31 @@ impl Keys {
     }
 }
 
-/// Why there are no keys.
+/// Reason for missing keys.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
-    /// The API server refused, or was not there.
+    /// The API server refused, or did not answer.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// What is in the Secret are none.
+    /// The Secret does not hold valid keys.
     #[error("Secret {IDENTITY_SECRET} is not used: {0}; delete it, and another one is made")]
     Bad(#[from] KeyError),
-    /// None can be made.
+    /// No keys can be generated.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
 }
 
-/// The data of a Secret with these keys.
+/// Returns the keys as the data of a Secret.
 pub fn secret_data(keys: &KeySet) -> BTreeMap<String, ByteString> {
     keys.data().into_iter().map(|(name, key)| (name.to_owned(), ByteString(key.into_bytes()))).collect()
 }
 
-/// The values of a Secret.
+/// Returns the values of a Secret as bytes.
 pub fn bytes(data: BTreeMap<String, ByteString>) -> BTreeMap<String, Vec<u8>> {
     data.into_iter().map(|(name, value)| (name, value.0)).collect()
 }
 
-/// Reads the keys of the Secret. One that holds others is no reason to fail the watch.
+/// Decodes the keys of the Secret. Invalid keys are no reason to fail the watch.
 fn read(json: &str) -> Result<Result<Arc<KeySet>, KeyError>, serde_json::Error> {
     #[derive(Deserialize)]
     struct Secret {

@@ -1,4 +1,4 @@
-//! The Pods of each workload.
+//! Index of the Pods by workload.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,20 +10,22 @@ use meta::Key;
 
 use crate::Change;
 
-/// The label that names the workload of this kind, such as `recif.dev/agent`.
+/// Returns the label that names the workload of this kind, such as `recif.dev/agent`.
 pub fn workload_label(kind: &str) -> String {
     format!("recif.dev/{}", kind.to_lowercase())
 }
 
-/// The Pods of each workload, in the order of their names.
+/// Index of the Pods by workload, in the order of their names.
+///
+/// Invariant: a workload without Pods has no entry.
 #[derive(Debug, Default)]
 pub struct PodIndex(Mutex<HashMap<WorkloadKey, BTreeMap<String, Arc<WorkloadPod>>>>);
 
-/// Label and the workload's key.
+/// Label of a workload's kind, and the workload's key.
 type WorkloadKey = (String, Key);
 
 impl PodIndex {
-    /// Follows a change of a Pod.
+    /// Updates the index by a change of a Pod.
     pub fn follow(&self, change: &Change<WorkloadPod>) {
         let mut index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for old in change.old.iter().flat_map(|pod| workloads(&change.key, pod)) {
@@ -41,7 +43,7 @@ impl PodIndex {
         }
     }
 
-    /// The Pods of one workload.
+    /// Returns the Pods of one workload.
     pub fn of(&self, kind: &str, key: Key) -> Vec<Arc<WorkloadPod>> {
         let index = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         index.get(&(workload_label(kind), key)).map(|pods| pods.values().cloned().collect()).unwrap_or_default()

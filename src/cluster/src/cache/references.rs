@@ -1,4 +1,4 @@
-//! Who refers to what: a changed Tool, Secret or ConfigMap finds its users here, and nobody else is woken.
+//! Reverse index of references, by which a change of a Tool, Secret or ConfigMap fans out to the objects that use it and to no others.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -10,21 +10,21 @@ use meta::{Key, PhasedObject};
 
 use crate::Change;
 
-/// The objects of all kinds by what they refer to.
+/// Reverse index of references: the objects of all kinds, by the objects that they refer to.
 ///
-/// Whoever uses a Model uses its PluginConfig and the Secret with its credentials. The status of a Model need not move
-/// when that Secret does, so its users are found through it.
+/// A user of a Model also uses its PluginConfig and the Secret with its credentials. The status of a Model need not change when that Secret
+/// does, so the users of the Model are found through it. Invariant: an object that no other refers to has no entry.
 #[derive(Debug, Default)]
 pub struct Referrers(Mutex<HashMap<ReferenceTarget, BTreeSet<Referrer>>>);
 
-/// What is referred to. Without a kind: the labels of a namespace, whose name the key has, which decide whether its objects may
-/// use servers of another one.
+/// Object that is referred to. Without a kind: the labels of the namespace that the key names, which decide whether its objects may use
+/// servers of another namespace.
 type ReferenceTarget = (Option<RefKind>, Key);
 /// Kind and key of an object that refers to others.
 type Referrer = (&'static str, Key);
 
 impl Referrers {
-    /// Follows a change of a referring object.
+    /// Updates the index by a change of a referring object.
     pub fn follow<K: PhasedObject + HasReferences>(&self, change: &Change<K>) {
         self.change(K::KIND, &change.key, change.old.as_deref(), change.new.as_deref());
     }
@@ -55,12 +55,12 @@ impl Referrers {
         }
     }
 
-    /// Kind and key of all that use this object, by themselves or through what passes on what it refers to.
+    /// Returns kind and key of all objects that use this one, directly or through others (transitively).
     pub fn of(&self, kind: RefKind, key: &Key) -> BTreeSet<Referrer> {
         self.users((Some(kind), key.clone()))
     }
 
-    /// Kind and key of all for which the labels of their namespace count.
+    /// Returns kind and key of all objects for which the labels of their namespace count.
     pub fn of_namespace(&self, name: &str) -> BTreeSet<Referrer> {
         self.users((None, Key::new("", name)))
     }

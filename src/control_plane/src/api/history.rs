@@ -1,4 +1,4 @@
-//! What happened, as far back as the database goes: older steps of an object, and those of the whole fleet.
+//! History of the fleet and of single objects, as far back as the database goes.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ use crate::{
     fleet::{FleetCache, KindVisibility, Record, Visibility},
 };
 
-/// Steps on a page unless somebody says how many.
+/// Page size unless the caller gives a limit.
 const DEFAULT_LIMIT: usize = 100;
-/// The most steps on a page.
+/// Limit of the page size.
 const MAX_LIMIT: i64 = 1000;
-/// The most older steps of one object.
+/// Limit of the stored steps that are read for one object.
 const MAX_STORED_STEPS: usize = 1000;
-/// How long the newer steps of an object, which are at hand, wait for the older ones.
+/// Timeout for the stored steps of an object; its newer steps are in memory and do not wait longer.
 const STORE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Parameters of the fleet's history.
@@ -44,7 +44,7 @@ pub(super) const TRANSITIONS: &[Param] = &[
     },
 ];
 
-/// What happened in the fleet, the newest first.
+/// Lists the transitions of the fleet, the newest first.
 pub(super) fn transitions(
     app: SharedAppState,
     caller: ApiCaller,
@@ -66,14 +66,14 @@ pub(super) fn transitions(
     .boxed()
 }
 
-/// How far what happened is stored.
+/// Reports the state of the mirror that stores the history.
 pub(super) fn history_status(
     app: SharedAppState,
     caller: ApiCaller,
     _: OperationRequest,
 ) -> BoxFuture<'static, Result<OperationResponse, Problem>> {
     async move {
-        // It is the same for everybody, but for nobody whom nobody knows.
+        // The response is the same for every caller with a valid token.
         app.auth.user(&caller).await?;
         OperationResponse::of(&History {
             behind_seconds: app.mirror.behind(&app.fleet).as_secs(),
@@ -83,11 +83,11 @@ pub(super) fn history_status(
     .boxed()
 }
 
-/// The steps of an object after this number that its status does not hold any more. Without a database that answers there are
-/// none.
+/// Reads the stored steps of an object after this number that its status no longer holds. Returns none if the database does not
+/// respond.
 pub(super) async fn stored_steps(app: &SharedAppState, record: &Record, since: i64, known: &[Step]) -> Vec<Step> {
     let first = known.first().map_or(i64::MAX, |step| step.seq);
-    // Who follows an object asks again and again: most often there is nothing new.
+    // A client that follows an object polls this again and again, and mostly nothing is new.
     if record.seq <= since || first <= since.saturating_add(1) {
         return Vec::new();
     }
@@ -95,8 +95,8 @@ pub(super) async fn stored_steps(app: &SharedAppState, record: &Record, since: i
     steps.into_iter().map(|told| told.step.into()).filter(|step: &Step| step.seq < first).collect()
 }
 
-/// The steps after this number of the last object of this name, which is gone; `None`: the database knows of none, or does not
-/// answer.
+/// Reads the steps after this number of the last deleted object with this name; `None`: the database has none, or does not
+/// respond.
 pub(super) async fn steps_of_deleted(
     app: &SharedAppState,
     kind: &str,
@@ -114,7 +114,7 @@ pub(super) async fn steps_of_deleted(
     Some(steps.await??.into_iter().map(|told| told.step.into()).collect())
 }
 
-/// What the database answers, if it does so in time.
+/// Returns the result of a query of the database; `None` after an error or [`STORE_TIMEOUT`].
 async fn with_timeout<T>(answer: impl Future<Output = Result<T, store::StoreError>>) -> Option<T> {
     match timeout(STORE_TIMEOUT, answer).await {
         Ok(Ok(found)) => Some(found),
@@ -129,7 +129,7 @@ async fn with_timeout<T>(answer: impl Future<Output = Result<T, store::StoreErro
     }
 }
 
-/// What the database is to show of what a caller may see.
+/// Converts the visibility of a caller to a filter for the database.
 fn store_visibility(visible: &Visibility, fleet: &FleetCache) -> store::HistoryScope {
     let Some(sights) = visible.by_kind() else { return store::HistoryScope::All };
     if sights.iter().all(|sight| *sight == KindVisibility::All) {
@@ -137,7 +137,7 @@ fn store_visibility(visible: &Visibility, fleet: &FleetCache) -> store::HistoryS
     }
     let mut pairs = Vec::new();
     for ((row, kind), sight) in (0_u8..).zip(KINDS).zip(sights) {
-        // Of a kind that is seen everywhere: the namespaces that have some of it now.
+        // For a kind that is visible everywhere: the namespaces that have objects of it now.
         let names = match sight {
             KindVisibility::All => fleet.namespaces(row),
             KindVisibility::Namespaces(names) => names.iter().cloned().collect(),

@@ -1,4 +1,4 @@
-//! The REST API: a table of operations, each a GET that is answered from the read model.
+//! REST API: a table of operations, each a GET that is answered from the read model.
 
 mod history;
 mod lists;
@@ -37,9 +37,9 @@ use super::{
     ui,
 };
 
-/// Every path of the public port; probes and metrics have a port of their own.
+/// Creates the router of the public port; probes and metrics have a port of their own.
 pub(super) fn router(app: SharedAppState) -> Router {
-    // The document does not change.
+    // The document is constant, so it is rendered once.
     let document = Bytes::from(openapi::document().to_string());
     let document = get(move || async move { ([(header::CONTENT_TYPE, "application/json")], document) });
     let mut api = Router::new().route("/openapi.json", document.clone()).route("/api/openapi.json", document);
@@ -66,9 +66,9 @@ pub(super) fn router(app: SharedAppState) -> Router {
             Err(problem) => problem.into_response(),
         }
     };
-    // The UI is compressed by its build.
+    // The build has compressed the files of the UI.
     let ui = get(ui::serve);
-    // A wildcard matches no empty rest.
+    // A wildcard does not match an empty rest.
     let api = api.route("/ui", ui.clone()).route("/ui/", ui.clone()).route("/ui/{*path}", ui);
     let api = api.route("/", get(ui::redirect));
     let api = api.route(relay::PREFIX, any(pass)).route("/gateway/", any(pass)).route("/gateway/{*path}", any(pass));
@@ -79,7 +79,7 @@ async fn serve(app: SharedAppState, operation: &'static RestOperation, request: 
     try_serve(app, operation, request).await.unwrap_or_else(|problem| problem.into_response())
 }
 
-/// The address that a request comes from.
+/// Returns the address of the client that sent a request.
 fn peer_address(extensions: &Extensions) -> Option<IpAddr> {
     extensions.get::<Peer>().map(|peer| peer.address)
 }
@@ -96,7 +96,7 @@ async fn try_serve(
         ));
     }
     let (mut parts, _) = request.into_parts();
-    // Who that is, and what he may see, is asked by whatever shows something.
+    // Authentication and authorization are left to the operations, which know the object that they show.
     app.auth.check_token(&parts.headers, peer_address(&parts.extensions)).await?;
     let caller = app.auth.caller(&parts.headers)?;
     let mut asked = OperationRequest::read(operation.query, parts.uri.query())?;

@@ -1,4 +1,4 @@
-//! `/openapi.json`: the document, made from the very table that the router is made from.
+//! OpenAPI document `/openapi.json`, generated from the same table as the router.
 
 use schemars::{SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value, json};
@@ -11,15 +11,15 @@ use super::{
 };
 use crate::fleet::Summary;
 
-/// The OpenAPI 3.1 document.
+/// Generates the OpenAPI 3.1 document.
 pub(super) fn document() -> Value {
-    // The dialect of OpenAPI 3.1 is JSON Schema 2020-12, which is what the types give.
+    // The dialect of OpenAPI 3.1 is JSON Schema 2020-12, in which schemars generates the schemas.
     let settings =
         SchemaSettings::draft2020_12().with(|settings| settings.definitions_path = "/components/schemas".into());
     let settings = settings.for_serialize();
     let mut generator = settings.into_generator();
     let problem = generator.subschema_for::<Problem>();
-    // What events hold, for whoever makes types from this.
+    // Payloads of the server-sent events, for clients that generate types from the document.
     generator.subschema_for::<Summary>();
     generator.subschema_for::<Transition>();
     let mut paths = Map::new();
@@ -103,7 +103,7 @@ fn in_query(param: &Param) -> Value {
 mod tests {
     use super::*;
 
-    /// The web UI's types are made from a copy of the document, which `make generate` writes.
+    /// The web UI's types are generated from a copy of the document, which `make generate` writes.
     #[test]
     fn the_copy_that_the_web_ui_is_made_from_is_this_document() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/ui/openapi.json");

@@ -1,4 +1,4 @@
-//! What went wrong with a request, as RFC 9457 tells it.
+//! Problem details of HTTP errors ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)).
 
 use axum::{
     body::Body,
@@ -26,35 +26,35 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// A problem of this sort.
+    /// Creates a problem with this status.
     pub(crate) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
         Self { type_: "about:blank", title, status: status.as_u16(), detail: detail.into(), parameter: None }
     }
 
-    /// A parameter that cannot be used.
+    /// Creates a problem about a parameter that cannot be used.
     pub(crate) fn parameter(name: &str, detail: impl Into<String>) -> Self {
         Self { parameter: Some(name.to_owned()), ..Self::new(StatusCode::BAD_REQUEST, detail) }
     }
 
-    /// There is no such thing.
+    /// Creates a 404 problem.
     pub(crate) fn missing(what: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, what)
     }
 
-    /// A defect of ours.
+    /// Creates a 500 problem for a defect of the control plane, and logs the error.
     pub(crate) fn defect(error: &dyn std::error::Error) -> Self {
         tracing::error!(%error, "a request cannot be answered");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "this is a defect of the control plane: see its log")
     }
 
-    /// The status code.
+    /// Returns the status code.
     #[cfg(test)]
     pub(crate) fn status(&self) -> u16 {
         self.status
     }
 
-    /// What went wrong.
+    /// Returns the detail.
     #[cfg(test)]
     pub(crate) fn detail(&self) -> &str {
         &self.detail
@@ -63,7 +63,7 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        // Texts and numbers: this cannot fail.
+        // Serializing strings and numbers cannot fail.
         let mut response = Response::new(Body::from(serde_json::to_vec(&self).unwrap_or_default()));
         *response.status_mut() = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let fields = response.headers_mut();

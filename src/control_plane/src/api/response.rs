@@ -1,4 +1,4 @@
-//! An answer in the form that the caller takes, or word that he has it already.
+//! Response of an operation: content negotiation, and 304 for a client that has this version already.
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -9,15 +9,15 @@ use serde::Serialize;
 use super::problem::Problem;
 use crate::stream_body::{self, BodyChunks};
 
-/// What an operation answers.
+/// Result of an operation.
 pub(super) enum OperationResponse {
-    /// JSON, and what tells this version of it from others.
+    /// JSON, and the entity tag of this version.
     Json { body: Bytes, tag: String },
-    /// A stream of events.
+    /// Stream of server-sent events.
     Events(BodyChunks),
 }
 
-/// The form that a caller takes.
+/// Media type of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ContentFormat {
     Json,
@@ -25,20 +25,20 @@ enum ContentFormat {
 }
 
 impl OperationResponse {
-    /// A value, told apart by its text.
+    /// Serializes a value; its entity tag is a digest of the text.
     ///
     /// # Errors
-    /// A value that cannot be written: a defect.
+    /// The value cannot be serialized: a defect.
     pub(super) fn of(value: &impl Serialize) -> Result<Self, Problem> {
         let body = serde_json::to_vec(value).map_err(|error| Problem::defect(&error))?;
         let tag = sha256_hex(&body)[..24].to_owned();
         Ok(Self::Json { body: body.into(), tag })
     }
 
-    /// The response to a request with these fields.
+    /// Creates the HTTP response to a request with these header fields.
     ///
     /// # Errors
-    /// The caller takes no form that there is.
+    /// The caller accepts neither JSON nor YAML.
     pub(super) fn respond(self, asked: &HeaderMap) -> Result<Response, Problem> {
         let (body, tag) = match self {
             Self::Json { body, tag } => (body, tag),
@@ -50,7 +50,7 @@ impl OperationResponse {
                 "there is application/json and application/yaml: accept one of them",
             )
         })?;
-        // Weak: the same version may be sent compressed.
+        // A weak tag, because the same version may also be sent compressed.
         let tag = format!("W/\"{tag}{}\"", if form == ContentFormat::Yaml { "-yaml" } else { "" });
         let known = asked.get_all(header::IF_NONE_MATCH).iter().any(|value| matches(value.as_bytes(), &tag));
         let mut response = if known {
@@ -68,7 +68,7 @@ impl OperationResponse {
         if let Ok(tag) = HeaderValue::from_str(&tag) {
             fields.insert(header::ETAG, tag);
         }
-        // What somebody may see depends on who he is.
+        // The response depends on the caller's rights.
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         fields.insert(header::VARY, HeaderValue::from_static("accept, authorization"));
         Ok(response)
@@ -86,12 +86,12 @@ fn stream_response(pieces: BodyChunks) -> Response {
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     fields.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    // Some proxies hold back what they do not know to be a stream.
+    // Some proxies buffer responses that they do not know to be streams.
     fields.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
 }
 
-/// The form that `Accept` (RFC 9110, section 12.5.1) asks for; `None`: there is none that it takes.
+/// Chooses the format by `Accept` (RFC 9110, section 12.5.1); `None`: the caller accepts none of them.
 fn negotiate(asked: &HeaderMap) -> Option<ContentFormat> {
     let mut found: Option<(f32, ContentFormat)> = None;
     let mut given = false;
@@ -117,7 +117,7 @@ fn negotiate(asked: &HeaderMap) -> Option<ContentFormat> {
     if given { found.map(|(_, form)| form) } else { Some(ContentFormat::Json) }
 }
 
-/// Whether `If-None-Match` (RFC 9110, section 13.1.2) names this version; the comparison is the weak one.
+/// Reports whether `If-None-Match` (RFC 9110, section 13.1.2) lists this version, by weak comparison.
 fn matches(field: &[u8], tag: &str) -> bool {
     let plain = |tag: &str| tag.trim().trim_start_matches("W/").to_owned();
     let field = String::from_utf8_lossy(field);

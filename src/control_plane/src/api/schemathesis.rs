@@ -1,5 +1,5 @@
-//! The running server as Schemathesis sees it: whatever requests it makes of the document, no answer is another than the
-//! document says, and none is a defect.
+//! Test of the running server by [Schemathesis](https://schemathesis.readthedocs.io/): whatever requests it generates from the
+//! OpenAPI document, each response conforms to the document, and none is a server error.
 
 use std::process::Stdio;
 
@@ -25,9 +25,9 @@ async fn no_request_of_schemathesis_is_answered_wrongly() {
     std::fs::create_dir_all(&folder).unwrap();
     let mut command = Command::from(peers::python("rest_client.py"));
     command.args(["run", &format!("{url}/openapi.json"), "--url", &url, "--seed", "1", "--max-examples", "10"]);
-    // What has no end is no answer to it; and a place in a list belongs to that list, which no schema can say.
+    // Schemathesis cannot read a response without an end. A cursor is valid for one list only, which no schema can express.
     command.args(["--exclude-path", "/v1/events", "--exclude-checks", "positive_data_acceptance"]);
-    // It keeps what it found beside it.
+    // Schemathesis writes its findings into the current folder.
     command.current_dir(&folder).stdin(Stdio::null()).kill_on_drop(true);
     let output = command.output().await.unwrap();
     std::fs::remove_dir_all(&folder).unwrap();

@@ -1,4 +1,4 @@
-//! Every operation.
+//! Table of all operations.
 
 use futures::FutureExt as _;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::live;
 
-/// Every operation.
+/// All operations of the API.
 pub(super) const OPERATIONS: &[RestOperation] = &[
     RestOperation {
         path: "/v1/fleet",

@@ -1,5 +1,5 @@
-//! What the operations answer, as types from which the OpenAPI document is made. Summaries are kept as JSON already, so the lists
-//! that hold them are put together from bytes; these types say what comes out.
+//! Response types of the operations, from which the OpenAPI document is generated. Summaries are kept as serialized JSON, and
+//! lists are concatenated from them; these types describe the result.
 
 use std::collections::BTreeMap;
 

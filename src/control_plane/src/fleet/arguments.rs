@@ -1,10 +1,11 @@
-//! Takes credentials out of the arguments of a program.
+//! Masks credentials in the arguments of a program.
 
 use serde_json::Value;
 
 use super::credentials::{MASKED, is_credential, is_name, is_number_of_tokens, mask_urls};
 
-/// Arguments of a program: `--token=x`, what follows `--token`, and the same within one that is a command itself.
+/// Masks arguments of a program: `--token=x`, the argument after `--token`, and the same within an argument that is itself a
+/// command line.
 pub(super) fn mask_arguments(elements: &mut [Value]) {
     let mut follows = None;
     for element in elements {
@@ -20,12 +21,12 @@ pub(super) fn mask_arguments(elements: &mut [Value]) {
     }
 }
 
-/// Where one is in a text of several words.
+/// State of the parser within a text of several words.
 #[derive(Default)]
 struct Words {
-    /// The name of the credential that the next word is.
+    /// Name of the credential whose value the next word is.
     follows: Option<String>,
-    /// Everything is one until a word ends with a quote; with this one, if it is known.
+    /// Set while words belong to a credential: until a word that ends with this quote, or with any quote if it is `None`.
     until: Option<Option<char>>,
 }
 
@@ -60,7 +61,7 @@ impl Words {
             && is_credential(name)
             && !value.starts_with("//")
         {
-            // A header, up to its end.
+            // A header: its value reaches to the closing quote.
             self.until = Some(before.chars().last().filter(|quote| *quote != '('));
             let value = if value.is_empty() { String::new() } else { self.secret(value) };
             return format!("{before}{name}:{value}");
@@ -80,7 +81,7 @@ impl Words {
         }
     }
 
-    /// A word that belongs to a credential, without it.
+    /// Masks a word of a credential; quotes and closing signs around it stay.
     fn secret(&mut self, word: &str) -> String {
         let quotes = ['"', '\''];
         if self.until.is_none() {

@@ -1,4 +1,4 @@
-//! The printer columns of a kind, read from its definition and looked up in its objects as `kubectl get` does.
+//! Printer columns of a kind, read from its CustomResourceDefinition and evaluated on objects as `kubectl get` does.
 
 use crds::{ApiKind, agent_model};
 use serde_json::Value;
@@ -6,27 +6,27 @@ use serde_json::Value;
 /// Columns that a summary has as fields of their own.
 const SUMMARY_COLUMNS: &[&str] = &["Phase", "Age", "Reason", "Replicas"];
 
-/// One column.
+/// Printer column (`additionalPrinterColumns`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     /// Its title, such as `Model`.
     pub title: String,
     path: Vec<ColumnPathStep>,
-    /// Whether it is the model of an agent, which may stand in several places.
+    /// True for the model of an agent, which may stand in several fields.
     is_agent_model: bool,
 }
 
-/// A step of a JSON path, as far as definitions use them.
+/// Step of a [JSONPath](https://kubernetes.io/docs/reference/kubectl/jsonpath/), as far as the definitions use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ColumnPathStep {
     /// `.field`
     Field(String),
-    /// `[?(@.field=="value")]`: the first element of which this is true.
+    /// `[?(@.field=="value")]`: the first element for which the filter is true.
     First { field: String, value: String },
 }
 
 impl Column {
-    /// The columns of a kind that a summary does not have already.
+    /// Returns the columns of a kind that are not fields of a summary.
     pub fn of(kind: &ApiKind) -> Vec<Self> {
         let versions = kind.definition().spec.versions;
         let columns = versions.into_iter().flat_map(|version| version.additional_printer_columns.unwrap_or_default());
@@ -38,7 +38,7 @@ impl Column {
         others.collect()
     }
 
-    /// Its text for an object; `None`: the object does not have it.
+    /// Returns its text for an object; `None`: the object does not have it.
     pub fn text(&self, object: &Value) -> Option<String> {
         if self.is_agent_model {
             return agent_model(object);

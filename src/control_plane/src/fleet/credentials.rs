@@ -1,9 +1,9 @@
-//! Tells which names, words and texts may be credentials.
+//! Heuristics for credentials in names, words and texts.
 
-/// What stands in the place of a credential.
+/// Replacement of a credential.
 pub const MASKED: &str = "••••••";
 
-/// Words in the name of a variable, header or setting whose value is a credential.
+/// Words that mark a name of a variable, header or setting as that of a credential, wherever they stand in it.
 pub(super) const WORDS: &[&str] = &[
     "password",
     "passwd",
@@ -21,14 +21,14 @@ pub(super) const WORDS: &[&str] = &[
     "passphrase",
 ];
 
-/// Words that say so as the last one of a name.
+/// Words that mark a name as that of a credential if they are its last word.
 pub(super) const LAST_WORDS: &[&str] = &["pwd", "jwt", "pass", "auth", "key"];
 
-/// Whether something of this name is a credential, unless it is a number of tokens.
+/// Reports whether a value under this name is a credential, unless it is a number of tokens.
 pub(super) fn is_credential(name: &str) -> bool {
     let plain = normalized(name);
     let joined = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>();
-    // The last word begins behind a sign, or with the capital letter after a small one.
+    // The last word begins after a separator, or at a capital letter that follows a small one.
     let starts = name.char_indices().rev().find(|(at, c)| {
         let before = name[..*at].chars().next_back();
         let capital = c.is_ascii_uppercase() && before.is_some_and(|before| before.is_ascii_lowercase());
@@ -46,12 +46,12 @@ pub(super) fn is_number_of_tokens(name: &str, value: &str) -> bool {
     normalized(name).ends_with("tokens") && value.parse::<f64>().is_ok()
 }
 
-/// Whether it may be the name of a flag, a variable or a header.
+/// Reports whether a text may be the name of a flag, a variable or a header.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
 }
 
-/// A text without the passwords of the URLs in it.
+/// Masks the passwords of all URLs in a text.
 pub(super) fn mask_urls(text: &str) -> String {
     let mut masked = String::with_capacity(text.len());
     let mut rest = text;
@@ -67,7 +67,8 @@ pub(super) fn mask_urls(text: &str) -> String {
     masked
 }
 
-/// What follows `://`, without what may be a password: in front of the host, or as a parameter.
+/// Masks possible passwords in the part of a URL after `://`: the user information, and query parameters with a credential's
+/// name.
 pub(super) fn without_password(url: &str) -> String {
     let authority = url.find(['/', '?', '#']).unwrap_or(url.len());
     let (authority, path) = url.split_at(authority);

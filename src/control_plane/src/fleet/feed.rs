@@ -1,4 +1,4 @@
-//! A reader of the journal: what changed since he looked last.
+//! Reader of the journal: the changes since its last read.
 
 use std::{sync::Arc, time::Instant};
 
@@ -6,30 +6,30 @@ use tokio::sync::watch;
 
 use super::{FleetCache, Record, transition::FleetTransition};
 
-/// What somebody who follows the fleet reads next.
+/// Result of a read.
 #[derive(Debug)]
 pub enum Batch {
-    /// Deletions were forgotten before they were read. What comes next begins anew with every object; what is not among
-    /// them is gone.
+    /// Tombstones were evicted before they were read. The next reads start over with every object; an object that they do not
+    /// return is deleted.
     Reset,
     /// Objects in their newest state, oldest change first.
     Changes(Vec<ChangedObject>),
 }
 
-/// The newest state of an object that changed.
+/// Newest state of an object that changed.
 #[derive(Debug, Clone)]
 pub struct ChangedObject {
-    /// The stamp of the change.
+    /// Stamp of the change.
     pub stamp: u64,
-    /// The object; when it is gone, as it was last.
+    /// The object; after its deletion, its last version.
     pub record: Arc<Record>,
-    /// Whether it is gone.
+    /// True if the object is deleted.
     pub deleted: bool,
-    /// When the change was seen.
+    /// Time at which the change was seen.
     pub at: Instant,
 }
 
-/// A reader of the journal. It holds its place and nothing else.
+/// Reader of the journal. It holds only its position, and nothing is queued for it.
 #[derive(Debug)]
 pub struct Feed {
     fleet: Arc<FleetCache>,
@@ -43,25 +43,26 @@ impl Feed {
         Self { fleet, stamps, position: read }
     }
 
-    /// Up to which stamp was read.
+    /// Returns the stamp up to which changes were read.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Waits for changes and returns at most `limit` of them, at least one. Dropped while it waits, it has read nothing.
+    /// Waits for changes and returns at most `limit` of them, at least one. Cancel-safe: dropped while it waits, it has read
+    /// nothing.
     pub async fn next(&mut self, limit: usize) -> Batch {
         loop {
             if let Some(batch) = self.read(limit) {
                 return batch;
             }
-            // The fleet holds the sender, and this holds the fleet.
+            // Cannot fail: the fleet holds the sender, and this reader holds the fleet.
             let _ = self.stamps.changed().await;
         }
     }
 
-    /// As [`Feed::next`], without waiting; `None`: nothing has changed.
+    /// Reads as [`Feed::next`] does, without waiting; `None`: nothing has changed.
     pub fn read(&mut self, limit: usize) -> Option<Batch> {
-        // Marked first: what changes while this reads is looked at again.
+        // Marked before the read, so that a change during the read wakes the next wait.
         self.stamps.mark_unchanged();
         let inner = self.fleet.lock();
         if self.position != 0 && !inner.journal.knows(self.position) {
@@ -78,7 +79,7 @@ impl Feed {
         Some(Batch::Changes(changes))
     }
 
-    /// The transitions that came with the changes after `stamp`, up to the one read last, as far as they are remembered.
+    /// Returns the remembered transitions that came with the changes after `stamp`, up to the last change read.
     pub fn transitions_after(&self, stamp: u64) -> Vec<FleetTransition> {
         self.fleet.lock().journal.transitions(stamp, self.position)
     }

@@ -1,8 +1,9 @@
-//! Takes credentials out of an object before it is kept.
+//! Masks credentials in an object before it is kept.
 //!
-//! The operator splits what it renders into ConfigMaps and Secrets; what it would put into a Secret is masked here: a
-//! database's URL, headers of tools, URLs with a password. A spec may hold more, by mistake: values of variables and settings
-//! whose names say that they are credentials, wherever they stand. What refers to a Secret is not masked; it is no secret.
+//! The operator splits what it renders into ConfigMaps and Secrets. Values that it would put into a Secret are masked here: a
+//! database's URL, headers of tools, URLs with a password. A spec may hold further ones by mistake: values of variables and
+//! settings whose names mark them as credentials, wherever they stand. References to a Secret are not masked; they are no
+//! secret.
 
 use serde_json::{Map, Value};
 
@@ -11,13 +12,14 @@ use super::{
     credentials::{MASKED, is_credential, is_name, is_number_of_tokens, mask_urls, normalized},
 };
 
-/// Whether the text of an annotation repeats a whole object, as `kubectl apply`, kapp, Argo CD and others write it: as JSON, also
-/// within JSON, or as YAML. Rancher packs it, and packed texts (gzip in base64) say nothing to people anyway.
+/// Reports whether the text of an annotation is a copy of a whole object, as `kubectl apply`, kapp, Argo CD and others write
+/// it: as JSON, also within JSON, or as YAML. Rancher compresses it; compressed texts (gzip in base64, which begins with
+/// `H4sI`) count as copies, because people cannot read them anyway.
 fn is_copy(text: &str) -> bool {
     text.contains("\"spec\"") || text.contains("spec\\\"") || text.contains("\nspec:") || text.starts_with("H4sI")
 }
 
-/// Masks an object, and drops what nobody reads.
+/// Masks an object, and removes its managed fields and annotations that are copies of it.
 pub(super) fn mask_object(object: &mut Value) {
     if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
         metadata.remove("managedFields");
@@ -25,13 +27,13 @@ pub(super) fn mask_object(object: &mut Value) {
             annotations.retain(|_, text| !text.as_str().is_some_and(is_copy));
         }
     }
-    // A status repeats addresses of the spec, and what others answered.
+    // A status repeats addresses of the spec, and error texts of other programs.
     for part in ["spec", "status"] {
         object.get_mut(part).into_iter().for_each(|part| mask_value("", part));
     }
 }
 
-/// Masks a value that stands under this field.
+/// Masks a value of this field.
 fn mask_value(field: &str, value: &mut Value) {
     match value {
         Value::Object(fields) => mask_fields(field, fields),
@@ -43,7 +45,7 @@ fn mask_value(field: &str, value: &mut Value) {
 }
 
 fn mask_fields(field: &str, fields: &mut Map<String, Value>) {
-    // `{name, value}`: a variable, a header or a parameter. What is beside a value, such as valueFrom, only refers to one.
+    // `{name, value}`: a variable, a header or a parameter. Fields beside the value, such as valueFrom, only refer to one.
     let named = fields.get("name").and_then(Value::as_str).map(str::to_owned);
     let named = named.filter(|name| is_credential(name));
     let header = field == "headersFrom";
@@ -73,7 +75,7 @@ fn mask_fields(field: &str, fields: &mut Map<String, Value>) {
     }
 }
 
-/// Masks all that may be a credential below a name that says so.
+/// Masks every value that may be a credential below a name that marks one.
 fn mask_all(value: &mut Value) {
     match value {
         Value::String(text) if text.is_empty() => {}
@@ -86,24 +88,24 @@ fn mask_all(value: &mut Value) {
     }
 }
 
-/// Whether this describes a value by JSON Schema.
+/// Reports whether a value is a JSON Schema.
 fn is_schema(value: &Value) -> bool {
     ["type", "$ref", "anyOf", "oneOf", "allOf", "description"].iter().any(|field| value.get(field).is_some())
 }
 
-/// Masks the values in a schema.
+/// Masks the example values in a schema.
 fn mask_examples(schema: &mut Value) {
     for field in ["default", "const", "enum", "example", "examples"] {
         schema.get_mut(field).into_iter().for_each(mask_all);
     }
 }
 
-/// Fields whose keys are chosen by the user.
+/// Reports whether a field holds a map with keys of the user's choice.
 fn is_settings(field: &str) -> bool {
     matches!(field, "env" | "extraConfig" | "defaultConfig" | "info")
 }
 
-/// Fields in settings whose keys are no names of settings.
+/// Reports whether a field within settings is no setting itself.
 fn leaves_settings(field: &str) -> bool {
     let other = matches!(field, "args" | "command" | "headers" | "headersFrom" | "properties");
     other || matches!(field, "inputSchema" | "outputSchema") || is_reference(field)
@@ -113,7 +115,7 @@ fn is_reference(field: &str) -> bool {
     field.ends_with("Ref") || field == "valueFrom"
 }
 
-/// Whether it is a number of tokens.
+/// Reports whether a value is a number of tokens.
 fn is_count(name: &str, value: &Value) -> bool {
     match value {
         Value::Number(_) => normalized(name).ends_with("tokens"),
@@ -122,7 +124,7 @@ fn is_count(name: &str, value: &Value) -> bool {
     }
 }
 
-/// A text that was rendered under this name, without the credentials in it.
+/// Masks the credentials in a text that was rendered under this name.
 pub(crate) fn mask_rendered(name: &str, text: &str) -> String {
     if is_credential(name) && !text.is_empty() && !is_number_of_tokens(name, text) {
         return MASKED.to_owned();
@@ -140,7 +142,7 @@ pub(crate) fn mask_rendered(name: &str, text: &str) -> String {
     }
 }
 
-/// A line of a text, which may be `name: value` or `name=value`.
+/// Masks a line of a text, which may be `name: value` or `name=value`.
 fn mask_setting(text: &str) -> String {
     let at = text.find([':', '=']).filter(|at| {
         let name = text[..*at].trim_matches(|c: char| c.is_whitespace() || "-\"'".contains(c));

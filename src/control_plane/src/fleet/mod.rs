@@ -1,8 +1,10 @@
-//! The read model: every object of our kinds, once, and what changed since when.
+//! Read model: every object of our kinds, once, and a journal of changes.
 //!
-//! Each change gets the next number, its *stamp*, and an object stands in the journal under its newest stamp only. So whoever
-//! says up to which stamp he read gets what changed since: the newest state of each object, however many changes he missed,
-//! and no queue is kept for anybody. Deletions stay in the journal for a while; who asks for what was forgotten begins anew.
+//! Each change gets the next number of a sequence, its *stamp*. The journal is a compacted log, as in
+//! [Kafka](https://kafka.apache.org/documentation/#compaction): an object stands in it under the stamp of its newest change
+//! only. So a reader that has read up to some stamp gets the newest state of each object that changed since, however many
+//! changes it missed, and no queue is kept for any reader. Deletions stay in the journal as tombstones for a while; a reader
+//! that missed evicted ones starts over.
 
 mod arguments;
 mod columns;
@@ -38,7 +40,10 @@ pub use query::{Cursor, CursorError, FleetListing, KindVisibility, Phases, Selec
 pub use record::{Record, RecordReference};
 pub use summary::{Ready, Replicas, ServerFacts, Summary};
 
-/// Every object of our kinds.
+/// Cache of every object of our kinds.
+///
+/// Invariant: `stamps` holds the journal's last stamp, because it is set while `inner` is locked. The two mutexes are never
+/// held together.
 #[derive(Debug)]
 pub struct FleetCache {
     inner: Mutex<FleetCacheState>,
@@ -48,26 +53,30 @@ pub struct FleetCache {
     live: AtomicBool,
 }
 
+/// Objects, indexes and journal, under one lock.
+///
+/// Invariant: every object in `kinds` has an entry in `journal` under its stamp, and its key is in `attention` if and only if
+/// its record needs attention.
 #[derive(Debug)]
 struct FleetCacheState {
-    /// By the place of the kind in [`KINDS`].
+    /// Objects by name, by the index of the kind in [`KINDS`].
     kinds: Vec<BTreeMap<Key, FleetEntry>>,
-    /// What somebody should look at, in the order of kinds and names.
+    /// Keys of the objects that need attention, in the order of kinds and names.
     attention: BTreeSet<(u8, Key)>,
     journal: Journal,
 }
 
-/// An object, and the stamp of its last change.
+/// Object, and the stamp of its last change.
 #[derive(Debug, Clone)]
 pub struct FleetEntry {
-    /// The stamp.
+    /// Its stamp.
     pub stamp: u64,
-    /// The object.
+    /// Its newest version.
     pub record: Arc<Record>,
 }
 
 impl FleetCache {
-    /// Nothing is known yet. Stamps of two epochs have nothing to do with one another.
+    /// Creates an empty cache. Stamps of two epochs are not comparable.
     pub fn new(epoch: &str) -> Self {
         let inner = FleetCacheState {
             kinds: KINDS.iter().map(|_| BTreeMap::new()).collect(),
@@ -83,21 +92,22 @@ impl FleetCache {
         }
     }
 
-    /// From now on what comes is news: before, objects were only met, and their steps happened long ago.
+    /// Starts the recording of transitions. Before this call objects come from initial lists, and the steps in their history
+    /// happened long ago.
     pub fn go_live(&self) {
         self.live.store(true, Relaxed);
     }
 
-    /// Which run of the process this is.
+    /// Returns the epoch: a name of this run of the process.
     pub fn epoch(&self) -> &str {
         &self.epoch
     }
 
-    /// Follows a change of an object of the kind in this place of [`KINDS`].
+    /// Applies a change of an object; `row` is the index of its kind in [`KINDS`].
     pub fn apply_change(&self, row: u8, change: &Change<Record>) {
         let inner = match (&change.new, &change.old) {
             (Some(new), old) => {
-                // Of another object of that name, every entry is new.
+                // A new object under the same name shares no history with the old one.
                 let told = old.as_ref().filter(|old| old.uid == new.uid).map_or(0, |old| old.seq);
                 let moves = if self.live.load(Relaxed) { new.history_after(told) } else { Vec::new() };
                 let mut inner = self.lock();
@@ -114,8 +124,8 @@ impl FleetCache {
         self.stamps.send_replace(inner.journal.last());
     }
 
-    /// Takes the definitions of a server's tools, as the ConfigMap with them holds them; `None`: it is gone. A change of them
-    /// is a change of the server.
+    /// Sets or removes the definitions of a server's tools, as its ConfigMap holds them; `None`: the ConfigMap has none. A
+    /// change of them counts as a change of the server.
     pub fn set_tools(&self, server: &'static ApiKind, key: &Key, definitions: Option<Arc<str>>) {
         let Some(row) = row(server) else { return };
         let place = (row, key.clone());
@@ -137,20 +147,20 @@ impl FleetCache {
         }
     }
 
-    /// The definitions of a server's tools: a JSON array of `{name, description, inputSchema, …}`.
+    /// Returns the definitions of a server's tools: a JSON array of `{name, description, inputSchema, …}`.
     pub fn tools(&self, kind: &str, key: &Key) -> Option<Arc<str>> {
         let row = row(ApiKind::find(kind)?)?;
         let known = self.definitions.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(&(row, key.clone())).cloned()
     }
 
-    /// The object of that kind and name.
+    /// Returns the object of that kind and name.
     pub fn get(&self, kind: &ApiKind, key: &Key) -> Option<FleetEntry> {
         let row = row(kind)?;
         self.lock().kinds.get(usize::from(row))?.get(key).cloned()
     }
 
-    /// The objects of a kind in a namespace that the object of this uid made.
+    /// Returns the objects of a kind in a namespace whose controller has this uid.
     pub fn owned_by(&self, kind: &str, namespace: &str, owner: &str) -> Vec<Arc<Record>> {
         let Some(row) = ApiKind::find(kind).and_then(row) else { return Vec::new() };
         let inner = self.lock();
@@ -162,49 +172,50 @@ impl FleetCache {
         there.filter(|record| record.owner.as_deref() == Some(owner)).cloned().collect()
     }
 
-    /// Every object, by kind and name, and the stamp of the last change in them.
+    /// Returns every object, by kind and name, and the stamp of the last change in them.
     pub fn snapshot(&self) -> (u64, Vec<Arc<Record>>) {
         let inner = self.lock();
         (inner.journal.last(), inner.all().map(|entry| entry.record.clone()).collect())
     }
 
-    /// What changes from the beginning on: first every object, then each change.
+    /// Creates a reader from the beginning: first it gets every object, then each change.
     pub fn feed(self: &Arc<Self>) -> Feed {
         Feed::new(self.clone(), 0)
     }
 
-    /// What changes after this stamp; `None`: see [`FleetCache::knows`].
+    /// Creates a reader of the changes after this stamp; `None`: see [`FleetCache::knows`].
     pub fn feed_after(self: &Arc<Self>, stamp: u64) -> Option<Feed> {
         self.knows(stamp).then(|| Feed::new(self.clone(), stamp))
     }
 
-    /// Whether everything is known that changed after this stamp: not if it is from another epoch, or too much was forgotten
-    /// since.
+    /// Reports whether the journal still holds everything that changed after this stamp. It does not if the stamp is from
+    /// another epoch, or tombstones after it were evicted.
     pub fn knows(&self, stamp: u64) -> bool {
         self.lock().journal.knows(stamp)
     }
 
-    /// The stamp of the last change, as it grows.
+    /// Returns a receiver of the last change's stamp.
     pub fn stamps(&self) -> watch::Receiver<u64> {
         self.stamps.subscribe()
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub fn len(&self) -> usize {
         self.lock().kinds.iter().map(BTreeMap::len).sum()
     }
 
-    /// Whether there is none.
+    /// Reports whether there is no object.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// When the oldest change after this stamp was seen, as far as its object did not change again; `None`: there is none.
+    /// Returns the time at which the oldest change after this stamp was seen, among changes that are their object's newest;
+    /// `None`: there is none.
     pub fn oldest_after(&self, stamp: u64) -> Option<Instant> {
         self.lock().journal.oldest_after(stamp)
     }
 
-    /// The stamp of the last change.
+    /// Returns the stamp of the last change.
     pub fn last(&self) -> u64 {
         self.lock().journal.last()
     }
@@ -235,13 +246,13 @@ impl FleetCacheState {
         self.journal.deleted(before, record);
     }
 
-    /// Every object, by kind and name.
+    /// Iterates over every object, by kind and name.
     fn all(&self) -> impl Iterator<Item = &FleetEntry> {
         self.kinds.iter().flat_map(BTreeMap::values)
     }
 }
 
-/// The place of a kind in [`KINDS`].
+/// Returns the index of a kind in [`KINDS`].
 pub fn row(kind: &ApiKind) -> Option<u8> {
     let place = KINDS.iter().position(|known| known.name == kind.name)?;
     u8::try_from(place).ok()

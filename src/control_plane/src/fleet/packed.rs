@@ -1,4 +1,4 @@
-//! Bytes kept compressed: an object is sent whole far less often than it is listed, and JSON shrinks to a quarter.
+//! Bytes kept compressed (DEFLATE): an object is sent whole far less often than it is listed, and JSON shrinks to a quarter.
 
 use std::{
     fmt,
@@ -7,7 +7,7 @@ use std::{
 
 use flate2::{Compression, read::DeflateDecoder, write::DeflateEncoder};
 
-/// Compressed bytes.
+/// Compressed bytes, with their length before compression.
 pub(super) struct Packed {
     bytes: Box<[u8]>,
     length: u32,
@@ -20,7 +20,7 @@ impl fmt::Debug for Packed {
 }
 
 impl Packed {
-    /// Compresses, for speed rather than size.
+    /// Compresses bytes, for speed rather than size.
     pub(super) fn new(plain: &[u8]) -> Self {
         let mut encoder = DeflateEncoder::new(Vec::with_capacity(plain.len() / 3), Compression::fast());
         // Writing into memory cannot fail.
@@ -28,10 +28,10 @@ impl Packed {
         Self { bytes: bytes.into(), length: u32::try_from(plain.len()).unwrap_or_default() }
     }
 
-    /// What was compressed.
+    /// Decompresses the bytes.
     pub(super) fn unpack(&self) -> Vec<u8> {
         let mut plain = Vec::with_capacity(self.length as usize);
-        // Reading what was written here cannot fail.
+        // The bytes were compressed here, so decompressing them cannot fail.
         let _ = DeflateDecoder::new(&*self.bytes).read_to_end(&mut plain);
         plain
     }

@@ -1,4 +1,4 @@
-//! One object as it is kept: what is sorted and searched by, and the JSON that is sent.
+//! Object as it is kept: the fields for sorting and filtering, and the JSON that is sent.
 
 use cluster::ObjectVersion;
 use crds::{ApiKind, RefKind, why::why};
@@ -14,7 +14,7 @@ use super::{
     summary::{Ready, ServerFacts, Summary},
 };
 
-/// An object that is referred to: kind, namespace, name.
+/// Reference to an object: kind, namespace, name.
 #[derive(Debug, Clone)]
 pub struct RecordReference {
     /// Its kind, one of ours.
@@ -25,12 +25,12 @@ pub struct RecordReference {
     pub name: Box<str>,
 }
 
-/// One version of an object, masked.
+/// One version of an object, masked. Immutable.
 #[derive(Debug)]
 pub struct Record {
     /// Its kind.
     pub kind: &'static ApiKind,
-    /// The place of the kind in [`crds::KINDS`].
+    /// Index of its kind in [`crds::KINDS`].
     pub row: u8,
     /// Namespace and name.
     pub key: Key,
@@ -42,36 +42,37 @@ pub struct Record {
     pub generation: i64,
     /// The phase, if it has one yet.
     pub phase: Option<Box<str>>,
-    /// What its `Ready` condition says.
+    /// Status of its `Ready` condition.
     pub ready: Ready,
     /// The reason of that condition.
     pub reason: Box<str>,
-    /// When it was made, RFC 3339.
+    /// Time of its creation, RFC 3339.
     pub created: Box<str>,
-    /// When it moved last, RFC 3339; empty: not known.
+    /// Time of its last change of phase, RFC 3339; empty: not known.
     pub since: Box<str>,
-    /// Whether somebody should look at it: it is neither Running nor Available, nor stopped as its spec asks.
+    /// True if it needs attention: it is not ready, is being deleted, has a spec that the operator has not observed yet, or its
+    /// phase is neither settled nor stopped as its spec asks.
     pub attention: bool,
-    /// The uid of the object that made it, if one did.
+    /// The uid of its controller, if it has one.
     pub owner: Option<Box<str>>,
-    /// What of our kinds it refers to.
+    /// Its references to objects of our kinds.
     pub references: Box<[RecordReference]>,
-    /// The number of its last history entry; 0: there is none.
+    /// The number of its last history entry; 0: it has none.
     pub seq: i64,
     /// Its [`Summary`] as JSON.
     pub summary: Box<[u8]>,
-    /// What is told of a server besides, as JSON; servers only.
+    /// The [`ServerFacts`] of a server as JSON; `None` for other kinds.
     pub server: Option<Box<[u8]>>,
-    /// What a search looks at, in lower case.
+    /// Text that a search looks through, in lower case.
     pub haystack: Box<str>,
     object: Packed,
 }
 
 impl Record {
-    /// Reads one version of an object from JSON.
+    /// Decodes one version of an object from JSON.
     ///
     /// # Errors
-    /// When it is no object.
+    /// The JSON is invalid.
     pub fn read(row: u8, columns: &[Column], head: &ObjectVersion, json: &str) -> Result<Self, serde_json::Error> {
         let kind = crds::KINDS.get(usize::from(row)).ok_or_else(|| serde::de::Error::custom("no such kind"))?;
         let mut object: Value = serde_json::from_str(json)?;
@@ -109,24 +110,24 @@ impl Record {
         })
     }
 
-    /// The whole object as JSON, masked.
+    /// Returns the whole object as JSON, masked.
     pub fn json(&self) -> Vec<u8> {
         self.object.unpack()
     }
 
-    /// The whole object, masked.
+    /// Returns the whole object, masked.
     pub fn object(&self) -> Value {
         serde_json::from_slice(&self.json()).unwrap_or_default()
     }
 
-    /// The part of its status that the state machine keeps; `None`: there is none.
+    /// Returns the part of its status that the state machine maintains; `None`: it has no status.
     pub fn status(&self) -> Option<CommonStatus> {
         let object = self.object();
         let stored = object.get("status").filter(|status| status.is_object())?;
         Some(CommonStatus::deserialize(stored).unwrap_or_default())
     }
 
-    /// What its history holds after the entry of that number, oldest first.
+    /// Returns the entries of its history after the entry of that number, oldest first.
     pub fn history_after(&self, seq: i64) -> Vec<HistoryEntry> {
         if self.seq <= seq {
             return Vec::new();
@@ -143,7 +144,7 @@ fn controller(metadata: &ObjectMeta) -> Option<Box<str>> {
     Some(owner.uid.as_str().into())
 }
 
-/// References to our kinds, in order.
+/// Returns the references to objects of our kinds, in order.
 fn references(kind: &ApiKind, key: &Key, object: &Value) -> Box<[RecordReference]> {
     let ours = |kind: RefKind| ApiKind::find(kind.as_str());
     let found = kind.references(object).into_iter().filter_map(|reference| {

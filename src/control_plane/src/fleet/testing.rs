@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A fleet that a test changes.
+/// Fleet that a test changes.
 pub(crate) struct TestFleet {
     pub(crate) fleet: Arc<FleetCache>,
-    /// The uid of the object that makes what is put.
+    /// The uid of the controller of the objects that are put from now on.
     pub(crate) owner: Option<&'static str>,
     version: u64,
     columns: BTreeMap<&'static str, Vec<Column>>,
@@ -22,7 +22,7 @@ impl TestFleet {
         Self { fleet, owner: None, version: 0, columns: BTreeMap::new() }
     }
 
-    /// Makes or changes an Agent.
+    /// Creates or changes an Agent.
     pub(crate) fn agent(&mut self, namespace: &str, name: &str, phase: &str) {
         let ready = if phase == "Running" { "True" } else { "False" };
         self.put("Agent", namespace, name, json!({ "name": name, "framework": "corail", "modelId": "stub-echo" }), json!({
@@ -31,7 +31,7 @@ impl TestFleet {
         }));
     }
 
-    /// Makes or changes an object.
+    /// Creates or changes an object.
     pub(crate) fn put(&mut self, kind: &str, namespace: &str, name: &str, spec: Value, status: Value) {
         self.version += 1;
         let head = ObjectVersion {

@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::{testing::TestFleet, *};
 
-/// What a reader is told next, such as `a Running, -b`.
+/// Describes the next read of a feed, such as `a Running, -b`.
 fn read_changes(feed: &mut Feed, limit: usize) -> String {
     match feed.read(limit) {
         None => String::new(),

@@ -1,14 +1,14 @@
-//! Holds a step of an object, as the fleet keeps it.
+//! Transition of an object, as the read model keeps it.
 
 use std::sync::Arc;
 
 use super::record::Record;
 use meta::HistoryEntry;
 
-/// A move, wait or retry that an object's history got.
+/// Move, wait or retry: one new entry of an object's history.
 #[derive(Debug, Clone)]
 pub struct FleetTransition {
-    /// The stamp of the change that brought it.
+    /// Stamp of the change that brought it.
     pub stamp: u64,
     /// The object.
     pub record: Arc<Record>,

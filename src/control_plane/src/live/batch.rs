@@ -1,7 +1,7 @@
-//! What happened between two moments, written once for everybody.
+//! Batches of server-sent events, serialized once for all clients.
 //!
-//! Those who follow are at the same place nearly always, so what one of them reads next the others do as well. Who sees
-//! everything in it gets the very same bytes; who does not gets those of the events that he may see.
+//! Clients are nearly always at the same position, so they read the same batches. A client that may see all of a batch gets the
+//! same bytes as the others; any other client gets a copy of the events that it may see.
 
 use std::{
     collections::VecDeque,
@@ -15,23 +15,23 @@ use crate::{
     stream_body::BodyChunk,
 };
 
-/// The most changes in one portion.
+/// Limit of the changes in one batch.
 const MAX_CHANGES: usize = 256;
-/// How many portions are remembered: for those who are at another place than most, because they came late or are slow.
+/// Number of cached batches; more than one for clients at another position than most, because they came late or are slow.
 const CACHED_BATCHES: usize = 4;
 
-/// What is told next to one who was told everything up to some stamp.
+/// Serialized events of the changes after the stamp `from`, up to the stamp `to`.
 #[derive(Debug)]
 pub(super) struct SseBatch {
     from: u64,
     last: u64,
     to: u64,
-    /// All of it; `None`: nothing happened.
+    /// All events; `None`: there are none.
     whole: Option<BodyChunk>,
     events: Box<[SseEventSpan]>,
 }
 
-/// Whom an event is about, and where in the data of the whole it stands.
+/// Object of an event, and the event's range in the serialized batch.
 #[derive(Debug)]
 struct SseEventSpan {
     record: Arc<Record>,
@@ -39,17 +39,17 @@ struct SseEventSpan {
 }
 
 impl SseBatch {
-    /// Up to which stamp everything is told after this.
+    /// Returns the stamp up to which a client has everything after this batch.
     pub(super) fn to(&self) -> u64 {
         self.to
     }
 
-    /// Whom it is about.
+    /// Returns the objects of its events.
     pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
         self.events.iter().map(|event| &*event.record)
     }
 
-    /// What somebody who sees only some objects is told; `None`: nothing.
+    /// Returns the events of the objects that a client may see; `None`: there are none.
     pub(super) fn visible_to(&self, mut sees: impl FnMut(&Record) -> bool) -> Option<BodyChunk> {
         let seen: Vec<_> = self.events.iter().filter(|event| sees(&event.record)).collect();
         if seen.is_empty() || seen.len() == self.events.len() {
@@ -60,12 +60,13 @@ impl SseBatch {
         Some(BodyChunk::new(&parts.concat()))
     }
 
-    /// All of it; `None`: nothing happened.
+    /// Returns all events; `None`: there are none.
     pub(super) fn whole(&self) -> Option<BodyChunk> {
         self.whole.clone()
     }
 
-    /// What happened after `from`; at `last` there may be more. `None`: some of it was forgotten.
+    /// Reads and serializes at most [`MAX_CHANGES`] changes after `from`; the batch may end before or behind `last`. `None`:
+    /// tombstones after `from` were evicted.
     fn read(fleet: &Arc<FleetCache>, from: u64, last: u64) -> Option<Self> {
         let mut feed = fleet.feed_after(from)?;
         let changes = match feed.read(MAX_CHANGES) {
@@ -82,7 +83,7 @@ impl SseBatch {
             events.push(SseEventSpan { record: record.clone(), range: begin..text.len() });
         };
         for change in changes {
-            // In the order in which they happened, each before the change that tells where it led.
+            // In the order in which they happened, each before the change to which it led.
             while let Some(step) = steps.next_if(|step| step.stamp <= change.stamp) {
                 event(&step.record, &|text| transition(&step.record, &step.entry, text));
             }
@@ -111,18 +112,21 @@ fn transition(record: &Record, entry: &meta::HistoryEntry, text: &mut Vec<u8>) {
         step: Step::from(entry),
     };
     text.extend_from_slice(b"event: transition\ndata: ");
-    // Texts and numbers: this cannot fail.
+    // Serializing strings and numbers cannot fail.
     text.extend_from_slice(&serde_json::to_vec(&told).unwrap_or_default());
     text.extend_from_slice(b"\n\n");
 }
 
-/// The portions that somebody read a moment ago.
+/// Cache of the last batches.
+///
+/// Invariant: it holds at most [`CACHED_BATCHES`], the newest first. The lock is held while a batch is serialized, so clients
+/// that need the same batch share one serialization.
 #[derive(Debug, Default)]
 pub(super) struct SseBatchCache(Mutex<VecDeque<Arc<SseBatch>>>);
 
 impl SseBatchCache {
-    /// What happened after the stamp `from`, read by those who know of the changes up to `last`. `None`: some of it was
-    /// forgotten.
+    /// Returns the batch after the stamp `from` for clients that know of the changes up to `last`. `None`: tombstones after
+    /// `from` were evicted.
     pub(super) fn after(&self, fleet: &Arc<FleetCache>, from: u64, last: u64) -> Option<Arc<SseBatch>> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(portion) = known.iter().find(|portion| portion.from == from && portion.last == last) {

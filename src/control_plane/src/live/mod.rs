@@ -1,8 +1,9 @@
-//! `/v1/events`: every change as it happens, as server-sent events.
+//! Stream of changes at `/v1/events`, as [server-sent events](https://html.spec.whatwg.org/multipage/server-sent-events.html).
 //!
-//! A client is a place in the journal and nothing else. What it has not read yet is not queued for it: when it reads on, it
-//! gets the newest state of whatever changed. So a slow client costs no more than a quick one, and the connection of one that
-//! takes nothing any more breaks after a while. All are told at the same moments, and what they are told is written once.
+//! The only state of a client is its position in the journal. Changes that it has not read are not queued for it: with its next
+//! read it gets the newest state of each object that changed. So a slow client costs no more than a quick one, and the
+//! connection of a client that reads nothing breaks by the write timeout. All clients are woken at the same moments, and a
+//! batch is serialized once for all of them.
 
 mod batch;
 mod rights;
@@ -27,33 +28,36 @@ use super::{
     stream_body::{BodyChunk, BodyChunks},
 };
 
-/// How often a comment is sent when nothing else is, so that nobody on the way takes the connection for dead.
+/// Interval of comments on an idle stream, so that no proxy takes the connection for dead.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
-/// How often it is asked again what a client may see.
+/// Interval at which the rights of a client are reviewed again.
 const REVIEW_INTERVAL: Duration = Duration::from_secs(30);
 
-/// One who follows.
+/// Subscriber to the stream of changes.
+///
+/// Invariant: the client got everything up to `position` that it may see, or a reset that makes it read its lists again.
 struct EventSubscriber {
     app: SharedAppState,
     caller: ApiCaller,
-    /// Up to which stamp it was told everything.
+    /// Stamp up to which the client is told.
     position: u64,
     ticks: watch::Receiver<Tick>,
     visibility: SubscriberVisibility,
     reviewed_at: Instant,
-    /// When the last piece was sent.
+    /// Time of the last chunk.
     sent_at: Instant,
-    /// Ends when nothing has been sent for a while, or before: it is not set again for each piece.
+    /// Timer for the next comment. It is not reset for each chunk, so it may fire early and is then set to the time that is
+    /// left.
     keepalive: Pin<Box<Sleep>>,
-    /// What is to be said first.
+    /// First chunk: the client's position, or a reset.
     first: Option<BodyChunk>,
     _permit: SubscriberPermit,
 }
 
-/// All changes after the event of this id; from now on, if there is no id.
+/// Subscribes to all changes after the event of this id; without an id, to all from now on.
 ///
 /// # Errors
-/// There are too many clients, or too many of this caller, or he cannot be reviewed.
+/// Too many clients follow, in total or of this caller, or the caller cannot be reviewed.
 pub(super) async fn subscribe(
     app: SharedAppState,
     caller: ApiCaller,
@@ -86,7 +90,7 @@ pub(super) async fn subscribe(
 }
 
 impl EventSubscriber {
-    /// The next piece; `None`: the stream ends.
+    /// Returns the next chunk; `None`: the stream ends.
     async fn next(&mut self) -> Option<BodyChunk> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -95,7 +99,7 @@ impl EventSubscriber {
             let last = (*self.ticks.borrow_and_update())?;
             if self.position < last {
                 let portion = self.app.subscribers.batches.after(&self.app.fleet, self.position, last);
-                // What the client may not see is passed over in silence.
+                // Changes that the client may not see are skipped.
                 let Some(piece) = self.read(portion).await? else { continue };
                 self.sent_at = Instant::now();
                 return Some(piece);
@@ -118,8 +122,8 @@ impl EventSubscriber {
         }
     }
 
-    /// What the client is told of a portion, if anything; of one that was forgotten, that it has to begin anew. `None`: the
-    /// stream ends.
+    /// Returns the visible part of a batch, if any; a reset if the batch is no longer known or the rights have changed. `None`:
+    /// the stream ends.
     async fn read(&mut self, portion: Option<Arc<SseBatch>>) -> Option<Option<BodyChunk>> {
         let changed = self.review().await?;
         let Some(portion) = portion.filter(|_| !changed) else { return Some(Some(self.reset())) };
@@ -130,42 +134,42 @@ impl EventSubscriber {
         let new = portion.records().filter(|record| self.visibility.sees(record).is_none());
         let new: BTreeSet<_> = new.map(|record| (record.row, record.key.namespace.clone())).collect();
         if !new.is_empty() {
-            // Rare, and large: not a part of every client.
+            // Boxed: rare and large, so that not every client's future has room for it.
             Box::pin(self.visibility.query(&self.app, &self.caller, new)).await.ok()?;
         }
         Some(portion.visible_to(|record| self.visibility.sees(record) == Some(true)))
     }
 
-    /// Asks from time to time whether the client may still see what it saw, and what it could not see. Returns whether
-    /// something changed; `None`: it is nobody's any more, or nobody can be asked.
+    /// Reviews the client's rights if that is due, and reports whether they have changed. `None`: the token is no longer valid,
+    /// or the API server cannot be queried.
     async fn review(&mut self) -> Option<bool> {
         if self.reviewed_at.elapsed() < REVIEW_INTERVAL {
             return Some(false);
         }
-        // Rare, and large: not a part of every client.
+        // Boxed: rare and large, so that not every client's future has room for it.
         let changed = Box::pin(self.visibility.review(&self.app, &self.caller)).await.ok()?;
         self.reviewed_at = Instant::now();
         Some(changed)
     }
 
-    /// Goes on from here, and has the client read its lists again.
+    /// Moves to the last change, and returns the event that makes the client read its lists again.
     fn reset(&mut self) -> BodyChunk {
         self.position = self.app.fleet.last();
         reset(self.app.fleet.epoch(), self.position)
     }
 }
 
-/// Where the stream begins: an id and no event, which a client remembers and does not show.
+/// Encodes the client's position: an id without an event, which a client stores and does not dispatch.
 fn id(epoch: &str, stamp: u64) -> BodyChunk {
     BodyChunk::new(format!("id: {epoch}-{stamp}\n\n").as_bytes())
 }
 
-/// Word that the client has to read its lists again.
+/// Encodes the event that makes the client read its lists again.
 fn reset(epoch: &str, stamp: u64) -> BodyChunk {
     BodyChunk::new(format!("event: reset\nid: {epoch}-{stamp}\ndata: {{}}\n\n").as_bytes())
 }
 
-/// The stamp of an id of this epoch.
+/// Parses the stamp of an event id of this epoch.
 fn parse_event_id(epoch: &str, id: &str) -> Option<u64> {
     id.strip_prefix(epoch)?.strip_prefix('-')?.parse().ok()
 }

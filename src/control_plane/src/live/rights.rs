@@ -1,4 +1,4 @@
-//! What one who follows may see, as far as it was asked.
+//! Cached rights of a client of the stream.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,23 +12,23 @@ use crate::{
     fleet::{FleetCache, Record},
 };
 
-/// A place of a kind in [`KINDS`], and a namespace; the empty one stands for the whole cluster.
+/// Index of a kind in [`KINDS`], and a namespace; the empty one stands for the whole cluster.
 pub(super) type ListScope = (u8, String);
 
-/// What a client may see.
+/// Objects that a client may see.
 #[derive(Debug)]
 pub(super) enum SubscriberVisibility {
-    /// Everything: callers are not told apart.
+    /// Everything: callers are not authenticated.
     Unrestricted,
-    /// What its caller may list.
+    /// Objects that its caller may list.
     Restricted(Rights),
 }
 
 impl SubscriberVisibility {
-    /// What a caller may see of what there is now.
+    /// Queries the rights of a caller for all kinds and namespaces that have objects now.
     ///
     /// # Errors
-    /// Nobody knows him, or nobody can be asked.
+    /// The token is not valid, or the API server cannot be queried.
     pub(super) async fn of(app: &SharedAppState, caller: &ApiCaller) -> Result<Self, Problem> {
         if matches!(app.auth, Auth::None { .. }) {
             return Ok(Self::Unrestricted);
@@ -38,7 +38,7 @@ impl SubscriberVisibility {
         Ok(Self::Restricted(rights))
     }
 
-    /// Whether the client may see an object; `None`: this was not asked yet.
+    /// Reports whether the client may see an object; `None`: the right was not queried yet.
     pub(super) fn sees(&self, record: &Record) -> Option<bool> {
         match self {
             Self::Unrestricted => Some(true),
@@ -46,10 +46,10 @@ impl SubscriberVisibility {
         }
     }
 
-    /// Asks about places of which nothing is known.
+    /// Queries the rights for scopes that are not known yet.
     ///
     /// # Errors
-    /// Nobody knows the caller, or nobody can be asked.
+    /// The token is not valid, or the API server cannot be queried.
     pub(super) async fn query(
         &mut self,
         app: &SharedAppState,
@@ -62,24 +62,24 @@ impl SubscriberVisibility {
         }
     }
 
-    /// Asks again about everything that is known, and about what there is now. Returns whether something changed.
+    /// Queries all known rights again, and those for scopes that have objects now. Reports whether a known right has changed.
     ///
     /// # Errors
-    /// Nobody knows the caller any more, or nobody can be asked.
+    /// The token is no longer valid, or the API server cannot be queried.
     pub(super) async fn review(&mut self, app: &SharedAppState, caller: &ApiCaller) -> Result<bool, Problem> {
         let Self::Restricted(rights) = self else { return Ok(false) };
         let there = list_scopes(&app.fleet);
         let mut now = Rights::default();
         now.query(app, caller, there.iter().cloned().chain(rights.scopes()).collect()).await?;
         let changed = rights.differs(&now);
-        // What has no objects any more is asked about again when it has some.
+        // Scopes without objects are dropped, and queried again when they have some.
         now.retain(&there);
         *rights = now;
         Ok(changed)
     }
 }
 
-/// What a client may list and what not: in each namespace, of each of [`KINDS`].
+/// Verdicts on the right to list: by namespace, for each of [`KINDS`]; `None`: not queried yet.
 #[derive(Debug, Default)]
 pub(super) struct Rights(HashMap<String, [Option<bool>; KINDS.len()]>);
 
@@ -101,13 +101,13 @@ impl Rights {
         self.0.iter().flat_map(of)
     }
 
-    /// Whether something that both know is another now.
+    /// Reports whether both know a verdict on which they differ.
     fn differs(&self, other: &Self) -> bool {
         self.scopes()
             .any(|(row, name)| other.decision(row, &name).is_some_and(|now| Some(now) != self.decision(row, &name)))
     }
 
-    /// Forgets what was answered about other places.
+    /// Drops the verdicts on all other scopes.
     fn retain(&mut self, places: &BTreeSet<ListScope>) {
         self.0.retain(|name, answers| {
             for (row, answer) in (0_u8..).zip(answers.iter_mut()) {
@@ -151,7 +151,7 @@ impl Rights {
     }
 }
 
-/// Every kind with each namespace that has objects of it, and with none.
+/// Returns every kind with each namespace that has objects of it, and with the whole cluster.
 fn list_scopes(fleet: &FleetCache) -> BTreeSet<ListScope> {
     let rows = (0_u8..).zip(KINDS).map(|(row, _)| row);
     let of = |row| fleet.namespaces(row).into_iter().chain([String::new()]).map(move |name| (row, name));

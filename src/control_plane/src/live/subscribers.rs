@@ -1,4 +1,4 @@
-//! Counts the clients that listen, and those of each caller.
+//! Permits for clients of the stream, limited in total and per caller.
 
 use std::{
     collections::HashMap,
@@ -12,11 +12,13 @@ use tokio_util::sync::CancellationToken;
 use super::{batch::SseBatchCache, ticker::Ticker};
 use crate::api::problem::Problem;
 
-/// Those who follow.
+/// Clients of the stream, with what they share.
+///
+/// Invariant: a caller's count in `per_account` is the number of its live [`SubscriberPermit`]s, and never zero.
 #[derive(Debug)]
 pub(crate) struct Subscribers {
     pub(crate) permits: Arc<Semaphore>,
-    /// How many places each caller has.
+    /// Permits held by each caller.
     pub(crate) per_account: Arc<Mutex<HashMap<String, usize>>>,
     pub(super) ticker: Ticker,
     pub(super) batches: SseBatchCache,
@@ -24,7 +26,7 @@ pub(crate) struct Subscribers {
 }
 
 impl Subscribers {
-    /// Nobody follows yet; all are let go at `stop`.
+    /// Creates the set without clients; all streams end at `stop`.
     pub(crate) fn new(stop: CancellationToken) -> Self {
         Self {
             permits: Arc::new(Semaphore::new(MAX_SUBSCRIBERS)),
@@ -35,12 +37,12 @@ impl Subscribers {
         }
     }
 
-    /// How many follow.
+    /// Returns the number of clients.
     pub(crate) fn count(&self) -> usize {
         MAX_SUBSCRIBERS - self.permits.available_permits()
     }
 
-    /// A place for a client of this caller.
+    /// Acquires a permit for a client of this caller; a 503 problem if the limit is reached.
     pub(crate) fn acquire(&self, account: Option<String>) -> Result<SubscriberPermit, Problem> {
         let full = |detail: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail);
         let permit = self.permits.clone().try_acquire_owned();
@@ -59,7 +61,7 @@ impl Subscribers {
     }
 }
 
-/// The place of one who follows, until it is dropped.
+/// Permit of a client, released when it is dropped.
 pub(crate) struct SubscriberPermit {
     pub(crate) account: Option<String>,
     pub(crate) per_account: Arc<Mutex<HashMap<String, usize>>>,
@@ -77,8 +79,8 @@ impl Drop for SubscriberPermit {
     }
 }
 
-/// The most clients at a time.
+/// Limit of clients.
 pub(crate) const MAX_SUBSCRIBERS: usize = 5000;
 
-/// The most clients of one caller, where callers are told apart.
+/// Limit of clients of one caller, where callers are authenticated.
 pub(crate) const MAX_SUBSCRIBERS_PER_ACCOUNT: usize = 50;

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::live::subscribers::Subscribers;
 
-/// A client, and what it has been told.
+/// Client of the stream in a test.
 struct TestSubscriber(BodyChunks);
 
 impl TestSubscriber {
@@ -29,7 +29,7 @@ impl TestSubscriber {
         String::from_utf8(self.0.next().await.unwrap().data().to_vec()).unwrap()
     }
 
-    /// Event and id or object of each event in the next piece.
+    /// Describes the events in the next chunk, each by type, object and id.
     async fn events(&mut self) -> String {
         let piece = self.piece().await;
         let events = piece.split("\n\n").filter(|event| !event.is_empty()).map(|event| {
@@ -228,7 +228,7 @@ async fn what_a_client_may_not_see_is_passed_over() {
     told.piece().await;
     stage.agent("theirs", "a", "Running");
     stage.put("Prompt", "mine", "p", json!({ "content": "c" }), json!(null));
-    // There was none in that namespace when the stream began.
+    // That namespace had no objects when the stream began.
     stage.agent("mine", "b", "Running");
     assert_eq!(told.events().await, "applied b e-3");
 }

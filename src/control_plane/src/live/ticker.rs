@@ -1,7 +1,8 @@
-//! Tells all who follow, at the same moment, that something changed.
+//! Wakes all clients of the stream at the same moment when something has changed.
 //!
-//! What changes within a short time is told together. One timer counts that time for everybody: so each is woken once for
-//! many changes, and all go on from the same place.
+//! A throttle with a leading edge: the first change wakes the clients at once, and those within the next 50 ms wake them
+//! together afterwards. One timer serves all clients, so each is woken once for many changes, and all go on from the same
+//! position.
 
 use std::{sync::OnceLock, time::Duration};
 
@@ -10,18 +11,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::fleet::FleetCache;
 
-/// What changes within this time after something was told is told together.
+/// Shortest time between two ticks.
 const TICK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The last change that is to be told; `None`: nothing is told any more.
+/// Stamp of the last change to send; `None`: the streams end.
 pub(super) type Tick = Option<u64>;
 
-/// Tells all who follow that something changed.
+/// Source of ticks for all clients, started by the first subscriber.
 #[derive(Debug, Default)]
 pub(super) struct Ticker(OnceLock<watch::Sender<Tick>>);
 
 impl Ticker {
-    /// The changes of this fleet until `stop`. The first one to ask begins it.
+    /// Subscribes to the changes of this fleet until `stop`. The first call starts the task.
     pub(super) fn subscribe(&self, fleet: &FleetCache, stop: &CancellationToken) -> watch::Receiver<Tick> {
         let begin = || {
             let mut stamps = fleet.stamps();
@@ -35,7 +36,7 @@ impl Ticker {
 
 async fn send_ticks(mut stamps: watch::Receiver<u64>, beats: watch::Sender<Tick>, stop: CancellationToken) {
     let told = async {
-        // Once the fleet is gone, nothing changes any more.
+        // The loop ends when the fleet is dropped.
         while stamps.changed().await.is_ok() {
             beats.send_replace(Some(*stamps.borrow_and_update()));
             sleep(TICK_INTERVAL).await;

@@ -1,4 +1,4 @@
-//! Where the copy is kept, as the command line says it.
+//! Command line options of the mirror.
 
 use std::{env, path::PathBuf, time::Duration};
 
@@ -21,7 +21,7 @@ pub struct MirrorArgs {
 }
 
 impl MirrorArgs {
-    /// The database, and how long transitions are kept.
+    /// Returns the URL of the database and the retention time of transitions.
     pub(crate) fn read(self) -> (DatabaseUrl, Duration) {
         let Self { database_url, data_dir, history } = self;
         let file = || DatabaseUrl::file(&data_dir.unwrap_or_else(default_folder).join("recif.db"));
@@ -29,19 +29,20 @@ impl MirrorArgs {
     }
 }
 
-/// Where a program keeps data of its user (XDG base directories).
+/// Returns the folder for data of the user's programs ([XDG base
+/// directories](https://specifications.freedesktop.org/basedir-spec/latest/)), or `/var/lib/recif`.
 fn default_folder() -> PathBuf {
     let folder = |variable: &str| env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let share = folder("XDG_DATA_HOME").or_else(|| Some(folder("HOME")?.join(".local/share")));
     share.map_or_else(|| "/var/lib/recif".into(), |share| share.join("recif"))
 }
 
-/// A length of time that may be told in days.
+/// Parses a duration, in days or any unit of [`Period`].
 fn days(text: &str) -> Result<Duration, String> {
     const DAY: u64 = 24 * 60 * 60;
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
     let length = days.map(|days| Duration::from_secs(days.saturating_mul(DAY))).or_else(|| Period::from(text).length());
-    // A thousand years; with more, times before the first one that can be written would be asked for.
+    // A thousand years. With a longer duration the oldest kept time would be before the first one that can be represented.
     let sensible = length.filter(|length| !length.is_zero() && *length <= Duration::from_secs(365_000 * DAY));
     sensible.ok_or_else(|| "give a duration such as `30d` or `12h`".into())
 }

@@ -1,14 +1,16 @@
-//! What is written in one transaction: neither too many objects, for others wait meanwhile, nor too much text, for all of it
-//! is in memory.
+//! Transactions of limited size: few objects, because other writers wait meanwhile, and little text, because all of it is in
+//! memory.
 
 use store::{Batch, Deletion, Record};
 
-/// Objects in one transaction.
+/// Limit of the objects in one transaction.
 pub(super) const MAX_OBJECTS: usize = 200;
-/// Bytes of text, about: the object that reaches them is the last.
+/// Approximate limit of the text in one transaction, in bytes: the object that reaches it is the last.
 const MAX_BYTES: usize = 4 << 20;
 
-/// A transaction that is being put together.
+/// Transaction that is being assembled.
+///
+/// Invariant: `bytes` is the size of all records in `batch`.
 #[derive(Debug, Default)]
 pub(super) struct MirrorBatch {
     batch: Batch,
@@ -16,12 +18,12 @@ pub(super) struct MirrorBatch {
 }
 
 impl MirrorBatch {
-    /// Whether another object has a place in it.
+    /// Reports whether there is room for another object.
     pub(super) fn has_room(&self) -> bool {
         self.batch.records.len() < MAX_OBJECTS && self.bytes < MAX_BYTES
     }
 
-    /// Adds an object as it is now; of one that is gone, only what is known of its steps.
+    /// Adds an object in its newest version; of a deleted object, only its deletion and its steps.
     pub(super) fn add(&mut self, mut record: Record, is_gone: bool) {
         if is_gone {
             (record.workload, record.server) = (None, None);
@@ -32,12 +34,12 @@ impl MirrorBatch {
         self.batch.records.push(record);
     }
 
-    /// What is to be written.
+    /// Returns the rows to write.
     pub(super) fn batch(&self) -> &Batch {
         &self.batch
     }
 
-    /// How many objects are in it.
+    /// Returns the number of objects.
     pub(super) fn len(&self) -> usize {
         self.batch.records.len()
     }

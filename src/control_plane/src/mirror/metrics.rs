@@ -1,4 +1,4 @@
-//! What the mirror counts.
+//! Metrics of the mirror.
 
 use std::sync::atomic::AtomicU64;
 
@@ -11,7 +11,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
-/// The metrics of the mirror.
+/// Metrics of the mirror.
 #[derive(Debug, Clone)]
 pub struct MirrorMetrics {
     pub(super) lag: Histogram,
@@ -22,7 +22,7 @@ pub struct MirrorMetrics {
 }
 
 impl MirrorMetrics {
-    /// The metrics, in this registry.
+    /// Registers the metrics.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
             lag: Histogram::new(exponential_buckets(0.001, 2.0, 16)),
@@ -41,7 +41,7 @@ impl MirrorMetrics {
         metrics
     }
 
-    /// Sets what is only looked at.
+    /// Updates the gauges, which are computed at each scrape.
     pub fn refresh(&self, state: &super::MirrorState, fleet: &crate::fleet::FleetCache) {
         self.behind.set(state.behind(fleet).as_secs_f64());
         self.failing.set(i64::from(state.is_failing()));

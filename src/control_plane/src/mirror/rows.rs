@@ -1,4 +1,4 @@
-//! What is stored of an object.
+//! Conversion of objects into rows of the database.
 
 use crds::{Role, digest::sha256_hex};
 use jiff::Timestamp;
@@ -9,24 +9,24 @@ use store::{self, ObjectKey, ServerTool, StoredVersion, ToolServerRow, ToolSet, 
 
 use crate::fleet::{Record, ServerFacts};
 
-/// What an object is called in the database.
+/// Returns the key of an object's rows.
 pub(super) fn key(record: &Record) -> ObjectKey {
     let Key { namespace, name } = record.key.clone();
     ObjectKey { kind: record.kind.name, namespace, name }
 }
 
-/// Its resource version.
+/// Returns its resource version.
 pub(super) fn version(record: &Record) -> i64 {
     i64::try_from(record.version).unwrap_or(i64::MAX)
 }
 
-/// Which version of it there is.
+/// Returns its version, for the comparison with stored rows.
 pub(super) fn head(record: &Record) -> StoredVersion {
     StoredVersion { key: key(record), uid: record.uid.to_string(), version: version(record), last_step: record.seq }
 }
 
-/// Its rows: what is masked in the fleet is masked here. `tools` are the definitions of a server's tools, as far as they are
-/// known; steps are those after the step `after` that are not older than `since`.
+/// Converts an object into its rows, masked as in the read model. `tools` are the definitions of a server's tools, if they are
+/// known; the steps are those after the step `after` that are not older than `since`.
 pub(super) fn record(record: &Record, tools: Option<&str>, after: i64, since: Timestamp) -> store::Record {
     let object = record.object();
     let part = |name: &str| object.get(name).map_or_else(|| "{}".to_owned(), Value::to_string);
@@ -67,7 +67,8 @@ pub(super) fn record(record: &Record, tools: Option<&str>, after: i64, since: Ti
     }
 }
 
-/// The tools that a server's status speaks of, if the definitions are those; `None`: they are not, or not yet.
+/// Returns the tools to which a server's status refers, if the definitions have the digest in the status; `None`: they do not,
+/// or are not known yet.
 fn tool_set(digest: Option<&str>, definitions: Option<&str>) -> Option<ToolSet> {
     let Some(digest) = digest else { return Some(ToolSet::default()) };
     let definitions = definitions.filter(|text| sha256_hex(text.as_bytes()) == digest)?;

@@ -1,4 +1,4 @@
-//! How the mirror is doing, for readiness and metrics.
+//! State of the mirror, for readiness, metrics and the API.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -9,33 +9,36 @@ use store::StoreError;
 
 use crate::fleet::FleetCache;
 
-/// How often a failure that goes on is logged again: the line of its beginning is soon far away.
+/// Interval at which a lasting failure is logged again, because its first log line is soon far away.
 const WARN_AGAIN: Duration = Duration::from_secs(600);
 
-/// How the mirror is doing.
+/// State of the mirror.
 #[derive(Debug, Default)]
 pub struct MirrorState(Mutex<MirrorProgress>);
 
 #[derive(Debug, Default)]
+/// Progress and failure under one lock.
+///
+/// Invariant: `failure` is set from the first error until the rows were reconciled over a new connection.
 struct MirrorProgress {
-    /// Up to which stamp everything is stored; `None`: nothing was stored yet.
+    /// Stamp up to which everything is stored; `None`: nothing was stored yet.
     position: Option<u64>,
-    /// How the database fails; `None`: it works.
+    /// Failure of the database; `None`: it works.
     failure: Option<DatabaseFailure>,
 }
 
-/// A database that fails.
+/// Lasting failure of the database.
 #[derive(Debug)]
 struct DatabaseFailure {
     since: Instant,
-    /// What was logged last, and when.
+    /// Last logged error, and its time.
     logged: (String, Instant),
-    /// Which sort it is, for everybody to read.
+    /// Class of the error, in words that may be shown to every caller.
     class: &'static str,
 }
 
 impl MirrorState {
-    /// Up to which stamp of the fleet everything is stored; `None`: nothing was stored yet.
+    /// Returns the stamp of the fleet up to which everything is stored; `None`: nothing was stored yet.
     pub(super) fn position(&self) -> Option<u64> {
         self.lock().position
     }
@@ -44,8 +47,7 @@ impl MirrorState {
         self.lock().position = Some(position);
     }
 
-    /// Takes note of a failure at this time; whether it is to be logged: it is another one than before, or it was logged
-    /// long ago.
+    /// Records a failure at this time. Reports whether to log it: its text is new, or was last logged [`WARN_AGAIN`] ago.
     pub(crate) fn record_failure(&self, error: &StoreError, now: Instant) -> bool {
         let text = error.to_string();
         let failure = &mut self.lock().failure;
@@ -58,34 +60,35 @@ impl MirrorState {
         due
     }
 
-    /// Takes note that the database works; whether it did not before.
+    /// Records that the database works. Reports whether it failed before.
     pub(super) fn record_recovery(&self) -> bool {
         self.lock().failure.take().is_some()
     }
 
-    /// Whether the last use of the database failed.
+    /// Reports whether the last use of the database failed.
     pub fn is_failing(&self) -> bool {
         self.lock().failure.is_some()
     }
 
-    /// How long the oldest change that is not stored yet has been waiting; zero: everything is stored.
+    /// Returns the age of the oldest change that is not stored yet; zero: everything is stored.
     pub fn behind(&self, fleet: &FleetCache) -> Duration {
         let (position, failing) = {
             let inner = self.lock();
             (inner.position.unwrap_or_default(), inner.failure.as_ref().map(|failure| failure.since))
         };
         let Some(oldest) = fleet.oldest_after(position) else { return Duration::ZERO };
-        // An object that changes again stands under its newest change.
+        // The oldest change may hide an earlier one of the same object: the journal holds each object under its newest change
+        // only.
         failing.map_or(oldest, |since| since.min(oldest)).elapsed()
     }
 
-    /// Why nothing is stored for now, in words for everybody who may ask; `None`: the database works. Which answer it gave
-    /// exactly is in the log: nobody signs in to ask for readiness.
+    /// Returns the class of the current failure, in words that may be shown to every caller; `None`: the database works. The
+    /// error itself is in the log only, because readiness is public.
     pub fn problem(&self) -> Option<&'static str> {
         self.lock().failure.as_ref().map(|failure| failure.class)
     }
 
-    /// What readiness tells besides: the process is ready without a database.
+    /// Returns the notes for readiness: the process is ready without a database, too.
     pub fn notes(&self, fleet: &FleetCache) -> Vec<String> {
         let behind = self.behind(fleet).as_secs();
         let note = |problem| format!("database: unavailable ({problem}); the history is {behind} s behind");

@@ -1,4 +1,4 @@
-//! The mirror on real databases, fed by a fleet that the tests change.
+//! Tests of the mirror on real databases, fed by a fleet that the tests change.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::fleet::{Column, MASKED, row, testing::TestFleet};
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A mirror at work; it ends with this.
+/// Running mirror, stopped on drop.
 struct RunningMirror {
     state: Arc<MirrorState>,
     fleet: Arc<FleetCache>,
@@ -55,7 +55,7 @@ fn start(stage: &TestFleet, database: &TestDatabase) -> RunningMirror {
 
 type MirrorRows = BTreeMap<String, Vec<String>>;
 
-/// What has to be stored of the fleet.
+/// Returns the rows that have to be stored for the fleet.
 fn expected(stage: &TestFleet) -> MirrorRows {
     let (_, all) = stage.fleet.snapshot();
     let workloads = all.iter().filter(|record| record.kind.role == Role::Workload);
@@ -81,7 +81,7 @@ async fn stored(database: &TestDatabase) -> MirrorRows {
     rows.into_iter().map(|row| (format!("{} {}/{}", row[0], row[1], row[2]), row[3..].to_vec())).collect()
 }
 
-/// Waits until what is stored is what there is.
+/// Waits until the stored rows match the fleet.
 async fn settled(stage: &TestFleet, database: &TestDatabase, mirror: &RunningMirror) {
     let equal = async {
         loop {
@@ -106,7 +106,7 @@ async fn until(what: &str, is_so: impl Fn() -> bool) {
     tokio::time::timeout(DEADLINE, so).await.unwrap_or_else(|_| panic!("never: {what}"));
 }
 
-/// Some objects of several kinds.
+/// Creates objects of several kinds.
 fn fill(stage: &mut TestFleet) {
     (0..40).for_each(|number| stage.agent("ns", &format!("a{number}"), "Pending"));
     stage.put("Tool", "ns", "t", json!({}), history("Available", 1..=2));
@@ -123,7 +123,7 @@ async fn steps(database: &TestDatabase, name: &str) -> Vec<i64> {
     rows.into_iter().filter(|row| row[0] == name).map(|row| row[1].parse().unwrap()).collect()
 }
 
-/// So many agents are made and deleted.
+/// Creates and deletes so many agents.
 fn come_and_go(fleet: &FleetCache, many: usize) {
     let kind = crds::ApiKind::find("Agent").unwrap();
     let (row, columns) = (row(kind).unwrap(), Column::of(kind));
@@ -152,14 +152,14 @@ async fn until_steps(database: &TestDatabase, name: &str, expected: &[i64]) {
 async fn what_there_is_and_every_change_of_it_is_stored(database: &TestDatabase) {
     let mut stage = TestFleet::new();
     fill(&mut stage);
-    // More than are written in one transaction.
+    // More objects than fit into one transaction.
     (40..250).for_each(|number| stage.agent("ns", &format!("a{number}"), "Pending"));
     let mirror = start(&stage, database);
     settled(&stage, database, &mirror).await;
     assert_eq!(steps(database, "t").await, [1, 2]);
     (0..20).for_each(|number| stage.agent("ns", &format!("a{number}"), "Running"));
     (20..40).for_each(|number| stage.delete("Agent", "ns", &format!("a{number}")));
-    // Made again under the same name; made and deleted at once.
+    // Created again under the same name; created and deleted at once.
     stage.agent("ns", "a30", "Failed");
     stage.put("Flow", "ns", "f", json!({}), history("Failed", 1..=3));
     stage.delete("Flow", "ns", "f");
@@ -302,7 +302,7 @@ async fn a_database_that_is_away_is_caught_up_with_when_it_is_back() {
     settled(&stage, &database, &mirror).await;
     assert_eq!(mirror.state.notes(&mirror.fleet), [""; 0]);
 
-    // While it runs. An object that is deleted meanwhile has its last steps stored.
+    // The database stops while the mirror runs. An object that is deleted meanwhile has its last steps stored.
     stage.put("Flow", "ns", "f", json!({}), history("Running", [1]));
     settled(&stage, &database, &mirror).await;
     server.stop();
@@ -315,7 +315,7 @@ async fn a_database_that_is_away_is_caught_up_with_when_it_is_back() {
     settled(&stage, &database, &mirror).await;
     assert_eq!(steps(&database, "f").await, [1, 2]);
 
-    // More deletions than are remembered.
+    // More deletions than the journal remembers.
     server.stop();
     stage.delete("Agent", "ns", "a0");
     come_and_go(&stage.fleet, 5000);

@@ -1,28 +1,29 @@
-//! Rows that are newer than the cluster: is another process ahead, or was the cluster restored from a backup?
+//! Rows that are newer than the cluster: either another process is ahead, or the cluster was restored from a backup.
 //!
-//! Only a process that surely follows the cluster may tell. One whose watches are refused or silent sees a past that looks
-//! like a backup, and so would undo what the others write.
+//! Only a process that certainly follows the cluster may decide. If its watches are refused or silent, its own view is old,
+//! which looks like a backup, and it would undo the writes of the other processes.
 
 use std::time::{Duration, Instant};
 
 use cluster::WatchActivity;
 use store::Unconfirmed;
 
-/// How long another process may be ahead of this one.
+/// Longest lead of another process over this one.
 const CONFIRM_DELAY: Duration = Duration::from_secs(3);
 
-/// What of a kind was newer than the cluster when it was compared.
+/// Rows of a kind that were newer than the cluster in a comparison.
 #[derive(Debug)]
 pub(super) struct UnconfirmedRows {
     rows: Unconfirmed,
-    /// When it was found first.
+    /// Time of the comparison that found them.
     since: Instant,
-    /// What had been heard of the kind's watches by then.
+    /// Activity of the kind's watches at that time.
     activity: Vec<WatchActivity>,
 }
 
 impl UnconfirmedRows {
-    /// Whether another look can tell: there was time, and meanwhile every watch has given a sign of life and is well.
+    /// Reports whether another comparison can confirm the rows: [`CONFIRM_DELAY`] has passed, and every watch is healthy and
+    /// was active since.
     pub(super) fn can_confirm(&self, heard: &[WatchActivity], now: Instant) -> bool {
         let lives = |(before, after): (&WatchActivity, &WatchActivity)| after.healthy && after.count > before.count;
         now.saturating_duration_since(self.since) >= CONFIRM_DELAY
@@ -31,13 +32,13 @@ impl UnconfirmedRows {
             && self.activity.iter().zip(heard).all(lives)
     }
 
-    /// What a look confirms that finds it again.
+    /// Returns the rows that a comparison confirms if it finds them again.
     pub(super) fn confirmed_by(&self, heard: &[WatchActivity], now: Instant) -> Unconfirmed {
         if self.can_confirm(heard, now) { self.rows.clone() } else { Unconfirmed::default() }
     }
 
-    /// What is in doubt after a look that could confirm `confirmed` and found `found`. What could not be confirmed keeps its
-    /// time as long as it is found.
+    /// Returns the unconfirmed rows after a comparison that could confirm `confirmed` and found `found`. Rows that could not be
+    /// confirmed keep their time as long as they are found.
     pub(super) fn after(
         before: Option<Self>,
         confirmed: &Unconfirmed,

@@ -102,7 +102,7 @@ describe("a chat", () => {
 
   it("can be stopped, and keeps what came", async () => {
     await signIn(ui.page, `${ui.control.url}/ui/chat?with=Agent/${namespace}/echo`, ada);
-    // An answer of many events, held up on its way so that it is under way when it is stopped.
+    // A response of many events, delayed on its way so that it is still streaming when it is stopped.
     await ui.page.evaluate(() => {
       const real = globalThis.fetch;
       globalThis.fetch = async (input, init) => {

@@ -1,4 +1,4 @@
-/** Answers of a control plane as no cluster of a test has it: without anything, with very much, or out of order. */
+/** Canned responses of a control plane that no test cluster produces: empty, very large, or failing. */
 
 import type { Page, Route } from "playwright-core";
 
@@ -7,7 +7,7 @@ import type { FleetPage, Graph, Summary } from "../src/api/types.ts";
 const NAMESPACES = ["default", "team-analytics", "team-with-a-name-that-goes-on-and-on", "production"];
 const PHASES: [phase: string | null, every: number][] = [["Failed", 97], ["Resolving", 61], [null, 199], ["Deploying", 43], ["Terminated", 83]];
 
-/** One of many agents. Some are not as they should be. */
+/** Creates one of many agents. Some of them have problems. */
 export function agent(number: number): Summary {
   const namespace = NAMESPACES[number % NAMESPACES.length] ?? "";
   const [phase] = PHASES.find(([, every]) => number % every === every - 1) ?? ["Running"];
@@ -31,7 +31,7 @@ export function agent(number: number): Summary {
   } as Summary;
 }
 
-/** The control plane has so many agents. */
+/** Makes the control plane respond with so many agents. */
 export async function withAgents(page: Page, count: number): Promise<void> {
   const agents = Array.from({ length: count }, (_, number) => agent(number));
   const phases: Record<string, number> = {};
@@ -46,19 +46,19 @@ export async function withAgents(page: Page, count: number): Promise<void> {
   });
 }
 
-/** Nothing is told live: the connection is held back on its way. */
+/** Makes the live stream hang, so that no event arrives. */
 export async function withoutStream(page: Page): Promise<void> {
   await page.route("**/api/v1/events", hold);
 }
 
-/** Never answers. */
+/** Never responds. */
 export const hold = (): Promise<void> => new Promise(() => undefined);
 
-/** A control plane that is out of order. */
+/** Responds with 503. */
 export const refuse = (route: Route): Promise<void> =>
   route.fulfill({ status: 503, contentType: "application/problem+json", json: { type: "about:blank", title: "Service Unavailable", status: 503, detail: "not every watch has begun: try again in a moment" } });
 
-/** So many agents that all use one tool, the last of which is not there for one of them. */
+/** Creates a graph of so many agents that all use one tool; the last one also refers to a missing tool. */
 export function graph(agents: number): Graph {
   const node = (kind: string, name: string, missing = false) => ({ kind, namespace: "default", name, phase: missing ? null : "Running", missing });
   const names = Array.from({ length: agents }, (_, number) => `agent-${number}`);

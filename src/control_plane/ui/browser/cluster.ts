@@ -1,4 +1,4 @@
-/** The cluster and the control plane that the tests look at: both are real. */
+/** Cluster and control plane of the tests; both are real. */
 
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { mkdtemp } from "node:fs/promises";
@@ -15,10 +15,10 @@ function variable(name: string): string {
   return value;
 }
 
-/** How the control plane learns who asks. */
+/** Authentication of the control plane. */
 export type Auth = "kubernetes" | "none";
 
-/** What `hack/ui browser` tells. */
+/** Settings from `hack/ui browser`. */
 export const places = {
   kubectl: () => variable("RECIF_KUBECTL"),
   recif: () => variable("RECIF_PROGRAM"),
@@ -30,7 +30,7 @@ export async function kubectl(...args: string[]): Promise<string> {
   return stdout;
 }
 
-/** Applies objects, given as JSON, in one go. */
+/** Applies objects, given as JSON, by one server-side apply. */
 export async function apply(...objects: object[]): Promise<void> {
   const child = spawn(places.kubectl(), ["apply", "--server-side", "--force-conflicts", "-f", "-"], { stdio: ["pipe", "ignore", "pipe"] });
   let said = "";
@@ -57,7 +57,7 @@ async function freePort(): Promise<number> {
   return address.port;
 }
 
-/** A control plane of our own on a port of loopback, with a database of its own, which can be ended and begun again. */
+/** Control plane on a loopback port, with a database of its own, which can be stopped and started again. */
 export class ControlPlane {
   readonly url: string;
   #port: number;
@@ -83,7 +83,7 @@ export class ControlPlane {
     const admin = `127.0.0.1:${await freePort()}`;
     const where = ["--bind", `127.0.0.1:${this.#port}`, "--admin-bind", admin, "--data-dir", this.#folder];
     const args = [places.recif(), "control-plane", ...where, "--auth", this.#auth, "--gateway-url", places.gateway()];
-    // It ends with this process, however that ends.
+    // Killed with this process, however that ends.
     const child = spawn("setpriv", ["--pdeathsig", "KILL", ...args], { stdio: ["ignore", "pipe", "pipe"] });
     this.#process = child;
     const keep = (data: unknown): void => void (this.#log = (this.#log + String(data)).slice(-4000));

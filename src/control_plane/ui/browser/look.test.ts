@@ -26,7 +26,7 @@ it.each(PAGES)("/ui/%s can be used by everybody: light, dark, and on a phone", a
     const page = await openPage(ui.browser, options);
     const problems: string[] = [];
     page.on("pageerror", (error) => problems.push(String(error)));
-    // What the policy refuses, or React warns of; an answer that is no success is the control plane's to say.
+    // Violations of the CSP and warnings of React count as problems. Unsuccessful responses are up to the control plane.
     page.on("console", (said) => said.type() === "error" && !said.text().startsWith("Failed to load resource") && problems.push(said.text()));
     await page.goto(`${ui.control.url}/ui/${path}`);
     await page.locator(there).first().waitFor();

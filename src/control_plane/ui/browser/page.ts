@@ -1,4 +1,4 @@
-/** Pages in Chromium, and what is asked of each: no error on its console, nothing serious that axe finds. */
+/** Pages in Chromium, and the checks of each: no error on its console, no serious violation found by axe. */
 
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -20,28 +20,28 @@ export interface Options {
   phone?: boolean;
 }
 
-/** In the light, in the dark, and on a phone. */
+/** Light, dark, and on a phone. */
 export const LOOKS: Options[] = [{}, { dark: true }, { phone: true }];
 
-/** A page with nothing remembered. */
+/** Opens a page without stored state. */
 export async function openPage(browser: Browser, options: Options = {}): Promise<Page> {
   const context = await browser.newContext({
     colorScheme: options.dark ? "dark" : "light",
     viewport: options.phone ? { width: 390, height: 844 } : { width: 1280, height: 860 },
   });
-  // Long enough for a machine of two cores that does much else.
+  // Long enough for a busy machine of two cores.
   context.setDefaultTimeout(60_000);
   return await context.newPage();
 }
 
-/** What a file of tests has: a browser, a control plane, and for each test a page that knows nothing of the others. */
+/** Fixture of a test file: a browser, a control plane, and for each test a page with a context of its own. */
 export interface Stage {
   browser: Browser;
   control: ControlPlane;
   page: Page;
 }
 
-/** Sets the stage for the tests of a file, and clears it afterwards. A test that fails tells what its page showed. */
+/** Sets up the fixture for the tests of a file, and tears it down afterwards. A failed test logs the text of its page. */
 export function stage(auth: Auth): Stage {
   const it = {} as Stage;
   beforeAll(async () => {
@@ -71,7 +71,7 @@ export async function signIn(page: Page, url: string, token: string): Promise<vo
   await page.getByRole("button", { name: "Sign in" }).click();
 }
 
-/** The row of an object in the fleet's table. */
+/** Locates the row of an object in the fleet's table. */
 export const rowOf = (page: Page, kind: string, namespace: string, name: string): ReturnType<Page["locator"]> =>
   page.locator(`[data-key="${kind}/${namespace}/${name}"]`);
 
@@ -85,7 +85,7 @@ export async function isAccessible(page: Page): Promise<void> {
   expect(said, page.url()).toEqual([]);
 }
 
-/** Nobody is left out, and nobody has to scroll sideways. */
+/** Checks accessibility, and that the page does not scroll sideways. */
 export async function isPresentable(page: Page): Promise<void> {
   await isAccessible(page);
   const sideways = await page.evaluate(() => [document.documentElement, ...document.querySelectorAll(".main")].some((one) => one.scrollWidth > one.clientWidth));

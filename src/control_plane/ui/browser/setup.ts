@@ -1,12 +1,12 @@
-/** A namespace with a small fleet, for all tests; gone afterwards. */
+/** Namespace with a small fleet, for all tests; deleted afterwards. */
 
 import type { TestProject } from "vitest/node";
 
 import { apply, kubectl, object } from "./cluster.ts";
 
-/** The longest name that an object may have in a label's length. */
+/** Longest name that an object may have, as a label value has at most 63 characters. */
 export const LONG = `${"prompt-with-a-name-that-goes-on-and-on-".repeat(2).slice(0, 62)}z`;
-/** What somebody writes who would like to run in other people's browsers. */
+/** Markup of an attacker who tries to run scripts in other users' browsers. */
 export const MARKUP = `<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>`;
 
 declare module "vitest" {
@@ -15,7 +15,7 @@ declare module "vitest" {
   }
 }
 
-/** The tools of the server `desk`. */
+/** Returns the tools of the server `desk`. */
 function tools(namespace: string): object[] {
   const greet = {
     name: "greet",

@@ -6,7 +6,7 @@ import { isPresentable, LOOKS, openPage, stage } from "./page.ts";
 
 const ui = stage("none");
 
-/** Opens the fleet of a control plane that answers as `prepare` says, in each look. */
+/** Opens the fleet of a control plane that responds as `prepare` sets up, in each look. */
 async function inEachLook(prepare: (page: Page) => Promise<unknown>, look: (page: Page) => Promise<unknown>, path = ""): Promise<void> {
   for (const options of LOOKS) {
     const page = await openPage(ui.browser, options);

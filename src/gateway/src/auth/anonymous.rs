@@ -1,17 +1,16 @@
-//! The paths of a workload that need no credential.
+//! Paths of a workload that need no credential (`spec.expose.anonymousPaths`).
 
-/// Whether one of `paths` (`spec.expose.anonymousPaths`) covers what is asked for: `target` is path and query below the
-/// workload, as sent. A path is covered by itself, or by one that ends in `/*` and is the beginning of it; `/*` covers the root
-/// too.
+/// Reports whether one of `paths` covers `target`, the path and query below the workload, as sent. A path is covered by
+/// an equal entry, or by an entry that ends in `/*` and is a prefix of it; `/*` covers the root too.
 ///
-/// What servers read in different ways covers nothing: a path with a percent sign, a backslash, a semicolon or an empty
-/// segment must be listed exactly.
+/// A path that servers interpret in different ways is covered by no prefix: one with a percent sign, a backslash, a
+/// semicolon or an empty segment must be listed exactly.
 pub(super) fn covers(paths: &[Box<str>], target: &[u8]) -> bool {
     if paths.is_empty() {
         return false;
     }
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    // The workload's root, with or without its slash.
+    // The root of the workload, with or without its slash.
     let path = if path.is_empty() { b"/" } else { path };
     paths.iter().any(|listed| match listed.strip_suffix('*') {
         Some(start) if start.ends_with('/') => {
@@ -22,7 +21,7 @@ pub(super) fn covers(paths: &[Box<str>], target: &[u8]) -> bool {
     })
 }
 
-/// Whether every path is covered.
+/// Reports whether every path is covered.
 pub(super) fn covers_all(paths: &[Box<str>]) -> bool {
     paths.iter().any(|listed| &**listed == "/*")
 }

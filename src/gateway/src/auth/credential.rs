@@ -1,27 +1,27 @@
-//! Where a request carries the gateway's credential, and how its user is told to the workload.
+//! Extraction of the gateway's credential from a request, and encoding of the user's name for the workload.
 
 use std::fmt::Write as _;
 
 use cluster::access::bearer;
 use http1::RequestHead;
 
-/// The field that only the gateway reads; where it is, `Authorization` is the workload's.
+/// Header field that only the gateway reads. If it is present, `Authorization` belongs to the workload.
 const GATEWAY_FIELD: &str = "x-recif-authorization";
-/// The field that is the gateway's unless the other one is there.
+/// Header field that belongs to the gateway unless [`GATEWAY_FIELD`] is present.
 const AUTHORIZATION: &str = "authorization";
 
-/// What a request brings to prove who sent it.
+/// Credential of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Credential<'a> {
-    /// Neither field.
+    /// Neither field is present.
     None,
-    /// A field that is no single bearer token.
+    /// The field is not a single bearer token.
     Unusable,
-    /// A bearer token.
+    /// Bearer token.
     Token(&'a str),
 }
 
-/// The credential in a head, and whether `Authorization` is the gateway's.
+/// Returns the credential of a head, and whether `Authorization` belongs to the gateway.
 pub(super) fn find<'a>(head: &'a RequestHead<'a>) -> (Credential<'a>, bool) {
     let own = one(head, GATEWAY_FIELD);
     if own != Credential::None { (own, false) } else { (one(head, AUTHORIZATION), true) }
@@ -32,13 +32,13 @@ fn one<'a>(head: &'a RequestHead<'a>, name: &'a str) -> Credential<'a> {
     match (values.next(), values.next()) {
         (None, _) => Credential::None,
         (Some(value), None) => bearer(value).map_or(Credential::Unusable, Credential::Token),
-        // Two say two things; neither is to be believed.
+        // Several values contradict each other; none is trusted.
         _ => Credential::Unusable,
     }
 }
 
-/// A user's name as the value of a field: whatever is not visible ASCII, and `%`, is percent-encoded, so that no two names
-/// look the same and none ends the line.
+/// Encodes a user's name as a field value: bytes that are not visible ASCII, and `%`, are percent-encoded, so that no
+/// two names are equal and none ends the line.
 pub(super) fn field_value(name: &str) -> String {
     let mut value = String::with_capacity(name.len());
     for byte in name.bytes() {

@@ -1,8 +1,9 @@
-//! Who may call what: a token is reviewed by the API server, and so is the right to `create` on `<plural>/invoke`.
+//! Authentication and authorization: the API server reviews a caller's token (TokenReview) and the right to `create` on
+//! `<plural>/invoke` (SubjectAccessReview).
 //!
-//! Rights on agents are given like every other right in the cluster, by roles and bindings, and the gateway keeps no list of
-//! its own. It asks once a minute for each token and workload and remembers only digests, so a request that was let in
-//! before costs no request to the API server.
+//! Rights on agents are granted like every other right in the cluster, by roles and bindings; the gateway keeps no list
+//! of its own. It asks about once a minute for each token and workload, and caches verdicts by digest only, so a
+//! repeated request costs no request to the API server.
 
 mod anonymous;
 mod authorizer;
@@ -17,58 +18,60 @@ use http1::RequestHead;
 
 use super::{local_response::LocalResponse, path::Path, routes::Route};
 
-/// How callers are told apart.
+/// Authentication mode.
 #[derive(Debug)]
 pub(super) enum Auth {
-    /// They are not: everybody may ask everything.
+    /// None: every caller may call every workload.
     None,
-    /// As the API server says.
+    /// Tokens and rights are reviewed by the API server.
     Kubernetes(Authorizer),
 }
 
-/// What let a request in.
+/// Ground on which a request was admitted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// Nobody is asked for a credential.
+    /// Authentication is off.
     #[default]
     Open,
-    /// Its caller has the right.
+    /// The caller has the right.
     Right,
-    /// It asks for one of the paths that need no caller. No other one may be reached by it.
+    /// The path needs no credential. The request may reach no other path.
     Path,
-    /// Every path of the workload needs none.
+    /// No path of the workload needs a credential.
     EveryPath,
 }
 
-/// Whose request it is.
+/// Caller of an admitted request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RequestCaller {
-    /// What let it in.
+    /// Ground on which the request was admitted.
     pub(super) admission: Admission,
-    /// The name the workload is told in `X-Recif-User`; fit for a header.
+    /// Name for `X-Recif-User`, encoded for a header field; `None` for an anonymous caller.
     pub(super) user: Option<Arc<str>>,
-    /// Whether `Authorization` was meant for the gateway and is not passed on.
+    /// Set if `Authorization` was meant for the gateway, and is not forwarded.
     pub(super) hides_authorization: bool,
 }
 
 impl RequestCaller {
-    /// Whether it may open a tunnel: of what is said in one nothing is judged, so it reaches whatever the workload serves.
+    /// Reports whether the request may open a tunnel. Nothing is checked inside a tunnel, so it reaches whatever the
+    /// workload serves.
     pub(super) fn may_upgrade(&self) -> bool {
         self.admission != Admission::Path
     }
 
-    /// Whether there is only its path for it, so that it may not name another one besides.
+    /// Reports whether the caller is anonymous, so that the request may not name another path in a header field.
     pub(super) fn is_anonymous(&self) -> bool {
         matches!(self.admission, Admission::Path | Admission::EveryPath)
     }
 }
 
 impl Auth {
-    /// Admits a request, whose path leads to `route` if there is such a workload. The head is complete and valid; nothing of
-    /// its body was read on purpose. `origin` is where it comes from. Whatever waits is boxed: this future is part of every connection.
+    /// Admits a request whose path leads to `route`, if there is such a workload. The head is complete and valid;
+    /// nothing of the body was read on purpose. `origin` returns the client's address. Every wait is boxed: this future
+    /// is part of every connection.
     ///
     /// # Errors
-    /// The refusal. One who may not ask does not learn whether there is a route.
+    /// The refusal. A caller without rights does not learn whether the route exists.
     pub(super) async fn authorize(
         &self,
         head: &RequestHead<'_>,
@@ -79,14 +82,14 @@ impl Auth {
         let Self::Kubernetes(gate) = self else { return Ok(RequestCaller::default()) };
         let (credential, hides_authorization) = credential::find(head);
         let anonymous = route.map_or(&[][..], |route| &route.object.anonymous_paths);
-        // Whoever has no token learns there where to get one (RFC 9728, section 3).
+        // A client without a token learns there how to get one (RFC 9728, section 3).
         let tells_where = path.is_metadata() && matches!(head.method, b"GET" | b"HEAD") && route.is_some();
         if tells_where || anonymous::covers(anonymous, path.rest) {
             let everything = anonymous::covers_all(anonymous);
             let admission = if everything { Admission::EveryPath } else { Admission::Path };
             return Ok(RequestCaller { admission, user: None, hides_authorization });
         }
-        // What no workload can be called is not there, and there is no right that could be asked for.
+        // A name that no workload can have is unknown, and there is no right to review.
         let Some(workload) = WorkloadRef::read(path.key) else { return Err(unknown_workload()) };
         let user = gate.authorize(&credential, workload, origin).await?;
         Ok(RequestCaller { admission: Admission::Right, user: Some(user), hides_authorization })

@@ -22,12 +22,12 @@ use crate::{
     workload::WorkloadState,
 };
 
-/// Knows the token `good-<name>`, and lets only alice call the agent `a`.
+/// Knows the token `good-<name>`, and allows only alice to call the agent `a`.
 #[derive(Default)]
 pub(crate) struct Roles {
     asked: Mutex<Vec<String>>,
     away: AtomicBool,
-    /// Whether no token is anybody's any more.
+    /// Set if every token is revoked.
     pub(crate) revoked: AtomicBool,
 }
 
@@ -63,13 +63,13 @@ impl Reviews for Roles {
     }
 }
 
-/// A gate before these roles.
+/// Creates an authorizer that asks these roles.
 pub(crate) fn gate() -> (Arc<Roles>, Auth) {
     let roles = Arc::new(Roles::default());
     (roles.clone(), Auth::Kubernetes(Authorizer::with_reviews(roles, vec!["recif".into()])))
 }
 
-/// Whom a target leads to: an agent that shows its card to everybody, and an MCP server that says nothing of the kind.
+/// Returns the route of a target: an agent with an anonymous card, or an MCP server without anonymous paths.
 fn route(target: &str) -> Option<Route> {
     let anonymous_paths: Box<[Box<str>]> = if target.starts_with("/v1/agents/ns/a") {
         Box::new(["/.well-known/*".into()])
@@ -208,7 +208,7 @@ async fn who_may_not_ask_does_not_learn_what_there_is() {
         assert_eq!(admit(&auth, ALICE, target).await.unwrap_err().status, 403, "{target}");
     }
     roles.asked();
-    // What cannot be there is asked of nobody, and lets nobody in.
+    // A target that cannot exist is refused without a review.
     for target in ["/v1/tools/ns/a", "/v1/agents/ns/A_b", "/v1/agents/n%73/a", "/v1/agents/ns/a.b"] {
         assert_eq!(admit(&auth, ALICE, target).await.unwrap_err().status, 404, "{target}");
     }
@@ -233,7 +233,7 @@ async fn who_makes_up_tokens_costs_no_reviews_for_long_and_others_little() {
         assert_eq!(refusal.field, Some(("Retry-After", "10".into())));
     }
     assert_eq!(roles.asked(), [""; 0]);
-    // Who is known does not notice, not even when it is time for another review; nor does who is elsewhere.
+    // A known caller is not affected, even when a review is due again; neither is a client at another address.
     advance(Duration::from_secs(9)).await;
     admit(&auth, ALICE, CHAT).await.unwrap();
     assert_eq!(admit(&auth, ALICE, OTHER).await.unwrap_err().status, 403);

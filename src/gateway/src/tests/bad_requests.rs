@@ -1,4 +1,4 @@
-//! What is refused, and never passed on.
+//! Tests of requests that are refused and never forwarded.
 
 use testing::bad_requests;
 
@@ -99,7 +99,7 @@ async fn what_a_server_could_read_otherwise_is_not_passed_on() {
     }
 }
 
-/// Paths that need no caller: what one who has none can reach behind them.
+/// Covers paths that need no credential, and what an anonymous caller can reach through them.
 #[tokio::test]
 async fn who_is_admitted_by_the_path_alone_gets_no_tunnel_and_asks_for_no_other_path() {
     let mut pod = TestPod::start().await;
@@ -120,7 +120,7 @@ async fn who_is_admitted_by_the_path_alone_gets_no_tunnel_and_asks_for_no_other_
         let status = if upgrades { "101" } else { "502" };
         assert!(read_head(&mut client).await.starts_with(&format!("HTTP/1.1 {status} ")), "{target}");
     }
-    // With a right everything goes on.
+    // With the right, everything is forwarded.
     gateway.object(Some(object()));
     let token = "Authorization: Bearer good-alice\r\n";
     let _client = gateway.send(format!("GET /v1/agents/ns/a/chat HTTP/1.1\r\n{token}{fields}").as_bytes()).await;

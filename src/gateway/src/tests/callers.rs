@@ -1,4 +1,4 @@
-//! By what a workload's sidecar knows who calls.
+//! Tests of the token by which a workload's sidecar knows the caller.
 
 use identity::{COLD_DEMAND_PATH, DEMAND_AUDIENCE, DEMAND_PATH, KeySet, Verifier, audience, public_keys, unix_now};
 
@@ -8,7 +8,7 @@ use crate::{admin::Admin, auth::tests::gate};
 const AS_ALICE: &[u8] =
     b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer good-alice\r\nX-Recif-Caller: x\r\nX-Recif-User: admin\r\n\r\n";
 
-/// What the Pod is told after these bytes.
+/// Sends these bytes and returns the head that the Pod gets.
 async fn told(gateway: &TestGateway, pod: &mut TestPod, bytes: &[u8]) -> String {
     let mut client = gateway.send(bytes).await;
     let (mut io, head) = pod.next().await;

@@ -1,4 +1,4 @@
-//! HTTP/2 as a client of it sees it: hyper's.
+//! Tests of HTTP/2, with hyper as the client.
 
 use bytes::Bytes;
 use http::{Request, StatusCode, Version, header};
@@ -14,7 +14,7 @@ use super::*;
 
 pub(super) type Sender = SendRequest<BoxBody<Bytes, std::convert::Infallible>>;
 
-/// A client that speaks HTTP/2 on this connection.
+/// Creates a client that speaks HTTP/2 on this connection.
 pub(super) async fn client(io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> Sender {
     let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(io)).await.unwrap();
     tokio::spawn(connection);
@@ -102,7 +102,7 @@ async fn a_stream_that_is_reset_ends_at_the_pod() {
     let mut pod = TestPod::start().await;
     let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client = client(gateway.client().await).await;
-    // Before the answer, and in the middle of it.
+    // Before the response, and in the middle of it.
     for begun in [false, true] {
         let answer = tokio::spawn(client.send_request(get("/v1/agents/ns/a/x")));
         let (mut io, _) = pod.next().await;
@@ -115,7 +115,7 @@ async fn a_stream_that_is_reset_ends_at_the_pod() {
             answer.abort();
         }
         let mut rest = Vec::new();
-        // A reset is an end, too.
+        // A reset is an end too.
         let _ = timeout(SOON, io.read_to_end(&mut rest)).await.unwrap();
         gateway.until_in_flight(0).await;
     }

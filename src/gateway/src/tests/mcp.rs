@@ -1,10 +1,10 @@
-//! MCP servers: sessions stay with their Pod, and nothing remembers them but their name.
+//! Tests of MCP servers: session affinity without stored state.
 
 use super::*;
 use crate::sessions::PodTag;
 
 impl TestGateway {
-    /// `MCPServer ns/m` has these Pods; the uid of each is its address.
+    /// Sets the Pods of `MCPServer ns/m`; the uid of each is its address.
     fn mcp(&self, pods: &[(SocketAddr, EndpointState)]) {
         let routes = &self.shared.routes;
         routes.object(RoutedKind::McpServer, &Key::new("ns", "m"), Some(Arc::new(object())));
@@ -24,7 +24,7 @@ fn post(fields: &str) -> String {
     format!("POST /v1/mcp/ns/m/mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n{fields}\r\n{{}}")
 }
 
-/// The name that clients know a session of this Pod by.
+/// Returns the session id that clients see for a session of this Pod.
 fn known(pod: SocketAddr, id: &str) -> String {
     format!("{}.{id}", str::from_utf8(PodTag::of(&pod.to_string()).as_bytes()).unwrap())
 }
@@ -44,7 +44,7 @@ async fn a_session_is_named_with_its_pod_and_stays_there() {
     let name = known(a.address, "s.1");
     assert_eq!(field(&head_of_answer, "mcp-session-id"), Some(name.as_str()), "{head_of_answer}");
 
-    // Others may be idle, and its own no longer ready.
+    // Other Pods may be idle, and the session's own Pod may no longer be ready.
     for state in [EndpointState::Ready, EndpointState::Leaving, EndpointState::Unready] {
         gateway.mcp(&[(a.address, state), (b.address, EndpointState::Ready)]);
         client.write_all(post(&format!("mcp-session-id: {name}\r\n")).as_bytes()).await.unwrap();
@@ -103,7 +103,8 @@ async fn a_pod_without_room_for_another_session_is_passed_over_and_the_last_one_
         read_exactly(&mut server, 2).await;
         server.write_all(answer).await.unwrap();
     };
-    // With room in one, whichever is asked first, and in none: then what the last one says is said, and nobody waits.
+    // With room in the second Pod, and with room in none: then the last response is passed on, and no request is
+    // queued.
     for (second, status) in [(ROOM, "HTTP/1.1 200 "), (NO_SESSION, "HTTP/1.1 503 ")] {
         let mut client = gateway.send(post("").as_bytes()).await;
         tokio::select! {

@@ -1,4 +1,4 @@
-//! The gateway as its neighbours see it: real sockets on loopback, Pods that do as they are told, routes fed by hand.
+//! Tests of the gateway over real sockets on loopback, with scripted Pods and routes that the tests set.
 
 mod bad_requests;
 mod callers;
@@ -48,13 +48,13 @@ struct Cli {
     args: GatewayArgs,
 }
 
-/// A gateway that knows one workload, `Agent ns/a`.
+/// Gateway with one workload, `Agent ns/a`.
 struct TestGateway {
     address: SocketAddr,
     shared: Arc<GatewayContext>,
 }
 
-/// A Pod whose connections the test holds.
+/// Pod whose connections the test holds.
 struct TestPod {
     address: SocketAddr,
     accepted: mpsc::UnboundedReceiver<TcpStream>,
@@ -75,7 +75,7 @@ impl TestPod {
         Self { address, accepted }
     }
 
-    /// The Pod's end of the next connection, once a whole head has come on it.
+    /// Returns the Pod's end of the next connection, once a whole head has arrived on it.
     async fn next(&mut self) -> (TcpStream, String) {
         let mut io = timeout(SOON, self.accepted.recv()).await.unwrap().unwrap();
         let head = read_head(&mut io).await;
@@ -87,18 +87,18 @@ impl TestPod {
     }
 }
 
-/// An address at which nobody listens.
+/// Returns an address at which no process listens.
 async fn closed_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
 impl TestGateway {
-    /// With these flags, before these Pods.
+    /// Starts a gateway with these flags and Pods.
     async fn start(flags: &[&str], pods: &[SocketAddr]) -> Self {
         Self::with_auth(Auth::None, flags, pods).await
     }
 
-    /// One that lets in whom `auth` does.
+    /// Starts a gateway with this authentication.
     async fn with_auth(auth: Auth, flags: &[&str], pods: &[SocketAddr]) -> Self {
         let flags = [&["gateway", "--auth", "none", "--listen", "127.0.0.1:0"], flags].concat();
         let args = Cli::parse_from(flags).args;
@@ -127,18 +127,18 @@ impl TestGateway {
         gateway
     }
 
-    /// The workload is this from now on.
+    /// Sets the object of the workload.
     fn object(&self, object: Option<Object>) {
         self.shared.routes.object(RoutedKind::Agent, &Key::new("ns", "a"), object.map(Arc::new));
     }
 
-    /// Nobody is to wait for the workload.
+    /// Makes it useless to wait for a Pod of the workload.
     fn no_pod(&self, pods_serve: bool) {
         let halt = Some(NoPod { sentence: "Agent ns/a is Failed.".into(), pods_serve, ended_by_pods: pods_serve });
         self.object(Some(Object { no_pod: halt, ..object() }));
     }
 
-    /// Its Pods are these from now on.
+    /// Sets the Pods of the workload.
     fn pods(&self, pods: &[(SocketAddr, EndpointState)]) {
         let endpoints = pods.iter().map(|(address, state)| {
             let uid = address.to_string().into();
@@ -156,14 +156,14 @@ impl TestGateway {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// A client that has sent these bytes.
+    /// Opens a client connection and sends these bytes.
     async fn send(&self, bytes: &[u8]) -> TcpStream {
         let mut client = self.client().await;
         client.write_all(bytes).await.unwrap();
         client
     }
 
-    /// Everything that is answered to these bytes on a connection of their own, until it is closed.
+    /// Sends these bytes on a new connection, and returns everything that is received until it is closed.
     async fn answer(&self, bytes: &[u8]) -> String {
         let mut client = self.send(bytes).await;
         let mut answer = Vec::new();
@@ -198,14 +198,14 @@ async fn until(reached: impl Fn() -> bool) {
     timeout(SOON, waiting).await.unwrap();
 }
 
-/// Reads one answer whose length is given; its head and its body.
+/// Reads one response with a `Content-Length`. Returns its head and its body.
 async fn whole(io: &mut TcpStream) -> (String, String) {
     let head = read_head(io).await;
     let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap().parse().unwrap();
     (head, read_exactly(io, length).await)
 }
 
-/// The value of a field in a head.
+/// Returns the value of a header field.
 fn field<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     let mut lines = head.lines().filter_map(|line| line.split_once(": "));
     lines.find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value)

@@ -1,23 +1,23 @@
-//! More requests than the Pods can serve, from clients that do not wait for long. Time is virtual.
+//! Tests of overload: more requests than the Pods can serve, from impatient clients. Time is virtual.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use super::*;
 
-/// Pods, and requests that each takes at the same time.
+/// Number of Pods, and concurrency cap of each.
 const PODS: u32 = 2;
 const CAP: u32 = 2;
-/// How long clients wait.
+/// Time after which a client gives up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Requests in work in all Pods, and the most there ever were.
+/// Requests in work in all Pods, and their peak.
 #[derive(Default)]
 struct LoadCounts {
     in_flight: AtomicU32,
     peak: AtomicU32,
 }
 
-/// A Pod with a cap, as its sidecar keeps it, that works for so long on each request.
+/// Starts a Pod with a cap, as its sidecar enforces it, that works for `service` on each request.
 async fn worker(seen: Arc<LoadCounts>, service: Duration) -> SocketAddr {
     let mut pod = TestPod::start().await;
     let address = pod.address;
@@ -41,7 +41,7 @@ async fn work(mut io: TcpStream, seen: Arc<LoadCounts>, busy: Arc<AtomicU32>, se
         seen.peak.fetch_max(seen.in_flight.fetch_add(1, Relaxed) + 1, Relaxed);
         let stays = tokio::select! {
             () = sleep(service) => true,
-            // Whoever leaves frees the slot.
+            // A client that leaves frees the slot.
             _ = io.read(&mut bytes) => false,
         };
         let load = busy.fetch_sub(1, Relaxed);
@@ -63,7 +63,7 @@ async fn overload_with_clients_that_leave_is_served_to_capacity_and_leaves_nothi
         }
         let gateway = Arc::new(TestGateway::start(&[], &pods).await);
         let capacity = f64::from(seconds * PODS * CAP) / service.as_secs_f64();
-        // Ten times as many come.
+        // Ten times the capacity arrives.
         let count = capacity as u32 * 10;
         let mut clients = tokio::task::JoinSet::new();
         for at in 0..count {

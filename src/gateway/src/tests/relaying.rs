@@ -1,4 +1,4 @@
-//! What reaches a Pod, and what comes back.
+//! Tests of forwarding: the bytes that a Pod gets, and those that a client gets.
 
 use super::*;
 use crate::{

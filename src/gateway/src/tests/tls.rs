@@ -1,4 +1,4 @@
-//! TLS, with the certificates in `certs`, which are for nothing else.
+//! Tests of TLS, with the certificates in `certs`, which serve no other purpose.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use testing::certificates;
 
 use super::*;
 
-/// A folder that holds a certificate and its key, and goes with this.
+/// Directory with a certificate and its key; dropping this removes it.
 struct CertificateFiles(PathBuf);
 
 impl CertificateFiles {
@@ -43,7 +43,7 @@ impl Drop for CertificateFiles {
     }
 }
 
-/// A client that trusts the certificate of this name alone and offers these protocols.
+/// Connects a client that trusts only the certificate of this name, and offers these ALPN protocols.
 async fn client(address: SocketAddr, trusted: &str, protocols: &[&str]) -> std::io::Result<TlsStream<TcpStream>> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(certificates::file(&format!("{trusted}.crt"))).unwrap()).unwrap();
@@ -56,7 +56,7 @@ async fn client(address: SocketAddr, trusted: &str, protocols: &[&str]) -> std::
     timeout(SOON, TlsConnector::from(Arc::new(config)).connect(name, io)).await?
 }
 
-/// A gateway before this Pod that serves TLS too; where it does.
+/// Starts a gateway in front of this Pod that also serves TLS. Returns the TLS address too.
 async fn start(pod: &TestPod, tls: Tls) -> (TestGateway, SocketAddr) {
     let gateway = TestGateway::start(&[], &[pod.address]).await;
     let secured = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -106,7 +106,7 @@ async fn a_new_certificate_is_taken_without_ending_connections() {
         }
     };
     timeout(2 * SOON, renewed).await.unwrap();
-    // What cannot be used changes nothing.
+    // An unusable certificate changes nothing.
     std::fs::copy(certificates::file("one.key"), files.0.join("tls.key")).unwrap();
     old.write_all(GET).await.unwrap();
     pod.next().await.0.write_all(OK).await.unwrap();

@@ -1,9 +1,9 @@
-//! Requests for which there is no room yet.
+//! Tests of queueing: requests for which there is no room yet.
 
 use super::*;
 use crate::admin::Admin;
 
-/// One request at a time per Pod.
+/// Object whose Pods take one request at a time.
 fn narrow() -> Object {
     Object { concurrency: Some(1), ..object() }
 }
@@ -130,7 +130,7 @@ async fn a_workload_at_zero_is_waited_for_until_it_has_a_pod() {
     whole(&mut client).await;
 }
 
-/// What a sidecar answers whose Pod has this uid and can serve.
+/// Returns the response of a ready sidecar whose Pod has this uid.
 fn ready(uid: &str) -> String {
     let body = format!("{{\"pod\":\"{uid}\"}}");
     format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
@@ -211,7 +211,7 @@ async fn a_pod_that_was_early_and_does_not_serve_is_waited_for_again() {
     ] {
         early();
         let mut client = gateway.send(GET).await;
-        // Questions of the round before may still be under way.
+        // Probes of the previous round may still be under way.
         let mut workload = loop {
             match pod.next().await {
                 (workload, request) if request.starts_with("GET /x ") => break workload,

@@ -1,4 +1,4 @@
-//! The half of an exchange that goes to the workload: the request's body, and then the watch for a client that leaves.
+//! Request direction of an exchange: forwards the body, then watches for a client that leaves.
 
 use std::task::{Context, Poll, ready};
 
@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{Exchange, ExchangeOutcome};
 use crate::connection::ReadOutcome;
 
-/// Most bytes of later requests that are kept while one is answered.
+/// Most bytes of pipelined requests that are kept while a response is pending.
 const MAX_PIPELINED: usize = 16 * 1024;
 
 impl<C, U, P> Exchange<'_, C, U, P>
@@ -15,18 +15,18 @@ where
     C: AsyncRead + AsyncWrite + Unpin,
     U: AsyncRead + AsyncWrite + Unpin,
 {
-    /// Whether everything of the request has left.
+    /// Reports whether the whole request was sent.
     pub(super) fn request_sent(&self) -> bool {
         self.request_body.has_ended() && self.upstream.outgoing.is_empty()
     }
 
-    /// Moves a part of the request.
+    /// Forwards a part of the request.
     pub(super) fn poll_request(
         &mut self,
         cx: &mut Context<'_>,
         scratch: &mut [u8],
     ) -> Poll<Result<(), ExchangeOutcome>> {
-        // The head goes out together with what came with it.
+        // The head is written together with the first part of the body, if that is here already.
         let head_alone = self.request_body.has_ended() || self.client.incoming.is_empty() || self.sent;
         if !self.upstream.outgoing.is_empty() && head_alone {
             let had = self.upstream.outgoing.len();
@@ -35,7 +35,7 @@ where
                 Poll::Ready(Err(_)) => self.abandon_upstream(&[])?,
                 Poll::Pending => {
                     self.sent |= self.upstream.outgoing.len() < had;
-                    // An answer may come before the request is through.
+                    // A response may arrive before the request is complete.
                     return Poll::Pending;
                 }
             }
@@ -82,11 +82,12 @@ where
         Poll::Ready(Ok(()))
     }
 
-    /// Whoever is answered is listened to: one that leaves needs no answer any more.
+    /// Reads from a client that waits for its response: if it leaves, no response is needed any more.
     fn poll_next_request(&mut self, cx: &mut Context<'_>, scratch: &mut [u8]) -> Poll<Result<(), ExchangeOutcome>> {
         match ready!(self.client.poll_read(cx, &mut scratch[..MAX_PIPELINED])) {
             Ok(ReadOutcome::Bytes(length)) => {
-                // Who asks for so much before it is answered has to ask again: the connection ends with this answer.
+                // Too much pipelined input is discarded, so those requests must be sent again: the connection ends with
+                // this response.
                 self.client.overrun |= self.client.incoming.len() + length > MAX_PIPELINED;
                 if !self.client.overrun {
                     self.client.incoming.extend_from_slice(&scratch[..length]);
@@ -97,8 +98,8 @@ where
         }
     }
 
-    /// What cannot be sent any more is not needed: the answer may still come. If nothing was sent, another connection may do;
-    /// `taken` is what was taken of the body for the first write.
+    /// Drops unsent output after a write error: the response may still arrive. If nothing was sent, another connection
+    /// may serve the request; `taken` is the part of the body that was consumed for the first write.
     fn abandon_upstream(&mut self, taken: &[u8]) -> Result<(), ExchangeOutcome> {
         self.upstream_broken = true;
         self.upstream.outgoing = Vec::new();
@@ -109,7 +110,7 @@ where
         Err(ExchangeOutcome::NoResponse { unanswered: true, unsent: true, replayable: self.restore_body() })
     }
 
-    /// Makes the request's body as it was before it was sent, if that is possible.
+    /// Restores the request body to its state before it was sent. Returns false if too much of it was consumed.
     pub(super) fn restore_body(&mut self) -> bool {
         let Some(mut held) = self.replay_body.take() else { return false };
         held.append(&mut self.client.incoming);

@@ -1,4 +1,4 @@
-//! The half of an exchange that comes back: the heads of the answer, its body, and how it ended.
+//! Response direction of an exchange: interim and final heads, the body, and the outcome.
 
 use std::task::{Context, Poll, ready};
 
@@ -14,7 +14,7 @@ use crate::{
     head_length,
 };
 
-/// Bytes of a body that are put behind their head.
+/// Most bytes of a body that are copied behind their head.
 const MAX_COPIED: usize = 4096;
 
 impl<C, U, P> Exchange<'_, C, U, P>
@@ -23,7 +23,7 @@ where
     U: AsyncRead + AsyncWrite + Unpin,
     P: ResponsePolicy,
 {
-    /// Moves a part of the answer.
+    /// Forwards a part of the response.
     pub(super) fn poll_response(
         &mut self,
         cx: &mut Context<'_>,
@@ -58,7 +58,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    /// The end, if the client has got everything.
+    /// Returns the outcome if the client has got everything.
     fn check_done(&self) -> Result<(), ExchangeOutcome> {
         match &self.response {
             ResponseState::Body { body, keep, .. } if body.has_ended() && self.client.outgoing.is_empty() => {
@@ -68,7 +68,7 @@ where
         }
     }
 
-    /// Reads heads, and sends them together with what came with the last one. `out` is scratch space.
+    /// Parses heads, and forwards them together with the bytes that arrived after the last one. `out` is scratch space.
     fn handle_head(
         &mut self,
         cx: &mut Context<'_>,
@@ -79,7 +79,7 @@ where
         out.clear();
         match self.read_heads(bytes, fields, out) {
             Ok(rest) => self.forward_body(cx, out, rest),
-            // Interim answers may have been before it: they are for the client, whatever comes next.
+            // Interim responses may precede the invalid one: they are for the client in any case.
             Err(end) => {
                 self.client.outgoing.extend_from_slice(out);
                 Err(end)
@@ -87,8 +87,7 @@ where
         }
     }
 
-    /// Writes as many heads as there are: interim ones, and the final one, and answers what follows them. What is no complete
-    /// head is kept.
+    /// Writes all complete heads, interim and final, and returns the bytes after them. An incomplete head is kept.
     fn read_heads<'b>(
         &mut self,
         mut bytes: &'b [u8],
@@ -107,7 +106,7 @@ where
                 return Err(ExchangeOutcome::InvalidResponse(InvalidMessage::Status));
             }
             if head.is_interim() {
-                // HTTP/1.0 knows none.
+                // HTTP/1.0 has no interim responses.
                 if self.request.version == Version::Http11 {
                     self.policy.response(&head, false, out);
                 }
@@ -145,7 +144,7 @@ where
         self.response = ResponseState::Body { body: BodyScanner::new(head.framing), dechunk, keep };
     }
 
-    /// Sends a head, and what belongs to the body of the bytes after it.
+    /// Forwards a head, and those of the bytes after it that belong to the body.
     fn forward_body(&mut self, cx: &mut Context<'_>, head: &mut Vec<u8>, bytes: &[u8]) -> Result<(), ExchangeOutcome> {
         let ResponseState::Body { body, dechunk, keep } = &mut self.response else {
             return self.client.poll_send(cx, head, &[]).map_err(|_| ExchangeOutcome::ClientGone(None));
@@ -159,10 +158,10 @@ where
             Ok(progress) => progress.consumed,
             Err((taken, _)) => taken,
         };
-        // Bytes after the end of an answer belong to nobody: that connection cannot be trusted.
+        // Bytes after the end of a response belong to no request: the connection cannot be reused.
         keep.upstream &= taken == bytes.len();
         let part = if *dechunk { &data } else { &bytes[..taken] };
-        // Copying a little costs less than a write of two parts.
+        // Copying a few bytes costs less than a vectored write.
         let sent = if !head.is_empty() && part.len() <= MAX_COPIED {
             head.extend_from_slice(part);
             self.client.poll_send(cx, head, &[])
@@ -201,8 +200,8 @@ where
             upstream: keep.upstream && self.may_keep_upstream(),
         }
     }
-    /// Whether the workload's connection may serve again, as far as the request goes: a server that does not read a body
-    /// would take what is left of it for the next request.
+    /// Reports whether the request allows a reuse of the upstream connection: a server that leaves a body unread would
+    /// take the rest for the next request.
     fn may_keep_upstream(&self) -> bool {
         self.request_sent() && !self.upstream_broken && !self.request.may_leave_body
     }

@@ -1,18 +1,19 @@
-//! Says how far an answer has come.
+//! Progress of a response.
 
 use crate::BodyScanner;
 
-/// How far the answer has come.
+/// Progress of the response.
 #[derive(Debug)]
 pub(super) enum ResponseState {
-    /// No complete final head yet; so many bytes were searched for its end. Interim ones may have been passed on, after
-    /// which the client can still be told anything, but nobody else may be asked.
+    /// No complete final head yet; `scanned` bytes were searched for its end. Interim responses may have been forwarded
+    /// (`interim`). Then the client can still get any final response, but the request must not be sent to another
+    /// server.
     Head { scanned: usize, interim: bool },
-    /// In its body, which an HTTP/1.0 client gets without its chunks.
+    /// In the body, which an HTTP/1.0 client gets without its chunk framing.
     Body { body: BodyScanner, dechunk: bool, keep: ConnectionReuse },
 }
 
-/// Which connections may serve again.
+/// Connections that may be reused.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConnectionReuse {
     pub(super) client: bool,

@@ -1,7 +1,7 @@
-//! What a discovery costs: a server with 100 tools on loopback, asked a hundred times by the operator's own means.
+//! Benchmark of a discovery: a server with 100 tools on loopback, queried a hundred times by the operator's own code.
 //! `hack/bench/discovery` runs it.
 //!
-//! The server is another process, so that what is measured is the asking alone. It speaks the newer era, which is asked first.
+//! The server is another process, so that only the queries are measured. It speaks the newer era, which is tried first.
 
 mod server;
 
@@ -23,10 +23,10 @@ use meta::Key;
 use operator::discovery::Discoverer;
 use tokio::{sync::mpsc, time::timeout};
 
-/// How often the server is asked, and after how many times memory is looked at first.
+/// Number of queries, and the number after which memory is measured first.
 const TIMES: usize = 100;
 const FIRST: usize = 10;
-/// The goals.
+/// Goals of the benchmark.
 const LONGEST: Duration = Duration::from_millis(20);
 const GROWTH_KB: u64 = 1024;
 /// Longest wait for an answer.
@@ -47,7 +47,7 @@ fn measure(server: &mut Child) -> io::Result<()> {
     let stdout = server.stdout.take().ok_or_else(|| io::Error::other("the server has no output"))?;
     let mut url = String::new();
     BufReader::new(stdout).read_line(&mut url)?;
-    // Once in a process; more often is no error that matters.
+    // Needed once per process; a second call fails without harm.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(bench(url.trim()))
@@ -69,7 +69,7 @@ async fn bench(url: &str) -> io::Result<()> {
         if found != Some(server::TOOLS) {
             return Err(io::Error::other(format!("the server told {found:?} tools: {said:?}")));
         }
-        // What is kept of a server is measured by what is kept of one.
+        // All servers but one are forgotten, so that the growth is not from kept results.
         discoverer.forget(target.kind, &target.key);
         if number + 1 == FIRST {
             first = resident_kb()?;
@@ -93,7 +93,7 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1000.0
 }
 
-/// Another uid is another server, of which nothing is known.
+/// Returns a server with a uid of its own, so that nothing is known of it.
 fn target(url: &str, number: usize) -> DiscoveryTarget {
     DiscoveryTarget {
         kind: "RemoteMCPServer",
@@ -117,7 +117,7 @@ fn resident_kb() -> io::Result<u64> {
     line.trim().trim_end_matches(" kB").parse().map_err(io::Error::other)
 }
 
-/// A cluster in which there is nothing: the server has no headers that would be in one.
+/// Cluster without any object: the server has no headers that would come from one.
 struct EmptyCluster;
 
 #[async_trait]

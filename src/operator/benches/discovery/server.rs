@@ -1,4 +1,4 @@
-//! An MCP server of the newer era with 100 tools.
+//! MCP server of the newer era with 100 tools.
 
 use std::io::{self, Write as _};
 
@@ -6,10 +6,10 @@ use axum::{Router, body::Bytes, http::header::CONTENT_TYPE, response::IntoRespon
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
-/// How many it has.
+/// Number of tools.
 pub(crate) const TOOLS: usize = 100;
 
-/// Says its address on one line and serves until it is ended.
+/// Prints its address on one line and serves until it is killed.
 pub(crate) fn serve() -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -34,7 +34,7 @@ async fn respond(body: Bytes) -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], text)
 }
 
-/// As large as the tools of the reference servers.
+/// Returns a tool that is as large as those of the reference servers.
 fn tool(number: usize) -> Value {
     let property = |about: &str| json!({"type": "string", "description": format!("{about} of the thing to look at")});
     json!({

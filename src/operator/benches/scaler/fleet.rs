@@ -1,18 +1,18 @@
-//! Pods in virtual time: they start slowly, take as many requests as they may, and finish what they have when they leave.
-//! Who finds no place waits in one queue, first come first served, as in a gateway.
+//! Pods in virtual time: they start slowly, take as many requests as they may, and finish what they have when they leave. A request without
+//! a place waits in one queue, first come first served, as in a gateway.
 
 use std::collections::VecDeque;
 
-/// How long a Pod takes from being asked for to being ready, in milliseconds.
+/// Time from the creation of a Pod to its readiness, in milliseconds.
 const START_MS: u64 = 4000;
 
-/// One Pod.
+/// Simulated Pod.
 pub(crate) struct SimulatedPod {
-    /// New for each Pod.
+    /// Identifier that is new for each Pod.
     pub(crate) uid: u64,
     born: u64,
     leaving: bool,
-    /// When the requests in flight end.
+    /// Times at which the requests in flight end.
     ends: Vec<u64>,
     /// Request-milliseconds in flight so far.
     pub(crate) busy_ms: u64,
@@ -20,7 +20,7 @@ pub(crate) struct SimulatedPod {
     pub(crate) completed: u64,
 }
 
-/// All Pods of a workload, and who waits for them.
+/// Pods of a workload, and the requests that wait for them.
 pub(crate) struct SimulatedFleet {
     /// The time in milliseconds.
     pub(crate) now: u64,
@@ -28,20 +28,20 @@ pub(crate) struct SimulatedFleet {
     pub(crate) concurrency: usize,
     pods: Vec<SimulatedPod>,
     made: u64,
-    /// Of each request that waits: when it came, and how long it will take.
+    /// Arrival and service time of each request that waits.
     queue: VecDeque<(u64, u64)>,
-    /// Request-milliseconds that were waited so far.
+    /// Request-milliseconds waited so far.
     pub(crate) waited_ms: u64,
     /// Request-milliseconds so far, waiting and in flight.
     pub(crate) occupied_ms: u64,
-    /// How long each request waited that has begun.
+    /// Waiting time of each request that has begun.
     pub(crate) waits: Vec<u64>,
-    /// Milliseconds that Pods have existed, each for itself.
+    /// Sum of the milliseconds that the Pods have existed.
     pub(crate) pod_ms: u64,
 }
 
 impl SimulatedFleet {
-    /// One Pod, which is ready.
+    /// Creates a fleet of one Pod, which is ready.
     pub(crate) fn new(concurrency: usize) -> Self {
         let (pods, queue, waits) = (Vec::new(), VecDeque::new(), Vec::new());
         let (made, now) = (0, 0);
@@ -51,7 +51,7 @@ impl SimulatedFleet {
         fleet
     }
 
-    /// Lets a millisecond pass, in which a request that takes so long may come.
+    /// Lets a millisecond pass, in which a request with this service time may arrive.
     pub(crate) fn step(&mut self, arrival: Option<u64>) {
         self.now += 1;
         let now = self.now;
@@ -75,7 +75,7 @@ impl SimulatedFleet {
         self.occupied_ms += self.requests() as u64;
     }
 
-    /// Makes so many Pods be there. Of those that leave, the idlest go first, or else the newest, which Kubernetes prefers.
+    /// Sets the number of Pods. Of those that leave, the idlest go first, or else the newest, which Kubernetes prefers.
     pub(crate) fn scale(&mut self, wanted: usize, idlest_first: bool) {
         let mut staying: Vec<&mut SimulatedPod> = self.pods.iter_mut().filter(|pod| !pod.leaving).collect();
         let missing = wanted.saturating_sub(staying.len());
@@ -91,12 +91,12 @@ impl SimulatedFleet {
         }
     }
 
-    /// The Pods that take requests.
+    /// Returns the Pods that take requests.
     pub(crate) fn ready(&self) -> impl Iterator<Item = &SimulatedPod> {
         self.pods.iter().filter(|pod| pod.is_ready(self.now))
     }
 
-    /// Requests in flight and waiting.
+    /// Returns the number of requests in flight and waiting.
     fn requests(&self) -> usize {
         self.queue.len() + self.pods.iter().map(|pod| pod.ends.len()).sum::<usize>()
     }
@@ -107,7 +107,7 @@ impl SimulatedPod {
         !self.leaving && now >= self.born + START_MS
     }
 
-    /// How long it has been ready, in milliseconds.
+    /// Returns the time for which the Pod has been ready, in milliseconds.
     pub(crate) fn uptime_ms(&self, now: u64) -> u64 {
         now - self.born - START_MS
     }

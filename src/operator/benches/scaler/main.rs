@@ -1,5 +1,5 @@
-//! Our scaler beside a model of Knative's, under the same loads, in virtual time: how fast it reacts, what it costs, and
-//! how long requests wait. `hack/bench/scaler` runs it. Every run prints the same.
+//! Benchmark of our scaler beside a model of Knative's, under the same loads, in virtual time: reaction time, cost, and waiting time of
+//! requests. `hack/bench/scaler` runs it. Every run prints the same.
 
 mod fleet;
 mod scalers;
@@ -16,17 +16,17 @@ use crate::{
 /// Requests that a Pod may have in flight.
 const CONCURRENCY: usize = 8;
 
-/// What a run came to.
+/// Result of a run.
 struct BenchResult {
-    /// Longest time in which fewer Pods were asked for than the load needs, in seconds.
+    /// Longest time in which fewer Pods were desired than the load needs, in seconds.
     behind: f64,
-    /// The same, with Pods that are ready.
+    /// The same for Pods that are ready.
     short: f64,
     mean_wait_ms: f64,
     p99_wait_ms: u64,
     longest_wait_ms: u64,
     pod_seconds: f64,
-    /// How often the number was changed.
+    /// Number of changes of the number of Pods.
     writes: u32,
 }
 
@@ -63,7 +63,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Pods that a load needs.
+/// Returns the number of Pods that a load needs.
 fn needed(load: f64) -> usize {
     ((load / CONCURRENCY as f64).ceil() as usize).max(1)
 }
@@ -104,7 +104,7 @@ fn run(trace: &LoadTrace, scaler: &mut dyn Scaler) -> BenchResult {
     }
 }
 
-/// The longest run of milliseconds in which something was so.
+/// Longest run of milliseconds in which a condition held.
 #[derive(Default)]
 struct Longest {
     now: u64,

@@ -1,9 +1,8 @@
-//! Those that are compared: ours, and a model of Knative's Pod autoscaler.
+//! Compared scalers: ours, and a model of Knative's Pod autoscaler.
 //!
-//! The model is written from Knative's documentation of the autoscaler and its defaults. Every 2 s it looks at the mean
-//! concurrency of the last 60 s (stable) and of the last 6 s (panic). A Pod is to have 70 % of what it may take. Panic begins
-//! when the short mean wants twice the Pods that are ready; while it lasts, which is until there was no reason for 60 s,
-//! the number never falls.
+//! The model is written from Knative's documentation of the autoscaler and its defaults. Every 2 s it evaluates the mean concurrency of the
+//! last 60 s (stable) and of the last 6 s (panic). The target of a Pod is 70 % of what it may take. Panic begins when the short mean wants
+//! twice the Pods that are ready. While it lasts, which is until there was no reason for 60 s, the number never falls.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -11,24 +10,24 @@ use operator::scaler::{LoadReport, Meter, PodSample, ReplicaPolicy, Window, deci
 
 use crate::fleet::SimulatedFleet;
 
-/// Most Pods, of both.
+/// Most Pods, of both scalers.
 const MAX: i32 = 20;
 
-/// Somebody who says how many Pods there are to be.
+/// Scaler that decides on a number of Pods.
 pub(crate) trait Scaler {
-    /// What it is called.
+    /// Returns the name.
     fn name(&self) -> &'static str;
-    /// How often it decides, in milliseconds.
+    /// Returns the interval of its decisions, in milliseconds.
     fn interval_ms(&self) -> u64;
-    /// Whether the Pods with the least to do go first.
+    /// Reports whether the Pods with the least to do go first.
     fn idlest_first(&self) -> bool;
-    /// Sees each second pass.
+    /// Observes the fleet once per second.
     fn second(&mut self, fleet: &SimulatedFleet);
-    /// How many Pods there are to be, where so many are asked for now.
+    /// Decides on the number of Pods; `current` is the present number.
     fn decide(&mut self, fleet: &SimulatedFleet, current: i32) -> i32;
 }
 
-/// Ours.
+/// Our scaler.
 pub(crate) struct RecifScaler {
     policy: ReplicaPolicy,
     meter: Meter,
@@ -37,7 +36,7 @@ pub(crate) struct RecifScaler {
 }
 
 impl RecifScaler {
-    /// With the defaults, for Pods that may take so many requests.
+    /// Creates the scaler with the defaults, for Pods that may take so many requests.
     pub(crate) fn new(fleet: &SimulatedFleet) -> Self {
         let now = Duration::from_millis(fleet.now);
         let concurrency = i32::try_from(fleet.concurrency).unwrap_or(i32::MAX);
@@ -62,7 +61,7 @@ impl Scaler for RecifScaler {
         let sample = |pod: &crate::fleet::SimulatedPod| PodSample {
             instance: pod.uid.to_string(),
             uptime_ms: pod.uptime_ms(fleet.now),
-            // Not what a load is told from.
+            // Not used for the load.
             inflight: 0,
             busy_ms: pod.busy_ms,
             completed: pod.completed,
@@ -77,7 +76,7 @@ impl Scaler for RecifScaler {
     }
 }
 
-/// The model of Knative's.
+/// Model of Knative's scaler.
 pub(crate) struct Knative {
     target: f64,
     /// Mean concurrency of each of the last seconds.
@@ -100,7 +99,7 @@ const MAX_UP_RATE: f64 = 1000.0;
 const MAX_DOWN_RATE: f64 = 2.0;
 
 impl Knative {
-    /// With the defaults, for Pods that may take so many requests.
+    /// Creates the model with the defaults, for Pods that may take so many requests.
     pub(crate) fn new(fleet: &SimulatedFleet) -> Self {
         let target = fleet.concurrency as f64 * UTILISATION;
         Self { target, seconds: VecDeque::new(), busy_ms: 0, panic: None }

@@ -1,4 +1,4 @@
-//! A fleet in which nothing changes but what the statuses say.
+//! Fleet in which nothing changes but the statuses.
 
 use std::{
     collections::HashMap,
@@ -15,11 +15,11 @@ use operator::scaler::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, Work
 
 use crate::pods::{GROUPS, PODS, WORKLOADS, address};
 
-/// See the module.
+/// Fleet without changes; see the module.
 pub(crate) struct IdleFleet(Mutex<HashMap<WorkloadId, WorkloadView>>);
 
 impl IdleFleet {
-    /// 1000 workloads of 10 Pods.
+    /// Creates 1000 workloads of 10 Pods.
     pub(crate) fn new() -> Self {
         let groups = (0..GROUPS).flat_map(|group| (0..WORKLOADS).map(move |workload| (group, workload)));
         Self(Mutex::new(groups.map(|(group, workload)| workload_of(group, workload)).collect()))

@@ -1,8 +1,8 @@
-//! What the scaler costs a leader: 1000 workloads with 10 Pods each, of which 10 % have traffic and 1 % are silent, over
+//! Benchmark of the scaler's cost for a leader: 1000 workloads with 10 Pods each, of which 10 % have traffic and 1 % are silent, over
 //! loopback. `hack/bench/scaler-tick` runs it.
 //!
-//! The Pods are another process, so that what is measured is the scaler alone; each has an address of its own in
-//! 127.0.0.0/8, and is asked over a connection of its own.
+//! The Pods are another process, so that only the scaler is measured. Each has an address of its own in 127.0.0.0/8, and is queried over a
+//! connection of its own.
 
 mod fleet;
 mod pods;
@@ -20,9 +20,9 @@ use prometheus_client::{encoding::text::encode, registry::Registry};
 
 use crate::fleet::IdleFleet;
 
-/// First rounds, in which every connection is made.
+/// Warm-up: the first rounds, in which every connection is made.
 const WARM_UP: Duration = Duration::from_secs(10);
-/// What is measured.
+/// Time that is measured.
 const MEASURED: Duration = Duration::from_secs(30);
 
 fn main() -> io::Result<()> {
@@ -39,7 +39,7 @@ fn main() -> io::Result<()> {
 fn measure(pods: &mut std::process::Child) -> io::Result<()> {
     let mut port = String::new();
     let stdout = pods.stdout.as_mut().ok_or_else(|| io::Error::other("the Pods have no output"))?;
-    // One line, and then the process says nothing more.
+    // One line, after which the process prints nothing more.
     let mut byte = [0];
     while stdout.read(&mut byte)? == 1 && byte != *b"\n" {
         port.push(char::from(byte[0]));
@@ -65,7 +65,7 @@ fn measure(pods: &mut std::process::Child) -> io::Result<()> {
     Ok(())
 }
 
-/// What the histogram of rounds says.
+/// Values of the histogram of rounds.
 struct Ticks {
     count: f64,
     sum: f64,
@@ -86,7 +86,7 @@ fn ticks(registry: &Registry) -> io::Result<Ticks> {
     })
 }
 
-/// User and system time of this process.
+/// Returns the user and system time of this process.
 fn cpu_seconds() -> io::Result<f64> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();

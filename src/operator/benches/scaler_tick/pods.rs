@@ -1,4 +1,4 @@
-//! The Pods: one process, an address for each. What a Pod is like is told from its address.
+//! Pods in one process, with an address each, which determines how a Pod behaves.
 
 use std::{
     io::{self, Write as _},
@@ -11,27 +11,27 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-/// Workloads of a group, groups, and Pods of a workload.
+/// Number of workloads per group, of groups, and of Pods per workload.
 pub(crate) const WORKLOADS: u8 = 250;
 pub(crate) const GROUPS: u8 = 4;
 pub(crate) const PODS: u8 = 10;
 
-/// The address of a Pod: its workload is one of 4 × 250.
+/// Returns the address of a Pod; its workload is one of 4 × 250.
 pub(crate) fn address(group: u8, workload: u8, pod: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 100 + group, workload + 1, pod + 1)
 }
 
-/// Whether its workload has traffic: one of ten.
+/// Reports whether the Pod's workload has traffic: one of ten does.
 fn is_busy(ip: Ipv4Addr) -> bool {
     ip.octets()[2] % 10 == 1
 }
 
-/// Whether it never answers: one Pod in each tenth workload, which are one of a hundred.
+/// Reports whether the Pod never answers: one Pod in each tenth workload, which is one of a hundred.
 fn is_silent(ip: Ipv4Addr) -> bool {
     ip.octets()[2] % 10 == 5 && ip.octets()[3] == 1
 }
 
-/// Serves until it is killed; writes the port on one line.
+/// Serves until it is killed; prints the port on one line.
 pub(crate) fn serve() -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
         let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await?;
@@ -55,7 +55,7 @@ async fn answer(mut stream: TcpStream, begun: Instant) -> io::Result<()> {
             continue;
         }
         let uptime = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        // As long as a sidecar's.
+        // As long as the body of a sidecar.
         let body = format!(
             "{{\"instance\":\"0123456789abcdef\",\"uptimeMs\":{uptime},\"inflight\":{load},\"streams\":0,\"concurrency\":8,\
              \"busyMs\":{},\"completed\":{},\"refused\":0,\"peaks\":[1,1,1,1,1,1,1,1,1,1],\"lastActivity\":12}}",

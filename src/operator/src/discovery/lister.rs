@@ -1,4 +1,4 @@
-//! Says how a server is asked for its tools: the port of the loop towards it.
+//! Port of the polling loop to an MCP server.
 
 use std::{fmt, time::Duration};
 
@@ -6,39 +6,39 @@ use actions::discovery::{Discovered, DiscoveryError, DiscoveryTarget};
 use async_trait::async_trait;
 use mcp::Era;
 
-/// Asks servers.
+/// Port that lists the tools of a server.
 #[async_trait]
 pub(super) trait ToolLister: Send + Sync {
-    /// One discovery; `era` is what worked the last time.
+    /// Queries a server once; `era` is the protocol era that worked the last time.
     async fn list_tools(&self, target: &DiscoveryTarget, era: Option<Era>) -> Result<ToolListing, ListError>;
 }
 
-/// What a server said.
+/// Result of a query.
 #[derive(Debug)]
 pub(super) struct ToolListing {
     pub(super) discovered: Discovered,
-    /// How it was talked to.
+    /// Protocol era of the exchange.
     pub(super) era: Era,
-    /// How long it says that this holds.
+    /// Time for which the server says that the result holds.
     pub(super) ttl: Duration,
-    /// The way in which it tells of changes, if it does.
+    /// Stream of the server's change notifications, if it offers one.
     pub(super) changes: Option<Box<dyn ChangeStream>>,
 }
 
-/// A server that tells when its tools change.
+/// Stream of the change notifications of a server.
 #[async_trait]
 pub(super) trait ChangeStream: fmt::Debug + Send {
-    /// Returns when they did.
+    /// Waits for the next notification.
     async fn next(&mut self);
-    /// It is not listened to any more.
+    /// Ends the stream.
     async fn close(self: Box<Self>);
 }
 
-/// Why nothing is known of a server.
+/// Reason for a missing result.
 #[derive(Debug)]
 pub(super) enum ListError {
-    /// It does not tell its tools.
+    /// The server does not list its tools.
     Failed(DiscoveryError),
-    /// It could not be asked, and that is not its own fault: what it last said stands.
+    /// The server could not be queried, through no fault of its own: its last result stands.
     Unready(DiscoveryError),
 }

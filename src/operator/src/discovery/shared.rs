@@ -1,4 +1,4 @@
-//! Holds what the servers told last, and the permits by which they are asked.
+//! Results of the servers, and the permits of their queries.
 
 use std::{
     hash::{BuildHasher, RandomState},
@@ -14,7 +14,7 @@ use tokio::{
 
 use super::lister::ToolLister;
 
-/// What the turns of all servers share.
+/// Shared context of the polling loops of all servers.
 pub(super) struct DiscoveryContext {
     pub(super) lister: Box<dyn ToolLister>,
     pub(super) healthy: Semaphore,
@@ -22,7 +22,7 @@ pub(super) struct DiscoveryContext {
     pub(super) trigger: OnceLock<TriggerFn>,
 }
 
-/// A server that is asked again and again; dropping it ends that.
+/// Polling task of a server; dropping it ends the task.
 pub(super) struct ServerTask {
     pub(super) target: DiscoveryTarget,
     pub(super) when: Schedule,
@@ -30,7 +30,7 @@ pub(super) struct ServerTask {
     pub(super) task: ServerTaskHandle,
 }
 
-/// What a server last said, and whether its object looked at it.
+/// Last result of a server, and the notification that its object has observed it.
 #[derive(Default)]
 pub(super) struct LatestDiscovery {
     pub(super) last: Mutex<Option<Arc<DiscoveryResult>>>,
@@ -51,10 +51,10 @@ impl Drop for ServerTaskHandle {
     }
 }
 
-/// Tells the queue of a kind that there is news for an object.
+/// Function that enqueues an object whose server has a new result.
 pub(super) type TriggerFn = Box<dyn Fn(&'static str, &Key) + Send + Sync>;
 
-/// A number from 0 to 1, another one each time.
+/// Returns a random number from 0 to 1.
 pub(super) fn random_fraction() -> f64 {
     use std::hash::Hasher;
     let number = RandomState::new().build_hasher().finish();

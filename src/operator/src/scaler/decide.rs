@@ -1,63 +1,64 @@
-//! From a load to a number of Pods.
+//! Decides on a number of Pods by the load, with hysteresis: up at once, down only after a stabilization window, as the
+//! [HorizontalPodAutoscaler](https://kubernetes.io/docs/tasks/run-application/horizontal-pod-autoscale/) does.
 //!
-//! Up at once, because somebody waits. Down only when nothing in the whole window asked for more, because a Pod that is
-//! taken away too early is paid for twice. The window begins with the process, so a restart or a new leader takes no Pod
-//! away before it has seen a window of its own.
+//! Up at once, because requests wait. Down only when nothing in the whole stabilization window asked for more, because a Pod that is
+//! removed too early is paid for twice. The window begins with the process, so a restart or a new leader removes no Pod before it has seen
+//! a window of its own. The last Pod goes after an idle time of its own (scale to zero).
 
 use std::{collections::VecDeque, time::Duration};
 
 use super::LoadDemand;
 
-/// What a workload asks of the scaler.
+/// Settings of a workload for the scaler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ReplicaPolicy {
-    /// Fewest Pods. 0: they may all go, see [`ReplicaPolicy::zero_after`].
+    /// Fewest Pods. 0 allows scale to zero, see [`ReplicaPolicy::zero_after`].
     pub min: i32,
     /// Most Pods.
     pub max: i32,
-    /// Requests that one Pod is to have in flight.
+    /// Target of requests in flight per Pod.
     pub concurrency: i32,
-    /// How long nothing may have asked for more before Pods go.
+    /// Stabilization window: time in which nothing may have asked for more before Pods go.
     pub stable_window: Duration,
-    /// How long without any traffic before the last Pod goes; `None`: it stays, whatever `min` says.
+    /// Time without any traffic before the last Pod goes (scale to zero); `None`: it stays, whatever `min` says.
     pub zero_after: Option<Duration>,
 }
 
-/// Where the number goes.
+/// Direction of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// More Pods.
     Up,
-    /// Fewer.
+    /// Fewer Pods.
     Down,
-    /// As it is.
+    /// No change.
     Hold,
 }
 
-/// A decision.
+/// Decision on a number of Pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// Pods that are to be there.
+    /// Number of Pods to run.
     pub replicas: i32,
-    /// Compared with now.
+    /// Direction from the current number.
     pub direction: Direction,
 }
 
-/// What was recommended lately.
+/// Stabilization window: the recommendations of the recent past.
 #[derive(Debug, Clone)]
 pub struct Window {
     since: Duration,
-    /// Time and recommendation, each larger than all that follow it: the first is the highest.
+    /// Time and recommendation. Invariant: each is larger than all that follow it, so the first is the highest.
     highest: VecDeque<(Duration, i32)>,
 }
 
 impl Window {
-    /// A window that begins now; `now` is the time since any fixed moment.
+    /// Creates a window that begins now; `now` is the time since any fixed moment.
     pub fn new(now: Duration) -> Self {
         Self { since: now, highest: VecDeque::new() }
     }
 
-    /// Adds a recommendation and answers the highest of the last `length`; `None` while so much has not been seen.
+    /// Adds a recommendation and returns the highest of the last `length`; `None` while that long has not been observed.
     fn add(&mut self, recommended: i32, length: Duration, now: Duration) -> Option<i32> {
         while self.highest.back().is_some_and(|(_, earlier)| *earlier <= recommended) {
             self.highest.pop_back();
@@ -71,7 +72,7 @@ impl Window {
     }
 }
 
-/// How many Pods there are to be, of which there are `current` now.
+/// Decides how many Pods there are to be; `current` is the present number.
 pub fn decide(
     policy: &ReplicaPolicy,
     current: i32,
@@ -80,17 +81,17 @@ pub fn decide(
     now: Duration,
 ) -> Decision {
     let asked = requested_replicas(policy, demand);
-    // What load asked for is waited out; that nobody came for long enough says all of itself.
+    // Only the load's recommendation passes the window: the idle time behind `floor` has been waited out already.
     let highest = window.add(asked, policy.stable_window, now);
     let recommended = asked.max(floor(policy, current, demand));
-    // The most is the user's word, whatever the load.
+    // The maximum is the user's decision, whatever the load.
     let allowed = current.min(policy.max);
     let replicas = match highest {
         _ if recommended >= allowed => recommended,
         // A Pod that does not answer may be busy.
         Some(_) if !demand.complete => allowed,
         None => allowed,
-        // At most half of them go at once; what was wrong about it shows before the next step.
+        // At most half of the Pods go at once; a wrong decision shows before the next step.
         Some(highest) => highest.max(allowed - (allowed / 2).max(1)).clamp(recommended, allowed),
     };
     let direction = match replicas.cmp(&current) {
@@ -101,18 +102,18 @@ pub fn decide(
     Decision { replicas, direction }
 }
 
-/// What the load asks for.
+/// Returns the number of Pods that the load asks for.
 fn requested_replicas(policy: &ReplicaPolicy, demand: &LoadDemand) -> i32 {
-    // A load just above a whole number by nothing but rounding is that number.
+    // A load just above a whole number by nothing but rounding counts as that number.
     let wanted = (demand.load / f64::from(policy.concurrency.max(1)) - 1e-9).ceil().clamp(0.0, f64::from(i32::MAX));
     (wanted as i32).max(i32::from(demand.halted)).clamp(policy.min, policy.max.max(policy.min))
 }
 
-/// Fewest that stay whatever the load.
+/// Returns the fewest Pods that stay whatever the load.
 fn floor(policy: &ReplicaPolicy, current: i32, demand: &LoadDemand) -> i32 {
     match policy.zero_after {
         Some(after) if policy.min == 0 && demand.idle >= after => 0,
-        // Somebody who waits in a gateway wakes it; without anybody it sleeps on.
+        // A request that waits in a gateway wakes the workload; without one it stays at zero.
         Some(_) if policy.min == 0 && current == 0 && demand.load <= 0.0 && !demand.halted => 0,
         _ => policy.min.max(1),
     }
@@ -134,7 +135,7 @@ mod tests {
         LoadDemand { load, complete: true, idle: Duration::ZERO, halted: false }
     }
 
-    /// What is decided about a workload that has asked for the same for longer than its window.
+    /// Returns the decision on a workload that has asked for the same for longer than its window.
     fn settled(policy: &ReplicaPolicy, current: i32, demand: f64) -> i32 {
         let mut window = Window::new(Duration::ZERO);
         decide(policy, current, &load(demand), &mut window, 100 * SECOND).replicas

@@ -1,19 +1,19 @@
-//! From what Pods and gateways say to a load.
+//! Computes the load from the reports of Pods and gateways.
 //!
-//! A Pod's proxy counts how long it had how many requests in flight (`busyMs`, in-flight integrated over time). The
-//! difference of two samples, divided by the time between them, is how many requests it had on average: no request is
-//! missed however short, and none counts more than it lasted, which a highest value would.
+//! A Pod's proxy integrates its requests in flight over time (`busyMs`). The difference of two samples, divided by the time between them,
+//! is the mean number of requests in flight: no request is missed however short, and none counts more than it lasted, which a maximum would
+//! do.
 
 use std::{
     collections::{HashMap, VecDeque},
     time::Duration,
 };
 
-/// What a Pod's proxy says of itself. The counters begin at 0 with each `instance`.
+/// Report of a Pod's proxy. The counters begin at 0 with each `instance`.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSample {
-    /// New after each start.
+    /// Identifier that is new after each start.
     pub instance: String,
     /// Milliseconds since that start.
     pub uptime_ms: u64,
@@ -27,34 +27,34 @@ pub struct PodSample {
     pub refused: u64,
 }
 
-/// What was heard of a workload at one moment.
+/// Reports on a workload at one moment.
 #[derive(Debug, Clone, Default)]
 pub struct LoadReport {
-    /// Its ready Pods by uid; `None`: it did not answer.
+    /// Samples of its Pods by uid; `None`: the Pod did not answer.
     pub pods: HashMap<String, Option<PodSample>>,
     /// Mean number of requests that wait in the gateways.
     pub waiting: f64,
-    /// Requests per second that gateways refused for good.
+    /// Requests per second that gateways refused definitively.
     pub refused: f64,
-    /// Whether gateways refused requests because the workload is Failed without Pods.
+    /// True if gateways refused requests because the workload is Failed without Pods.
     pub halted: bool,
 }
 
-/// What a workload is asked to do.
+/// Demand on a workload.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LoadDemand {
-    /// Requests at the same time, on average.
+    /// Mean number of concurrent requests.
     pub load: f64,
-    /// Whether every Pod answered.
+    /// True if every Pod answered.
     pub complete: bool,
-    /// How long nothing has been in flight, waiting or refused.
+    /// Time for which nothing has been in flight, waiting or refused.
     pub idle: Duration,
-    /// Whether requests were refused for being Failed: worth one Pod, however many they are. Nothing says how long they would
-    /// have taken, and more Pods mend nothing that one does not.
+    /// True if requests were refused because the workload is Failed: worth one Pod, however many they are. Their service time is not known,
+    /// and more Pods repair nothing that one does not.
     pub halted: bool,
 }
 
-/// Remembers the last samples of one workload.
+/// Meter that keeps the last samples of one workload.
 #[derive(Debug)]
 pub struct Meter {
     pods: HashMap<String, MeteredPod>,
@@ -62,7 +62,7 @@ pub struct Meter {
     services: ServiceTimes,
 }
 
-/// What is known of one Pod.
+/// Last sample of one Pod, and the rates since the one before.
 #[derive(Debug)]
 struct MeteredPod {
     sample: PodSample,
@@ -70,11 +70,11 @@ struct MeteredPod {
     refused: f64,
 }
 
-/// How long a request takes, over the last minute.
+/// Service times of requests, over the last minute.
 #[derive(Debug, Default)]
 struct ServiceTimes(VecDeque<ServiceTimeSlice>);
 
-/// What was counted within a tenth of that minute.
+/// Counters of a tenth of that minute.
 #[derive(Debug)]
 struct ServiceTimeSlice {
     begun: Duration,
@@ -82,17 +82,17 @@ struct ServiceTimeSlice {
     completed: u64,
 }
 
-/// How long the mean service time is collected, and in slices of which length.
+/// Period over which the mean service time is taken, and length of its slices.
 const MINUTE: Duration = Duration::from_secs(60);
 const SLICE: Duration = Duration::from_secs(6);
 
 impl Meter {
-    /// A meter that has heard nothing yet; `now` is the time since any fixed moment.
+    /// Creates a meter without samples; `now` is the time since any fixed moment.
     pub fn new(now: Duration) -> Self {
         Self { pods: HashMap::new(), busy_since: now, services: ServiceTimes::default() }
     }
 
-    /// Takes in what was heard and answers the load.
+    /// Takes in the reports and returns the demand.
     pub fn update(&mut self, heard: &LoadReport, now: Duration) -> LoadDemand {
         self.pods.retain(|uid, _| heard.pods.contains_key(uid));
         let mut served = false;
@@ -105,24 +105,24 @@ impl Meter {
         let refused: f64 = heard.refused + self.pods.values().map(|known| known.refused).sum::<f64>();
         let in_flight: f64 = self.pods.values().map(|known| known.load).sum();
         let load = in_flight + heard.waiting + refused * self.services.mean(now);
-        // A request may be over in less than what the counters count in.
+        // A request may be shorter than the resolution of the counters.
         if load > 0.0 || served || !complete || heard.halted {
             self.busy_since = now;
         }
         LoadDemand { load, complete, idle: now.saturating_sub(self.busy_since), halted: heard.halted }
     }
 
-    /// Lets what counts as idleness begin now.
+    /// Restarts the idle time.
     pub fn reset_idle(&mut self, now: Duration) {
         self.busy_since = now;
     }
 
-    /// Requests that a Pod last had in flight; `None`: it has not answered yet.
+    /// Returns the requests that a Pod last had in flight; `None`: it has not answered yet.
     pub fn in_flight(&self, uid: &str) -> Option<u32> {
         self.pods.get(uid).map(|known| known.sample.inflight)
     }
 
-    /// Takes one sample; whether the Pod answered a request since the last one.
+    /// Takes in a sample, and reports whether the Pod answered a request since the last one.
     fn add_sample(&mut self, uid: &str, sample: &PodSample, now: Duration) -> bool {
         let before = self.pods.get(uid).map(|known| &known.sample);
         let (rates, served) = match before {
@@ -135,7 +135,7 @@ impl Meter {
                 (Some((busy as f64 / elapsed, refused * 1000.0 / elapsed)), completed > 0)
             }
             Some(before) if before.instance == sample.instance => return false,
-            // A new process: nothing to take a difference from. But what is in flight is, and what was completed was not long ago.
+            // A new process has no earlier sample for a difference, but its requests in flight count, and what it completed is recent.
             _ => (None, sample.completed > 0),
         };
         let (load, refused) = rates.unwrap_or((sample.inflight.into(), 0.0));
@@ -155,7 +155,7 @@ impl ServiceTimes {
         }
     }
 
-    /// Mean service time in seconds; 1 while nothing was completed.
+    /// Returns the mean service time in seconds; 1 while no request was completed.
     fn mean(&mut self, now: Duration) -> f64 {
         while self.0.front().is_some_and(|first| first.begun + MINUTE <= now) {
             self.0.pop_front();

@@ -1,4 +1,4 @@
-//! What the scaler asks of the cluster, and what it tells it.
+//! Port of the scaler to the cluster.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -8,7 +8,7 @@ use crds::Scaling;
 use machine::ApiError;
 use meta::Key;
 
-/// A workload.
+/// Identity of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkloadId {
     /// Its kind, such as `Agent`.
@@ -17,37 +17,37 @@ pub struct WorkloadId {
     pub key: Key,
 }
 
-/// A workload as the caches have it.
+/// Workload as the caches hold it.
 #[derive(Debug, Clone)]
 pub struct WorkloadView {
     /// Its uid.
     pub uid: String,
-    /// How the number of its Pods is to follow the load; `None`: it is not.
+    /// Settings by which the number of its Pods follows the load; `None`: it does not.
     pub scaling: Option<Scaling>,
-    /// Whether the user stopped it.
+    /// True if the user stopped it.
     pub stopped: bool,
-    /// Whether it is Failed for a reason that a ready Pod ends.
+    /// True if it is Failed for a reason that a ready Pod ends.
     pub failed: bool,
     /// Its Deployment.
     pub deployment: Option<Arc<CachedChild>>,
     /// Its Pods.
     pub pods: Vec<Arc<WorkloadPod>>,
-    /// A Tool that refers to it, if one does.
+    /// Tool that refers to it, if one does.
     pub tool: Option<String>,
-    /// What its status says about scaling.
+    /// Scaling part of its status.
     pub status: ScalingStatus,
 }
 
-/// Why nothing can be decided for a workload.
+/// Reason why nothing can be decided for a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ViewError {
-    /// It is gone, or nothing scales it.
+    /// It is gone, or no scaler manages it.
     Gone,
     /// Its Deployment or its Pods were never listed, which is not the same as none.
     NotListed,
 }
 
-/// What the status of a workload says about scaling.
+/// Scaling part of a workload's status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScalingStatus {
     /// `desiredReplicas`.
@@ -59,47 +59,47 @@ pub struct ScalingStatus {
 /// The condition `ScalingActive`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScalingCondition {
-    /// Whether the number of Pods follows the load.
+    /// True if the number of Pods follows the load.
     pub status: bool,
-    /// A CamelCase word.
+    /// The reason, a CamelCase word.
     pub reason: String,
-    /// One sentence.
+    /// The message, one sentence.
     pub message: String,
 }
 
-/// The way to the cluster. Reading is from caches, writing is one request each and bound to a uid.
+/// Port to the cluster. Reads come from caches; each write is one request and bound to a uid.
 #[async_trait]
 pub trait WorkloadFleet: Send + Sync {
-    /// Every workload that concerns the scaler.
+    /// Returns every workload that concerns the scaler.
     fn all(&self) -> Vec<WorkloadId>;
 
-    /// Waits until the spec or the Deployment of workloads changes, or one comes or goes: which.
+    /// Waits until workloads come, go, or change in their spec or Deployment, and returns them.
     async fn changed(&self) -> Vec<WorkloadId>;
 
-    /// A workload.
+    /// Returns a workload.
     ///
     /// # Errors
-    /// When it is gone or not scaled, or when not all of it is known.
+    /// [`ViewError`]: it is gone or not scaled, or not all of it is known.
     fn view(&self, id: &WorkloadId) -> Result<WorkloadView, ViewError>;
 
-    /// Where the gateways tell what they cannot serve.
+    /// Returns the addresses at which the gateways report the demand that they cannot serve.
     fn gateways(&self) -> Vec<SocketAddr>;
 
-    /// Sets the Deployment's `replicas`, or (`None`) leaves it to whoever else has set it.
+    /// Sets the Deployment's `replicas`, or (`None`) leaves it to another field manager that has set it.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request, classified.
     async fn set_replicas(&self, deployment: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError>;
 
-    /// Sets what it costs to delete a Pod, or (`None`) takes that back.
+    /// Sets the deletion cost of a Pod, or (`None`) removes it.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request, classified.
     async fn set_deletion_cost(&self, namespace: &str, pod: &WorkloadPod, cost: Option<i32>) -> Result<(), ApiError>;
 
-    /// Writes what the status is to say.
+    /// Writes the scaling part of the status.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The failure of the request, classified.
     async fn write_status(&self, id: &WorkloadId, uid: &str, told: &ScalingStatus) -> Result<(), ApiError>;
 }

@@ -1,6 +1,6 @@
-//! What the gateways say: who waits in their queues, and who was sent away.
+//! Demand that the gateways report: requests that wait in their queues, and requests that were refused.
 //!
-//! One answer of a gateway tells of every workload, so a workload without Pods is seen as soon as somebody waits for it.
+//! One response of a gateway reports on every workload, so a workload without Pods is seen as soon as a request waits for it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,31 +14,31 @@ use tokio::net::TcpStream;
 
 use super::WorkloadId;
 
-/// Without an answer of any gateway for this long, none is known.
+/// Time without a response of any gateway after which none is known.
 const GATEWAY_TTL: Duration = Duration::from_secs(30);
 
-/// The answer to `/_recif/demand`. The counters begin at 0 with each `instance`.
+/// Response to `/_recif/demand`. The counters begin at 0 with each `instance`.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct GatewaySample {
-    /// New after each start.
+    /// Identifier that is new after each start.
     instance: String,
     /// Milliseconds since that start.
     uptime_ms: u64,
-    /// Whoever anybody asked for; the others have counted nothing.
+    /// Workloads that were called; the others have counted nothing.
     workloads: Vec<GatewayQueue>,
 }
 
-/// The answer to `/_recif/demand/cold`.
+/// Response to `/_recif/demand/cold`.
 #[derive(Debug, Deserialize)]
 pub(super) struct ColdSample {
-    /// How often requests began to wait for a workload that had no ready Pod and for which none waited before.
+    /// Number of times that requests began to wait for a workload that had no ready Pod and for which none waited before.
     pub(super) times: u64,
-    /// The workloads for which requests wait now and that have no ready Pod.
+    /// Workloads without a ready Pod for which requests wait now.
     workloads: Vec<GatewayQueue>,
 }
 
-/// Who asks for one workload.
+/// Requests for one workload.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct GatewayQueue {
@@ -51,7 +51,7 @@ struct GatewayQueue {
     /// Request-milliseconds waited.
     #[serde(default)]
     waiting_ms: u64,
-    /// Requests refused for good.
+    /// Requests refused definitively.
     #[serde(default)]
     refused: u64,
     /// Requests refused because the workload is Failed without Pods.
@@ -59,18 +59,18 @@ struct GatewayQueue {
     halted: u64,
 }
 
-/// What is asked for in vain.
+/// Unmet demand for a workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct UnmetDemand {
     /// Mean number of requests that wait.
     pub(super) waiting: f64,
     /// Requests refused per second.
     pub(super) refused: f64,
-    /// Whether requests were refused because the workload is Failed without Pods.
+    /// True if requests were refused because the workload is Failed without Pods.
     pub(super) halted: bool,
 }
 
-/// Every gateway, as last heard.
+/// Gateways, as of their last responses.
 #[derive(Debug)]
 pub(super) struct Gateways {
     gateways: HashMap<SocketAddr, GatewayRecord>,
@@ -88,25 +88,25 @@ struct GatewayRecord {
     connection: Option<TcpStream>,
 }
 
-/// Whether a gateway is heard.
+/// Reachability of a gateway.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum GatewayHealth {
-    /// It did not answer, or was not asked yet: whoever may wait there.
+    /// It did not answer, or was not queried yet: requests may wait there.
     #[default]
     Unresponsive,
     /// It just answered.
     Responding,
-    /// No process is there, so nobody waits there either.
+    /// No process listens there, so no request waits there either.
     Absent,
 }
 
 impl Gateways {
-    /// None is known yet; `now` is the time since any fixed moment.
+    /// Creates the state without any gateway; `now` is the time since any fixed moment.
     pub(super) fn new(now: Duration) -> Self {
         Self { gateways: HashMap::new(), last_response: now }
     }
 
-    /// These there are now; the kept connection of each.
+    /// Sets the addresses of the gateways, and returns the kept connection of each.
     pub(super) fn set_addresses(&mut self, addresses: &[SocketAddr]) -> Vec<(SocketAddr, Option<TcpStream>)> {
         let present: HashSet<_> = addresses.iter().collect();
         self.gateways.retain(|address, _| present.contains(address));
@@ -118,21 +118,21 @@ impl Gateways {
         addresses.iter().map(|address| (*address, ask(address))).collect()
     }
 
-    /// Whoever was asked and has not answered by now is silent: what it said last still counts.
+    /// Ends a round: a gateway that was queried and has not answered is unresponsive, but its last report still counts.
     pub(super) fn end_round(&mut self) {
         for gateway in self.gateways.values_mut().filter(|gateway| gateway.pending) {
             (gateway.pending, gateway.health) = (false, GatewayHealth::Unresponsive);
         }
     }
 
-    /// Nothing listens there.
+    /// Records that nothing listens at the address.
     pub(super) fn set_absent(&mut self, address: SocketAddr) {
         if let Some(gateway) = self.gateways.get_mut(&address) {
             *gateway = GatewayRecord { health: GatewayHealth::Absent, ..GatewayRecord::default() };
         }
     }
 
-    /// Takes an answer; who is asked for in vain.
+    /// Records a response, and returns the workloads with unmet demand.
     pub(super) fn record_sample(
         &mut self,
         address: SocketAddr,
@@ -148,7 +148,8 @@ impl Gateways {
         gateway.unmet.keys().cloned().collect()
     }
 
-    /// Takes an answer to a long poll; who is waited for. Those who wait count until the gateway's next sample gives their mean.
+    /// Records the response to a long poll, and returns the workloads for which requests wait. These requests count until the gateway's
+    /// next sample gives their mean.
     pub(super) fn record_cold_sample(&mut self, address: SocketAddr, sample: ColdSample) -> Vec<WorkloadId> {
         let Some(gateway) = self.gateways.get_mut(&address) else { return Vec::new() };
         let mut called = Vec::new();
@@ -162,7 +163,7 @@ impl Gateways {
         called
     }
 
-    /// What is asked for in vain of one workload, at all gateways together.
+    /// Returns the unmet demand for one workload, summed over all gateways.
     pub(super) fn unmet(&self, id: &WorkloadId) -> UnmetDemand {
         let each = self.gateways.values().filter_map(|gateway| gateway.unmet.get(id));
         each.fold(UnmetDemand::default(), |sum, one| UnmetDemand {
@@ -172,21 +173,22 @@ impl Gateways {
         })
     }
 
-    /// Whether there are gateways and all of them just answered, so that nobody can wait unseen.
+    /// Reports whether there are gateways and all of them just answered, so that no request can wait unseen.
     pub(super) fn all_respond(&self) -> bool {
         let voices = || self.gateways.values().map(|gateway| gateway.health);
         voices().any(|voice| voice == GatewayHealth::Responding)
             && voices().all(|voice| voice != GatewayHealth::Unresponsive)
     }
 
-    /// Whether no gateway is known, so that nobody would wake what sleeps. A silence is forgiven for a while.
+    /// Reports whether no gateway is known, so that none would wake a workload without Pods. A silence shorter than [`GATEWAY_TTL`] is
+    /// tolerated.
     pub(super) fn no_gateway_known(&self, now: Duration) -> bool {
         now.saturating_sub(self.last_response) >= GATEWAY_TTL
     }
 }
 
 impl GatewayQueue {
-    /// The workload; `None`: it is of a kind of a newer gateway, and there is nothing to scale.
+    /// Returns the workload; `None`: its kind is only known to a newer gateway, and there is nothing to scale.
     fn id(&self) -> Option<WorkloadId> {
         let kind = crds::KINDS.iter().find(|kind| kind.name == self.kind)?;
         Some(WorkloadId { kind: kind.name, key: Key::new(&self.namespace, &self.name) })
@@ -213,7 +215,7 @@ impl GatewayRecord {
                     halted: queue.halted > halted,
                 }
             } else {
-                // The first sample of an instance gives no rate; who waits in it waits.
+                // The first sample of an instance gives no rate, so the requests that wait count themselves.
                 UnmetDemand { waiting: f64::from(queue.waiting), ..UnmetDemand::default() }
             };
             if unmet != UnmetDemand::default() {

@@ -1,9 +1,9 @@
-//! How many Pods a workload needs, from what its Pods and the gateways say.
+//! Scaler: sets the number of Pods of a workload by the load that its Pods and the gateways report.
 //!
-//! Deciding is a pure function of samples and the time: `demand` turns what was heard into a load, `decide` turns the load
-//! into a number of Pods, `step` says who goes, and `tracked` holds what is remembered of one workload. `run` asks and
-//! writes, through a [`WorkloadFleet`], which `live` makes of the caches and the API; `cold` polls the gateways (long polling), so
-//! that a workload without Pods is judged as soon as a request waits for it.
+//! Deciding is a pure function of samples and the time: `demand` turns samples into a load, `decide` turns the load into a number of Pods
+//! (with hysteresis and scale to zero), `step` selects the Pods of a scale-down, and `tracked` holds the state of one workload. `run`
+//! queries and writes, through a [`WorkloadFleet`], which `live` implements by the caches and the API. `cold` sends long polls to the
+//! gateways, so that a workload without Pods is evaluated as soon as a request waits for it.
 
 mod cold;
 mod decide;

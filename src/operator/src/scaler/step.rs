@@ -1,31 +1,30 @@
-//! A step down: which Pods go, and when the Deployment is told.
+//! Scale-down: selects the Pods to delete, and the moment at which the Deployment is lowered.
 //!
-//! The cluster chooses who goes, by what it costs to delete each Pod. So the Pods with the least in flight are marked
-//! first, and only when the marks are seen is the number lowered. A mark of a step that is not taken goes again: it would
-//! choose the wrong Pod later.
+//! The cluster selects by the deletion cost of each Pod. So the Pods with the least in flight are marked first, and the number is lowered
+//! only when the marks are seen. A mark of a step that is not taken is removed: it would select the wrong Pod later.
 
 use std::sync::Arc;
 
 use actions::ports::{CachedChild, WorkloadPod};
 
-/// What it costs to delete a Pod that is to go; nobody else would write this number.
+/// Deletion cost of a Pod that is to be deleted; no other client would write this number.
 pub(super) const MARK: i32 = -2_000_000_000;
 
-/// What a step down needs now.
+/// Next step of a scale-down.
 #[derive(Debug, PartialEq)]
 pub(super) enum ScaleDownStep {
-    /// These are to be marked.
+    /// Mark these Pods.
     Mark(Vec<Arc<WorkloadPod>>),
-    /// Lower the number.
+    /// Lower `replicas`.
     LowerReplicas,
 }
 
-/// Prepares to leave `target` of these Pods. `in_flight`: what each had when it was last asked, by uid.
+/// Prepares a scale-down of these Pods to `target`. `in_flight` returns a Pod's requests when it was last queried, by uid.
 pub(super) fn prepare(pods: &[Arc<WorkloadPod>], target: i32, in_flight: impl Fn(&str) -> u32) -> ScaleDownStep {
     let target = usize::try_from(target).unwrap_or_default();
     let live = || pods.iter().filter(|pod| !pod.terminating);
     let surplus = live().count().saturating_sub(target);
-    // Those that are not ready go first of all, whatever they cost.
+    // Pods that are not ready are deleted first of all, whatever their cost.
     let unready = live().filter(|pod| !pod.ready).count();
     let marked = live().filter(|pod| pod.ready && is_marked(pod)).count();
     let missing = surplus.saturating_sub(unready + marked);
@@ -38,7 +37,7 @@ pub(super) fn prepare(pods: &[Arc<WorkloadPod>], target: i32, in_flight: impl Fn
     ScaleDownStep::Mark(free)
 }
 
-/// The marks to be taken back when no step is being taken. Pods that are more than wanted are on their way out.
+/// Returns the marks to be removed while no step is being taken. Pods beyond the desired number are being deleted.
 pub(super) fn stale_marks(pods: &[Arc<WorkloadPod>], desired: i32) -> Vec<Arc<WorkloadPod>> {
     let live = pods.iter().filter(|pod| !pod.terminating);
     if live.clone().count() > usize::try_from(desired).unwrap_or_default() {
@@ -47,7 +46,7 @@ pub(super) fn stale_marks(pods: &[Arc<WorkloadPod>], desired: i32) -> Vec<Arc<Wo
     live.filter(|pod| is_marked(pod)).cloned().collect()
 }
 
-/// Whether the Deployment has come to rest, so that what the last step did is known.
+/// Reports whether the Deployment has settled, so that the effect of the last step is known.
 pub(super) fn is_settled(deployment: &CachedChild) -> bool {
     let Some(state) = &deployment.deployment else { return false };
     state.observed_generation >= deployment.generation
@@ -95,7 +94,7 @@ mod tests {
     };
     const THEIRS: fn(&mut WorkloadPod) = |pod| pod.deletion_cost = Some(7);
 
-    /// The later ones have less in flight.
+    /// Returns fewer requests in flight for later Pods.
     fn load(uid: &str) -> u32 {
         9 - uid[1..].parse::<u32>().unwrap()
     }

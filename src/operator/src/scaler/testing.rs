@@ -1,10 +1,10 @@
-//! Pods and a Deployment to play with.
+//! Pods and a Deployment for tests.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
 use actions::ports::{CachedChild, ChildKind, ChildRef, DeploymentState, WorkloadPod};
 
-/// A ready Pod of this name, which is its uid too.
+/// Returns a ready Pod of this name, which is its uid too.
 pub(super) fn pod(name: &str, ip: impl Into<IpAddr>) -> WorkloadPod {
     WorkloadPod {
         name: name.to_owned(),
@@ -19,7 +19,7 @@ pub(super) fn pod(name: &str, ip: impl Into<IpAddr>) -> WorkloadPod {
     }
 }
 
-/// The Deployment of `Agent ns/a`.
+/// Returns the Deployment of `Agent ns/a`.
 pub(super) fn deployment(state: DeploymentState) -> CachedChild {
     CachedChild {
         child: ChildRef { kind: ChildKind::Deployment, namespace: "ns".into(), name: "a".into() },

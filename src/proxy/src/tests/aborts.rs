@@ -1,10 +1,10 @@
-//! Clients and workloads that do whatever they like: every slot comes back.
+//! Tests that every slot is released, whatever clients and workloads do.
 
 use tokio::task::JoinSet;
 
 use super::*;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers that are the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -17,7 +17,7 @@ impl Dice {
     }
 }
 
-/// Answers what comes on one connection: whole, in part, wrongly, or not at all.
+/// Responds to requests on one connection: completely, in part, wrongly, or not at all.
 async fn moody_workload(mut io: TcpStream, mut dice: Dice) -> std::io::Result<()> {
     let mut buffer = [0; 4096];
     while io.read(&mut buffer).await? > 0 {
@@ -41,7 +41,7 @@ async fn moody_workload(mut io: TcpStream, mut dice: Dice) -> std::io::Result<()
     Ok(())
 }
 
-/// Asks for something, in pieces, and leaves at any time in any way.
+/// Sends requests in pieces, and closes at any time in any way.
 async fn moody_client(address: SocketAddr, mut dice: Dice) -> std::io::Result<()> {
     let mut io = TcpStream::connect(address).await?;
     let mut buffer = [0; 4096];
@@ -89,7 +89,7 @@ async fn whatever_clients_and_workloads_do_every_slot_comes_back() {
     });
     let mut clients = JoinSet::new();
     for seed in 1..=1200 {
-        // Whatever becomes of a client is right.
+        // Every outcome of a client is allowed.
         clients.spawn(moody_client(proxy.address, Dice(seed * 7919)));
         assert!(proxy.shared.load.in_flight() <= CAP);
         if clients.len() >= 24 {
@@ -97,7 +97,7 @@ async fn whatever_clients_and_workloads_do_every_slot_comes_back() {
         }
     }
     while timeout(SOON, clients.join_next()).await.unwrap().is_some() {}
-    // Connections are accepted in their order: after this one, none of theirs is still to come.
+    // Connections are accepted in order: after this one, none of theirs is pending.
     proxy.answer(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
     proxy.until_in_flight(0).await;
     let report = serde_json::to_value(proxy.shared.load.report()).unwrap();

@@ -1,4 +1,4 @@
-//! Who the workload is told calls it.
+//! Tests of the caller's name that the workload gets.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use identity::{KeySet, unix_now};
 
 use super::*;
 
-/// A proxy before `Agent ns/a`, which knows these keys.
+/// Starts a proxy in front of `Agent ns/a` that knows these keys.
 async fn proxy(keys: &KeySet, required: bool) -> TestProxy {
     let (keys, required) = (keys.public(), required.to_string());
     let variables = [
@@ -28,7 +28,7 @@ fn get(fields: &str) -> Vec<u8> {
     format!("GET /x HTTP/1.1\r\nHost: h\r\n{fields}\r\n").into_bytes()
 }
 
-/// The `X-Recif-*` lines that the workload gets.
+/// Returns the `X-Recif-*` lines that the workload gets.
 async fn told(proxy: &mut TestProxy, fields: &str) -> Vec<String> {
     let (_client, _workload, head) = proxy.request(&get(fields)).await;
     head.lines().filter(|line| line.to_lowercase().starts_with("x-recif-")).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! How a Pod goes.
+//! Tests of lame duck and drain.
 
 use super::{super::drain::DrainStage, *};
 
@@ -26,7 +26,7 @@ async fn a_pod_that_goes_serves_as_before_then_refuses_and_waits_for_what_is_in_
             let answer = proxy.answer(b"GET /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
             tokio::select! {
                 answer = answer => if answer.starts_with("HTTP/1.1 503 ") { return answer },
-                // Still a lame duck: the workload got it.
+                // Still a lame duck: the workload got the request.
                 () = sleep(Duration::from_millis(100)) => {}
             }
         }
@@ -55,14 +55,14 @@ async fn a_restart_of_the_workload_alone_is_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let proxy = TestProxy::before(address, &[]).await;
-    // No lame duck comes with it.
+    // No lame duck comes before the drain.
     assert!(proxy.answer(hook("/_recif/drain").as_bytes()).await.starts_with("HTTP/1.1 200 "));
     assert_eq!(proxy.shared.drain.stage(), DrainStage::Serving, "it refuses nothing by itself");
     let ready = b"GET /readyz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
     assert!(proxy.answer(ready).await.starts_with("HTTP/1.1 200 "));
 
     drop(listener);
-    // The old one has gone only when nobody accepts any more.
+    // The old workload has exited only when its port is closed.
     let closed = async {
         while TcpStream::connect(address).await.is_ok() {
             sleep(Duration::from_millis(20)).await;
@@ -123,7 +123,7 @@ async fn a_drain_for_a_restart_waits_for_five_seconds_at_most() {
         (6, DrainStage::Restarting),
         "nobody listens at that port"
     );
-    // A Pod that goes after all is one that goes.
+    // A lame duck overrides a restart.
     shared.drain.begin_lame_duck();
     assert_eq!(shared.drain.stage(), DrainStage::LameDuck);
 }

@@ -1,4 +1,4 @@
-//! The sidecar as its neighbours see it: real sockets on loopback, a workload that does as it is told.
+//! Tests of the sidecar over real sockets on loopback, with a scripted workload.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,7 +20,7 @@ mod refusals;
 mod slots;
 mod traffic;
 
-/// A proxy before a workload whose connections the test holds.
+/// Proxy in front of a workload whose connections the test holds.
 struct TestProxy {
     address: SocketAddr,
     shared: Arc<ProxyContext>,
@@ -42,7 +42,7 @@ impl TestProxy {
         Self { accepted, ..Self::before(address, variables).await }
     }
 
-    /// A proxy before whatever listens there, or does not.
+    /// Starts a proxy in front of this address, whether a workload listens there or not.
     async fn before(workload: SocketAddr, variables: &[(&str, &str)]) -> Self {
         let shared = shared(workload, variables);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -55,7 +55,7 @@ impl TestProxy {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// The workload's end of the next connection that is not only a probe, once a whole head has come on it.
+    /// Returns the workload's end of the next connection that is not a mere probe, once a whole head has arrived on it.
     async fn workload(&mut self) -> (TcpStream, String) {
         loop {
             let mut io = timeout(SOON, self.accepted.recv()).await.unwrap().unwrap();
@@ -66,7 +66,7 @@ impl TestProxy {
         }
     }
 
-    /// A client that has sent these bytes, and the workload's end of their connection with the head that came.
+    /// Sends these bytes on a new connection. Returns both ends, and the head that the workload got.
     async fn request(&mut self, bytes: &[u8]) -> (TcpStream, TcpStream, String) {
         let mut client = self.client().await;
         client.write_all(bytes).await.unwrap();
@@ -74,7 +74,7 @@ impl TestProxy {
         (client, workload, head)
     }
 
-    /// Everything that is answered to these bytes on a connection of their own, until it is closed.
+    /// Sends these bytes on a new connection, and returns everything that is received until it is closed.
     async fn answer(&self, bytes: &[u8]) -> String {
         let mut client = self.client().await;
         client.write_all(bytes).await.unwrap();
@@ -93,7 +93,7 @@ impl TestProxy {
     }
 }
 
-/// The state of a proxy before this workload.
+/// Creates the state of a proxy in front of this workload.
 fn shared(workload: SocketAddr, variables: &[(&str, &str)]) -> Arc<ProxyContext> {
     let upstream = format!("http://{workload}");
     let config = ProxyConfig::read(|name| match name {
@@ -107,7 +107,7 @@ fn shared(workload: SocketAddr, variables: &[(&str, &str)]) -> Arc<ProxyContext>
 const GET: &[u8] = b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
 const OK: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A call of one of the Pod's hooks.
+/// Returns the request of one of the Pod's hooks.
 fn hook(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: a\r\nX-Recif-Key: key\r\nConnection: close\r\n\r\n")
 }

@@ -1,11 +1,11 @@
-//! What the proxy answers itself.
+//! Tests of the endpoints that the proxy serves itself.
 
 use http1::{Fields, RequestHead};
 
 use super::*;
 use crate::admin::AdminRequest;
 
-/// A public key of a gateway, with which templates come whose hook is the program itself.
+/// Public key of a gateway: templates with caller keys run the program as their hook.
 const KEYS: &str = "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo";
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn what_is_counted_has_the_names_and_labels_that_are_documented() {
 
 #[tokio::test]
 async fn the_lame_duck_is_told_from_inside_of_the_pod_alone() {
-    // Of a template whose hook is the program itself.
+    // A template whose hook is the program itself.
     let proxy = shared("127.0.0.1:1".parse().unwrap(), &[("RECIF_CALLER_KEYS", KEYS)]);
     let older = shared("127.0.0.1:1".parse().unwrap(), &[]);
     for (shared, peer, path, key, found) in [
@@ -110,7 +110,7 @@ async fn a_request_for_another_workload_is_misdirected() {
     }
 }
 
-/// A workload that answers this on every connection, and how often it was asked.
+/// Starts a workload that sends this response on every connection. Returns the number of its requests too.
 async fn answers(text: &'static str) -> (SocketAddr, Arc<std::sync::atomic::AtomicUsize>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -213,7 +213,7 @@ async fn a_gateway_learns_that_the_pod_can_serve_from_the_question_that_the_kube
             assert!(read_head(&mut io).await.starts_with("GET /ready?x HTTP/1.1\r\n"));
             io.write_all(said.as_bytes()).await.unwrap();
         };
-        // Each with nothing remembered.
+        // A new proxy per case, without a cached result.
         let proxy = TestProxy::before(address, &with("/ready?x")).await;
         let (told, ()) = tokio::join!(ask(&proxy, ours), answer);
         assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{said}: {told}");

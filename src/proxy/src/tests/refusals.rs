@@ -1,4 +1,4 @@
-//! What is refused and never passed on.
+//! Tests of requests that are refused and never forwarded.
 
 use testing::bad_requests;
 
@@ -32,7 +32,7 @@ async fn a_bad_request_behind_a_good_one_is_refused_too() {
         let mut answers = String::new();
         timeout(SOON, client.read_to_string(&mut answers)).await.unwrap().unwrap();
         let (_, second) = answers.split_once("\r\n\r\nok").unwrap();
-        // Who asks for too much ahead gets no answer to it.
+        // A client that pipelines too much gets no response to it.
         let expected = if bad.bytes.len() > 16_000 { String::new() } else { format!("HTTP/1.1 {} ", bad.status) };
         assert!(second.starts_with(&expected), "{}: {answers}", bad.name);
         let mut rest = Vec::new();
@@ -50,7 +50,7 @@ async fn bad_chunks_are_refused_where_they_begin_and_the_request_is_never_ended(
         assert!(answer.contains("\r\nConnection: close\r\n"), "{name:?}: {answer}");
     };
     for bad in bad_requests::bad_bodies("/x") {
-        // In one piece, nothing of it leaves.
+        // In one piece, nothing of the body is forwarded.
         refused(bad.name, &proxy.answer(&bad.bytes).await);
         let mut silent = timeout(SOON, proxy.accepted.recv()).await.unwrap().unwrap();
         assert!(!matches!(timeout(SOON, silent.read(&mut [0])).await.unwrap(), Ok(1..)), "{:?}", bad.name);
@@ -60,7 +60,7 @@ async fn bad_chunks_are_refused_where_they_begin_and_the_request_is_never_ended(
         client.write_all(&bad.bytes[good..]).await.unwrap();
         refused(bad.name, &read_head(&mut client).await);
         let mut rest = Vec::new();
-        // The workload sees an end that is none, or a reset.
+        // The workload sees a truncated body, or a reset.
         let _ = timeout(SOON, workload.read_to_end(&mut rest)).await.unwrap();
         assert!(b"2\r\nok\r\n".starts_with(&rest), "{:?}: {rest:?}", bad.name);
         proxy.until_in_flight(0).await;
@@ -81,7 +81,7 @@ async fn a_head_that_drips_is_given_up_after_ten_seconds() {
         }
     });
     let mut answer = Vec::new();
-    // What drips in after the answer may reset the connection.
+    // Bytes that arrive after the response may reset the connection.
     let _ = read.read_to_end(&mut answer).await;
     let answer = String::from_utf8(answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("\r\nConnection: close\r\n"), "{answer}");

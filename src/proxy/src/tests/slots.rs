@@ -1,4 +1,4 @@
-//! Who may enter, and that each slot is given back.
+//! Tests of admission, and of the release of every slot.
 
 use super::*;
 
@@ -15,7 +15,7 @@ async fn no_more_than_the_cap_reaches_the_workload() {
     workload.write_all(OK).await.unwrap();
     read_head(&mut first).await;
     proxy.until_in_flight(0).await;
-    // The refused client's connection stayed.
+    // The refused client's connection was kept open.
     let length = refused.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
     read_exactly(&mut second, length.parse().unwrap()).await;
     second.write_all(GET).await.unwrap();

@@ -1,4 +1,4 @@
-//! What goes through, and how it arrives.
+//! Tests of forwarding in both directions.
 
 use super::*;
 
@@ -61,7 +61,7 @@ async fn a_connection_that_went_stale_costs_no_request() {
     read_exactly(&mut client, 2).await;
     client.write_all(GET).await.unwrap();
     read_head(&mut workload).await;
-    // It takes the request and closes: only a safe one may be sent again.
+    // The workload takes the request and closes: only a safe one may be sent again.
     drop(workload);
     let (mut workload, again) = proxy.workload().await;
     assert!(again.starts_with("GET /x "), "{again}");
@@ -126,7 +126,7 @@ async fn what_the_workload_says_unasked_is_never_an_answer() {
         workload.write_all(OK).await.unwrap();
         read_head(&mut client).await;
         assert_eq!(read_exactly(&mut client, 2).await, "ok");
-        // Later than the answer, on a connection that waits for its next request; or its end.
+        // Unrequested bytes after the response, on an idle connection; or its end.
         workload.write_all(unasked).await.unwrap();
         workload.shutdown().await.unwrap();
         proxy.answer(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
@@ -187,7 +187,7 @@ async fn a_connection_that_nobody_uses_is_closed_before_the_workload_does() {
 async fn an_open_stream_holds_little() {
     let proxy = TestProxy::start(&[]).await;
     let serving = connection::serve(proxy.client().await, [127, 0, 0, 1].into(), &proxy.shared);
-    // With what the runtime adds it is one allocation of 1536 bytes.
+    // With the runtime's part it is one allocation of 1536 bytes.
     assert!(size_of_val(&serving) <= 1400, "{}", size_of_val(&serving));
 }
 

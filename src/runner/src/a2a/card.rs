@@ -1,8 +1,8 @@
-//! The agent card: what an agent is and where it is reached, for clients that know only its address.
+//! Agent card: describes an agent and its endpoint to clients that know only its address.
 //!
 //! One card serves both versions of the protocol: 1.0 reads `supportedInterfaces`, 0.3 reads `url`,
-//! `preferredTransport` and `protocolVersion`. Its URL is the one by which the client came here, which the proxies on
-//! the way tell in `X-Forwarded-*`.
+//! `preferredTransport` and `protocolVersion`. Its URL is the one that the client called, which the proxies on the path
+//! report in `X-Forwarded-*`.
 
 use axum::http::{
     HeaderMap,
@@ -11,7 +11,7 @@ use axum::http::{
 };
 use serde_json::{Value, json};
 
-/// The card of the agent `name`, reached at `url`.
+/// Returns the card of the agent `name`, reached at `url`.
 pub(super) fn card(name: &str, url: &str) -> Value {
     let description = format!("The AI agent {name}: it answers messages, and uses tools on the way where it has some.");
     json!({
@@ -32,8 +32,8 @@ pub(super) fn card(name: &str, url: &str) -> Value {
     })
 }
 
-/// Where the client reaches this agent; none when the request does not say. A forwarded value that cannot be part of a
-/// URL counts as absent.
+/// Returns the URL by which the client reaches this agent, from `X-Forwarded-*` or `Host`; `None` when the request has
+/// neither. A forwarded value that cannot be part of a URL counts as absent.
 pub(super) fn address(headers: &HeaderMap) -> Option<String> {
     let scheme = forwarded(headers, "x-forwarded-proto").map(str::to_ascii_lowercase);
     let scheme = scheme.filter(|scheme| matches!(scheme.as_str(), "http" | "https")).unwrap_or("http".into());
@@ -44,7 +44,8 @@ pub(super) fn address(headers: &HeaderMap) -> Option<String> {
     Some(format!("{scheme}://{host}{prefix}/"))
 }
 
-/// The value that the proxy next to the client has set: each one on the way may append its own.
+/// Returns the first value of a list header: the one set by the proxy next to the client. Each proxy on the path may
+/// append its own.
 fn forwarded<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let first = headers.get(name)?.to_str().ok()?.split(',').next()?.trim();
     (!first.is_empty()).then_some(first)

@@ -1,7 +1,8 @@
-//! A task as server-sent events: the task as it is, then its text as it comes, last how it ended.
+//! Streams a task as server-sent events (SSE): the task as it is, then its text as it arrives, last its final state.
 //!
-//! Each event is a whole JSON-RPC answer to the request that asked for them. How it ended is an event of its own, also of a
-//! task that had ended before the first event was written. A client that goes away only stops watching.
+//! Each event is a complete JSON-RPC response to the request that subscribed. The final state is an event of its own,
+//! also for a task that had ended before the first event was written. A client that disconnects only stops watching:
+//! the task runs on.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -16,17 +17,17 @@ use super::params::Version;
 use super::tasks::{Task, TaskPhase, TaskProgress};
 use super::{rpc, wire};
 
-/// What is still to be told.
+/// State of one event stream: the task and how much of it was sent.
 struct Watcher {
     version: Version,
     task: Arc<Task>,
     progress: watch::Receiver<TaskProgress>,
-    /// Bytes of text that went out; none before the first event.
+    /// Bytes of text that were sent; `None` before the first event.
     sent: Option<usize>,
     ended: bool,
 }
 
-/// Answers the request `id` with the events of `task`.
+/// Responds to the request `id` with the events of `task`.
 pub(super) fn respond(version: Version, id: Value, task: Arc<Task>, history: Option<usize>) -> Response {
     let watcher = Watcher { version, progress: task.watch(), task, sent: None, ended: false };
     let events = stream::unfold(watcher, move |mut watcher| {
@@ -41,7 +42,7 @@ pub(super) fn respond(version: Version, id: Value, task: Arc<Task>, history: Opt
 }
 
 impl Watcher {
-    /// The next event; none after the last.
+    /// Returns the next event; `None` after the last.
     async fn next(&mut self, history: Option<usize>) -> Option<Value> {
         loop {
             if self.ended {
@@ -50,7 +51,7 @@ impl Watcher {
             {
                 let progress = self.progress.borrow_and_update();
                 let Some(sent) = self.sent else {
-                    // A task that works may have said nothing yet: what it says from here on is told by events.
+                    // A working task may have no text yet: its text from here on is sent as artifact updates.
                     self.sent = Some(progress.text.len());
                     let task = wire::task(self.version, &self.task, &progress, history);
                     return Some(wire::wrapped(self.version, task));
@@ -64,7 +65,7 @@ impl Watcher {
                     return Some(wire::status_update(self.version, &self.task, &progress));
                 }
             }
-            // The task holds the sender, so this fails only together with us.
+            // The task holds the sender, and this watcher holds the task: this does not fail.
             self.progress.changed().await.ok()?;
         }
     }

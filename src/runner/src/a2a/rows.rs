@@ -1,11 +1,12 @@
-//! Tasks in PostgreSQL, where all replicas of an agent see them: a row each.
+//! Tasks in PostgreSQL, one row each, visible to all replicas of an agent.
 //!
-//! The replica that runs a task is the only one that writes its row, but for the wish of a client that asked another
-//! replica to cancel it. A row that says `working` and has not been written for [`LOST`] is of a replica that is gone, or
-//! that cannot reach the database: it counts as failed. Nothing writes that down, so a replica that comes back goes on.
+//! Only the replica that runs a task writes its row, except for the `cancel` flag, which a replica sets for its client.
+//! The row's `updated_at` is the heartbeat of its replica: a row in phase `working` whose heartbeat is older than
+//! [`LOST_AFTER`] belongs to a replica that is gone or cannot reach the database, and is reported as failed. That state
+//! is derived on read and never written, so a replica that comes back continues its task.
 //!
-//! Rows are bounded in number, bytes and age. The oldest of those that have ended go, a replica looking for them after
-//! each twentieth part of their number that it has stored.
+//! Rows are bounded in number, bytes and age. Ended tasks are deleted oldest first; each replica sweeps after it has
+//! stored a twentieth of the maximum number.
 
 use std::{
     sync::{
@@ -24,8 +25,8 @@ use crate::{
     database::{DatabaseError, DatabaseScope},
 };
 
-/// Made if it is missing. `since` is in microseconds since 1970; `message` is JSON, as text for the type `jsonb` takes no
-/// U+0000.
+/// Creates the table. `since` is in microseconds since 1970; `message` is JSON in a text column, because `jsonb`
+/// rejects U+0000.
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS recif_tasks (
     namespace text NOT NULL,
@@ -44,68 +45,69 @@ CREATE TABLE IF NOT EXISTS recif_tasks (
     PRIMARY KEY (namespace, agent, id)
 );";
 
-/// Whether it is there.
+/// Query that reports whether the table exists.
 const TABLE_EXISTS: &str = "SELECT to_regclass('recif_tasks') IS NOT NULL";
 
-/// A task that works is lost when its row has not been written for so long.
+/// Age of the last heartbeat after which a working task counts as lost.
 const LOST_AFTER: Duration = Duration::from_secs(60);
 
-/// What is said of it then.
+/// Error of a lost task.
 const LOST_REASON: &str =
     "the replica that ran it has not been heard of for 60 s: it is gone, or cannot reach the database";
 
-/// What every query that reads whole tasks reads. `heard` is when the row was written last, in microseconds.
+/// Columns of every query that reads tasks. `lost` marks an expired heartbeat; `heard` is the last heartbeat in
+/// microseconds.
 const COLUMNS: &str = "id, context, message, phase, since, text, error, \
      phase = 'working' AND updated_at < now() - make_interval(secs => $3) AS lost, \
      (extract(epoch FROM updated_at) * 1000000)::bigint AS heard";
 
-/// Days that a row is kept at most.
+/// Maximum age of a row in days.
 const DAYS: i32 = 7;
 
-/// Bytes of an answer that are written while it comes. The rest comes with its end.
+/// Maximum bytes of an answer that are written while the task runs. The rest is written when it ends.
 const MAX_PARTIAL_TEXT: usize = 64 << 10;
 
-/// Bytes of an answer that are kept.
+/// Maximum bytes of an answer that are stored.
 const MAX_TEXT: usize = 1 << 20;
 
-/// What stands for the rest.
+/// Text appended to a truncated answer.
 const CUT: &str = "\n[the rest is not kept]";
 
-/// Where a task is among others, without what was said.
+/// Summary of a task for lists: phase and time, without message and answer.
 #[derive(Debug, Clone)]
 pub(super) struct TaskSummary {
-    /// The task.
+    /// Id of the task.
     pub(super) id: String,
-    /// Its conversation.
+    /// Id of its conversation.
     pub(super) context: String,
-    /// How far it is.
+    /// Phase of the task.
     pub(super) phase: TaskPhase,
-    /// Since when.
+    /// Time of its last change of phase.
     pub(super) since: Timestamp,
 }
 
-/// What a replica learns of a task that it runs.
+/// Result of a heartbeat for one task of this replica.
 pub(super) struct Heartbeat {
-    /// The task.
+    /// Id of the task.
     pub(super) id: String,
-    /// Whether a client of another replica wants it canceled.
+    /// Set when a client of another replica asked to cancel it.
     pub(super) cancel: bool,
 }
 
-/// The tasks of one agent.
+/// Table of the tasks of one agent.
 pub(super) struct TaskRows {
     scope: DatabaseScope,
     limits: Limits,
-    /// Whether the table was there when it was last looked for.
+    /// Set once the table is known to exist; cleared when a query reports it missing.
     ready: AtomicBool,
-    /// Tasks that this replica has stored since it last looked for those that are too many.
+    /// Tasks that this replica has stored since its last sweep.
     stored_since_sweep: AtomicUsize,
 }
 
 impl TaskRows {
-    /// Those of the agent at `home`.
+    /// Creates the table access of the agent at `home`.
     pub(super) fn new(home: DatabaseScope, limits: Limits) -> Self {
-        // The first one that is stored looks for old ones.
+        // The first stored task triggers a sweep.
         Self {
             scope: home,
             limits,
@@ -114,7 +116,8 @@ impl TaskRows {
         }
     }
 
-    /// Writes how far `task` is: what the row says then. One that has ended stays ended.
+    /// Upserts the row of `task` and returns the row's state after that. A row whose task has ended is never
+    /// overwritten.
     ///
     /// # Errors
     /// The database did not take it.
@@ -150,7 +153,7 @@ impl TaskRows {
         Ok(stage)
     }
 
-    /// Writes the answer of a task that works, as far as it has come, if the row does not hold as much.
+    /// Writes the answer of a working task so far, unless the row already holds as many bytes.
     ///
     /// # Errors
     /// The database did not take it.
@@ -168,14 +171,15 @@ impl TaskRows {
             row.execute(self.scope.database.pool()).await.map(drop)
         };
         let told = self.run_query(write).await;
-        // What was refused would be refused again; the end brings the whole.
+        // A text that was refused would be refused again; the final write brings the whole answer.
         if !matches!(told, Err(DatabaseError::Unreachable(_))) {
             task.written_bytes.store(length, Ordering::Relaxed);
         }
         told
     }
 
-    /// Heartbeat of tasks that work. A task that is not among the answers has no row any more.
+    /// Writes the heartbeat of working tasks and returns their `cancel` flags. A task missing from the result has no
+    /// row any more.
     ///
     /// # Errors
     /// The database did not take it.
@@ -193,10 +197,10 @@ impl TaskRows {
         self.run_query(write).await
     }
 
-    /// The tasks of `user` with these ids, in no order. What cannot be read is left out.
+    /// Loads the tasks of `user` with these ids, in no particular order. Unreadable rows are left out.
     ///
     /// # Errors
-    /// The database cannot be asked.
+    /// The database cannot be queried.
     pub(super) async fn load(&self, ids: &[String], user: &UserName) -> Result<Vec<Task>, DatabaseError> {
         let read = || async {
             let query = format!(
@@ -211,10 +215,10 @@ impl TaskRows {
         Ok(tasks.into_iter().flatten().collect())
     }
 
-    /// All tasks of `user`, the newest first; as many as are kept.
+    /// Returns summaries of all tasks of `user`, the newest first, at most [`Limits::count`].
     ///
     /// # Errors
-    /// The database cannot be asked.
+    /// The database cannot be queried.
     pub(super) async fn summaries(&self, user: &UserName) -> Result<Vec<TaskSummary>, DatabaseError> {
         let read = || async {
             let query = format!(
@@ -240,10 +244,10 @@ impl TaskRows {
         Ok(heads.into_iter().flatten().collect())
     }
 
-    /// Whether `user` has a task of the conversation `context`.
+    /// Reports whether `user` has a task of the conversation `context`.
     ///
     /// # Errors
-    /// The database cannot be asked.
+    /// The database cannot be queried.
     pub(super) async fn has_context(&self, context: &str, user: &UserName) -> Result<bool, DatabaseError> {
         let read = || async {
             let known = sqlx::query_scalar(
@@ -257,7 +261,7 @@ impl TaskRows {
         self.run_query(read).await
     }
 
-    /// Has the replica that runs a task of `user` cancel it; false when nothing runs it.
+    /// Asks the replica that runs a task of `user` to cancel it; returns false when no live replica runs it.
     ///
     /// # Errors
     /// The database did not take it.
@@ -273,7 +277,7 @@ impl TaskRows {
         Ok(self.run_query(write).await?.rows_affected() > 0)
     }
 
-    /// Deletes what is too old or too much, if enough was stored since that was last looked for.
+    /// Deletes rows over the limits of age, number and bytes, if enough were stored since the last sweep.
     ///
     /// # Errors
     /// The database refused.
@@ -301,7 +305,7 @@ impl TaskRows {
         self.run_query(delete).await
     }
 
-    /// What `work` gives; the table is made before, and again when it is gone.
+    /// Runs `work` with the table created first; creates it again and retries once when `work` reports it missing.
     async fn run_query<T, F>(&self, work: impl Fn() -> F) -> Result<T, DatabaseError>
     where
         F: Future<Output = Result<T, sqlx::Error>>,
@@ -323,10 +327,10 @@ impl TaskRows {
     }
 }
 
-/// The task in a row; none when another version of this runtime wrote what cannot be read.
+/// Decodes the task in a row; `None` when another version of this runtime wrote something that cannot be read.
 fn task(row: &PgRow, user: &UserName) -> Result<Option<Task>, sqlx::Error> {
     let id: String = row.try_get("id")?;
-    // The text of the error may quote what was said.
+    // The text of the error may quote the message, so it is not logged.
     let (Ok(said), Some(progress)) = (serde_json::from_str(row.try_get("message")?), progress(row)?) else {
         tracing::warn!(task = id, "a task that another version of this runtime wrote cannot be read and is left out");
         return Ok(None);
@@ -361,12 +365,13 @@ fn parse_phase(word: &str) -> Option<TaskPhase> {
         .find(|phase| self::phase_name(*phase) == word)
 }
 
-/// No text of PostgreSQL's holds U+0000.
+/// Removes U+0000, which PostgreSQL's text type rejects.
 fn clean(text: &str) -> String {
     text.replace('\0', "")
 }
 
-/// The first `most` bytes of a text, with a word about the rest where it is `whole`.
+/// Returns the first `most` bytes of a text, cut at a character boundary; appends [`CUT`] to a truncated one if
+/// `whole`.
 fn bounded(text: &str, most: usize, whole: bool) -> String {
     let mut kept = clean(&text[..text.floor_char_boundary(most)]);
     if whole && text.len() > most {

@@ -1,9 +1,9 @@
-//! Tasks: turns that a client can look at, follow and cancel while they run, and look at for some time after.
+//! Tasks: turns that a client can query, follow and cancel while they run, and query for some time afterwards.
 //!
-//! They live in this process and are bounded; a finished one goes when its place is needed. What other replicas know of
-//! them is in [`rows`](super::rows). A task runs on when the
-//! client that started it goes away (specification, section 3.5.2). Whoever watches a task sees its text as far as it
-//! has come and is woken when there is more, so that a slow watcher costs nothing and misses nothing.
+//! They live in the memory of this process and are bounded: the oldest ended ones are evicted for new ones. The part
+//! that other replicas see is in [`rows`](super::rows). A task runs on when the client that started it disconnects
+//! (specification, section 3.5.2). A watcher reads the whole text so far and is woken when it grows (a `watch`
+//! channel), so a slow watcher needs no buffer and misses no text.
 
 use std::{
     collections::VecDeque,
@@ -22,12 +22,12 @@ use crate::{
     turn_event::{TurnEvent, next_text},
 };
 
-/// How much is kept.
+/// Bounds of the stored tasks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Tasks.
+    /// Number of tasks.
     pub(super) count: usize,
-    /// Bytes of text in all of them; more only while they run.
+    /// Bytes of text in all of them; running tasks may exceed it.
     pub(super) bytes: usize,
 }
 
@@ -37,46 +37,46 @@ impl Default for Limits {
     }
 }
 
-/// How far a task is.
+/// Phase of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TaskPhase {
-    /// The model answers.
+    /// The model is answering.
     Working,
-    /// The answer is whole.
+    /// The answer is complete.
     Completed,
-    /// There will be no answer.
+    /// The turn failed: there will be no complete answer.
     Failed,
-    /// A client did not want it any more.
+    /// A client canceled it.
     Canceled,
 }
 
-/// What the row of a task says of it.
+/// State of a task's row in the database, in the order in which it advances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum RowState {
-    /// Nothing: there is none.
+    /// There is no row.
     Absent,
-    /// That it works.
+    /// The row says that the task is working.
     Working,
-    /// How it ended.
+    /// The row holds the final state.
     Ended,
-    /// Nothing, and never will: the database refuses it.
+    /// The database refuses the row; it is not written again.
     Refused,
 }
 
-/// What changes while a task runs.
+/// Mutable part of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct TaskProgress {
-    /// How far it is.
+    /// Phase.
     pub(super) phase: TaskPhase,
-    /// Since when.
+    /// Time of the last change of phase.
     pub(super) since: Timestamp,
-    /// The answer as far as it has come.
+    /// Answer so far.
     pub(super) text: String,
-    /// Why it failed, for the client.
+    /// Reason of a failure, for the client.
     pub(super) error: Option<String>,
 }
 
-/// A piece of a message.
+/// Part of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum MessagePart {
@@ -95,39 +95,39 @@ impl MessagePart {
     }
 }
 
-/// What the client said.
+/// Message of the user.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct UserMessage {
-    /// The message's id, given by the client.
+    /// Id given by the client.
     pub(super) id: String,
-    /// The message.
+    /// Parts of the message.
     pub(super) pieces: Vec<MessagePart>,
 }
 
-/// A turn that can be watched.
+/// Turn that can be watched. Invariant: the phase leaves [`TaskPhase::Working`] at most once; the first end wins.
 #[derive(Debug)]
 pub(super) struct Task {
-    /// Nobody who was not told it can guess it.
+    /// Unguessable id: 128 random bits.
     pub(super) id: String,
-    /// The conversation.
+    /// Id of the conversation.
     pub(super) context: String,
-    /// Who began it; to all others it is not there.
+    /// User who started it; it does not exist for any other user.
     pub(super) user: UserName,
-    /// The message that it answers.
+    /// Message that it answers.
     pub(super) message: UserMessage,
     /// Bytes of the message.
     size: usize,
     progress: watch::Sender<TaskProgress>,
     canceled: CancellationToken,
-    /// Whether another replica runs it: then this is what its row said.
+    /// Set for a task that another replica runs: the progress is then a copy of its row.
     pub(super) is_remote: bool,
-    /// What its row says.
+    /// State of its row, for waiters.
     pub(super) row_state: watch::Sender<RowState>,
-    /// Bytes of the answer that its row holds while it works.
+    /// Bytes of the answer that its row holds while it is working.
     pub(super) written_bytes: AtomicUsize,
 }
 
-/// The tasks of this process.
+/// Tasks of this process. Invariant: at most [`Limits::count`] tasks, and a running task is never evicted.
 pub(super) struct Tasks {
     limits: Limits,
     /// Oldest first.
@@ -135,7 +135,7 @@ pub(super) struct Tasks {
 }
 
 impl Task {
-    /// A task that works.
+    /// Creates a working task.
     pub(super) fn new(id: String, context: String, user: UserName, said: UserMessage) -> Self {
         let progress =
             TaskProgress { phase: TaskPhase::Working, since: Timestamp::now(), text: String::new(), error: None };
@@ -154,7 +154,7 @@ impl Task {
         }
     }
 
-    /// A task of another replica, as its row has it.
+    /// Creates a copy of another replica's task from its row.
     pub(super) fn remote(
         id: String,
         context: String,
@@ -166,17 +166,17 @@ impl Task {
         Self { progress, is_remote: true, ..Self::new(id, context, user, said) }
     }
 
-    /// Sees how far it is and is woken when that changes.
+    /// Subscribes to the progress.
     pub(super) fn watch(&self) -> watch::Receiver<TaskProgress> {
         self.progress.subscribe()
     }
 
-    /// Runs `turn`, which is given where its text goes, until it ends or the task is canceled.
+    /// Runs `turn`, which gets the sender of its events, until it ends or the task is canceled.
     pub(super) async fn run<F>(&self, turn: impl FnOnce(mpsc::Sender<TurnEvent>) -> F)
     where
         F: Future<Output = Result<(), String>>,
     {
-        // A turn that panics ends its task too.
+        // Ends the task also when the turn panics.
         let _ended = EndGuard(self);
         let (sender, mut tokens) = mpsc::channel(16);
         let text = async {
@@ -192,19 +192,19 @@ impl Task {
         }
     }
 
-    /// Stops the turn; false when it has ended already.
+    /// Cancels the turn; returns false when it has already ended.
     pub(super) fn cancel(&self) -> bool {
         let canceled = self.end(TaskPhase::Canceled, None);
         self.canceled.cancel();
         canceled
     }
 
-    /// How far it is now.
+    /// Returns a copy of the progress.
     pub(super) fn snapshot(&self) -> TaskProgress {
         self.progress.borrow().clone()
     }
 
-    /// Goes on as `later` has it; a task that has ended stays as it is.
+    /// Replaces the progress by `later`; a task that has ended stays as it is.
     pub(super) fn follow(&self, later: &TaskProgress) {
         self.progress.send_if_modified(|progress| {
             let goes_on = progress.phase == TaskPhase::Working && progress != later;
@@ -215,17 +215,17 @@ impl Task {
         });
     }
 
-    /// Whether it is watched.
+    /// Reports whether the task has a watcher.
     pub(super) fn is_watched(&self) -> bool {
         self.progress.receiver_count() > 0
     }
 
-    /// What its row should say.
+    /// Returns the state that its row should have.
     pub(super) fn expected_row_state(&self) -> RowState {
         if self.is_working() { RowState::Working } else { RowState::Ended }
     }
 
-    /// What ends first counts.
+    /// Ends the task; returns false when it has already ended, because the first end wins.
     pub(super) fn end(&self, phase: TaskPhase, error: Option<String>) -> bool {
         self.progress.send_if_modified(|progress| {
             let works = progress.phase == TaskPhase::Working;
@@ -236,7 +236,7 @@ impl Task {
         })
     }
 
-    /// Whether it has not ended.
+    /// Reports whether it has not ended.
     pub(super) fn is_working(&self) -> bool {
         self.progress.borrow().phase == TaskPhase::Working
     }
@@ -246,7 +246,7 @@ impl Task {
     }
 }
 
-/// Ends a task that nothing else has ended.
+/// Drop guard that fails a task which has not ended.
 struct EndGuard<'a>(&'a Task);
 
 impl Drop for EndGuard<'_> {
@@ -256,12 +256,13 @@ impl Drop for EndGuard<'_> {
 }
 
 impl Tasks {
-    /// None yet.
+    /// Creates an empty store.
     pub(super) fn new(limits: Limits) -> Self {
         Self { limits, tasks: Mutex::default() }
     }
 
-    /// Keeps a task, in place of the oldest finished ones where it is too much; none when all of them still run.
+    /// Adds a task and evicts the oldest ended ones that are over the limits; `None` when there are too many running
+    /// tasks.
     pub(super) fn insert(&self, task: Task) -> Option<Arc<Task>> {
         let task = Arc::new(task);
         let mut kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -277,18 +278,18 @@ impl Tasks {
         Some(task)
     }
 
-    /// The task of `user` with that id, if it is still there.
+    /// Returns the task of `user` with that id, if it is still stored.
     pub(super) fn get(&self, id: &str, user: &UserName) -> Option<Arc<Task>> {
         self.for_user(user).into_iter().find(|task| task.id == id)
     }
 
-    /// Those whose rows do not say yet how they ended.
+    /// Returns the tasks whose rows do not hold the final state yet.
     pub(super) fn unstored(&self) -> Vec<Arc<Task>> {
         let kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().filter(|task| *task.row_state.borrow() < RowState::Ended).cloned().collect()
     }
 
-    /// The tasks of `user` that are still there, the newest first.
+    /// Returns the stored tasks of `user`, the newest first.
     pub(super) fn for_user(&self, user: &UserName) -> Vec<Arc<Task>> {
         let kept = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         kept.iter().rev().filter(|task| task.user == *user).cloned().collect()

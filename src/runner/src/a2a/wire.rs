@@ -1,4 +1,4 @@
-//! What a client is told: tasks and their events in the form of either version of the protocol.
+//! Encodes tasks and their events for either version of the protocol.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use super::{
     tasks::{MessagePart, Task, TaskPhase, TaskProgress},
 };
 
-/// The answer is one artifact; this is its id.
+/// Id and name of the only artifact, the answer.
 const REPLY: &str = "reply";
 
-/// The task as it is now, with the last `history` messages before its answer.
+/// Encodes the task in its present state; `history` is the maximum number of messages before its answer.
 pub(super) fn task(version: Version, task: &Task, progress: &TaskProgress, history: Option<usize>) -> Value {
     let mut value = json!({ "id": task.id, "contextId": task.context, "status": status(version, task, progress) });
     if !progress.text.is_empty() {
@@ -24,12 +24,12 @@ pub(super) fn task(version: Version, task: &Task, progress: &TaskProgress, histo
     of_kind(version, "task", value)
 }
 
-/// The task as the result of a method that sends, or as the first event.
+/// Wraps an encoded task as the result of a method that sends, or as the first event.
 pub(super) fn wrapped(version: Version, task: Value) -> Value {
     wrap(version, "task", task)
 }
 
-/// An event: more of the answer, the first of it when it does not `append`.
+/// Encodes an event with more of the answer; `append` is false for the first piece.
 pub(super) fn artifact_update(version: Version, task: &Task, text: &str, append: bool) -> Value {
     let event = json!({
         "taskId": task.id, "contextId": task.context, "artifact": artifact(version, text), "append": append,
@@ -37,7 +37,7 @@ pub(super) fn artifact_update(version: Version, task: &Task, text: &str, append:
     wrap(version, "artifactUpdate", of_kind(version, "artifact-update", event))
 }
 
-/// The last event: the task has ended.
+/// Encodes the last event: the final state.
 pub(super) fn status_update(version: Version, task: &Task, progress: &TaskProgress) -> Value {
     let mut event = json!({ "taskId": task.id, "contextId": task.context, "status": status(version, task, progress) });
     if version == Version::V03 {
@@ -95,7 +95,7 @@ fn part(version: Version, piece: &MessagePart) -> Value {
     }
 }
 
-/// 0.3 says of each object what it is.
+/// Adds `kind`, by which 0.3 tells objects apart.
 fn of_kind(version: Version, kind: &str, mut object: Value) -> Value {
     if version == Version::V03 {
         object["kind"] = kind.into();
@@ -103,7 +103,7 @@ fn of_kind(version: Version, kind: &str, mut object: Value) -> Value {
     object
 }
 
-/// 1.0 says so by the name of the field that the object is in.
+/// Wraps the object in the field by which 1.0 tells objects apart.
 fn wrap(version: Version, field: &str, object: Value) -> Value {
     match version {
         Version::V1 => json!({ field: object }),
@@ -111,7 +111,7 @@ fn wrap(version: Version, field: &str, object: Value) -> Value {
     }
 }
 
-/// UTC, to the millisecond, as the specification wants it.
+/// Formats a time in UTC to the millisecond, as the specification requires.
 fn milliseconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }

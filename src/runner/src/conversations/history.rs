@@ -1,18 +1,18 @@
-//! Names a conversation and its user, and holds what was said in it.
+//! Ids, owners and messages of conversations.
 
 use std::{fmt, sync::Arc};
 
 use crate::models::Message;
 
-/// Most bytes of text in one conversation; older turns are dropped.
+/// Maximum bytes of text in one conversation; older turns are dropped.
 pub(crate) const BYTES: usize = 4 << 20;
 
-/// Names a conversation: 1 to 128 letters, digits, `.`, `_`, `:` or `-`.
+/// Id of a conversation: 1 to 128 letters, digits, `.`, `_`, `:` or `-`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ConversationId(String);
 
 impl ConversationId {
-    /// 128 random bits, in hexadecimal: who does not know it cannot guess it.
+    /// Generates an id of 128 random bits, in hexadecimal, so that it cannot be guessed.
     ///
     /// # Errors
     /// The operating system has no random source.
@@ -22,12 +22,12 @@ impl ConversationId {
         Ok(Self(format!("{:032x}", u128::from_be_bytes(bytes))))
     }
 
-    /// Whether it has the form of those that are made here.
+    /// Reports whether it has the form of [`Self::random`].
     pub(crate) fn is_generated(&self) -> bool {
         self.0.len() == 32 && self.0.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     }
 
-    /// The id a client gave, when it is one.
+    /// Parses the id that a client gave; `None` when it is not valid.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
         ((1..=128).contains(&text.len()) && text.bytes().all(allowed)).then(|| Self(text.into()))
@@ -35,7 +35,7 @@ impl ConversationId {
 }
 
 impl ConversationId {
-    /// Its text.
+    /// Returns its text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -47,22 +47,22 @@ impl fmt::Display for ConversationId {
     }
 }
 
-/// The user who began something, as the sidecar tells; `None`: one without a name.
+/// User who started a conversation or task, from the sidecar's header; `None`: without a name.
 pub(crate) type UserName = Option<Arc<str>>;
 
-/// A user as a column `owner` has it: empty for one without a name.
+/// Returns the value of a column `owner`: empty for a user without a name.
 pub(crate) fn owner_column(user: &UserName) -> String {
-    // No text of PostgreSQL's holds U+0000.
+    // PostgreSQL's text type rejects U+0000.
     user.as_deref().unwrap_or_default().replace('\0', "")
 }
 
-/// What is known under the id of a conversation.
+/// Result of a conversation lookup.
 #[derive(Debug, PartialEq)]
 pub(crate) enum History {
-    /// Nothing.
+    /// Does not exist.
     Unknown,
-    /// What another user began.
+    /// Belongs to another user.
     Foreign,
-    /// What was said, oldest first.
+    /// Messages, oldest first.
     Known(Vec<Arc<Message>>),
 }

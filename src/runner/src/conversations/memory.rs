@@ -1,8 +1,9 @@
-//! What was said so far, in memory and bounded.
+//! Conversations in memory, bounded: an [LRU cache](https://en.wikipedia.org/wiki/Cache_replacement_policies) with
+//! three limits.
 //!
-//! Three limits hold at once: how many conversations, how many bytes in all of them, and how long one may stay unused.
-//! The one used least recently goes first. Inside one conversation the oldest turns go first, so that a talk may last
-//! forever.
+//! The limits hold at once: number of conversations, bytes in all of them, and time since the last use. The least
+//! recently used conversation is evicted first. Within one conversation the oldest turns are dropped first, so a
+//! conversation may go on without end.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,16 +14,16 @@ use std::{
 use super::history::{ConversationId, History, UserName};
 use crate::{conversations::history::BYTES, models::message::Message};
 
-/// How much is kept.
+/// Bounds of the stored conversations.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// Conversations.
+    /// Number of conversations.
     pub(super) count: usize,
     /// Bytes of text in all of them.
     pub(super) bytes: usize,
     /// Bytes of text in one.
     pub(super) bytes_each: usize,
-    /// Time since a conversation was last used.
+    /// Maximum time since the last use.
     pub(super) idle: Duration,
 }
 
@@ -32,7 +33,8 @@ impl Default for Limits {
     }
 }
 
-/// All conversations of this process.
+/// Conversations of this process. Invariant: `bytes` is the sum over all conversations, and a conversation's `bytes`
+/// the sum over its turns.
 pub(crate) struct MemoryConversations {
     limits: Limits,
     bytes: usize,
@@ -46,20 +48,20 @@ struct Conversation {
     last_used: Instant,
 }
 
-/// A user's message and all that came of it. Turns are added and dropped whole, so that a tool's result never stands
-/// without its call.
+/// User message with all messages that followed it. Turns are added and dropped whole, so that a tool's result never
+/// appears without its call.
 struct StoredTurn {
     messages: Vec<Arc<Message>>,
     bytes: usize,
 }
 
 impl MemoryConversations {
-    /// None yet.
+    /// Creates an empty store.
     pub(super) fn new(limits: Limits) -> Self {
         Self { limits, bytes: 0, conversations: HashMap::new() }
     }
 
-    /// The conversation, as `user` sees it.
+    /// Returns the conversation, as `user` may see it.
     pub(super) fn history(&mut self, id: &ConversationId, user: &UserName, now: Instant) -> History {
         self.forget_idle(now);
         let Some(conversation) = self.conversations.get_mut(id) else { return History::Unknown };
@@ -70,8 +72,8 @@ impl MemoryConversations {
         History::Known(conversation.turns.iter().flat_map(|turn| turn.messages.iter().cloned()).collect())
     }
 
-    /// Adds a turn of `user`, then drops what is over the limits; false when the conversation is another's. Two turns
-    /// that ran at the same time stand one after the other.
+    /// Adds a turn of `user`, then evicts what is over the limits; returns false when the conversation is another
+    /// user's. Two concurrent turns are stored one after the other.
     pub(super) fn add(
         &mut self,
         id: &ConversationId,

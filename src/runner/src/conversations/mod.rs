@@ -1,6 +1,6 @@
-//! What was said so far: in memory, or in PostgreSQL, where all replicas of an agent share it.
+//! Store of conversations: in memory, or in PostgreSQL, where all replicas of an agent share it.
 //!
-//! A conversation belongs to the user who began it; to all others it is not there.
+//! A conversation belongs to the user who started it: to other users it does not exist.
 
 pub(crate) mod history;
 mod memory;
@@ -20,35 +20,36 @@ use super::{
 };
 use crate::conversations::history::{ConversationId, History, UserName};
 
-/// Where conversations live.
+/// Configured storage of conversations.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Storage {
-    /// In this process, and with it they end.
+    /// In this process; lost when it ends.
     Memory,
     /// In a database, under a namespace, in which the agent's name is unique.
     Postgres {
-        /// Where it is.
+        /// URL of the database.
         dsn: Dsn,
-        /// The agent's namespace.
+        /// Namespace of the agent.
         namespace: String,
-        /// Days after its last turn that a conversation is deleted; `None`: it never is.
+        /// Days after its last turn that a conversation is deleted; `None`: never.
         days: Option<i32>,
     },
 }
 
-/// The conversations of an agent.
+/// Conversations of an agent.
 pub(super) enum Conversations {
-    /// Of this process.
+    /// In this process.
     Memory(Mutex<MemoryConversations>),
-    /// Of all replicas.
+    /// In the database that all replicas share.
     Postgres(PostgresConversations),
 }
 
 impl Conversations {
-    /// Those of `agent`.
+    /// Opens the conversations of `agent`.
     ///
     /// # Errors
-    /// Why they cannot be kept as asked; a database that is away is no reason.
+    /// The reason why they cannot be stored as configured; an unreachable database is none, because no connection is
+    /// opened.
     pub(super) fn open(storage: &Storage, agent: &str) -> Result<Self, String> {
         match storage {
             Storage::Memory => Ok(Self::memory()),
@@ -59,12 +60,12 @@ impl Conversations {
         }
     }
 
-    /// None yet, in this process.
+    /// Creates an empty store in memory.
     pub(super) fn memory() -> Self {
         Self::Memory(Mutex::new(MemoryConversations::new(Limits::default())))
     }
 
-    /// Where the agent has its rows; none when they are of this process alone.
+    /// Returns the database and scope of the agent's rows; `None` when they are in memory.
     pub(super) fn database_scope(&self) -> Option<DatabaseScope> {
         match self {
             Self::Memory(_) => None,
@@ -72,10 +73,10 @@ impl Conversations {
         }
     }
 
-    /// The conversation, as `user` sees it.
+    /// Returns the conversation, as `user` may see it.
     ///
     /// # Errors
-    /// The database cannot be asked.
+    /// The database cannot be queried.
     pub(super) async fn history(&self, id: &ConversationId, user: &UserName) -> Result<History, DatabaseError> {
         match self {
             Self::Memory(memory) => {
@@ -85,11 +86,11 @@ impl Conversations {
         }
     }
 
-    /// Adds a finished turn of `user`; false when the conversation is another's. Two turns that ran at the same time stand
-    /// one after the other, whole. `title` names the conversation, if it has no name yet.
+    /// Adds a finished turn of `user`; returns false when the conversation is another user's. Two concurrent turns are
+    /// stored one after the other, each whole. `title` names the conversation if it has no title yet.
     ///
     /// # Errors
-    /// The database did not take it; the conversation is as before.
+    /// The database did not take it; the conversation is unchanged.
     pub(super) async fn add(
         &self,
         id: &ConversationId,
@@ -105,10 +106,10 @@ impl Conversations {
         }
     }
 
-    /// Whether they can be read and written now.
+    /// Checks that conversations can be read and written.
     ///
     /// # Errors
-    /// The database is away.
+    /// The database is unreachable.
     pub(super) async fn check(&self) -> Result<(), DatabaseError> {
         match self {
             Self::Memory(_) => Ok(()),

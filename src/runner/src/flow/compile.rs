@@ -1,7 +1,7 @@
-//! From a prompt's text to a prompt that can be asked.
+//! Compiles the text of a prompt into an endpoint.
 //!
-//! The frontmatter wins over the flow: it may name another model of the flow's provider, add to the generation config,
-//! choose among the tools, and bound how often they are called.
+//! The frontmatter takes precedence over the flow: it may name another model of the flow's provider, add to the
+//! generation config, select tools, and bound the number of tool turns.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -21,7 +21,7 @@ use crate::{
     turn::TOOL_TURNS,
 };
 
-/// The protocol that is called `name`, of those a plugin may speak.
+/// Returns the canonical name of the API that a plugin of this name speaks, if it is a known one.
 fn protocol(name: &str) -> Option<&str> {
     match name {
         "anthropic" | "ollama" | "openai" | "stub" => Some(name),
@@ -30,23 +30,23 @@ fn protocol(name: &str) -> Option<&str> {
     }
 }
 
-/// What the prompts of a flow share.
+/// Compiler for the prompts of one flow.
 pub(super) struct PromptCompiler<'a> {
     pub(super) files: &'a FlowSources,
-    /// Finds credentials by name.
+    /// Lookup of credentials by name.
     pub(super) credentials: Arc<Lookup>,
     pub(super) http: &'a Http,
     /// All tools of the flow.
     pub(super) tools: Toolbox,
-    /// By the name of a tool's file, the tool's own.
+    /// Name of each tool, by the name of its file.
     pub(super) tool_names: BTreeMap<String, String>,
 }
 
 impl PromptCompiler<'_> {
-    /// Makes a prompt of `text`.
+    /// Compiles the prompt in `text`.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All problems of the prompt.
     pub(super) fn compile(&self, text: &TextFile) -> Result<PromptEndpoint, Vec<FlowProblem>> {
         let in_line = |part: &str, problem: String| FlowProblem {
             file: text.file.clone(),
@@ -89,7 +89,7 @@ impl PromptCompiler<'_> {
         }
     }
 
-    /// The model that the frontmatter names, else the flow's own.
+    /// Opens the model that the frontmatter names, otherwise the flow's own.
     fn model(&self, named: Option<&str>) -> Result<Arc<dyn Model>, String> {
         let config = &self.files.config;
         let plugin = config.plugin.type_.as_str();
@@ -105,7 +105,8 @@ impl PromptCompiler<'_> {
         };
         let id = match named.and_then(|named| named.split_once('/')) {
             Some((provider, id)) if is_own(provider) => id,
-            // A gateway of many providers has names with slashes; a provider itself does not know those of another.
+            // A proxy for many providers (`baseUrl`) has model ids with slashes; a provider's own API has no model of
+            // another provider.
             Some((provider, _)) if base_url.is_none() && protocol(provider).is_some() => {
                 return Err(format!("the flow has a plugin for {plugin}, not for {provider}"));
             }
@@ -122,7 +123,7 @@ impl PromptCompiler<'_> {
         models::open(&reference, &*self.credentials, self.http)
     }
 
-    /// The tools called `names`, or as their files are; all when the prompt does not choose.
+    /// Returns the tools called `names`, by their own name or their file's; all tools when the prompt selects none.
     fn tools(&self, names: Option<&[String]>, mut wrong: impl FnMut(&str, String)) -> Toolbox {
         let Some(names) = names else { return self.tools.clone() };
         let mut chosen = Vec::with_capacity(names.len());

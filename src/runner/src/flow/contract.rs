@@ -1,12 +1,12 @@
-//! The files of one flow, read but not yet judged.
+//! Source files of one flow, read but not yet validated.
 //!
-//! | file | what it holds |
+//! | file | content |
 //! |---|---|
 //! | `config.json` | [`FlowConfig`] |
-//! | `prompts/<name>.prompt` | a Dotprompt text |
+//! | `prompts/<name>.prompt` | a [Dotprompt](https://google.github.io/dotprompt/) text |
 //! | `tools/<name>.json` | a tool's definition |
 //!
-//! In a set each flow has them in a folder of its own, and `manifest.json` names the folders.
+//! In a set each flow has these files in a folder of its own, and `manifest.json` names the folders.
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -16,80 +16,80 @@ use super::{
     problem::{FlowProblem, line_of},
 };
 
-/// `config.json`. What it holds besides is for others.
+/// Content of `config.json`. Fields that this runtime does not use are ignored.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FlowConfig {
-    /// The model of every prompt that names none.
+    /// Model of every prompt that names none.
     pub(super) default_model: DefaultModel,
-    /// How the model is reached.
+    /// Connection to the model's provider.
     pub(super) plugin: Plugin,
-    /// The folder with one file per credential; without it they are environment variables.
+    /// Folder with one file per credential; without it credentials are environment variables.
     pub(super) credentials_dir: Option<String>,
-    /// The credentials that must be there.
+    /// Credentials that must exist.
     #[serde(default)]
     pub(super) credential_keys: Vec<String>,
-    /// The prompt that is the flow; the only one when unset.
+    /// Name of the entry prompt, which the flow's own route serves; optional when there is only one prompt.
     pub(super) entrypoint: Option<String>,
 }
 
-/// A model and its settings.
+/// Model and its settings.
 #[derive(Debug, Deserialize)]
 pub(super) struct DefaultModel {
-    /// Who provides it.
+    /// Name of the provider.
     pub(super) provider: String,
-    /// Its name there.
+    /// Id of the model at the provider.
     pub(super) model: String,
     /// Generation config of every request.
     #[serde(default)]
     pub(super) config: Map<String, Value>,
 }
 
-/// A provider's settings.
+/// Settings of a provider.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Plugin {
-    /// Which API the provider speaks.
+    /// API that the provider speaks.
     #[serde(rename = "type")]
     pub(super) type_: String,
-    /// Which of the provider's public addresses, where it has one for each region.
+    /// Region, for providers with one public address per region.
     pub(super) region: Option<String>,
     /// Settings of that API, for example `baseURL`.
     #[serde(default)]
     pub(super) extra_config: Map<String, Value>,
 }
 
-/// A text file with a name.
+/// Named text file.
 #[derive(Debug)]
 pub(super) struct TextFile {
-    /// The file's name without its suffix.
+    /// Name of the file without its suffix.
     pub(super) name: String,
-    /// The file, below the contract's folder.
+    /// Path of the file, relative to the contract's folder.
     pub(super) file: String,
-    /// What it holds.
+    /// Content.
     pub(super) text: String,
 }
 
-/// All files of one flow.
+/// All source files of one flow.
 #[derive(Debug)]
 pub(super) struct FlowSources {
-    /// The flow's folder, below the contract's; empty when it is that one.
+    /// Path of the flow's folder, relative to the contract's; empty for the contract's folder itself.
     pub(super) folder: String,
-    /// `config.json`.
+    /// Parsed `config.json`.
     pub(super) config: FlowConfig,
-    /// The same as text, to find lines in.
+    /// Text of `config.json`, for line numbers of problems.
     config_text: String,
-    /// The prompts, by name.
+    /// Prompts, sorted by name.
     pub(super) prompts: Vec<TextFile>,
-    /// The tools, by name.
+    /// Tools, sorted by file name.
     pub(super) tools: Vec<TextFile>,
 }
 
 impl FlowSources {
-    /// Reads the files in `folder`, a path below the contract's.
+    /// Reads the files in `folder`, a path relative to the contract's.
     ///
     /// # Errors
-    /// Everything that cannot be read.
+    /// All files that cannot be read.
     pub(super) fn read(contract: &Folder, folder: &str) -> Result<Self, Vec<FlowProblem>> {
         let mut problems = Vec::new();
         let config_file = join(folder, "config.json");
@@ -111,7 +111,7 @@ impl FlowSources {
         }
     }
 
-    /// A problem of a key of `config.json`.
+    /// Creates a problem located at a key of `config.json`.
     pub(super) fn in_config(&self, key: &str, text: impl Into<String>) -> FlowProblem {
         let line = line_of(&self.config_text, &format!("\"{key}\""));
         FlowProblem { file: join(&self.folder, "config.json"), line, text: text.into() }

@@ -1,4 +1,4 @@
-//! A prompt that can be asked: all that a request needs, made once.
+//! Prompt endpoint: a compiled prompt with everything that a request needs.
 
 use std::sync::Arc;
 
@@ -14,56 +14,57 @@ use crate::{
     turn_event::TurnEvent,
 };
 
-/// The prompts of a flow.
+/// Prompts of a flow.
 pub(super) struct Flow {
-    /// The one that is the flow.
+    /// Entry prompt.
     pub(super) entry: Arc<PromptEndpoint>,
-    /// All that can be asked, by name.
+    /// All prompts, by name.
     pub(super) prompts: Vec<(String, Arc<PromptEndpoint>)>,
 }
 
-/// A prompt with its model and tools.
+/// Compiled prompt with its model and tools.
 pub(super) struct PromptEndpoint {
     pub(super) prompt: Prompt,
     pub(super) model: Arc<dyn Model>,
-    /// Generation config of the prompt, over the model's.
+    /// Generation config of the prompt, merged over the model's.
     pub(super) config: Arc<Map<String, Value>>,
     pub(super) tools: Toolbox,
     /// Set when the answer must be JSON.
     pub(super) output: Option<JsonOutput>,
-    /// How often the model may ask for tools, or for another try at its JSON.
+    /// Maximum number of tool turns; a second attempt at the JSON counts as one.
     pub(super) tool_turns: usize,
-    /// What becomes of a chat's last message.
+    /// Handling of the user's last message in a chat.
     pub(super) message: ChatMessage,
 }
 
-/// What a prompt does with the text of what a chat's user said last.
+/// Handling of the user's last message in a chat, as text.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ChatMessage {
-    /// It is given as the variable `message`.
+    /// The prompt gets it as the variable `message`.
     pub(super) is_variable: bool,
-    /// The template says it by that variable, so it is left out of the conversation.
+    /// The template uses that variable, so the message is left out of the conversation.
     pub(super) in_template: bool,
 }
 
-/// A prompt without an answer. The text is for the user.
+/// Failure of a prompt. The text is for the user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PromptRunError {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The answer does not fit.
+    /// The answer does not match the output format or schema.
     #[error("the model's answer does not fit the prompt's output: {0}")]
     Output(String),
 }
 
 impl PromptEndpoint {
-    /// What the model is asked: the template with `variables` in it, and `history` where it wants that.
+    /// Renders the request for the model: the template with `variables`, and `history` where the template places it.
     ///
     /// # Errors
-    /// Variables that do not fit the input schema, or a template that fails with them.
+    /// Variables that do not match the input schema, or a template that fails with them.
     pub(super) fn render(&self, variables: &Value, history: &[Arc<Message>]) -> Result<ModelRequest, RenderError> {
-        // An empty text, which no template makes, shows where the history goes: it has more than Dotprompt knows.
+        // Dotprompt cannot represent tool calls, so a placeholder with an empty text, which no template produces, marks
+        // the place of the history.
         let place = [RenderedMessage { role: Role::Model, parts: vec![dotprompt::Part::Text(String::new())] }];
         let place = if history.is_empty() { &[][..] } else { &place };
         let mut rendered = self.prompt.render(variables, place)?.messages.into_iter().peekable();
@@ -80,10 +81,11 @@ impl PromptEndpoint {
         Ok(ModelRequest { system, messages, tools: self.tools.specs(), config: self.config.clone(), output })
     }
 
-    /// Answers. Text goes to `tokens` as it comes, JSON when it is whole and fits. Dropping the future ends the turn.
+    /// Sends the request to the model. Text is sent to `tokens` as it arrives, JSON only once it is complete and valid.
+    /// Dropping the future cancels the turn.
     ///
     /// # Errors
-    /// The model failed, or what it says does not fit, also after another try if it has one left.
+    /// The model failed, or its answer is not valid, also in a second attempt if a tool turn is left for one.
     pub(super) async fn respond(
         &self,
         mut request: ModelRequest,
@@ -105,14 +107,14 @@ impl PromptEndpoint {
             }
         };
         if let Some(tokens) = tokens {
-            // A listener that went away takes the whole turn with it.
+            // If the receiver is gone, the whole turn is being dropped.
             let _ = tokens.send(TurnEvent::Text(said.text.clone())).await;
         }
         Ok(said)
     }
 }
 
-/// What the model said last, after all tools.
+/// Returns the model's last message, after all tool calls.
 fn last_reply(request: &ModelRequest) -> &str {
     match request.messages.last().map(Arc::as_ref) {
         Some(Message::Assistant(text)) => text,
@@ -120,7 +122,7 @@ fn last_reply(request: &ModelRequest) -> &str {
     }
 }
 
-/// A message as models take it.
+/// Converts a rendered message into one for models.
 fn to_message(message: RenderedMessage) -> Message {
     match message.role {
         Role::System => Message::System(text(message)),
@@ -129,13 +131,13 @@ fn to_message(message: RenderedMessage) -> Message {
     }
 }
 
-/// The text of a message; only users show pictures.
+/// Returns the text of a message; only user messages have media.
 fn text(message: RenderedMessage) -> String {
     let mut texts = message.parts.into_iter().filter_map(|part| match part {
         dotprompt::Part::Text(text) => Some(text),
         dotprompt::Part::Media { .. } => None,
     });
-    // Nearly always there is one, which need not be copied.
+    // There is nearly always one part, which need not be copied.
     let mut whole = texts.next().unwrap_or_default();
     whole.extend(texts);
     whole
@@ -159,8 +161,8 @@ mod tests {
         tools::CallableTool,
     };
 
-    /// Gives these answers one after the other, a call of `datetime` where one is empty, and fails when none is left;
-    /// keeps what it was asked.
+    /// Model that returns these answers one after the other, a call of `datetime` for an empty one, and fails when none
+    /// is left; records its requests.
     struct ScriptedModel(Mutex<Vec<&'static str>>, Mutex<Vec<ModelRequest>>);
 
     impl Model for ScriptedModel {

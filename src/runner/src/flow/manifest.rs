@@ -1,6 +1,6 @@
-//! Which flows a set has: `manifest.json`, `{"flows":[{"name","entrypoint","dir"}]}`.
+//! Manifest of a set of flows: `manifest.json`, `{"flows":[{"name","entrypoint","dir"}]}`.
 //!
-//! An entry that is wrong costs only that flow, as long as it has a name to answer under.
+//! An invalid entry affects only its own flow, as long as it has a name, under which the flow reports its problem.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{
     problem::FlowProblem,
 };
 
-/// The file.
+/// Name of the file.
 pub(crate) const MANIFEST: &str = "manifest.json";
 
 #[derive(Deserialize)]
@@ -30,22 +30,22 @@ struct ManifestEntry {
     dir: Option<String>,
 }
 
-/// Where a flow's files are.
+/// Location of a flow's files.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FlowLocation {
-    /// The folder, below the contract's.
+    /// Path of the folder, relative to the contract's.
     pub(super) folder: String,
-    /// The prompt that is the flow; when unset, what its `config.json` says.
+    /// Name of the entry prompt; when unset, that of the flow's `config.json`.
     pub(super) entrypoint: Option<String>,
 }
 
-/// The flows by name, in the manifest's order: where each is, or why it cannot be served.
+/// Flows by name, in the manifest's order: the location of each, or the reasons why it cannot be served.
 pub(super) type Flows = Vec<(String, Result<FlowLocation, Vec<FlowProblem>>)>;
 
 /// Reads the manifest.
 ///
 /// # Errors
-/// Not even the names of the flows can be told.
+/// Not even the names of the flows can be read.
 pub(super) fn read(contract: &Folder) -> Result<Flows, Vec<FlowProblem>> {
     let text = contract.read(MANIFEST).map_err(|problem| vec![problem])?;
     parse(contract, &text)
@@ -57,7 +57,7 @@ fn parse(contract: &Folder, text: &str) -> Result<Flows, Vec<FlowProblem>> {
     let mut entries: Vec<(usize, ManifestEntry)> = Vec::new();
     let mut problems = Vec::new();
     for raw in manifest.flows {
-        // A raw value is a piece of the text, so where it begins says which line it is in.
+        // A raw value is a slice of the text, so its address gives its line.
         let line = line_after(&text.as_bytes()[..raw.get().as_ptr().addr() - text.as_ptr().addr()]);
         match serde_json::from_str::<ManifestEntry>(raw.get()) {
             Ok(entry) => entries.push((line, entry)),
@@ -110,7 +110,7 @@ fn locate(
         ));
     }
     let folder = match &entry.dir {
-        // The name was judged above; a bad one is a problem already.
+        // The name was validated above; an invalid one has been reported already.
         None => Some(format!("flows/{name}")),
         Some(dir) => contract.resolve("", dir),
     };
@@ -123,7 +123,7 @@ fn locate(
     }
 }
 
-/// Routes that are the runtime's own in one of its modes, so no flow may have them.
+/// Names of the runtime's own routes in any of its modes, which no flow may have.
 pub(super) const RESERVED: [&str; 5] = ["chat", "healthz", "metrics", "readyz", "v1"];
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! Flows: prompts that are served, each with a model and tools.
+//! Flows: prompts served over HTTP, each with a model and tools.
 //!
-//! The operator mounts their files ([`contract`], [`manifest`]). All of them are read and judged before the port is
-//! bound: templates and schemas are compiled, models opened, credentials looked up. Every problem is logged with its file
-//! and line. A flow with a problem is not served: alone it makes the process not ready, in a set it answers with the
-//! problem and the others serve.
+//! The operator mounts their files ([`contract`], [`manifest`]). All of them are read and validated before the first
+//! connection is accepted: templates and schemas are compiled, models opened, credentials looked up. Every problem is
+//! logged with its file and line. A flow with a problem is not served: alone it makes the process not ready; in a set
+//! it responds with the problem while the others serve.
 
 mod chat;
 mod compile;
@@ -39,28 +39,28 @@ use super::{
 pub(super) use folder::Folder;
 pub(super) use manifest::MANIFEST;
 
-/// The version of the contract that is read here.
+/// Version of the contract that this runtime reads.
 const CONTRACT_VERSION: &str = "1";
 
-/// What is served, and how.
+/// Settings of the modes that serve flows.
 #[derive(Debug)]
 pub struct FlowSettings {
-    /// The contract's files.
+    /// Folder of the contract.
     pub(super) folder: Folder,
-    /// Whether they are those of a set.
+    /// Set when the folder holds a set of flows.
     pub(super) is_set: bool,
-    /// The version of the contract, as the operator says.
+    /// Version of the contract, as set by the operator.
     pub(super) version: String,
-    /// The name of the flow, when it is one.
+    /// Name of a flow served alone.
     pub(super) name: Option<String>,
     /// TCP port to listen on.
     pub(super) port: u16,
-    /// How to write log lines.
+    /// Format of log lines.
     pub(super) log: LogFormat,
 }
 
-/// Everything behind the port. `environment` finds credentials, and what headers of tools refer to. What cannot be
-/// served is logged here, once.
+/// Builds the service of all flows. `environment` looks up credentials and the variables that headers of tools refer
+/// to. Flows that cannot be served are logged here, once.
 pub(super) fn service(settings: &FlowSettings, environment: Arc<Lookup>) -> RunnerService {
     let metrics = RunnerMetrics::default();
     let judge = FlowLoader::new(&settings.folder, environment, metrics.clone());
@@ -79,7 +79,7 @@ pub(super) fn service(settings: &FlowSettings, environment: Arc<Lookup>) -> Runn
     shell.wrap(routes::router(table, metrics).merge(openai_api::routes(answers)))
 }
 
-/// The body of `/readyz`: of a 200, or of a 503 that will never be another: the files do not change while it runs.
+/// Body of `/readyz`: of a 200, or of a 503 that will never change, because the files are read only once.
 type ReadyzBody = Result<Value, Value>;
 
 fn load_single(settings: &FlowSettings, judge: &FlowLoader) -> (RouteTable, ReadyzBody) {
@@ -93,7 +93,7 @@ fn load_single(settings: &FlowSettings, judge: &FlowLoader) -> (RouteTable, Read
     (RouteTable::of_one(name, flow), readiness)
 }
 
-/// Files of another version may mean anything, so none of them is served.
+/// Checks the version: files of another version may have any meaning, so none of them is served.
 fn unknown_version(settings: &FlowSettings) -> Option<FlowProblem> {
     let version = &settings.version;
     let text = format!(
@@ -103,7 +103,7 @@ fn unknown_version(settings: &FlowSettings) -> Option<FlowProblem> {
     (version != CONTRACT_VERSION).then(|| FlowProblem::new("RECIF_CONTRACT_VERSION", text))
 }
 
-/// Nothing can be served, because of `problems`.
+/// Builds a table that serves nothing, because of `problems`.
 fn broken(label: &str, problems: &[FlowProblem]) -> (RouteTable, ReadyzBody) {
     log(None, &Err(problems.to_vec()));
     (RouteTable::broken(label, problems), Err(json!({ "error": join_problems(problems) })))
@@ -127,7 +127,7 @@ fn load_set(settings: &FlowSettings, judge: &FlowLoader) -> (RouteTable, ReadyzB
     (RouteTable::of_set(flows), readiness)
 }
 
-/// A set is ready when one of its flows is; the body says how each is.
+/// Reports the readiness of a set, which is ready when one of its flows is; the body has the state of each.
 fn readiness(flows: &[(String, Result<Flow, Vec<FlowProblem>>)]) -> ReadyzBody {
     let state = |flow: &Result<Flow, Vec<FlowProblem>>| match flow {
         Ok(_) => "ok".to_owned(),

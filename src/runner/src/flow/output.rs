@@ -1,34 +1,35 @@
-//! An answer that must be JSON.
+//! Structured output: validates an answer that must be JSON.
 //!
-//! Models like to put JSON into a Markdown fence, also when told not to, so one around the whole answer is taken off.
+//! Models tend to put JSON into a Markdown code fence, even when told not to, so a fence around the whole answer is
+//! removed.
 
 use serde_json::Value;
 
 use crate::{models::OutputFormat, tools::Schema};
 
-/// What an answer must be.
+/// Required format of an answer.
 pub(super) struct JsonOutput {
     schema: Option<Schema>,
 }
 
 impl JsonOutput {
-    /// JSON that fits `schema`; any JSON without one.
+    /// Requires JSON that matches `schema`; any JSON without one.
     ///
     /// # Errors
-    /// The schema makes no sense, and where.
+    /// The schema is invalid; the text says where.
     pub(super) fn new(schema: Option<Value>) -> Result<Self, String> {
         Ok(Self { schema: schema.map(Schema::new).transpose()? })
     }
 
-    /// What a model is told.
+    /// Returns the format for the request to the model.
     pub(super) fn format(&self) -> OutputFormat {
         OutputFormat { schema: self.schema.as_ref().map(|schema| schema.json().clone()) }
     }
 
-    /// The JSON text in `answer`.
+    /// Returns the JSON text in `answer`.
     ///
     /// # Errors
-    /// It is not JSON, or where it does not fit the schema.
+    /// It is not JSON, or does not match the schema; the text says where.
     pub(super) fn check<'a>(&self, answer: &'a str) -> Result<&'a str, String> {
         let json = strip_fence(answer);
         let value = serde_json::from_str(json).map_err(|error| format!("it is not JSON: {error}"))?;
@@ -39,7 +40,7 @@ impl JsonOutput {
     }
 }
 
-/// `text` without a Markdown fence around it.
+/// Removes a Markdown code fence around `text`.
 fn strip_fence(text: &str) -> &str {
     let text = text.trim();
     let inside = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));

@@ -1,30 +1,30 @@
-//! What is wrong with a file of the contract, and where.
+//! Problems of the contract's files, with their location.
 
 use std::fmt;
 
-/// Something that cannot be served. Problems are collected, so that one look shows all of them.
+/// Reason why a flow cannot be served. Problems are collected, so that the user sees all of them at once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FlowProblem {
-    /// The file, below the contract's folder.
+    /// Path of the file, relative to the contract's folder.
     pub(super) file: String,
-    /// The line, from 1, where it can be told.
+    /// Line, from 1, if known.
     pub(super) line: Option<usize>,
-    /// What is wrong and what to do, without a credential.
+    /// Problem and remedy, without any credential.
     pub(super) text: String,
 }
 
 impl FlowProblem {
-    /// A problem of a whole file.
+    /// Creates a problem of a whole file.
     pub(super) fn new(file: impl Into<String>, text: impl Into<String>) -> Self {
         Self { file: file.into(), line: None, text: text.into() }
     }
 
-    /// A problem in a line.
+    /// Creates a problem at a line.
     pub(super) fn at(file: impl Into<String>, line: usize, text: impl Into<String>) -> Self {
         Self { file: file.into(), line: Some(line), text: text.into() }
     }
 
-    /// What serde says, with its line where it has one.
+    /// Converts an error of serde, with its line if it has one.
     pub(super) fn json(file: impl Into<String>, error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let end = text.rfind(" at line ").unwrap_or(text.len());
@@ -41,12 +41,12 @@ impl fmt::Display for FlowProblem {
     }
 }
 
-/// The first line of `text` that has `part`, from 1.
+/// Returns the number of the first line of `text` that contains `part`, from 1.
 pub(super) fn line_of(text: &str, part: &str) -> Option<usize> {
     text.lines().position(|line| line.contains(part)).map(|index| index + 1)
 }
 
-/// All of `problems` in one line.
+/// Joins `problems` into one line.
 pub(super) fn join_problems(problems: &[FlowProblem]) -> String {
     problems.iter().map(FlowProblem::to_string).collect::<Vec<_>>().join("; ")
 }

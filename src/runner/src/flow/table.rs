@@ -1,6 +1,6 @@
-//! Which path leads to which prompt.
+//! Route table: maps paths to prompts.
 //!
-//! Paths are compared as they are: names hold no character that a URL escapes.
+//! Paths are compared without decoding: names contain no character that a URL percent-encodes.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,15 +10,15 @@ use super::{
     problem::{FlowProblem, join_problems},
 };
 
-/// The `flow` label of metrics; there are only as many as there are flows.
+/// Value of the metric label `flow`; its cardinality is the number of flows.
 pub(super) type Label = Arc<String>;
 
 /// All routes.
 pub(super) struct RouteTable {
     routes: HashMap<String, Route>,
-    /// All paths, for who asks for another.
+    /// List of all paths, for 404 responses.
     known_paths: String,
-    /// Why nothing at all can be served, and the label it counts under.
+    /// Reason why nothing can be served, and the label under which such responses are counted.
     broken: Option<(Label, String)>,
 }
 
@@ -27,21 +27,22 @@ struct Route {
     target: Result<Arc<PromptEndpoint>, String>,
 }
 
-/// A name, and what is asked under it, or why it cannot be.
+/// Name of an endpoint, with the endpoint or the reason why it cannot be served.
 pub(super) type NamedEndpoint<'a> = (&'a str, Result<&'a Arc<PromptEndpoint>, &'a str>);
 
-/// What a path leads to.
+/// Result of a route lookup.
 pub(super) enum RouteMatch<'a> {
-    /// A prompt.
+    /// Prompt that serves the path.
     Endpoint(&'a Label, &'a Arc<PromptEndpoint>),
-    /// A flow that cannot be served, with the reason.
+    /// Flow that cannot be served, with the reason.
     Broken(&'a Label, &'a str),
-    /// No route; all that there are.
+    /// No such route; holds the list of all paths.
     NotFound(&'a str),
 }
 
 impl RouteTable {
-    /// The routes of one flow; `name` is its own. A prompt of that name is only reached when it is the entry.
+    /// Builds the routes of one flow called `name`. A prompt of that name is only reachable when it is the entry
+    /// prompt.
     pub(super) fn of_one(name: Option<&str>, flow: Result<Flow, Vec<FlowProblem>>) -> Self {
         let label = Label::new(name.unwrap_or("flow").to_owned());
         let flow = match flow {
@@ -63,7 +64,7 @@ impl RouteTable {
         Self::new(routes)
     }
 
-    /// The routes of a set.
+    /// Builds the routes of a set.
     pub(super) fn of_set(flows: Vec<(String, Result<Flow, Vec<FlowProblem>>)>) -> Self {
         let mut routes = HashMap::new();
         for (name, flow) in flows {
@@ -83,7 +84,7 @@ impl RouteTable {
         Self::new(routes)
     }
 
-    /// No routes, because of `problems`.
+    /// Builds an empty table, because of `problems`.
     pub(super) fn broken(label: &str, problems: &[FlowProblem]) -> Self {
         Self { broken: Some((Label::new(label.into()), join_problems(problems))), ..Self::new(HashMap::new()) }
     }
@@ -94,10 +95,10 @@ impl RouteTable {
         Self { known_paths: known.join(", "), routes, broken: None }
     }
 
-    /// All that has a name, by path without the first `/`: what can be asked, or why it cannot.
+    /// Returns all named endpoints, by path without the first `/`, or the reason why one cannot be served.
     ///
     /// # Errors
-    /// Why nothing can be asked.
+    /// The reason why nothing can be served.
     pub(super) fn endpoints(&self) -> Result<Vec<NamedEndpoint<'_>>, &str> {
         if let Some((_, why)) = &self.broken {
             return Err(why);
@@ -113,7 +114,7 @@ impl RouteTable {
         Ok(named)
     }
 
-    /// What `path` leads to.
+    /// Looks up `path`.
     pub(super) fn find(&self, path: &str) -> RouteMatch<'_> {
         if let Some((label, why)) = &self.broken {
             return RouteMatch::Broken(label, why);
@@ -125,14 +126,14 @@ impl RouteTable {
         }
     }
 
-    /// The flow in error that `path` is a prompt of: which prompts it has is not known.
+    /// Returns the flow in error to which `path` belongs as a prompt: its prompts are unknown.
     fn flow_in_error(&self, path: &str) -> Option<&Route> {
         let (flow, _) = path.strip_prefix('/')?.split_once('/')?;
         self.routes.get(&path[..=flow.len()]).filter(|route| route.target.is_err())
     }
 }
 
-/// Why `name` cannot be a route.
+/// Returns the reason why `name` cannot be a route, if it is reserved.
 pub(super) fn reserved(name: &str) -> Option<String> {
     RESERVED.contains(&name).then(|| format!("`{name}` is a route of the runtime's own; use another name"))
 }

@@ -1,8 +1,9 @@
-//! Knowledge bases: texts in PostgreSQL that a model may search, each as a tool `search_<name>`.
+//! Knowledge bases: texts in PostgreSQL that a model may search, each through a tool `search_<name>`.
 //!
-//! The model asks when it needs to know, in its own words, and reads what was found as the tool's answer; the knowledge
-//! base's description tells it when to ask. A table `chunks(id, content, embedding, metadata, kb_id, tsv)` is filled by
-//! somebody else. See [`search`] for how it is searched.
+//! This is [retrieval-augmented generation](https://en.wikipedia.org/wiki/Retrieval-augmented_generation) by tool
+//! calls: the model searches when it needs to, with its own query, and reads the hits as the tool's result; the
+//! description of the knowledge base tells it when to search. A table
+//! `chunks(id, content, embedding, metadata, kb_id, tsv)` is filled by another program. The query is in [`search`].
 
 mod search;
 mod source;
@@ -15,7 +16,7 @@ use super::database::PostgresPool;
 use super::models::{self, Embedder, Http};
 pub(super) use source::KnowledgeSource;
 
-/// A knowledge base that can be searched; clones share it.
+/// Knowledge base that can be searched; clones share it.
 #[derive(Clone)]
 pub(super) struct KnowledgeBase(Arc<KnowledgeBaseInner>);
 
@@ -26,10 +27,10 @@ struct KnowledgeBaseInner {
 }
 
 impl KnowledgeBase {
-    /// The knowledge base at `source`; `credentials` and `http` are for its embedding model. Nothing is connected yet.
+    /// Opens the knowledge base at `source`; `credentials` and `http` are for its embedding model. It does not connect.
     ///
     /// # Errors
-    /// Why it can never be searched, as a sentence for `/readyz`.
+    /// The reason why it can never be searched, as a sentence for `/readyz`.
     pub(super) fn open(source: &KnowledgeSource, credentials: &Lookup, http: &Http) -> Result<Self, String> {
         let problem = |text| format!("knowledge base `{}`: {text}", source.name);
         let database = PostgresPool::open(&source.dsn).map_err(problem)?;
@@ -37,17 +38,17 @@ impl KnowledgeBase {
         Ok(Self(Arc::new(KnowledgeBaseInner { source: source.clone(), database, embedder })))
     }
 
-    /// The name of its tool.
+    /// Returns the name of its tool.
     pub(super) fn tool(&self) -> &str {
         &self.0.source.tool
     }
 
-    /// What it holds, for the model.
+    /// Returns the description of its content, for the model.
     pub(super) fn description(&self) -> &str {
         &self.0.source.description
     }
 
-    /// What it says about `query`, the best first; as text for the model.
+    /// Searches it for `query` and returns the hits, the best first, as text for the model.
     ///
     /// # Errors
     /// The embedding model or the database failed, as a sentence.

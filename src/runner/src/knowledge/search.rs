@@ -1,7 +1,8 @@
-//! Hybrid search: by meaning (distance of vectors) and by words (text search), fused by rank.
+//! Hybrid search: vector search (embedding distance) and full-text search, merged by [reciprocal rank
+//! fusion](https://doi.org/10.1145/1571941.1572114).
 //!
-//! A text's score is the sum of 1 / (60 + its place) over the two lists that it is in: reciprocal rank fusion (Cormack,
-//! Clarke and Büttcher, 2009), which needs no common scale of distances and text ranks.
+//! The score of a text is the sum of 1 / (60 + rank) over the two result lists that contain it (Cormack, Clarke and
+//! Büttcher, 2009), so distances and text ranks need no common scale.
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use sqlx::Row;
 
 use crate::database::{DatabaseError, PostgresPool};
 
-/// $1 the query's vector, $2 the knowledge base, $3 the query, $4 how many texts.
+/// Query with $1 the query's vector, $2 the knowledge base, $3 the query text, $4 the maximum number of hits.
 const QUERY: &str = "
 WITH nearest AS (
     SELECT id, embedding <=> $1::vector AS distance FROM chunks
@@ -26,29 +27,29 @@ WITH nearest AS (
 )
 SELECT content, metadata::text AS metadata FROM best JOIN chunks USING (id) WHERE kb_id = $2 ORDER BY score DESC, id";
 
-/// Most texts that are found.
+/// Maximum number of hits.
 const TEXTS: i64 = 5;
 
-/// A text that was found.
+/// Text that was found.
 #[derive(Debug, PartialEq)]
 pub(super) struct SearchHit {
-    /// The text.
+    /// Text.
     content: String,
-    /// What is known about it, as JSON.
+    /// Metadata of the text, as JSON.
     metadata: Option<String>,
 }
 
-/// The best texts of a knowledge base, the best first.
+/// Returns the best texts of a knowledge base, the best first.
 ///
 /// # Errors
-/// The database is away, has no such table, or holds vectors of another length.
+/// The database is unreachable, has no such table, or holds vectors of another dimension.
 pub(super) async fn hybrid(
     database: &PostgresPool,
     kb_id: &str,
     query: &str,
     vector: &[f32],
 ) -> Result<Vec<SearchHit>, DatabaseError> {
-    // No text of PostgreSQL's holds U+0000.
+    // PostgreSQL's text type rejects U+0000.
     let words = query.replace('\0', " ");
     let rows = sqlx::query(QUERY).bind(literal(vector)).bind(kb_id).bind(words).bind(TEXTS);
     let rows = database.with_deadline(rows.fetch_all(database.pool())).await?;
@@ -60,7 +61,7 @@ pub(super) async fn hybrid(
     Ok(found)
 }
 
-/// What was found, as text for a model.
+/// Formats the hits as text for a model.
 pub(super) fn text(found: &[SearchHit]) -> String {
     if found.is_empty() {
         return "Nothing was found. Other words may help.".into();
@@ -76,7 +77,7 @@ pub(super) fn text(found: &[SearchHit]) -> String {
     text
 }
 
-/// A vector as pgvector writes it.
+/// Formats a vector as a pgvector literal.
 fn literal(vector: &[f32]) -> String {
     let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
     format!("[{}]", numbers.join(","))

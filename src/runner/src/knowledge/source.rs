@@ -1,31 +1,31 @@
-//! A knowledge base as `CORAIL_KNOWLEDGE_BASES` describes it. Errors never quote a value: the URL holds a password.
+//! Configuration of knowledge bases in `CORAIL_KNOWLEDGE_BASES`. Errors never quote a value: the URL holds a password.
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{database::Dsn, models::ModelRef};
 
-/// Longest name of a tool that every model provider takes.
+/// Maximum length of a tool name that every model provider accepts.
 const NAME: usize = 64;
 
-/// Where a knowledge base is and how it is asked.
+/// Configuration of one knowledge base.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct KnowledgeSource {
-    /// Its name.
+    /// Name.
     pub(super) name: String,
-    /// The name of its tool: `search_` and its name, with `_` for what no tool's name may have.
+    /// Name of its tool: `search_` and its name, with `_` for characters that a tool name may not have.
     pub(super) tool: String,
-    /// What it holds, for the model.
+    /// Description of its content, for the model.
     pub(super) description: String,
-    /// Its database.
+    /// URL of its database.
     pub(super) dsn: Dsn,
-    /// Which rows are its own.
+    /// Value of the column `kb_id` in its rows.
     pub(super) kb_id: String,
-    /// The model that made its vectors.
+    /// Embedding model of its vectors.
     pub(super) embedding: ModelRef,
 }
 
-/// An element of the array.
+/// Element of the JSON array.
 #[derive(Deserialize)]
 struct Element {
     name: String,
@@ -43,10 +43,10 @@ fn pgvector() -> String {
 }
 
 impl KnowledgeSource {
-    /// Reads the whole array; `ollama` is the address of Ollama, where it is known.
+    /// Parses the whole array; `ollama` is the base URL of Ollama, if configured.
     ///
     /// # Errors
-    /// What is wrong with which knowledge base.
+    /// The first invalid knowledge base, and its problem.
     pub(crate) fn read_all(json: &str, ollama: Option<&str>) -> Result<Vec<Self>, String> {
         let list: Vec<Value> = serde_json::from_str(json)
             .map_err(|error| format!("not a JSON array (line {}, column {})", error.line(), error.column()))?;

@@ -1,8 +1,8 @@
-//! The Messages API of Anthropic.
+//! Client of Anthropic's Messages API.
 //!
-//! It has no roles for instructions, so all of them go to its `system`; and JSON is asked for in words, which every
-//! model of it understands. What a model thought before it called a tool goes back with the call, or the API refuses the
-//! tool's result.
+//! The API has no role for instructions within the conversation, so all of them go to its `system`; JSON is requested
+//! in the instructions, which all of its models follow. Thinking blocks that precede a tool call are sent back with the
+//! call, otherwise the API refuses the tool's result.
 //!
 //! Sources: <https://docs.anthropic.com/en/api/messages-streaming>,
 //! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
@@ -34,20 +34,20 @@ const PROVIDER: ProviderDefaults = ProviderDefaults {
     needs_key: provider::ANTHROPIC.needs_key,
 };
 
-/// The version of the API that is spoken here.
+/// Version of the API.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 
-/// Most tokens of an answer when nothing is said; the API wants to be told.
+/// Default of `max_tokens`, which the API requires.
 const MAX_TOKENS: u64 = 8192;
 
-/// A model behind the Messages API.
+/// Model behind the Messages API.
 pub(super) struct Anthropic(ModelEndpoint);
 
 impl Anthropic {
-    /// The model `reference` names.
+    /// Creates the client of the model in `reference`.
     ///
     /// # Errors
-    /// What to set.
+    /// The setting that is missing or invalid.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
         ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
@@ -143,12 +143,13 @@ fn block(part: &Part) -> Option<Result<Value, ModelError>> {
     }
 }
 
-/// An id as the API accepts it: letters, digits, `_` and `-`. Other providers' ids may hold more.
+/// Replaces the characters of an id that the API does not accept: letters, digits, `_` and `-` are kept. Ids of other
+/// providers may hold more.
 fn sanitize_id(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
 }
 
-/// Where the reading of an answer stands.
+/// Decoder state of one answer.
 #[derive(Default)]
 struct AnthropicReader {
     calls: Calls,
@@ -157,7 +158,7 @@ struct AnthropicReader {
     done: bool,
 }
 
-/// An event. Kinds that are not known are left out: the API adds some from time to time and says so.
+/// Event of the stream. Unknown types are ignored: the API documents that new ones may be added.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 enum AnthropicEvent {
@@ -230,7 +231,7 @@ struct AnthropicMessageDelta {
     stop_reason: Option<String>,
 }
 
-/// Running totals.
+/// Token counts; each event reports the running total.
 #[derive(Deserialize)]
 struct AnthropicUsage {
     input_tokens: Option<u64>,
@@ -241,19 +242,19 @@ struct AnthropicUsage {
     output_tokens: Option<u64>,
 }
 
-/// What the model thought, in the order in which it did.
+/// Thinking blocks, in the order of the answer.
 #[derive(Default)]
 struct Thoughts(Vec<ThinkingBlock>);
 
 enum ThinkingBlock {
-    /// Whose text still comes, at that place of the answer.
+    /// Block whose text still arrives, at that index of the answer.
     Open { index: u64, thinking: String, signature: String },
-    /// What the provider does not show.
+    /// Encrypted block, whose text the provider does not show.
     Redacted { data: String },
 }
 
 impl Thoughts {
-    /// More of the block at `place`.
+    /// Appends to the block at `place`.
     fn more(&mut self, place: u64, text: &str, sign: &str) {
         for block in &mut self.0 {
             if let ThinkingBlock::Open { index, thinking, signature } = block
@@ -265,7 +266,7 @@ impl Thoughts {
         }
     }
 
-    /// All of it, as it is to be given back.
+    /// Returns all blocks in the form in which they are sent back.
     fn into_thought(self) -> Option<Thought> {
         let block = |block| match block {
             ThinkingBlock::Open { thinking, signature, .. } => {
@@ -293,7 +294,7 @@ impl Reader for AnthropicReader {
             },
             AnthropicEvent::ContentBlockDelta { index, delta } => match delta {
                 Delta::Text { text: more } => chunks.extend(text(more)),
-                // Tools that the provider runs itself have arguments too; they began no call here.
+                // Arguments of server-side tools arrive too; those tools started no call here.
                 Delta::Arguments { partial_json } if self.calls.id(index).is_some() => {
                     self.calls.push_arguments(index, &partial_json)?;
                 }

@@ -1,4 +1,4 @@
-//! The tools an answer asks for, put together from their pieces.
+//! Assembles the tool calls of an answer from streamed pieces.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use super::{
     error::{ModelError, ModelErrorKind},
 };
 
-/// Most bytes of all arguments of one answer.
+/// Maximum bytes of all arguments of one answer.
 const ARGUMENTS: usize = 1 << 20;
-/// Most calls of one answer.
+/// Maximum number of calls of one answer.
 const CALLS: usize = 128;
 
-/// Calls whose arguments still come.
+/// Calls whose arguments still arrive. Invariant: `bytes` is the length of all arguments so far, at most [`ARGUMENTS`].
 #[derive(Default)]
 pub(super) struct Calls {
     pending: Vec<PendingCall>,
@@ -29,7 +29,7 @@ struct PendingCall {
 }
 
 impl Calls {
-    /// A call begins. `place` is what the provider numbers it by; the last call of a place is the one that goes on.
+    /// Starts a call. `place` is the provider's index of it; later pieces go to the last call started with that index.
     ///
     /// # Errors
     /// There are too many.
@@ -41,15 +41,15 @@ impl Calls {
         Ok(())
     }
 
-    /// The id of the call at `place`.
+    /// Returns the id of the call at `place`.
     pub(super) fn id(&self, place: u64) -> Option<&str> {
         self.pending.iter().rev().find(|open| open.index == place).map(|open| open.id.as_str())
     }
 
-    /// More of the arguments of the call at `place`.
+    /// Appends to the arguments of the call at `place`.
     ///
     /// # Errors
-    /// No call began there, or the arguments are too long.
+    /// No call was started there, or the arguments are too long.
     pub(super) fn push_arguments(&mut self, place: u64, arguments: &str) -> Result<(), ModelError> {
         self.bytes += arguments.len();
         if self.bytes > ARGUMENTS {
@@ -60,7 +60,8 @@ impl Calls {
         Ok(())
     }
 
-    /// Hands over all calls. Arguments that are not JSON stay text: the tool refuses them and the model learns it.
+    /// Emits all calls. Arguments that are not JSON are passed as a string: the tool refuses them and the model gets
+    /// that error.
     ///
     /// # Errors
     /// A call has no name.
@@ -76,7 +77,7 @@ impl Calls {
     }
 }
 
-/// A whole call; one without an id gets one.
+/// Creates the chunk of a complete call; one without an id gets a random id.
 ///
 /// # Errors
 /// It has no name.
@@ -93,12 +94,12 @@ pub(super) fn tool_call_chunk(
     Ok(Chunk::Call(ToolCall { id, name, arguments, thought }))
 }
 
-/// The arguments as an object, for a provider that takes nothing else: those of a call that was no object are empty.
+/// Returns the arguments if they are an object, otherwise an empty object, for providers that accept only objects.
 pub(super) fn object_or_empty(arguments: &Value) -> Value {
     if arguments.is_object() { arguments.clone() } else { Value::Object(Map::new()) }
 }
 
-/// An id that no other call of the conversation has.
+/// Generates an id that is unique within the conversation.
 fn random_call_id() -> Result<String, ModelError> {
     let number = getrandom::u64().map_err(|_| {
         ModelError::new(ModelErrorKind::Unavailable, "the system has no random numbers to name a call with")

@@ -1,11 +1,11 @@
-//! Where API keys come from.
+//! Lookup of API keys.
 
 use std::path::{Component, Path, PathBuf};
 
 use crate::Lookup;
 
-/// A lookup in a directory with one file per name, as a Secret is mounted. Surrounding white space is not part of a
-/// value: files often end with a newline.
+/// Returns a lookup in a directory with one file per name, the form of a mounted Secret. Surrounding white space is
+/// trimmed: files often end with a newline. A name with more than one path component finds nothing.
 pub(crate) fn directory(path: PathBuf) -> Box<Lookup> {
     Box::new(move |name| {
         let mut components = Path::new(name).components();

@@ -1,6 +1,6 @@
-//! A streamed answer, cut into the pieces that each hold one JSON text.
+//! Splits a streamed answer into frames that hold one JSON text each.
 //!
-//! However much a provider sends, little of it is held: a piece has at most 1 MiB, a whole answer at most 64 MiB.
+//! Memory is bounded regardless of the provider: a frame has at most 1 MiB, a whole answer at most 64 MiB.
 
 use std::pin::Pin;
 
@@ -17,15 +17,15 @@ use super::{
     http::{IDLE, silent},
 };
 
-/// Most bytes of a line or an event.
+/// Maximum bytes of a line or an event.
 const PIECE: usize = 1 << 20;
-/// Most bytes of an answer.
+/// Maximum bytes of an answer.
 const ANSWER: usize = 64 << 20;
 
-/// The pieces of an answer.
+/// Stream of frames of an answer.
 pub(super) type Frames = BoxStream<'static, Result<Bytes, ModelError>>;
 
-/// The bytes of an answer as they come.
+/// Streams the bytes of an answer as they arrive, within the idle timeout and the size limit.
 pub(super) fn bytes(response: Response) -> Frames {
     let state = (response, 0);
     let bytes = stream::try_unfold(state, |(mut response, before)| async move {
@@ -40,7 +40,7 @@ pub(super) fn bytes(response: Response) -> Frames {
     bytes.boxed()
 }
 
-/// The data of each server-sent event.
+/// Splits server-sent events and returns the data of each.
 pub(super) fn events(bytes: Frames) -> Frames {
     let mut length = Length::default();
     let bounded = bytes.and_then(move |more| std::future::ready(length.add(&more).map(|()| more)));
@@ -52,12 +52,12 @@ pub(super) fn events(bytes: Frames) -> Frames {
     data.boxed()
 }
 
-/// Each line; the last one may lack its end.
+/// Splits lines; the last one need not be terminated.
 pub(super) fn lines(bytes: Frames) -> Frames {
     struct LineSplitter {
         bytes: Pin<Box<dyn Stream<Item = Result<Bytes, ModelError>> + Send>>,
         buffer: BytesMut,
-        /// How much of the buffer is known to hold no end of a line.
+        /// Bytes of the buffer already searched for a line end.
         searched: usize,
         over: bool,
     }
@@ -88,7 +88,7 @@ pub(super) fn lines(bytes: Frames) -> Frames {
     lines.try_filter(|line| std::future::ready(!line.trim_ascii().is_empty())).boxed()
 }
 
-/// How long the event is that is being received. An empty line ends it.
+/// Counter of the length of the event being received, and of its present line. An empty line ends an event.
 #[derive(Default)]
 struct Length {
     event: usize,
@@ -119,7 +119,7 @@ impl Length {
 mod tests {
     use super::*;
 
-    /// What comes out when `text` comes in `size` bytes at a time.
+    /// Returns the frames of `text` when it arrives `size` bytes at a time.
     async fn cut(how: fn(Frames) -> Frames, text: &str, size: usize) -> Result<Vec<String>, ModelError> {
         let pieces: Vec<_> = text.as_bytes().chunks(size).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let frames: Vec<Bytes> = how(stream::iter(pieces).boxed()).try_collect().await?;

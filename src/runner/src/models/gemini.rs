@@ -1,7 +1,8 @@
-//! The Gemini API of Google.
+//! Client of Google's Gemini API.
 //!
-//! A call comes with a signature that the next request must give back, or the newer models refuse it. JSON is asked for
-//! by a setting, except beside tools, where most models refuse that: there it is asked for in words.
+//! A tool call comes with a thought signature that the next request must send back, otherwise newer models refuse it.
+//! JSON is requested by a setting, except together with tools, where most models refuse that setting: there it is
+//! requested in the instructions.
 //!
 //! Source: <https://ai.google.dev/api/generate-content>.
 
@@ -32,17 +33,17 @@ const PROVIDER: ProviderDefaults = ProviderDefaults {
     needs_key: provider::GEMINI.needs_key,
 };
 
-/// Settings that stand beside the generation config.
+/// Settings that are fields of the request instead of the generation config.
 const TOP_LEVEL_SETTINGS: [&str; 3] = ["safetySettings", "toolConfig", "cachedContent"];
 
-/// A model behind `streamGenerateContent`.
+/// Model behind `streamGenerateContent`.
 pub(super) struct Gemini(ModelEndpoint);
 
 impl Gemini {
-    /// The model `reference` names.
+    /// Creates the client of the model in `reference`.
     ///
     /// # Errors
-    /// What to set.
+    /// The setting that is missing or invalid.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
         ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
@@ -113,7 +114,7 @@ fn contents(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
                 ("user", results.collect())
             }
         };
-        // The API refuses an entry that says nothing.
+        // The API refuses an entry without parts.
         if !parts.is_empty() {
             contents.push(json!({ "role": role, "parts": parts }));
         }
@@ -141,7 +142,7 @@ fn part(part: &Part) -> Result<Value, ModelError> {
     })
 }
 
-/// Where the reading of an answer stands.
+/// Decoder state of one answer.
 #[derive(Default)]
 struct GeminiReader {
     usage: Option<Usage>,

@@ -1,16 +1,17 @@
-//! The config of one answer: names that mean the same everywhere, and the rest under the provider's own names.
+//! Generation config of one answer: portable names, and the remaining settings under the provider's own names.
 
 use serde_json::{Map, Value};
 
-/// The config of a model with that of a request over it.
+/// Config of a model merged with that of a request.
 pub(super) struct Generation {
-    /// The model to ask.
+    /// Id of the model to use.
     pub(super) model: String,
     values: Map<String, Value>,
 }
 
 impl Generation {
-    /// Merges; a `null` takes back what the model's config says. An `apiKey` is not config and is never sent.
+    /// Merges the configs, the request's over the model's; a `null` removes a setting. `version` replaces the model's
+    /// id. An `apiKey` is not config and is never sent.
     pub(super) fn new(id: &str, model: &Map<String, Value>, request: &Map<String, Value>) -> Self {
         let mut values = model.clone();
         values.extend(request.iter().map(|(name, value)| (name.clone(), value.clone())));
@@ -19,12 +20,13 @@ impl Generation {
         Self { model: version.unwrap_or_else(|| id.to_owned()), values }
     }
 
-    /// Takes a value out, to be written elsewhere.
+    /// Removes a value, for another place in the request.
     pub(super) fn remove(&mut self, name: &str) -> Option<Value> {
         self.values.remove(name)
     }
 
-    /// All that is left, renamed as `names` says; without an entry there, a name becomes `snake_case` or stays.
+    /// Returns the remaining values, renamed by `names`; a name without an entry becomes `snake_case` if `snake`, or
+    /// stays.
     pub(super) fn into_values(self, names: &[(&str, &str)], snake: bool) -> Map<String, Value> {
         let rename = |(name, value): (String, Value)| match names.iter().find(|(ours, _)| *ours == name) {
             Some((_, theirs)) => ((*theirs).to_owned(), value),

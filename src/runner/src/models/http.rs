@@ -1,11 +1,12 @@
-//! The connection to a provider: time limits, and when to try again.
+//! HTTP client for model providers, with timeouts and retries by [exponential back-off with
+//! jitter](https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/).
 //!
-//! A failure that may pass (no connection, 429, 5xx, a stream that fails at once) is tried again, at most three times
-//! and never after the first piece of an answer: the user has seen that already. A 429 or 503 that says when to come
-//! back is believed, up to 30 s.
+//! A transient failure (no connection, 408, 429, 5xx, a stream that fails at its start) is retried, at most three times
+//! and never after the first piece of an answer, which the user has already seen. A `Retry-After` of the provider
+//! replaces the back-off, up to 30 s.
 //!
-//! What a failed provider says goes to the log of the process, cut short and with its credentials masked, because only it
-//! knows what is wrong; it may quote the conversation, so callers get the status and what to do.
+//! The message of a failed response goes to the log of the process, truncated and with credentials masked, because only
+//! the provider knows the cause; it may quote the conversation, so callers get only the status and the remedy.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -24,25 +25,25 @@ use url::Url;
 use super::error::{ModelError, ModelErrorKind};
 use super::refusal;
 
-/// Longest time for a connection.
+/// Timeout of the connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Longest time until the header of an answer is there.
+/// Timeout of the response header.
 const HEADER: Duration = Duration::from_secs(60);
-/// Longest time to read why a request is refused.
+/// Timeout for reading the body of a refusal.
 const REFUSAL: Duration = Duration::from_secs(2);
-/// Longest time between two pieces of an answer.
+/// Idle timeout between two pieces of an answer.
 pub(super) const IDLE: Duration = Duration::from_secs(60);
-/// How often a failed request is tried again.
+/// Maximum number of retries.
 const RETRIES: usize = 3;
-/// Longest wait that a provider may ask for.
+/// Upper bound of a `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
-/// The HTTP client of all models, built at the first use: loading the system's certificates costs time and memory that
-/// a stub need not pay.
+/// HTTP client of all models, built on first use: loading the system's certificates costs time and memory that a stub
+/// need not pay.
 #[derive(Clone)]
 pub(crate) struct Http {
     client: Arc<OnceLock<Result<Client, String>>>,
-    /// Waits before another attempt.
+    /// Sleeps before a retry; tests replace it.
     pause: Arc<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
@@ -52,19 +53,19 @@ impl Default for Http {
     }
 }
 
-/// One request to a provider, always a POST of JSON.
+/// Request to a provider, always a POST of JSON.
 pub(super) struct ProviderRequest {
-    /// Where to.
+    /// URL.
     pub(super) url: Url,
-    /// The provider's headers, credentials among them.
+    /// Headers of the provider, including credentials.
     pub(super) headers: HeaderMap,
-    /// The body.
+    /// Body.
     pub(super) body: Value,
 }
 
 #[cfg(test)]
 impl Http {
-    /// For plain http alone, which saves the loading of certificates; `pause` is told instead of waiting.
+    /// Creates a client for plain http only, without loading certificates; `pause` is called instead of sleeping.
     pub(super) fn plain(pause: impl Fn(Duration) + Send + Sync + 'static) -> Self {
         let client = OnceLock::from(builder().tls_certs_only([]).build().map_err(|error| error.to_string()));
         let pause = move |time| {
@@ -76,10 +77,10 @@ impl Http {
 }
 
 impl Http {
-    /// The answer to `call` once its header says success.
+    /// Sends `call` and returns the response once its header reports success.
     ///
     /// # Errors
-    /// No answer in time, or one that is not a success.
+    /// No response in time, or one that is not a success.
     pub(super) async fn send(&self, call: &ProviderRequest) -> Result<Response, ModelError> {
         let client = self.client.get_or_init(build).as_ref().map_err(|problem| {
             tracing::error!("no HTTP client for models: {problem}");
@@ -101,7 +102,7 @@ impl Http {
         Err(error)
     }
 
-    /// Runs `attempt` until it succeeds or fails for good.
+    /// Runs `attempt` until it succeeds, fails permanently, or the retries are used up.
     ///
     /// # Errors
     /// The last failure.
@@ -124,7 +125,7 @@ impl Http {
     }
 }
 
-/// The provider says nothing.
+/// Creates the error for an idle timeout.
 pub(super) fn silent() -> ModelError {
     ModelError::new(ModelErrorKind::Timeout, "the provider sent nothing for 60 s; try again later")
 }
@@ -137,7 +138,7 @@ fn connection_error(error: reqwest::Error) -> ModelError {
     )
 }
 
-/// How long to wait, from a number of seconds or a date (RFC 9110, 10.2.3).
+/// Parses `Retry-After`, a number of seconds or a date (RFC 9110, section 10.2.3), bounded by [`LONGEST_WAIT`].
 fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     let text = text.trim();
     let asked = match text.parse() {
@@ -151,7 +152,7 @@ fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
 }
 
 fn build() -> Result<Client, String> {
-    // An image without CA certificates can still call plain http.
+    // An image without CA certificates can still use plain http.
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| error.to_string())
 }
 

@@ -1,41 +1,41 @@
-//! What is said in a conversation.
+//! Messages of a conversation.
 //!
-//! It can be written down as JSON, because conversations are kept.
+//! They are serializable as JSON, because conversations are stored.
 
 pub(crate) use dotprompt::Part;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// One entry of a conversation.
+/// Message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Message {
-    /// Instructions within the conversation. A provider that has no such thing gets them with the system prompt.
+    /// Instructions within the conversation. A provider without such a role gets them with the system prompt.
     System(String),
-    /// What the user wrote.
+    /// Message of the user.
     User(Vec<Part>),
-    /// What the model answered.
+    /// Answer of the model.
     Assistant(String),
-    /// A tool the model asked for. Calls that were made in one answer follow each other.
+    /// Tool call of the model. Calls of one answer are consecutive.
     Call(ToolCall),
-    /// What that tool gave back, or why it failed.
+    /// Result of that tool, or its error.
     ToolResult {
-        /// The call's id.
+        /// Id of the call.
         id: String,
-        /// The tool's name.
+        /// Name of the tool.
         name: String,
-        /// Its answer, or the text of its error.
+        /// Result, or the text of the error.
         outcome: Result<String, String>,
     },
 }
 
 impl Message {
-    /// A user's message that is text alone.
+    /// Creates a user's message with text only.
     pub(crate) fn user(text: impl Into<String>) -> Self {
         Self::User(vec![Part::Text(text.into())])
     }
 
-    /// About how many bytes it holds.
+    /// Returns its approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::System(text) | Self::Assistant(text) => text.len(),
@@ -55,7 +55,7 @@ fn bytes(part: &Part) -> usize {
     }
 }
 
-/// The text of `parts`, without the media.
+/// Returns the text of `parts`, without the media.
 pub(crate) fn text_of(parts: &[Part]) -> String {
     let texts = parts.iter().filter_map(|part| match part {
         Part::Text(text) => Some(text.as_str()),
@@ -64,28 +64,28 @@ pub(crate) fn text_of(parts: &[Part]) -> String {
     texts.collect()
 }
 
-/// A call of a tool, as the model wrote it: nothing in it is checked yet.
+/// Tool call as the model wrote it, not yet validated.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ToolCall {
-    /// Tells it from the other calls of the conversation; its result has the same.
+    /// Id, unique within the conversation; the result has the same one.
     pub(crate) id: String,
-    /// The tool's name.
+    /// Name of the tool.
     pub(crate) name: String,
-    /// Its arguments; anything but an object is an error of the model, which the tool tells it.
+    /// Arguments; anything but an object is an error of the model, which the tool reports back to it.
     pub(crate) arguments: Value,
-    /// What the provider wants back with the call.
+    /// Reasoning data that the provider requires back with the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) thought: Option<Thought>,
 }
 
-/// What a model thought before a call, for its own provider alone, which signed it: nobody else can read it, and without
-/// it the provider refuses what the tool gave back.
+/// Reasoning of a model before a tool call, opaque to other providers: its own provider signed it and refuses the
+/// tool's result without it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Thought {
-    /// Gemini's: a signature.
+    /// Thought signature of Gemini.
     Signature(String),
-    /// Anthropic's: whole blocks, verbatim.
+    /// Thinking blocks of Anthropic, verbatim.
     Blocks(Vec<Value>),
 }
 

@@ -1,4 +1,4 @@
-//! The API of Ollama: answers, one JSON text per line, and embeddings.
+//! Client of Ollama's API: chat, streamed as one JSON text per line, and embeddings.
 //!
 //! Source: <https://github.com/ollama/ollama/blob/main/docs/api.md>.
 
@@ -34,18 +34,18 @@ const PROVIDER: ProviderDefaults = ProviderDefaults {
     needs_key: provider::OLLAMA.needs_key,
 };
 
-/// Settings that stand beside the options.
+/// Settings that are fields of the request instead of `options`.
 const TOP_LEVEL_SETTINGS: [(&str, &str); 4] =
     [("think", "think"), ("keepAlive", "keep_alive"), ("keep_alive", "keep_alive"), ("truncate", "truncate")];
 
-/// A model that Ollama runs.
+/// Model served by Ollama.
 pub(super) struct Ollama(ModelEndpoint);
 
 impl Ollama {
-    /// The model `reference` names.
+    /// Creates the client of the model in `reference`.
     ///
     /// # Errors
-    /// What to set.
+    /// The setting that is missing or invalid.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
         ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
@@ -134,7 +134,7 @@ fn image(part: &Part) -> Option<Result<Value, ModelError>> {
     })
 }
 
-/// Where the reading of an answer stands.
+/// Decoder state of one answer.
 #[derive(Default)]
 struct OllamaReader {
     calls: usize,
@@ -214,7 +214,7 @@ impl Reader for OllamaReader {
     }
 }
 
-/// An embedding model that Ollama runs.
+/// Embedding model served by Ollama.
 pub(super) struct OllamaEmbedder {
     ollama: Ollama,
     http: Http,
@@ -226,10 +226,10 @@ struct Embeddings {
 }
 
 impl OllamaEmbedder {
-    /// The model `reference` names.
+    /// Creates the client of the model in `reference`.
     ///
     /// # Errors
-    /// What to set.
+    /// The setting that is missing or invalid.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup, http: &Http) -> Result<Self, String> {
         Ok(Self { ollama: Ollama::new(reference, credentials)?, http: http.clone() })
     }

@@ -1,6 +1,6 @@
-//! The Chat Completions API of OpenAI, which many servers speak.
+//! Client of OpenAI's Chat Completions API, which many other servers implement.
 //!
-//! Where somebody chose another address, older names are used that those servers know: `max_tokens` and `top_k`.
+//! With a configured base URL it uses the older names that such servers know: `max_tokens` and `top_k`.
 //!
 //! Source: <https://platform.openai.com/docs/api-reference/chat>.
 
@@ -32,14 +32,14 @@ const PROVIDER: ProviderDefaults = ProviderDefaults {
     needs_key: provider::OPENAI.needs_key,
 };
 
-/// A model behind Chat Completions.
+/// Model behind Chat Completions.
 pub(super) struct OpenAi(ModelEndpoint);
 
 impl OpenAi {
-    /// The model `reference` names.
+    /// Creates the client of the model in `reference`.
     ///
     /// # Errors
-    /// What to set.
+    /// The setting that is missing or invalid.
     pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
         ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
@@ -84,7 +84,7 @@ impl Protocol for OpenAi {
     }
 }
 
-/// Tools as a model is told of them; Ollama has the same form.
+/// Encodes tool declarations; Ollama uses the same form.
 pub(super) fn functions(tools: &[ToolSpec]) -> Value {
     let function = |tool: &ToolSpec| json!({ "name": tool.name, "description": tool.description, "parameters": tool.input_schema });
     tools.iter().map(|tool| json!({ "type": "function", "function": function(tool) })).collect()
@@ -94,7 +94,7 @@ fn messages(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
     let mut messages = Vec::new();
     let mut system = |text: &str| json!({ "role": "system", "content": text });
     messages.extend(request.system.as_deref().map(&mut system));
-    // The setting for any JSON is refused unless the word stands in the conversation.
+    // The API refuses `json_object` unless the conversation contains the word "JSON".
     let any_json = request.output.as_ref().filter(|output| output.schema.is_none());
     messages.extend(any_json.map(|output| system(&json_instruction(output))));
     for entry in transcript_entries(&request.messages) {
@@ -149,7 +149,7 @@ fn content(parts: &[Part]) -> Result<Value, ModelError> {
     parts.collect()
 }
 
-/// Where the reading of an answer stands.
+/// Decoder state of one answer.
 #[derive(Default)]
 struct OpenAiReader {
     calls: Calls,
@@ -181,7 +181,7 @@ struct Delta {
 
 #[derive(Deserialize)]
 struct CallPiece {
-    /// Some servers leave it out, and send each call in one piece.
+    /// Some servers leave it out and send each call in one piece.
     index: Option<u64>,
     id: Option<String>,
     function: Option<FunctionPiece>,
@@ -254,7 +254,7 @@ impl OpenAiReader {
         let FunctionPiece { name, arguments } = piece.function.unwrap_or(FunctionPiece { name: None, arguments: None });
         let (place, id) = (piece.index.unwrap_or_default(), piece.id.unwrap_or_default());
         let name = name.unwrap_or_default();
-        // Some servers number all calls 0; then another id with a name begins another call.
+        // Some servers give all calls the index 0; then a new id with a name starts another call.
         let begins = match self.calls.id(place) {
             None => true,
             Some(known) => !name.is_empty() && (piece.index.is_none() || (!id.is_empty() && known != id)),

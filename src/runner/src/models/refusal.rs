@@ -1,19 +1,18 @@
-//! What a provider says when it refuses a request, as far as a log may hold it: at most 500 characters, credentials
-//! masked.
+//! Extracts the error message of a provider's response for the log: at most 500 characters, credentials masked.
 
 use reqwest::{Response, header::HeaderMap};
 use serde_json::Value;
 
-/// Most bytes of an answer that are read.
+/// Maximum bytes of a response that are read.
 const MAX_READ: usize = 64 << 10;
-/// Most characters that are told.
+/// Maximum characters of a message.
 const MAX_CHARS: usize = 500;
-/// How keys of the usual providers begin, and what stands before one.
+/// Prefixes of API keys of common providers, and the scheme in front of a token.
 const KEYS: [&str; 9] = ["Bearer ", "sk-", "sk_", "pk-", "AIza", "gsk_", "xai-", "hf_", "eyJ"];
-/// What stands in place of a credential.
+/// Replacement for a credential.
 const MASK: &str = "***";
 
-/// The message of `response`, which was asked with `headers`; empty when there is none.
+/// Returns the message of `response`, a response to a request with `headers`; empty when there is none.
 pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> String {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -26,15 +25,15 @@ pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> String 
     message(&String::from_utf8_lossy(&body), secrets)
 }
 
-/// The message in a piece of an answer.
+/// Returns the error message in one piece of a streamed answer.
 pub(super) fn piece_message(piece: &[u8]) -> String {
     message(&String::from_utf8_lossy(piece), std::iter::empty())
 }
 
-/// The message in an answer, without `secrets`, each the value of a header.
+/// Returns the message in a response body, with `secrets`, values of headers, masked.
 fn message<'s>(body: &str, secrets: impl Iterator<Item = &'s str>) -> String {
     let json: Value = serde_json::from_str(body).unwrap_or_default();
-    // Gemini answers some requests with a list of one error.
+    // Gemini wraps some errors in a list of one.
     let json = json.get(0).unwrap_or(&json);
     let places = [&json["error"]["message"], &json["error"], &json["message"], &json["detail"]];
     let mut text = places.iter().find_map(|place| place.as_str()).unwrap_or(body).to_owned();
@@ -51,7 +50,7 @@ fn message<'s>(body: &str, secrets: impl Iterator<Item = &'s str>) -> String {
     text.trim().chars().map(printable).take(MAX_CHARS).collect()
 }
 
-/// `text` with every word that begins with `key` masked; a key has at least 8 characters after its beginning.
+/// Masks every word in `text` that begins with `key`; a key has at least 8 characters after its prefix.
 fn mask_keys(text: &str, key: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.+/=*".contains(c);
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);

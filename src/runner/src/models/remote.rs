@@ -1,7 +1,7 @@
-//! A model behind a provider's API.
+//! Model behind a provider's HTTP API.
 //!
-//! A provider is two things: how a request is written, and how the pieces of an answer read. Both are functions of
-//! values; connections, time limits and retries are the same for all and stand here and in [`super::http`].
+//! A provider implements two things: the encoding of a request, and the decoding of the frames of an answer. Both are
+//! pure functions; connections, timeouts and retries are common to all providers and are here and in [`super::http`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,49 +14,49 @@ use super::frames::{self, Frames};
 use super::http::{Http, ProviderRequest};
 use super::{Chunk, Model, ModelRequest};
 
-/// A provider's protocol.
+/// Protocol of a provider.
 pub(super) trait Protocol: Send + Sync + 'static {
-    /// How `request` is written.
+    /// Encodes `request`.
     ///
     /// # Errors
-    /// It holds something this provider cannot take.
+    /// It contains something that this provider does not support.
     fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError>;
 
-    /// How an answer is cut into pieces.
+    /// Splits the bytes of an answer into frames.
     fn split(&self, bytes: Frames) -> Frames {
         frames::events(bytes)
     }
 
-    /// Reads one answer.
+    /// Creates a decoder for one answer.
     fn reader(&self) -> Box<dyn Reader>;
 }
 
-/// Where the reading of one answer stands.
+/// Stateful decoder of one answer.
 pub(super) trait Reader: Send {
-    /// Reads one piece.
+    /// Decodes one frame and appends its chunks.
     ///
     /// # Errors
-    /// It cannot be read, or says that the provider failed.
+    /// It cannot be decoded, or reports a failure of the provider.
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError>;
 
-    /// Whether nothing more is to come.
+    /// Reports whether the answer is complete.
     fn done(&self) -> bool;
 
-    /// Adds what is known only at the end.
+    /// Appends the chunks that are known only at the end.
     ///
     /// # Errors
-    /// The answer is not whole.
+    /// The answer is not complete.
     fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError>;
 }
 
-/// A model that is reached by HTTP.
+/// Model that is reached over HTTP.
 pub(super) struct Remote<P> {
     protocol: Arc<P>,
     http: Http,
 }
 
 impl<P: Protocol> Remote<P> {
-    /// A model that speaks `protocol`.
+    /// Creates a model that speaks `protocol`.
     pub(super) fn new(protocol: P, http: &Http) -> Self {
         Self { protocol: Arc::new(protocol), http: http.clone() }
     }
@@ -73,7 +73,7 @@ impl<P: Protocol> Model for Remote<P> {
     }
 }
 
-/// Sends `call` and waits for the first chunk.
+/// Sends `call` and waits for the first chunk, so that a failure before it can be retried.
 async fn begin(
     protocol: &impl Protocol,
     http: &Http,

@@ -1,12 +1,12 @@
-//! A model without a model: it answers at once, always the same, and never uses the network.
+//! Stub model: deterministic, immediate, without any network access.
 //!
-//! It makes an agent usable before any provider is configured, and lets tests steer it by what they say:
+//! It makes an agent usable before a provider is configured, and tests control it through the message:
 //!
 //! | message | answer |
 //! |---|---|
 //! | `/prompt` | the system prompt |
 //! | `/tools` | one line `name: description` per tool |
-//! | `/tool <name> {json}` | calls that tool, then says what it gave back |
+//! | `/tool <name> {json}` | calls that tool, then returns its result |
 //! | anything else | `echo: <message>` |
 
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use serde_json::Value;
 
 use super::{Chunk, Message, Model, ModelError, ModelRequest, ToolCall, text_of, title};
 
-/// Longest text that is streamed word by word, in bytes; a longer one goes in pieces of this size.
+/// Longest text that is streamed word by word, in bytes; a longer one is streamed in pieces of this size.
 const PIECE: usize = 4096;
 
-/// The echo.
+/// Stub model.
 pub(super) struct Stub;
 
 #[async_trait]
@@ -37,7 +37,7 @@ impl Model for Stub {
     }
 }
 
-/// The whole answer to `request`.
+/// Returns the whole answer to `request`.
 fn decide(request: &ModelRequest) -> Vec<Chunk> {
     let said = match request.messages.last().map(Arc::as_ref) {
         Some(Message::User(parts)) => text_of(parts),

@@ -1,4 +1,4 @@
-//! The name of a conversation.
+//! Titles of conversations.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use futures::{StreamExt, stream::BoxStream};
 
 use super::{Chunk, Message, ModelError, ModelRequest};
 
-/// Most characters of a title.
+/// Maximum characters of a title.
 const LENGTH: usize = 60;
-/// Most bytes of the message that a model is shown.
+/// Maximum bytes of the message that the model gets.
 const MAX_SHOWN: usize = 4096;
-/// Longest wait for a model's title.
+/// Timeout of the model's title.
 const TITLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 const INSTRUCTION: &str = "Write a title for a conversation that begins with the user's message. Answer with the \
                            title alone, in the language of the message: at most eight words on one line, without \
                            quotation marks.";
 
-/// The title a model gives, or else the beginning of the message.
+/// Requests a title from the model; falls back to the beginning of the message.
 pub(super) async fn request_title(
     answer: impl FnOnce(ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>>,
     first: &str,
@@ -47,12 +47,12 @@ pub(super) async fn request_title(
         Some(text)
     };
     let text = tokio::time::timeout(TITLE_TIMEOUT, read).await.ok().flatten().unwrap_or_default();
-    // Models like to quote or to emphasise a title.
+    // Models often quote or emphasise a title.
     let title = first_line(&text).trim_matches(|c: char| c.is_whitespace() || "\"'*#`".contains(c));
     cut(if title.is_empty() { first } else { title })
 }
 
-/// The first line that is not blank, at most 60 characters of it.
+/// Returns the first non-blank line, at most 60 characters of it.
 pub(super) fn cut(text: &str) -> String {
     first_line(text).chars().take(LENGTH).collect()
 }

@@ -1,4 +1,5 @@
-//! A conversation as providers want it: what one side says in one go is one entry.
+//! Groups the messages of a conversation into the alternating entries that providers expect: consecutive messages of
+//! one side become one entry.
 
 use std::sync::Arc;
 
@@ -7,40 +8,40 @@ use super::{
     error::{ModelError, ModelErrorKind},
 };
 
-/// One entry.
+/// Entry of the transcript.
 #[derive(Debug, PartialEq)]
 pub(super) enum TranscriptEntry<'a> {
     /// Instructions within the conversation.
     System(&'a str),
-    /// The user's.
+    /// User's message.
     User(&'a [super::Part]),
-    /// The model's: text, and the tools it wants.
+    /// Model's message: text, and tool calls.
     Assistant(String, Vec<&'a ToolCall>),
-    /// What those tools gave back.
+    /// Results of those calls.
     Results(Vec<TranscriptResult<'a>>),
 }
 
-/// What one tool gave back.
+/// Result of one tool call.
 #[derive(Debug, PartialEq)]
 pub(super) struct TranscriptResult<'a> {
-    /// Of the call.
+    /// Id of the call.
     pub(super) id: &'a str,
-    /// The tool's name.
+    /// Name of the tool.
     pub(super) name: &'a str,
-    /// Its text.
+    /// Text of the result.
     pub(super) text: &'a str,
-    /// Whether the text says why it failed.
+    /// Set when the text is the error of a failed call.
     pub(super) failed: bool,
 }
 
 impl TranscriptResult<'_> {
-    /// Its text, for a provider that has no other way to say that it failed.
+    /// Returns the text, with the prefix `Error: ` for a failed call, for providers without an error flag.
     pub(super) fn to_text(&self) -> String {
         if self.failed { format!("Error: {}", self.text) } else { self.text.to_owned() }
     }
 }
 
-/// The entries of a conversation, without empty texts, which providers refuse.
+/// Groups a conversation into entries, without empty texts, which providers refuse.
 pub(super) fn transcript_entries(messages: &[Arc<Message>]) -> Vec<TranscriptEntry<'_>> {
     let mut entries: Vec<TranscriptEntry<'_>> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -69,8 +70,8 @@ pub(super) fn transcript_entries(messages: &[Arc<Message>]) -> Vec<TranscriptEnt
     entries
 }
 
-/// The system prompt with all instructions of the conversation, for a provider that knows them only there, and with
-/// `more` at its end.
+/// Joins the system prompt, all instructions of the conversation, and `more`, for providers that accept instructions
+/// only in the system prompt.
 pub(super) fn instructions(request: &ModelRequest, more: Option<String>) -> Option<String> {
     let within = request.messages.iter().filter_map(|message| match &**message {
         Message::System(text) => Some(text.as_str()),
@@ -81,7 +82,7 @@ pub(super) fn instructions(request: &ModelRequest, more: Option<String>) -> Opti
     (!all.is_empty()).then(|| all.join("\n\n"))
 }
 
-/// Asks for JSON in words, for a provider that has no setting for it.
+/// Returns an instruction to answer with JSON, for providers without a setting for it.
 pub(super) fn json_instruction(output: &OutputFormat) -> String {
     let mut text = String::from("Answer with JSON alone: nothing before it, nothing after it, no Markdown fence.");
     if let Some(schema) = &output.schema {
@@ -90,27 +91,27 @@ pub(super) fn json_instruction(output: &OutputFormat) -> String {
     text
 }
 
-/// What a `Media` part refers to.
+/// Content of a `Media` part.
 #[derive(Debug, PartialEq)]
 pub(super) enum Media<'a> {
-    /// The bytes themselves, in base64.
+    /// Content itself, in base64.
     Inline {
         /// MIME type.
         type_: &'a str,
         /// Base64.
         data: &'a str,
     },
-    /// Something the provider fetches.
+    /// Content that the provider fetches.
     Remote {
-        /// MIME type, when it is known.
+        /// MIME type, if known.
         type_: Option<&'a str>,
-        /// Where it is.
+        /// URL.
         url: &'a str,
     },
 }
 
 impl<'a> Media<'a> {
-    /// Reads the URL of a part.
+    /// Parses the URL of a part.
     ///
     /// # Errors
     /// A `data:` URL that is not base64.
@@ -124,7 +125,7 @@ impl<'a> Media<'a> {
     }
 }
 
-/// A media part cannot be sent.
+/// Creates the error for a media part that cannot be sent.
 pub(super) fn unsupported_media(why: &str) -> ModelError {
     ModelError::new(ModelErrorKind::BadRequest, format!("a media part cannot be sent: {why}"))
 }

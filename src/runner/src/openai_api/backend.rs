@@ -1,4 +1,4 @@
-//! Says what the API asks of what answers.
+//! Interface between OpenAI's API and the agents or flows that answer.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::{
     turn_event::TurnEvent,
 };
 
-/// Whatever answers under the names of models.
+/// Backend that answers for one or more model names.
 #[async_trait]
 pub(crate) trait ModelBackend: Send + Sync {
-    /// The names, in the order in which they are listed.
+    /// Returns the names, in the order in which they are listed.
     fn models(&self) -> Vec<String>;
 
-    /// Why a model that is not listed, because it is in error, cannot be asked.
+    /// Returns the reason why a model in error, which is not listed, cannot be used.
     fn unavailable_reason(&self, _model: &str) -> Option<&str> {
         None
     }
 
-    /// Answers; text goes to `tokens` as it comes, when somebody listens. Dropping the future ends the turn.
+    /// Answers the request; with `tokens`, text is sent there as it arrives. Dropping the future cancels the turn.
     ///
     /// # Errors
-    /// There will be no answer.
+    /// The turn failed, or the request cannot be answered.
     async fn respond(
         &self,
         question: CompletionRequest,
@@ -35,38 +35,38 @@ pub(crate) trait ModelBackend: Send + Sync {
     ) -> Result<TurnOutcome, CompletionError>;
 }
 
-/// What a client asks.
+/// Chat completion request.
 #[derive(Debug)]
 pub(crate) struct CompletionRequest {
-    /// Who asks.
+    /// Caller of the request.
     pub(crate) caller: CallerContext,
-    /// One of the [names](Answers::models).
+    /// One of the [names](ModelBackend::models).
     pub(crate) model: String,
-    /// The whole conversation, not empty, oldest first.
+    /// Whole conversation, not empty, oldest first.
     pub(crate) messages: Vec<Arc<Message>>,
-    /// Generation config, over what is set up.
+    /// Generation config, over the configured one.
     pub(crate) config: Map<String, Value>,
-    /// Set when the answer is to be JSON.
+    /// Set when the answer must be JSON.
     pub(crate) output: Option<OutputFormat>,
 }
 
 impl CompletionRequest {
-    /// About how many bytes are asked.
+    /// Returns the approximate size of the messages in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.messages.iter().map(|message| message.bytes()).sum()
     }
 }
 
-/// Why there is no answer.
+/// Failure of a completion.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CompletionError {
-    /// The conversation cannot be answered as it is.
+    /// The conversation cannot be answered in this form.
     #[error("{0}")]
     Input(String),
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// Something else failed, as the text says.
+    /// Other failure, described by the text.
     #[error("{0}")]
     Failed(String),
 }

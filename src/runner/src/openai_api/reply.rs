@@ -1,4 +1,4 @@
-//! What a client is told: a completion in one piece, or as chunks in server-sent events.
+//! Encodes completions: as one JSON object, or as chunks in server-sent events (SSE).
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
@@ -22,11 +22,12 @@ use crate::{
     turn_event::{TurnEvent, next_text},
 };
 
-/// How long the first token may take before the stream begins without it. An error that comes earlier is an HTTP error,
-/// which clients understand better than one inside of a stream; a proxy must not wait too long for the first byte.
+/// Longest wait for the first token before the response header is sent without it. An earlier error becomes an HTTP
+/// error, which clients handle better than an error inside a stream; a longer wait could exceed a proxy's timeout for
+/// the first byte.
 const FIRST_TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What all chunks of an answer have in common.
+/// Fields that all chunks of an answer share.
 #[derive(Debug, Clone)]
 pub(super) struct CompletionHead {
     id: String,
@@ -35,7 +36,7 @@ pub(super) struct CompletionHead {
 }
 
 impl CompletionHead {
-    /// Of an answer by `model` that begins now.
+    /// Creates the head of an answer by `model` that begins now.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -50,7 +51,7 @@ impl CompletionHead {
         json!({ "id": self.id, "object": kind, "created": self.created, "model": self.model, "choices": choices })
     }
 
-    /// The whole answer to what had so many bytes.
+    /// Encodes the whole answer to a request of `asked` bytes.
     pub(super) fn completion(&self, said: TurnOutcome, asked: usize) -> Value {
         let usage = usage(&said, asked);
         let choice = json!({
@@ -70,7 +71,7 @@ impl CompletionHead {
     }
 }
 
-/// Answers with events. A client that goes away ends the turn.
+/// Responds with a stream of events. A client that disconnects cancels the turn.
 ///
 /// # Errors
 /// The turn failed before its first token.
@@ -99,18 +100,18 @@ pub(super) async fn stream(
     Ok(chunks.respond())
 }
 
-/// A turn that runs: its text, and how it ends. Dropping it ends it.
+/// Running turn: its events, and its task, which is aborted when dropped.
 type RunningTurn = (mpsc::Receiver<TurnEvent>, AbortOnDropHandle<Result<TurnOutcome, CompletionError>>);
 
-/// The events that are still to be sent.
+/// State of the event stream.
 struct Chunks {
     head: CompletionHead,
     include_usage: bool,
-    /// Bytes of the question.
+    /// Bytes of the request's messages.
     prompt_bytes: usize,
-    /// Those that are ready.
+    /// Events that are ready to be sent.
     queue: VecDeque<String>,
-    /// Where the rest comes from, until the turn has ended.
+    /// Source of further events, until the turn has ended.
     turn: Option<RunningTurn>,
 }
 
@@ -163,8 +164,8 @@ fn finish_reason(truncated: bool) -> &'static str {
     if truncated { "length" } else { "stop" }
 }
 
-/// The tokens of an answer: always numbers, for clients rely on them. What a provider does not count is estimated, and
-/// marked so: about four bytes are a token.
+/// Encodes token usage: always numbers, because clients rely on them. Without counts of the provider they are estimated
+/// at four bytes per token, and marked as `estimated`.
 fn usage(said: &TurnOutcome, asked: usize) -> Value {
     let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
     let estimate = || Usage { input: tokens(asked), output: tokens(said.text.len()) };

@@ -1,8 +1,8 @@
-//! The body of `POST /v1/chat/completions`.
+//! Decodes the body of `POST /v1/chat/completions`.
 //!
-//! What OpenAI documents and this runtime cannot do (tools that the client runs, more than one choice) is refused rather
-//! than left out silently (log probabilities, storage, web search, sound too, and a temperature that is none); settings
-//! that only tune an answer and are not known here are ignored.
+//! Documented features that this runtime does not support (tools run by the client, more than one choice, log
+//! probabilities, storage, web search, sound), and sampling parameters out of range, are refused rather than silently
+//! ignored; other unknown settings, which only tune an answer, are ignored.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -16,14 +16,14 @@ use crate::models::{
     message::{Message, ToolCall},
 };
 
-/// A request that can be answered.
+/// Validated request.
 #[derive(Debug)]
 pub(super) struct Completion {
-    /// What is asked.
+    /// Conversation and settings for the backend.
     pub(super) request: CompletionRequest,
-    /// Answer with events.
+    /// Respond with a stream of events.
     pub(super) stream: bool,
-    /// Count the tokens in an event of its own.
+    /// Send token usage in an event of its own.
     pub(super) include_usage: bool,
 }
 
@@ -99,10 +99,10 @@ struct WireFunction {
 }
 
 impl Completion {
-    /// Reads a body.
+    /// Decodes and validates a body.
     ///
     /// # Errors
-    /// What is wrong, and where.
+    /// The problem and the field that has it.
     pub(super) fn read(body: &[u8]) -> Result<Self, ApiError> {
         let wire: CompletionBody = serde_json::from_slice(body).map_err(|error| {
             ApiError::invalid(None, format!("the body must be a chat completion request in JSON: {error}"))
@@ -154,7 +154,7 @@ impl Completion {
     }
 }
 
-/// Generation config under the names that all providers have in common.
+/// Converts the generation settings to the names that all providers share.
 fn config(wire: &CompletionBody) -> Result<Map<String, Value>, ApiError> {
     let most = [("max_completion_tokens", wire.max_completion_tokens), ("max_tokens", wire.max_tokens)];
     if let Some((name, _)) = most.iter().find(|(_, most)| *most == Some(0)) {
@@ -173,7 +173,7 @@ fn config(wire: &CompletionBody) -> Result<Map<String, Value>, ApiError> {
     Ok(settings.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
 }
 
-/// The conversation; a result takes its tool's name from the call that it answers.
+/// Converts the messages; a tool result takes its tool's name from the call with the same id.
 fn messages(wire: Vec<WireMessage>) -> Result<Vec<Arc<Message>>, ApiError> {
     let mut calls = HashMap::new();
     let mut messages = Vec::with_capacity(wire.len());
@@ -190,7 +190,7 @@ fn messages(wire: Vec<WireMessage>) -> Result<Vec<Arc<Message>>, ApiError> {
                     messages.push(Message::Assistant(said));
                 }
                 for WireCall { id, function } in tool_calls.unwrap_or_default() {
-                    // What several models write for no arguments.
+                    // Several models write an empty string for no arguments.
                     let arguments = if function.arguments.is_empty() { "{}" } else { &function.arguments };
                     let arguments = serde_json::from_str(arguments).map_err(|error| {
                         let param = format!("messages[{place}].tool_calls");
@@ -213,7 +213,7 @@ fn messages(wire: Vec<WireMessage>) -> Result<Vec<Arc<Message>>, ApiError> {
     Ok(messages.into_iter().map(Arc::new).collect())
 }
 
-/// Content that can only be text.
+/// Decodes content that may only be text.
 fn text(content: Value, param: &str) -> Result<String, ApiError> {
     let pieces = parts(content, param)?.into_iter().map(|part| match part {
         Part::Text(text) => Ok(text),
@@ -222,7 +222,7 @@ fn text(content: Value, param: &str) -> Result<String, ApiError> {
     pieces.collect()
 }
 
-/// Content: a string, or a list of parts.
+/// Decodes content: a string, or a list of parts.
 fn parts(content: Value, param: &str) -> Result<Vec<Part>, ApiError> {
     match content {
         Value::Null => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! What the environment may hold.
+//! Validation of environment variables.
 
 use crate::{
     config::{ConfigError, RunnerConfig},

@@ -1,4 +1,4 @@
-//! Conversations in a real PostgreSQL, as several replicas of an agent use it.
+//! Conversations in a real PostgreSQL, shared by several replicas of an agent.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn id(text: &str) -> ConversationId {
     ConversationId::parse(text).unwrap()
 }
 
-/// What is known under `name`, to a caller without one.
+/// Returns the messages of the conversation `name`, for a caller without a user name.
 async fn messages(conversations: &Conversations, name: &str) -> Vec<Arc<Message>> {
     match conversations.history(&id(name), &None).await.unwrap() {
         History::Known(messages) => messages,
@@ -166,7 +166,7 @@ async fn a_conversation_is_its_users_alone_and_an_older_one_of_who_goes_on_first
     assert!(conversations.add(&id("nameless"), &None, user_message("x"), None).await.unwrap());
     assert_eq!(conversations.history(&id("nameless"), &alice).await.unwrap(), History::Foreign);
 
-    // As a version without owners left it.
+    // The schema of a version without owners.
     let mut connection = server.connect().await;
     connection.execute("ALTER TABLE recif_conversations DROP COLUMN owner").await.unwrap();
     let next = open(&server, "n", "a");

@@ -1,4 +1,4 @@
-//! SIGTERM: new requests are refused, those in flight are finished.
+//! Drain after SIGTERM: new requests are refused, those in flight are finished.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use crate::{
     tools::Toolbox,
 };
 
-/// Says `one`, waits for the gate, says `two`.
+/// Model that says `one`, waits for the gate, says `two`.
 struct Gated(Arc<Notify>);
 
 #[async_trait]
@@ -63,7 +63,7 @@ async fn scene(grace: Duration) -> Scene {
 }
 
 impl Scene {
-    /// A stream whose first token has arrived.
+    /// Opens a stream and waits for its first token.
     async fn open_stream(&self) -> reqwest::Response {
         let request = self.runner.client.post(self.runner.url("/chat")).header("accept", "text/event-stream");
         let mut response = request.body(json!({"message": "go"}).to_string()).send().await.unwrap();

@@ -1,4 +1,4 @@
-//! Knowledge bases in a real PostgreSQL with pgvector; a server of the test's own plays Ollama.
+//! Knowledge bases in a real PostgreSQL with pgvector, with a fake Ollama server.
 
 use std::future::pending;
 
@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use super::Runner;
 
-/// Texts of two knowledge bases. The first number of a vector is about ships, the second about tea, the third about rain.
+/// Texts of two knowledge bases. The components of a vector stand for ships, tea and rain.
 const CHUNKS: &str = "
 CREATE EXTENSION vector;
 CREATE TABLE chunks (
@@ -32,7 +32,7 @@ INSERT INTO chunks (id, content, embedding, metadata, kb_id) VALUES
     ('7', 'Fog signals are given by bell.', '[0.2,0,0.8]', NULL, 'sea'),
     ('8', 'Not about ships, and of another base: masts, masts, masts.', '[1,0,0]', NULL, 'land');";
 
-/// Ollama's `POST /api/embed`, for models that know few words, and some that misbehave.
+/// Fake of Ollama's `POST /api/embed`, with models that know few words, and some that misbehave.
 async fn ollama() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -67,7 +67,7 @@ async fn a_knowledge_base_is_a_tool_that_searches_by_meaning_and_by_words() {
     let runner = runner(json!([base("sea", &url, "nomic-embed-text"), base("short", &url, "short")])).await;
     assert_eq!(runner.say("/tools").await, "search_sea: All of sea.\nsearch_short: All of short.");
 
-    // In both lists, then by meaning alone; never what belongs to another base.
+    // First the hits of both lists, then those of vector search alone; never a text of another knowledge base.
     let found = runner.say(r#"/tool search_sea {"query": "masts of a ship"}"#).await;
     let texts: Vec<_> = found.split("\n\n").collect();
     assert_eq!(texts.len(), 5, "{found}");
@@ -75,7 +75,7 @@ async fn a_knowledge_base_is_a_tool_that_searches_by_meaning_and_by_words() {
     assert_eq!(texts[1], "[2] Schooners have two masts or more.\n    {\"page\": 4}");
     assert!(!found.contains("another base"), "{found}");
 
-    // Words that no vector knows.
+    // Words that the embedding does not know.
     let found = runner.say(r#"/tool search_sea {"query": "who pipes at noon"}"#).await;
     assert!(found.contains("Article 17-B"), "{found}");
 

@@ -1,21 +1,21 @@
-//! What a test logs.
+//! Capture of a test's log.
 //!
-//! One subscriber serves the whole process and writes to the log of the thread that speaks. A subscriber for each
-//! thread would lose lines now and then: `tracing` caches for each callsite whether it interests anybody, and while
-//! there is but one subscriber it asks the thread that reaches the callsite first, which may be that of another test.
+//! One subscriber serves the whole process and writes to the log of the present thread. One subscriber per thread would
+//! lose lines occasionally: `tracing` caches the interest of each callsite, and while there is only one subscriber, it
+//! asks that of the thread which reaches the callsite first, which may be the thread of another test.
 
 use std::cell::RefCell;
 use std::io;
 use std::sync::{Arc, Mutex, Once};
 
-/// What is logged on this thread for as long as the guard is held.
+/// Log lines of this thread while the guard is held.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
-/// Ends a log when it is dropped.
+/// Guard that ends the capture when dropped.
 pub(crate) struct LogGuard;
 
-/// The log of this thread, or nothing: its lines are dropped.
+/// Writer to the log of this thread; without one, lines are discarded.
 struct OfThisThread(Option<Log>);
 
 thread_local! {
@@ -23,7 +23,7 @@ thread_local! {
 }
 
 impl Log {
-    /// Begins to keep what is logged.
+    /// Starts the capture.
     pub(crate) fn capture() -> (Self, LogGuard) {
         static SUBSCRIBED: Once = Once::new();
         SUBSCRIBED.call_once(|| {
@@ -36,7 +36,7 @@ impl Log {
         (log, LogGuard)
     }
 
-    /// What was logged since the last time.
+    /// Returns the lines since the last call.
     pub(crate) fn drain(&self) -> String {
         String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
     }

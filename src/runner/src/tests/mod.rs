@@ -1,4 +1,4 @@
-//! The runtime as a client sees it: a real server on a free port of loopback.
+//! Integration tests of the runtime: a real server on a free loopback port, used through HTTP.
 
 mod a2a;
 mod chat;
@@ -33,7 +33,7 @@ use super::serve::{ServeError, build_app, serve};
 use super::server::AgentApp;
 use super::tools::{CallableTool, Toolbox};
 
-/// A runtime and a client for it.
+/// Running runtime with a client for it.
 struct Runner {
     address: SocketAddr,
     client: reqwest::Client,
@@ -41,24 +41,24 @@ struct Runner {
 }
 
 impl Runner {
-    /// With variables as the operator sets them.
+    /// Starts a runtime with variables as the operator sets them.
     async fn with(variables: &[(&'static str, String)]) -> Self {
         let variables: Vec<_> = variables.to_vec();
         let lookup = move |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, v)| v.clone());
         Self::start(build_app(RunnerConfig::read(&lookup).unwrap()), pending(), Duration::ZERO).await
     }
 
-    /// With these elements of `CORAIL_TOOLS`.
+    /// Starts a runtime with these elements of `CORAIL_TOOLS`.
     async fn with_tools(tools: Value) -> Self {
         Self::with(&[("CORAIL_TOOLS", tools.to_string()), ("CORAIL_SYSTEM_PROMPT", "be brief".into())]).await
     }
 
-    /// With another model than the stub, and the builtin tools `datetime` and `calculator`.
+    /// Starts a runtime with a model other than the stub, and the builtin tools `datetime` and `calculator`.
     async fn with_model(model: impl Model + 'static) -> Self {
         Self::with_model_and(model, Conversations::memory(), pending()).await
     }
 
-    /// The same with these conversations, until `stop`.
+    /// Starts the same with these conversations; it drains at `stop`.
     async fn with_model_and(
         model: impl Model + 'static,
         conversations: Conversations,
@@ -100,14 +100,14 @@ impl Runner {
         (response.status().as_u16(), serde_json::from_slice(&response.bytes().await.unwrap()).unwrap())
     }
 
-    /// The reply to one message of a new conversation.
+    /// Returns the reply to the first message of a new conversation.
     async fn say(&self, message: impl Into<String>) -> String {
         let (status, answer) = self.chat(json!({ "message": message.into() })).await;
         assert_eq!(status, 200, "{answer}");
         answer["reply"].as_str().unwrap().to_owned()
     }
 
-    /// The events of one message: name ("" for none) and data.
+    /// Returns the events of one turn: name ("" for none) and data.
     async fn events(&self, message: &str) -> Vec<(String, Value)> {
         let request = self.client.post(self.url("/chat")).header("accept", "text/event-stream;q=1, */*");
         let response = request.body(json!({ "message": message }).to_string()).send().await.unwrap();

@@ -1,4 +1,4 @@
-//! The runtime behind a sidecar, which alone tells who calls.
+//! Runtime behind a sidecar, which alone authenticates callers.
 
 use axum::{
     body::Body,

@@ -1,12 +1,12 @@
-//! Text that stops growing at 1 MiB.
+//! Text buffer bounded to 1 MiB.
 //!
-//! A model cannot use more, and a tool that never stops must not take the process with it. Whoever fills it stops
-//! reading as soon as [`BoundedBuffer::push`] says so; the text then ends with a line that says that it is not whole.
+//! A model cannot use more, and a tool with endless output must not exhaust the memory of the process. The caller stops
+//! reading as soon as [`BoundedBuffer::push`] returns false; the text then ends with a line that marks it as truncated.
 
-/// Most bytes of a tool's answer.
+/// Maximum bytes of a tool's result.
 pub(super) const CAP: usize = 1 << 20;
 
-/// Bytes up to the cap.
+/// Bytes up to the cap. Invariant: at most [`CAP`] bytes; `truncated` is set once any byte was discarded.
 #[derive(Default)]
 pub(super) struct BoundedBuffer {
     bytes: Vec<u8>,
@@ -14,7 +14,7 @@ pub(super) struct BoundedBuffer {
 }
 
 impl BoundedBuffer {
-    /// Adds `more`; false once the cap is passed and nothing more is kept.
+    /// Appends `more`; returns false once the cap is exceeded and bytes are discarded.
     pub(super) fn push(&mut self, more: &[u8]) -> bool {
         let taken = more.len().min(CAP - self.bytes.len());
         self.bytes.extend_from_slice(&more[..taken]);
@@ -22,12 +22,12 @@ impl BoundedBuffer {
         !self.truncated
     }
 
-    /// Whether something was left out.
+    /// Reports whether anything was discarded.
     pub(super) fn truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The text; bytes that are not UTF-8 become U+FFFD.
+    /// Returns the text; bytes that are not UTF-8 become U+FFFD.
     pub(super) fn into_text(self) -> String {
         let mut text = String::from_utf8_lossy(&self.bytes).into_owned();
         text.truncate(text.floor_char_boundary(CAP));
@@ -38,7 +38,7 @@ impl BoundedBuffer {
     }
 }
 
-/// `text` up to the cap.
+/// Truncates `text` to the cap.
 pub(super) fn truncate_to_cap(text: &str) -> String {
     let mut capped = BoundedBuffer::default();
     capped.push(text.as_bytes());

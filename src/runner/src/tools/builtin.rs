@@ -1,4 +1,4 @@
-//! The functions every agent can be given without any setup: the time, arithmetic, fetching a page, searching.
+//! Built-in tools, which need no setup: time, arithmetic, HTTP GET, web search.
 
 use std::collections::BTreeMap;
 
@@ -13,21 +13,21 @@ use super::{
     parameters::{Parameter, ParameterType},
 };
 
-/// A built-in tool.
+/// Built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Builtin {
-    /// The current time in UTC (RFC 3339, whole seconds).
+    /// Returns the current time in UTC (RFC 3339, whole seconds).
     Datetime,
-    /// The value of `expression`.
+    /// Evaluates `expression`.
     Calculator,
-    /// The body of `url`, fetched with GET.
+    /// Returns the body of `url`, fetched with GET.
     FetchUrl,
-    /// Results for `query`.
+    /// Searches the web for `query`; always fails, because no search service is configured.
     WebSearch,
 }
 
 impl Builtin {
-    /// The tool a name stands for.
+    /// Returns the tool called `name`.
     pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "datetime" => Self::Datetime,
@@ -38,7 +38,7 @@ impl Builtin {
         })
     }
 
-    /// What a model is told about it where the definition says nothing.
+    /// Returns the default description for the model.
     pub(super) fn description(self) -> &'static str {
         match self {
             Self::Datetime => "The current date and time in UTC (RFC 3339).",
@@ -48,7 +48,7 @@ impl Builtin {
         }
     }
 
-    /// What it takes, whatever the definition says.
+    /// Returns its parameters, which the definition cannot change.
     pub(super) fn parameters(self) -> Vec<Parameter> {
         let name = match self {
             Self::Datetime => return Vec::new(),
@@ -59,10 +59,10 @@ impl Builtin {
         vec![Parameter::required(name, ParameterType::String)]
     }
 
-    /// Calls it with checked arguments.
+    /// Calls it with validated arguments.
     ///
     /// # Errors
-    /// What went wrong, for the model.
+    /// The failure, as text for the model.
     pub(super) async fn call(
         self,
         arguments: &BTreeMap<String, Value>,

@@ -1,16 +1,17 @@
-//! Arithmetic for models, which are bad at it.
+//! Evaluates arithmetic expressions for models, which are bad at it.
 //!
-//! A precedence-climbing parser over `f64`: `+ - * / % ^`, unary minus, parentheses, `pi`, `e` and the functions
-//! `abs ceil floor ln round sqrt`. `^` binds tighter than a minus before it and to the right, as on paper:
-//! `-2^2` is -4, `2^3^2` is 512. Nesting is bounded, so no input can overflow the stack.
+//! The parser is a [recursive descent parser](https://en.wikipedia.org/wiki/Recursive_descent_parser) over `f64` for
+//! `+ - * / % ^`, unary minus, parentheses, `pi`, `e` and the functions `abs ceil floor ln round sqrt`. `^` binds
+//! tighter than a minus in front of it and is right-associative: `-2^2` is -4, `2^3^2` is 512. The nesting depth is
+//! bounded, so no input can overflow the stack.
 
-/// Deepest nesting of parentheses, signs and powers.
+/// Maximum nesting of parentheses, signs and powers.
 const DEPTH: usize = 100;
 
-/// The value of `expression`.
+/// Evaluates `expression`.
 ///
 /// # Errors
-/// What is wrong and at which character, for the model.
+/// The problem and its character position, for the model.
 pub(super) fn evaluate(expression: &str) -> Result<f64, String> {
     let mut parser = Parser { text: expression, at: 0 };
     let value = parser.sum(0)?;
@@ -116,7 +117,7 @@ impl<'a> Parser<'a> {
         text.parse().map_err(|_| format!("`{text}` at character {start} is not a number"))
     }
 
-    /// Steps over one ASCII character, then parses on.
+    /// Skips one ASCII character, then runs `next`.
     fn after(&mut self, next: impl FnOnce(&mut Self) -> Result<f64, String>) -> Result<f64, String> {
         self.at += 1;
         next(self)

@@ -1,12 +1,13 @@
-//! A tool that is a program in the agent's image.
+//! Tool that runs a program of the agent's image.
 //!
-//! No shell is involved: the arguments reach the program as they are. They come from the declared parameters in the
-//! order of their declaration, one argument each; an array holds several, and the text of `args` and `command` is split as
-//! a POSIX shell splits words, quotes included. A tool that declares none takes `args`. When `allowedCommands` is not empty, the first
-//! argument must be one of them; with `allowedFlags`, no other word that begins with `-` is taken but those.
+//! No shell is involved: arguments reach the program unchanged. They come from the declared parameters in the order of
+//! their declaration, one argument each; an array becomes several, and the text of `args` and `command` is split into
+//! words like in a POSIX shell, including quotes. A tool that declares no parameter takes `args`. When
+//! `allowedCommands` is not empty, the first argument must be one of them; with `allowedFlags`, every other word that
+//! begins with `-` must be one of those.
 //!
-//! Of this process's environment the program gets what any program needs ([`PASSED`]) and what its Tool names in
-//! `allowedEnv`: the model's keys, the agent's database and the other tools' credentials are none of its business.
+//! The program gets only a part of this process's environment: [`INHERITED_VARIABLES`] and the names in the Tool's
+//! `allowedEnv`. The model's keys, the agent's database and the credentials of other tools are withheld.
 
 use std::{
     collections::BTreeMap,
@@ -22,34 +23,35 @@ use tokio::{
 
 use super::{bounded_buffer::BoundedBuffer, error::ToolError, headers::is_reserved, template::plain};
 
-/// Variables that every program gets: where programs, files and clocks are, and the API server, whose address Kubernetes
-/// tells every container.
+/// Variables that every program inherits: paths, locale and time zone, and the address of the API server, which
+/// Kubernetes sets in every container.
 const INHERITED_VARIABLES: &[&str] =
     &["PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"];
 
-/// Which program, and what it may be asked.
+/// Program and its restrictions.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct CliTool {
-    /// A path, or a name in `PATH`.
+    /// Path, or name in `PATH`.
     pub(super) binary: String,
-    /// First arguments that are allowed; empty for any.
+    /// Allowed first arguments; empty for any.
     pub(super) allowed_commands: Vec<String>,
-    /// The other words that begin with `-` and are allowed, also before `=`; any when unset.
+    /// Other allowed words that begin with `-`, compared up to a `=`; any when unset.
     pub(super) allowed_flags: Option<Vec<String>>,
-    /// Names of more variables of this process's environment that it gets.
+    /// Names of additional variables of this process's environment that it inherits.
     pub(super) allowed_env: Vec<String>,
 }
 
 impl CliTool {
-    /// Whether the program gets this variable. Nobody who writes a Tool can ask for what belongs to the runtime or to other tools.
+    /// Reports whether the program inherits this variable. A Tool cannot request a variable of the runtime or of
+    /// another tool.
     fn passes(&self, name: &str) -> bool {
         INHERITED_VARIABLES.contains(&name) || (!is_reserved(name) && self.allowed_env.iter().any(|one| one == name))
     }
 
-    /// Runs it to its end with the arguments in the order of `names`. Dropping the future kills it.
+    /// Runs the program to its end with the arguments in the order of `names`. Dropping the future kills it.
     ///
     /// # Errors
-    /// A refused argument, a program that cannot be started, or one that ends with another status than 0.
+    /// A refused argument, a program that cannot be started, or an exit status other than 0.
     pub(super) async fn call(
         &self,
         names: &[String],
@@ -63,7 +65,7 @@ impl CliTool {
             .envs(std::env::vars_os().filter(|(name, _)| name.to_str().is_some_and(|name| self.passes(name))));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true).process_group(0);
         let mut child = command.spawn().map_err(failed)?;
-        // What it has started ends with it, also when the call is dropped.
+        // Kills the program's child processes too, also when the call is dropped.
         let _group = ProcessGroup(child.id());
         let (Some(out), Some(err)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(ToolError::Failed(format!("run {}: it has no output", self.binary)));
@@ -81,7 +83,7 @@ impl CliTool {
         exit_result(child.wait().await.map_err(failed)?, out.into_text(), err.into_text())
     }
 
-    /// The arguments of the program.
+    /// Builds and validates the arguments of the program.
     fn argv(&self, names: &[String], arguments: &BTreeMap<String, Value>) -> Result<Vec<String>, ToolError> {
         let mut argv = Vec::new();
         for name in names {
@@ -104,7 +106,7 @@ impl CliTool {
         }
         if let Some(flags) = &self.allowed_flags {
             let is_allowed = |word: &str| flags.iter().any(|flag| flag == word.split('=').next().unwrap_or(word));
-            // The first has been judged where commands are allowed: one of them may begin with `-` as well.
+            // The first word was checked against the allowed commands, which may begin with `-` as well.
             let judged = argv.iter().skip(usize::from(!allowed.is_empty()));
             if let Some(word) = judged.filter(|word| word.starts_with('-')).find(|word| !is_allowed(word)) {
                 let flags = if flags.is_empty() { "none".to_owned() } else { flags.join(", ") };
@@ -117,12 +119,12 @@ impl CliTool {
     }
 }
 
-/// Whether the argument of this name is several words.
+/// Reports whether the argument of this name is split into words.
 pub(super) fn holds_words(name: &str) -> bool {
     matches!(name, "args" | "command")
 }
 
-/// A process group, killed when dropped: the program's own, which has the id of its first process.
+/// Process group of the program, killed when dropped; its id is that of the group's first process.
 struct ProcessGroup(Option<u32>);
 
 impl Drop for ProcessGroup {
@@ -133,11 +135,11 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Why reading ends before the program does.
+/// Reason to stop reading before the program ends.
 enum DrainError {
-    /// It has said more than the cap, and its child processes may hold the other pipe open for ever.
+    /// The output exceeds the cap, and child processes may hold the other pipe open without end.
     Truncated(BoundedBuffer),
-    /// A pipe broke.
+    /// A pipe failed.
     Io(std::io::Error),
 }
 
@@ -147,8 +149,8 @@ impl From<std::io::Error> for DrainError {
     }
 }
 
-/// Reads to the end; past the cap it stops when `stops`, else it reads on and forgets, so that the program is not
-/// blocked by a pipe that nobody empties.
+/// Reads to the end of the pipe. Past the cap it stops if `stops`, otherwise it reads on and discards, so that the
+/// program does not block on a full pipe.
 async fn drain(mut from: impl AsyncRead + Unpin, stops: bool) -> std::io::Result<BoundedBuffer> {
     let mut text = BoundedBuffer::default();
     let mut buffer = vec![0; 16 << 10];
@@ -234,7 +236,7 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         let state = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        // Gone, or a zombie that init has yet to see.
+        // The process is gone, or a zombie that init has not reaped yet.
         while !(state().is_empty() || state().contains(") Z ")) {
             assert!(std::time::Instant::now() < deadline, "{}", state());
             tokio::task::yield_now().await;

@@ -1,4 +1,5 @@
-//! A tool as a file of a flow describes it: what the model is told, and `implementation`, which says how it is called.
+//! Tool definition in a file of a flow: the declaration for the model, and `implementation`, which selects how it is
+//! called.
 //!
 //! ```json
 //! {
@@ -20,7 +21,7 @@ use super::{
     parameters::Parameter,
 };
 
-/// The file, before it is judged.
+/// Content of the file, not yet validated.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[serde(expecting = "struct Contract")]
@@ -37,10 +38,10 @@ struct ToolFile {
 }
 
 impl CallableTool {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// What is wrong, without quoting a value; the caller adds the file's name.
+    /// The problem, without quoting a value; the caller adds the file's name.
     pub(crate) fn read_contract(json: &str) -> Result<Self, String> {
         let contract: ToolFile = serde_json::from_str(json).map_err(|error| {
             if error.is_data() {

@@ -1,9 +1,9 @@
-//! A tool that can be called.
+//! Validated tool, ready to be called.
 //!
-//! The operator has judged the tool already; here it becomes a type that cannot be wrong, before the process serves
-//! anything. It comes in two shapes, an element of `CORAIL_TOOLS` ([`super::element`]) and a file of a flow
-//! ([`super::contract`]); both end in [`CallableTool::build`]. Errors name the tool and the field but never quote a value:
-//! headers hold credentials.
+//! The operator has validated the tool already; here it is parsed into types that cannot be invalid, before the process
+//! serves any request. It comes in two forms, an element of `CORAIL_TOOLS` ([`super::element`]) and a file of a flow
+//! ([`super::contract`]); both end in [`CallableTool::build`]. Errors name the tool and the field but never quote a
+//! value: headers hold credentials.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -26,51 +26,51 @@ use super::{
 };
 use crate::{knowledge::KnowledgeBase, models::ToolSpec};
 
-/// Longest time a call may take where nothing is said.
+/// Default timeout of a call, in seconds.
 const TIMEOUT: u64 = 30;
 
-/// A tool.
+/// Tool of an agent or a flow.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CallableTool {
-    /// The name the model calls it by.
+    /// Name by which the model calls it.
     pub(crate) name: String,
-    /// What the model is told about it.
+    /// Description for the model.
     pub(crate) description: String,
-    /// JSON Schema of the arguments, for models: always one of an object.
+    /// JSON Schema of the arguments, for models: always that of an object.
     pub(crate) input_schema: Value,
-    /// What it takes.
+    /// Declaration of the arguments.
     pub(super) input: Input,
-    /// What its answer should look like, when that is JSON.
+    /// Schema of the result, if it is JSON.
     pub(super) output: Option<Schema>,
-    /// Longest time a call may take.
+    /// Timeout of a call.
     pub(super) timeout: Duration,
-    /// How it is called.
+    /// Implementation.
     pub(super) kind: ToolKind,
 }
 
-/// How a tool is called.
+/// Implementation of a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum ToolKind {
-    /// An HTTP request.
+    /// HTTP request.
     Http(HttpTool),
-    /// A program, and the order of its arguments.
+    /// Program, and the order of its arguments.
     Cli(CliTool, Vec<String>),
-    /// A function of this runtime.
+    /// Function of this runtime.
     Builtin(Builtin),
-    /// A tool of an MCP server.
+    /// Tool of an MCP server.
     Mcp(McpTool),
-    /// A flow.
+    /// Flow.
     Flow(FlowTool),
     /// Another agent.
     Agent(AgentTool),
-    /// A search of a knowledge base.
+    /// Search of a knowledge base.
     Knowledge(KnowledgeBase),
-    /// Something this runtime cannot call, and why, for the model.
+    /// Tool that this runtime cannot call, with the reason for the model.
     Unsupported(String),
 }
 
 impl ToolKind {
-    /// The value of the metrics' label `type`.
+    /// Returns the value of the metric label `type`.
     pub(super) fn label(&self) -> &'static str {
         match self {
             Self::Http(_) => "http",
@@ -85,22 +85,22 @@ impl ToolKind {
     }
 }
 
-/// A tool before it is judged, whatever shape it came in.
+/// Fields of a tool before validation, independent of the form that it came in.
 pub(super) struct ToolParts {
     pub(super) name: String,
     pub(super) description: String,
-    /// What it takes; not looked at when there is a schema.
+    /// Parameters; ignored when there is a schema.
     pub(super) parameters: Vec<Parameter>,
-    /// JSON Schema of what it takes.
+    /// JSON Schema of the arguments.
     pub(super) input: Option<Value>,
-    /// JSON Schema of what it answers.
+    /// JSON Schema of the result.
     pub(super) output: Option<Value>,
-    /// In seconds.
+    /// Timeout in seconds.
     pub(super) timeout: Option<u64>,
     pub(super) target: ToolTarget,
 }
 
-/// What a tool calls, before it is judged; as the files of flows say it.
+/// Implementation of a tool before validation, in the form of the flows' files.
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ToolTarget {
@@ -119,14 +119,14 @@ pub(super) enum ToolTarget {
         #[serde(default, rename = "allowedEnv")]
         allowed_env: Vec<String>,
     },
-    /// A built-in function by its name.
+    /// Built-in function by its name.
     Builtin(String),
     Mcp {
         url: String,
         tool: String,
         #[serde(default)]
         headers: BTreeMap<String, String>,
-        /// `streamable-http`, which is meant where nothing is said, or `sse`.
+        /// `streamable-http`, the default, or `sse`.
         transport: Option<String>,
         #[serde(default)]
         tls: Tls,
@@ -140,21 +140,22 @@ pub(super) enum ToolTarget {
 }
 
 impl CallableTool {
-    /// What a model is told about it.
+    /// Returns its declaration for a model.
     pub(super) fn spec(&self) -> ToolSpec {
         ToolSpec { name: self.name.clone(), description: self.description.clone(), input_schema: self.input.schema() }
     }
 
-    /// The tool of these parts.
+    /// Validates the fields and builds the tool.
     ///
     /// # Errors
-    /// What is wrong, without a value.
+    /// The problem, without quoting a value.
     pub(super) fn build(mut parts: ToolParts) -> Result<Self, String> {
         let seconds = parts.timeout.unwrap_or(TIMEOUT);
         if seconds == 0 {
             return Err("its timeout must be at least 1 second".into());
         }
-        // A schema is often a server's and not its user's: a wrong one takes its tool away, and no agent down.
+        // A schema often comes from an MCP server and not from the user: an invalid one disables its tool, not the
+        // whole agent.
         let mut unfit = None;
         let mut compile = |what: &str, json| match Schema::new(json) {
             Ok(schema) => Some(schema),
@@ -242,14 +243,14 @@ impl CallableTool {
         })
     }
 
-    /// A tool that says nothing about its answer, with the usual time.
+    /// Creates a tool without an output schema, with the default timeout.
     pub(super) fn of_kind(name: String, description: String, input: Input, kind: ToolKind) -> Self {
         let input_schema = input.schema();
         Self { name, description, input_schema, input, output: None, timeout: Duration::from_secs(TIMEOUT), kind }
     }
 }
 
-/// A schema that says it is one of an object, as every provider asks for.
+/// Adds `"type": "object"` to a schema without a type, because every provider requires it.
 fn object(mut schema: Value) -> Value {
     if let Some(fields) = schema.as_object_mut() {
         fields.entry("type").or_insert_with(|| "object".into());
@@ -270,7 +271,7 @@ fn absolute(text: &str) -> Result<Url, String> {
     url.ok_or_else(|| "its endpoint is not an http or https URL".into())
 }
 
-/// What serde says without the value it quotes: `missing field …`, or what it expected.
+/// Describes an error of serde without the value that it quotes: `missing field …`, or the expected type.
 pub(super) fn describe_error(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rsplit_once(", expected ") {

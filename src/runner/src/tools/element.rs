@@ -1,4 +1,4 @@
-//! A tool as an element of `CORAIL_TOOLS` describes it: one flat object, its `type` saying which fields count.
+//! Tool definition in an element of `CORAIL_TOOLS`: one flat object, whose `type` selects the fields that are used.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{
     tls::Tls,
 };
 
-/// An element of the array, before it is judged.
+/// Element of the array, not yet validated.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Element {
@@ -43,10 +43,10 @@ struct Element {
 }
 
 impl CallableTool {
-    /// Reads the whole array.
+    /// Parses the whole array.
     ///
     /// # Errors
-    /// What is wrong with which tool.
+    /// The first invalid tool, and its problem.
     pub(crate) fn read_all(json: &str) -> Result<Vec<Self>, String> {
         let list: Vec<Value> = serde_json::from_str(json)
             .map_err(|error| format!("not a JSON array (line {}, column {})", error.line(), error.column()))?;

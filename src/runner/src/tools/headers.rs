@@ -1,10 +1,10 @@
-//! `$NAME` and `${NAME}` in a header's value, replaced from the environment.
+//! Expands `$NAME` and `${NAME}` in the values of a tool's headers from the environment.
 //!
 //! Credentials reach an agent as environment variables, and a tool only refers to them: to its own, which come from its
-//! `headersFrom`, and to those that the Agent's `env` and `envFrom` bring. What the operator sets for the runtime, and
-//! the credentials of other tools, are refused: a Tool may be written by others than the agent's owner. A reference to a
-//! variable that is not set is an error: a request with an empty credential would be answered with a riddle. Any other
-//! `$` stays.
+//! `headersFrom`, and to those of the Agent's `env` and `envFrom`. Variables that the operator sets for the runtime,
+//! and the credentials of other tools, are refused, because a Tool may be written by others than the agent's owner. A
+//! reference to a variable that is not set is an error: a request with an empty credential would fail with a misleading
+//! message. Any other `$` is left unchanged.
 
 use std::{collections::BTreeMap, fmt};
 
@@ -13,11 +13,11 @@ use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use super::error::ToolError;
 use crate::Lookup;
 
-/// The headers of a tool: name, and value with references to the environment.
+/// Headers of a tool: names, and values with references to the environment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ToolHeaders(Vec<(HeaderName, HeaderText)>);
 
-/// A header's value before its references are replaced. It may hold a credential, so it is never printed.
+/// Value of a header before expansion. It may hold a credential, so it is never printed.
 #[derive(Clone, PartialEq)]
 struct HeaderText(String);
 
@@ -27,37 +27,37 @@ impl fmt::Debug for HeaderText {
     }
 }
 
-/// Beginnings of the names of variables that are the runtime's own: the database's password, the way of traces.
+/// Prefixes of the runtime's own variables, for example of the database URL and the trace exporter.
 const RESERVED_PREFIXES: [&str; 3] = ["CORAIL_", "RECIF_", "OTEL_"];
-/// Beginning of the names of the variables that are made of `headersFrom` of tools.
+/// Prefix of the variables that the operator makes of the `headersFrom` of tools.
 const TOOLS: &str = "TOOL_";
 
-/// Whether the variable belongs to the runtime or to a tool.
+/// Reports whether the variable belongs to the runtime or to a tool.
 pub(super) fn is_reserved(name: &str) -> bool {
     name.starts_with(TOOLS) || RESERVED_PREFIXES.iter().any(|ours| name.starts_with(ours))
 }
 
 /// Allow list of the variables that one tool may send.
 pub(super) struct ToolVariables<'a> {
-    /// How the names of its own begin.
+    /// Prefix of its own variables.
     own: String,
-    /// How those of other tools begin, where that begins with its own: of `a` and `a_b`.
+    /// Prefixes of other tools that begin with its own prefix: of `a_b` for the tool `a`.
     others: Vec<String>,
     environment: &'a Lookup,
 }
 
 impl<'a> ToolVariables<'a> {
-    /// Those of the tool `name` beside `others`.
+    /// Creates the list for the tool `name`; `others` are the names of the other tools.
     pub(super) fn for_tool<'n>(name: &str, others: impl IntoIterator<Item = &'n str>, environment: &'a Lookup) -> Self {
         let own = prefix(name);
         let longer = |other: &String| other.len() > own.len() && other.starts_with(&own);
         Self { others: others.into_iter().map(prefix).filter(longer).collect(), own, environment }
     }
 
-    /// The value of the variable `name`.
+    /// Returns the value of the variable `name`.
     ///
     /// # Errors
-    /// Why there is none, after "it refers to ".
+    /// The reason why there is none, phrased to follow "it refers to ".
     pub(super) fn get(&self, name: &str) -> Result<String, String> {
         let own = name.starts_with(&self.own) && !self.others.iter().any(|other| name.starts_with(other));
         if is_reserved(name) && !own {
@@ -70,17 +70,17 @@ impl<'a> ToolVariables<'a> {
     }
 }
 
-/// How the names of a tool's variables begin, as the operator makes them.
+/// Returns the prefix of a tool's variables, as the operator builds it.
 fn prefix(tool: &str) -> String {
     let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
     format!("{TOOLS}{}_", tool.chars().map(upper).collect::<String>())
 }
 
 impl ToolHeaders {
-    /// Reads them as they are rendered.
+    /// Parses the names of headers.
     ///
     /// # Errors
-    /// What is wrong, without a value.
+    /// The problem, without a value.
     pub(super) fn read(headers: &BTreeMap<String, String>) -> Result<Self, String> {
         let named = |(name, value): (&String, &String)| match name.parse() {
             Ok(parsed) => Ok((parsed, HeaderText(value.clone()))),
@@ -89,16 +89,16 @@ impl ToolHeaders {
         Ok(Self(headers.iter().map(named).collect::<Result<_, _>>()?))
     }
 
-    /// As they are sent.
+    /// Expands the values for a request.
     ///
     /// # Errors
-    /// What is wrong, without a value.
+    /// The problem, without a value.
     pub(super) fn expand(&self, environment: &ToolVariables<'_>) -> Result<HeaderMap, ToolError> {
         let mut headers = HeaderMap::new();
         for (name, HeaderText(value)) in &self.0 {
             let value = expand(value, |variable| environment.get(variable))
                 .map_err(|problem| ToolError::Failed(format!("header {name} refers to {problem}")))?;
-            // A mounted secret often ends with a newline, which no header may hold.
+            // A mounted Secret often ends with a newline, which is invalid in a header.
             let mut value = HeaderValue::from_str(value.trim_end_matches(['\r', '\n']))
                 .map_err(|_| ToolError::Failed(format!("header {name} has a value that no header may hold")))?;
             value.set_sensitive(true);
@@ -108,10 +108,10 @@ impl ToolHeaders {
     }
 }
 
-/// `value` with its references replaced.
+/// Expands the references in `value`.
 ///
 /// # Errors
-/// What `lookup` says of the first variable that has no value.
+/// The error of `lookup` for the first variable without a value.
 pub(super) fn expand(value: &str, lookup: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
     let mut out = String::with_capacity(value.len());
     let mut rest = value;
@@ -132,7 +132,7 @@ pub(super) fn expand(value: &str, lookup: impl Fn(&str) -> Result<String, String
     Ok(out)
 }
 
-/// Length of the variable name `text` starts with (POSIX: a letter or `_`, then letters, digits, `_`).
+/// Returns the length of the variable name at the start of `text` (POSIX: a letter or `_`, then letters, digits, `_`).
 fn name_length(text: &str) -> usize {
     if text.starts_with(|first: char| first.is_ascii_digit()) {
         return 0;

@@ -1,7 +1,8 @@
-//! A tool that is an HTTP endpoint.
+//! Tool that calls an HTTP endpoint.
 //!
-//! Arguments that stand in the path go there; the others are the JSON body of a POST, PUT or PATCH, and the query of a
-//! GET or DELETE. Any 2xx is the answer; any other status is an error that tells the model what the server said.
+//! Arguments named in the path are inserted there; the others are the JSON body of a POST, PUT or PATCH, or the query
+//! of a GET or DELETE. The body of any 2xx is the result; any other status is an error with the server's text for the
+//! model.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use super::{
     template::{UrlTemplate, plain},
 };
 
-/// Where and how.
+/// Endpoint, method and headers.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct HttpTool {
     template: UrlTemplate,
@@ -24,10 +25,10 @@ pub(super) struct HttpTool {
 }
 
 impl HttpTool {
-    /// A tool; without a method it is a GET.
+    /// Validates the settings; the default method is GET.
     ///
     /// # Errors
-    /// What is wrong, without a header's value.
+    /// The problem, without the value of a header.
     pub(super) fn new(
         template: UrlTemplate,
         method: Option<&str>,
@@ -44,10 +45,10 @@ impl HttpTool {
         Ok(Self { template, method, headers: ToolHeaders::read(headers)? })
     }
 
-    /// Calls it.
+    /// Calls the endpoint.
     ///
     /// # Errors
-    /// Everything that goes wrong, as text for the model and without a header's value.
+    /// Any failure, as text for the model and without the value of a header.
     pub(super) async fn call(
         &self,
         mut arguments: BTreeMap<String, Value>,

@@ -1,7 +1,7 @@
-//! What a tool takes: a list of parameters, or a JSON Schema.
+//! Declaration of a tool's arguments: a list of parameters, or a JSON Schema.
 //!
-//! Both are the same to a caller: they give a schema for the model, check the arguments of a call, and have an order,
-//! which the arguments of a program need.
+//! Both have the same interface: a schema for the model, validation of a call's arguments, and an order, which the
+//! arguments of a program need.
 
 use std::collections::BTreeMap;
 
@@ -13,17 +13,17 @@ use super::{
     schema::{self, Schema},
 };
 
-/// What a tool takes.
+/// Declaration of a tool's arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Input {
-    /// Scalars in an order.
+    /// Ordered list of scalars.
     Parameters(Vec<Parameter>),
-    /// Anything, as the schema of an object says.
+    /// Object that matches the schema.
     Schema(Schema),
 }
 
 impl Input {
-    /// Any object.
+    /// Accepts any object.
     ///
     /// # Errors
     /// None; the schema is a constant.
@@ -31,7 +31,7 @@ impl Input {
         Schema::new(json!({ "type": "object" })).map(Self::Schema)
     }
 
-    /// The JSON Schema of the arguments: always one of an object.
+    /// Returns the JSON Schema of the arguments: always that of an object.
     pub(super) fn schema(&self) -> Value {
         match self {
             Self::Schema(schema) => schema.json().clone(),
@@ -48,8 +48,8 @@ impl Input {
         }
     }
 
-    /// The names of the arguments in order. A schema has no order of its own but that of `required`: those come
-    /// first, the others follow by name.
+    /// Returns the names of the arguments in order. A schema orders only `required`: those names come first, the others
+    /// follow sorted by name.
     pub(super) fn names(&self) -> Vec<String> {
         match self {
             Self::Parameters(parameters) => parameters.iter().map(|one| one.name.clone()).collect(),
@@ -66,10 +66,10 @@ impl Input {
         }
     }
 
-    /// Makes `name` an argument that must be given, a string where nothing is said about it.
+    /// Makes `name` a required argument, a string unless it is declared otherwise.
     ///
     /// # Errors
-    /// The schema cannot be changed so.
+    /// The changed schema is invalid.
     pub(super) fn require(&mut self, name: &str) -> Result<(), String> {
         match self {
             Self::Parameters(parameters) => {
@@ -82,10 +82,10 @@ impl Input {
         Ok(())
     }
 
-    /// The arguments of a call, defaults merged. `null` counts as no arguments.
+    /// Validates the arguments of a call and merges defaults. `null` counts as no arguments.
     ///
     /// # Errors
-    /// [`ToolError::Arguments`] with everything that is wrong, so that the model can mend it in one go.
+    /// [`ToolError::Arguments`] with all problems, so that the model can correct them at once.
     pub(super) async fn check(&self, arguments: &Value) -> Result<BTreeMap<String, Value>, ToolError> {
         let given = match arguments {
             Value::Null => &Map::new(),

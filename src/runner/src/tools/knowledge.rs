@@ -1,4 +1,4 @@
-//! A tool that searches a knowledge base.
+//! Tool that searches a knowledge base.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{
 use crate::knowledge::KnowledgeBase;
 
 impl CallableTool {
-    /// A tool that searches `base`.
+    /// Creates the tool for `base`.
     pub(crate) fn of_knowledge(base: KnowledgeBase) -> Self {
         let description = "What to look for: a question or keywords.".into();
         let query = Parameter { description, ..Parameter::required("query", ParameterType::String) };
@@ -23,10 +23,10 @@ impl CallableTool {
     }
 }
 
-/// Searches.
+/// Searches the knowledge base.
 ///
 /// # Errors
-/// What failed, as text for the model.
+/// The failure, as text for the model.
 pub(super) async fn call(base: &KnowledgeBase, arguments: &BTreeMap<String, Value>) -> Result<String, ToolError> {
     let query = arguments.get("query").and_then(Value::as_str).unwrap_or_default().trim();
     if query.is_empty() {

@@ -1,4 +1,4 @@
-//! A tool of an MCP server.
+//! Tool of an MCP server.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -14,26 +14,26 @@ use super::{
     tls::Tls,
 };
 
-/// Which tool of which server.
+/// Tool of an MCP server, with the server's connection settings.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct McpTool {
-    /// The server's endpoint.
+    /// Endpoint of the server.
     pub(super) url: Url,
-    /// The tool's name there.
+    /// Name of the tool on the server.
     pub(super) tool: String,
-    /// What is sent with each request.
+    /// Headers of each request.
     pub(super) headers: ToolHeaders,
-    /// Whether the server speaks the transport of the protocol's first revision.
+    /// Set for the HTTP+SSE transport of the protocol's first revision.
     pub(super) sse: bool,
-    /// How the server proves who it is.
+    /// Verification of the server's certificate.
     pub(super) tls: Tls,
 }
 
 impl McpTool {
-    /// Calls it.
+    /// Calls the tool.
     ///
     /// # Errors
-    /// Everything that goes wrong, as text for the model.
+    /// Any failure, as text for the model.
     pub(super) async fn call(
         &self,
         arguments: BTreeMap<String, Value>,
@@ -44,7 +44,7 @@ impl McpTool {
     ) -> Result<String, ToolError> {
         let trust = self.tls.trust(environment)?;
         let client = client.for_server(&self.url, &trust).await?;
-        // Before the caller gives up, so that a session in which a call hangs is not used for the next.
+        // The client's own timeout is shorter than the caller's, so that a session with a hanging call is not reused.
         let own = deadline - deadline / 20;
         let server = ServerEndpoint {
             headers: self.headers.expand(environment)?,

@@ -1,8 +1,8 @@
-//! What a model may call: HTTP endpoints, programs, MCP servers, flows, other agents, knowledge bases and
-//! a few built-in functions.
+//! Tools that a model may call: HTTP endpoints, programs, MCP servers, flows, other agents, knowledge bases and
+//! built-in functions.
 //!
-//! Whatever goes wrong in a call is an answer for the model, which can correct itself, and never an error for the user.
-//! So a call has one outcome: a text, at most 1 MiB long, or a [`ToolError`] whose text tells the model what to do.
+//! A failed call is a result for the model, which can correct itself, and never an error for the user. So a call has
+//! one outcome: a text of at most 1 MiB, or a [`ToolError`] whose text tells the model what to do.
 
 mod bounded_buffer;
 mod builtin;
@@ -44,7 +44,7 @@ use super::{
 pub(super) use definition::CallableTool;
 pub(super) use schema::Schema;
 
-/// All tools of an agent, or of a prompt. Clones share the tools and the connections.
+/// Tools of an agent, or of a prompt. Clones share the tools and the connections.
 #[derive(Clone)]
 pub(super) struct Toolbox {
     tools: Arc<[CallableTool]>,
@@ -60,7 +60,7 @@ struct Connections {
 }
 
 impl Toolbox {
-    /// A toolbox with `tools`; `environment` is what `$NAME` in headers refers to.
+    /// Creates a toolbox; `$NAME` in headers is looked up in `environment`.
     pub(super) fn new(tools: Vec<CallableTool>, environment: Arc<Lookup>, metrics: RunnerMetrics) -> Self {
         let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default() });
@@ -68,30 +68,30 @@ impl Toolbox {
         Self { tools: tools.into(), specs, connections, environment, metrics }
     }
 
-    /// A toolbox with other tools, and with another environment for them, over the same connections.
+    /// Creates a toolbox with other tools and their environment, which shares the connections.
     pub(super) fn with_tools(&self, tools: Vec<CallableTool>, environment: Arc<Lookup>) -> Self {
         let connections = self.connections.clone();
         Self { connections, ..Self::new(tools, environment, self.metrics.clone()) }
     }
 
-    /// A toolbox with those of its tools that `keep` wants.
+    /// Creates a toolbox with the tools for which `keep` is true.
     pub(super) fn filtered(&self, keep: impl Fn(&CallableTool) -> bool) -> Self {
         let kept = self.tools.iter().filter(|tool| keep(tool)).cloned().collect();
         self.with_tools(kept, self.environment.clone())
     }
 
-    /// What the model is told it may call.
+    /// Returns the declarations for the model.
     pub(super) fn specs(&self) -> Arc<[ToolSpec]> {
         self.specs.clone()
     }
 
-    /// The names of all, for who asks for another.
+    /// Returns the names of all tools, for the error about an unknown one.
     fn names(&self) -> String {
         let names: Vec<_> = self.tools.iter().map(|tool| tool.name.as_str()).collect();
         if names.is_empty() { "none".into() } else { names.join(", ") }
     }
 
-    /// Calls the tool `name`. Dropping the future ends the call.
+    /// Calls the tool `name` within its timeout. Dropping the future cancels the call.
     pub(super) async fn call(&self, name: &str, arguments: &Value) -> Result<String, ToolError> {
         let tool = self.tools.iter().find(|tool| tool.name == name);
         let result = match tool {
@@ -109,7 +109,7 @@ impl Toolbox {
         result
     }
 
-    /// What `$NAME` stands for in what `tool` sends.
+    /// Returns the variables that headers of `tool` may refer to.
     fn variables(&self, tool: &CallableTool) -> ToolVariables<'_> {
         let others = self.tools.iter().map(|other| other.name.as_str()).filter(|other| *other != tool.name);
         ToolVariables::for_tool(&tool.name, others, &*self.environment)
@@ -139,7 +139,7 @@ impl Toolbox {
     }
 }
 
-/// Why `answer` is not what the schema says. It is not an error: the answer may serve nevertheless.
+/// Returns the mismatch between `answer` and the schema, if any. It is not an error: the answer may still be useful.
 async fn output_mismatch(schema: &Schema, answer: &str) -> Option<String> {
     match serde_json::from_str(answer) {
         Ok(value) => schema.check_off_thread(value).await.err(),

@@ -1,7 +1,7 @@
-//! What a tool takes, and whether a call fits.
+//! Parameters of a tool, and the validation of a call's arguments.
 //!
-//! Defaults are merged before the check, so a required parameter with a default may be left out. `null` counts as left
-//! out. A name that is not declared is refused rather than dropped, because a model that misspells one should learn it.
+//! Defaults are merged before validation, so a required parameter with a default may be left out. `null` counts as left
+//! out. An undeclared name is refused rather than ignored, because a model that misspells a name must get the error.
 
 use std::collections::BTreeMap;
 
@@ -17,43 +17,43 @@ pub(crate) enum ParameterType {
     /// Text.
     #[default]
     String,
-    /// A number without a fraction.
+    /// Number without a fraction.
     Integer,
     /// Any number.
     Number,
     /// True or false.
     Boolean,
-    /// Several words: an array of strings, or one string that is split as a POSIX shell splits words, quotes included.
+    /// Words: an array of strings, or one string that is split like in a POSIX shell, including quotes.
     #[serde(skip)]
     Words,
 }
 
-/// One parameter.
+/// Parameter of a tool.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Parameter {
-    /// Its name.
+    /// Name.
     pub(crate) name: String,
-    /// Its type.
+    /// Type.
     #[serde(rename = "type", default)]
     pub(crate) type_: ParameterType,
-    /// What it means, for the model.
+    /// Meaning, for the model.
     #[serde(default)]
     pub(crate) description: String,
-    /// Whether a call must give it.
+    /// Set when a call must have it.
     #[serde(default)]
     pub(crate) required: bool,
-    /// The value of a call that does not.
+    /// Value for a call without it.
     #[serde(default)]
     pub(crate) default: Option<Value>,
 }
 
 impl Parameter {
-    /// A parameter that must be given.
+    /// Creates a required parameter.
     pub(super) fn required(name: &str, type_: ParameterType) -> Self {
         Self { name: name.into(), type_, description: String::new(), required: true, default: None }
     }
 
-    /// Its JSON Schema.
+    /// Returns its JSON Schema.
     pub(super) fn schema(&self) -> Value {
         let mut schema = match self.type_ {
             ParameterType::String => json!({ "type": "string" }),
@@ -71,7 +71,7 @@ impl Parameter {
         schema
     }
 
-    /// With a default written as text turned into the parameter's type; none when it does not fit.
+    /// Converts a default written as text to the parameter's type; `None` when it does not have that type.
     pub(super) fn with_typed_default(mut self) -> Option<Self> {
         let Some(default) = &self.default else { return Some(self) };
         if !fits(self.type_, default) {
@@ -85,10 +85,10 @@ impl Parameter {
     }
 }
 
-/// The arguments of a call, defaults merged.
+/// Validates the arguments of a call and merges defaults.
 ///
 /// # Errors
-/// [`ToolError::Arguments`] with everything that is wrong, so that the model can mend it in one go.
+/// [`ToolError::Arguments`] with all problems, so that the model can correct them at once.
 pub(super) fn check(
     parameters: &[Parameter],
     given: &Map<String, Value>,

@@ -1,7 +1,7 @@
-//! A tool that is a flow or another agent: JSON over HTTP, as Récif's own runtimes speak it.
+//! Tool that calls a flow or another agent: JSON over HTTP, the protocol of Récif's own runtimes.
 //!
-//! A flow takes the arguments as its input and answers with text. An agent takes a `message` and answers with a
-//! `reply`; each call is a conversation of its own, so that an agent hears only what it is told.
+//! A flow takes the arguments as its input and responds with text. An agent takes a `message` and responds with a
+//! `reply`; each call is a conversation of its own, so the other agent gets only that message as context.
 
 use std::collections::BTreeMap;
 
@@ -15,18 +15,18 @@ use super::{
     parameters::{Parameter, ParameterType},
 };
 
-/// A flow.
+/// Flow that is called as a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FlowTool {
-    /// Where it takes its input.
+    /// URL of the flow.
     pub(super) url: Url,
 }
 
 impl FlowTool {
-    /// Calls it.
+    /// Calls the flow.
     ///
     /// # Errors
-    /// Everything that goes wrong, as text for the model.
+    /// Any failure, as text for the model.
     pub(super) async fn call(
         &self,
         arguments: &BTreeMap<String, Value>,
@@ -36,30 +36,30 @@ impl FlowTool {
     }
 }
 
-/// Another agent.
+/// Agent that is called as a tool.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct AgentTool {
-    /// Its address, without `/chat`.
+    /// URL of the agent, without `/chat`.
     pub(super) url: Url,
 }
 
-/// What an agent answers.
+/// Response of an agent.
 #[derive(Deserialize)]
 struct AgentReply {
     reply: String,
 }
 
 impl AgentTool {
-    /// What every agent takes.
+    /// Returns the parameters of every agent.
     pub(super) fn parameters() -> Vec<Parameter> {
         let description = "What to say to the agent. It knows nothing of this conversation.".into();
         vec![Parameter { description, ..Parameter::required("message", ParameterType::String) }]
     }
 
-    /// Calls it.
+    /// Calls the agent.
     ///
     /// # Errors
-    /// Everything that goes wrong, as text for the model.
+    /// Any failure, as text for the model.
     pub(super) async fn call(
         &self,
         arguments: &BTreeMap<String, Value>,

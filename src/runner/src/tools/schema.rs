@@ -1,8 +1,8 @@
-//! A JSON Schema that values are checked against.
+//! Compiled [JSON Schema](https://json-schema.org) for the validation of values.
 //!
-//! It is compiled once, when the tool is read, so a schema that makes no sense, or whose check would never end, is found
-//! before anything is served. References to other documents are refused: nothing is fetched. What does not fit is told with its place, as a
-//! JSON Pointer (RFC 6901), for that is what a model needs to mend it.
+//! It is compiled once, when the tool is read, so an invalid schema, or one whose validation would never end, is found
+//! before anything is served. References to other documents are refused: nothing is fetched. A mismatch is reported
+//! with its location as a JSON Pointer (RFC 6901), because a model needs it for the correction.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
-/// Most problems that are told at once.
+/// Maximum number of problems in one report.
 const PROBLEMS: usize = 8;
-/// Most bytes of a regular expression once it is compiled.
+/// Maximum bytes of a compiled regular expression.
 const PATTERN: usize = 256 << 10;
-/// Most pairs of a part of the value and a branch of the schema among which problems are looked for: all are found before the
-/// first is reported, which takes their memory.
+/// Maximum number of pairs of a part of the value and a branch of the schema for which problems are listed: the
+/// validator collects all of them in memory before it reports the first.
 const PAIRS: u64 = 1_000_000;
-/// Longest text of one problem, in bytes: it may quote a value.
+/// Maximum length of one problem's text, in bytes: it may quote a value.
 const PROBLEM: usize = 300;
 
-/// A schema and what checks it; clones share both.
+/// JSON Schema with its validator; clones share both.
 #[derive(Clone)]
 pub(crate) struct Schema {
     json: Arc<Value>,
@@ -34,7 +34,7 @@ impl Schema {
     /// Compiles `json`.
     ///
     /// # Errors
-    /// Where the schema is wrong, and why.
+    /// The location and reason of a problem in the schema.
     pub(crate) fn new(json: Value) -> Result<Self, String> {
         if !json.is_object() {
             return Err("it must be a JSON object".into());
@@ -46,17 +46,18 @@ impl Schema {
         Ok(Self { json: json.into(), validator: validator.into(), cost })
     }
 
-    /// The schema itself.
+    /// Returns the schema as JSON.
     pub(crate) fn json(&self) -> &Value {
         &self.json
     }
 
-    /// Checks `value` beside the threads that answer requests: a check may take long, and nothing can interrupt it.
+    /// Validates `value` on a blocking thread instead of one that serves requests: validation may take long and cannot
+    /// be interrupted.
     ///
     /// # Errors
-    /// As [`Schema::check`].
+    /// The same as [`Schema::check`].
     pub(crate) async fn check_off_thread(&self, value: Value) -> Result<Value, String> {
-        // Those that nobody waits for any more still hold their place.
+        // At most two validations at a time; an abandoned one keeps its permit until it ends.
         static CHECKS: Semaphore = Semaphore::const_new(2);
         let Ok(permit) = CHECKS.acquire().await else { return Err("the process ends".into()) };
         let schema = self.clone();
@@ -67,11 +68,11 @@ impl Schema {
         checking.await.unwrap_or_else(|_| Err("it cannot be checked".into()))
     }
 
-    /// Checks `value`.
+    /// Validates `value`.
     ///
     /// # Errors
-    /// What does not fit, up to eight problems with their places, on one line; of a schema that refers to itself, and of a value
-    /// with many parts, only that it does not fit.
+    /// Up to eight problems with their locations, on one line; for a schema that refers to itself, and for a value with
+    /// many parts, only the fact that it does not match.
     pub(crate) fn check(&self, value: &Value) -> Result<(), String> {
         if self.validator.is_valid(value) {
             return Ok(());
@@ -84,7 +85,7 @@ impl Schema {
     }
 }
 
-/// Values within a value, itself included.
+/// Counts the values within a value, itself included.
 fn count_values(value: &Value) -> u64 {
     1 + match value {
         Value::Array(list) => list.iter().map(count_values).sum(),
@@ -93,9 +94,9 @@ fn count_values(value: &Value) -> u64 {
     }
 }
 
-/// For an object: its properties with their `default` where they are left out. A `null` that its property does not
-/// allow counts as left out, for so do many models leave out what they need not give; and a default that is written as
-/// text is read as the type it is for. References are not looked into.
+/// Merges the `default`s of an object's properties that are left out. A `null` that the property does not allow counts
+/// as left out, because many models write that for optional arguments; a default written as text is parsed as the
+/// property's type. References are not followed.
 pub(crate) fn with_defaults(schema: &Value, given: &Map<String, Value>) -> Map<String, Value> {
     let mut merged = given.clone();
     for (name, property) in schema["properties"].as_object().into_iter().flatten() {
@@ -114,7 +115,7 @@ pub(crate) fn with_defaults(schema: &Value, given: &Map<String, Value>) -> Map<S
     merged
 }
 
-/// The schema of an object in which `name` must be given; it is a string where the schema says nothing about it.
+/// Adds `name` to the required properties of an object schema, as a string unless the schema declares it.
 pub(super) fn requiring(mut schema: Value, name: &str) -> Value {
     let properties = &mut schema["properties"];
     if !properties.is_object() {

@@ -1,8 +1,9 @@
-//! `{name}` in a tool's endpoint, replaced by an argument.
+//! URL template: `{name}` in a tool's endpoint is replaced by an argument.
 //!
-//! An argument comes from a model and so, in the end, from anyone: it is percent-escaped until it is one path segment
-//! (RFC 3986 section 2.3: only unreserved characters stay), and may not complete a segment to `.` or `..`, which a
-//! URL parser would resolve. A placeholder in the scheme, host or port is refused when the tool is read.
+//! An argument comes from a model and therefore may be chosen by anyone: it is
+//! [percent-encoded](https://datatracker.ietf.org/doc/html/rfc3986#section-2.1) so that it stays within one path
+//! segment (RFC 3986 section 2.3: only unreserved characters stay), and may not complete a segment to `.` or `..`,
+//! which a URL parser would resolve. A placeholder in the scheme, host or port is refused when the tool is read.
 
 use std::collections::BTreeMap;
 
@@ -10,24 +11,24 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use url::{Position, Url};
 
-/// Everything but the unreserved characters.
+/// Characters that are encoded: all but the unreserved ones.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 const IN_HOST: &str = "its endpoint has a `{parameter}` in the host; only the path and query may have one";
 
-/// An `http` or `https` URL with placeholders after its authority.
+/// `http` or `https` URL with placeholders after its authority.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct UrlTemplate {
-    /// Text, then a placeholder's name, and so on: each pair is (text before, name).
+    /// Pairs of literal text and the name of the placeholder that follows it.
     parts: Vec<(String, String)>,
     tail: String,
 }
 
 impl UrlTemplate {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// What is wrong with it, without quoting it.
+    /// The problem, without quoting the template.
     pub(super) fn parse(text: &str) -> Result<Self, &'static str> {
         let text = trimmed(text).replace(['\t', '\n', '\r'], "");
         let text = text.as_str();
@@ -55,22 +56,22 @@ impl UrlTemplate {
             let url = Url::parse(&filled).map_err(|_| "its endpoint is not a URL")?;
             Ok(url[..Position::BeforePath].to_owned())
         };
-        // More slashes than two, for example, are two to a URL parser.
+        // URL parsers accept more than two slashes, for example, so the authority is compared as parsed.
         if beginning("x")? != beginning("y")? {
             return Err(IN_HOST);
         }
         Ok(template)
     }
 
-    /// Names of the placeholders, in order.
+    /// Returns the names of the placeholders, in order.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|(_, name)| name.as_str())
     }
 
-    /// The URL for `arguments`; those it used are taken out of them.
+    /// Builds the URL for `arguments` and removes the arguments that it used.
     ///
     /// # Errors
-    /// What the model should do about it.
+    /// The problem and its correction, for the model.
     pub(super) fn fill(&self, arguments: &mut BTreeMap<String, Value>) -> Result<Url, String> {
         if let Some(missing) = self.names().find(|name| !arguments.contains_key(*name)) {
             return Err(format!("`{missing}` is part of the URL and must be given"));
@@ -99,12 +100,13 @@ impl UrlTemplate {
     }
 }
 
-/// `text` as a URL parser trims it. That drops tabs and line breaks too: what is judged has to be what is sent.
+/// Trims `text` as a URL parser does. Such a parser also drops tabs and line breaks; the checked text must be the one
+/// that is sent.
 fn trimmed(text: &str) -> &str {
     text.trim_matches(|c| c <= ' ')
 }
 
-/// A scalar as it is written in a URL: a string without quotes.
+/// Formats a scalar for a URL: a string without quotes.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! How the server of a tool proves who it is, where it is not by the system's authorities alone.
+//! Verification of a tool server's certificate, if not by the system's certificate authorities alone.
 
 use std::fmt;
 
@@ -10,20 +10,20 @@ use super::{
     headers::{ToolVariables, expand},
 };
 
-/// As it is rendered. The text comes from a Secret, so it is never printed.
+/// TLS settings of a tool. The text comes from a Secret, so it is never printed.
 #[derive(Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Tls {
-    /// Takes any certificate.
+    /// Accepts any certificate.
     #[serde(default)]
     insecure_skip_verify: bool,
-    /// The certificates (PEM) of authorities that are believed besides the system's, with `$NAME` for a variable.
+    /// Certificates (PEM) of authorities that are trusted in addition to the system's, with `$NAME` for a variable.
     #[serde(default)]
     ca: String,
 }
 
 impl Tls {
-    /// How a client is to judge the server.
+    /// Returns the trust settings for the client.
     ///
     /// # Errors
     /// A variable that is not set.

@@ -1,35 +1,36 @@
-//! The tables, in numbered steps that lead from each released version to the newest.
+//! Schema migrations: numbered steps from each released version of the tables to the newest.
 //!
-//! Several processes may start at once on one database: whoever takes the lock first makes the steps, in one transaction,
-//! and the others find them made. Once they are there a role that may only read and write rows is enough.
+//! Several processes may start at once on one database: the first one to get the lock makes the steps, in one transaction, and
+//! the others find them made. After that a role that may only read and write rows is sufficient.
 
 use jiff::Timestamp;
 use sqlx::{AnyConnection, Row as _};
 
 use super::{error::StoreError, record::timestamp_text, sql::Sql, transaction::begin, url::Engine};
 
-/// One step.
+/// Migration step.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Migration {
-    /// Counts from one.
+    /// Its number, from one.
     pub(super) number: i64,
-    /// What it does.
+    /// Its name.
     pub(super) name: &'static str,
     /// Its statements.
     pub(super) statements: &'static str,
 }
 
-/// All steps. A step that was released is never changed.
+/// All steps. A released step is never changed.
 pub(super) const MIGRATIONS: &[Migration] =
     &[Migration { number: 1, name: "tables", statements: include_str!("0001_tables.sql") }];
 
-/// Held while the steps are made, on PostgreSQL: `CREATE … IF NOT EXISTS` fails when two do it at once.
+/// Key of the [advisory lock](https://www.postgresql.org/docs/current/explicit-locking.html#ADVISORY-LOCKS) that is held while
+/// the steps are made, on PostgreSQL: `CREATE … IF NOT EXISTS` fails if two sessions run it at once.
 const LOCK: i64 = 0x0052_6563_6966_0001;
 
-/// Makes the steps that are missing.
+/// Makes the missing steps.
 ///
 /// # Errors
-/// The database refuses or is away, or was made by a newer program.
+/// The database is away or refuses, or its tables were made by a newer program.
 pub(super) async fn migrate(
     connection: &mut AnyConnection,
     engine: Engine,
@@ -67,7 +68,7 @@ pub(super) async fn migrate(
     Ok(())
 }
 
-/// The newest step that was made; `None`: there is no table of them.
+/// Returns the number of the newest step that was made; `None`: the table of steps does not exist.
 async fn version(connection: &mut AnyConnection, engine: Engine) -> Result<Option<i64>, StoreError> {
     let there = match engine {
         Engine::Sqlite => "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'recif_migrations'",

@@ -1,4 +1,4 @@
-//! A process that is killed in the middle of a transaction: nobody sees half of it.
+//! Test of a process that is killed in the middle of a transaction: readers never see half of it.
 
 use std::{
     env,
@@ -9,10 +9,10 @@ use std::{
 use super::*;
 use crate::{DatabaseUrl, Store};
 
-/// Tells this program that it is the process to be killed, and which database it writes to.
+/// Environment variable with the URL of the database; it marks this process as the one to be killed.
 const CHILD: &str = "RECIF_STORE_CHILD";
 
-/// Replaces tools as fast as it can, until it is killed. In an ordinary run there is no database to write to.
+/// Replaces tools as fast as it can, until it is killed. Returns at once in an ordinary run, which sets no URL.
 #[tokio::test]
 async fn child() {
     let Ok(url) = env::var(CHILD) else { return };
@@ -38,14 +38,15 @@ pub(super) async fn a_process_killed_while_it_writes_leaves_a_whole_set(place: &
     for round in 0..6_u64 {
         let mut child = start(place, last + 1);
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // It writes all the time, so wherever it is stopped it is most likely within a transaction.
+        // The child writes all the time, so whenever it is killed it is most likely within a transaction.
         let wrote = |line: Result<String, _>| line.unwrap().strip_prefix("wrote ").map(|it| it.parse::<i64>().unwrap());
         let told = lines.filter_map(wrote).nth(3).unwrap();
         tokio::time::sleep(std::time::Duration::from_micros(700 * round)).await;
         child.kill().unwrap();
         child.wait().unwrap();
 
-        // A server may still be at work on what it was told. An older version changes nothing, but waits for the rows.
+        // A database server may still execute the child's last statements. An older version changes nothing, but waits for the
+        // row locks.
         let mut writer = Store::open(&place.url).unwrap().writer().await.unwrap();
         write(&mut writer, [agent("a", "u", 0), server("s", 0, "older", 0)]).await;
         let rows = place.table("SELECT resource_version FROM tool_servers").await;

@@ -1,4 +1,4 @@
-//! A database of a test's own, with a store over it.
+//! Database of a single test, with a store.
 
 use std::ops::Deref;
 
@@ -6,7 +6,7 @@ use testing::{database::TestDatabase, postgres::PostgresServer};
 
 use crate::{DatabaseUrl, Store};
 
-/// An empty database with a store over it. What it holds goes with it.
+/// Empty database with a store, removed on drop.
 pub(crate) struct TestStore {
     pub(crate) url: DatabaseUrl,
     pub(crate) store: Store,
@@ -18,14 +18,14 @@ impl TestStore {
         Self::over(TestDatabase::sqlite())
     }
 
-    /// A database of that name.
+    /// Creates a database of that name.
     pub(crate) async fn postgres(server: &PostgresServer, name: &str) -> Self {
         Self::over(TestDatabase::postgres(server, name).await)
     }
 
     fn over(database: TestDatabase) -> Self {
         let url: DatabaseUrl = database.url.parse().unwrap();
-        // The store makes the folder of SQLite.
+        // The store creates the folder of SQLite's file.
         let store = Store::open(&url).unwrap();
         Self { url, store, database }
     }

@@ -1,4 +1,4 @@
-//! Databases that are away, locked or full.
+//! Tests with databases that are away, locked or full.
 
 use std::{fs, os::unix::fs::PermissionsExt as _};
 
@@ -55,7 +55,7 @@ async fn a_full_disk_keeps_what_was_written() {
     let place = TestStore::sqlite();
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [agent("a", "u", 1)]).await;
-    // As few pages as there are now: what SQLite says then is what it says when the disk is full.
+    // The limit is the current number of pages: SQLite then reports the same error as for a full disk.
     sqlx::raw_sql("PRAGMA max_page_count = 1").execute(writer.connection()).await.unwrap();
     let records = (0..200).map(|number| agent(&format!("b{number}"), "u", 2)).collect();
     let batch = Batch { records, deletions: Vec::new() };

@@ -1,4 +1,4 @@
-//! What happened to objects.
+//! Tests of the history of objects.
 
 use super::*;
 use crate::{Cursor, HistoryScope, ObjectTransition, TransitionPage};
@@ -32,7 +32,7 @@ pub(super) async fn steps_are_kept_once_and_outlive_their_object(place: &TestSto
 
 pub(super) async fn the_fleets_steps_are_paged_newest_first(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
-    // Several at the same time, so that the time alone does not tell where a page ends.
+    // Several steps at the same time, so that the time alone does not determine where a page ends.
     let steps = |uid: &str| {
         let steps = (1..=10).map(|seq| step(seq, seq / 3, "Running"));
         moved(&format!("of-{uid}"), uid, 1, steps)
@@ -48,7 +48,7 @@ pub(super) async fn the_fleets_steps_are_paged_newest_first(place: &TestStore) {
     loop {
         let page = place.store.latest(&HistoryScope::All, before.as_ref(), 7).await.unwrap();
         paged.extend(page.items);
-        // As a client gives it back.
+        // In the form in which a client sends it back.
         before = page.next.map(|next| next.to_string().parse().unwrap());
         if before.is_none() {
             break;

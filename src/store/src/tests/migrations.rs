@@ -1,4 +1,4 @@
-//! The tables' own history.
+//! Tests of the migrations.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn engine(place: &TestStore) -> Engine {
     place.url.source().unwrap().engine
 }
 
-/// Makes these steps; they live as long as the test program.
+/// Makes these steps, which are leaked.
 async fn make(place: &TestStore, steps: Vec<Migration>) -> Result<(), StoreError> {
     let mut connection = place.pool.acquire().await.unwrap();
     migrate(&mut connection, engine(place), steps.leak()).await
@@ -40,7 +40,7 @@ pub(super) async fn several_processes_start_at_once(place: &TestStore) {
     assert_eq!(versions(place).await.len(), MIGRATIONS.len());
 }
 
-/// Its lock outlasts `busy_timeout`, as the one of a process that is stopped while it starts.
+/// The lock outlasts `busy_timeout`, as that of a process that is stopped while it starts.
 #[tokio::test]
 async fn a_start_waits_until_the_file_is_free() {
     let place = TestStore::sqlite();

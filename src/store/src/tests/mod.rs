@@ -1,4 +1,4 @@
-//! The store on both databases: SQLite in a file, and a real PostgreSQL.
+//! Tests of the store on both databases: SQLite in a file, and a real PostgreSQL.
 
 mod crash;
 pub(crate) mod databases;
@@ -78,7 +78,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(1_800_000_000 + second).unwrap()
 }
 
-/// A workload in that version.
+/// Creates a workload in that version.
 fn agent(name: &str, uid: &str, version: i64) -> Record {
     let workload = WorkloadRow {
         generation: version,
@@ -97,7 +97,7 @@ fn agent(name: &str, uid: &str, version: i64) -> Record {
     }
 }
 
-/// A server in that version, with so many tools called after `set`.
+/// Creates a server in that version, with so many tools whose names begin with `set`.
 fn server(name: &str, version: i64, set: &str, tools: usize) -> Record {
     let tool = |number| ServerTool {
         name: format!("{set}-{number}"),
@@ -145,7 +145,7 @@ async fn remove(writer: &mut Writer, record: &Record) {
     writer.write(&Batch { records: Vec::new(), deletions: gone }).await.unwrap();
 }
 
-/// The workloads by name: uid, version, spec.
+/// Returns the workloads by name: uid, version, spec.
 async fn workloads(place: &TestStore) -> BTreeMap<String, String> {
     let rows = place.table("SELECT name, uid, resource_version, spec FROM workloads").await;
     rows.into_iter().map(|mut row| (row.remove(0), row.join(" "))).collect()

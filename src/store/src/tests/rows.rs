@@ -1,4 +1,4 @@
-//! The rows of objects.
+//! Tests of the rows of objects.
 
 use super::*;
 
@@ -44,7 +44,7 @@ pub(super) async fn versions_are_numbers(place: &TestStore) {
 pub(super) async fn a_late_version_of_an_old_uid_changes_nothing(place: &TestStore) {
     let (mut one, mut other) = (place.store.writer().await.unwrap(), place.store.writer().await.unwrap());
     write(&mut one, [agent("a", "old", 5)]).await;
-    // Deleted and made again; one process is ahead of the other.
+    // Deleted and created again; one process is ahead of the other.
     write(&mut one, [agent("a", "new", 9)]).await;
     write(&mut other, [agent("a", "old", 6)]).await;
     remove(&mut other, &agent("a", "old", 6)).await;
@@ -67,9 +67,9 @@ pub(super) async fn a_deletion_takes_what_had_the_name_before_and_leaves_what_ha
         .await;
     let gone = |kind, name, uid: &str, version| Deletion { key: key(kind, name), uid: uid.into(), version };
     let gone = vec![
-        // Deleted, made again and deleted again between two writes: the one in between was never stored.
+        // Deleted, created and deleted again between two writes: the object in between was never stored.
         gone("Agent", "a", "between", 7),
-        // Made again, and another process was ahead.
+        // Created again, and another process was ahead.
         gone("Agent", "b", "old", 7),
         // Another process had stored a later version of it.
         gone("Agent", "c", "u", 7),
@@ -104,7 +104,7 @@ pub(super) async fn what_is_gone_is_removed_at_the_start(place: &TestStore) {
     assert!(known.unconfirmed.is_empty());
     assert_eq!(known.workloads.keys().map(|key| key.name.as_str()).collect::<Vec<_>>(), ["kept"]);
     assert_eq!(workloads(place).await.keys().collect::<Vec<_>>(), ["changed", "kept", "x"], "another process has x");
-    // Another kind's rows are of no concern.
+    // Rows of other kinds are not affected.
     assert_eq!(look(&mut fresh, "RemoteMCPServer", &[], 2).await.removed, 1);
     assert!(place.table("SELECT name FROM tools").await.is_empty());
 }
@@ -115,7 +115,7 @@ pub(super) async fn a_restored_cluster_is_written_anew(place: &TestStore) {
     later.steps = vec![step(1, 1, "Pending"), step(2, 2, "Resolving"), step(3, 3, "Running"), step(4, 4, "Failed")];
     write(&mut writer, [later, agent("made since", "v", 502), server("s", 501, "later", 3)]).await;
 
-    // What the backup holds; the second step was another one before.
+    // Content of the backup; the second step differs from the stored one.
     let mut restored = agent("a", "u", 40);
     restored.steps = vec![step(1, 1, "Pending"), step(2, 9, "Rendering")];
     let restored_server = server("s", 41, "backup", 2);
@@ -140,7 +140,7 @@ pub(super) async fn a_history_that_was_cleared_or_cannot_be_read_deletes_no_step
         let known = look(&mut writer, "Agent", &[head(&with_steps(6, last))], 3).await;
         assert!(known.unconfirmed.is_empty(), "{known:?}");
     }
-    // Restored, and its status is not known.
+    // Restored, with an unknown status.
     let known = look(&mut writer, "Agent", &[head(&with_steps(4, 0))], 2).await;
     assert_eq!(known.undone, 1);
     assert_eq!(place.table("SELECT seq FROM transitions ORDER BY seq").await, [["1"], ["2"], ["3"]]);
@@ -153,7 +153,7 @@ pub(super) async fn a_process_that_is_ahead_is_not_undone(place: &TestStore) {
     let mut late = place.store.writer().await.unwrap();
     let known = look(&mut late, "Agent", &[head(&moved(5, 1))], 1).await;
     assert_eq!((known.removed, known.undone), (0, 0));
-    // What was in doubt in the first look has changed meanwhile: somebody is at work.
+    // The rows that were unconfirmed in the first comparison have changed since: another process is writing.
     write(&mut ahead, [moved(11, 3), agent("made since", "v", 12)]).await;
     let known = late.compare("Agent", &[], &[head(&moved(9, 2))], &known.unconfirmed).await.unwrap();
     assert_eq!((known.removed, known.undone), (0, 0));
@@ -161,7 +161,7 @@ pub(super) async fn a_process_that_is_ahead_is_not_undone(place: &TestStore) {
     assert_eq!(place.table("SELECT seq FROM transitions ORDER BY seq").await, [["2"], ["3"]]);
 }
 
-/// Looks so many times at the same list.
+/// Compares the same list so many times.
 async fn look(
     writer: &mut Writer,
     kind: &'static str,

@@ -1,4 +1,4 @@
-//! Servers and their tools, which are replaced as one.
+//! Tests of servers and their tools, which are replaced as one.
 
 use std::{
     collections::BTreeSet,
@@ -10,7 +10,7 @@ use std::{
 
 use super::*;
 
-/// The sets that the stored tools are of, and how many they are.
+/// Returns the sets to which the stored tools belong, and the number of tools.
 async fn stored(place: &TestStore) -> (BTreeSet<String>, usize) {
     let rows = place.table("SELECT t.name, s.tools_digest FROM tools t, tool_servers s").await;
     let set = |row: &Vec<String>| {
@@ -21,7 +21,7 @@ async fn stored(place: &TestStore) -> (BTreeSet<String>, usize) {
     (rows.iter().map(set).collect(), rows.len())
 }
 
-/// Ten processes write a set of tools each, in these versions, while another one reads.
+/// Has ten processes write a set of tools each, in these versions, while another one reads.
 async fn refresh_at_once(place: &TestStore, versions: [i64; 10]) {
     write(&mut place.store.writer().await.unwrap(), [server("s", 1, "start", 5)]).await;
     let done = Arc::new(AtomicBool::new(false));
@@ -65,7 +65,7 @@ pub(super) async fn ten_refreshes_of_one_version_leave_the_tools_of_one(place: &
 pub(super) async fn tools_that_are_not_known_stay_and_come_later(place: &TestStore) {
     let mut writer = place.store.writer().await.unwrap();
     write(&mut writer, [server("s", 1, "first", 2)]).await;
-    // The server's status is seen before the ConfigMap that it speaks of.
+    // The server's status is seen before the ConfigMap to which it refers.
     let mut unknown = server("s", 2, "second", 0);
     unknown.server.as_mut().unwrap().tools = None;
     write(&mut writer, [unknown]).await;
@@ -75,7 +75,7 @@ pub(super) async fn tools_that_are_not_known_stay_and_come_later(place: &TestSto
     assert_eq!(stored(place).await, (BTreeSet::from(["second".to_owned()]), 3));
     write(&mut writer, [server("s", 1, "first", 2)]).await;
     assert_eq!(stored(place).await, (BTreeSet::from(["second".to_owned()]), 3), "an older version is late");
-    // Made again, and not yet asked.
+    // Created again, and not queried yet.
     let mut again = server("s", 9, "", 0);
     (again.uid, again.server.as_mut().unwrap().tools) = ("new".into(), Some(ToolSet::default()));
     write(&mut writer, [again]).await;

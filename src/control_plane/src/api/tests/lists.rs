@@ -1,4 +1,4 @@
-//! What is answered of many objects: lists and the graph.
+//! Tests of responses about many objects: lists and the graph.
 
 use http::Method;
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! The API over a few objects.
+//! Tests of the API over a few objects.
 
 use axum::body::Body;
 use http::Method;

@@ -1,4 +1,4 @@
-//! What is answered of one object, and to whom.
+//! Tests of responses about one object, and of the rights that they need.
 
 use http::Method;
 use serde_json::{Value, json};

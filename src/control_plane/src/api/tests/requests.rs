@@ -1,4 +1,4 @@
-//! What is asked wrongly or elsewhere, and whether answers are as the document says.
+//! Tests of invalid requests and unknown paths, and of responses against the OpenAPI document.
 
 use std::{sync::atomic::Ordering::Relaxed, time::Instant};
 
@@ -65,7 +65,7 @@ async fn the_root_leads_to_the_ui() {
     assert_eq!((root.status().as_u16(), &root.headers()["location"]), (302, &"/ui/".parse().unwrap()));
     for path in ["/ui", "/ui/", "/ui/objects"] {
         let page = api.send(Method::GET, path, &[]).await;
-        // Without a built UI this is a text that says so, with the same policy.
+        // Without a built UI the response is a text that says so, with the same policy.
         assert!(page.headers().contains_key("content-security-policy"), "{path}: {}", page.status());
     }
 }
@@ -78,7 +78,7 @@ async fn before_every_watch_has_begun_nothing_is_answered() {
     assert_eq!((answer.status().as_u16(), &answer.headers()["retry-after"]), (503, &"1".parse().unwrap()));
 }
 
-/// Whatever is answered is as the document says; each operation of the document is there.
+/// Each operation of the document exists, and its response conforms to its schema.
 #[tokio::test]
 async fn answers_are_as_the_document_says() {
     let stage = stage();

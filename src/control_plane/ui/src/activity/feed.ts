@@ -1,14 +1,14 @@
-/** Transitions from pages and from the live stream, as one list: newest first, each once. */
+/** Transitions from pages and from the live stream, merged into one list: newest first, each once. */
 
 import type { History, Transition } from "../api/types.ts";
 import { ago } from "../object/timeline.ts";
 
 const keyOf = (one: Transition): string => `${one.uid} ${one.seq}`;
 
-/** So many are kept while the page is open, the newest. */
+/** Limit of the transitions that are kept while the page is open, the newest ones. */
 export const KEPT = 5000;
 
-/** The list with more in it. */
+/** Merges more transitions into the list. */
 export function merged(list: readonly Transition[], more: readonly Transition[], kept = KEPT): Transition[] {
   const known = new Set(list.map(keyOf));
   const fresh = more.filter((one) => !known.has(keyOf(one)) && known.add(keyOf(one)));
@@ -17,7 +17,7 @@ export function merged(list: readonly Transition[], more: readonly Transition[],
   return all.length > kept ? all.slice(0, kept) : all;
 }
 
-/** How many of a list are newer than those that were shown when it was paused. */
+/** Counts the transitions that are newer than those shown at the moment of the pause. */
 export function newer(list: readonly Transition[], shown: readonly Transition[]): number {
   const first = shown[0];
   if (!first) return list.length;
@@ -34,7 +34,7 @@ export function wanted(kinds: readonly string[] | undefined, q: string | undefin
   };
 }
 
-/** What is wrong with the history, in a sentence; null: nothing is. */
+/** Returns the problem of the history as a sentence; null: there is none. */
 export function troubleOf(history: History | undefined): string | null {
   if (!history?.problem) return null;
   const behind = history.behindSeconds * 1000;

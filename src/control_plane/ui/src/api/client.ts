@@ -1,8 +1,8 @@
 /**
- * Requests to the control plane.
+ * HTTP client of the control plane.
  *
- * Paths begin with /api/v1, which also works where an ingress gives /v1 to the gateway. The token of the signed-in user is
- * kept here, in memory, and nowhere else: a reload asks for it again.
+ * Paths begin with /api/v1, which also works where an ingress routes /v1 to the gateway. The token of the signed-in user is
+ * kept in memory only: after a reload the user has to enter it again.
  */
 
 import type { Problem } from "./types.ts";
@@ -10,7 +10,7 @@ import type { Problem } from "./types.ts";
 export const API = "/api/v1";
 export const GATEWAY = "/gateway";
 
-/** An answer that is no success. Status 0: there was none. */
+/** Unsuccessful response. Status 0: there was no response. */
 export class ApiError extends Error {
   override name = "ApiError";
   readonly status: number;
@@ -28,7 +28,7 @@ export function setToken(next: string | null): void {
   token = next;
 }
 
-/** Calls `listener` whenever the token (or its absence) is refused. */
+/** Calls `listener` whenever a request is refused for its token or the lack of one. */
 export function onRefused(listener: () => void): () => void {
   refused.add(listener);
   return () => refused.delete(listener);
@@ -36,17 +36,17 @@ export function onRefused(listener: () => void): () => void {
 
 const isBelowGateway = (path: string): boolean => path === GATEWAY || path.startsWith(`${GATEWAY}/`);
 
-/** The headers of a request of this user. What goes to workloads has the token where they never see it. */
+/** Adds the user's token to the headers of a request. On the way to a workload it goes into a header that no workload gets. */
 export function authorized(path: string, headers: Record<string, string> = {}): Record<string, string> {
   return token ? { ...headers, [isBelowGateway(path) ? "X-Recif-Authorization" : "Authorization"]: `Bearer ${token}` } : headers;
 }
 
-/** A workload must not lead this page, with its token, to another one. */
+/** Forbids redirects below the gateway: a workload must not lead this page, with its token, to another one. */
 export function redirects(path: string): RequestRedirect {
   return isBelowGateway(path) ? "error" : "follow";
 }
 
-/** `fetch` with the user's token; answers that are no success are thrown as an `ApiError`. */
+/** Calls `fetch` with the user's token; throws an `ApiError` for an unsuccessful response. */
 export async function request(path: string, init: RequestInit & { headers?: Record<string, string> } = {}): Promise<Response> {
   let response: Response;
   try {
@@ -62,10 +62,10 @@ export async function request(path: string, init: RequestInit & { headers?: Reco
   throw new ApiError(response.status, message);
 }
 
-/** How long an answer may take: nobody looks at an empty page for longer. */
+/** Timeout of a response, so that the user does not look at an empty page for longer. */
 const PATIENCE_MS = 30_000;
 
-/** GET below /api/v1, as JSON. */
+/** Sends a GET below /api/v1 and returns the JSON. */
 export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   const late = AbortSignal.timeout(PATIENCE_MS);
   try {
@@ -78,7 +78,7 @@ export async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   }
 }
 
-/** What an answer says went wrong: problem JSON of the control plane, `{error, reason}` of the gateway, or plain text. */
+/** Returns the error text of a response: problem JSON of the control plane, `{error, reason}` of the gateway, or plain text. */
 export async function problemOf(response: Response): Promise<string> {
   const text = await response.text().catch(() => "");
   try {
@@ -88,13 +88,13 @@ export async function problemOf(response: Response): Promise<string> {
     if (typeof error === "string") return error;
     if (error && typeof error === "object" && "message" in error) return String(error.message);
   } catch {
-    // Not JSON: as it is.
+    // Not JSON: the text is returned as it is.
   }
   const short = text.trim();
   return short && short.length < 400 && !short.startsWith("<") ? short : `The answer was ${response.status} ${response.statusText}`.trim();
 }
 
-/** `a=1&b=2` of what is set, with a leading question mark. */
+/** Encodes the parameters that are set as a query string, with a leading question mark. */
 export function query(params: Record<string, string | number | readonly string[] | null | undefined>): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {

@@ -1,6 +1,6 @@
 /**
- * What the graph is drawn from, of the objects that changed: a status is written far more often than an object comes, goes,
- * enters another phase or gets another spec, and the whole graph is read for it.
+ * State of the objects as far as the graph shows it. A status is written far more often than an object is created, deleted,
+ * enters another phase or gets another spec, and each reload of the graph reads all of it.
  */
 
 import type { Change } from "./types.ts";
@@ -8,7 +8,7 @@ import type { Change } from "./types.ts";
 export class Drawn {
   #last = new Map<string, string>();
 
-  /** Whether a change may alter the graph. The first one of an object may. */
+  /** Reports whether a change may alter the graph. The first change of an object may. */
   altered({ type, object: { kind, namespace, name, uid, phase, generation } }: Change): boolean {
     const key = `${kind}/${namespace}/${name}`;
     const now = type === "deleted" ? "" : `${uid} ${phase} ${generation}`;
@@ -17,7 +17,7 @@ export class Drawn {
     return now !== before;
   }
 
-  /** Changes were missed, or nobody looks. */
+  /** Forgets all states, after missed changes or while no page shows the graph. */
   forget(): void {
     this.#last.clear();
   }

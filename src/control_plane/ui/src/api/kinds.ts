@@ -1,12 +1,12 @@
-/** The kinds of the API: how they are written in paths and to people. */
+/** Kinds of the API: their names in paths and in the UI. */
 
 export interface Kind {
   kind: string;
   plural: string;
-  /** To people, in the plural. */
+  /** Plural for the UI. */
   label: string;
   workload: boolean;
-  /** A path below the gateway leads to it. */
+  /** Path segment below the gateway, if the kind can be called there. */
   gateway?: string;
 }
 
@@ -33,18 +33,18 @@ export function kindOfPlural(plural: string): Kind | undefined {
   return byPlural.get(plural);
 }
 
-/** Such as agents; a kind that this build does not know is spelt as Kubernetes would. */
+/** Returns the plural, such as agents; for a kind that this build does not know, as Kubernetes would form it. */
 export function pluralOf(kind: string): string {
   return byKind.get(kind)?.plural ?? `${kind.toLowerCase()}s`;
 }
 
-/** Where a kind stands in lists. */
+/** Returns the rank of a kind in lists. */
 export function rankOf(kind: string): number {
   const index = KINDS.findIndex((known) => known.kind === kind);
   return index < 0 ? KINDS.length : index;
 }
 
-/** What a person should think of a phase. */
+/** Assessment of a phase, shown by colour and sign. */
 export type Tone = "good" | "busy" | "bad" | "idle" | "leaving" | "unknown";
 
 const TONES: Record<string, Tone> = {
@@ -64,12 +64,12 @@ export function toneOf(phase: string | null | undefined): Tone {
   return (phase && TONES[phase]) || "unknown";
 }
 
-/** Whether an object in this phase needs nobody's attention. */
+/** Reports whether an object in this phase needs no attention. */
 export function isSettled(phase: string | null): boolean {
   return phase === "Running" || phase === "Available";
 }
 
-/** The phases in the order in which a healthy object sees them, those that end badly last. */
+/** Phases in the order in which a healthy object sees them, failures last. */
 export const PHASES = [
   "Pending",
   "Resolving",

@@ -1,9 +1,9 @@
 /**
- * The live stream of the fleet, kept open.
+ * Client of the live stream of the fleet.
  *
- * It reconnects with growing pauses, goes on where it was by Last-Event-ID, and gives up on a connection that is silent for
- * longer than the server's comments are apart. While it rests it has no connection. Whoever listens learns of changes, of transitions, of a reset (read your lists
- * again), and of the state of the connection.
+ * It reconnects with exponential back-off and jitter, resumes by Last-Event-ID, and drops a connection that is silent for
+ * longer than the interval of the server's comments. While it rests it has no connection. Listeners get changes, transitions,
+ * resets (the lists have to be read again) and the state of the connection.
  */
 
 import { API, ApiError, request } from "./client.ts";
@@ -12,29 +12,29 @@ import type { Change, Transition } from "./types.ts";
 
 export interface LiveState {
   status: "connecting" | "live" | "broken";
-  /** When something was last heard, in milliseconds of the epoch; null if never. */
+  /** Time of the last received chunk, in milliseconds of the epoch; null if there was none. */
   heardAt: number | null;
-  /** Why the last connection ended. */
+  /** Reason for the end of the last connection. */
   problem: string | null;
 }
 
 export interface LiveListener {
   change?: (change: Change) => void;
   transition?: (transition: Transition) => void;
-  /** Changes may have been missed. */
+  /** Called when changes may have been missed. */
   reset?: () => void;
-  /** The connection stands, for the first time or again. */
+  /** Called when the connection is open, for the first time or again. */
   connected?: () => void;
 }
 
-/** The server sends a comment each 15 s. */
+/** Longest silence of a connection. The server sends a comment each 15 s. */
 const SILENCE_MS = 40_000;
 const FIRST_PAUSE_MS = 250;
 const LONGEST_PAUSE_MS = 8_000;
-/** A connection that lasted for so long was a good one. One that is accepted and dropped at once is not asked for at once again. */
+/** Shortest duration of a good connection, which resets the back-off. One that is accepted and dropped at once does not. */
 const STEADY_MS = 5_000;
 
-/** How long to wait before the next attempt; the first comes at once, or nearly so. */
+/** Returns the back-off before the next attempt, with jitter; the first one is short. */
 export function pauseBefore(attempt: number, random: number): number {
   return Math.min(FIRST_PAUSE_MS * 2 ** attempt, LONGEST_PAUSE_MS) * (0.75 + random / 2);
 }
@@ -46,14 +46,14 @@ export class Live {
   #lastId = "";
   #started = false;
   #resting = false;
-  /** Ends the connection, and the attempts to get one. */
+  /** Aborts the connection and further attempts. */
   #following: AbortController | null = null;
 
   get state(): LiveState {
     return this.#state;
   }
 
-  /** For useSyncExternalStore. */
+  /** Subscribes to the state, for useSyncExternalStore. */
   readonly watch = (watcher: () => void): (() => void) => {
     this.#watchers.add(watcher);
     return () => this.#watchers.delete(watcher);
@@ -69,7 +69,7 @@ export class Live {
     this.#follow();
   }
 
-  /** Ends it, and forgets where it was. */
+  /** Closes the stream and forgets its position. */
   stop(): void {
     this.#started = false;
     this.#leave();
@@ -77,7 +77,7 @@ export class Live {
     this.#set({ status: "connecting", heardAt: null, problem: null });
   }
 
-  /** Lets the connection go until `wake`. What happens meanwhile is told then. */
+  /** Closes the connection until `wake`, which resumes at the same position. */
   rest(): void {
     this.#resting = true;
     this.#leave();
@@ -109,7 +109,7 @@ export class Live {
         this.#broke("The control plane ended the connection.");
       } catch (error) {
         if (stopped.aborted) return;
-        // Whoever signs in again starts anew.
+        // A new sign-in starts the stream again.
         if (error instanceof ApiError && error.status === 401) return this.#broke(error.message);
         this.#broke(error instanceof ApiError ? error.message : "The connection broke.");
       }
@@ -132,7 +132,7 @@ export class Live {
       const resumed = this.#lastId !== "";
       this.#set({ status: "live", heardAt: Date.now(), problem: null });
       this.#tell((listener) => listener.connected?.());
-      // Without an id to go on from, what happened before this connection is not told.
+      // Without an id to resume from, changes before this connection were missed.
       if (!resumed) this.#tell((listener) => listener.reset?.());
       const heard = (lastId: string): void => {
         if (stopped.aborted) return;
@@ -185,5 +185,5 @@ function sleep(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** The one stream of this page. */
+/** Live stream of this page. */
 export const live = new Live();

@@ -1,4 +1,4 @@
-/** What the pages ask for, and what a live change makes stale. */
+/** Queries of the pages, and their invalidation by live changes. */
 
 import { QueryClient, queryOptions } from "@tanstack/react-query";
 
@@ -20,7 +20,7 @@ export const queryClient = new QueryClient({
     queries: {
       staleTime: 10_000,
       refetchOnWindowFocus: false,
-      // What is refused stays refused; what is not answered may be.
+      // A refusal (4xx) is final; a failure may be temporary.
       retry: (failures, error) => failures < 2 && !(error instanceof ApiError && error.status >= 400 && error.status < 500),
       retryDelay: 500,
     },
@@ -45,7 +45,7 @@ export const loadQuery = (name: Name) => queryOptions({ ...part<Load>(name, "loa
 export const machineQuery = (kind: string) =>
   queryOptions({ queryKey: ["machine", kind], queryFn: ({ signal }) => get<Machine>(`/machines/${kind}`, signal), staleTime: Infinity });
 
-/** How far the history is behind. No change tells of it, so it is asked for again and again. */
+/** Lag of the history. No live change reports it, so it is polled. */
 export const historyQuery = () =>
   queryOptions({ queryKey: ["history"], queryFn: ({ signal }) => get<History>("/history", signal), refetchInterval: 15_000, retry: false });
 
@@ -61,7 +61,7 @@ export const serverToolsQuery = (kind: string, namespace: string, name: string) 
     queryFn: ({ signal }) => get<ServerTools>(`/toolservers/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}/tools${query({ kind })}`, signal),
   });
 
-/** A graph of so many objects takes a while to tell and to draw. */
+/** Number of nodes from which a graph takes long to load and to draw. */
 const LARGE_GRAPH = 500;
 
 function gatherMs(key: Key): number {
@@ -72,7 +72,7 @@ function gatherMs(key: Key): number {
 const refresher = new Refresher((queryKey) => queryClient.invalidateQueries({ queryKey }), gatherMs);
 const isKept = (queryKey: Key): boolean => queryClient.getQueryCache().find({ queryKey, exact: false }) !== undefined;
 
-/** Reads anew what a change concerns, if a page showed it. */
+/** Invalidates the queries of a changed object, if a page has used them. */
 function later(key: Key): void {
   if (isKept(key)) refresher.later(key);
 }

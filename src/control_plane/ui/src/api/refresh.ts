@@ -1,6 +1,7 @@
 /**
- * Reads anew what changed: soon, once for changes that come together, and one reading of a sort at a time, each to its end.
- * In a storm of changes the next one would otherwise end a reading before it is there, and a page would never be new.
+ * Throttled invalidation of queries: soon after a change, once for changes that come together, and one reload of a query at a
+ * time, each to its end. Otherwise each change of a storm would abort the reload before it, and the page would never be up to
+ * date.
  */
 
 export type Key = readonly string[];
@@ -11,7 +12,7 @@ export class Refresher {
   #stale = new Set<string>();
   #reading = new Set<string>();
 
-  /** `gatherMs`: so long changes are gathered before this is read. A reading that fails is nobody's business here. */
+  /** `gatherMs` returns the time for which changes of a query are gathered. A failed reload is left to the page that shows it. */
   constructor(read: (key: Key) => Promise<void>, gatherMs: (key: Key) => number) {
     this.#read = read;
     this.#gatherMs = gatherMs;
@@ -28,7 +29,7 @@ export class Refresher {
   async #refresh(id: string, key: Key): Promise<void> {
     let took = 0;
     while (this.#stale.has(id)) {
-      // What takes long is not asked for without a break.
+      // A query that takes long is not repeated without a break.
       await new Promise((resolve) => setTimeout(resolve, Math.max(this.#gatherMs(key), took)));
       this.#stale.delete(id);
       const began = performance.now();

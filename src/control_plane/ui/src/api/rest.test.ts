@@ -12,7 +12,7 @@ class Page extends EventTarget {
   }
 }
 
-/** What was asked for, by its Last-Event-ID, and how many streams are open. */
+/** Last-Event-ID of each request, and the number of open streams. */
 let asked: string[];
 let open: number;
 let page: Page;

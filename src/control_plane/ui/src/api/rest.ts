@@ -1,13 +1,13 @@
 /**
- * Lets the live stream go while nobody looks at the page.
+ * Closes the live stream while the page is hidden.
  *
- * A browser gives an origin six connections over HTTP/1.1. A stream keeps one for good, so that with six tabs that each keep
- * theirs nothing would be answered in any of them any more.
+ * Over HTTP/1.1 a browser opens six connections per origin. A stream occupies one for good, so with six tabs that each keep
+ * theirs no request would be answered in any of them.
  */
 
 import type { Live } from "./live.ts";
 
-/** Who is away for less keeps the stream. To get it back costs one request, and nothing is missed. */
+/** Time for which a hidden page keeps the stream. Opening it again costs one request, and no change is missed. */
 export const GRACE_MS = 5_000;
 
 export function restWhileHidden(page: Pick<Document, "hidden" | "addEventListener">, stream: Pick<Live, "rest" | "wake">): void {
@@ -17,6 +17,6 @@ export function restWhileHidden(page: Pick<Document, "hidden" | "addEventListene
     if (page.hidden) timer = setTimeout(() => stream.rest(), GRACE_MS);
     else stream.wake();
   });
-  // A tab that is opened behind another one does not even begin.
+  // A tab that is opened in the background does not start the stream.
   if (page.hidden) stream.rest();
 }

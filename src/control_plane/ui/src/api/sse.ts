@@ -1,8 +1,8 @@
 /**
  * Server-sent events from a `fetch`, because EventSource cannot send a token.
  *
- * The parser follows the HTML standard, "Interpreting an event stream": lines end by CR, LF or CRLF, however the bytes are
- * cut into chunks; an event without data is none; an id stays until the next one.
+ * The parser follows the HTML standard, "Interpreting an event stream": lines end by CR, LF or CRLF, independent of chunk
+ * borders; an event without data is not dispatched; an id is kept until the next one.
  */
 
 export interface ServerEvent {
@@ -13,10 +13,10 @@ export interface ServerEvent {
   id: string;
 }
 
-/** More in one event, in characters, is nothing that a page could show. */
+/** Limit of the characters in one event; a page could not show more. */
 const LONGEST = 8 << 20;
 
-/** Takes text as it comes and gives the events that it completes. */
+/** Incremental parser of an event stream. */
 export class EventParser {
   #rest = "";
   #afterReturn = false;
@@ -27,12 +27,12 @@ export class EventParser {
   #begun = false;
   #held = 0;
 
-  /** The id of what was last complete, also of what has an id and nothing else: there a stream can be taken up again. */
+  /** Returns the id of the last complete block, including blocks with an id only: the position for resuming the stream. */
   get lastId(): string {
     return this.#lastId;
   }
 
-  /** Throws a RangeError when an event never ends. */
+  /** Parses a chunk and returns the events that it completes; throws a RangeError for an event over the limit. */
   push(chunk: string): ServerEvent[] {
     let text = chunk;
     if (!this.#begun && text) {
@@ -47,7 +47,7 @@ export class EventParser {
         this.#afterReturn = false;
         continue;
       }
-      // The line feed of a CRLF, maybe with the CR in the chunk before.
+      // The LF of a CRLF, whose CR may have been in the chunk before.
       if (code === 10 && this.#afterReturn) {
         this.#afterReturn = false;
         start = at + 1;
@@ -88,7 +88,7 @@ export class EventParser {
   }
 }
 
-/** The events of a body; `heard` is called after each chunk, comments too, with the last id. Ends with the body. */
+/** Iterates over the events of a body; `heard` is called after each chunk, comments included, with the last id. Ends with the body. */
 export async function* eventsOf(body: ReadableStream<Uint8Array>, heard?: (lastId: string) => void): AsyncGenerator<ServerEvent> {
   const parser = new EventParser();
   const decoder = new TextDecoder();
@@ -101,7 +101,7 @@ export async function* eventsOf(body: ReadableStream<Uint8Array>, heard?: (lastI
       heard?.(parser.lastId);
     }
   } finally {
-    // Also when whoever reads stops: the server is to know.
+    // Also if the consumer stops early, so that the server learns of it.
     reader.cancel().catch(() => undefined);
   }
 }

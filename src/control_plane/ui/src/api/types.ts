@@ -1,4 +1,4 @@
-/** What the control plane's REST API answers, under short names; all but the live change comes from its OpenAPI document. */
+/** Responses of the control plane's REST API under short names; all but the live change are generated from its OpenAPI document. */
 
 import type { components } from "./schema.d.ts";
 
@@ -6,19 +6,19 @@ type Schemas = components["schemas"];
 
 export type Summary = Schemas["Summary"];
 export type FleetPage = Schemas["FleetPage"];
-/** Objects per kind and phase. */
+/** Number of objects per kind and phase. */
 export type Counts = FleetPage["counts"];
-/** One entry of an object's history: a move, or a wait or retry, which stays in its phase. */
+/** Entry of an object's history: a move, or a wait or retry, which stays in its phase. */
 export type TraceEntry = Schemas["Step"];
 export type Trace = Schemas["Trace"];
-/** A history entry of some object. */
+/** History entry with its object. */
 export type Transition = Schemas["Transition"];
-/** An object; its metadata and status hold more than what is named here. */
+/** Object; its metadata and status have more fields than are declared here. */
 export type KubeObject = Omit<Schemas["Object"], "metadata" | "status"> & {
   metadata: { generation?: number; [field: string]: unknown };
   status: { phase?: string; observedGeneration?: number; conditions?: Condition[]; [field: string]: unknown } | null;
 };
-/** How far what happened is stored in the database. */
+/** State of the mirror that stores the history in the database. */
 export type History = Schemas["History"];
 export type Why = Schemas["Why"];
 export type Child = Schemas["Child"];
@@ -36,10 +36,10 @@ export type ServerTools = Omit<Schemas["Tools"], "items"> & { items: ServerTool[
 export type Me = Schemas["Me"];
 export type Problem = Schemas["Problem"];
 
-/** Where a move begins that may begin in any phase. */
+/** Start of a move that is possible in any phase. */
 export const ANYWHERE = "*";
 
-/** A condition as Kubernetes has it, in a status. */
+/** Condition in a status, as Kubernetes defines it. */
 export interface Condition {
   type: string;
   status: string;
@@ -53,7 +53,7 @@ export interface Page<T> {
   continue?: string | null;
 }
 
-/** `event: change` of the live stream. */
+/** Data of `event: change` in the live stream. */
 export interface Change {
   type: "applied" | "deleted";
   object: Summary;

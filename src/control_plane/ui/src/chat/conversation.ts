@@ -1,6 +1,4 @@
-/**
- * The conversation with one target. It goes on while another page is shown, and is forgotten with the page's memory.
- */
+/** Conversation with one target. It continues while another page is shown, and is lost when the page is unloaded. */
 
 import { ApiError } from "../api/client.ts";
 import { atEnd, type Ended, failed, isTooLong, type Reply, stopped, WAITING, withEvent } from "./stream.ts";
@@ -10,14 +8,14 @@ export interface Turn {
   id: number;
   /** The message, or the variables of a flow as JSON. */
   said: string;
-  /** Which flow of a set. */
+  /** Name of the flow in a set. */
   flow: string | null;
   reply: Reply;
 }
 
-/** So many turns are kept, the latest. */
+/** Limit of the turns, the latest ones. */
 const KEPT = 200;
-/** Tokens that come within one frame are shown by one rendering. */
+/** Interval of renderings: tokens that come within one frame are shown together. */
 const FRAME_MS = 16;
 
 export class Conversation {
@@ -73,7 +71,7 @@ export class Conversation {
     this.#running?.abort();
   }
 
-  /** Takes the last turn away, to be sent anew. */
+  /** Removes the last turn, to send it again. */
   takeBack(): Turn | null {
     const last = this.#turns.at(-1) ?? null;
     if (last && !this.#running) this.#show(this.#turns.slice(0, -1));
@@ -118,7 +116,7 @@ export function conversationWith(target: Target): Conversation {
   return conversation;
 }
 
-/** Forgets all of them: somebody else signed in. */
+/** Deletes all conversations, for the case that another user signs in. */
 export function forgetConversations(): void {
   for (const conversation of all.values()) conversation.clear();
   all.clear();

@@ -1,7 +1,7 @@
 /**
- * A turn of a conversation as it streams in: tokens, tool calls, and how it ended.
+ * Turn of a conversation, built from a stream of tokens and tool calls up to its end.
  *
- * The runtime sends events without a name, `{"token"}`; `tool_call` and `tool_result` around the tools that the model calls;
+ * The runtime sends events without a name, `{"token"}`; `tool_call` and `tool_result` around each tool that the model calls;
  * and as the last one `done`, with the conversation, or `error`. A stream that ends without one of those was cut off.
  */
 
@@ -16,13 +16,13 @@ export interface ToolCall {
   tookMs: number | null;
 }
 
-/** What an answer is made of, in the order in which it came. */
+/** Part of a reply, in the order of arrival. */
 export type Piece = { type: "text"; text: string } | ({ type: "tool" } & ToolCall);
 
 export interface Reply {
   pieces: Piece[];
   status: "waiting" | "streaming" | "done" | "stopped" | "failed";
-  /** Why it failed. */
+  /** Error text of a failed reply. */
   error: string | null;
   /** Milliseconds from the request to the first token, and to the end. */
   firstMs: number | null;
@@ -36,7 +36,7 @@ export interface Ended {
   title: string | null;
 }
 
-/** The reply after an event that came `ms` after the request; `ended` learns of the conversation. */
+/** Returns the reply after an event that came `ms` after the request; `ended` gets the conversation. */
 export function withEvent(reply: Reply, event: ServerEvent, ms: number, ended?: (end: Ended) => void): Reply {
   const data = parsed(event.data);
   switch (event.event) {
@@ -65,14 +65,14 @@ export function withEvent(reply: Reply, event: ServerEvent, ms: number, ended?: 
   }
 }
 
-/** So many characters of a reply are kept: whoever says more is cut off. */
+/** Limit of the characters of a reply; a longer one is cut off. */
 export const LONGEST = 1 << 20;
 
 export function isTooLong(reply: Reply): boolean {
   return reply.pieces.reduce((sum, piece) => sum + (piece.type === "text" ? piece.text.length : 100), 0) > LONGEST;
 }
 
-/** The reply once no more comes. */
+/** Returns the reply after the end of the stream. */
 export function atEnd(reply: Reply, ms: number): Reply {
   if (reply.status === "done" || reply.status === "failed") return reply;
   return { ...reply, status: "failed", error: "The answer was cut off.", totalMs: ms };

@@ -1,4 +1,4 @@
-/** What is asked of an agent, a flow or a flow of a set, and how the answer streams back through the gateway. */
+/** Requests to an agent, a flow or a flow of a set through the gateway, with streamed responses. */
 
 import { GATEWAY, request } from "../api/client.ts";
 import { kindOf } from "../api/kinds.ts";
@@ -10,19 +10,19 @@ export interface Target {
   name: string;
 }
 
-/** Reads "Agent/default/my-agent". */
+/** Parses a target such as "Agent/default/my-agent". */
 export function targetOf(text: string | undefined): Target | null {
   const [kind, namespace, name, more] = text?.split("/") ?? [];
   return kind && namespace && name && more === undefined && kindOf(kind)?.gateway ? { kind, namespace, name } : null;
 }
 
-/** Where it is asked; `flow` names one of a set. */
+/** Returns the request path of a target; `flow` names one of a set. */
 export function pathOf(target: Target, flow: string | null): string {
   const base = `${GATEWAY}/v1/${kindOf(target.kind)?.gateway}/${encodeURIComponent(target.namespace)}/${encodeURIComponent(target.name)}`;
   return target.kind === "Agent" ? `${base}/chat` : `${base}/${flow ? encodeURIComponent(flow) : ""}`;
 }
 
-/** Asks, and hands on the events as they come. */
+/** Sends a request and passes on the events as they come. */
 export async function ask(path: string, body: object, signal: AbortSignal, take: (event: ServerEvent) => void): Promise<void> {
   const response = await request(path, {
     method: "POST",

@@ -1,8 +1,8 @@
 /**
- * A row of the fleet's table.
+ * Row of the fleet's table.
  *
- * Two or three of them come and go in each frame while the table scrolls: a row has as few elements as it can, and whatever
- * only a pointer shows is made when one comes.
+ * While the table scrolls, two or three rows are mounted and unmounted in each frame. So a row has as few elements as possible,
+ * and content for the pointer only is created on hover.
  */
 
 import { memo, type ReactElement } from "react";
@@ -12,10 +12,10 @@ import { Ago, fullTime, ObjectLink, Phase } from "../shell/parts.tsx";
 import { shortWhy } from "./filter.ts";
 import { keyOf } from "./merge.ts";
 
-/** Of these the table has columns of its own. */
+/** Printer columns for which the table has columns of its own. */
 const TOLD = new Set(["phase", "age", "replicas", "ready", "available", "reason", "status", "endpoint"]);
 
-/** What the kind's own columns say, in a few words. */
+/** Formats the kind's own printer columns as a short text. */
 export function details(object: Summary): string {
   return Object.entries(object.columns)
     .filter(([name, value]) => value && !TOLD.has(name.toLowerCase()))
@@ -23,7 +23,7 @@ export function details(object: Summary): string {
     .join(" · ");
 }
 
-/** All of a row, for who points at it: the row itself may have no room. */
+/** Returns the whole row as a tooltip, because the row itself may have no room. */
 export function hint(object: Summary): string {
   const { namespace, name, phase, since, createdAt, replicas, why } = object;
   return [
@@ -38,7 +38,7 @@ export function hint(object: Summary): string {
     .join("\n");
 }
 
-/** What it shows depends on nothing but its object and place. */
+/** Memoized: it depends on nothing but its object and place. */
 export const Row = memo(function Row(props: { object: Summary; index: number; start: number; size: number }): ReactElement {
   const { object, index, start, size } = props;
   const { kind, namespace, phase, replicas, since, createdAt, why } = object;

@@ -1,8 +1,8 @@
 /**
- * The rows, of which only those in sight are in the document.
+ * Virtualized table: only the visible rows are in the document.
  *
- * A row has one of two heights, known beforehand: with the sentence that says why it is not as it should be, or without. So
- * nothing is measured while scrolling. Arrow keys go from row to row.
+ * A row has one of two heights, known in advance: with the sentence about its problem, or without. So nothing is measured while
+ * scrolling. Arrow keys move from row to row.
  */
 
 import { type ColumnDef, rowSortingFeature, tableFeatures, useTable } from "@tanstack/react-table";
@@ -19,7 +19,7 @@ import { nextSort } from "./urlState.ts";
 const features = tableFeatures({ rowSortingFeature });
 const NO_ROWS: Summary[] = [];
 
-/** In the order of a row's cells. */
+/** Columns in the order of a row's cells. */
 const COLUMNS: ColumnDef<typeof features, Summary>[] = [
   { id: "name", header: "Name" },
   { id: "phase", header: "Phase" },
@@ -29,7 +29,7 @@ const COLUMNS: ColumnDef<typeof features, Summary>[] = [
   { id: "details", header: "Model / tools", enableSorting: false },
   { id: "since", header: "In phase" },
   { id: "age", header: "Age" },
-  // Below the others, as wide as all of them; rows without it have no such cell.
+  // Below the others, across the whole width; rows without a problem have no such cell.
   { id: "why", header: "Why it is not as it should be", enableSorting: false },
 ];
 
@@ -51,7 +51,7 @@ type Sort = (next: Pick<FleetSearch, "sort" | "order">) => void;
 export function FleetTable({ rows, search, sort }: { rows: readonly Summary[]; search: FleetSearch; sort: Sort }): ReactElement {
   const narrow = useNarrow();
   const scroller = useRef<HTMLDivElement>(null);
-  // The place of every row is reckoned anew with another function, which therefore changes with whatever heights depend on.
+  // A new function makes the virtualizer compute all positions again, so it changes with everything on which heights depend.
   const getItemKey = useCallback((index: number) => rows[index]?.uid ?? index, [rows, narrow]);
   const estimateSize = (index: number): number => (rows[index]?.why ? 62 : 42) + (narrow ? 18 : 0);
   const getScrollElement = useCallback(() => scroller.current, []);
@@ -83,7 +83,7 @@ export function FleetTable({ rows, search, sort }: { rows: readonly Summary[]; s
       aria-label="Objects"
       aria-rowcount={rows.length + 1}
       onKeyDown={onKeyDown}
-      // Focusable, so that it can be scrolled by keys.
+      // Focusable, so that it can be scrolled by keyboard.
       tabIndex={0}
     >
       <Head search={search} sort={sort} />
@@ -101,14 +101,14 @@ function rowOf(target: EventTarget): HTMLElement | null {
   return target instanceof Element ? target.closest<HTMLElement>("[data-index]") : null;
 }
 
-/** Not drawn again while the table scrolls. */
+/** Memoized: not rendered again while the table scrolls. */
 const Head = memo(function Head({ search, sort }: { search: FleetSearch; sort: Sort }): ReactElement {
   const sorting = useMemo(() => (search.sort ? [{ id: search.sort, desc: search.order === "desc" }] : []), [search.sort, search.order]);
   const table = useTable({
     features,
     columns: COLUMNS,
-    // It has the columns and their order; the rows come filtered and sorted, and wrapping thousands of them again for each
-    // change would cost more than all the rest.
+    // The table instance only manages the columns and their sorting. The rows come filtered and sorted, and wrapping thousands
+    // of them for each change would cost more than all the rest.
     data: NO_ROWS,
     manualSorting: true,
     state: { sorting },

@@ -1,4 +1,4 @@
-/** Which rows the user wants to see, and how many there are of each sort. */
+/** Filter of the rows, and the number of objects by kind and phase. */
 
 import type { Counts, Summary } from "../api/types.ts";
 import type { Order, SortKey } from "./order.ts";
@@ -24,10 +24,10 @@ function haystack(object: Summary): string {
   return text;
 }
 
-/** Without a phase yet: what it is called in filters and counts, here and by the control plane. */
+/** Name of the missing phase in filters and counts, here and in the control plane. */
 export const NO_PHASE = "none";
 
-/** Why it is not as it should be, without what the row's own cells say already: its kind, its name and its phase. */
+/** Returns the reason without the parts that the row's other cells show: kind, name and phase. */
 export function shortWhy({ kind, namespace, name, why }: Pick<Summary, "kind" | "namespace" | "name" | "why">): string {
   const whole = `${kind} ${namespace}/${name} `;
   if (!why?.startsWith(whole)) return why ?? "";
@@ -54,7 +54,7 @@ export function countsOf(objects: Iterable<Summary>): Counts {
   return counts;
 }
 
-/** Objects per phase, of the kinds that are chosen or of all. */
+/** Sums objects per phase, for the chosen kinds or all. */
 export function phaseCounts(counts: Counts, kinds: readonly string[] | undefined): Record<string, number> {
   const totals: Record<string, number> = {};
   for (const [kind, phases] of Object.entries(counts)) {

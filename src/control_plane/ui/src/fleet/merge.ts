@@ -1,37 +1,37 @@
 /**
- * All objects of the fleet, kept from pages of lists and live changes that arrive in any order.
+ * All objects of the fleet, merged from pages of lists and live changes that arrive in any order.
  *
- * The newer resourceVersion wins; what was deleted stays deleted, however late a page tells of it. A reading of all pages
- * removes what none of them named, unless a change told of it meanwhile.
+ * The newer resourceVersion wins. Tombstones keep a deleted object deleted, however late a page still contains it. A reading of
+ * all pages removes the objects that no page contained, unless a change of them came meanwhile.
  */
 
 import type { Change, Summary } from "../api/types.ts";
 
-/** How many deleted objects are remembered. */
+/** Limit of the tombstones. */
 const REMEMBERED = 20_000;
 
 export function keyOf(object: { kind: string; namespace: string; name: string }): string {
   return `${object.kind}/${object.namespace}/${object.name}`;
 }
 
-/** Whether `version` is newer than `other`; resource versions are whole numbers of any size, as text. */
+/** Compares resource versions, which are integers of any size, as text. */
 export function isNewer(version: string, other: string): boolean {
   return version.length === other.length ? version > other : version.length > other.length;
 }
 
 export class Fleet {
   readonly objects = new Map<string, Summary>();
-  /** Keys of what changed, came or went since somebody last looked. */
+  /** Keys of the objects that changed, came or went since the consumer last cleared the set. */
   readonly dirty = new Set<string>();
   #deleted = new Set<string>();
   #reading: Set<string> | null = null;
 
-  /** Takes in a change; false if it said nothing new. */
+  /** Applies a change; returns false if it brought nothing new. */
   change({ type, object }: Change): boolean {
     return type === "deleted" ? this.#remove(object) : this.#put(object);
   }
 
-  /** Begins a reading of all pages; an unfinished one is forgotten. */
+  /** Begins a reading of all pages; an unfinished one is discarded. */
   begin(): void {
     this.#reading = new Set();
   }
@@ -40,7 +40,7 @@ export class Fleet {
     return items.map((item) => this.#put(item)).some(Boolean);
   }
 
-  /** Ends the reading: what nobody named is gone. */
+  /** Ends the reading and removes the objects that it did not contain. */
   finish(): boolean {
     const named = this.#reading;
     this.#reading = null;
@@ -68,7 +68,7 @@ export class Fleet {
       if (oldest !== undefined) this.#deleted.delete(oldest);
     }
     const key = keyOf(object);
-    // Another object of the name may have come since.
+    // The name may belong to a newer object by now.
     return this.objects.get(key)?.uid === object.uid && this.#delete(key);
   }
 

@@ -1,4 +1,4 @@
-/** The order of the fleet's rows: what wants attention first, unless the user chose a column. */
+/** Order of the fleet's rows: objects that need attention first, unless the user chose a column. */
 
 import { rankOf, toneOf } from "../api/kinds.ts";
 import type { Summary } from "../api/types.ts";
@@ -7,7 +7,7 @@ export type SortKey = "name" | "kind" | "namespace" | "phase" | "pods" | "since"
 export const SORT_KEYS: readonly SortKey[] = ["name", "kind", "namespace", "phase", "pods", "since", "age"];
 export type Order = "asc" | "desc";
 
-/** 0 wants attention most. */
+/** Returns the rank by attention; 0 needs it most. */
 export function attention(object: Summary): number {
   switch (toneOf(object.phase)) {
     case "bad":
@@ -26,7 +26,7 @@ export function attention(object: Summary): number {
 
 const keys = new WeakMap<Summary, string>();
 
-/** Sorts as the default order does, compared as text. A summary never changes, so neither does its key. */
+/** Returns the key of the default order, compared as text. Summaries are immutable, so their keys are cached. */
 function defaultKey(object: Summary): string {
   let key = keys.get(object);
   if (key === undefined) {
@@ -40,7 +40,7 @@ export function byDefault(a: Summary, b: Summary): number {
   return compare(defaultKey(a), defaultKey(b));
 }
 
-/** Rows in the default order with `changed` put in among them: quicker than to sort thousands for a few. */
+/** Merges `changed` into rows in the default order, which is quicker than sorting thousands of rows for a few changes. */
 export function withChanged(rows: readonly Summary[], changed: readonly Summary[]): Summary[] {
   const fresh = [...changed].sort(byDefault);
   const all: Summary[] = [];
@@ -63,11 +63,11 @@ const READ: Record<SortKey, (object: Summary) => string | number> = {
   phase: (object) => object.phase ?? "",
   pods: (object) => object.replicas?.ready ?? -1,
   since: (object) => object.since ?? "",
-  // The youngest has the latest time: ascending age is descending time.
+  // The youngest object has the latest time, so ascending age is descending time.
   age: (object) => -Date.parse(object.createdAt),
 };
 
-/** A sorted copy of rows that are in the default order; equal ones stay in it. */
+/** Returns a sorted copy of rows in the default order; the sort is stable. */
 export function sorted(rows: readonly Summary[], sort: SortKey | undefined, order: Order): readonly Summary[] {
   if (!sort) return rows;
   const sign = order === "desc" ? -1 : 1;

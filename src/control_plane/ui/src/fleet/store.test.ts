@@ -9,7 +9,7 @@ function object(name: string, resourceVersion = "10", phase = "Running"): Summar
   return { ...rest, name, uid: `uid-${name}`, resourceVersion, phase, replicas: null, columns: {} };
 }
 
-/** Requests that wait for their answer. */
+/** Requests that wait for their response. */
 let waiting: { path: string; answer: (body: object, status?: number) => Promise<void> }[];
 let told: LiveListener;
 let store: FleetStore;
@@ -61,7 +61,7 @@ it("shows the page that is on its way when the stream begins, and reads anew wha
   told.reset?.();
   await take(page("ab", "next"));
   expect(shown()).toBe("ab");
-  // Between that page and the beginning of the stream `b` was deleted, which nobody tells.
+  // Between that page and the start of the stream `b` was deleted, which no event reports.
   told.change?.({ type: "applied", object: object("c", "11", "Failed") });
   expect(await take(page("a", "next"))).toBe("/fleet?limit=200");
   expect(await take(page("c"))).toBe("/fleet?limit=1000&continue=next");

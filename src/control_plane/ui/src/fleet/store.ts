@@ -1,10 +1,10 @@
 /**
- * The fleet as the pages see it: read page by page, and kept by the live stream.
+ * Fleet as the pages see it: read page by page, and kept up to date by the live stream.
  *
- * The reading does not wait for the stream, which may be refused or held back: the first page, a small one, is shown as soon as
- * it is there. When the stream stands, all is read anew, since what changed before that was not told.
+ * The reading does not wait for the stream, which may be refused or delayed: the first page, a small one, is shown as soon as
+ * it is there. When the stream is open, all pages are read again, because earlier changes were missed.
  *
- * What came is shown in one go, at most each 100 ms, so that a storm of changes costs no more than ten renderings a second.
+ * Updates are throttled to one rendering per 100 ms, so a storm of changes costs at most ten renderings a second.
  */
 
 import { ApiError, get, query } from "../api/client.ts";
@@ -14,20 +14,20 @@ import { countsOf } from "./filter.ts";
 import { Fleet, keyOf } from "./merge.ts";
 import { byDefault, withChanged } from "./order.ts";
 
-/** Objects on the first page: more than a screen shows. */
+/** Size of the first page: more than a screen shows. */
 const FIRST = 200;
 const PAGE = 1000;
 const PAUSE_MS = 100;
-/** Up to so many changes are put into the rows one by one. */
+/** Limit of the changes that are merged into the rows; above it all rows are sorted. */
 const FEW = 200;
 
 export interface FleetView {
-  /** In the default order. */
+  /** Rows in the default order. */
   rows: readonly Summary[];
   counts: Counts;
-  /** All pages were read at least once. */
+  /** True after all pages were read at least once. */
   complete: boolean;
-  /** How many there are to be read, once known. */
+  /** Number of objects to read, once known. */
   total: number | null;
   error: ApiError | null;
 }
@@ -41,14 +41,14 @@ export class FleetStore {
   #timer: ReturnType<typeof setTimeout> | null = null;
   #shownAt = 0;
   #reading: AbortController | null = null;
-  /** The reading is to begin anew. */
+  /** Set when the reading has to start over. */
   #again = false;
 
   constructor(stream: Pick<Live, "listen"> = live) {
     stream.listen({
       change: (change) => this.#fleet.change(change) && this.#later(),
       reset: () => void this.read(),
-      // What could not be read while the connection was gone.
+      // Repeats a reading that failed while the connection was lost.
       connected: () => {
         const status = this.#view.error?.status;
         if (status === 0 || (status ?? 0) >= 500) void this.read();
@@ -67,12 +67,12 @@ export class FleetStore {
     return this.#fleet.objects.get(keyOf({ kind, namespace, name }));
   }
 
-  /** Reads all pages, unless that is done or being done. */
+  /** Reads all pages, unless that is done or under way. */
   open(): void {
     if (!this.#reading && !this.#view.complete) void this.read();
   }
 
-  /** Reads all pages anew. A page that is on its way comes first: it may be the first one that there is to show. */
+  /** Reads all pages again. A page that is under way is awaited first: it may be the first one to show. */
   async read(): Promise<void> {
     this.#again = true;
     if (this.#reading) return;
@@ -96,7 +96,7 @@ export class FleetStore {
       if (signal.aborted) return;
       this.#fleet.page(page.items);
       next = page.continue;
-      // Until all are here, the control plane knows better how many there are of each sort.
+      // Until all pages are here, the control plane's counts are more complete than those of the rows.
       this.#view = { ...this.#view, total: page.total, error: null, ...(!this.#view.complete && { counts: page.counts }) };
       this.#later();
       if (this.#again) return;
@@ -105,7 +105,7 @@ export class FleetStore {
     this.#show({ complete: true, error: null });
   }
 
-  /** Forgets everything: somebody else signed in. */
+  /** Clears the store, for the case that another user signs in. */
   clear(): void {
     this.#reading?.abort();
     this.#reading = null;

@@ -1,11 +1,11 @@
-/** What the user chose, as a query string that people can read and share: kind=Agent&kind=Flow&q=weather. */
+/** User's choices as a query string that can be read and shared: kind=Agent&kind=Flow&q=weather. */
 
 import type { FleetSearch } from "./filter.ts";
 import { SORT_KEYS, type SortKey } from "./order.ts";
 
 export type RawSearch = Record<string, string | string[]>;
 
-/** Names that occur several times become a list. */
+/** Parses a query string; repeated names become a list. */
 export function parseSearch(text: string): RawSearch {
   const raw: RawSearch = {};
   for (const [name, value] of new URLSearchParams(text)) {
@@ -36,7 +36,7 @@ export function textOf(value: unknown): string | undefined {
   return typeof one === "string" && one !== "" ? one : undefined;
 }
 
-/** What a query string says about the fleet's table; what makes no sense is left out. */
+/** Reads the table's choices from a query string; invalid values are dropped. */
 export function fleetSearch(raw: Record<string, unknown>): FleetSearch {
   const search: FleetSearch = {};
   const kind = listOf(raw.kind);
@@ -55,13 +55,13 @@ export function fleetSearch(raw: Record<string, unknown>): FleetSearch {
   return search;
 }
 
-/** The list with `value` taken out or put in; none left is no list. */
+/** Toggles `value` in the list; an empty list becomes undefined. */
 export function toggled(list: readonly string[] | undefined, value: string): string[] | undefined {
   const next = list?.includes(value) ? list.filter((one) => one !== value) : [...(list ?? []), value];
   return next.length ? next : undefined;
 }
 
-/** The next choice for a column: up, down, and back to the default order. */
+/** Returns the next sorting of a column: ascending, descending, and back to the default order. */
 export function nextSort(search: FleetSearch, column: SortKey): Pick<FleetSearch, "sort" | "order"> {
   if (search.sort !== column) return { sort: column };
   return search.order === "desc" ? {} : { sort: column, order: "desc" };

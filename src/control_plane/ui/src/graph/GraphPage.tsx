@@ -13,7 +13,7 @@ import { Failure, Loading, Notice, State } from "../shell/states.tsx";
 import { excerpt, idOf } from "./excerpt.ts";
 import { around, layout, SIZES } from "./layout.ts";
 
-/** More at once says nothing to anybody. */
+/** Limit of the nodes that are drawn; a larger picture is not readable. */
 const MOST = 250;
 
 export function GraphPage(): ReactElement {
@@ -47,7 +47,7 @@ export function GraphPage(): ReactElement {
 }
 
 function Namespace({ value, change, graph }: { value: string | undefined; change: (namespace: string | undefined) => void; graph: Graph | undefined }): ReactElement {
-  // The names that were ever seen: of a chosen namespace the answer names only itself.
+  // All namespaces seen so far: the graph of a chosen namespace contains no other.
   const [seen] = useState(() => new Set<string>());
   for (const node of graph?.nodes ?? []) seen.add(node.namespace);
   if (value) seen.add(value);
@@ -126,7 +126,7 @@ function Broken({ edges }: { edges: readonly GraphEdge[] }): ReactElement {
   );
 }
 
-/** Where a graph of thousands can be looked at a part at a time. */
+/** Links to parts of a graph that is too large to draw: its largest namespaces and the objects with the most references. */
 function Parts({ graph }: { graph: Graph }): ReactElement {
   const namespaces = new Map<string, number>();
   for (const node of graph.nodes) namespaces.set(node.namespace, (namespaces.get(node.namespace) ?? 0) + 1);

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { Graph } from "../api/types.ts";
 import { excerpt } from "./excerpt.ts";
 
-/** Edges such as `ab`, broken ones such as `a!b`; of the kind Tool, in the namespace n. */
+/** Builds a graph from edges such as `ab`, broken ones such as `a!b`; all of kind Tool, in the namespace n. */
 function graph(names: string, ...edges: string[]): Graph {
   const id = (name: string | undefined): string => `Tool/n/${name}`;
   return {

@@ -1,15 +1,16 @@
 /**
- * What is drawn of a graph that is too large for one picture.
+ * Excerpt of a graph that is too large for one picture, chosen by breadth-first search.
  *
- * First the object that is looked at, then broken references, then whatever hangs on these, the nearest first; if there is
- * room left, the others in their order, each with what hangs on it. So what is drawn hangs together.
+ * It starts with the focused object and the ends of broken references, followed by their neighbours, the nearest first. If
+ * there is room left, the other nodes follow in their order, each with its connected ones. So the excerpt keeps connected nodes
+ * together.
  */
 
 import type { Graph, GraphNode } from "../api/types.ts";
 
 export const idOf = (node: GraphNode): string => `${node.kind}/${node.namespace}/${node.name}`;
 
-/** The graph with `most` nodes at most, and the references between those. */
+/** Returns the graph with at most `most` nodes, and the references between those. */
 export function excerpt(graph: Graph, focus: string | undefined, most: number): Graph {
   if (graph.nodes.length <= most) return graph;
   const near = new Map<string, string[]>(graph.nodes.map((node) => [idOf(node), []]));

@@ -1,9 +1,10 @@
 /**
- * A graph of who refers to what, in layers: who refers stands left of what it refers to.
+ * Layered drawing of the graph of references, as by [Sugiyama](https://en.wikipedia.org/wiki/Layered_graph_drawing): an object
+ * stands left of the objects to which it refers.
  *
- * What hangs together is laid out together (longest path for the layer, barycentres for the order, then each node is moved
- * towards its neighbours); those blocks stand below each other, largest first, and what hangs on nothing fills a grid at the
- * end. A cycle is cut where it closes.
+ * Each connected component is laid out by itself: longest path for the layers, barycentres for the order, then each node is
+ * moved towards its neighbours. Components stand below each other, largest first, and nodes without references fill a grid at
+ * the end. A cycle is cut at the reference that closes it.
  */
 
 export interface LayoutNode {
@@ -28,7 +29,7 @@ export interface Sizes {
   nodeHeight: number;
   columnGap: number;
   rowGap: number;
-  /** Columns of the grid of what hangs on nothing. */
+  /** Columns of the grid of nodes without references. */
   gridColumns: number;
 }
 
@@ -72,7 +73,7 @@ export function layout(nodes: readonly LayoutNode[], edges: readonly LayoutEdge[
   return { nodes: placed, width, height: lowest };
 }
 
-/** What hangs together, in the order of the first member. */
+/** Returns the connected components, in the order of their first nodes. */
 export function components(ids: readonly string[], edges: readonly LayoutEdge[]): string[][] {
   const neighbours = new Map<string, string[]>(ids.map((id) => [id, []]));
   for (const { from, to } of edges) {
@@ -99,7 +100,7 @@ export function components(ids: readonly string[], edges: readonly LayoutEdge[])
   return parts;
 }
 
-/** Each node right of all that refer to it. */
+/** Assigns layers by the longest path: each node stands right of all nodes that refer to it. */
 function layered(ids: readonly string[], edges: readonly LayoutEdge[]): string[][] {
   const users = new Map<string, string[]>(ids.map((id) => [id, []]));
   for (const { from, to } of edges) users.get(to)?.push(from);
@@ -130,7 +131,7 @@ function adjacency(edges: readonly LayoutEdge[]): Map<string, string[]> {
   return near;
 }
 
-/** Each layer by the mean place of its neighbours, back and forth. */
+/** Orders each layer by the barycentres of its neighbours, in sweeps back and forth. */
 function order(layers: string[][], edges: readonly LayoutEdge[]): string[][] {
   const near = adjacency(edges);
   const place = new Map<string, number>();
@@ -151,7 +152,7 @@ function meanOf(ids: readonly string[] | undefined, place: ReadonlyMap<string, n
   return ids.reduce((sum, id) => sum + (place.get(id) ?? 0), 0) / ids.length;
 }
 
-/** Rows, as numbers with fractions: as near to the neighbours as the order and one row per node allow. */
+/** Assigns rows, as fractional numbers: as near to the neighbours as the order and one row per node allow. */
 function spread(layers: readonly string[][], edges: readonly LayoutEdge[]): Map<string, number> {
   const near = adjacency(edges);
   const rows = new Map<string, number>();
@@ -166,7 +167,10 @@ function spread(layers: readonly string[][], edges: readonly LayoutEdge[]): Map<
   return rows;
 }
 
-/** The nearest places to those wanted that are in order and at least one apart (pool adjacent violators). */
+/**
+ * Returns the positions nearest to the wanted ones that are in order and at least one apart (isotonic regression by pool
+ * adjacent violators).
+ */
 export function settle(wanted: readonly number[]): number[] {
   const blocks: { sum: number; count: number }[] = [];
   wanted.forEach((place, index) => {
@@ -180,7 +184,7 @@ export function settle(wanted: readonly number[]): number[] {
   return blocks.flatMap(({ sum, count }) => Array.from<number>({ length: count }).fill(sum / count)).map((row, index) => row + index);
 }
 
-/** The nodes that `id` reaches by references, in either direction, itself included. */
+/** Returns the nodes that `id` reaches by references in either direction, and itself. */
 export function around(id: string, edges: readonly LayoutEdge[]): Set<string> {
   const reached = new Set([id]);
   for (const [from, to] of [["from", "to"], ["to", "from"]] as const) {

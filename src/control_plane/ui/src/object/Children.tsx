@@ -6,7 +6,7 @@ import { childrenQuery, type Name } from "../api/queries.ts";
 import { ObjectLink } from "../shell/parts.tsx";
 import { Failure, Loading } from "../shell/states.tsx";
 
-/** How a child's state is to be taken: "2/3 ready" of a Deployment, a phase of a Pod or of an object of ours, Applied, Missing. */
+/** Returns the tone of a child's state: "2/3 ready" of a Deployment, a phase of a Pod or of an object of ours, Applied, Missing. */
 function toneOfState(state: string): "good" | "busy" | "bad" | "idle" {
   const pods = /^(\d+)\/(\d+) /.exec(state);
   if (pods) return pods[1] === pods[2] ? "good" : "busy";

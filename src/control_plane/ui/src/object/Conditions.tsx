@@ -4,10 +4,10 @@ import type { Condition } from "../api/types.ts";
 import { ToneSign } from "../shell/icons.tsx";
 import { Ago } from "../shell/parts.tsx";
 
-/** What the schema says of a new object: nobody has dated it. */
+/** Time of the conditions that the schema gives a new object by default; it is no real one. */
 const UNDATED = "1970-01-01T00:00:00Z";
 
-/** Of these it is False that is good. */
+/** Conditions for which False is good. */
 const NEGATIVE = new Set(["Stalled", "Reconciling"]);
 
 function toneOf({ type, status }: Condition): "good" | "bad" | "busy" | "idle" {

@@ -12,7 +12,7 @@ import { add, samplesOf } from "./samples.ts";
 
 const HEIGHT = 170;
 
-/** Pods and requests in flight, one sample a second. */
+/** Draws Pods and requests in flight, one sample a second. */
 export default function LoadChart({ name }: { name: Name }): ReactElement {
   const load = useQuery(loadQuery(name));
   const dark = useIsDark();
@@ -32,7 +32,7 @@ export default function LoadChart({ name }: { name: Name }): ReactElement {
     const here = place.current;
     if (!here) return;
     const style = getComputedStyle(here);
-    // As a canvas takes it, whichever of light and dark it is.
+    // Resolves the colour of the current theme for the canvas.
     const colour = (value: string): string => {
       here.style.color = value;
       const { color } = style;

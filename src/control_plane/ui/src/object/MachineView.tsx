@@ -1,4 +1,4 @@
-/** The state machine of a kind as a diagram, with the phase of an object lit; and what may come next, in words. */
+/** State machine of a kind as a diagram, with the object's phase highlighted and the possible next moves as text. */
 
 import { type ReactElement, useMemo } from "react";
 

@@ -1,4 +1,4 @@
-/** The history as a band of phases, as wide as they lasted (by the logarithm), and as a list of every step. */
+/** History as a band of phases, with widths by the logarithm of their durations, and as a list of all steps. */
 
 import { type ReactElement, useMemo, useState } from "react";
 
@@ -16,7 +16,7 @@ export function Timeline({ trace, ended = false }: { trace: Trace; ended?: boole
   const list = useMemo(() => stretches(trace.entries), [trace.entries]);
   const [all, setAll] = useState(false);
   const last = trace.entries.at(-1);
-  // Of an object that is gone, time stood still with its last entry; and two clocks may differ.
+  // For a deleted object, time ends with its last entry. The clocks of browser and cluster may differ.
   const now = ended && last ? Date.parse(last.at) : Math.max(clock, list.at(-1)?.start ?? 0);
   if (!list.length) return <p className="muted">Nothing happened yet.</p>;
 

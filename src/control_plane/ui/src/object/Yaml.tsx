@@ -4,7 +4,7 @@ import { stringify } from "yaml";
 import type { KubeObject } from "../api/types.ts";
 import { Card, CopyButton } from "../shell/parts.tsx";
 
-/** The object as YAML; secrets are masked by the control plane. */
+/** Shows the object as YAML; the control plane has masked the secrets. */
 export default function Yaml({ object }: { object: KubeObject }): ReactElement {
   const text = useMemo(() => stringify(object, { lineWidth: 0, aliasDuplicateObjects: false }), [object]);
   return (
@@ -18,7 +18,7 @@ export default function Yaml({ object }: { object: KubeObject }): ReactElement {
   );
 }
 
-/** Keys stand out from values. */
+/** Shows a line of YAML with its key highlighted. */
 function Line({ text }: { text: string }): ReactElement {
   const key = /^(\s*(?:- )?)([\w./-]+|"[^"]*")(:)(\s.*|$)/.exec(text);
   if (!key) return <>{`${text}\n`}</>;

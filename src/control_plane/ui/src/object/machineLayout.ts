@@ -1,4 +1,4 @@
-/** Where the phases of a state machine are drawn, and along which lines its moves go. */
+/** Layout of a state machine: positions of the phases, and paths of the moves between them. */
 
 import type { Machine } from "../api/types.ts";
 
@@ -6,7 +6,7 @@ export const BOX = { width: 126, height: 40 };
 const STEP = { x: 170, y: 118 };
 const MARGIN = { x: 8, top: 54, bottom: 12 };
 
-/** Column and row of the phases that we know; others stand in a row of their own below. */
+/** Column and row of the known phases; others stand in an extra row below. */
 const PLACES: Record<string, readonly [column: number, row: number]> = {
   Pending: [0, 0],
   Resolving: [1, 0],
@@ -30,7 +30,7 @@ export interface Arrow {
   to: string;
   /** An SVG path. */
   path: string;
-  /** All that leads from the one to the other: "accept: the spec is valid". */
+  /** Reasons of all moves from one phase to the other: "accept: the spec is valid". */
   why: string[];
 }
 export interface Diagram {
@@ -40,7 +40,10 @@ export interface Diagram {
   height: number;
 }
 
-/** Moves that may begin anywhere are left to the text: as arrows they would hide the rest. */
+/**
+ * Reports whether a move is drawn. Moves that may begin in any phase are left to the text, because their arrows would hide the
+ * rest.
+ */
 export function isDrawn(edge: { from: string; to: string; by: string }, machine: Machine): boolean {
   if (!machine.phases.includes(edge.from) || edge.from === edge.to) return false;
   return machine.edges.filter((other) => other.by === edge.by && other.to === edge.to).length < 4;
@@ -74,14 +77,14 @@ function line(from: Box, to: Box): string {
   const columns = Math.round((to.x - from.x) / STEP.x);
   if (from.y === to.y) {
     const y = from.y + BOX.height / 2;
-    // Onwards to the next one: straight. Back, or over others: an arch above them.
+    // A move to the next column is a straight line; one back or over other columns is an arch above them.
     if (columns === 1) return `M${from.x + BOX.width} ${y} H${to.x - 2}`;
     const [start, end] = [from.x + BOX.width * (columns > 0 ? 0.6 : 0.4), to.x + BOX.width * (columns > 0 ? 0.4 : 0.6)];
     const top = from.y - 14 - 10 * Math.abs(columns);
     return `M${start} ${from.y} C${start} ${top} ${end} ${top} ${end} ${to.y - 2}`;
   }
   const down = to.y > from.y;
-  // Two ways between the same boxes stand side by side.
+  // Two moves between the same boxes are drawn side by side.
   const shift = down ? -12 : 12;
   const [startX, endX] = [from.x + BOX.width / 2 + shift + columns * 8, to.x + BOX.width / 2 + shift - columns * 8];
   const [startY, endY] = down ? [from.y + BOX.height, to.y - 2] : [from.y, to.y + BOX.height + 2];

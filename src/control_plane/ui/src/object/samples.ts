@@ -1,4 +1,4 @@
-/** What the charts draw: samples of the load, kept while the UI is open, so that leaving a page and coming back loses none. */
+/** Samples of the load for the charts, kept while the UI is open, so that leaving a page and coming back loses none. */
 
 export interface Samples {
   /** Seconds of the epoch. */
@@ -7,7 +7,7 @@ export interface Samples {
   pods: (number | null)[];
 }
 
-/** Fifteen minutes of one a second. */
+/** Fifteen minutes at one sample a second. */
 const KEPT = 900;
 const all = new Map<string, Samples>();
 
@@ -17,12 +17,12 @@ export function samplesOf(key: string): Samples {
   return samples;
 }
 
-/** Forgets all of them: somebody else signed in. */
+/** Deletes all samples, for the case that another user signs in. */
 export function forgetSamples(): void {
   all.clear();
 }
 
-/** Adds a sample; after a pause the line is broken instead of drawn through it. */
+/** Adds a sample; a pause breaks the line. */
 export function add(samples: Samples, at: number, inFlight: number | null, pods: number | null): void {
   const last = samples.at.at(-1);
   if (last !== undefined && at <= last) return;

@@ -1,3 +1,3 @@
-// The views of an object, in the order in which they are offered.
+// Views of an object, in the order of their tabs.
 export const TABS = ["overview", "machine", "config", "events", "yaml"] as const;
 export type Tab = (typeof TABS)[number];

@@ -1,7 +1,7 @@
 /**
- * A history as stretches of time: how long the object was in each phase, and what happened meanwhile.
+ * History as a sequence of stretches: the time that the object was in each phase, and the events meanwhile.
  *
- * An entry with from = to is a wait or a retry, told once per reason; it belongs to the stretch in which it came.
+ * An entry with from = to is a wait or a retry, recorded once per reason; it belongs to the stretch in which it came.
  */
 
 import type { TraceEntry } from "../api/types.ts";
@@ -10,18 +10,18 @@ export interface Stretch {
   phase: string;
   /** Milliseconds of the epoch. */
   start: number;
-  /** Null: it is there now. */
+  /** Null for the current stretch. */
   end: number | null;
-  /** What led here; null when the history does not reach back to it. */
+  /** Entry that led here; null if the history does not reach back to it. */
   entry: TraceEntry | null;
   waits: TraceEntry[];
   /** Entries before this one are no longer kept. */
   afterGap: boolean;
-  /** Whether begin and end are known to less than a second. */
+  /** True if begin and end are known to less than a second. */
   exact: boolean;
 }
 
-/** Whether a time says more than its second, as statuses of older operators do not. */
+/** Reports whether a time is more precise than a second; in the statuses of older operators it is not. */
 const isExact = (at: string): boolean => /\.\d*[1-9]/.test(at);
 
 export function stretches(entries: readonly TraceEntry[]): Stretch[] {
@@ -46,36 +46,32 @@ export function stretches(entries: readonly TraceEntry[]): Stretch[] {
   return list;
 }
 
-/** In milliseconds; where begin or end is known to the second only, in whole seconds. */
+/** Returns the duration in milliseconds; in whole seconds if begin or end is known to the second only. */
 export function lasted(stretch: Stretch, now: number): number {
   const end = stretch.end ?? now;
   if (stretch.exact) return Math.max(0, end - stretch.start);
   return Math.max(0, Math.floor(end / 1000) - Math.floor(stretch.start / 1000)) * 1000;
 }
 
-/** How long a phase lasted, as people read it: within a second nothing is known of what is known to the second. */
+/** Formats the duration of a phase. Zero means less than the precision of one second. */
 export function lastedText(milliseconds: number): string {
   return milliseconds === 0 ? "under 1 s" : duration(milliseconds);
 }
 
-/** Milliseconds in each phase, in the order in which they were first seen. */
+/** Sums the milliseconds in each phase, in the order in which the phases were first seen. */
 export function totals(list: readonly Stretch[], now: number): Map<string, number> {
   const sums = new Map<string, number>();
   for (const stretch of list) sums.set(stretch.phase, (sums.get(stretch.phase) ?? 0) + lasted(stretch, now));
   return sums;
 }
 
-/**
- * The way to where it is now: from the last time it was begun anew (Pending, or what the history still has) on.
- */
+/** Returns the stretches that led to the current state: from the last Pending on, or as far as the history reaches. */
 export function currentRun(list: readonly Stretch[]): Stretch[] {
   const start = list.findLastIndex((stretch) => stretch.phase === "Pending");
   return list.slice(Math.max(0, start));
 }
 
-/**
- * How wide a stretch is drawn, as a share of all: by the logarithm, so that milliseconds stay visible beside days.
- */
+/** Returns the width of a stretch as a weight, by the logarithm of its duration, so that milliseconds stay visible beside days. */
 export function weight(milliseconds: number): number {
   return 1 + Math.log10(1 + milliseconds / 100);
 }
@@ -86,7 +82,7 @@ const UNITS: [number, string][] = [
   [60_000, "min"],
 ];
 
-/** Such as 340 ms, 7.4 s, 3 min 5 s, 2 d 4 h. */
+/** Formats a duration, such as 340 ms, 7.4 s, 3 min 5 s, 2 d 4 h. */
 export function duration(milliseconds: number): string {
   if (milliseconds < 1000) return `${Math.round(milliseconds)} ms`;
   if (milliseconds < 59_950) return `${(milliseconds / 1000).toFixed(milliseconds < 9950 && milliseconds % 1000 ? 1 : 0)} s`;
@@ -101,7 +97,7 @@ export function duration(milliseconds: number): string {
   return parts.filter(Boolean).join(" ");
 }
 
-/** How long ago, in one unit: now, 12 s, 5 min, 3 h, 8 d. */
+/** Formats an age in one unit: now, 12 s, 5 min, 3 h, 8 d. */
 export function ago(milliseconds: number): string {
   if (milliseconds < 1000) return "now";
   for (const [size, unit] of UNITS) if (milliseconds >= size) return `${Math.floor(milliseconds / size)} ${unit}`;

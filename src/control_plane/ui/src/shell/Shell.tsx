@@ -20,7 +20,7 @@ const PAGES: { to: string; label: string; icon: IconName }[] = [
   { to: "/activity", label: "Activity", icon: "activity" },
 ];
 
-/** Navigation, the state of the connection, and the page. */
+/** Frame of all pages: navigation, the state of the connection, and the page. */
 export function Shell(): ReactElement {
   const session = useSession();
   return (
@@ -102,7 +102,7 @@ function ThemeButton(): ReactElement {
   );
 }
 
-/** The last part of system:serviceaccount:default:ada. */
+/** Returns the last part of system:serviceaccount:default:ada. */
 function shortUser(user: string): string {
   return user.startsWith("system:serviceaccount:") ? user.split(":").slice(2).join("/") : user;
 }
@@ -120,7 +120,7 @@ function LiveBadge(): ReactElement {
   );
 }
 
-/** What is shown may be old: how old. */
+/** Bar with the age of the shown data while the stream is broken. */
 function StaleBar(): ReactElement | null {
   const state = useSyncExternalStore(live.watch, () => live.state);
   const now = useNow();
@@ -130,7 +130,7 @@ function StaleBar(): ReactElement | null {
     <div className="stale">
       <Icon name="warn" />
       <span role="alert">{sentence(state.problem ?? "The connection broke.")} Reconnecting …</span>
-      {/* Beside what is announced: it changes each second. */}
+      {/* Outside the live region, because it changes each second. */}
       {age !== null && <span className="nums">{`What you see is ${age < 1000 ? "1 s" : ago(age)} old.`}</span>}
     </div>
   );

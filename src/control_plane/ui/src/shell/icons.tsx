@@ -1,4 +1,4 @@
-/** The signs of the UI, drawn on a 16 × 16 grid in the colour of the text. */
+/** Icons of the UI, drawn on a 16 × 16 grid in the colour of the text. */
 
 import type { ReactElement } from "react";
 
@@ -53,7 +53,7 @@ const SIGNS: Record<Tone, string> = {
   unknown: "M6.3 6.3a1.8 1.8 0 1 1 2.5 1.7c-.5.2-.8.6-.8 1.1M8 11.3v.1",
 };
 
-/** The sign of a tone: its shape says the same as its colour. */
+/** Icon of a tone: its shape means the same as its colour. */
 export function ToneSign({ tone, size = 16 }: { tone: Tone; size?: number }): ReactElement {
   return (
     <svg width={size} height={size} viewBox="0 0 16 16" fill="none" stroke="currentColor" strokeWidth="1.6" strokeLinecap="round" strokeLinejoin="round" aria-hidden="true">

@@ -1,4 +1,4 @@
-/** Small parts that all pages share. */
+/** Small components that all pages share. */
 
 import { useNavigate } from "@tanstack/react-router";
 import { type MouseEvent, type ReactElement, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from "react";
@@ -7,7 +7,7 @@ import { kindOf, pluralOf, toneOf } from "../api/kinds.ts";
 import { ago } from "../object/timeline.ts";
 import { Icon, ToneSign } from "./icons.tsx";
 
-/** A phase by sign, word and colour. */
+/** Phase as icon, word and colour. */
 export function Phase({ phase, pill = false }: { phase: string | null; pill?: boolean }): ReactElement {
   const tone = toneOf(phase);
   return (
@@ -36,12 +36,12 @@ function watchClock(watcher: () => void): () => void {
   };
 }
 
-/** The time as of the last second; while nobody watches it, as it is. */
+/** Returns the time as of the last tick; without subscribers, the current time. */
 function clock(): number {
   return timer ? now : (now = Date.now());
 }
 
-/** The time, moving once a second. */
+/** Returns the time, updated once a second. */
 export function useNow(): number {
   const ticked = useSyncExternalStore(watchClock, () => now);
   return timer ? ticked : clock();
@@ -54,7 +54,7 @@ export function fullTime(at: string | number): string {
   return Number.isNaN(time.getTime()) ? "" : FULL.format(time);
 }
 
-/** How long ago, with the whole date behind it for who points at it. Drawn again only when it reads otherwise. */
+/** Age, with the full date as a tooltip. Rendered again only when its text changes. */
 export function Ago({ at }: { at: string | null | undefined }): ReactElement | null {
   const text = useSyncExternalStore(watchClock, () => (at ? ago(Math.max(0, clock() - Date.parse(at))) : "–"));
   if (!at) return <span className="muted">{text}</span>;
@@ -65,7 +65,7 @@ export function Ago({ at }: { at: string | null | undefined }): ReactElement | n
   );
 }
 
-/** A link to an object. It is lighter than the router's, of which a list of thousands would make dozens while it scrolls. */
+/** Link to an object. It is lighter than the router's, of which a list of thousands would create dozens while it scrolls. */
 export function ObjectLink(props: {
   kind: string;
   namespace: string;
@@ -78,7 +78,7 @@ export function ObjectLink(props: {
   const navigate = useNavigate();
   const plural = pluralOf(kind);
   const follow = (event: MouseEvent): void => {
-    // A new tab or window is the browser's business.
+    // A new tab or window is left to the browser.
     if (event.button !== 0 || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
     event.preventDefault();
     void navigate({ to: "/objects/$plural/$namespace/$name", params: { plural, namespace, name } });
@@ -112,7 +112,7 @@ async function copied(text: string): Promise<boolean> {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Without TLS there is no clipboard: the older way works.
+    // Without TLS there is no clipboard API; the older way works.
     const area = document.createElement("textarea");
     area.value = text;
     document.body.append(area);
@@ -123,7 +123,7 @@ async function copied(text: string): Promise<boolean> {
   }
 }
 
-/** A card with a heading. */
+/** Card with a heading. */
 export function Card({ title, aside, children, flush = false }: { title: ReactNode; aside?: ReactNode; children: ReactNode; flush?: boolean }): ReactElement {
   return (
     <section className="card">
@@ -146,7 +146,7 @@ export function useTitle(title: string): void {
   }, [title]);
 }
 
-/** A number as people of this place write it. */
+/** Formats a number by the user's locale. */
 export function count(value: number): string {
   return value.toLocaleString();
 }

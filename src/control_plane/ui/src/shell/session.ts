@@ -1,4 +1,4 @@
-/** Who uses the UI, for the pages below the session. */
+/** Context with the signed-in user, for the pages below the session. */
 
 import { createContext, useContext } from "react";
 

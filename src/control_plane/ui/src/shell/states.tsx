@@ -1,4 +1,4 @@
-/** What a page shows when it has nothing to show: it loads, is empty, failed, or may not be seen. */
+/** States of a page without content: loading, empty, failed, or forbidden. */
 
 import type { ReactElement, ReactNode } from "react";
 
@@ -16,7 +16,7 @@ export function State({ icon, title, children, action }: { icon: IconName; title
   );
 }
 
-/** Lines where text will be. */
+/** Skeleton lines in place of text that is loading. */
 export function Loading({ lines = 5, label = "Loading" }: { lines?: number; label?: string }): ReactElement {
   return (
     <div className="stack" role="status" aria-label={label}>
@@ -56,7 +56,7 @@ export function Failure({ error, retry, what }: { error: Error; retry?: (() => v
   );
 }
 
-/** A problem beside content that is still there. */
+/** Problem shown beside content that is still there. */
 export function Notice({ tone, icon = "warn", children }: { tone: "bad" | "warn" | "busy" | "good" | "idle"; icon?: IconName; children: ReactNode }): ReactElement {
   return (
     <div className={`notice tone-${tone}`}>
@@ -66,7 +66,7 @@ export function Notice({ tone, icon = "warn", children }: { tone: "bad" | "warn"
   );
 }
 
-/** What a part of the system says, as people write it; names and paths at its beginning stay as they are. */
+/** Formats a message of another component as a sentence; names and paths at its beginning stay as they are. */
 export function sentence(text: string): string {
   const begun = /^[a-z]+\b(?![./:=-])/.test(text) ? text.charAt(0).toUpperCase() + text.slice(1) : text;
   return /[\p{L}\p{N}"')]$/u.test(begun) ? `${begun}.` : begun;

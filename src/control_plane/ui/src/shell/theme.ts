@@ -1,4 +1,4 @@
-/** Light or dark: as the system has it, or as the user chose. The choice is all that this UI stores. */
+/** Theme: light or dark, by the system or by the user's choice, which is all that this UI stores. */
 
 import { useSyncExternalStore } from "react";
 
@@ -14,7 +14,7 @@ function read(): Theme {
     const stored = localStorage.getItem(KEY);
     return stored === "light" || stored === "dark" ? stored : "system";
   } catch {
-    // Storage is switched off: the choice lasts until the next reload.
+    // Storage is disabled: the choice lasts until the next reload.
     return "system";
   }
 }
@@ -36,7 +36,7 @@ export function choose(theme: Theme): void {
     if (theme === "system") localStorage.removeItem(KEY);
     else localStorage.setItem(KEY, theme);
   } catch {
-    // As above.
+    // Storage is disabled.
   }
   apply();
 }
@@ -50,7 +50,7 @@ export function useTheme(): Theme {
   return useSyncExternalStore(watch, () => chosen);
 }
 
-/** What is shown, for what is painted on a canvas. */
+/** Returns whether the page is dark, for components that paint on a canvas. */
 export function useIsDark(): boolean {
   return useSyncExternalStore(watch, () => document.documentElement.dataset.theme === "dark");
 }

@@ -10,7 +10,7 @@ interface Call {
 }
 const calls: Call[] = [];
 
-/** A server that answers by what `answer` makes of a request. */
+/** Stubs `fetch` with a server that responds by `answer`. */
 function serve(answer: (call: Call) => Response): void {
   vi.stubGlobal("fetch", (_url: string, init: RequestInit) => {
     const body = init.body ? (JSON.parse(init.body as string) as Record<string, unknown>) : {};

@@ -1,8 +1,8 @@
 /**
- * A form from a JSON Schema, and the arguments from what was typed into it.
+ * Form fields from a JSON Schema, and arguments from the input.
  *
- * What a form can show well gets fields: texts, numbers, switches, choices, lists of those, and objects of those. Anything
- * else is one field of JSON, so no schema is out of reach.
+ * Schemas that a form can show well become fields: texts, numbers, switches, choices, lists of those, and objects of those. Any
+ * other schema becomes one field of JSON, so every schema is supported.
  */
 
 export type Schema = Record<string, unknown>;
@@ -17,21 +17,21 @@ export interface Field {
   description: string | null;
   required: boolean;
   type: FieldType;
-  /** Of a choice: the values as JSON, and how they read. */
+  /** For a choice: the values as JSON, and their labels. */
   choices: { value: string; label: string }[];
-  /** Of a list. */
+  /** For a list: the field of an element. */
   item: Field | null;
-  /** Of a group. */
+  /** For a group: its fields. */
   fields: Field[];
   schema: Schema;
 }
 
-/** What was typed, by the fields' ids. Absent: nothing was. */
+/** Input by the fields' ids; an absent one is empty. */
 export type Values = Record<string, string>;
 
 const DEPTH = 5;
 
-/** The fields for an object's properties; null if the schema is no plain object, and JSON is all there can be. */
+/** Returns the fields for an object's properties; null if the schema is no plain object and only JSON can be entered. */
 export function fieldsOf(schema: Schema | null, root: Schema | null = schema, path = "", depth = 0): Field[] | null {
   if (!schema) return [];
   const type = schema.type ?? (schema.properties ? "object" : undefined);
@@ -82,7 +82,7 @@ function fieldOf(name: string, value: unknown, required: boolean, root: Schema |
   }
 }
 
-/** Follows references, and takes "this or null" for this. */
+/** Resolves references, and simplifies "this or null" to this. */
 function simplified(value: unknown, root: Schema | null): Schema {
   let schema: Schema = isObject(value) ? value : {};
   for (let step = 0; step < 8; step++) {
@@ -122,7 +122,7 @@ function pointed(root: Schema | null, reference: string): Schema | null {
   return isObject(at) ? at : null;
 }
 
-/** What the form begins with: the schema's defaults. */
+/** Returns the initial input: the schema's defaults. */
 export function initial(fields: readonly Field[]): Values {
   const values: Values = {};
   for (const field of fields) {
@@ -142,7 +142,7 @@ function shown(field: Field, value: unknown): string {
 
 export interface Collected {
   args: Record<string, unknown>;
-  /** By field id, what is wrong, as the end of a sentence that begins with its name. */
+  /** Errors by field id, each as the end of a sentence that begins with the field's name. */
   errors: Record<string, string>;
 }
 
@@ -224,7 +224,7 @@ function string(schema: Schema, raw: string): Read {
     try {
       if (!new RegExp(schema.pattern, "u").test(raw)) return { error: `must match ${schema.pattern}` };
     } catch {
-      // A pattern that only the server understands is left to it.
+      // A pattern that is invalid in JavaScript is left to the server.
     }
   }
   return { value: raw };

@@ -1,4 +1,4 @@
-//! Rows in a real PostgreSQL: what is kept of them, and what is left out.
+//! Task rows in a real PostgreSQL: storage, truncation, and deletion.
 
 use sqlx::Executor;
 use testing::postgres::PostgresServer;
@@ -30,7 +30,7 @@ async fn ended(rows: &TaskRows, id: &str, text: &str) {
     assert_eq!(rows.store(&task).await.unwrap(), RowState::Ended);
 }
 
-/// The ids of all that is there, the newest first.
+/// Returns the ids of all rows, the newest first.
 async fn ids(rows: &TaskRows) -> Vec<String> {
     rows.summaries(&None).await.unwrap().into_iter().map(|head| head.id).collect()
 }

@@ -1,4 +1,4 @@
-//! Anthropic's Messages.
+//! Tests of Anthropic's Messages API.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{
     Provider, ScriptedReply, call, collect, everything, hello, read, token,
 };
 
-/// "Hello there", streamed.
+/// Streamed answer "Hello there".
 pub(super) const GOOD: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":20,"cache_creation_input_tokens":0,"cache_read_input_tokens":5,"output_tokens":1}}}
 
@@ -34,11 +34,11 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// The provider fails within its answer.
+/// Failure of the provider within its answer.
 pub(super) const FAILED: &str =
     "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"SECRET\"}}\n\n";
 
-/// A thought, text, a search that the provider runs itself, and two calls.
+/// Streamed answer with a thinking block, text, a server-side search, and two tool calls.
 pub(super) const CALLS: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","usage":{"input_tokens":2,"output_tokens":1}}}
 
@@ -98,7 +98,7 @@ data: {"type":"message_stop"}
 
 "#;
 
-/// What the model thought before [`CALLS`].
+/// Thinking blocks of [`CALLS`].
 pub(super) fn thoughts() -> Vec<Value> {
     vec![
         json!({"type": "thinking", "thinking": "hm", "signature": "c2ln"}),

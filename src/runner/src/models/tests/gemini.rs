@@ -1,4 +1,4 @@
-//! Google's Gemini.
+//! Tests of Google's Gemini API.
 
 use serde_json::{Value, json};
 
@@ -7,14 +7,14 @@ use super::{
     Provider, ScriptedReply, collect, everything, hello, read, token,
 };
 
-/// "Hello there", streamed. Events end as the API ends them.
+/// Streamed answer "Hello there", with the line ends of the real API.
 pub(super) const GOOD: &str = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"Hello\"}],\"role\": \"model\"},\"index\": 0}],\"usageMetadata\": {\"promptTokenCount\": 4,\"totalTokenCount\": 4},\"modelVersion\": \"m\"}\r\n\r\ndata: {\"candidates\": [{\"content\": {\"parts\": [{\"text\": \"hm\",\"thought\": true},{\"text\": \" thére\"}],\"role\": \"model\"},\"finishReason\": \"STOP\",\"index\": 0}],\"usageMetadata\": {\"promptTokenCount\": 4,\"candidatesTokenCount\": 3,\"thoughtsTokenCount\": 10,\"totalTokenCount\": 17}}\r\n\r\n";
 
-/// The provider fails within its answer.
+/// Failure of the provider within its answer.
 pub(super) const FAILED: &str =
     "data: {\"error\": {\"code\": 503,\"message\": \"SECRET\",\"status\": \"UNAVAILABLE\"}}\r\n\r\n";
 
-/// Two calls, the first with a signature.
+/// Streamed answer with two tool calls, the first with a signature.
 pub(super) const CALLS: &str = "data: {\"candidates\": [{\"content\": {\"parts\": [{\"functionCall\": {\"name\": \"weather\",\"args\": {\"city\": \"Bern\"}},\"thoughtSignature\": \"c2ln\"},{\"functionCall\": {\"id\": \"given\",\"name\": \"time\"}}],\"role\": \"model\"},\"finishReason\": \"STOP\"}]}\r\n\r\n";
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Providers as they speak: a server on loopback answers what was written down from their public references.
+//! Fake providers: a loopback server with answers taken from the providers' public API references.
 
 mod anthropic;
 mod failures;
@@ -25,24 +25,24 @@ use tokio::sync::watch;
 
 use super::{Chunk, Http, Message, Model, ModelError, ModelRef, ModelRequest, Thought, ToolCall, ToolSpec, open};
 
-/// How a reply ends.
+/// End of a reply.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum ReplyEnd {
-    /// As it should.
+    /// Complete body.
     Whole,
-    /// Never: nothing more is sent.
+    /// Open connection without further bytes.
     Silent,
-    /// The connection is cut.
+    /// Broken connection.
     Cut,
 }
 
-/// What the server answers.
+/// Reply of the server.
 #[derive(Debug, Clone)]
 struct ScriptedReply {
     status: u16,
     headers: Vec<(&'static str, String)>,
     body: String,
-    /// Bytes sent at a time.
+    /// Bytes per chunk of the body.
     piece: usize,
     end: ReplyEnd,
 }
@@ -83,7 +83,7 @@ impl ScriptedReply {
                 .boxed()
             }
             ReplyEnd::Cut => stream::once(async {
-                // While nothing is ready, the server sends what it has.
+                // Yields, so that the server flushes the body before the error.
                 tokio::task::yield_now().await;
                 Err(io::ErrorKind::BrokenPipe.into())
             })
@@ -97,7 +97,7 @@ impl ScriptedReply {
     }
 }
 
-/// Counts an answer that has not ended.
+/// Guard that counts a reply which has not ended.
 struct OpenReplyGuard(Arc<watch::Sender<usize>>);
 
 impl OpenReplyGuard {
@@ -113,7 +113,7 @@ impl Drop for OpenReplyGuard {
     }
 }
 
-/// A request as the server saw it.
+/// Request as the server received it.
 #[derive(Debug, Clone)]
 struct RecordedRequest {
     path: String,
@@ -128,11 +128,11 @@ struct ProviderScript {
     silent: Arc<watch::Sender<usize>>,
 }
 
-/// A provider that gives its replies one after the other, and the last one for ever.
+/// Fake provider that gives its replies in order and repeats the last one.
 struct Provider {
     address: SocketAddr,
     requests: watch::Receiver<Vec<RecordedRequest>>,
-    /// How many answers are open that never end.
+    /// Number of open replies that never end.
     silent: watch::Receiver<usize>,
     http: Http,
     pauses: Arc<Mutex<Vec<Duration>>>,
@@ -163,7 +163,7 @@ impl Provider {
         self.model_with(self.reference(provider))
     }
 
-    /// The model, with `KEY` as its API key.
+    /// Opens the model with `KEY` as its API key.
     fn model_with(&self, reference: ModelRef) -> Arc<dyn Model> {
         open(&reference, &|name: &str| name.ends_with("_API_KEY").then(|| "KEY".into()), &self.http).unwrap()
     }
@@ -172,14 +172,14 @@ impl Provider {
         self.requests.borrow().clone()
     }
 
-    /// The only request.
+    /// Returns the only request.
     fn only(&self) -> RecordedRequest {
         let mut asked = self.requests();
         assert_eq!(asked.len(), 1);
         asked.remove(0)
     }
 
-    /// The pauses before requests that were tried again.
+    /// Returns the pauses before retries.
     fn pauses(&self) -> Vec<Duration> {
         self.pauses.lock().unwrap().clone()
     }
@@ -196,7 +196,7 @@ async fn serve_reply(State(script): State<ProviderScript>, uri: Uri, headers: He
     reply.clone().respond(&script.silent)
 }
 
-/// Everything a model answered, neighbouring tokens joined.
+/// Collects an answer and joins adjacent tokens.
 async fn collect(answer: BoxStream<'static, Result<Chunk, ModelError>>) -> Result<Vec<Chunk>, ModelError> {
     let mut all: Vec<Chunk> = Vec::new();
     let chunks: Vec<Chunk> = answer.try_collect().await?;
@@ -209,7 +209,8 @@ async fn collect(answer: BoxStream<'static, Result<Chunk, ModelError>>) -> Resul
     Ok(all)
 }
 
-/// What `provider` makes of `body`, whether it comes at once or byte by byte.
+/// Decodes `body` by the client of `provider`; it must give the same when it arrives at once, byte by byte, or in
+/// pieces of 7 bytes.
 async fn read(provider: &str, body: &str) -> Result<Vec<Chunk>, ModelError> {
     let replies = [ScriptedReply::ok(body), ScriptedReply::ok(body).pieces(1), ScriptedReply::ok(body).pieces(7)];
     let server = Provider::new(replies).await;
@@ -248,7 +249,7 @@ fn weather() -> ToolSpec {
     ToolSpec { name: "weather".into(), description: "tells the weather".into(), input_schema }
 }
 
-/// A conversation with everything in it, and JSON wanted.
+/// Creates a request with every kind of message, a tool, and JSON output.
 fn everything() -> ModelRequest {
     let called = |id: &str, city: &str| {
         let (id, name, arguments) = (id.into(), "weather".into(), json!({ "city": city }));

@@ -1,4 +1,4 @@
-//! Ollama.
+//! Tests of Ollama's API.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use super::{
     Provider, ScriptedReply, collect, everything, read, token,
 };
 
-/// "Hello there", streamed.
+/// Streamed answer "Hello there".
 pub(super) const GOOD: &str = r#"{"model":"m","created_at":"2025-01-01T00:00:00Z","message":{"role":"assistant","content":"Hello"},"done":false}
 {"model":"m","created_at":"2025-01-01T00:00:00Z","message":{"role":"assistant","content":" thére","thinking":"hm"},"done":false}
 {"model":"m","created_at":"2025-01-01T00:00:00Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":1,"load_duration":1,"prompt_eval_count":26,"prompt_eval_duration":1,"eval_count":298,"eval_duration":1}
 "#;
 
-/// The provider fails within its answer.
+/// Failure of the provider within its answer.
 pub(super) const FAILED: &str = "{\"error\":\"SECRET\"}\n";
 
-/// Two calls.
+/// Streamed answer with two tool calls.
 pub(super) const CALLS: &str = r#"{"model":"m","message":{"role":"assistant","content":"","tool_calls":[{"function":{"name":"weather","arguments":{"city":"Bern"}}},{"id":"given","function":{"index":1,"name":"time","arguments":{}}}]},"done":false}
 {"model":"m","message":{"role":"assistant","content":""},"done_reason":"stop","done":true,"prompt_eval_count":1,"eval_count":2}"#;
 

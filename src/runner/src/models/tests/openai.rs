@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions.
+//! Tests of OpenAI's Chat Completions API.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use super::{
     Provider, ScriptedReply, call, collect, everything, hello, read, token,
 };
 
-/// "Hello there", streamed.
+/// Streamed answer "Hello there".
 pub(super) const GOOD: &str = r#"data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}
 
 data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}],"usage":null}
@@ -24,11 +24,11 @@ data: [DONE]
 
 "#;
 
-/// The provider fails within its answer.
+/// Failure of the provider within its answer.
 pub(super) const FAILED: &str =
     "data: {\"error\":{\"message\":\"SECRET\",\"type\":\"server_error\",\"code\":null}}\n\n";
 
-/// Two calls whose arguments come in turns.
+/// Streamed answer with two tool calls whose arguments arrive interleaved.
 pub(super) const CALLS: &str = r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"weather","arguments":""}}]},"finish_reason":null}]}
 
 data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"city\":"}}]},"finish_reason":null}]}
@@ -56,13 +56,13 @@ async fn text_and_tokens_are_read() {
 async fn parallel_calls_are_put_together() {
     let expected = [call("call_a", "weather", json!({"city": "Bern"})), call("call_b", "time", json!({}))];
     assert_eq!(read("openai", CALLS).await.unwrap(), expected);
-    // Some servers send whole calls, all with the same number.
+    // Some servers send complete calls, all with the same index.
     let whole = r#"data: {"choices":[{"delta":{"tool_calls":[
 data: {"id":"x","function":{"name":"a","arguments":"{\"n\":1}"}},{"id":"y","function":{"name":"b","arguments":"{"}}]},"finish_reason":"stop"}]}
 
 "#;
     assert_eq!(read("openai", whole).await.unwrap(), [call("x", "a", json!({"n": 1})), call("y", "b", json!("{"))]);
-    // Others send neither a number nor an id.
+    // Others send neither an index nor an id.
     let bare = whole.replace(r#""id":"x","#, "").replace(r#""id":"y","#, r#""id":"","#);
     let found = read("openai", &bare).await.unwrap();
     let [Chunk::Call(one), Chunk::Call(other)] = &found[..] else { panic!("{found:?}") };

@@ -1,4 +1,4 @@
-//! SIGTERM: a flow finishes what it began.
+//! Drain after SIGTERM: a flow finishes the requests in flight.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,8 +1,8 @@
-//! What is wrong with the files of a flow, and how it is said.
+//! Validation of a flow's files, and the text of the problems.
 
 use super::{CONFIG, ContractFolder};
 
-/// What `/readyz` says; every route must say the same.
+/// Returns the error of `/readyz`, after a check that a flow's route returns the same.
 async fn why(contract: &ContractFolder, variables: &[(&'static str, &str)]) -> String {
     let runner = contract.serve(variables).await;
     let (status, ready) = runner.get("/readyz").await;

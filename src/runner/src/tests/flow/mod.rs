@@ -1,4 +1,4 @@
-//! Flows as a client sees them: files in a folder, a real server in front of them.
+//! Integration tests of flows: files in a folder, with a real server in front of them.
 
 mod chat;
 mod draining;
@@ -25,18 +25,18 @@ use serde_json::Value;
 use super::Runner;
 use crate::{flow, mode::Mode};
 
-/// `config.json` of a flow that echoes; its entry is `main`.
+/// Content of `config.json` for a flow with the stub model and the entry prompt `main`.
 const CONFIG: &str = r#"{
   "defaultModel": {"provider": "stub", "model": "stub-echo"},
   "plugin": {"type": "stub"},
   "entrypoint": "main"
 }"#;
 
-/// A folder with the files of a contract, removed when dropped.
+/// Folder with the files of a contract, removed when dropped.
 struct ContractFolder(PathBuf);
 
 impl ContractFolder {
-    /// Without files.
+    /// Creates an empty folder.
     fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!("recif-contract-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -45,12 +45,12 @@ impl ContractFolder {
         Self(path)
     }
 
-    /// A flow of these prompts, with the stub behind it.
+    /// Creates a flow of these prompts with the stub model.
     fn flow(prompts: &[(&str, &str)]) -> Self {
         Self::new().with_flow("", prompts)
     }
 
-    /// A set of flows, each a prompt `main` of the given text.
+    /// Creates a set of flows, each with one prompt `main` of the given text.
     fn set(flows: &[(&str, &str)]) -> Self {
         let entries =
             flows.iter().map(|(name, _)| format!(r#"{{"name":"{name}","entrypoint":"main","dir":"flows/{name}"}}"#));
@@ -64,7 +64,7 @@ impl ContractFolder {
         prompts.iter().fold(with, |all, (name, text)| all.with(&format!("{folder}prompts/{name}.prompt"), text))
     }
 
-    /// With one file more, or another text in it.
+    /// Adds or replaces a file.
     fn with(self, file: &str, text: &str) -> Self {
         let path = self.0.join(file);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -72,7 +72,7 @@ impl ContractFolder {
         self
     }
 
-    /// With a tool at an endpoint, in the folder of a flow.
+    /// Adds an HTTP tool to the flow in `folder`.
     fn with_tool(self, folder: &str, name: &str, url: &str) -> Self {
         let tool = serde_json::json!({
             "name": name, "description": "d", "inputSchema": {"type": "object"},
@@ -81,7 +81,7 @@ impl ContractFolder {
         self.with(&format!("{folder}tools/{name}.json"), &tool.to_string())
     }
 
-    /// The mode of a process that finds these files.
+    /// Reads the mode of a process with these files.
     fn mode(&self, variables: &[(&'static str, &str)]) -> Mode {
         let lookup = self.lookup(variables);
         Mode::read(&*lookup).unwrap()
@@ -120,7 +120,7 @@ impl Runner {
         (response.status().as_u16(), response.text().await.unwrap())
     }
 
-    /// The text of an error.
+    /// Posts a request that fails and returns its status and error text.
     async fn refused(&self, path: &str, body: &str) -> (u16, String) {
         let (status, text) = self.post(path, body.to_owned()).await;
         let error: Value = serde_json::from_str(&text).unwrap_or_else(|_| panic!("{text}"));

@@ -1,4 +1,4 @@
-//! Which model a prompt asks, with which settings and credentials, and what a client is told when it fails.
+//! Model of a prompt with its settings and credentials, and the responses to clients when it fails.
 
 use axum::{
     Router,
@@ -12,10 +12,10 @@ use tokio::{net::TcpListener, sync::mpsc};
 
 use super::ContractFolder;
 
-/// What a provider was asked: path, `Authorization`, body.
+/// Request that the provider got: path, `Authorization`, body.
 type RecordedCall = (String, String, Value);
 
-/// A provider with OpenAI's API. It says `hello`, or fails with a secret in the body for the model `broken`.
+/// Starts a provider with OpenAI's API. It says `hello`, or fails with a secret in the body for the model `broken`.
 async fn provider() -> (String, mpsc::UnboundedReceiver<RecordedCall>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());

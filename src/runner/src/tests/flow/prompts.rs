@@ -1,17 +1,17 @@
-//! What the operator refuses of a flow's prompts is what the runner refuses when it loads them, at the same lines.
+//! Operator and runner refuse the same prompts, with the same lines.
 
 use super::ContractFolder;
 
-/// A flow: what refuses it, then its prompts.
+/// A flow: expected refusal, and prompts.
 type RefusalCase = (RefusedBy, &'static [(&'static str, &'static str)]);
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum RefusedBy {
-    /// Nothing.
+    /// Accepted.
     Nowhere,
-    /// Every reader of Dotprompt, so the Prompt is `Error` whatever uses it.
+    /// Refused by every Dotprompt parser, so the Prompt is `Error` for every user of it.
     Everywhere,
-    /// Our runner, so a flow of our image is `InvalidSpec`.
+    /// Refused by Récif's runner only, so a flow with its image is `InvalidSpec`.
     Ours,
 }
 
@@ -28,11 +28,11 @@ const CASES: &[RefusalCase] = &[
     (Nowhere, &[("main", "{{> style}}"), ("_style", "Be {{mood}}.")]),
     (Nowhere, &[("main", "{{#> style}}nothing{{/style}}")]),
     (Nowhere, &[("main", "---\nmodel: stub/x\nconfig: {temperature: 1}\nmaxTurns: 2\n---\n{{{html}}}")]),
-    // A frontmatter that no reader takes.
+    // Frontmatter that no parser accepts.
     (Everywhere, &[("main", "---\nmodel: a\n b: c\n---\nHi")]),
     (Everywhere, &[("main", "---\nmodel: a\nHi")]),
     (Everywhere, &[("main", "---\n- a\n---\nHi")]),
-    // Handlebars that no reader takes.
+    // Handlebars that no parser accepts.
     (Everywhere, &[("main", "one\nHello {{name")]),
     (Everywhere, &[("main", "---\na: 1\n---\none\n{{#if a}}\ntwo")]),
     (Everywhere, &[("main", "{{#if a}}\n{{/unless}}")]),
@@ -40,7 +40,7 @@ const CASES: &[RefusalCase] = &[
     (Everywhere, &[("main", "one\n\n{{else}}")]),
     (Nowhere, &[("main", "Hi{{!-- note }}")]),
     (Everywhere, &[("main", "Hi\n{{! note }")]),
-    // What only our runner refuses.
+    // Prompts that only Récif's runner refuses.
     (Ours, &[("main", "---\ninput:\n  schema: {a: text}\n---\nHi")]),
     (Ours, &[("main", "---\na: 1\ninput: {schema: {type: object, required: 5}}\n---\nHi")]),
     (Ours, &[("main", "---\na: 1\ninput: {schema: string}\n---\nHi")]),
@@ -56,12 +56,12 @@ const CASES: &[RefusalCase] = &[
     (Ours, &[("main", "one\n{{> main}}")]),
     (Ours, &[("a", "{{> b}}"), ("b", "{{> a}}"), ("main", "Hi")]),
     (Ours, &[("main", "one\n\0")]),
-    // A partial that is broken is named, and so is who includes it.
+    // A broken partial is named, and so is the prompt that includes it.
     (Ours, &[("main", "{{> part}}"), ("part", "one\n{{upper name}}")]),
     (Everywhere, &[("main", "{{> part}}"), ("part", "one\n{{#if a}}")]),
 ];
 
-/// The operator's sentence as the runner writes it: with the file in place of the prompt.
+/// Converts the operator's message to the runner's form: with the file in place of the prompt.
 fn as_files(sentence: &str) -> String {
     let parts = sentence.split("prompt \"").skip(1).map(|part| {
         let (name, problem) = part.trim_end_matches("; ").split_once('"').unwrap();
