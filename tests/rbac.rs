@@ -1,5 +1,5 @@
-//! The shipped rights are exactly what the code sends: a request that is added and not granted fails here, and so does a
-//! right that nothing uses.
+//! Checks that the shipped permissions are exactly those of the requests in the code: a new request without a permission
+//! fails here, and so does a permission that no code uses.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ struct PolicyRule {
     verbs: Vec<String>,
 }
 
-/// `verb resource.group` for every right that the role of that name gives; the core group and ours are left out.
+/// Returns `verb resource.group` for every permission of the role; the core group and ours have no suffix.
 fn rights(file: &str, name: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(file)).unwrap();
     let mut rights = BTreeSet::new();
@@ -47,8 +47,8 @@ fn table(rows: &[(&str, &str)]) -> BTreeSet<String> {
 #[test]
 fn the_operator_may_do_what_it_does_and_nothing_else() {
     let mut expected = table(&[
-        // The watches; a look past them; applies, which create; what is no longer wanted, and the Deployment of a workload
-        // that goes.
+        // The watches; a get past the informer cache; applies, which create; deletes of unwanted children, and of the
+        // Deployment of a workload that is being deleted.
         ("configmaps", "get list watch create patch delete"),
         ("services", "get list watch create patch"),
         ("secrets", "get list watch create patch delete"),
@@ -56,22 +56,20 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
         ("deployments.apps", "get list watch create patch delete"),
         ("networkpolicies.networking.k8s.io", "get list watch create patch delete"),
         ("pods", "list watch patch"),
-        // Whose servers another namespace may use; Tools that servers publish.
+        // Labels of namespaces, for servers that other namespaces may use; Tools that servers publish.
         ("namespaces", "list watch"),
         ("tools", "create patch delete"),
         ("events.events.k8s.io", "create"),
     ]);
     for kind in crds::KINDS {
-        // The watches and the status; of an owner also whether it is still there; of a workload its finalizer, and what is demanded
-        // of a writer of owner references that block deletion.
+        // The watches and the status; for an owner also a get to check that it still exists; for a workload its finalizer,
+        // and the permission that is required to set owner references that block deletion.
         let (plural, status) = (kind.plural, format!("{}/status", kind.plural));
         let finalizers = format!("{plural}/finalizers");
         expected.extend(match kind.role {
             Role::Workload => table(&[(plural, "get list watch patch"), (&status, "patch"), (&finalizers, "update")]),
-            // A server owns the ConfigMap and the Tools that are made of what it tells.
-            Role::Reference if kind.name == "RemoteMCPServer" => {
-                table(&[(plural, "get list watch"), (&status, "patch")])
-            }
+            // A server owns the ConfigMap and the Tools that are created from its tool list.
+            Role::Reference if kind.owns() => table(&[(plural, "get list watch"), (&status, "patch")]),
             Role::Reference => table(&[(plural, "list watch"), (&status, "patch")]),
         });
     }
@@ -115,22 +113,24 @@ fn the_control_plane_may_look_and_nothing_else() {
     assert_eq!(rights("control-plane/rights.yaml", "recif-control-plane-reviews"), table(&reviews));
 }
 
-/// One rule on our kinds.
+/// Returns the YAML of one rule on our kinds.
 fn rule(why: &str, resources: &[String], verbs: &str) -> String {
     let why = if why.is_empty() { String::new() } else { format!("  # {}\n", why.replace('\n', "\n  # ")) };
     let list: String = resources.iter().map(|resource| format!("      - {resource}\n")).collect();
     format!("{why}  - apiGroups: [{}]\n    resources:\n{list}    verbs: [{verbs}]\n", crds::GROUP)
 }
 
-/// The rules that list our kinds: file, section, and its text.
+/// Returns the sections with the rules that list our kinds: file, section name and text.
 fn sections() -> [(&'static str, &'static str, String); 6] {
     let of = |wanted: &[Role], suffixes: &[&str]| -> Vec<String> {
         let kinds = crds::KINDS.iter().filter(|kind| wanted.contains(&kind.role));
         kinds.flat_map(|kind| suffixes.iter().map(|suffix| format!("{}{suffix}", kind.plural))).collect()
     };
     let all = [Role::Workload, Role::Reference];
-    let (owners, others): (Vec<_>, Vec<_>) =
-        of(&[Role::Reference], &[""]).into_iter().partition(|plural| plural == "remotemcpservers");
+    let references = |owning: bool| -> Vec<String> {
+        let kinds = crds::KINDS.iter().filter(|kind| kind.role == Role::Reference && kind.owns() == owning);
+        kinds.map(|kind| kind.plural.to_owned()).collect()
+    };
     let operator = [
         rule(
             "The spec is the user's; get asks whether an owner is still the same before a child is written, patch is for\n\
@@ -138,8 +138,8 @@ fn sections() -> [(&'static str, &'static str, String); 6] {
             &of(&[Role::Workload], &[""]),
             "get, list, watch, patch",
         ),
-        rule("", &owners, "get, list, watch"),
-        rule("", &others, "list, watch"),
+        rule("", &references(true), "get, list, watch"),
+        rule("", &references(false), "list, watch"),
         rule("", &of(&all, &["/status"]), "patch"),
         rule(
             "An owner reference with blockOwnerDeletion is refused without it.",
@@ -167,7 +167,7 @@ fn sections() -> [(&'static str, &'static str, String); 6] {
     ]
 }
 
-/// `make manifests` writes them; otherwise they must be as they would be written.
+/// `make manifests` writes them; without it they must be equal to its output.
 #[test]
 fn the_rules_on_our_kinds_list_every_kind() {
     for (file, section, text) in sections() {

@@ -1,27 +1,31 @@
-//! Ties the state machine to the kinds: [`ControlledKind`], and the machine's types over our [`Deps`].
+//! Binds the state machine to the kinds: [`ControlledKind`], and the machine's types over [`Deps`].
 
 use machine::{Table, TableError};
 use meta::PhasedObject;
 
-use crate::deps::Deps;
+use crate::{deps::Deps, ports::ChildKind};
 
-/// A kind that has a state machine.
+/// Kind that has a state machine.
 pub trait ControlledKind: PhasedObject {
-    /// Its edges, and what else the driver asks of it.
+    /// Table of edges and further configuration of the driver.
     const TABLE: Table<Self::Phase>;
+    /// Kinds of the children it makes.
+    const CHILDREN: &'static [ChildKind] = &[];
+    /// True if it runs Pods.
+    const HAS_PODS: bool = false;
 
-    /// Returns its actions, checked against its edges.
+    /// Returns the actions, checked against the edges.
     ///
     /// # Errors
-    /// A fault in its table of edges or its list of actions.
+    /// A defect in the table of edges or the list of actions.
     fn registry() -> Result<Registry<Self>, TableError>;
 }
 
-/// What a step may use.
+/// Ports, clock and notes of one step.
 pub type Context = machine::Context<Deps>;
 
-/// A kind's actions.
+/// Actions of a kind.
 pub type Registry<K> = machine::Registry<K, Deps>;
 
-/// Takes the objects of one kind through their life.
+/// Reconciler of the objects of one kind.
 pub type Driver<K> = machine::Driver<K, Deps>;

@@ -1,15 +1,13 @@
-//! The state machine of every kind: a generic driver ([`machine`]) and the actions it runs.
+//! Reconciles every kind of Récif: a generic driver ([`machine`]) and the actions it runs.
 //!
-//! Actions reach the world only through the traits in [`ports`], so this crate holds no client and every rule in it can
-//! be tested without a cluster.
+//! Actions do I/O only through the traits in [`ports`], so this crate holds no client, and every rule in it can be tested without
+//! a cluster.
 
 pub mod agent;
 pub mod applied;
 pub mod debounce;
 pub mod deps;
 pub mod discovery;
-#[cfg(test)]
-mod driver_tests;
 #[cfg(test)]
 mod fake;
 pub mod flow;
@@ -25,5 +23,7 @@ pub mod references;
 pub mod remote_mcp_server;
 pub mod render;
 mod stale;
+#[cfg(test)]
+mod tests;
 pub mod tool;
 pub mod workload;

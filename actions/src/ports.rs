@@ -1,12 +1,13 @@
-//! What an action may ask of the world: requests about children, and views of the watch caches.
+//! Defines the ports of the actions: requests about children, and reads from the informer caches.
 //!
-//! Everything seen here is reduced: a child is its identity, who owns it, a digest of what we own in it, and the few
-//! status fields that decisions need. Real ones live in the packages `cluster` and `operator`, a simulated cluster in `fake`.
+//! The types are reduced: a child is its identity, its owner, a digest of the fields that the operator owns in it, and the few
+//! status fields that decisions need. The packages `cluster` and `operator` implement the ports; `fake` implements them over a
+//! simulated cluster.
 
 use std::{collections::BTreeMap, fmt, net::IpAddr, sync::Arc};
 
 use async_trait::async_trait;
-use crds::{Agent, Flow, MCPServer, Model, PluginConfig, Prompt, RefKind, RemoteMCPServer, Tool};
+use crds::{RefKind, Tool, pod_problem::PodProblem};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use machine::ApiError;
 use meta::Key;
@@ -14,7 +15,7 @@ use serde_json::Value;
 
 use crate::discovery::Definitions;
 
-/// The kinds of children, in the order in which they are applied.
+/// Kinds of children, in the order in which they are applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum ChildKind {
@@ -24,7 +25,7 @@ pub enum ChildKind {
     Service,
     NetworkPolicy,
     Deployment,
-    /// A Tool that a server publishes. It is watched as a kind of ours and in no list of children.
+    /// A Tool that a server publishes. It is watched like the other kinds of Récif and is in no list of children.
     Tool,
 }
 
@@ -33,7 +34,7 @@ impl ChildKind {
     pub const ALL: &'static [Self] =
         &[Self::ServiceAccount, Self::ConfigMap, Self::Secret, Self::Service, Self::NetworkPolicy, Self::Deployment];
 
-    /// The kind's name.
+    /// Returns the name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ServiceAccount => "ServiceAccount",
@@ -46,7 +47,7 @@ impl ChildKind {
         }
     }
 
-    /// The `apiVersion` it is applied with.
+    /// Returns the `apiVersion` with which the kind is applied.
     pub fn api_version(self) -> &'static str {
         match self {
             Self::Deployment => "apps/v1",
@@ -63,14 +64,14 @@ impl fmt::Display for ChildKind {
     }
 }
 
-/// Names a child.
+/// Identity of a child.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ChildRef {
-    /// Its kind.
+    /// Kind.
     pub kind: ChildKind,
-    /// Its namespace.
+    /// Namespace.
     pub namespace: String,
-    /// Its name.
+    /// Name.
     pub name: String,
 }
 
@@ -80,16 +81,17 @@ impl fmt::Display for ChildRef {
     }
 }
 
-/// A child as we want it: a partial object for server-side apply.
+/// Desired state of a child: a partial object for server-side apply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChildManifest {
-    /// Which child.
+    /// Identity of the child.
     pub child: ChildRef,
-    /// The complete apply body: apiVersion, kind, metadata with labels and controller reference, and what we own.
+    /// Complete apply body: apiVersion, kind, metadata with labels and controller reference, and the fields that the operator
+    /// owns.
     pub body: Value,
 }
 
-/// The controller reference of an object.
+/// Controller reference of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Controller {
     /// Group of the controller, without the version; empty for the core group.
@@ -102,38 +104,38 @@ pub struct Controller {
     pub uid: String,
 }
 
-/// An object as the cache holds it: a child of ours, or a Secret or ConfigMap that somebody refers to.
+/// Object in the informer cache: a child of the operator, or a Secret or ConfigMap that an object refers to.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CachedChild {
-    /// Which object.
+    /// Identity of the object.
     pub child: ChildRef,
-    /// Its uid.
+    /// Uid of the object.
     pub uid: String,
-    /// Its resource version.
+    /// Resource version of the object.
     pub resource_version: u64,
-    /// The generation of its spec.
+    /// Generation of its spec.
     pub generation: i64,
-    /// Those of its labels that say whose it is; empty where its controller does.
+    /// Labels that identify its owner; empty if it has a controller.
     pub labels: BTreeMap<String, String>,
-    /// Who controls it.
+    /// Controller of the object.
     pub controller: Option<Controller>,
-    /// SHA-256 (hex) of our Apply entry's `fieldsV1` in `managedFields`, without `spec.replicas`, which may change
-    /// hands; `None`: we own nothing in it.
+    /// SHA-256 (hex) of the `fieldsV1` of the operator's Apply entry in `managedFields`, without `spec.replicas`, whose manager
+    /// may change; `None`: the operator owns no field.
     pub owned: Option<String>,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub deleting: bool,
     /// Secrets and ConfigMaps: key to SHA-256 (hex) of its value.
     pub data: BTreeMap<String, String>,
     /// Deployments: their progress.
     pub deployment: Option<DeploymentState>,
-    /// ConfigMaps of ours with the definitions of a server's tools: these, which rendering reads.
+    /// ConfigMaps of the operator with the definitions of a server's tools: the parsed definitions, which rendering reads.
     pub definitions: Option<Arc<Definitions>>,
 }
 
-/// What a Deployment says of itself.
+/// Status of a Deployment.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeploymentState {
-    /// The generation its status speaks of.
+    /// Generation that the status is about.
     pub observed_generation: i64,
     /// `spec.replicas`.
     pub desired: i32,
@@ -145,135 +147,113 @@ pub struct DeploymentState {
     pub ready: i32,
     /// Available Pods.
     pub available: i32,
-    /// Whether `Progressing=False`: its own deadline is over; holds the message.
+    /// Message of `Progressing=False`: the Deployment's own deadline is exceeded.
     pub stalled: Option<String>,
-    /// The message of `ReplicaFailure=True`: Pods cannot be created.
+    /// Message of `ReplicaFailure=True`: Pods cannot be created.
     pub replica_failure: Option<String>,
-    /// Who set `spec.replicas`.
+    /// Field managers of `spec.replicas`.
     pub replicas_managers: ReplicasManagers,
 }
 
-/// The field managers of `spec.replicas`: several when they applied the same number.
+/// Field managers of `spec.replicas`: several if they applied the same number.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ReplicasManagers {
-    /// The operator's apply of the whole Deployment, which made it with its first number: while it has the field, it has to carry it.
+    /// True if the operator's apply of the whole Deployment owns it, which created it with its first number. While it owns the
+    /// field, it has to carry it.
     pub operator: bool,
-    /// The operator's apply of the number alone.
+    /// True if the operator's apply of the number alone owns it.
     pub replicas_apply: bool,
-    /// The scaler.
+    /// True if the scaler owns it.
     pub scaler: bool,
-    /// Anybody else.
+    /// Any other field manager.
     pub other: Option<String>,
 }
 
 impl ReplicasManagers {
-    /// Whether the operator has it, in whichever way.
+    /// Reports whether one of the operator's field managers owns it.
     pub fn has_operator(&self) -> bool {
         self.operator || self.replicas_apply
     }
 
-    /// Whoever else set it, when we did not.
+    /// Returns the other field manager, if neither the operator nor the scaler owns it.
     pub fn other_manager(&self) -> Option<&str> {
         self.other.as_deref().filter(|_| !self.has_operator() && !self.scaler)
     }
 }
 
-/// A Pod of a workload.
+/// Pod of a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorkloadPod {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its uid.
+    /// Uid.
     pub uid: String,
-    /// Its resource version.
+    /// Resource version.
     pub resource_version: u64,
-    /// Its labels.
+    /// Labels.
     pub labels: BTreeMap<String, String>,
-    /// Whether it is ready.
+    /// True if it is ready.
     pub ready: bool,
-    /// Whether it is being deleted.
+    /// True if it is being deleted.
     pub terminating: bool,
-    /// Its address, once it has one.
+    /// Address, once it has one.
     pub ip: Option<IpAddr>,
-    /// Its annotation `controller.kubernetes.io/pod-deletion-cost`: of Pods that are ready, those with less go first.
+    /// Annotation `controller.kubernetes.io/pod-deletion-cost`: of Pods that are ready, those with the lower cost are deleted
+    /// first.
     pub deletion_cost: Option<i32>,
-    /// Why it does not come up, by class and what the user wrote; `None` while it is ready or merely starting.
+    /// Problem that keeps it from starting; `None` while it is ready or merely starting.
     pub problem: Option<PodProblem>,
 }
 
-/// Why a Pod does not come up: a class, and what the user wrote; never the kubelet's text, which would flap.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum PodProblem {
-    /// The image cannot be pulled, or is not there.
-    ImagePull {
-        /// The image as in the Pod template.
-        image: String,
-    },
-    /// A container ends again and again.
-    CrashLoop {
-        /// Name of the container.
-        container: String,
-        /// Its last exit code.
-        exit_code: i32,
-    },
-    /// A container cannot be made from its configuration, usually because an object it names is missing.
-    CreateContainerConfigError {
-        /// What is missing, such as `secret "keys"`.
-        object: String,
-    },
-    /// No node takes it.
-    Unschedulable,
-}
-
-/// An owner as the API server holds it, as far as a step depends on it.
+/// Owner as the API server holds it, as far as a step depends on it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OwnerState {
-    /// Its metadata.
+    /// Metadata.
     pub meta: ObjectMeta,
-    /// The number of the last entry of `status.history`; 0: there is none.
+    /// Number of the last entry of `status.history`; 0: there is none.
     pub seq: i64,
 }
 
-/// Requests about children. Every call has a deadline; no call is repeated inside.
+/// Client for requests about children. Every call has a deadline; no call is retried inside.
 #[async_trait]
 pub trait ChildClient: Send + Sync {
-    /// One GET of a child's metadata, past the cache.
+    /// Reads a child's metadata by one GET, past the cache.
     ///
     /// # Errors
-    /// As the API server answered; absence is `Ok(None)`.
+    /// The API server's error; absence is `Ok(None)`.
     async fn get(&self, child: &ChildRef) -> Result<Option<Arc<CachedChild>>, ApiError>;
 
-    /// One GET of an owner, past the cache.
+    /// Reads an owner by one GET, past the cache.
     ///
     /// # Errors
-    /// As the API server answered; absence is `Ok(None)`.
+    /// The API server's error; absence is `Ok(None)`.
     async fn get_owner(&self, kind: &'static str, owner: &Key) -> Result<Option<OwnerState>, ApiError>;
 
-    /// One GET of a ConfigMap's or Secret's `data`, past the cache, which holds no values: key to text, of Secrets as the
-    /// API server gives it (base64).
+    /// Reads the `data` of a ConfigMap or Secret by one GET, past the cache, which holds no values: key to text, of Secrets as
+    /// the API server returns it (base64).
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The API server's error.
     async fn get_data(&self, child: &ChildRef) -> Result<BTreeMap<String, String>, ApiError>;
 
-    /// One server-side apply, bound to the object with this uid, or (`None`) to there being no object of that name: anything
-    /// else is [`ApiError::WrongUid`].
+    /// Sends one server-side apply. With a uid it is bound to the object with this uid, with `None` to the absence of an object
+    /// of that name: anything else is [`ApiError::WrongUid`].
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The API server's error.
     async fn apply(&self, manifest: &ChildManifest, uid: Option<&str>) -> Result<Arc<CachedChild>, ApiError>;
 
-    /// As [`ChildClient::apply`], but nothing is stored.
+    /// Sends the request of [`ChildClient::apply`] as a dry run, which stores nothing.
     ///
     /// # Errors
-    /// [`ApiError::Invalid`] when the API server would refuse it.
+    /// [`ApiError::Invalid`] or [`ApiError::Refused`] if the API server would reject it.
     async fn dry_run(&self, manifest: &ChildManifest) -> Result<(), ApiError>;
 
-    /// One server-side apply of the replicas of the Deployment with this uid and of nothing else, as the field manager
-    /// [`crate::workload::REPLICAS`]; `None`: that one has them no longer, and whoever else has applied them keeps them.
+    /// Sends one server-side apply of the replicas of the Deployment with this uid and of nothing else, as the field manager
+    /// [`crate::workload::REPLICAS`]; `None`: this manager gives the field up, and another manager that has applied it keeps it.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The API server's error.
     async fn set_replicas(
         &self,
         deployment: &ChildRef,
@@ -281,51 +261,62 @@ pub trait ChildClient: Send + Sync {
         replicas: Option<i32>,
     ) -> Result<Arc<CachedChild>, ApiError>;
 
-    /// One DELETE in the foreground, bound to the uid; an object that is gone already is no error.
+    /// Sends one DELETE with foreground propagation, bound to the uid; an object that does not exist is no error.
     ///
     /// # Errors
-    /// As the API server answered.
+    /// The API server's error.
     async fn delete(&self, child: &ChildRef, uid: &str) -> Result<(), ApiError>;
 }
 
-/// What the watch caches hold, never older than the answers to our own writes.
-pub trait CacheReader: Send + Sync {
-    /// An Agent.
-    fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>>;
-    /// A Flow.
-    fn flow(&self, namespace: &str, name: &str) -> Option<Arc<Flow>>;
-    /// A Tool.
-    fn tool(&self, namespace: &str, name: &str) -> Option<Arc<Tool>>;
-    /// A Model.
-    fn model(&self, namespace: &str, name: &str) -> Option<Arc<Model>>;
-    /// A PluginConfig.
-    fn plugin_config(&self, namespace: &str, name: &str) -> Option<Arc<PluginConfig>>;
-    /// A Prompt.
-    fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>>;
-    /// An MCPServer.
-    fn mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<MCPServer>>;
-    /// A RemoteMCPServer.
-    fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>>;
-    /// The labels of a namespace, if they are known.
+/// Informer cache of one kind, never older than the answers to the operator's own writes.
+pub trait Cached<K> {
+    /// Returns the object of this name.
+    fn cached(&self, namespace: &str, name: &str) -> Option<Arc<K>>;
+}
+
+macro_rules! cached_kinds {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        /// Informer caches of all of Récif's kinds.
+        pub trait CachedKinds: $(Cached<crds::$module::$kind> +)+ Send + Sync {}
+
+        impl<T: $(Cached<crds::$module::$kind> +)+ Send + Sync> CachedKinds for T {}
+    };
+}
+crds::for_each_kind!(cached_kinds);
+
+/// Reader of the informer caches, which are never older than the answers to the operator's own writes.
+pub trait CacheReader: CachedKinds {
+    /// Returns the labels of a namespace, if they are known.
     fn namespace_labels(&self, namespace: &str) -> Option<Arc<BTreeMap<String, String>>>;
-    /// Whether the cluster has a definition of this kind: without one there can be no object of it.
+    /// Reports whether the cluster has a CustomResourceDefinition of this kind: without one there can be no object of it.
     fn is_defined(&self, _: RefKind) -> bool {
         true
     }
-    /// Whether the namespace is being deleted, as far as is known.
+    /// Reports whether the namespace is being deleted, as far as is known.
     fn is_namespace_going(&self, namespace: &str) -> bool;
-    /// The Tools that carry the label of this server.
+    /// Returns the Tools that carry the label of this server.
     fn published_tools(&self, kind: &'static str, namespace: &str, server: &str) -> Vec<Arc<Tool>>;
-    /// Whether an Agent, Flow or FlowSet lists this Tool.
+    /// Reports whether an Agent, Flow or FlowSet lists this Tool.
     fn is_tool_used(&self, namespace: &str, name: &str) -> bool;
-    /// A child, or a Secret or ConfigMap of somebody else.
+    /// Returns a child, or a Secret or ConfigMap of another owner.
     fn child(&self, child: &ChildRef) -> Option<Arc<CachedChild>>;
-    /// Whether a NetworkPolicy of somebody else says what may reach Pods with these labels.
+    /// Reports whether a NetworkPolicy of another owner governs the ingress of Pods with these labels.
     fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool;
-    /// The public keys of the gateways, as a sidecar is given them; `None`: there are none yet.
+    /// Returns the public keys of the gateways, in the form in which a sidecar gets them; `None`: there are none yet.
     fn caller_keys(&self) -> Option<String>;
-    /// Those in this namespace whose controller has this uid, of every kind of [`ChildKind::ALL`], by kind and name.
+    /// Returns the objects in this namespace whose controller has this uid, of every kind of [`ChildKind::ALL`], ordered by kind
+    /// and name.
     fn children(&self, namespace: &str, owner: &str) -> Vec<Arc<CachedChild>>;
-    /// The Pods of the workload of this kind (`Agent`) and name, in the order of their names.
+    /// Returns the Pods of the workload of this kind (`Agent`) and name, in the order of their names.
     fn pods(&self, kind: &'static str, namespace: &str, name: &str) -> Vec<Arc<WorkloadPod>>;
+}
+
+impl dyn CacheReader + '_ {
+    /// Returns the object of this kind and name.
+    pub fn get<K>(&self, namespace: &str, name: &str) -> Option<Arc<K>>
+    where
+        Self: Cached<K>,
+    {
+        Cached::<K>::cached(self, namespace, name)
+    }
 }

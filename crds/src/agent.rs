@@ -10,9 +10,15 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ObjectRef, schema, status::WorkloadStatus, traffic::Traffic};
+use crate::{
+    ObjectRef,
+    references::{HasReferences, RefKind, ReferenceSet},
+    schema,
+    status::WorkloadStatus,
+    traffic::Traffic,
+};
 
-/// What one agent is: its model, its prompt, what it may call, and how it runs.
+/// Desired state of an agent: its model, its prompt, its tools and how its Pods run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
@@ -50,67 +56,70 @@ pub struct AgentSpec {
     /// Display name, for people.
     #[schemars(length(min = 1))]
     pub name: String,
-    /// Framework the agent is written in.
-    // Text and not an enum: a value of another build must not make the object unreadable.
+    /// Framework that the agent is written in.
+    // A string and not an enum: a value written by another version must not make the object unreadable.
     #[schemars(schema_with = "schema::framework")]
     pub framework: String,
-    /// How the agent plans its answer. Default: simple.
+    /// Reasoning strategy of the agent, passed on to its runtime. Default: simple.
     #[serde(default = "simple")]
     pub strategy: String,
-    /// How the agent is talked to. Default: rest.
+    /// Interface by which users reach the agent, passed on to its runtime. Default: rest.
     #[serde(default = "rest")]
     pub channel: String,
-    /// Kind of model, such as stub or ollama. Default: stub, which needs no network.
+    /// Type of the model's provider, such as stub or ollama. Default: stub, which needs no network.
     #[serde(default = "stub")]
     pub model_type: String,
-    /// The model within its kind. Default: stub-echo.
+    /// Name of the model at its provider. Default: stub-echo.
     #[serde(default = "stub_echo")]
     pub model_id: String,
-    /// A Model in the same namespace, which brings its provider's credentials; instead of modelType and modelId.
+    /// Model in the same namespace that sets the model and its provider's credentials. Excludes modelType and modelId.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_ref: Option<ObjectRef>,
-    /// Model for side work such as titles, as provider:model_id. Empty: the main model.
+    /// Model for side work such as titles, as provider:model_id. Empty: the agent's main model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background_model: Option<String>,
-    /// What the agent is told before the conversation, at most 131072 characters.
+    /// System prompt of the agent, at most 131072 characters. Excludes promptRef.
     #[schemars(length(max = 131072))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// A Prompt in the same namespace that says what the agent is told before the conversation; instead of systemPrompt.
+    /// Prompt in the same namespace whose text is the system prompt of the agent. Excludes systemPrompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_ref: Option<ObjectRef>,
-    /// Where conversations and A2A tasks are kept: memory, of each Pod its own, or postgresql, which all of them share. Empty: postgresql when a database is known, else memory.
-    // Text and not an enum, as framework.
+    /// Storage of conversations and A2A tasks: memory (each Pod has its own) or postgresql (shared by all Pods). Empty:
+    /// postgresql when a database URL is known, else memory.
+    // A string and not an enum, as `framework`.
     #[schemars(schema_with = "schema::storage")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<String>,
-    /// Database of this agent (postgresql://…), instead of the operator's. It is only ever written to a Secret.
+    /// Database URL of this agent (postgresql://…), used instead of the operator's. The operator writes it to a Secret
+    /// only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_url: Option<String>,
-    /// Names of Tools in the same namespace, each once. The agent starts when all of them are Available. A builtin of the runtime
-    /// (datetime, calculator, web_search, fetch_url) needs no Tool; a Tool of its name replaces it.
+    /// Names of Tools in the same namespace, each once, at most 128. The agent's Pods start once all of them are
+    /// Available. A builtin of the runtime (datetime, calculator, web_search, fetch_url) needs no Tool; a Tool of the
+    /// same name replaces it.
     #[schemars(schema_with = "schema::tool_names")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
-    /// Ids of knowledge bases. They need a database.
+    /// Ids of the agent's knowledge bases. They need a database.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knowledge_bases: Vec<String>,
     /// Container image. A name without a slash is never pulled: load it onto the nodes. Default: corail:latest.
     #[serde(default = "default_image")]
     pub image: String,
-    /// Number of Pods, 0 to 10. 0 stops the agent. Default: 1.
+    /// Number of Pods, 0 to 10. 0 stops the agent. While scaling is set, every other value is ignored. Default: 1.
     #[schemars(range(min = 0, max = 10))]
     #[serde(default = "one")]
     pub replicas: i32,
-    /// Port the container listens on, 1 to 65535; the Service's is 8000. Default: 8000.
+    /// Port that the container listens on, 1 to 65535; the Service always has port 8000. Default: 8000.
     #[schemars(range(min = 1, max = 65535))]
     #[serde(default = "default_port")]
     pub port: i32,
-    /// Environment of the container, each name once, as in a Pod.
+    /// Environment variables of the container, each name once, as in a Pod.
     #[schemars(schema_with = "schema::env")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<EnvVar>,
-    /// Environment of the container from ConfigMaps and Secrets, as in a Pod.
+    /// Sources of environment variables of the container, ConfigMaps and Secrets, as in a Pod.
     #[schemars(schema_with = "schema::env_from")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_from: Vec<EnvFromSource>,
@@ -122,20 +131,42 @@ pub struct AgentSpec {
     #[schemars(schema_with = "schema::image_pull_secrets")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
-    /// ServiceAccount of the Pods. Empty: one of the agent's own, called like it.
+    /// ServiceAccount of the Pods. Empty: a ServiceAccount of the agent's own, with the agent's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// Overlay on the Pod template (labels, nodeSelector, tolerations, volumes, more containers …), merged by name. Checked
-    /// by the API server before anything is deployed.
+    /// Overlay on the Pod template (labels, nodeSelector, tolerations, volumes, more containers …), merged by name. The
+    /// API server checks the result before anything is deployed.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
-    /// How requests reach it.
+    /// Scaling, sidecar, timeouts and anonymous paths.
     #[serde(flatten)]
     pub traffic: Traffic,
 }
 
 crate::phased_object::phased_object!(workload Agent "agents");
+
+impl HasReferences for Agent {
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        let spec = &self.spec;
+        if let Some(prompt) = &spec.prompt_ref {
+            mentions.add(RefKind::Prompt, &prompt.name);
+        }
+        spec.tools.iter().for_each(|tool| mentions.add(RefKind::Tool, tool));
+        if let Some(model) = &spec.model_ref {
+            mentions.add(RefKind::Model, &model.name);
+        }
+        mentions.add_env(&spec.env);
+        for source in &spec.env_from {
+            if let Some(secret) = &source.secret_ref {
+                mentions.add_data(RefKind::Secret, &secret.name, None, secret.optional);
+            }
+            if let Some(config_map) = &source.config_map_ref {
+                mentions.add_data(RefKind::ConfigMap, &config_map.name, None, config_map.optional);
+            }
+        }
+    }
+}
 
 fn simple() -> String {
     "simple".into()

@@ -1,11 +1,12 @@
-//! Which model an agent asks, for people.
+//! Resolves the model of an agent as text for lists.
 
 use serde_json::Value;
 
-/// The model of an Agent as lists show it: what its status says it was rendered with, such as `openai/seller`. Before the first
-/// write of an operator that knows the field: the name of the Model that it refers to, or the model's id in its own spec.
+/// Returns the model of an Agent as lists show it: `status.model`, with which it was last rendered, such as
+/// `openai/seller`. Before an operator has written that field: the name of the Model in `spec.modelRef`, else
+/// `spec.modelId`.
 pub fn agent_model(agent: &Value) -> Option<String> {
-    // `spec.modelId` has a default, which says nothing where `modelRef` brings the model.
+    // `spec.modelId` has a default, which means nothing where `modelRef` sets the model.
     let paths = ["/status/model", "/spec/modelRef/name", "/spec/modelId"];
     let found = paths.iter().filter_map(|path| agent.pointer(path)?.as_str());
     found.map(str::to_owned).find(|text| !text.is_empty())

@@ -1,21 +1,21 @@
-//! Circles of references: an agent that has a tool that asks the agent would wait for itself for ever.
+//! Detects cycles of references: an agent with a tool that calls the same agent would wait for itself for ever.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::RefKind;
 
-/// An object that may be part of a circle: an Agent, a Flow or a Tool. Displays as `Tool/weather-api`.
+/// Node of the reference graph: an Agent, a Flow or a Tool. Displays as `Tool/weather-api`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
-    /// Its kind.
+    /// Kind of the object.
     pub kind: RefKind,
-    /// Its name.
+    /// Name of the object.
     pub name: String,
 }
 
 impl Node {
-    /// The object of this kind and name.
+    /// Returns the node of this kind and name.
     pub fn new(kind: RefKind, name: impl Into<String>) -> Self {
         Self { kind, name: name.into() }
     }
@@ -27,10 +27,34 @@ impl fmt::Display for Node {
     }
 }
 
-/// A circle through `start`, as `cycle: Agent/a → Tool/t → Agent/a`; `None` when nothing leads back to it. `uses` says
-/// what an object calls; of several circles the first one in that order is named.
+/// Searches for a cycle through `start` by depth-first search and returns it as `cycle: Agent/a → Tool/t → Agent/a`, or
+/// `None` if no path leads back to `start`. `uses` returns the nodes that a node calls; of several cycles the first one
+/// in that order is returned. Each node is visited once.
+///
+/// # Example
+///
+/// ```
+/// use crds::{RefKind, cycle::{Node, cycle_through}};
+///
+/// let writer = Node::new(RefKind::Agent, "writer");
+/// let review = Node::new(RefKind::Tool, "review");
+/// let critic = Node::new(RefKind::Agent, "critic");
+/// // The writer calls the tool `review`, which calls the critic.
+/// let calls = |node: &Node| match node.name.as_str() {
+///     "writer" => vec![review.clone()],
+///     "review" => vec![critic.clone()],
+///     _ => vec![],
+/// };
+/// assert_eq!(cycle_through(&writer, calls), None);
+///
+/// // The critic calls `review` too.
+/// let calls = |node: &Node| if *node == critic { vec![review.clone()] } else { calls(node) };
+/// let cycle = cycle_through(&review, calls);
+/// assert_eq!(cycle.as_deref(), Some("cycle: Tool/review → Agent/critic → Tool/review"));
+/// assert_eq!(cycle_through(&writer, calls), None, "the writer leads into the cycle, but is not in it");
+/// ```
 pub fn cycle_through(start: &Node, uses: impl Fn(&Node) -> Vec<Node>) -> Option<String> {
-    // The way to the object that is looked at, each with what is still to be looked at behind it.
+    // The path from `start` to the current node, each node with its successors that are not visited yet.
     let mut way = vec![(start.clone(), uses(start).into_iter())];
     let mut seen = BTreeSet::new();
     while let Some((_, rest)) = way.last_mut() {
@@ -55,7 +79,7 @@ pub fn cycle_through(start: &Node, uses: impl Fn(&Node) -> Vec<Node>) -> Option<
 mod tests {
     use super::*;
 
-    /// `a>t t>b` as a graph; a name is an Agent if it is upper case, else a Tool.
+    /// Searches the graph of edges such as `a>t t>b` from `start`; an upper-case name is an Agent, any other a Tool.
     fn circle(start: &str, edges: &str) -> Option<String> {
         let node = |name: &str| {
             let kind = if name.starts_with(char::is_uppercase) { RefKind::Agent } else { RefKind::Tool };
@@ -91,7 +115,7 @@ mod tests {
 
     #[test]
     fn each_object_is_looked_at_once() {
-        // Thirty levels with two ways each are a billion ways.
+        // Thirty levels with two edges each give a billion paths.
         let edges: String = (0..30).map(|n| format!("a{n}>l{n} a{n}>r{n} l{n}>a{} r{n}>a{} ", n + 1, n + 1)).collect();
         assert_eq!(circle("a0", &edges), None);
     }

@@ -1,18 +1,22 @@
-//! What is wrong with the things an object depends on, one line each. Pure: the objects come from outside.
+//! Summarizes the problems of the objects that an object depends on, one line each. Pure functions: the caller passes
+//! the objects in.
 
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ContainerStatus, Pod},
 };
-use meta::CommonStatus;
+use meta::{CommonStatus, condition_type};
 use serde_json::Value;
 
-use crate::tool::is_builtin;
+use crate::{
+    pod_problem::{ContainerView, reason_and_message},
+    tool::is_builtin,
+};
 
-/// More details than this hide the sentence they belong to.
+/// Most lines of detail: more would hide the sentence that they belong to.
 const MAX_LINES: usize = 6;
 
-/// The first few lines, without repetitions, and how many more there are.
+/// Removes repeated lines and keeps the first few; a last line says how many more there are.
 pub fn first_lines(lines: Vec<String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for line in lines {
@@ -28,13 +32,13 @@ pub fn first_lines(lines: Vec<String>) -> Vec<String> {
     kept
 }
 
-/// What the kubelet and the scheduler say about a Pod that is not ready.
+/// Returns the problems that the kubelet and the scheduler report for a Pod that is not ready, one line each.
 pub fn pod_problems(pod: &Pod) -> Vec<String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let Some(status) = &pod.status else { return Vec::new() };
     let mut lines = Vec::new();
     for condition in status.conditions.iter().flatten() {
-        if condition.type_ == "PodScheduled" && condition.status == "False" {
+        if condition.type_ == condition_type::POD_SCHEDULED && condition.status == "False" {
             let reason = condition.reason.as_deref().unwrap_or("Unschedulable");
             lines.push(format!("Pod {name}: {}", reason_and_message(reason, condition.message.as_deref())));
         }
@@ -43,10 +47,10 @@ pub fn pod_problems(pod: &Pod) -> Vec<String> {
         lines.push(format!("Pod {name}: {}", reason_and_message(reason, status.message.as_deref())));
     }
     let told = |container: &ContainerStatus| {
-        container_problem(container).map(|text| format!("Pod {name}, {}: {text}", container.name))
+        view(container).describe().map(|text| format!("Pod {name}, {}: {text}", container.name))
     };
     let main: Vec<_> = status.container_statuses.iter().flatten().filter_map(told).collect();
-    // A sidecar that runs is not ready because the container behind it is not, which is the thing to tell.
+    // A sidecar that runs is not ready because the container behind it is not; that container is reported instead.
     let init = status.init_container_statuses.iter().flatten();
     lines.extend(init.filter(|container| main.is_empty() || !is_running(container)).filter_map(told));
     lines.extend(main);
@@ -57,8 +61,8 @@ fn is_running(container: &ContainerStatus) -> bool {
     container.state.as_ref().is_some_and(|state| state.running.is_some())
 }
 
-/// The container whose log says why the Pod is not ready, and whether that is the log of the one before: of a container that
-/// ended and is about to start again.
+/// Returns the container whose log explains why the Pod is not ready. The flag selects the log of its previous
+/// instance: the container has ended and is about to be started again.
 pub fn failing_container(pod: &Pod) -> Option<(&str, bool)> {
     let containers = pod.status.iter().flat_map(|status| status.container_statuses.iter().flatten());
     let waits = |container: &ContainerStatus| container.state.as_ref().is_some_and(|state| state.waiting.is_some());
@@ -68,10 +72,11 @@ pub fn failing_container(pod: &Pod) -> Option<(&str, bool)> {
     containers.into_iter().find(speaks).map(|container| (container.name.as_str(), waits(container)))
 }
 
-/// The most of a log's line that is shown, in characters.
+/// Most characters of a log line that are shown.
 const MAX_LINE_CHARS: usize = 300;
 
-/// What the end of a container's log says: its last error, if it writes JSON as our own programs do, else its last line.
+/// Returns the cause at the end of a container's log: its last error if the container logs JSON as Récif's own programs
+/// do, else its last line that is not empty.
 pub fn last_error(log: &[String]) -> Option<String> {
     let error = |line: &String| {
         let entry: Value = serde_json::from_str(line).ok()?;
@@ -90,7 +95,7 @@ pub fn last_error(log: &[String]) -> Option<String> {
     Some(words)
 }
 
-/// Why a rollout does not go on.
+/// Returns the conditions of a Deployment that say that its rollout does not proceed, one line each.
 pub fn deployment_problems(deployment: &Deployment) -> Vec<String> {
     let name = deployment.metadata.name.as_deref().unwrap_or_default();
     let conditions = deployment.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -98,7 +103,7 @@ pub fn deployment_problems(deployment: &Deployment) -> Vec<String> {
         .filter(|condition| {
             matches!(
                 (condition.type_.as_str(), condition.status.as_str()),
-                ("Progressing", "False") | ("ReplicaFailure", "True")
+                (condition_type::PROGRESSING, "False") | (condition_type::REPLICA_FAILURE, "True")
             )
         })
         .map(|condition| {
@@ -108,8 +113,8 @@ pub fn deployment_problems(deployment: &Deployment) -> Vec<String> {
         .collect()
 }
 
-/// Why an object of ours that is referred to cannot be used; `None` when it can. `status` is that of the object, if it
-/// is there.
+/// Explains why a referenced object of the API cannot be used; `None` if it can. `status` is the status of the object,
+/// and `None` if the object does not exist.
 pub fn reference_problem(kind: &str, name: &str, status: Option<&CommonStatus>) -> Option<String> {
     let Some(status) = status else {
         let builtin = kind == "Tool" && is_builtin(name);
@@ -121,44 +126,28 @@ pub fn reference_problem(kind: &str, name: &str, status: Option<&CommonStatus>) 
         return Some(format!("{kind} {name}: not yet seen by an operator"));
     };
     let condition = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
-    if condition("Available").is_some_and(|condition| condition.status == "True") {
+    if condition(condition_type::AVAILABLE).is_some_and(|condition| condition.status == "True") {
         return None;
     }
     Some(format!(
         "{kind} {name}: {}",
-        reason_and_message(phase, condition("Ready").map(|condition| condition.message.as_str()))
+        reason_and_message(phase, condition(condition_type::READY).map(|condition| condition.message.as_str()))
     ))
 }
 
-fn container_problem(container: &ContainerStatus) -> Option<String> {
+fn view(container: &ContainerStatus) -> ContainerView<'_> {
     let state = container.state.as_ref();
-    let ended = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
-    let restarts = match (container.restart_count, ended) {
-        (0, _) | (_, None) => String::new(),
-        (1, Some(ended)) => format!(" (restarted once, last exit code {})", ended.exit_code),
-        (times, Some(ended)) => format!(" (restarted {times} times, last exit code {})", ended.exit_code),
-    };
-    if let Some(waiting) = state.and_then(|state| state.waiting.as_ref()) {
-        let reason = waiting.reason.as_deref().unwrap_or("waiting");
-        let starting = matches!(reason, "ContainerCreating" | "PodInitializing") && waiting.message.is_none();
-        return (!starting).then(|| reason_and_message(reason, waiting.message.as_deref()) + &restarts);
-    }
-    if let Some(ended) = state.and_then(|state| state.terminated.as_ref()).filter(|ended| ended.exit_code != 0) {
-        let reason = ended.reason.as_deref().unwrap_or("Error");
-        return Some(format!(
-            "{}, exit code {}",
-            reason_and_message(reason, ended.message.as_deref()),
-            ended.exit_code
-        ));
-    }
-    (is_running(container) && !container.ready)
-        .then(|| format!("running, but its readiness probe does not pass{restarts}"))
-}
-
-fn reason_and_message(reason: &str, message: Option<&str>) -> String {
-    match message.map(str::trim) {
-        None | Some("") => reason.to_owned(),
-        Some(message) => format!("{reason}: {message}"),
+    let waiting = state.and_then(|state| state.waiting.as_ref());
+    let ended = state.and_then(|state| state.terminated.as_ref());
+    let last = container.last_state.as_ref().and_then(|last| last.terminated.as_ref());
+    ContainerView {
+        name: &container.name,
+        ready: container.ready,
+        running: is_running(container),
+        restart_count: container.restart_count,
+        waiting: waiting.map(|waiting| (waiting.reason.as_deref(), waiting.message.as_deref())),
+        terminated: ended.map(|ended| (ended.exit_code, ended.reason.as_deref(), ended.message.as_deref())),
+        last_exit_code: last.map(|last| last.exit_code),
     }
 }
 
@@ -177,7 +166,7 @@ mod tests {
             "restartCount": 0, "state": state }] })
     }
 
-    /// A container without image behind a sidecar in this state.
+    /// Returns the status of a Pod whose container has no image, behind a sidecar in this state.
     fn beside_the_sidecar(state: Value) -> Value {
         let mut status = container(json!({ "waiting": { "reason": "ErrImagePull" } }));
         status["initContainerStatuses"] = container(state)["containerStatuses"].take();

@@ -10,9 +10,16 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ObjectRef, model::ModelSpec, schema, status::WorkloadStatus, traffic::Traffic};
+use crate::{
+    ObjectRef,
+    model::ModelSpec,
+    references::{HasReferences, RefKind, ReferenceSet},
+    schema,
+    status::WorkloadStatus,
+    traffic::Traffic,
+};
 
-/// What one flow answers with, and how it runs.
+/// Desired state of a flow: its prompts, its model, its tools and how its Pods run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
@@ -57,80 +64,109 @@ use crate::{ObjectRef, model::ModelSpec, schema, status::WorkloadStatus, traffic
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::flow_rules)]
 pub struct FlowSpec {
-    /// What the flow answers with.
+    /// Prompts, model and tools of the flow.
     #[serde(flatten)]
     pub definition: FlowDefinition,
-    /// How it runs.
+    /// Settings of its Pods.
     #[serde(flatten)]
     pub runtime: Runtime,
 }
 
 crate::phased_object::phased_object!(workload Flow "flows");
 
-/// What a flow answers with: of a Flow, or of one entry of a FlowSet.
+impl HasReferences for Runtime {
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        mentions.add_env(&self.env);
+    }
+}
+
+impl HasReferences for FlowDefinition {
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        for prompt in self.prompts.iter().filter_map(|source| source.prompt_ref.as_ref()) {
+            mentions.add(RefKind::Prompt, &prompt.name);
+        }
+        self.tools.iter().for_each(|tool| mentions.add(RefKind::Tool, &tool.name));
+        if let Some(model) = &self.model_ref {
+            mentions.add(RefKind::Model, &model.name);
+        }
+        if let Some(model) = &self.model_spec {
+            mentions.add(RefKind::PluginConfig, &model.plugin_config_ref.name);
+        }
+    }
+}
+
+impl HasReferences for Flow {
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        self.spec.definition.collect(mentions);
+        self.spec.runtime.collect(mentions);
+    }
+}
+
+/// Prompts, model and tools of one flow: of a Flow, or of one entry of a FlowSet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FlowDefinition {
-    /// The prompts, the first being the one that answers; the others are called by name or included as partials.
+    /// Prompts of the flow, 1 to 64. The first one answers; the others are called by name or included as partials.
     #[schemars(length(min = 1, max = 64))]
     pub prompts: Vec<PromptSource>,
-    /// The Tools that its prompts may call, each once. A builtin of the runtime (datetime, calculator, web_search, fetch_url)
-    /// needs no Tool; a Tool of its name replaces it.
+    /// Tools in the same namespace that the prompts may call, each once, at most 64. A builtin of the runtime
+    /// (datetime, calculator, web_search, fetch_url) needs no Tool; a Tool of the same name replaces it.
     #[schemars(schema_with = "schema::tool_refs")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ObjectRef>,
-    /// The Model it asks. Exactly one of modelRef and modelSpec.
+    /// Model in the same namespace that answers. Set exactly one of modelRef and modelSpec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_ref: Option<ObjectRef>,
-    /// A model of its own. Exactly one of modelRef and modelSpec.
+    /// Model written in place instead of a Model object. Set exactly one of modelRef and modelSpec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_spec: Option<ModelSpec>,
 }
 
-/// A prompt: an object, or written in place. Exactly one of the two.
+/// Prompt of a flow: a reference to a Prompt, or a prompt written in place. Set exactly one of promptRef and prompt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::one_prompt)]
 pub struct PromptSource {
-    /// A Prompt in the same namespace.
+    /// Prompt in the same namespace. Excludes prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_ref: Option<ObjectRef>,
-    /// A prompt written in place.
+    /// Prompt written in place. Excludes promptRef.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt: Option<InlinePrompt>,
 }
 
 impl PromptSource {
-    /// The name by which the flow knows it.
+    /// Returns the name by which the flow calls or includes the prompt.
     pub fn name(&self) -> &str {
         let named = self.prompt_ref.as_ref().map(|found| found.name.as_str());
         named.or(self.prompt.as_ref().map(|found| found.name.as_str())).unwrap_or_default()
     }
 }
 
-/// A prompt written in place.
+/// Prompt written in place.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InlinePrompt {
-    /// Its name: letters, digits, '-', '_' and '.', beginning with a letter or digit.
+    /// Name of the prompt: at most 253 letters, digits, '-', '_' and '.', beginning with a letter or digit.
     #[schemars(schema_with = "schema::file_name")]
     pub name: String,
-    /// The Dotprompt text.
+    /// Dotprompt text of the prompt, 1 to 1048576 characters.
     #[schemars(length(min = 1, max = 1048576))]
     pub content: String,
 }
 
-/// How a Flow or FlowSet runs.
+/// Settings of the Pods of a Flow or FlowSet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Runtime {
-    /// Container image. Empty: the runner of the operator's version at the time of the last change.
+    /// Container image. Empty: the runner image of the operator's version at the time of the last change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// When the image is pulled: Always, IfNotPresent or Never. Empty: Never for a name without a slash, else IfNotPresent.
+    /// Pull policy of the image: Always, IfNotPresent or Never. Empty: Never for a name without a slash, else
+    /// IfNotPresent.
     #[schemars(schema_with = "schema::pull_policy")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<String>,
-    /// Number of Pods, 0 to 10. 0 stops them. Default: 1.
+    /// Number of Pods, 0 to 10. 0 stops them. While scaling is set, every other value is ignored. Default: 1.
     #[schemars(range(min = 0, max = 10))]
     #[serde(default = "one")]
     pub replicas: i32,
@@ -138,7 +174,7 @@ pub struct Runtime {
     #[schemars(range(min = 1, max = 65535))]
     #[serde(default = "default_port")]
     pub port: i32,
-    /// Environment of the container, each name once, as in a Pod.
+    /// Environment variables of the container, each name once, as in a Pod.
     #[schemars(schema_with = "schema::env")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<EnvVar>,
@@ -154,15 +190,15 @@ pub struct Runtime {
     #[schemars(schema_with = "schema::image_pull_secrets")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
-    /// ServiceAccount of the Pods. Empty: one of their own, called like the object.
+    /// ServiceAccount of the Pods. Empty: a ServiceAccount of their own, with the name of the object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// Overlay on the Pod template (labels, nodeSelector, tolerations, volumes, more containers …), merged by name. Checked
-    /// by the API server before anything is deployed.
+    /// Overlay on the Pod template (labels, nodeSelector, tolerations, volumes, more containers …), merged by name. The
+    /// API server checks the result before anything is deployed.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
-    /// How requests reach it.
+    /// Scaling, sidecar, timeouts and anonymous paths.
     #[serde(flatten)]
     pub traffic: Traffic,
 }

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     flow::{FlowDefinition, Runtime},
+    references::{HasReferences, ReferenceSet},
     schema,
     status::WorkloadStatus,
 };
 
-/// Which flows, and how they run.
+/// Desired state of a FlowSet: its flows, and how their common Pods run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
@@ -65,63 +66,71 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::traffic_rules)]
 pub struct FlowSetSpec {
-    /// The flows, each under its own name.
+    /// Flows of the set, 1 to 64, each under its own name.
     #[schemars(schema_with = "schema::flows")]
     pub flows: Vec<FlowEntry>,
-    /// How they run.
+    /// Settings of its Pods.
     #[serde(flatten)]
     pub runtime: Runtime,
 }
 
 crate::phased_object::phased_object!(workload FlowSet "flowsets", in workload);
 
-/// One flow of a set.
+impl HasReferences for FlowSet {
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        self.spec.flows.iter().for_each(|flow| flow.definition.collect(mentions));
+        self.spec.runtime.collect(mentions);
+    }
+}
+
+/// One flow of a FlowSet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = schema::one_model)]
 pub struct FlowEntry {
-    /// Its name, which is its route: at most 40 lower-case letters, digits and '-', beginning with a letter.
+    /// Name of the flow and of its route: at most 40 lower-case letters, digits and '-', beginning with a letter and
+    /// ending with a letter or digit.
     #[schemars(schema_with = "schema::flow_name")]
     pub name: String,
-    /// What it answers with.
+    /// Prompts, model and tools of the flow.
     #[serde(flatten)]
     pub definition: FlowDefinition,
 }
 
-/// What the operator last saw and did.
+/// Observed state of a FlowSet, as the operator last wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FlowSetStatus {
-    /// What every workload keeps.
+    /// Status fields of every workload.
     #[serde(flatten)]
     pub workload: WorkloadStatus,
-    /// The flows, in the order of the spec.
+    /// State of each flow, in the order of the spec.
     #[schemars(schema_with = "schema::flow_states")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowState>,
-    /// How many flows are rendered and served.
+    /// Number of flows that are rendered and served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_flows: Option<i32>,
-    /// How many flows the spec has.
+    /// Number of flows in the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_flows: Option<i32>,
 }
 
-/// Pinned in `status.inputs` under `flow/NAME` for a flow that the set runs without.
+/// Value under `flow/NAME` in `status.inputs` for a flow that the set runs without.
 pub const LEFT_OUT: &str = "left out";
 
-/// How one flow of a set is.
+/// State of one flow of a FlowSet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FlowState {
-    /// Its name.
+    /// Name of the flow.
     pub name: String,
-    /// Whether it is served.
+    /// True while the flow is served.
     #[serde(default)]
     pub ready: bool,
-    /// Resolving while something that it refers to is missing, else the set's phase.
+    /// Resolving while an object that the flow refers to is missing, else the phase of the FlowSet.
     #[serde(default)]
     pub phase: String,
-    /// What is missing or wrong.
+    /// Message on what is missing or wrong; absent while nothing is.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub message: String,
 }

@@ -1,28 +1,29 @@
-//! Bounds on a JSON Schema of others: what it costs to check a value against it.
+//! Bounds the cost of validating a value against a JSON Schema of foreign origin.
 //!
-//! A schema is small and its check may be endless: sixty definitions of which each refers twice to the next make 2^60
-//! branches. So a schema is unrolled, on paper, before anything is checked against it; a reference that leads back into
-//! itself counts once, because only a value can keep it going.
+//! A small schema may take endless time: sixty definitions of which each refers twice to the next make 2^60 branches.
+//! So the branches are counted, with every reference replaced by its target, before anything is validated. A reference
+//! that leads back into itself counts once, because only the value can continue it.
 
 use std::collections::HashMap;
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
-/// Most bytes of a schema, as JSON.
+/// Largest size of a schema as JSON, in bytes.
 pub const MOST_BYTES: usize = 256 * 1024;
-/// Deepest nesting of lists and objects in it: readers of JSON give up at 128, and it is put into others.
+/// Deepest nesting of lists and objects in a schema: JSON parsers stop at 128, and the schema is put into other
+/// documents.
 pub const MOST_DEPTH: usize = 110;
-/// Most branches that one check may look at.
+/// Most branches that one validation may visit.
 pub const MOST_BRANCHES: u64 = 10_000;
-/// Longest way from one reference to the next.
+/// Longest chain of references that follow one another.
 const MAX_REFERENCE_CHAIN: usize = 100;
-/// Deepest nesting with what references lead to put in their place: each level takes a frame of the stack.
+/// Deepest nesting with references replaced by their targets: each level takes a stack frame.
 const MOST_LEVELS: usize = 500;
 
-/// Most regular expressions in it, each of which takes memory once it is compiled.
+/// Most regular expressions in a schema, each of which takes memory once it is compiled.
 pub const MOST_PATTERNS: usize = 200;
-/// Keywords that give a part another address than its JSON Pointer.
+/// Keywords that give a subschema an address other than its JSON Pointer.
 const ADDRESS_KEYWORDS: [&str; 5] = ["$anchor", "$dynamicAnchor", "$id", "$recursiveAnchor", "$recursiveRef"];
 
 /// Keywords whose value is a schema, or a list of them.
@@ -43,22 +44,22 @@ const SCHEMA_KEYWORDS: [&str; 15] = [
     "unevaluatedItems",
     "unevaluatedProperties",
 ];
-/// Keywords whose value has a schema under each of its keys.
+/// Keywords whose value is a map of schemas.
 const SCHEMA_MAP_KEYWORDS: [&str; 4] = ["dependencies", "dependentSchemas", "patternProperties", "properties"];
 
-/// What a check of a value against a schema may cost.
+/// Cost of validating a value against a schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
-    /// Branches that the check of one part of the value looks at.
+    /// Branches that the validation of one part of the value visits.
     pub branches: u64,
-    /// Whether a reference leads back into itself: then each level of the value multiplies the branches.
+    /// Set if a reference leads back into itself: each level of the value then multiplies the branches.
     pub recursive: bool,
 }
 
-/// Judges a schema; the cost of its checks.
+/// Computes the cost of validating values against a schema.
 ///
 /// # Errors
-/// Which bound it breaks.
+/// The bound that the schema breaks, as a clause about the schema.
 pub fn evaluate_cost(schema: &Value) -> Result<Cost, String> {
     let bytes = schema.to_string().len();
     if bytes > MOST_BYTES {
@@ -67,7 +68,7 @@ pub fn evaluate_cost(schema: &Value) -> Result<Cost, String> {
     if depth(schema) > MOST_DEPTH {
         return Err(format!("it is nested deeper than {MOST_DEPTH}"));
     }
-    // The whole schema is what `#` refers to.
+    // `#` refers to the whole schema.
     let mut unrolling = Unrolling {
         root: schema,
         known: HashMap::new(),
@@ -90,15 +91,19 @@ fn depth(value: &Value) -> usize {
     }
 }
 
+/// Traversal of a schema.
+///
+/// Invariant: `level` is the number of schemas that enclose the current one, itself included, and `path` holds the targets of the
+/// references that led to it, outermost first.
 struct Unrolling<'s> {
     root: &'s Value,
-    /// Branches of what a reference leads to.
+    /// Branches of the reference targets that are already counted, by JSON Pointer.
     known: HashMap<String, u64>,
-    /// The references that lead to where it is.
+    /// Targets of the references that led to the current schema.
     path: Vec<String>,
-    /// Whether one of them led back.
+    /// Set once a reference led back to one of them.
     recursive: bool,
-    /// Schemas around the one that is looked at.
+    /// Schemas that enclose the current one, itself included.
     level: usize,
     /// Regular expressions found so far.
     patterns: usize,
@@ -176,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    /// Definitions of which each refers to the next by `keyword`, twice.
+    /// Returns definitions of which each refers twice to the next, by `keyword`.
     fn doubling(levels: usize, keyword: &str) -> Value {
         let level = |n: usize| {
             let next = json!({ "$ref": format!("#/$defs/a{}", n + 1) });

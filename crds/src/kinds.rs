@@ -1,4 +1,4 @@
-//! The table of kinds. Whatever is done for each kind is driven from [`KINDS`]; a new kind is one more row.
+//! Table of the kinds of the API. Code that handles every kind iterates [`KINDS`]; a new kind is one more row.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
@@ -6,37 +6,35 @@ use meta::Phase;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{
-    Agent, Flow, FlowSet, GROUP, HasReferences, MCPServer, Model, PluginConfig, Prompt, Reference, ReferencePhase,
-    RemoteMCPServer, Tool, VERSION, WorkloadPhase, schema,
-};
+use crate::{GROUP, HasReferences, Reference, ReferencePhase, VERSION, WorkloadPhase, schema};
 
 /// One kind of the API.
 #[derive(Debug, Clone, Copy)]
 pub struct ApiKind {
-    /// The kind as written in manifests, such as `Agent`.
+    /// Kind as written in manifests, such as `Agent`.
     pub name: &'static str,
     /// Plural, as in the URL: `agents`.
     pub plural: &'static str,
     /// Short name for kubectl: `ag`.
     pub short: &'static str,
-    /// Which life cycle its objects have.
+    /// Life cycle of its objects.
     pub role: Role,
+    owns: bool,
     definition: fn() -> CustomResourceDefinition,
     references: fn(&Value) -> Vec<Reference>,
 }
 
-/// The two life cycles.
+/// Life cycle of a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// Ends in Pods: phases of [`WorkloadPhase`].
+    /// Runs Pods; its phases are those of [`WorkloadPhase`].
     Workload,
-    /// Only checked, then used by others: phases of [`ReferencePhase`].
+    /// Is validated and then used by other objects; its phases are those of [`ReferencePhase`].
     Reference,
 }
 
 impl Role {
-    /// The names of the phases of this life cycle, in the order in which a healthy object sees them.
+    /// Returns the names of the phases of this life cycle, in the order in which a healthy object passes them.
     pub fn phases(self) -> Vec<&'static str> {
         match self {
             Self::Workload => WorkloadPhase::ALL.iter().map(|phase| phase.as_str()).collect(),
@@ -45,84 +43,51 @@ impl Role {
     }
 }
 
-/// Every kind.
-pub const KINDS: &[ApiKind] = &[
-    ApiKind {
-        name: "Agent",
-        plural: "agents",
-        short: "ag",
-        role: Role::Workload,
-        definition: Agent::crd,
-        references: references_of::<Agent>,
-    },
-    ApiKind {
-        name: "Flow",
-        plural: "flows",
-        short: "fl",
-        role: Role::Workload,
-        definition: Flow::crd,
-        references: references_of::<Flow>,
-    },
-    ApiKind {
-        name: "FlowSet",
-        plural: "flowsets",
-        short: "fls",
-        role: Role::Workload,
-        definition: FlowSet::crd,
-        references: references_of::<FlowSet>,
-    },
-    ApiKind {
-        name: "MCPServer",
-        plural: "mcpservers",
-        short: "mcp",
-        role: Role::Workload,
-        definition: MCPServer::crd,
-        references: references_of::<MCPServer>,
-    },
-    ApiKind {
-        name: "Tool",
-        plural: "tools",
-        short: "tl",
-        role: Role::Reference,
-        definition: Tool::crd,
-        references: references_of::<Tool>,
-    },
-    ApiKind {
-        name: "Model",
-        plural: "models",
-        short: "mdl",
-        role: Role::Reference,
-        definition: Model::crd,
-        references: references_of::<Model>,
-    },
-    ApiKind {
-        name: "PluginConfig",
-        plural: "pluginconfigs",
-        short: "pc",
-        role: Role::Reference,
-        definition: PluginConfig::crd,
-        references: references_of::<PluginConfig>,
-    },
-    ApiKind {
-        name: "Prompt",
-        plural: "prompts",
-        short: "pr",
-        role: Role::Reference,
-        definition: Prompt::crd,
-        references: references_of::<Prompt>,
-    },
-    ApiKind {
-        name: "RemoteMCPServer",
-        plural: "remotemcpservers",
-        short: "rmcp",
-        role: Role::Reference,
-        definition: RemoteMCPServer::crd,
-        references: references_of::<RemoteMCPServer>,
-    },
-];
+/// Expands a macro over the table of kinds, the only list of all of them. A row has, in this order: the type, its module, plural and
+/// short name, the life cycle (`workload` or `reference`), whether its objects have children (`owner` or `childless`) and, if others may
+/// refer to it, its rank in messages on missing objects (1 comes first).
+#[macro_export]
+macro_rules! for_each_kind {
+    ($callback:path) => {
+        $callback! {
+            Agent agent "agents" "ag" workload owner 6;
+            Flow flow "flows" "fl" workload owner 5;
+            FlowSet flow_set "flowsets" "fls" workload owner;
+            MCPServer mcp_server "mcpservers" "mcp" workload owner 8;
+            Tool tool "tools" "tl" reference childless 2;
+            Model model "models" "mdl" reference childless 3;
+            PluginConfig plugin_config "pluginconfigs" "pc" reference childless 4;
+            Prompt prompt "prompts" "pr" reference childless 1;
+            RemoteMCPServer remote_mcp_server "remotemcpservers" "rmcp" reference owner 7;
+        }
+    };
+}
+
+macro_rules! kinds {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        /// Every kind.
+        pub const KINDS: &[ApiKind] = &[$(
+            ApiKind {
+                name: stringify!($kind),
+                plural: $plural,
+                short: $short,
+                role: kinds!(role $role),
+                owns: kinds!(owns $children),
+                definition: crate::$module::$kind::crd,
+                references: references_of::<crate::$module::$kind>,
+            },
+        )+];
+    };
+    (role workload) => { Role::Workload };
+    (role reference) => { Role::Reference };
+    (owns owner) => { true };
+    (owns childless) => { false };
+}
+for_each_kind!(kinds);
 
 impl ApiKind {
-    /// The kind that somebody means by a word: its name in any case, plural, short name, or one of these with the group.
+    /// Finds a kind by the word that a user types, in any case: its name, plural or short name, each also with the API
+    /// group.
     pub fn find(word: &str) -> Option<&'static Self> {
         let word = word.strip_suffix(&format!(".{GROUP}")).unwrap_or(word);
         KINDS
@@ -130,7 +95,7 @@ impl ApiKind {
             .find(|kind| [kind.name, kind.plural, kind.short].iter().any(|name| word.eq_ignore_ascii_case(name)))
     }
 
-    /// Its CustomResourceDefinition, as it is to be applied.
+    /// Returns its CustomResourceDefinition, ready to be applied.
     pub fn definition(&self) -> CustomResourceDefinition {
         let rules = match self.role {
             Role::Workload => schema::workload_name_rules(),
@@ -140,17 +105,18 @@ impl ApiKind {
         schema::publish((self.definition)(), &rules)
     }
 
-    /// Whether its objects have children.
+    /// Reports whether its objects own child objects.
     pub fn owns(&self) -> bool {
-        self.role == Role::Workload || self.name == "RemoteMCPServer"
+        self.owns
     }
 
-    /// What an object of this kind refers to, sorted by kind and name; nothing for a value that is no such object.
+    /// Returns the references of an object of this kind, sorted by kind and name; none for a value that is not such an
+    /// object.
     pub fn references(&self, object: &Value) -> Vec<Reference> {
         (self.references)(object)
     }
 
-    /// `apiVersion` of its objects.
+    /// Returns the `apiVersion` of its objects.
     pub fn api_version(&self) -> String {
         format!("{GROUP}/{VERSION}")
     }
@@ -160,7 +126,8 @@ fn references_of<K: DeserializeOwned + HasReferences>(object: &Value) -> Vec<Ref
     K::deserialize(object).map(|object| object.references()).unwrap_or_default()
 }
 
-/// The manifests of all kinds: file name and YAML, in the order of [`KINDS`], the same bytes each time.
+/// Returns the CRD manifests of all kinds as file name and YAML, in the order of [`KINDS`]. The bytes are the same each
+/// time.
 ///
 /// # Errors
 /// A definition that cannot be written as YAML: a defect of this crate, which its tests would show.
@@ -175,7 +142,8 @@ pub fn manifests() -> Result<Vec<(String, String)>, serde_yaml::Error> {
         .collect()
 }
 
-/// Limits are floats in the type of a schema; `maximum: 10` reads better than `10.0`.
+/// Writes whole numbers without a fraction: limits are floats in the type of a schema, and `maximum: 10` reads better
+/// than `10.0`.
 fn write_whole_numbers_as_such(value: &mut serde_yaml::Value) {
     match value {
         serde_yaml::Value::Number(number) => {

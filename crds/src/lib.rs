@@ -1,9 +1,10 @@
-//! The API `agents.recif.dev/v1`: its types, and pure functions over them that operator, CLI and gateway share.
+//! Types of the API `agents.recif.dev/v1`, and pure functions over them that operator, CLI and gateway share.
 //!
-//! One file per kind. No client, no I/O: whoever has an object can ask this crate what it means.
+//! One file per kind. No client and no I/O.
 
 pub mod agent;
 mod agent_model;
+mod custom_object;
 pub mod cycle;
 pub mod diagnosis;
 pub mod digest;
@@ -18,9 +19,11 @@ pub mod period;
 pub mod phase;
 mod phased_object;
 pub mod plugin_config;
+pub mod pod_problem;
 pub mod postgres_url;
 pub mod prompt;
 pub mod provider;
+pub mod reason;
 pub mod references;
 pub mod remote_mcp_server;
 pub mod schema;
@@ -30,36 +33,40 @@ pub mod tool_server;
 pub mod traffic;
 pub mod why;
 
-pub use agent::{Agent, AgentSpec};
 pub use agent_model::agent_model;
-pub use flow::{Flow, FlowSpec};
-pub use flow_set::{FlowSet, FlowSetSpec};
+pub use custom_object::CustomObject;
 pub use kinds::{ApiKind, KINDS, Role, manifests};
-pub use mcp_server::{MCPServer, MCPServerSpec};
-pub use model::{Model, ModelSpec};
+pub use mcp_server::MCPServerSpec;
+pub use model::ModelSpec;
 pub use object_ref::ObjectRef;
 pub use period::Period;
 pub use phase::{ReferencePhase, WorkloadPhase};
-pub use plugin_config::{PluginConfig, PluginConfigSpec};
-pub use prompt::{Prompt, PromptSpec};
+pub use plugin_config::PluginConfigSpec;
 pub use references::{HasReferences, RefKind, Reference};
-pub use remote_mcp_server::{RemoteMCPServer, RemoteMCPServerSpec};
 pub use status::{ChildRecord, ENDED_BY_READY_PODS, ReferenceStatus, WorkloadStatus, is_ended_by_ready_pods};
-pub use tool::{Tool, ToolSpec};
+pub use tool::ToolSpec;
 pub use tool_server::ToolServerStatus;
 pub use traffic::{Expose, PROXY_PORT, Proxy, READY_PATH, Scaling, Traffic};
 pub use why::StatusExplanation;
 
-/// The API group of every kind.
+/// Re-exports the type of every kind.
+macro_rules! kind_types {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        $(pub use $module::$kind;)+
+    };
+}
+crate::for_each_kind!(kind_types);
+
+/// API group of every kind.
 pub const GROUP: &str = "agents.recif.dev";
-/// The only version served.
+/// Only version that is served.
 pub const VERSION: &str = "v1";
-/// The field manager of every write of the operator.
+/// Field manager of every write of the operator.
 pub const FIELD_MANAGER: &str = "recif-operator";
-/// The value of `app.kubernetes.io/managed-by` on every child.
+/// Value of the label `app.kubernetes.io/managed-by` on every child.
 pub const MANAGED_BY: &str = "recif-operator";
-/// The finalizer of the workload kinds.
+/// Finalizer of the workload kinds.
 pub const FINALIZER: &str = "recif.dev/cleanup";
-/// The annotation by which a rollout is asked for: when, RFC 3339. It also stands on the Pod template, so that Pods are
-/// replaced, and it renews the images that came from the operator.
+/// Annotation that requests a rollout; its value is the time of the request (RFC 3339). It is also set on the Pod
+/// template, so that Pods are replaced, and it renews the images that the operator chose.
 pub const ROLLOUT_AT: &str = "recif.dev/rollout-at";

@@ -14,12 +14,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ObjectRef, Period, schema,
+    ObjectRef, Period,
+    references::{HasReferences, RefKind, ReferenceSet},
+    schema,
     status::WorkloadStatus,
     tool_server::{AllowedNamespaces, Publish, ToolServerStatus},
 };
 
-/// What one server is, and how it runs.
+/// Desired state of an MCP server that runs in the cluster.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
@@ -55,67 +57,77 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::mcp_server_rules)]
 pub struct MCPServerSpec {
-    /// How the program speaks: stdio (over its standard input and output: a bridge serves it over HTTP) or http (it serves
-    /// Streamable HTTP itself).
-    // Text and not an enum: a value of another build must not make the object unreadable.
+    /// Transport of the program: stdio (standard input and output, which a bridge serves over HTTP) or http (the
+    /// program serves Streamable HTTP itself).
+    // A string and not an enum: a value written by another version must not make the object unreadable.
     #[schemars(schema_with = "schema::transport_type")]
     pub transport_type: String,
-    /// What runs.
+    /// Container and Pods of the server.
     pub deployment: ServerDeployment,
-    /// Where the program serves; of type http.
+    /// Endpoint of the program's own HTTP server. Only with transportType http.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_transport: Option<HttpTransport>,
-    /// The sidecar of its Pods, which is always there.
+    /// Settings of the sidecar, which every Pod of the server has.
     #[serde(default, skip_serializing_if = "ServerProxy::is_default")]
     pub proxy: ServerProxy,
-    /// How long all of a discovery of its tools may take, from 1s to 10m. Default: 30s.
+    /// Longest time for a whole discovery of the server's tools, from 1s to 10m. Default: 30s.
     #[schemars(schema_with = "schema::discovery_timeout")]
     #[serde(default = "timeout")]
     pub timeout: Period,
-    /// How often its tools are looked at again, from 1s to 24h, spread by a fifth; also when its Pods change. Default: 10m.
+    /// Interval between discoveries of the server's tools, from 1s to 24h, with a jitter of a fifth. A change of its
+    /// Pods starts a discovery, too. Default: 10m.
     #[schemars(schema_with = "schema::resync")]
     #[serde(default = "resync")]
     pub resync: Period,
-    /// Makes a Tool of each of its tools, for kubectl and for agents that list them by name.
+    /// Publication of each discovered tool as a Tool object, for kubectl and for agents that list Tools by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publish: Option<Publish>,
-    /// Which namespaces may have a RemoteMCPServer whose URL leads to its Service. Default: its own.
+    /// Namespaces whose RemoteMCPServers may have the Service of this server as url. Default: its own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<AllowedNamespaces>,
 }
 
 crate::phased_object::phased_object!(workload MCPServer "mcpservers", in workload, offers server.tools_digest);
 
-/// What of a server runs as Pods.
+impl HasReferences for MCPServer {
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        let deployment = &self.spec.deployment;
+        deployment.secret_refs.iter().for_each(|secret| mentions.add(RefKind::Secret, &secret.name));
+        deployment.config_map_refs.iter().for_each(|map| mentions.add(RefKind::ConfigMap, &map.name));
+    }
+}
+
+/// Container and Pods of an MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerDeployment {
     /// Container image. A name without a slash is never pulled: load it onto the nodes.
     #[schemars(length(min = 1))]
     pub image: String,
-    /// Port of the Service, and of the container unless httpTransport.targetPort says another, 1 to 65535. Default: 3000.
+    /// Port of the Service, and of the container unless httpTransport.targetPort is set, 1 to 65535. Default: 3000.
     #[schemars(range(min = 1, max = 65535))]
     #[serde(default = "port")]
     pub port: i32,
-    /// The program. Required of type stdio; of type http empty means the image's own.
+    /// Command of the container. Required with transportType stdio; with http, empty means the image's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cmd: Option<String>,
-    /// Its arguments.
+    /// Arguments of the command.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Its environment. Not for credentials: keep those in a Secret. Of type stdio the bridge reads RECIF_MAX_SESSIONS, how many
-    /// sessions a Pod has at a time (16), and RECIF_ALLOWED_ORIGINS, from which origins web pages may call (none).
+    /// Environment variables of the container. Keep credentials in a Secret (secretRefs) instead. With transportType
+    /// stdio the bridge reads RECIF_MAX_SESSIONS, the most sessions of a Pod at a time (default 16), and
+    /// RECIF_ALLOWED_ORIGINS, the origins from which web pages may call (default none).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Secrets in the same namespace whose keys become its environment.
+    /// Secrets in the same namespace whose keys become environment variables of the container.
     #[schemars(schema_with = "schema::tool_refs")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_refs: Vec<ObjectRef>,
-    /// ConfigMaps in the same namespace whose keys become its environment.
+    /// ConfigMaps in the same namespace whose keys become environment variables of the container.
     #[schemars(schema_with = "schema::tool_refs")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_map_refs: Vec<ObjectRef>,
-    /// ServiceAccount of the Pods. Empty: one of the server's own, called like it.
+    /// ServiceAccount of the Pods. Empty: a ServiceAccount of the server's own, with the server's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
     /// Number of Pods, 0 to 10. 0 stops the server. Default: 1.
@@ -126,19 +138,19 @@ pub struct ServerDeployment {
     #[schemars(schema_with = "schema::resources")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Overlay on the Pod template (labels, nodeSelector, tolerations, volumes, more containers …), merged by name. Checked
-    /// by the API server before anything is deployed.
+    /// Overlay on the Pod template (labels, nodeSelector, tolerations, volumes, more containers …), merged by name. The
+    /// API server checks the result before anything is deployed.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
 }
 
-/// What may be said of the sidecar of a server.
+/// Settings of the sidecar of an MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerProxy {
-    /// Whether only requests that a gateway vouches for are answered, and the operator's own for its tools; others get 401: then
-    /// agents reach it by the gateway alone, and not by mcpServerRef. Default: false.
+    /// Answers 401 to all requests that no gateway vouches for, except the operator's own discovery. Agents then reach
+    /// the server through the gateway only, and not by mcpServerRef. Default: false.
     #[serde(default)]
     pub require_identity: bool,
 }
@@ -149,56 +161,56 @@ impl ServerProxy {
     }
 }
 
-/// Where a program serves Streamable HTTP.
+/// Endpoint of a program that serves Streamable HTTP.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpTransport {
-    /// The port it listens on, 1 to 65535. Empty: deployment.port.
+    /// Port that the program listens on, 1 to 65535. Empty: deployment.port.
     #[schemars(range(min = 1, max = 65535))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_port: Option<i32>,
-    /// The path of its endpoint. Default: /mcp.
+    /// Path of the MCP endpoint. Default: /mcp.
     #[schemars(schema_with = "schema::server_path")]
     #[serde(default = "path")]
     pub path: String,
 }
 
 impl MCPServerSpec {
-    /// Whether the program speaks over its standard input and output.
+    /// Reports whether the program speaks over its standard input and output.
     pub fn is_stdio(&self) -> bool {
         self.transport_type == "stdio"
     }
 
-    /// The port of the container.
+    /// Returns the port of the container.
     pub fn container_port(&self) -> i32 {
         let http = self.http_transport.as_ref().filter(|_| !self.is_stdio());
         http.and_then(|http| http.target_port).unwrap_or(self.deployment.port)
     }
 
-    /// The path of its endpoint.
+    /// Returns the path of the MCP endpoint.
     pub fn path(&self) -> &str {
         let http = self.http_transport.as_ref().filter(|_| !self.is_stdio());
         http.map_or("/mcp", |http| http.path.as_str())
     }
 
-    /// How long all of a discovery may take.
+    /// Returns the longest time for a whole discovery.
     pub fn timeout(&self) -> Duration {
         self.timeout.length().unwrap_or(Duration::from_secs(30))
     }
 
-    /// How often its tools are looked at again.
+    /// Returns the interval between discoveries.
     pub fn resync(&self) -> Duration {
         self.resync.length().unwrap_or(Duration::from_secs(600))
     }
 }
 
-/// What the operator last saw and did.
+/// Observed state of an MCP server, as the operator last wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MCPServerStatus {
-    /// What every workload's status holds.
+    /// Status fields of every workload.
     #[serde(flatten)]
     pub workload: WorkloadStatus,
-    /// What is known of its tools.
+    /// Discovered tools of the server.
     #[serde(flatten)]
     pub server: ToolServerStatus,
 }

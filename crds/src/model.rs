@@ -9,9 +9,14 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ObjectRef, schema, status::ReferenceStatus};
+use crate::{
+    ObjectRef,
+    references::{HasReferences, RefKind, ReferenceSet},
+    schema,
+    status::ReferenceStatus,
+};
 
-/// A model, and how it is used unless somebody says otherwise.
+/// Desired state of a Model: a model of a provider, with its default settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
@@ -45,16 +50,24 @@ pub struct ModelSpec {
     /// Name of the model at its provider.
     #[schemars(length(min = 1, max = 253))]
     pub model: String,
-    /// The PluginConfig that says how the provider is reached.
+    /// PluginConfig in the same namespace with the protocol, address and credentials of the provider.
     pub plugin_config_ref: ObjectRef,
-    /// What is known of the model, such as its label and what it supports; kept as written.
+    /// Known properties of the model, such as its label and what it supports; kept as written.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub info: Option<serde_json::Value>,
-    /// Generation settings such as temperature, used unless a prompt sets its own; kept as written.
+    /// Default generation settings such as temperature; the settings of a prompt take precedence. Kept as written.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_config: Option<serde_json::Value>,
 }
 
 crate::phased_object::phased_object!(reference Model "models");
+
+impl HasReferences for Model {
+    const IS_TRANSITIVE: bool = true;
+
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        mentions.add(RefKind::PluginConfig, &self.spec.plugin_config_ref.name);
+    }
+}

@@ -1,12 +1,12 @@
-//! How a manifest names another object: by name, in its own namespace.
+//! Reference from a manifest to another object: by name, in the same namespace.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Names an object in the same namespace.
+/// Reference to an object in the same namespace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ObjectRef {
-    /// Its name.
+    /// Name of the object.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
 }

@@ -1,18 +1,36 @@
-//! A length of time in a spec: kept as written, read once.
+//! Duration in a spec: kept as written, parsed once.
 
 use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// The units, longest names first, with their length in milliseconds.
+/// Units with their length in milliseconds; `ms` comes before `m`, with which it begins.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
 
-/// A length of time such as `25s`, `1h30m` or `500ms`, as the Gateway API writes it (GEP-2257): one to four whole numbers
-/// of at most five digits, each with its unit.
+/// Duration such as `25s`, `1h30m` or `500ms`, as the Gateway API writes it
+/// ([GEP-2257](https://gateway-api.sigs.k8s.io/geps/gep-2257/)): one to four whole numbers of at most five digits, each
+/// with its unit.
 ///
-/// The text is what was written, so that an object is stored as its user wrote it. A text of another build that this one
-/// cannot read does not make the object unreadable: [`Period::length`] is `None` then.
+/// The text is kept, so that an object is stored as its user wrote it. A text of another version that this one cannot
+/// parse does not make the object unreadable: [`Period::length`] is `None` then.
+///
+/// # Example
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use crds::Period;
+///
+/// let period = Period::from("1h30m");
+/// assert_eq!(period.length(), Some(Duration::from_secs(90 * 60)));
+/// assert_eq!(period.as_str(), "1h30m", "not 90m");
+///
+/// let newer: Period = serde_json::from_str("\"2 weeks\"")?;
+/// assert_eq!(newer.length(), None);
+/// assert_eq!(newer.as_str(), "2 weeks");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Period {
@@ -21,12 +39,12 @@ pub struct Period {
 }
 
 impl Period {
-    /// How long it is; `None` for a text that is no such length of time.
+    /// Returns the duration; `None` for a text that is not in this format.
     pub fn length(&self) -> Option<Duration> {
         self.length
     }
 
-    /// As it was written.
+    /// Returns the text as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
     }

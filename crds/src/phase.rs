@@ -1,8 +1,8 @@
-//! Holds the phases of the kinds.
+//! Phases of the kinds.
 //!
-//! There are two life cycles: a *workload* ends in Pods, a *reference* is only checked and then used by others. The
-//! status stores a phase as a plain string, so that a phase written by a newer build survives a round trip; these
-//! enums are how this build reads it.
+//! There are two life cycles: a *workload* runs Pods, a *reference* is only validated and then used by other objects.
+//! The status stores a phase as a plain string, so that a phase written by a newer version survives a round trip; these
+//! enums are the phases that this version knows.
 
 use std::fmt;
 
@@ -41,38 +41,38 @@ macro_rules! phases {
 }
 
 phases! {
-    /// The life of a kind that runs Pods.
+    /// Phase of a kind that runs Pods.
     WorkloadPhase {
-        /// New, or its spec changed; not yet looked at.
-        Pending => Progressing, "it is new or its spec changed, and is about to be judged";
+        /// New, or its spec changed; not reconciled yet.
+        Pending => Progressing, "it is new or its spec changed, and is about to be validated";
         /// Waiting for everything the spec refers to.
         Resolving => Progressing, "what it refers to is being looked up";
-        /// Writing configuration.
+        /// Writing its configuration.
         Rendering => Progressing, "its configuration is being written";
         /// Waiting for Pods.
-        Deploying => Progressing, "its Pods are being brought to what the spec asks for";
+        Deploying => Progressing, "its Pods are being brought to the state in the spec";
         /// Serving.
         Running => Settled, "it serves";
-        /// Not serving, and it will not mend itself without a cause.
+        /// Not serving, until its cause is gone or a retry is due.
         Failed => Failed, "the status does not say why it failed";
         /// Stopped at zero replicas.
         Terminated => Stopped, "spec.replicas is 0";
         /// Being deleted.
-        Terminating => Terminating, "its Pods are being ended";
+        Terminating => Terminating, "its Pods are being terminated";
     }
     terminating: Some(Self::Terminating), failed: Failed
 }
 
 phases! {
-    /// The life of a kind that others refer to.
+    /// Phase of a kind that other objects refer to.
     ReferencePhase {
-        /// New, or its spec changed; not yet looked at.
-        Pending => Progressing, "it is new or its spec changed, and is about to be judged";
+        /// New, or its spec changed; not reconciled yet.
+        Pending => Progressing, "it is new or its spec changed, and is about to be validated";
         /// Waiting for everything the spec refers to.
         Resolving => Progressing, "what it refers to is being looked up";
-        /// May be used.
+        /// Ready to be used.
         Available => Settled, "it may be used";
-        /// Must not be used, for the reason in the condition.
+        /// Not to be used, for the reason in its condition.
         Error => Failed, "the status does not say what is wrong with it";
     }
     terminating: None, failed: Error

@@ -1,9 +1,9 @@
-//! Implements [`PhasedObject`](meta::PhasedObject) for the kinds: it is the same for each but for its name, and for where its
-//! status keeps the common part.
+//! Implements [`PhasedObject`](meta::PhasedObject) for the kinds. The implementations differ only in the name, and in
+//! the place of the common part in the status.
 
-/// Implements [`PhasedObject`](meta::PhasedObject) for a kind by its life cycle. `in` is the path, within its status, of the
-/// [`WorkloadStatus`](crate::WorkloadStatus): nothing when that is the status itself. `offers` is where its status keeps the
-/// digest of what it offers to its referrers.
+/// Implements [`PhasedObject`](meta::PhasedObject) for a kind by its life cycle. `in` is the field of its status that
+/// holds the [`WorkloadStatus`](crate::WorkloadStatus), and is absent if the status is one. `offers` is the path in its
+/// status of the digest of what it publishes to its referrers.
 macro_rules! phased_object {
     (workload $kind:ident $plural:literal $(, in $part:ident)? $(, offers $($offers:ident).+)?) => {
         impl meta::PhasedObject for $kind {
@@ -23,6 +23,8 @@ macro_rules! phased_object {
                 self.status.as_ref()?.$($offers).+.as_deref()
             })?
         }
+
+        $crate::phased_object::custom_object!($kind $plural);
     };
     (reference $kind:ident $plural:literal $(, offers $($offers:ident).+)?) => {
         impl meta::PhasedObject for $kind {
@@ -38,10 +40,12 @@ macro_rules! phased_object {
                 self.status.as_ref()?.$($offers).+.as_deref()
             })?
         }
+
+        $crate::phased_object::custom_object!($kind $plural);
     };
 }
 
-/// The accessors of [`PhasedObject`](meta::PhasedObject) over an object as `kube` derives it.
+/// Implements the accessors of [`PhasedObject`](meta::PhasedObject) over an object as `kube` derives it.
 macro_rules! accessors {
     ($($part:ident)?) => {
         fn meta(&self) -> &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
@@ -64,7 +68,7 @@ macro_rules! accessors {
             json
         }
         fn spec_digest(&self) -> String {
-            self.spec.digest()
+            $crate::digest::spec_digest(&self.spec)
         }
         fn same_spec(&self, other: &Self) -> bool {
             self.spec == other.spec
@@ -72,4 +76,24 @@ macro_rules! accessors {
     };
 }
 
-pub(crate) use {accessors, phased_object};
+/// Implements [`CustomObject`](crate::CustomObject) over an object as `kube` derives it.
+macro_rules! custom_object {
+    ($kind:ident $plural:literal) => {
+        impl $crate::CustomObject for $kind {
+            type Spec = <Self as kube::core::object::HasSpec>::Spec;
+            type Status = <Self as kube::core::object::HasStatus>::Status;
+
+            const PLURAL: &'static str = $plural;
+
+            fn from_parts(
+                metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
+                spec: Self::Spec,
+                status: Option<Self::Status>,
+            ) -> Self {
+                Self { metadata, spec, status }
+            }
+        }
+    };
+}
+
+pub(crate) use {accessors, custom_object, phased_object};

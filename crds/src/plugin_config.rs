@@ -1,4 +1,4 @@
-//! `PluginConfig`: who provides models, and with which credentials.
+//! `PluginConfig`: a provider of models, with its credentials.
 #![expect(
     clippy::duplicated_attributes,
     reason = "the lint takes the parts of two `printcolumn(…)` for the same attribute"
@@ -9,9 +9,14 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{ObjectRef, schema, status::ReferenceStatus};
+use crate::{
+    ObjectRef,
+    references::{HasReferences, RefKind, ReferenceSet},
+    schema,
+    status::ReferenceStatus,
+};
 
-/// How a provider of models is reached.
+/// Desired state of a PluginConfig: protocol, address and credentials of a provider of models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
@@ -39,20 +44,21 @@ use crate::{ObjectRef, schema, status::ReferenceStatus};
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::credentials_rule)]
 pub struct PluginConfigSpec {
-    /// The provider's protocol: stub (answers without any network), openai (and whatever speaks like it), anthropic, gemini
-    /// or ollama.
-    // Text and not an enum: a value of another build must not make the object unreadable.
+    /// Protocol of the provider: stub (answers without any network), openai (also for compatible servers), anthropic,
+    /// gemini or ollama.
+    // A string and not an enum: a value written by another version must not make the object unreadable.
     #[serde(rename = "type")]
     #[schemars(schema_with = "schema::plugin_type")]
     pub type_: String,
-    /// The provider's region. Of type openai (us, eu …) it selects the provider's address there; the runner's other types
-    /// have none.
+    /// Region of the provider (us, eu …). With type openai it selects the provider's address in that region; the other
+    /// types have no regions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// The Secret with the credentials. Required unless the type is ollama or stub.
+    /// Secret in the same namespace with the credentials. Required unless the type is ollama or stub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_ref: Option<ObjectRef>,
-    /// Keys that the Secret must have, such as OPENAI_API_KEY. The runner gets each as an environment variable or a file.
+    /// Keys that the Secret must have, such as OPENAI_API_KEY, at most 32. The runner gets each as an environment
+    /// variable or a file.
     #[schemars(schema_with = "schema::credential_keys")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credential_keys: Vec<String>,
@@ -64,8 +70,20 @@ pub struct PluginConfigSpec {
 
 crate::phased_object::phased_object!(reference PluginConfig "pluginconfigs");
 
+impl HasReferences for PluginConfig {
+    const IS_TRANSITIVE: bool = true;
+
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        let Some(secret) = &self.spec.credentials_ref else { return };
+        match self.spec.credential_keys.as_slice() {
+            [] => mentions.add(RefKind::Secret, &secret.name),
+            keys => keys.iter().for_each(|key| mentions.add_key(RefKind::Secret, &secret.name, key)),
+        }
+    }
+}
+
 impl PluginConfigSpec {
-    /// Whether the provider is used without credentials.
+    /// Reports whether the provider is used without credentials.
     pub fn is_keyless(&self) -> bool {
         matches!(self.type_.as_str(), "stub" | "ollama")
     }

@@ -1,15 +1,15 @@
-//! The URL of a PostgreSQL database, as every program of ours reads it.
+//! Parses the URL of a PostgreSQL database, the same way in every program of Récif.
 //!
-//! Users write URLs for other drivers, too: a scheme with the name of one (`postgresql+asyncpg`), parameters that only those
-//! know, a password with an `@` or a `/` in it. What can be read in one way only is read; the rest is refused, and the words
-//! for that hold no part of the URL.
+//! Users write URLs for other drivers, too: a scheme with the name of a driver (`postgresql+asyncpg`), parameters that
+//! only that driver knows, a password with an `@` or a `/` in it. A URL that can be read in one way only is accepted;
+//! any other is refused, and the text of the error holds no part of the URL.
 
 use std::fmt;
 
 use percent_encoding::percent_decode_str;
 use url::Url;
 
-/// The parameters that are understood; the others (of other drivers) are left out.
+/// Parameters that are kept; the others, of other drivers, are left out.
 const PARAMETERS: [&str; 12] = [
     "sslmode",
     "sslrootcert",
@@ -25,21 +25,21 @@ const PARAMETERS: [&str; 12] = [
     "options",
 ];
 
-/// The URL of a database. It may hold a password, so it is never printed.
+/// URL of a PostgreSQL database. It may hold a password, so it is never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl {
-    /// What a driver is given: the scheme `postgresql`, and only parameters that are understood.
+    /// URL for a driver: scheme `postgresql`, and only parameters that are understood.
     pub url: Url,
-    /// What the database is called in logs: host, port and name, without user and password.
+    /// Name of the database in logs: host, port and database, without user and password.
     pub place: String,
 }
 
-/// Why a URL cannot be used, as the rest of a sentence about it.
+/// Reason for which a URL cannot be used, as the rest of a sentence about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PostgresUrlError {
-    /// It is none, or can be read in more than one way.
+    /// Not a PostgreSQL URL, or readable in more than one way.
     Malformed,
-    /// It names several hosts.
+    /// Several hosts.
     SeveralHosts,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for PostgresUrlError {
 
 impl std::error::Error for PostgresUrlError {}
 
-/// Whether a URL is one of PostgreSQL: `postgres://`, `postgresql://`, or with a driver's suffix as in
+/// Reports whether a URL is one of PostgreSQL: `postgres://`, `postgresql://`, or with a driver's suffix as in
 /// `postgresql+asyncpg://`.
 pub fn is_postgres(url: &str) -> bool {
     let scheme = url.split_once("://").map_or("", |(scheme, _)| scheme);
@@ -65,7 +65,7 @@ pub fn is_postgres(url: &str) -> bool {
 }
 
 impl PostgresUrl {
-    /// Reads one.
+    /// Parses a URL.
     ///
     /// # Errors
     /// [`PostgresUrlError`].
@@ -73,7 +73,7 @@ impl PostgresUrl {
         let rest = text.split_once("://").filter(|_| is_postgres(text)).map(|(_, rest)| rest);
         let rest = rest.ok_or(PostgresUrlError::Malformed)?;
         let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        // A password that is not encoded, such as `p@ss/word`, would be taken for a host and a path.
+        // A password that is not percent-encoded, such as `p@ss/word`, would be taken for a host and a path.
         let tail = rest.get(authority.len()..).unwrap_or_default();
         let (path, query) = tail.split_once('?').unwrap_or((tail, ""));
         let is_cut = |pair: &str| pair.split('=').next().unwrap_or_default().contains('@');
@@ -88,7 +88,7 @@ impl PostgresUrl {
         url.set_query(None);
         let mut host = url.host_str().unwrap_or_default().to_owned();
         for (name, value) in given {
-            // asyncpg's name for it.
+            // Name of the parameter in asyncpg.
             let name = if name == "ssl" { "sslmode" } else { name.as_str() };
             if matches!(name, "host" | "hostaddr") {
                 if value.contains(',') {

@@ -9,9 +9,12 @@ use meta::CommonStatus;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
+use crate::{
+    references::{HasReferences, ReferenceSet},
+    schema,
+};
 
-/// A Dotprompt text.
+/// Desired state of a Prompt: a Dotprompt text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
@@ -31,28 +34,32 @@ use crate::schema;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PromptSpec {
-    /// The text: YAML frontmatter between lines of `---`, if any, and a Handlebars template. At most 1 MiB;
+    /// Dotprompt text: optional YAML frontmatter between lines of `---`, and a Handlebars template. At most 1 MiB;
     /// beyond 256 KiB `kubectl apply` needs --server-side.
     #[schemars(length(min = 1, max = 1048576))]
     pub content: String,
-    /// What the prompt is for, for people.
+    /// Purpose of the prompt, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
 crate::phased_object::phased_object!(reference Prompt "prompts");
 
-/// What the operator last saw and did.
+impl HasReferences for Prompt {
+    fn collect(&self, _: &mut ReferenceSet) {}
+}
+
+/// Observed state of a Prompt, as the operator last wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptStatus {
-    /// What the state machine keeps.
+    /// Status fields of every kind.
     #[serde(flatten)]
     pub machine: CommonStatus,
     /// SHA-256 (hex) of the text's bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
-    /// The frontmatter, as read.
+    /// Frontmatter of the text, as parsed.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frontmatter: Option<serde_json::Value>,

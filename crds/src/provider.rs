@@ -1,20 +1,20 @@
-//! The providers of models that our runtime speaks to, and the variables by which each is reached. The runtime opens models by
-//! them, and the operator judges by them what can never answer.
+//! Providers of models that the runtime supports, and the environment variables that configure each. The runtime opens
+//! models by them; the operator detects by them which configuration can never answer.
 
-/// A provider of models.
+/// Provider of models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Provider {
-    /// Its names, the usual one first.
+    /// Names of the provider, the usual one first.
     pub names: &'static [&'static str],
     /// Credentials that hold the API key, the preferred one first.
     pub keys: &'static [&'static str],
-    /// The variable that holds the base URL.
+    /// Environment variable that holds the base URL.
     pub base: &'static str,
-    /// Whether the provider's own address wants a key.
+    /// Set if the provider's own address requires a key.
     pub needs_key: bool,
 }
 
-/// Chat Completions, and whatever speaks like it.
+/// OpenAI's Chat Completions, and servers that are compatible with it.
 pub const OPENAI: Provider =
     Provider { names: &["openai"], keys: &["OPENAI_API_KEY"], base: "OPENAI_BASE_URL", needs_key: true };
 
@@ -34,21 +34,21 @@ pub const GEMINI: Provider = Provider {
 pub const OLLAMA: Provider =
     Provider { names: &["ollama"], keys: &["OLLAMA_API_KEY"], base: "OLLAMA_BASE_URL", needs_key: false };
 
-/// Answers without any network.
+/// Stub that answers without any network.
 pub const STUB: Provider = Provider { names: &["stub"], keys: &[], base: "", needs_key: false };
 
-/// All of them.
+/// All providers.
 pub const PROVIDERS: [Provider; 5] = [OPENAI, ANTHROPIC, GEMINI, OLLAMA, STUB];
 
-/// The provider of this name.
+/// Returns the provider of this name.
 pub fn provider(name: &str) -> Option<&'static Provider> {
     PROVIDERS.iter().find(|provider| provider.names.contains(&name))
 }
 
-/// What is said of a provider that there is not.
+/// Returns the error text for an unknown provider.
 pub fn unknown(name: &str) -> String {
     format!(
-        "there is no model provider `{name}`; use openai (also for servers that speak its API), anthropic, gemini, ollama \
+        "unknown model provider `{name}`; use openai (also for servers that speak its API), anthropic, gemini, ollama \
          or stub"
     )
 }

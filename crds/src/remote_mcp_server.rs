@@ -12,11 +12,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Period, schema,
+    Period,
+    references::{HasReferences, RefKind, ReferenceSet},
+    schema,
     tool_server::{AllowedNamespaces, Publish, ServerHeader, ServerTls, ToolServerStatus},
 };
 
-/// Where a server is, and how it is asked for its tools.
+/// Desired state of an MCP server that runs elsewhere: its address, and how its tools are discovered.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
@@ -45,75 +47,88 @@ use crate::{
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RemoteMCPServerSpec {
-    /// What the server is for, for people.
+    /// Purpose of the server, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// How it speaks: STREAMABLE_HTTP, or SSE (the transport of the protocol's first revision). Default: STREAMABLE_HTTP.
-    // Text and not an enum: a value of another build must not make the object unreadable.
+    /// Transport of the server: STREAMABLE_HTTP, or SSE (the transport of the protocol's first revision). Default:
+    /// STREAMABLE_HTTP.
+    // A string and not an enum: a value written by another version must not make the object unreadable.
     #[schemars(schema_with = "schema::server_protocol")]
     #[serde(default = "streamable_http")]
     pub protocol: String,
-    /// Its endpoint, such as https://mcp.example.com/mcp.
+    /// URL of the MCP endpoint, such as https://mcp.example.com/mcp. Credentials go into headersFrom.
     #[schemars(schema_with = "schema::server_url")]
     pub url: String,
-    /// Headers of every request to it, each name once.
+    /// Headers of every request to the server, each name once, at most 32.
     #[schemars(schema_with = "schema::server_headers")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<ServerHeader>,
-    /// How it proves who it is, where its URL begins with https: to the operator, and to agents and flows that call its tools.
-    /// Those of other namespaces do not read its Secret.
+    /// Verification of the server's certificate if its url begins with https, by the operator, and by agents and flows
+    /// that call its tools. Those of other namespaces do not read its Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,
-    /// How long all of a discovery may take, from 1s to 10m. Default: 30s.
+    /// Longest time for a whole discovery of the server's tools, from 1s to 10m. Default: 30s.
     #[schemars(schema_with = "schema::discovery_timeout")]
     #[serde(default = "timeout")]
     pub timeout: Period,
-    /// How long a stream of events of the server may be silent, from 1s to 1h: it is opened again then. Default: 5m.
+    /// Longest silence of an event stream of the server, from 1s to 1h; the stream is then opened again. Default: 5m.
     #[schemars(schema_with = "schema::sse_read_timeout")]
     #[serde(default = "sse_read_timeout")]
     pub sse_read_timeout: Period,
-    /// Whether a session is ended at the server when a discovery is done. Default: true.
+    /// Ends the session at the server after each discovery. Default: true.
     #[serde(default = "yes")]
     pub terminate_on_close: bool,
-    /// How often its tools are looked at again, from 1s to 24h, spread by a fifth; a server may ask for a longer time.
-    /// Default: 60s.
+    /// Interval between discoveries of the server's tools, from 1s to 24h, with a jitter of a fifth; the server may ask
+    /// for a longer one. Default: 60s.
     #[schemars(schema_with = "schema::resync")]
     #[serde(default = "resync")]
     pub resync: Period,
-    /// Which namespaces may refer to it. Default: its own.
+    /// Namespaces whose Tools may refer to this server. Default: its own namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_namespaces: Option<AllowedNamespaces>,
-    /// Makes a Tool of each of its tools, for kubectl and for agents that list them by name.
+    /// Publication of each discovered tool as a Tool object, for kubectl and for agents that list Tools by name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub publish: Option<Publish>,
 }
 
 crate::phased_object::phased_object!(reference RemoteMCPServer "remotemcpservers", offers server.tools_digest);
 
+impl HasReferences for RemoteMCPServer {
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        for source in self.spec.headers_from.iter().filter_map(|header| header.value_from.as_ref()) {
+            let kind = if source.is_secret() { RefKind::Secret } else { RefKind::ConfigMap };
+            mentions.add_key(kind, &source.name, &source.key);
+        }
+        if let Some(ca) = self.spec.tls.as_ref().and_then(|tls| tls.ca_secret_ref.as_ref()) {
+            mentions.add_key(RefKind::Secret, &ca.name, &ca.key);
+        }
+    }
+}
+
 impl RemoteMCPServerSpec {
-    /// How long all of a discovery may take.
+    /// Returns the longest time for a whole discovery.
     pub fn timeout(&self) -> Duration {
         self.timeout.length().unwrap_or(Duration::from_secs(30))
     }
 
-    /// How long a stream of events may be silent.
+    /// Returns the longest silence of an event stream.
     pub fn sse_read_timeout(&self) -> Duration {
         self.sse_read_timeout.length().unwrap_or(Duration::from_secs(300))
     }
 
-    /// How often its tools are looked at again.
+    /// Returns the interval between discoveries.
     pub fn resync(&self) -> Duration {
         self.resync.length().unwrap_or(Duration::from_secs(60))
     }
 }
 
-/// What the operator last saw and did.
+/// Observed state of a remote MCP server, as the operator last wrote it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RemoteMCPServerStatus {
-    /// What the state machine keeps.
+    /// Status fields of every kind.
     #[serde(flatten)]
     pub machine: CommonStatus,
-    /// What is known of its tools.
+    /// Discovered tools of the server.
     #[serde(flatten)]
     pub server: ToolServerStatus,
 }

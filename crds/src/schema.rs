@@ -1,8 +1,8 @@
-//! What the derived schemas need before an API server takes them and `kubectl explain` reads well.
+//! Completes the derived schemas, so that the API server accepts them and `kubectl explain` stays readable.
 //!
-//! The types of Kubernetes itself come with pages of description and without merge keys, so that here they are cut to
-//! their first sentence and lists get the key they have in a Pod. Nothing is nullable: a `null` in a manifest then means
-//! "not set", as it does for built-in kinds, and the API server removes it before it fills in defaults.
+//! The types of Kubernetes itself come with pages of description and without merge keys: here each description is cut
+//! to its first sentence, and lists get the merge key that they have in a Pod. No field is nullable: a `null` in a
+//! manifest then means "not set", as for built-in kinds, and the API server removes it before it fills in defaults.
 
 mod servers;
 mod traffic;
@@ -35,12 +35,12 @@ pub(crate) use traffic::{
     anonymous_paths, drain_timeout, scale_to_zero_after, scaling_rules, stable_window, timeout, traffic_rules,
 };
 
-/// The longest `metadata.name` of a workload: a Service's name has at most 63 characters, and children add a suffix.
+/// Longest `metadata.name` of a workload: a Service's name has at most 63 characters, and children add a suffix.
 pub const MAX_NAME: usize = 52;
 
-/// The rules on the name of a workload, after which its Service is called (RFC 1035 label). Objects from before a rule
-/// pass, or they could never be changed or deleted again. The format is a `matches`, since `format.dns1035Label()` is
-/// dearer than the API server allows.
+/// Returns the rules on the name of a workload, which its Service gets, too (RFC 1035 label). Objects that were stored
+/// before a rule pass, because they could otherwise never be changed or deleted. The format is a `matches`, because
+/// `format.dns1035Label()` exceeds the cost that the API server allows.
 pub(crate) fn workload_name_rules() -> Vec<ValidationRule> {
     let rule = |rule: String, message: String| ValidationRule {
         rule,
@@ -63,8 +63,8 @@ pub(crate) fn workload_name_rules() -> Vec<ValidationRule> {
     ]
 }
 
-/// The rules on the name of a kind whose objects have children but no Pods: it is the value of a label, and what is added to it
-/// begins with a dot.
+/// Returns the rules on the name of a kind whose objects have children but no Pods: the name is the value of a label,
+/// and the suffix of a child's name begins with a dot.
 pub(crate) fn owner_name_rules() -> Vec<ValidationRule> {
     vec![ValidationRule {
         rule: "oldSelf.hasValue() || self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')".into(),
@@ -93,18 +93,19 @@ pub(crate) fn image_pull_secrets(generator: &mut SchemaGenerator) -> Schema {
     list_map::<LocalObjectReference>(generator, "name")
 }
 
-/// An object that is kept as written.
+/// Returns the schema of an object that is kept as written.
 pub(crate) fn opaque_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// Any JSON value, kept as written.
+/// Returns the schema of any JSON value, kept as written.
 pub(crate) fn any_value(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "x-kubernetes-preserve-unknown-fields": true })
 }
 
-/// Names of Tools: a set, so that two who apply the agent may each bring their own, in the order of the user. The rule says what to
-/// do about one that is there twice. 128 names of 253 characters stay within what the API server lets one rule cost at run time; 256 do not.
+/// Returns the schema of names of Tools: a set in the order of the user, so that two clients that apply the agent may
+/// each add their own. The rule tells the user how to repair a duplicate. 128 names of 253 characters stay within the
+/// run-time cost that the API server allows one rule; 256 do not.
 pub(crate) fn tool_names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -118,28 +119,29 @@ pub(crate) fn tool_names(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// The frameworks an agent may be written in.
+/// Returns the schema of the framework of an agent.
 pub(crate) fn framework(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["adk", "langchain", "crewai", "autogen", "custom", "corail"] })
 }
 
-/// Where an agent's conversations may be kept.
+/// Returns the schema of the storage of an agent's conversations.
 pub(crate) fn storage(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["", "memory", "postgresql"] })
 }
 
-/// How a tool may be called.
+/// Returns the schema of the type of a Tool.
 pub(crate) fn tool_type(_: &mut SchemaGenerator) -> Schema {
     let types: Vec<_> = ToolType::ALL.iter().map(|known| known.as_str()).collect();
     json_schema!({ "type": "string", "enum": types })
 }
 
-/// The types a tool's parameter may have.
+/// Returns the schema of the type of a tool's parameter.
 pub(crate) fn parameter_type(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": PARAMETER_TYPES })
 }
 
-/// What excludes one another in a Tool. Those that have both from before the rule stay as they are: the schema counts.
+/// Adds the rules on mutually exclusive fields of a Tool. A Tool that was stored with both before the rule existed
+/// stays valid: its schema takes precedence.
 pub(crate) fn tool_rules(schema: &mut Schema) {
     let both = |it: &str| format!("has({it}.inputSchema) && has({it}.parameters) && size({it}.parameters) > 0");
     let rules = json!([{
@@ -153,7 +155,7 @@ pub(crate) fn tool_rules(schema: &mut Schema) {
     schema.insert("x-kubernetes-validations".into(), rules);
 }
 
-/// The protocols of providers.
+/// Returns the schema of the protocol of a provider.
 pub(crate) fn plugin_type(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["stub", "openai", "anthropic", "gemini", "ollama"] })
 }
@@ -166,7 +168,7 @@ pub(crate) fn service_type(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["ClusterIP", "NodePort", "LoadBalancer"] })
 }
 
-/// Names of keys in a Secret, each once.
+/// Returns the schema of names of keys in a Secret, each once.
 pub(crate) fn credential_keys(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -176,17 +178,17 @@ pub(crate) fn credential_keys(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A name that is also a file's.
+/// Returns the schema of a name that is also the name of a file.
 pub(crate) fn file_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "maxLength": 253, "pattern": "^[a-zA-Z0-9][-._a-zA-Z0-9]*$" })
 }
 
-/// The name of a flow in a set.
+/// Returns the schema of the name of a flow in a FlowSet.
 pub(crate) fn flow_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "maxLength": 40, "pattern": "^[a-z]([-a-z0-9]*[a-z0-9])?$" })
 }
 
-/// Names of Tools as objects, each once.
+/// Returns the schema of references to objects, each name once, at most 64.
 pub(crate) fn tool_refs(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = list_map::<ObjectRef>(generator, "name");
     schema.insert("maxItems".into(), 64.into());
@@ -204,12 +206,12 @@ pub(crate) fn flow_states(generator: &mut SchemaGenerator) -> Schema {
     list_map::<FlowState>(generator, "name")
 }
 
-/// Exactly one of `modelRef` and `modelSpec`.
+/// Adds the rule that exactly one of `modelRef` and `modelSpec` is set.
 pub(crate) fn one_model(schema: &mut Schema) {
     one_of(schema, "modelRef", "modelSpec");
 }
 
-/// Exactly one of `promptRef` and `prompt`.
+/// Adds the rule that exactly one of `promptRef` and `prompt` is set.
 pub(crate) fn one_prompt(schema: &mut Schema) {
     one_of(schema, "promptRef", "prompt");
 }
@@ -222,7 +224,7 @@ fn one_of(schema: &mut Schema, one: &str, other: &str) {
     add_rules(schema, [rule]);
 }
 
-/// Adds rules to those that a schema has.
+/// Adds rules to those of a schema.
 fn add_rules(schema: &mut Schema, rules: impl IntoIterator<Item = Value>) {
     let known = schema.ensure_object().entry("x-kubernetes-validations").or_insert_with(|| json!([]));
     if let Value::Array(known) = known {
@@ -230,13 +232,13 @@ fn add_rules(schema: &mut Schema, rules: impl IntoIterator<Item = Value>) {
     }
 }
 
-/// What excludes one another in a Flow.
+/// Adds the rules on mutually exclusive fields of a Flow.
 pub(crate) fn flow_rules(schema: &mut Schema) {
     one_model(schema);
     traffic_rules(schema);
 }
 
-/// What excludes one another in an Agent.
+/// Adds the rules on mutually exclusive fields of an Agent.
 pub(crate) fn agent_rules(schema: &mut Schema) {
     let rules = [
         json!({
@@ -252,7 +254,7 @@ pub(crate) fn agent_rules(schema: &mut Schema) {
     traffic_rules(schema);
 }
 
-/// A provider has credentials unless it needs none.
+/// Adds the rule that a provider has credentials unless it needs none.
 pub(crate) fn credentials_rule(schema: &mut Schema) {
     let rule = json!({
         "rule": "has(self.credentialsRef) || self.type in ['stub', 'ollama']",
@@ -265,8 +267,9 @@ pub(crate) fn headers_from(generator: &mut SchemaGenerator) -> Schema {
     list_map::<HeaderSource>(generator, "name")
 }
 
-/// The definition as it is published: descriptions on one line, nothing nullable, these rules on the whole object, and no
-/// defaults in the status (only the operator says what is there), but that of an object without one, which nobody has to write.
+/// Returns the definition as it is published: descriptions on one line, nothing nullable, `rules` on the whole object,
+/// and no defaults in the status, which only the operator writes. The status as a whole has a default, so that no
+/// client has to write it.
 pub(crate) fn publish(mut crd: CustomResourceDefinition, rules: &[ValidationRule]) -> CustomResourceDefinition {
     for version in &mut crd.spec.versions {
         if let Some(root) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
@@ -284,7 +287,8 @@ pub(crate) fn publish(mut crd: CustomResourceDefinition, rules: &[ValidationRule
     crd
 }
 
-/// `metadata` with its name: the path of a rule must lead to a field of the schema. The API server allows nothing else here.
+/// Returns the schema of `metadata` with its name: the path of a rule must lead to a field of the schema, and the API
+/// server allows no other field here.
 fn metadata() -> JSONSchemaProps {
     let of = |type_: &str| JSONSchemaProps { type_: Some(type_.into()), ..Default::default() };
     JSONSchemaProps { properties: Some([("name".into(), of("string"))].into()), ..of("object") }
@@ -299,7 +303,7 @@ fn tidy(schema: &mut JSONSchemaProps) {
     });
 }
 
-/// Does something to a schema and to every schema in it.
+/// Applies a change to a schema and to every schema in it.
 fn each(schema: &mut JSONSchemaProps, change: &impl Fn(&mut JSONSchemaProps)) {
     change(schema);
     for property in schema.properties.iter_mut().flat_map(|properties| properties.values_mut()) {

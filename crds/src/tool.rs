@@ -1,4 +1,4 @@
-//! `Tool`: something an agent or flow may call.
+//! `Tool`: a tool that an agent or flow may call.
 #![expect(
     clippy::duplicated_attributes,
     reason = "the lint takes the parts of two `printcolumn(…)` for the same attribute"
@@ -12,12 +12,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ObjectRef, schema,
+    ObjectRef,
+    references::{HasReferences, RefKind, ReferenceSet},
+    schema,
     status::ReferenceStatus,
     tool_server::{ServerHeader, ServerTls},
 };
 
-/// What a tool is, how it is called and what it takes.
+/// Desired state of a Tool: its type, its target and its parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
@@ -39,113 +41,135 @@ use crate::{
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::tool_rules)]
 pub struct ToolSpec {
-    /// The name the model sees: 1 to 64 letters, digits, '_' and '-'.
+    /// Name that the model sees: 1 to 64 letters, digits, '_' and '-'.
     #[schemars(length(min = 1))]
     pub name: String,
-    /// How the tool is called: http (needs endpoint), cli (needs binary), mcp (needs mcpEndpoint or mcpServerRef), builtin,
+    /// Type of the tool: http (needs endpoint), cli (needs binary), mcp (needs mcpEndpoint or mcpServerRef), builtin,
     /// flow (needs flowRef) or agent (needs agentRef).
-    // Text and not an enum: a value of another build must not make the object unreadable.
+    // A string and not an enum: a value written by another version must not make the object unreadable.
     #[serde(rename = "type")]
     #[schemars(schema_with = "schema::tool_type")]
     pub type_: String,
-    /// Free grouping, for people. Default: general.
+    /// Free category of the tool, for people. Default: general.
     #[serde(default = "general")]
     pub category: String,
-    /// What the model is told about the tool.
+    /// Description of the tool for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// URL of an http tool. {name} in it is replaced by that parameter.
+    /// URL of an http tool. {name} in it is replaced by the parameter of that name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
-    /// HTTP method of an http tool. Default of the runtime: GET.
+    /// HTTP method of an http tool. Empty: GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Headers of an http or mcp tool. $NAME in a value is replaced by that variable of the agent's own env or envFrom, or by
-    /// one of this tool's headersFrom; not by those that begin with CORAIL_, RECIF_ or OTEL_, nor by other tools'.
+    /// Headers of an http or mcp tool. $NAME in a value is replaced by that variable of the agent's own env or envFrom,
+    /// or by one of this tool's headersFrom. Variables that begin with CORAIL_, RECIF_ or OTEL_, and those of other
+    /// tools, are not replaced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Headers of an http or mcp tool whose values are in Secrets.
+    /// Headers of an http or mcp tool whose values are in Secrets of the same namespace.
     #[schemars(schema_with = "schema::headers_from")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<HeaderSource>,
     /// Program of a cli tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<String>,
-    /// First arguments a cli tool may be called with.
+    /// First arguments with which a cli tool may be called. Empty: any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_commands: Vec<String>,
-    /// The words that begin with - with which a cli tool may be called, such as -o or --output, of which --output=json is one
-    /// too; all others that begin with - are refused. Without this list, which may be empty, any is taken.
+    /// Words beginning with - with which a cli tool may be called, such as -o or --output, which also admits
+    /// --output=json; any other is refused. Empty list: all are refused. No list: all are admitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_flags: Option<Vec<String>>,
-    /// Names of variables of the agent's environment that the program of a cli tool gets. Without them it gets PATH, HOME
-    /// and the like, and no credentials. Those that begin with CORAIL_, RECIF_, OTEL_ or TOOL_ are the runtime's own, and
-    /// no program's.
+    /// Names of variables of the agent's environment that the program of a cli tool gets. Without them it gets PATH,
+    /// HOME and the like, and no credentials. Variables that begin with CORAIL_, RECIF_, OTEL_ or TOOL_ belong to the
+    /// runtime and are never passed on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_env: Vec<String>,
-    /// URL of an MCP server that has the tool.
+    /// URL of the MCP server that has the tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_endpoint: Option<String>,
-    /// A tool that was discovered at a server; instead of mcpEndpoint. What is not set here (description, parameters,
-    /// schemas) is as the server says.
+    /// Tool that was discovered at a server; instead of mcpEndpoint. Fields that are not set here (description,
+    /// parameters, schemas) come from the server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_server_ref: Option<ServerRef>,
-    /// The Flow that a flow tool calls.
+    /// Flow in the same namespace that a flow tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_ref: Option<ObjectRef>,
-    /// The Agent that an agent tool asks.
+    /// Agent in the same namespace that an agent tool asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_ref: Option<ObjectRef>,
-    /// What the tool takes; instead of inputSchema.
+    /// Parameters of the tool; instead of inputSchema.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<ToolParameter>,
-    /// What the tool takes, as a JSON Schema; instead of parameters, where they are not enough to say it.
+    /// JSON Schema of the tool's input; instead of parameters, where they cannot express it.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Value>,
-    /// What the tool answers, as a JSON Schema.
+    /// JSON Schema of the tool's output.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
-    /// Longest time a call may take, in seconds, at least 1. Default: 30.
+    /// Longest time for one call, in seconds, at least 1. Default: 30.
     #[schemars(range(min = 1))]
     #[serde(default = "thirty")]
     pub timeout: i32,
-    /// Whether agents get the tool. Default: true.
+    /// Offers the tool to agents. Default: true.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// How the server of a discovered tool is called. No object holds it: it is added for rendering.
+    /// Access to the server of a discovered tool. No object holds it: it is added for rendering.
     #[serde(skip)]
     pub call: ServerAccess,
 }
 
 crate::phased_object::phased_object!(reference Tool "tools");
 
-/// How the server of a discovered tool is called.
+impl HasReferences for Tool {
+    const IS_TRANSITIVE: bool = true;
+
+    fn collect(&self, mentions: &mut ReferenceSet) {
+        let spec = &self.spec;
+        match spec.tool_type() {
+            Some(ToolType::Flow) => spec.flow_ref.iter().for_each(|flow| mentions.add(RefKind::Flow, &flow.name)),
+            Some(ToolType::Agent) => spec.agent_ref.iter().for_each(|agent| mentions.add(RefKind::Agent, &agent.name)),
+            _ => {}
+        }
+        if let Some((server, tool)) = spec.served_by()
+            && let Some(kind) = RefKind::parse(&server.kind)
+        {
+            mentions.add_tool(kind, (server.namespace.as_deref(), &server.name), tool);
+        }
+        for header in &spec.headers_from {
+            mentions.add_key(RefKind::Secret, &header.secret_key_ref.name, &header.secret_key_ref.key);
+        }
+    }
+}
+
+/// Access to the server of a discovered tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerAccess {
-    /// The server's headers, those of the Tool itself left out.
+    /// Headers of the server, without those that the Tool itself sets.
     pub headers: Vec<ServerHeader>,
-    /// Whether it speaks the transport of the protocol's first revision, over a stream of events.
+    /// Set if the server speaks the transport of the protocol's first revision, HTTP with SSE.
     pub sse: bool,
-    /// How it proves who it is.
+    /// Verification of the server's certificate.
     pub tls: ServerTls,
 }
 
 impl ToolSpec {
-    /// The server whose tool this is, and the name of the tool there.
+    /// Returns the server that has this tool, and the name of the tool there.
     pub fn served_by(&self) -> Option<(&ServerRef, &str)> {
         let server = self.mcp_server_ref.as_ref().filter(|_| self.tool_type() == Some(ToolType::Mcp))?;
         Some((server, server.tool_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&self.name)))
     }
 
-    /// How it is called; `None` for a type that this build does not know.
+    /// Returns the type of the tool; `None` for a type that this version does not know.
     pub fn tool_type(&self) -> Option<ToolType> {
         ToolType::ALL.iter().copied().find(|known| known.as_str() == self.type_)
     }
 }
 
-/// How a tool is called.
+/// Type of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolType {
     /// An HTTP request.
@@ -163,10 +187,10 @@ pub enum ToolType {
 }
 
 impl ToolType {
-    /// Every type.
+    /// All types.
     pub const ALL: &'static [Self] = &[Self::Http, Self::Cli, Self::Mcp, Self::Builtin, Self::Flow, Self::Agent];
 
-    /// The name as written in a manifest.
+    /// Returns the name as written in a manifest.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -179,47 +203,48 @@ impl ToolType {
     }
 }
 
-/// Whether the runtime knows a tool of this name without a Tool object.
+/// Reports whether the runtime has a tool of this name without a Tool object.
 pub fn is_builtin(name: &str) -> bool {
     matches!(name, "datetime" | "calculator" | "web_search" | "web-search" | "fetch_url" | "fetch-url")
 }
 
-/// A tool of a server.
+/// Reference to a tool of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::server_ref_rule)]
 pub struct ServerRef {
     /// Kind of the server: RemoteMCPServer or MCPServer. Default: RemoteMCPServer.
-    // Text and not an enum: a value of another build must not make the object unreadable.
+    // A string and not an enum: a value written by another version must not make the object unreadable.
     #[schemars(schema_with = "schema::server_kind")]
     #[serde(default = "remote_server")]
     pub kind: String,
-    /// Namespace of the server, which must allow this one. Empty: the same.
+    /// Namespace of a RemoteMCPServer, whose allowedNamespaces must admit the Tool's namespace. Empty: the same
+    /// namespace.
     #[schemars(length(max = 63))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Name of the server.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Name of the tool at the server. Empty: the tool's own name.
+    /// Name of the tool at the server. Empty: spec.name of the Tool.
     #[schemars(length(max = 128))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_name: Option<String>,
 }
 
 impl ServerRef {
-    /// The kinds of servers.
+    /// Kinds of servers.
     pub const KINDS: &'static [&'static str] = &["RemoteMCPServer", "MCPServer"];
 }
 
-/// A header whose value is in a Secret.
+/// Header of a tool whose value is in a Secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HeaderSource {
     /// Name of the header, such as Authorization.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Where its value is.
+    /// Key of a Secret that holds the value.
     pub secret_key_ref: SecretKey,
 }
 
@@ -229,7 +254,7 @@ pub struct SecretKey {
     /// Name of the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key.
+    /// Key in the Secret.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
@@ -237,29 +262,29 @@ pub struct SecretKey {
 /// One parameter of a tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ToolParameter {
-    /// Its name.
+    /// Name of the parameter.
     #[schemars(length(min = 1))]
     pub name: String,
-    /// JSON type of its value. Default: string.
-    // Text and not an enum, as the tool's own type.
+    /// JSON type of the value: string, integer, number or boolean. Default: string.
+    // A string and not an enum, as the type of the tool.
     #[serde(rename = "type", default = "string")]
     #[schemars(schema_with = "schema::parameter_type")]
     pub type_: String,
-    /// What the model is told about it.
+    /// Description of the parameter for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// Whether a call without it is refused. Default: false.
+    /// Refuses calls without this parameter. Default: false.
     #[serde(default)]
     pub required: bool,
-    /// Value used when a call leaves it out.
+    /// Value for calls that leave the parameter out.
     #[schemars(schema_with = "schema::any_value")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
 }
 
 impl ToolParameter {
-    /// The default as a value of its type: what stands as text, such as `"3"` of an integer, is read. `None` without a
-    /// default, and for one that is no value of its type.
+    /// Returns the default as a value of the parameter's type: a text such as `"3"` for an integer is parsed. `None`
+    /// without a default, and for one that is not a value of the type.
     pub fn typed_default(&self) -> Option<Value> {
         let default = self.default.as_ref()?;
         let read = || default.as_str().and_then(|text| serde_json::from_str(text).ok());
@@ -274,7 +299,7 @@ impl ToolParameter {
     }
 }
 
-/// The types that a parameter may have, as in JSON Schema.
+/// Types that a parameter may have, as in JSON Schema.
 pub const PARAMETER_TYPES: &[&str] = &["string", "integer", "number", "boolean"];
 
 fn string() -> String {

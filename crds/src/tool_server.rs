@@ -1,4 +1,4 @@
-//! What the kinds that have tools to offer share: RemoteMCPServer and MCPServer.
+//! Types that RemoteMCPServer and MCPServer share: headers, certificates, access, publication and discovered tools.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::schema;
 
-/// A header of requests to a server. Exactly one of value and valueFrom.
+/// Header of the requests to an MCP server. Set exactly one of value and valueFrom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::one_value)]
@@ -17,17 +17,17 @@ pub struct ServerHeader {
     /// Name of the header, such as Authorization.
     #[schemars(schema_with = "schema::server_header_name")]
     pub name: String,
-    /// Its value. Not for credentials: keep those in a Secret.
+    /// Value of the header, at most 8192 characters. Keep credentials in a Secret (valueFrom) instead.
     #[schemars(length(max = 8192))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// Where its value is.
+    /// Key of a Secret or ConfigMap that holds the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value_from: Option<ValueSource>,
 }
 
-/// Whether a header tells who calls or by which way, which only a gateway may, or is a browser's. Some servers read `_` in
-/// a name as `-`.
+/// Reports whether a header names the caller or the way of a request, which only a gateway may, or is a browser's
+/// cookie. `_` in a name counts as `-`, as some servers read it.
 pub fn is_forwarded_header(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('_', "-");
     name.starts_with("x-recif-") || name.starts_with("x-forwarded-") || name == "cookie"
@@ -36,46 +36,47 @@ pub fn is_forwarded_header(name: &str) -> bool {
 /// A key of a Secret or ConfigMap in the same namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ValueSource {
-    /// Secret or ConfigMap.
-    // Text and not an enum: a value of another build must not make the object unreadable.
+    /// Kind of the object: Secret or ConfigMap.
+    // A string and not an enum: a value written by another version must not make the object unreadable.
     #[serde(rename = "type")]
     #[schemars(schema_with = "schema::value_source_type")]
     pub type_: String,
     /// Name of the Secret or ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key.
+    /// Key in the Secret or ConfigMap.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
 
 impl ValueSource {
-    /// Whether the value is in a Secret.
+    /// Reports whether the value is in a Secret.
     pub fn is_secret(&self) -> bool {
         self.type_ == "Secret"
     }
 }
 
-/// How a server proves who it is.
+/// Verification of the certificate of an MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::tls_rule)]
 pub struct ServerTls {
-    /// Takes any certificate. Whoever is on the way then reads the headers: only for tests. Default: false.
+    /// Accepts any certificate. A third party on the network path can then read the headers: only for tests.
+    /// Default: false.
     #[serde(default)]
     pub insecure_skip_verify: bool,
-    /// A Secret with the certificates (PEM) of authorities that are trusted besides the system's.
+    /// Secret with the certificates (PEM) of authorities that are trusted in addition to the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<CaSecret>,
 }
 
-/// A Secret with certificates.
+/// Key of a Secret that holds certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CaSecret {
     /// Name of the Secret, in the same namespace.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The key. Default: ca.crt.
+    /// Key in the Secret. Default: ca.crt.
     #[schemars(length(min = 1, max = 253))]
     #[serde(default = "ca_key")]
     pub key: String,
@@ -87,16 +88,17 @@ impl From<CaSecret> for ValueSource {
     }
 }
 
-/// Which namespaces may refer to a server.
+/// Namespaces that may refer to an MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = schema::allowed_namespaces_rule)]
 pub struct AllowedNamespaces {
-    /// Same (the server's own), All, or Selector (those whose labels match). Default: Same.
-    // Text and not an enum: a value of another build must not make the object unreadable.
+    /// Namespaces that may refer to the server: Same (its own), All, or Selector (those whose labels match selector).
+    /// Default: Same.
+    // A string and not an enum: a value written by another version must not make the object unreadable.
     #[schemars(schema_with = "schema::allowed_from")]
     #[serde(default = "same")]
     pub from: String,
-    /// The labels of namespaces; with Selector.
+    /// Labels of the namespaces. Required with from: Selector, and only allowed with it.
     #[schemars(schema_with = "schema::label_selector")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
@@ -109,7 +111,8 @@ impl Default for AllowedNamespaces {
 }
 
 impl AllowedNamespaces {
-    /// Whether objects of another namespace may refer to the server; `labels`: of that namespace, if they are known.
+    /// Reports whether objects of another namespace may refer to the server. `labels` are those of that namespace, if
+    /// known.
     pub fn admits(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         match (self.from.as_str(), &self.selector) {
             ("All", _) => true,
@@ -122,39 +125,39 @@ impl AllowedNamespaces {
     }
 }
 
-/// Whether a server's tools become Tools.
+/// Publication of a server's tools as Tool objects.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Publish {
-    /// Whether each tool becomes a Tool that the server owns. Default: false.
+    /// Creates a Tool, which the server owns, for each discovered tool. Default: false.
     #[serde(default)]
     pub enabled: bool,
-    /// What the names of the Tools begin with, in lower case.
+    /// Prefix of the names of the Tools, in lower case.
     #[schemars(schema_with = "schema::publish_prefix")]
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
-    /// Names of the tools that are published, with * for any text and ? for any character. Empty: all.
+    /// Names of the tools to publish, with * for any text and ? for any character. Empty: all.
     #[schemars(schema_with = "schema::globs")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
-    /// Names of the tools that are not, likewise.
+    /// Names of the tools not to publish, with the same wildcards.
     #[schemars(schema_with = "schema::globs")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
 }
 
 impl Publish {
-    /// Whether the tool of this name becomes a Tool.
+    /// Reports whether the tool of this name is published as a Tool.
     pub fn selects(&self, tool: &str) -> bool {
         let any = |globs: &[String]| globs.iter().any(|glob| matches_glob(glob, tool));
         self.enabled && (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
     }
 }
 
-/// Whether a text is as a pattern says, in which `*` is any text and `?` any character.
+/// Reports whether a text matches a glob pattern, in which `*` is any text and `?` any character.
 fn matches_glob(glob: &str, text: &str) -> bool {
     let (glob, text): (Vec<_>, Vec<_>) = (glob.chars().collect(), text.chars().collect());
     let (mut at, mut seen) = (0, 0);
-    // The last star, and how much of the text it took.
+    // Position of the last star, and of the end of the text that it has taken.
     let mut star: Option<(usize, usize)> = None;
     while seen < text.len() {
         match glob.get(at) {
@@ -175,74 +178,74 @@ fn matches_glob(glob: &str, text: &str) -> bool {
     glob.get(at..).unwrap_or_default().iter().all(|rest| *rest == '*')
 }
 
-/// What is known of a server's tools.
+/// Discovered tools of an MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolServerStatus {
-    /// The server's tools when it last told them, by name. Their definitions are in a ConfigMap of the server's own.
+    /// Tools of the server as of its last answer, by name. Their definitions are in a ConfigMap of the server's own.
     #[schemars(schema_with = "schema::discovered_tools")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub discovered_tools: Vec<DiscoveredTool>,
-    /// How many they are.
+    /// Number of discovered tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_count: Option<i32>,
     /// SHA-256 (hex) of the definitions in the ConfigMap.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools_digest: Option<String>,
-    /// How many Tools were made of them.
+    /// Number of Tools that were published from them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published_tools: Option<i32>,
-    /// When they last changed; not when they were last looked at.
+    /// Time of the last change of the discovered tools, not of the last discovery.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools_changed_at: Option<Time>,
-    /// What the server says that it is.
+    /// Name and version that the server reports.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_info: Option<ServerInfo>,
-    /// The protocol it speaks: initialize (revisions up to 2025-11-25) or discover (from 2026-07-28 on).
+    /// MCP handshake that the server speaks: initialize (revisions up to 2025-11-25) or discover (from 2026-07-28 on).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub era: Option<String>,
 }
 
 impl ToolServerStatus {
-    /// The tool of this name.
+    /// Returns the discovered tool of this name.
     pub fn tool(&self, name: &str) -> Option<&DiscoveredTool> {
         self.discovered_tools.iter().find(|tool| tool.name == name)
     }
 }
 
-/// A tool that a server told of.
+/// Tool that an MCP server reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiscoveredTool {
-    /// Its name at the server.
+    /// Name of the tool at the server.
     pub name: String,
-    /// What it is for: the first 256 characters.
+    /// Description of the tool, its first 256 characters.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// SHA-256 (hex) of its definition.
+    /// SHA-256 (hex) of the tool's definition.
     #[serde(default)]
     pub digest: String,
 }
 
-/// What a server says that it is.
+/// Name and version that an MCP server reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ServerInfo {
-    /// Its name.
+    /// Name that the server reports.
     pub name: String,
-    /// Its version.
+    /// Version that the server reports.
     pub version: String,
-    /// The revision of the protocol that was agreed on.
+    /// Revision of the protocol that was agreed on.
     pub protocol_version: String,
 }
 
-/// Name of the ConfigMap with the definitions of the tools of a server of this kind. An object's name has no dot, so it meets
-/// no other, and servers of both kinds may have the same name.
+/// Returns the name of the ConfigMap with the definitions of the tools of a server of this kind. An object's name has
+/// no dot, so this name collides with no other, and servers of both kinds may have the same name.
 pub fn tools_config_map(kind: &str, server: &str) -> String {
     let suffix = if kind == "MCPServer" { "mcp-server-tools" } else { "mcp-tools" };
     format!("{server}.{suffix}")
 }
 
-/// The key in it.
+/// Key of the definitions in that ConfigMap.
 pub const TOOLS_KEY: &str = "tools.json";
 
 fn same() -> String {

@@ -1,4 +1,4 @@
-//! How requests reach a workload: the fields that Agent, Flow and FlowSet share.
+//! Traffic settings of a workload: the fields that Agent, Flow and FlowSet share.
 
 use std::time::Duration;
 
@@ -7,46 +7,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Period, schema};
 
-/// The port of the sidecar in every Pod that has one.
+/// Port of the sidecar in every Pod that has one.
 pub const PROXY_PORT: i32 = 8888;
-/// Where the sidecar tells a gateway whether its Pod can serve, before the kubelet says so.
+/// Path at which the sidecar reports to a gateway whether its Pod can serve, before the kubelet does.
 pub const READY_PATH: &str = "/_recif/ready";
 
-/// What is said of a workload's traffic.
+/// Traffic settings of a workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Traffic {
-    /// Lets the number of Pods follow the load. With it, replicas is not used, except for 0, which always stops them.
+    /// Autoscaling of the Pods by load. While it is set, replicas is ignored, except for 0, which always stops the
+    /// Pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scaling: Option<Scaling>,
-    /// The sidecar that every Pod gets: it caps what is in flight, drains a Pod that goes, and tells the load.
+    /// Sidecar of every Pod: it caps the requests in flight, drains a Pod that terminates, and reports the load.
     #[serde(default)]
     pub proxy: Proxy,
-    /// How long an answer may take to begin, from 1s to 1h, such as 90s or 5m; a stream may last longer. Default: 60s.
+    /// Longest time until an answer begins, from 1s to 1h, such as 90s or 5m; a stream may last longer. Default: 60s.
     #[schemars(schema_with = "schema::timeout")]
     #[serde(default = "timeout")]
     pub timeout: Period,
-    /// How long requests in flight may take to end when a Pod goes, at most 1h. Default: 25s.
+    /// Longest time for requests in flight to end when a Pod terminates, from 0s to 1h. Default: 25s.
     #[schemars(schema_with = "schema::drain_timeout")]
     #[serde(default = "drain_timeout")]
     pub drain_timeout: Period,
-    /// What the gateway lets through without asking who calls.
+    /// Paths that the gateway forwards without authentication.
     #[serde(default, skip_serializing_if = "Expose::is_empty")]
     pub expose: Expose,
 }
 
 impl Traffic {
-    /// How long an answer may take to begin.
+    /// Returns the longest time until an answer begins.
     pub fn timeout(&self) -> Duration {
         self.timeout.length().unwrap_or(Duration::from_secs(60))
     }
 
-    /// How long requests in flight may take to end when a Pod goes.
+    /// Returns the longest time for requests in flight to end when a Pod terminates.
     pub fn drain_timeout(&self) -> Duration {
         self.drain_timeout.length().unwrap_or(Duration::from_secs(25))
     }
 
-    /// Requests that one Pod takes at a time; 0: without a cap.
+    /// Returns the most requests that one Pod takes at a time; 0 means no cap.
     pub fn concurrency(&self) -> i32 {
         self.scaling.as_ref().map_or(self.proxy.concurrency, |scaling| scaling.concurrency)
     }
@@ -64,12 +65,13 @@ impl Default for Traffic {
     }
 }
 
-/// How the number of Pods follows the load.
+/// Autoscaling of the Pods by load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(transform = schema::scaling_rules)]
 pub struct Scaling {
-    /// Fewest Pods, 0 to 10. 0 lets the last one go when nobody calls; the next request waits for it. Default: 1.
+    /// Fewest Pods, 0 to 10. With 0 the last Pod is removed while no requests come, and the next request waits for a
+    /// new one. Default: 1.
     #[schemars(range(min = 0, max = 10))]
     #[serde(default = "min_replicas")]
     pub min_replicas: i32,
@@ -77,27 +79,27 @@ pub struct Scaling {
     #[schemars(range(min = 1, max = 10))]
     #[serde(default = "max_replicas")]
     pub max_replicas: i32,
-    /// Requests that one Pod takes at a time, at least 1: the cap, and what the load is divided by. Default: 8.
+    /// Most requests that one Pod takes at a time, 1 to 100000: the cap, and the divisor of the load. Default: 8.
     #[schemars(range(min = 1, max = 100000))]
     #[serde(default = "concurrency")]
     pub concurrency: i32,
-    /// How long the load must stay low before Pods go, from 1s to 1h. Default: 60s.
+    /// Time for which the load must stay low before Pods are removed, from 1s to 1h. Default: 60s.
     #[schemars(schema_with = "schema::stable_window")]
     #[serde(default = "stable_window")]
     pub stable_window: Period,
-    /// How long nobody may have called before the last Pod goes, from 1s to 24h; used with minReplicas 0. Default: 5m.
+    /// Time without requests before the last Pod is removed, from 1s to 24h; used with minReplicas 0. Default: 5m.
     #[schemars(schema_with = "schema::scale_to_zero_after")]
     #[serde(default = "scale_to_zero_after")]
     pub scale_to_zero_after: Period,
 }
 
 impl Scaling {
-    /// How long the load must stay low before Pods go.
+    /// Returns the time for which the load must stay low before Pods are removed.
     pub fn stable_window(&self) -> Duration {
         self.stable_window.length().unwrap_or(Duration::from_secs(60))
     }
 
-    /// How long nobody may have called before the last Pod goes.
+    /// Returns the time without requests before the last Pod is removed.
     pub fn scale_to_zero_after(&self) -> Duration {
         self.scale_to_zero_after.length().unwrap_or(Duration::from_secs(300))
     }
@@ -115,19 +117,19 @@ impl Default for Scaling {
     }
 }
 
-/// The sidecar of a Pod.
+/// Sidecar of the Pods of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Proxy {
-    /// Whether Pods get it. Without it there is no cap, no draining and no scaling. Default: true.
+    /// Adds the sidecar to the Pods. Without it there is no cap, no draining and no scaling. Default: true.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Requests that one Pod takes at a time, 0 for no cap; scaling.concurrency is used instead where scaling is set.
-    /// Default: 0.
+    /// Most requests that one Pod takes at a time, 0 to 100000; 0 means no cap. While scaling is set,
+    /// scaling.concurrency is used instead. Default: 0.
     #[schemars(range(min = 0, max = 100000))]
     #[serde(default)]
     pub concurrency: i32,
-    /// Whether only requests that a gateway vouches for are answered, others with 401: then tools reach the workload by the
-    /// gateway alone, and not by agentRef or flowRef. Default: false.
+    /// Answers 401 to all requests that no gateway vouches for. Tools then reach the workload through the gateway
+    /// only, and not by agentRef or flowRef. Default: false.
     #[serde(default, rename = "requireIdentity", skip_serializing_if = "is_false")]
     pub require_identity: bool,
 }
@@ -142,13 +144,13 @@ fn is_false(flag: &bool) -> bool {
     !flag
 }
 
-/// What the gateway lets through without asking who calls.
+/// Paths that the gateway forwards without authentication.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Expose {
-    /// Paths below the workload's own, each beginning with '/': exactly this one, or with '/*' at the end all below it, such
-    /// as /.well-known/agent-card.json or /oauth/*. '/*' alone is every path, '/' included, and the only one that opens
-    /// WebSockets.
+    /// Paths of the workload that need no authentication, each beginning with '/': exactly this path, or with '/*' at
+    /// the end all paths below it, such as /.well-known/agent-card.json or /oauth/*. '/*' alone is every path, '/'
+    /// included, and the only one that opens WebSockets. At most 32.
     #[schemars(schema_with = "schema::anonymous_paths")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub anonymous_paths: Vec<String>,

@@ -1,31 +1,31 @@
-//! `why`: one sentence that says where an object is, what it waits for, and what to do about it.
+//! Explains the state of an object in one sentence: its phase, what it waits for, and what the user can do about it.
 //!
-//! Everything is read from the object itself, so that operator, CLI and control plane say the same, also while the operator
-//! is down. What went wrong is a condition's reason and message; what to do is a table by reason. [`held_by_pods`] is a
-//! line after that sentence, also of an object that nothing is wrong with.
+//! Everything is read from the object itself, so that operator, CLI and control plane give the same answer, also while
+//! the operator is down. The cause is a condition's reason and message; the advice is a table by reason.
+//! [`pod_local_state`] is a line after that sentence, also for an object without a problem.
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
     jiff::Timestamp,
 };
-use meta::{CommonStatus, Phase, PhaseClass};
+use meta::{CommonStatus, Phase, PhaseClass, condition_type};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{AgentSpec, ENDED_BY_READY_PODS, ReferencePhase, WorkloadPhase};
+use crate::{ENDED_BY_READY_PODS, ReferencePhase, WorkloadPhase, agent::AgentSpec, reason};
 
-/// The answer to "why is it like this?".
+/// Explanation of the state of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StatusExplanation {
-    /// The whole answer, as one sentence, with what to do after a dash.
+    /// Whole explanation as one sentence, with the advice after a dash.
     pub sentence: String,
-    /// The phase last written, if any.
+    /// Phase last written, if any.
     pub phase: Option<String>,
-    /// Since when it is in this phase, as far as its history goes back.
+    /// Time at which the object entered this phase, as far as its history goes back.
     pub since: Option<Timestamp>,
-    /// The reason in CamelCase, for machines; `Ready` condition's unless the object is stalled.
+    /// Reason in CamelCase, for machines: that of the `Ready` condition unless the object is stalled.
     pub reason: Option<String>,
-    /// What to do, as a clause in the imperative; `None` if nothing is to be done or nothing is known.
+    /// Advice as an imperative clause; `None` if nothing is to be done or no advice is known.
     pub hint: Option<&'static str>,
 }
 
@@ -33,90 +33,103 @@ const OPERATOR: &str = "see whether the operator runs and watches this namespace
 
 const DEFECT: &str = "report it as a defect of the operator, with the output of `recif trace`";
 
-/// What a user can do about a reason, in the imperative.
+/// Advice for the user by reason, in the imperative.
 const HINTS: &[(&str, &str)] = &[
-    ("MissingDependency", "create what is missing, fix what is in Error, or remove the reference"),
-    ("ReferenceCycle", "take one of the references named here out of the circle"),
-    ("Degraded", "fix what the message names; the other flows are served"),
-    ("ServerUnreachable", "see whether the server runs at spec.url and lets the operator in; its last tools stay"),
-    ("ServerTimeout", "raise spec.timeout, or see why the server takes so long; its last tools stay"),
-    ("ServerRefused", "correct spec.url or the credentials in spec.headersFrom"),
+    (reason::MISSING_DEPENDENCY, "create what is missing, fix what is in Error, or remove the reference"),
+    (reason::REFERENCE_CYCLE, "remove one of the references named here to break the cycle"),
+    (reason::DEGRADED, "fix what the message names; the other flows are served"),
     (
-        "AddressDenied",
+        reason::SERVER_UNREACHABLE,
+        "see whether the server runs at spec.url and lets the operator in; its last tools stay",
+    ),
+    (reason::SERVER_TIMEOUT, "raise spec.timeout, or see why the server takes so long; its last tools stay"),
+    (reason::SERVER_REFUSED, "correct spec.url or the credentials in spec.headersFrom"),
+    (
+        reason::ADDRESS_DENIED,
         "choose another spec.url, let the allowedNamespaces of the server that it leads to admit this namespace, or have the \
          operator's --mcp-deny-cidr changed",
     ),
-    ("InvalidServerAnswer", "see whether an MCP server is at spec.url"),
-    ("InvalidHeader", "correct the value that spec.headersFrom names: printable text in one line"),
-    ("InvalidCertificate", "put certificates in PEM into the Secret that spec.tls.caSecretRef names"),
+    (reason::INVALID_SERVER_ANSWER, "see whether an MCP server is at spec.url"),
+    (reason::INVALID_HEADER, "correct the value that spec.headersFrom names: printable text in one line"),
+    (reason::INVALID_CERTIFICATE, "put certificates in PEM into the Secret that spec.tls.caSecretRef names"),
     (
-        "ToolNotFound",
-        "choose a tool that the server has, in mcpServerRef.toolName; it goes on by itself once the server has it",
+        reason::TOOL_NOT_FOUND,
+        "choose a tool that the server has, in mcpServerRef.toolName; it continues automatically once the server has it",
     ),
     (
-        "IdentityRequired",
+        reason::IDENTITY_REQUIRED,
         "set proxy.requireIdentity of what it calls to false, or let the Tool call the gateway with a token in headersFrom",
     ),
     (
-        "UnknownKeys",
+        reason::UNKNOWN_KEYS,
         "run `recif rollout` for it: until then no caller has a name there, and with proxy.requireIdentity none gets in",
     ),
-    ("NameConflict", "rename this object or delete that one"),
-    ("InvalidSpec", "correct the spec and apply it again"),
-    ("Refused", "see which admission policy or webhook refuses it, and have it changed, or change the spec"),
-    ("ImagePull", "check the image's name and imagePullSecrets; an image without '/' must be on the node already"),
-    ("CrashLoop", "read the Pod's log with `kubectl logs --previous`"),
-    ("Unschedulable", "lower the resource requests, loosen the node selection, or add nodes"),
-    ("CreateContainerConfigError", "create the Secret, ConfigMap or key that the container's environment names"),
-    ("NotReady", "if it stays, its readiness probe fails: see `kubectl logs`"),
-    ("PodsNotReady", "if it stays, its readiness probe fails: see `kubectl logs`"),
-    ("SelectorImmutable", "delete the Deployment of this name, which Récif did not make; it will be made anew"),
+    (reason::NAME_CONFLICT, "rename this object or delete that one"),
+    (reason::INVALID_SPEC, "correct the spec and apply it again"),
+    (reason::REFUSED, "see which admission policy or webhook refuses it, and have it changed, or change the spec"),
     (
-        "MissingDatabaseUrl",
+        reason::IMAGE_PULL,
+        "check the image's name and imagePullSecrets; an image without '/' must be on the node already",
+    ),
+    (reason::CRASH_LOOP, "read the Pod's log with `kubectl logs --previous`"),
+    (reason::UNSCHEDULABLE, "lower the resource requests, loosen the node selection, or add nodes"),
+    (
+        reason::CREATE_CONTAINER_CONFIG_ERROR,
+        "create the Secret, ConfigMap or key that the container's environment names",
+    ),
+    (reason::NOT_READY, "if it stays, its readiness probe fails: see `kubectl logs`"),
+    (reason::PODS_NOT_READY, "if it stays, its readiness probe fails: see `kubectl logs`"),
+    (
+        reason::SELECTOR_IMMUTABLE,
+        "delete the Deployment of this name, which another client created; it is created again",
+    ),
+    (
+        reason::MISSING_DATABASE_URL,
         "set spec.databaseUrl, have the operator's --database-namespaces name this namespace, or set storage to memory",
     ),
-    ("InvalidDatabaseUrl", "correct spec.databaseUrl: postgresql://user:password@host:5432/database"),
-    ("ProgressDeadlineExceeded", "see `kubectl describe pods` and `kubectl logs`"),
-    ("Unhealthy", "see `kubectl logs`"),
-    ("ReplicaFailure", "see which quota, LimitRange or Pod Security level refuses the Pods, and change it or the spec"),
-    ("Contested", "find who changes it with `kubectl get --show-managed-fields -o yaml`, and stop them"),
-    ("OtherOperator", "stop one of the two operators, or give each namespaces of its own with --namespaces"),
-    ("CRDOutdated", "the operator is newer than the CRDs; it goes on by itself within five minutes of their upgrade"),
-    ("Oscillating", DEFECT),
-    ("Deleting", "wait; if it stays, see which finalizers hold it with `kubectl get -o yaml`"),
-    ("Draining", "wait until its Pods have ended; if it stays, look at them and at the finalizers of the Deployment"),
-    ("ApiServerUnavailable", "wait; if it stays, see how the API server and its admission webhooks are"),
-    ("Forbidden", "give the operator's ServiceAccount the permission named here, or have the quota or policy changed"),
-    ("NamespaceTerminating", "wait: the namespace is being deleted; apply the object in another one"),
-    ("Panic", DEFECT),
-    ("IllegalEdge", DEFECT),
-    ("SpecChangedByAction", DEFECT),
-    ("Unhandled", DEFECT),
+    (reason::INVALID_DATABASE_URL, "correct spec.databaseUrl: postgresql://user:password@host:5432/database"),
+    (reason::PROGRESS_DEADLINE_EXCEEDED, "see `kubectl describe pods` and `kubectl logs`"),
+    (reason::UNHEALTHY, "see `kubectl logs`"),
+    (
+        reason::REPLICA_FAILURE,
+        "see which quota, LimitRange or Pod Security level refuses the Pods, and change it or the spec",
+    ),
+    (reason::CONTESTED, "find who changes it with `kubectl get --show-managed-fields -o yaml`, and stop them"),
+    (reason::OTHER_OPERATOR, "stop one of the two operators, or give each namespaces of its own with --namespaces"),
+    (
+        reason::CRD_OUTDATED,
+        "the operator is newer than the CRDs; it continues automatically within five minutes of their upgrade",
+    ),
+    (reason::OSCILLATING, DEFECT),
+    (reason::DELETING, "wait; if it stays, see which finalizers hold it with `kubectl get -o yaml`"),
+    (
+        reason::DRAINING,
+        "wait until its Pods have ended; if it stays, look at them and at the finalizers of the Deployment",
+    ),
+    (reason::API_SERVER_UNAVAILABLE, "wait; if it stays, see how the API server and its admission webhooks are"),
+    (
+        reason::FORBIDDEN,
+        "give the operator's ServiceAccount the permission named here, or have the quota or policy changed",
+    ),
+    (reason::NAMESPACE_TERMINATING, "wait: the namespace is being deleted; apply the object in another one"),
+    (reason::PANIC, DEFECT),
+    (reason::ILLEGAL_EDGE, DEFECT),
+    (reason::SPEC_CHANGED_BY_ACTION, DEFECT),
+    (reason::UNHANDLED, DEFECT),
 ];
 
-/// Failures to learn a server's tools: it is asked again without a word, so the object cannot say when.
-const RETRIED_BY_DISCOVERY: &[&str] = &[
-    "ServerUnreachable",
-    "ServerTimeout",
-    "ServerRefused",
-    "AddressDenied",
-    "InvalidServerAnswer",
-    "InvalidHeader",
-    "InvalidCertificate",
-];
+/// Reasons whose cause is checked again periodically, with back-off and without a write to the status.
+const RECHECKED_PERIODICALLY: &[&str] = &[reason::NAME_CONFLICT, reason::SELECTOR_IMMUTABLE, reason::REFUSED];
 
-/// Failures whose cause is looked at again and again, ever more rarely, without a word.
-const RECHECKED_PERIODICALLY: &[&str] = &["NameConflict", "SelectorImmutable", "Refused"];
-
-/// What `Available` says of a workload whose number of Pods somebody else sets, up to who that is.
+/// Text in the message of `Available` after which another writer of the number of Pods is named.
 const DEPLOYMENT_READY: &str = " deployment is ready; ";
 
-/// What a user can do about a condition's reason: a clause in the imperative. `None` for a reason without advice.
+/// Returns the advice for a condition's reason as an imperative clause; `None` for a reason without advice.
 pub fn hint(reason: &str) -> Option<&'static str> {
     HINTS.iter().find(|(known, _)| *known == reason).map(|(_, hint)| *hint)
 }
 
-/// Says why an object is as it is.
+/// Explains the state of an object.
 ///
 /// `kind` is the name of its kind; `status` is `None` for an object without one.
 pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&CommonStatus>) -> StatusExplanation {
@@ -148,11 +161,12 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&CommonStatus>) -> 
     }
 }
 
-/// What several Pods of an Agent do not know of each other, also while it is Ready; `None` when they share it, when there is
-/// one Pod at most, or when another runtime than ours answers. Flows have neither conversations nor tasks.
+/// Returns a warning that several Pods of an Agent do not share its conversations and tasks, also while it is Ready;
+/// `None` when they share them, when there is one Pod at most, or when a runtime other than `corail` answers. Flows
+/// have neither conversations nor tasks.
 ///
-/// `rendered` is the storage that its ConfigMap names, which says more than a spec without `storage`: whether its namespace
-/// has a database is the operator's.
+/// `rendered` is the storage that the Agent's ConfigMap names. It is needed for a spec without `storage`: only the
+/// operator knows whether the namespace has a database.
 pub fn pod_local_state(kind: &str, spec: &Value, rendered: Option<&str>) -> Option<String> {
     let spec = AgentSpec::deserialize(spec).ok().filter(|spec| kind == "Agent" && spec.framework == "corail")?;
     let given = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
@@ -169,7 +183,7 @@ pub fn pod_local_state(kind: &str, spec: &Value, rendered: Option<&str>) -> Opti
     })
 }
 
-/// What is said of the object, and what to do.
+/// Text about the object, and advice.
 struct Explanation {
     text: String,
     hint: Option<&'static str>,
@@ -181,7 +195,7 @@ impl Explanation {
     }
 }
 
-/// The condition that says why: `Stalled` when it is true, else `Ready`.
+/// Condition that holds the cause: `Stalled` when it is true, else `Ready`.
 #[derive(Default)]
 struct CauseCondition<'a> {
     ready: Option<bool>,
@@ -193,8 +207,8 @@ impl<'a> CauseCondition<'a> {
     fn of(status: &'a CommonStatus) -> Self {
         let condition = |name: &str| status.conditions.iter().find(|condition| condition.type_ == name);
         let is_true = |condition: &&Condition| condition.status == "True";
-        let ready = condition("Ready");
-        let cause = condition("Stalled").filter(is_true).or(ready);
+        let ready = condition(condition_type::READY);
+        let cause = condition(condition_type::STALLED).filter(is_true).or(ready);
         Self {
             ready: ready.map(|ready| is_true(&ready)),
             reason: cause
@@ -212,7 +226,8 @@ impl<'a> CauseCondition<'a> {
         self.reason.and_then(hint)
     }
 
-    /// `Tool/weather is missing (MissingDependency)`, or whichever of the two there is.
+    /// Returns the message with the reason, as in `Tool/weather is missing (MissingDependency)`, or the one of the two
+    /// that exists.
     fn text(&self) -> String {
         match (self.reason, self.message) {
             (Some(reason), "") => reason.into(),
@@ -259,10 +274,10 @@ fn in_phase(phase: &str, status: &CommonStatus, cause: &CauseCondition<'_>) -> E
         Some(PhaseClass::Settled | PhaseClass::Stopped) if cause.ready != Some(false) => {
             let serves = standing == Some(PhaseClass::Settled) && WorkloadPhase::parse(phase).is_some();
             let word = if serves { "Ready" } else { phase };
-            // What a converged object says of itself repeats the phase.
+            // The reason of a converged object repeats its phase, so only the message is shown.
             match (cause.reason, cause.message) {
-                (Some("Stopped"), _) => "is stopped: spec.replicas is 0".into(),
-                (Some("ScaledToZero"), _) => "is Ready, scaled to zero: the next request starts a Pod".into(),
+                (Some(reason::STOPPED), _) => "is stopped: spec.replicas is 0".into(),
+                (Some(reason::SCALED_TO_ZERO), _) => "is Ready, scaled to zero: the next request starts a Pod".into(),
                 (_, "") => match replicas_by_others(status) {
                     Some(others) => format!("is {word}; {others}"),
                     None => format!("is {word}"),
@@ -271,7 +286,7 @@ fn in_phase(phase: &str, status: &CommonStatus, cause: &CauseCondition<'_>) -> E
             }
         }
         Some(_) if said.is_empty() => format!("is {phase}{retry}"),
-        // A phase that is its own reason waits for nothing but its Pods.
+        // A reason equal to the phase means that the object waits only for its Pods.
         Some(PhaseClass::Progressing) if cause.reason == Some(phase) => match cause.message {
             "" => format!("is {phase}{retry}"),
             message => format!("is {phase}: {message}{retry}"),
@@ -282,29 +297,29 @@ fn in_phase(phase: &str, status: &CommonStatus, cause: &CauseCondition<'_>) -> E
     Explanation::new(text, cause.hint().filter(|_| cause.ready != Some(true)))
 }
 
-/// What `Available` says of somebody else who sets the number of Pods.
+/// Returns the part of the message of `Available` that names another writer of the number of Pods.
 fn replicas_by_others(status: &CommonStatus) -> Option<&str> {
-    let available = status.conditions.iter().find(|condition| condition.type_ == "Available")?;
+    let available = status.conditions.iter().find(|condition| condition.type_ == condition_type::AVAILABLE)?;
     available.message.split_once(DEPLOYMENT_READY).map(|(_, others)| others)
 }
 
-/// Whether the failure is what keeps the object where it is: its record outlives the recovery by ten minutes.
+/// Reports whether the failure is what keeps the object where it is: its record outlives the recovery by ten minutes.
 fn is_current_failure(status: &CommonStatus, cause: &CauseCondition<'_>) -> bool {
     cause.ready != Some(true) && status.failure.as_ref().is_some_and(|failure| cause.reason == Some(&failure.reason))
 }
 
-/// When a failure is tried again.
+/// Returns a clause on the next attempt after a failure.
 fn retry(status: &CommonStatus) -> String {
     let Some(failure) = &status.failure else { return String::new() };
     let reason = failure.reason.as_str();
-    if RETRIED_BY_DISCOVERY.contains(&reason) {
-        return ", asked again by itself".into();
+    if reason::DISCOVERY_FAILURES.contains(&reason) {
+        return ", retried automatically".into();
     }
     if RECHECKED_PERIODICALLY.contains(&reason) {
         return ", checked again within 5 minutes".into();
     }
     if ENDED_BY_READY_PODS.contains(&reason) {
-        return ", goes on by itself once its Pods are ready".into();
+        return ", continues automatically once its Pods are ready".into();
     }
     match (&failure.next_attempt_at, failure.retryable) {
         (Some(at), true) if failure.attempts > 0 => format!(", attempt {} failed, next at {}", failure.attempts, at.0),
@@ -314,7 +329,7 @@ fn retry(status: &CommonStatus) -> String {
     }
 }
 
-/// When the present phase was entered, if the history still holds it.
+/// Returns the time at which the present phase was entered, if the history still holds it.
 fn since(status: &CommonStatus) -> Option<Timestamp> {
     let phase = status.phase.as_deref()?;
     status.history.iter().rev().find(|entry| entry.to == phase && entry.from != phase).map(|entry| entry.at.0)

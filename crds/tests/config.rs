@@ -1,4 +1,4 @@
-//! What lies in `config/` and what the API server is shown in tests agrees with the types.
+//! Checks that the manifests in `config/`, the e2e manifests and the samples agree with the types of this crate.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
 
 use std::{fs, path::Path};
@@ -24,22 +24,19 @@ fn documents(file: &str) -> Vec<Value> {
     serde_yaml::Deserializer::from_str(&text).map(|document| Value::deserialize(document).unwrap()).collect()
 }
 
-/// Decodes as the operator does, and says what was lost.
-fn decode(object: &Value) -> Result<(), String> {
-    match object["kind"].as_str().unwrap() {
-        "Agent" => serde_json::from_value::<crds::Agent>(object.clone()).map(drop),
-        "Tool" => serde_json::from_value::<crds::Tool>(object.clone()).map(drop),
-        "Model" => serde_json::from_value::<crds::Model>(object.clone()).map(drop),
-        "PluginConfig" => serde_json::from_value::<crds::PluginConfig>(object.clone()).map(drop),
-        "Prompt" => serde_json::from_value::<crds::Prompt>(object.clone()).map(drop),
-        "Flow" => serde_json::from_value::<crds::Flow>(object.clone()).map(drop),
-        "MCPServer" => serde_json::from_value::<crds::MCPServer>(object.clone()).map(drop),
-        "RemoteMCPServer" => serde_json::from_value::<crds::RemoteMCPServer>(object.clone()).map(drop),
-        "FlowSet" => serde_json::from_value::<crds::FlowSet>(object.clone()).map(drop),
-        kind => panic!("{kind} is not a kind of ours"),
-    }
-    .map_err(|error| error.to_string())
+macro_rules! decode {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        /// Decodes an object as the operator does, and returns the error of the deserialization.
+        fn decode(object: &Value) -> Result<(), String> {
+            match object["kind"].as_str().unwrap() {
+                $(stringify!($kind) => serde_json::from_value::<crds::$module::$kind>(object.clone()).map(drop),)+
+                kind => panic!("{kind} is not a kind of ours"),
+            }
+            .map_err(|error| error.to_string())
+        }
+    };
 }
+crds::for_each_kind!(decode);
 
 #[test]
 fn config_crd_is_what_the_types_say() {
@@ -64,7 +61,7 @@ fn the_manifests_are_the_same_each_time() {
     assert_eq!(crds::manifests().unwrap(), crds::manifests().unwrap());
 }
 
-/// The API server refuses a definition that breaks this rule.
+/// The API server refuses a CustomResourceDefinition that breaks this rule.
 #[test]
 fn the_keys_of_every_list_map_are_required_or_have_a_default() {
     fn check(file: &str, schema: &Value) {
@@ -86,7 +83,7 @@ fn the_keys_of_every_list_map_are_required_or_have_a_default() {
 fn what_the_api_server_accepts_the_operator_can_read() {
     for file in files("e2e/manifests/accept") {
         if file.ends_with("null-means-default.yaml") {
-            continue; // The API server removes the nulls before anybody reads the object.
+            continue; // The API server removes the nulls before any client reads the object.
         }
         for document in documents(&format!("e2e/manifests/accept/{file}")) {
             decode(&document).unwrap_or_else(|error| panic!("{file}: {error}"));
@@ -103,7 +100,7 @@ fn every_rejected_manifest_says_which_message_it_expects() {
     }
 }
 
-/// The objects of a folder with a kustomization.
+/// Returns the objects of a folder with a `kustomization.yaml`.
 fn resources(folder: &str) -> Vec<Value> {
     let kustomization = documents(&format!("{folder}/kustomization.yaml"));
     let files = kustomization[0]["resources"].as_array().unwrap().iter().map(|file| file.as_str().unwrap());

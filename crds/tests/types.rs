@@ -1,7 +1,8 @@
-//! How objects are read, what they refer to, and when their digest moves.
+//! Checks the decoding of objects, their references, and the changes that change their digest.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
 
 use crds::{Agent, ApiKind, HasReferences, KINDS, RefKind, Reference, Role, Tool, digest::canonical_json};
+use meta::PhasedObject as _;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -196,11 +197,11 @@ fn an_agent_refers_to_its_tools_and_to_the_secrets_and_config_maps_of_its_enviro
 
 #[test]
 fn only_the_replica_count_leaves_an_agents_digest_alone() {
-    let digest = agent(json!({})).spec.digest();
+    let digest = agent(json!({})).spec_digest();
     assert_eq!(digest.len(), 64);
-    assert_eq!(agent(json!({ "replicas": 5 })).spec.digest(), digest);
-    assert_eq!(agent(json!({ "strategy": "simple" })).spec.digest(), digest, "a default that is written out");
-    let scaled = |scaling| agent(json!({ "scaling": scaling })).spec.digest();
+    assert_eq!(agent(json!({ "replicas": 5 })).spec_digest(), digest);
+    assert_eq!(agent(json!({ "strategy": "simple" })).spec_digest(), digest, "a default that is written out");
+    let scaled = |scaling| agent(json!({ "scaling": scaling })).spec_digest();
     assert_ne!(scaled(json!({})), digest, "Pods get a cap with it");
     for change in [
         json!({ "minReplicas": 0 }),
@@ -222,11 +223,11 @@ fn only_the_replica_count_leaves_an_agents_digest_alone() {
         json!({ "env": [{ "name": "A" }] }),
         json!({ "podTemplate": {} }),
     ] {
-        assert_ne!(agent(change.clone()).spec.digest(), digest, "{change}");
+        assert_ne!(agent(change.clone()).spec_digest(), digest, "{change}");
     }
     assert_ne!(
-        agent(json!({ "tools": ["a", "b"] })).spec.digest(),
-        agent(json!({ "tools": ["b", "a"] })).spec.digest(),
+        agent(json!({ "tools": ["a", "b"] })).spec_digest(),
+        agent(json!({ "tools": ["b", "a"] })).spec_digest(),
         "the order of tools is what the model sees"
     );
 }
@@ -260,7 +261,7 @@ fn any_json() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The same value as text, its maps written backwards.
+/// Renders the same value as JSON text with the keys of its maps in reverse order.
 fn backwards(value: &Value) -> String {
     match value {
         Value::Array(items) => format!("[ {} ]", items.iter().map(backwards).collect::<Vec<_>>().join(" , ")),

@@ -1,4 +1,5 @@
-//! `why` says in one sentence where an object is, what it waits for and what to do.
+//! Checks that `why` explains in one sentence the state of an object, the thing that it waits for, and the next step for
+//! the user.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
 
 use crds::why::{self, hint};
@@ -53,7 +54,7 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
         ),
         (
             json!({}),
-            json!({ "phase": "Running", "conditions": [ready("True", "ScaledToZero", "nobody calls it")] }),
+            json!({ "phase": "Running", "conditions": [ready("True", "ScaledToZero", "scaled to zero; the next request starts a Pod")] }),
             "Agent default/my-agent is Ready, scaled to zero: the next request starts a Pod.",
         ),
         (
@@ -100,7 +101,7 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
                 "conditions": [ready("False", "ReferenceCycle", "cycle: Agent/my-agent → Tool/ask → Agent/my-agent")],
             }),
             "Agent default/my-agent is Resolving and waits: cycle: Agent/my-agent → Tool/ask → Agent/my-agent \
-             (ReferenceCycle) — take one of the references named here out of the circle.",
+             (ReferenceCycle) — remove one of the references named here to break the cycle.",
         ),
         (
             json!({}),
@@ -168,7 +169,7 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
         (
             json!({}),
             json!({ "phase": "Failed", "failure": { "reason": "Unhealthy", "during": "Running", "retryable": false } }),
-            "Agent default/my-agent is Failed: Unhealthy, goes on by itself once its Pods are ready — see \
+            "Agent default/my-agent is Failed: Unhealthy, continues automatically once its Pods are ready — see \
              `kubectl logs`.",
         ),
         (

@@ -1,15 +1,15 @@
-//! The kinds that scenarios look at. Objects are read as JSON, as a user with kubectl reads them.
+//! Kinds that the scenarios read. Objects are read as JSON, as a user with kubectl sees them.
 
 use kube::core::ApiResource;
 
-/// A kind of the API.
+/// Kind of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct KubeKind {
     group: &'static str,
     version: &'static str,
-    /// As written in manifests.
+    /// Name in manifests.
     pub(crate) kind: &'static str,
-    /// As written in paths, and in the audit log.
+    /// Plural in paths and in the audit log.
     pub(crate) plural: &'static str,
 }
 
@@ -57,24 +57,22 @@ pub(crate) const MUTATING_POLICY_BINDING: KubeKind =
 pub(crate) const DEFINITION: KubeKind =
     kind("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions");
 
-/// Our kinds that end in Pods.
+/// Our workload kinds, which have Pods.
 pub(crate) const WORKLOADS: [KubeKind; 3] = [AGENT, FLOW, FLOW_SET];
-/// Our kinds.
-pub(crate) const OURS: [KubeKind; 9] =
-    [AGENT, FLOW, FLOW_SET, TOOL, MODEL, PLUGIN_CONFIG, PROMPT, MCP_SERVER, REMOTE_MCP_SERVER];
-/// The kinds of a workload's children.
+/// All kinds of `agents.recif.dev`.
+pub(crate) const OURS: [KubeKind; crds::KINDS.len()] = {
+    let mut ours = [AGENT; crds::KINDS.len()];
+    let mut index = 0;
+    while index < ours.len() {
+        ours[index] = kind(crds::GROUP, crds::VERSION, crds::KINDS[index].name, crds::KINDS[index].plural);
+        index += 1;
+    }
+    ours
+};
+/// Kinds of the children of a workload.
 pub(crate) const CHILDREN: [KubeKind; 6] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, NETWORK_POLICY, DEPLOYMENT];
 
-const ALL: [KubeKind; 27] = [
-    AGENT,
-    FLOW,
-    FLOW_SET,
-    TOOL,
-    MODEL,
-    PLUGIN_CONFIG,
-    PROMPT,
-    MCP_SERVER,
-    REMOTE_MCP_SERVER,
+const OTHERS: [KubeKind; 18] = [
     DEPLOYMENT,
     REPLICA_SET,
     HORIZONTAL_POD_AUTOSCALER,
@@ -96,17 +94,17 @@ const ALL: [KubeKind; 27] = [
 ];
 
 impl KubeKind {
-    /// The kind of a manifest.
+    /// Returns the kind of a manifest.
     pub(crate) fn of(manifest: &serde_json::Value) -> Option<Self> {
-        ALL.into_iter().find(|kind| manifest["kind"] == kind.kind)
+        OURS.into_iter().chain(OTHERS).find(|kind| manifest["kind"] == kind.kind)
     }
 
-    /// `apiVersion` in manifests.
+    /// Returns the `apiVersion` in manifests.
     pub(crate) fn api_version(self) -> String {
         if self.group.is_empty() { self.version.into() } else { format!("{}/{}", self.group, self.version) }
     }
 
-    /// As the client wants it.
+    /// Returns the [`ApiResource`] for the client.
     pub(crate) fn resource(self) -> ApiResource {
         ApiResource {
             group: self.group.into(),
@@ -117,7 +115,7 @@ impl KubeKind {
         }
     }
 
-    /// Name of the child of this kind that the agent has.
+    /// Returns the name of the child of this kind of an agent.
     pub(crate) fn child_of(self, agent: &str) -> String {
         match self {
             CONFIG_MAP | SECRET => format!("{agent}-config"),

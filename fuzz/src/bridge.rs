@@ -1,4 +1,4 @@
-//! Checks how the bridge reads what MCP servers write and what their clients send.
+//! Checks the bridge's parsers for the output of MCP servers and the messages of their clients.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ mod rewrite;
 #[path = "../../src/bridge/src/scanner.rs"]
 mod scanner;
 
-/// Stands in for `src/bridge/reply.rs`, of which `headers` needs this type only.
+/// Replaces `src/bridge/reply.rs`, of which `headers` needs this type only.
 mod reply {
     #[derive(PartialEq, Eq)]
     pub(super) struct Accepts {
@@ -29,18 +29,19 @@ mod reply {
 }
 
 use framing::{Frame, Framer};
-use message::{RpcId, Message, RpcOutcome};
-use scanner::{Scanner, ScanStep};
+use message::{Message, RpcId, RpcOutcome};
+use scanner::{ScanStep, Scanner};
 
-/// Limits the noise that is reported, in bytes.
+/// Limit of the reported part of a noise frame, in bytes.
 const TOLD: usize = 200;
-/// A message that stands for the next one.
+/// Valid message that follows the fuzzed output.
 const NEXT: &[u8] = br#"{"jsonrpc":"2.0","id":7,"method":"m"}"#;
-/// The bridge's own number of a request.
+/// Id that the bridge assigns to a request.
 const NUMBER: i64 = 4711;
 
-/// Checks that the output of a child gives the same frames however it is cut, that frames are bounded, that a message is one
-/// whole value on one line, and that no output hides a message on the line after it. The first byte sets the size limit.
+/// Checks that the output of a child gives the same frames for every split into chunks, that frames are bounded, that a
+/// message is one whole value on one line, and that no output hides a message on the line after it. The first byte sets the
+/// size limit.
 pub fn child_output(bytes: &[u8]) {
     let Some((limit, bytes)) = bytes.split_first() else { return };
     let limit = 64 << (limit % 8);
@@ -76,7 +77,7 @@ fn frames(limit: usize, bytes: &[u8], piece: usize) -> Vec<Frame> {
     found.into()
 }
 
-/// Scans the first value; gives the scanner, and where and how it stopped.
+/// Scans the first value; returns the scanner, the offset at which it stopped, and its last step.
 fn scan(bytes: &[u8]) -> (Scanner, (usize, ScanStep)) {
     let mut scanner = Scanner::default();
     for (at, byte) in bytes.iter().enumerate() {
@@ -88,7 +89,7 @@ fn scan(bytes: &[u8]) -> (Scanner, (usize, ScanStep)) {
     (scanner, (bytes.len(), ScanStep::More))
 }
 
-/// Checks that a value that serde reads ends at the same byte for the scanner, and that both find the same id and method.
+/// Checks that a value that serde accepts ends at the same byte for the scanner, and that both find the same id and method.
 fn as_serde_reads(bytes: &[u8]) {
     if !matches!(bytes.first(), Some(b'{' | b'[')) {
         return;
@@ -99,7 +100,7 @@ fn as_serde_reads(bytes: &[u8]) {
     let (scanner, found) = scan(bytes);
     assert_eq!(found, (end, ScanStep::Done));
     let Ok(text) = str::from_utf8(&bytes[..end]) else { return };
-    // The scanner does not read escapes, nor ids that are too long.
+    // The scanner does not decode escapes, nor ids that are too long.
     if text.contains('\\') || scanner.id().len() >= 256 {
         return;
     }
@@ -113,8 +114,8 @@ fn as_serde_reads(bytes: &[u8]) {
     assert_eq!((known, scanner.is_request()), (id, asks));
 }
 
-/// Checks that a request reaches the shared child under the bridge's own number with nothing else changed, that what comes back
-/// has the client's id and token again, and that each message is one line.
+/// Checks that a request reaches the shared child with the bridge's id and no other change, that the response gets the
+/// client's id and token again, and that each message is one line.
 pub fn mcp_message(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     let Ok(message) = Message::read(text) else { return };
@@ -133,7 +134,8 @@ pub fn mcp_message(bytes: &[u8]) {
                 renamed(&text, &method, params.get(), &["progressToken"], &theirs);
             }
             if rewrite::subscription_of(params).is_some() {
-                let text = rewrite::subscription_notification(&method, params, &theirs).expect("it names a subscription");
+                let text =
+                    rewrite::subscription_notification(&method, params, &theirs).expect("it names a subscription");
                 renamed(&text, &method, params.get(), &["_meta", SUBSCRIPTION], &theirs);
             }
         }
@@ -143,7 +145,8 @@ pub fn mcp_message(bytes: &[u8]) {
             let Ok(Message::Response { id, outcome: passed }) = Message::read(&given) else { panic!("{given}") };
             assert_eq!(id, Some(theirs));
             match (outcome, passed) {
-                (RpcOutcome::Result(from), RpcOutcome::Result(to)) | (RpcOutcome::Error(from), RpcOutcome::Error(to)) => {
+                (RpcOutcome::Result(from), RpcOutcome::Result(to))
+                | (RpcOutcome::Error(from), RpcOutcome::Error(to)) => {
                     assert_eq!(from.get(), to.get());
                 }
                 _ => panic!("{given}"),
@@ -164,7 +167,8 @@ fn request(method: &str, params: Option<&str>) {
         return;
     }
     let sent = rewrite::request(NUMBER, method, raw, token.is_some());
-    let Ok(Message::Request { id: RpcId::Number(NUMBER), method: passed, params: Some(arrived) }) = Message::read(&sent)
+    let Ok(Message::Request { id: RpcId::Number(NUMBER), method: passed, params: Some(arrived) }) =
+        Message::read(&sent)
     else {
         panic!("{sent}")
     };
@@ -193,7 +197,7 @@ fn value(text: &str) -> Option<Value> {
     serde_json::from_str(text).ok()
 }
 
-/// Gives the id, the method and whether a message is no error.
+/// Returns the id, the method and whether a message is no error.
 fn kind(message: &Result<Message<'_>, message::MessageError>) -> (Option<RpcId>, Option<String>, bool) {
     match message {
         Ok(Message::Request { id, method, .. }) => (Some(id.clone()), Some(method.clone()), true),

@@ -1,4 +1,4 @@
-//! Checks how the gateway finds the workload that a request is for.
+//! Checks how the gateway finds the workload of a request.
 
 use percent_encoding::percent_decode;
 
@@ -7,11 +7,11 @@ use http1::{Fields, RequestHead};
 #[path = "../../src/gateway/src/path.rs"]
 mod path;
 
-use path::{RouteError, Path};
+use path::{Path, RouteError};
 
-/// Checks that a target is split without loss, and that a path is hidden if a server may read it as one of the sidecar's own.
-/// Servers differ in the order in which they decode, split and cut off parameters. Input that does not begin with `/` is put
-/// behind the name of a workload.
+/// Checks that a target is split without loss, and that a path is hidden if a server may interpret it as one of the
+/// sidecar's own. Servers differ in the order in which they decode, split and remove parameters. Input that does not begin
+/// with `/` is appended to the path of a workload.
 pub fn gateway_path(bytes: &[u8]) {
     let workload: &[u8] = if bytes.starts_with(b"/") { b"" } else { b"/v1/agents/n/a/" };
     let target = [workload, bytes].concat();
@@ -36,7 +36,7 @@ pub fn gateway_path(bytes: &[u8]) {
     assert!(!readings(rest).iter().any(|read| is_own(read)), "a server may read {}", rest.escape_ascii());
 }
 
-/// Checks that a path without parameters is hidden only if a server may read it as one of the sidecar's own.
+/// Checks that a path without parameters is hidden only if a server may interpret it as one of the sidecar's own.
 fn hidden_for_a_reason(target: &[u8]) {
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let path = path.strip_prefix(b"/.well-known/oauth-protected-resource").unwrap_or(path);
@@ -49,17 +49,17 @@ fn is_own(path: &[Vec<u8>]) -> bool {
     path.first().is_some_and(|first| first == b"_recif") || path == [b"metrics"]
 }
 
-/// The path as servers may read it: as segments in lower case, without empty ones.
+/// Returns the path in the ways in which servers may interpret it: as segments in lower case, without empty ones.
 fn readings(path: &[u8]) -> [Vec<Vec<u8>>; 3] {
     [decoded_first(path), cut_first(path, b"/"), cut_first(path, b"/\\")]
 }
 
-/// The path of a server that decodes, then splits, then cuts parameters off.
+/// Returns the path of a server that decodes, then splits, then removes parameters.
 fn decoded_first(path: &[u8]) -> Vec<Vec<u8>> {
     split(&percent_decode(path).collect::<Vec<_>>())
 }
 
-/// The path of a server that splits at these bytes, then cuts parameters off, then decodes.
+/// Returns the path of a server that splits at these bytes, then removes parameters, then decodes.
 fn cut_first(path: &[u8], slashes: &[u8]) -> Vec<Vec<u8>> {
     let segments = path.split(|byte| slashes.contains(byte)).map(without_parameters);
     let decoded: Vec<_> = segments.map(|segment| percent_decode(segment).collect::<Vec<_>>()).collect();

@@ -1,6 +1,6 @@
-"""Calls an agent that has no Pod, again and again, and says how long each part of the way to its answer took.
+"""Measures the cold start of an agent without Pods, several times, and the time of each part of a request.
 
-The parts are read off the API server's audit log, whose times are those of the same machine.
+The parts are read from the API server's audit log, whose clock is that of the same machine.
 """
 
 import datetime
@@ -38,7 +38,7 @@ def seconds(stamp):
 
 
 def events(since):
-    """What was written about the agent's Deployment and Pods since then: when the answer to each kind of write was given."""
+    """Returns the times of the responses to the first writes of the agent's Deployment and Pods since then."""
     found = {}
     with open(AUDIT) as log:
         for line in log:
@@ -64,7 +64,7 @@ def percentile(values, share):
 
 def main():
     deadline = time.time() + 120
-    # A right that is new may take some seconds.
+    # A new permission is effective only after some seconds.
     while chat()[0] != 200:
         if time.time() > deadline:
             sys.exit("the agent does not answer through the gateway")
@@ -73,7 +73,7 @@ def main():
     for run in range(RUNS):
         while pods():
             time.sleep(0.5)
-        # Not in step with the scaler.
+        # Random, so that the request is not in step with the scaler.
         time.sleep(1 + random.random())
         asked = time.time()
         status, text = chat()

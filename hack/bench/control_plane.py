@@ -1,6 +1,6 @@
-"""Measures the control plane against the API server's own LIST, with many agents and many who follow the changes.
+"""Measures the control plane against the API server's own LIST, with many agents and many clients of the event stream.
 
-CPU and memory come from /proc, times from the clients' side. A missed goal is exit code 1.
+CPU and memory are read from /proc, times are measured by the clients. A missed goal is exit code 1.
 """
 
 import argparse
@@ -27,7 +27,7 @@ TICK = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Api:
-    """The API server, as the user of the kubeconfig; one connection per thread."""
+    """Client of the API server with the user of the kubeconfig; one connection per thread."""
 
     def __init__(self):
         config = json.loads(subprocess.check_output(["kubectl", "config", "view", "--raw", "-o", "json"]))
@@ -51,7 +51,7 @@ class Api:
             connection.request(*sent)
             answer = connection.getresponse()
         except (http.client.RemoteDisconnected, BrokenPipeError):
-            # It was idle for too long.
+            # The API server has closed the idle connection.
             connection.close()
             connection.request(*sent)
             answer = connection.getresponse()
@@ -62,7 +62,7 @@ class Api:
 
 
 def status(number, step):
-    """A status as the operator writes it."""
+    """Returns a status as the operator writes it."""
     now, name = f"2026-01-01T00:{step % 60:02}:00Z", f"agent-{number:05}"
     phases = ["", "Pending", "Resolving", "Rendering", "Deploying", "Running"]
     history = [
@@ -118,7 +118,7 @@ def pid_of(name):
 
 
 def measure(pid, times, ask):
-    """CPU of one request, what is used without any taken off, and the 99th percentile of its time; both in seconds."""
+    """Returns the CPU time of one request, without that of an idle process, and the 99th percentile of its duration; both in seconds."""
     begin, at = cpu(pid), time.monotonic()
     time.sleep(3)
     idle = (cpu(pid) - begin) / (time.monotonic() - at)
@@ -148,7 +148,7 @@ async def follow(counter):
 
 
 async def crowd(api, pid, watchers, changes):
-    """CPU per change and watcher in microseconds, memory per watcher in KiB, and how many changes were heard."""
+    """Returns CPU per change and watcher in microseconds, memory per watcher in KiB, and the share of received changes."""
     before, counter = memory(pid), [0]
     tasks = []
     for number in range(watchers):

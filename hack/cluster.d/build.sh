@@ -1,32 +1,32 @@
-# Debian packages, and the parts that are built from their Go modules.
+# Debian packages, and the components that are built from their Go modules.
 #
 # Nothing here downloads a prebuilt binary: Kubernetes, etcd and CoreDNS come through the Go module proxy with checksums
-# pinned in hack/kubernetes, everything else from Debian. A build lands in a folder named by version and pins, moved there
-# whole, so that a broken-off build is never mistaken for a finished one.
+# pinned in hack/kubernetes, everything else comes from Debian. A build is moved as a whole into a folder named by version
+# and pins, so that an interrupted build is never used as a finished one.
 
 PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrack catatonit buildah jq socat openssl
     busybox-static ca-certificates curl util-linux mount procps kmod make
-    gcc libc6-dev) # Rust brings no linker, and some crates compile C
-# What the tests need besides, a browser among it: hack/peers installs the rest.
+    gcc libc6-dev) # Rust has no linker of its own, and some crates compile C
+# Additional packages of the tests, including a browser; hack/peers installs the rest.
 TEST_PACKAGES=(python3-venv postgresql chromium)
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 
-# missing_of PACKAGE…: those that are not installed.
+# missing_of PACKAGE…: prints those that are not installed.
 missing_of() {
     local package
     for package in "$@"; do
         [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
     done
 }
-# Node, which builds the web UI, comes from other places than Debian too, then with npm inside.
+# Node, which builds the web UI, may come from other sources than Debian; then it includes npm.
 missing_packages() {
     missing_of "${PACKAGES[@]}"
     command -v npm >/dev/null || printf '%s\n' nodejs npm
 }
 missing_test_packages() { missing_of "${TEST_PACKAGES[@]}"; }
 
-# Nobody is asked: a file that the owner changed stays as it is, another installer is waited for, and what would have to
-# make room (Docker's own containerd) is an error instead.
+# Non-interactive: changed configuration files are kept, a running installer is waited for, and a conflict that would remove
+# packages (Docker's own containerd) is an error.
 install_packages() {
     local missing log
     command -v apt-get >/dev/null || die "the local cluster is made of Debian packages, and this machine has no apt-get"
@@ -43,7 +43,7 @@ install_packages() {
     rm -f "$log"
 }
 
-# Debian's PostgreSQL starts a server when it is installed; the tests start and end theirs.
+# Debian's PostgreSQL starts a server at its installation; the tests start and stop their own.
 no_server_of_its_own() {
     local settings=/etc/postgresql-common/createcluster.d/recif.conf
     [ ! -e /etc/postgresql-common ] || return 0
@@ -55,7 +55,7 @@ need_packages() { need_none "$(missing_packages)"; }
 need_test_packages() { need_none "$(missing_test_packages)"; }
 need_none() { [ -z "$1" ] || die "missing packages: $(echo $1): install them with 'hack/cluster packages'"; }
 
-# The cache folder of a kind of parts: its version and its pins.
+# Prints the cache folder of a kind of components, which is named by its version and its pins.
 parts_dir() {
     local pins
     pins=$(cd "$HACK/kubernetes/$1" && cat go.mod go.sum $(ls ./*.go 2>/dev/null) | sha256sum | cut -c1-8)
@@ -65,7 +65,8 @@ kubernetes_dir() { parts_dir kubernetes "$KUBERNETES_VERSION"; }
 etcd_dir() { parts_dir etcd "$ETCD_VERSION"; }
 coredns_dir() { parts_dir coredns "$COREDNS_VERSION"; }
 
-# build_module KIND VERSION MODULE OUTPUT ARGUMENTS…: one `go build` whose results become the kind's cache folder.
+# build_module KIND VERSION MODULE OUTPUT ARGUMENTS…: runs one `go build`, whose results become the cache folder of the
+# kind.
 build_module() {
     local kind=$1 version=$2 module=$3 output=$4 out began=$SECONDS
     shift 4
@@ -87,7 +88,7 @@ build_module() {
 build_parts() {
     local minor=${KUBERNETES_VERSION#1.} package stamps=
     lock "$CACHE"
-    # Without these stamps a part takes itself for v0.0.0, in what it decides by version and in its User-Agent.
+    # Without these version stamps a component reports v0.0.0, in decisions by version and in its User-Agent.
     for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
         stamps+=" -X $package.gitVersion=v$KUBERNETES_VERSION -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*} -X $package.gitCommit=none"
     done
@@ -100,7 +101,7 @@ build_parts() {
     unlock
 }
 
-# The image that holds a Pod's namespaces open: a reaper that waits for ever.
+# The pause image, which holds the namespaces of a Pod open: a process that only reaps zombies.
 build_pause() {
     local out context
     need_packages

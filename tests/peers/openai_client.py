@@ -72,7 +72,7 @@ def check_stream():
 
 def check_errors():
     missing = raises(openai.NotFoundError, model="gpt")
-    assert missing.code == "model_not_found" and "there is: peer" in missing.message, missing
+    assert missing.code == "model_not_found" and "known models: peer" in missing.message, missing
     assert raises(openai.BadRequestError, messages=[]).param == "messages"
     assert raises(openai.BadRequestError, n=2).type == "invalid_request_error"
     assert raises(openai.APIStatusError, messages=[user("x" * (1 << 20))]).status_code == 413

@@ -1,22 +1,22 @@
-//! The writing half of a step: at most one patch of metadata and one of the status, then the sinks.
+//! Writes the result of a step: at most one patch of the metadata and one of the status, then the sinks.
 
 use std::{sync::Arc, time::Duration};
 
-use meta::{Phase, PhaseClass, PhasedObject};
+use meta::{Phase, PhaseClass, PhasedObject, condition_type};
 
 use super::{
     ApiError, Driver, EdgeOwner, EventText, Requeue, StepOutcome, StepRecord, Wait,
     driver::{StepDecision, external_digest},
     dropped_fields::{affect_decisions, sentence},
     patch::{metadata_patch, status_patch},
-    plan::UNREACHABLE,
+    plan::{Plan, UNREACHABLE, soonest},
     status,
 };
 
-/// The longest wait of an object that the API server says is not there, while the watch still has it.
+/// Longest back-off for an object that the API server does not have any more while the informer cache still has it.
 const LEFT_BEHIND: Duration = Duration::from_secs(60);
 
-/// What became of a write.
+/// Result of a write.
 enum StatusWrite<K> {
     Unchanged,
     Written(Arc<K>),
@@ -24,8 +24,19 @@ enum StatusWrite<K> {
 }
 
 impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
-    /// Sends what differs, tells the sinks, and says when to look again.
-    pub(super) async fn commit(&self, step: &StepDecision<'_, K>, mut done: K, outcome: StepOutcome) -> Requeue {
+    /// Carries out a plan: sends the difference to the API server, calls the sinks, and returns the requeue.
+    pub(super) async fn commit(&self, step: &StepDecision<'_, K>, plan: Plan<K>) -> Requeue {
+        match plan {
+            Plan::Unwritten { outcome, requeue } => self.emit(&self.describe(step, outcome), requeue),
+            Plan::Write { next, outcome, recheck } => match (self.write(step, next, outcome).await, recheck) {
+                (Requeue::OnChange, Some(recheck)) => Requeue::After(recheck),
+                (Requeue::After(due), recheck) => soonest(due, recheck),
+                (requeue, _) => requeue,
+            },
+        }
+    }
+
+    async fn write(&self, step: &StepDecision<'_, K>, mut done: K, outcome: StepOutcome) -> Requeue {
         let stays = done.phase() == step.cr.phase() && matches!(step.owner, EdgeOwner::Action(_));
         let next = match self.due(&done) {
             _ if !stays => Requeue::Now,
@@ -41,13 +52,13 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         };
         let next = match (&lost, &sent) {
             (Some((pause, _)), _) => Requeue::After(*pause),
-            // A move that could not be written was none.
+            // A change of phase that could not be written does not count as one.
             (None, Ok(_)) if !stays => {
                 self.retry_state.record_move(step.key, step.cr.uid(), self.clock.elapsed()).map_or(next, Requeue::After)
             }
             _ => next,
         };
-        // The step's requests and its write went through.
+        // The requests of the step and its write succeeded.
         if sent.is_ok() && outcome != StepOutcome::Retry {
             self.retry_state.clear_refusals(step.key);
         }
@@ -83,7 +94,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
                 self.retry_state.mark_stale(step.key, step.cr.uid(), step.cr.version(), self.clock.elapsed());
                 self.emit(&record, self.requeue_stale(step))
             }
-            // The watch will say that it is gone. Where its namespace went and it was left behind, nothing ever will.
+            // The watch will deliver the deletion. It never does for an object that was left behind when its namespace went.
             Err(ApiError::NotFound) => {
                 record.outcome = StepOutcome::Stale;
                 let refusals = self.retry_state.count_refusal(step.key, step.cr.uid());
@@ -115,12 +126,12 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         if let Some(patch) = metadata_patch(cr.meta(), done.meta()) {
             match self.objects.patch_metadata(step.key, patch).await? {
                 Some(stored) if !stored.is_deleting() || stored.has_finalizer() => answer = Some(stored),
-                // After the last finalizer is gone no status is written.
+                // No status is written after the last finalizer is removed.
                 _ => return Ok(StatusWrite::Gone),
             }
         }
         let mut patch = status_patch(cr.meta(), cr.status_json(), done.status_json());
-        // Who writes is told by what is written anyway.
+        // The writer's identity is written only together with another change.
         if patch.is_some() && self.instance.is_some() && done.common_mut().managed_by != self.instance {
             done.common_mut().managed_by.clone_from(&self.instance);
             patch = status_patch(cr.meta(), cr.status_json(), done.status_json());
@@ -132,7 +143,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         Ok(answer.map_or(StatusWrite::Unchanged, StatusWrite::Written))
     }
 
-    /// How long to pause where a field that steps are chosen by is not in the answer as it was sent, and why.
+    /// Returns the pause and its reason if the answer does not hold a field that decides on steps as it was sent.
     fn lost_write(&self, step: &StepDecision<'_, K>, done: &K, answer: &K) -> Option<(Duration, String)> {
         let cr = &step.cr;
         let lost = self.dropped.learn::<K>(&cr.status_json(), &done.status_json(), &answer.status_json());
@@ -147,19 +158,14 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         None
     }
 
-    /// Tells the sinks of a step that wrote nothing.
-    pub(super) fn emit_unwritten(&self, step: &StepDecision<'_, K>, outcome: StepOutcome, next: Requeue) -> Requeue {
-        self.emit(&self.describe(step, outcome), next)
-    }
-
-    /// How long to give the watch to bring the newer object.
+    /// Returns the short back-off that gives the watch time to deliver the newer object.
     pub(super) fn requeue_stale(&self, step: &StepDecision<'_, K>) -> Requeue {
         self.retry_state.unconfirm(step.key);
         Requeue::After(status::short_backoff(self.retry_state.count_refusal(step.key, step.cr.uid())))
     }
 
-    /// Until the next attempt of a failure, or until old attempts are forgotten; `None` when that is over: this step was
-    /// the attempt.
+    /// Returns the time until the next attempt after a failure, or until old attempts are forgotten; `None` if that time has
+    /// passed, because this step was the attempt.
     fn due(&self, cr: &K) -> Option<Duration> {
         let phase = cr.phase()?;
         let failure = cr.common()?.failure.as_ref()?;
@@ -167,7 +173,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
             Some(since) => since.checked_add(status::ATTEMPTS_EXPIRE_AFTER).ok()?,
             None => failure.next_attempt_at.as_ref()?.0,
         };
-        // A clock that was put back makes no wait longer than the longest there is.
+        // A wall clock that was set back makes no wait longer than the longest one.
         let left = at.duration_since(self.clock.now()).min(status::ATTEMPTS_EXPIRE_AFTER);
         let left = if status::settled_since(cr, phase).is_some() { left } else { left.min(status::LONGEST_WAIT) };
         Duration::try_from(left).ok().filter(|left| !left.is_zero()).map(|left| left.max(Duration::from_millis(100)))
@@ -211,12 +217,12 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     }
 }
 
-/// What a person wants to be told about a write.
+/// Returns the Event for a write, if it is worth one.
 fn event_text<K: PhasedObject>(before: &K, after: &K, wait: Option<&Wait>) -> Option<EventText> {
     let to = after.phase()?;
     let moved = before.phase() != Some(to);
     let failure = |cr: &K| cr.common().is_some_and(|machine| machine.failure.is_some());
-    let ready = after.common()?.conditions.iter().find(|found| found.type_ == "Ready")?;
+    let ready = after.common()?.conditions.iter().find(|found| found.type_ == condition_type::READY)?;
     let say = |warning, reason: &str, message: &str| {
         Some(EventText { warning, reason: reason.to_owned(), message: message.to_owned() })
     };
@@ -227,7 +233,11 @@ fn event_text<K: PhasedObject>(before: &K, after: &K, wait: Option<&Wait>) -> Op
         PhaseClass::Stopped if moved => say(false, to.as_str(), &ready.message),
         PhaseClass::Progressing | PhaseClass::Settled => {
             let wait = wait.filter(|wait| wait.needs_user || wait.pod_problem)?;
-            let known = before.common()?.conditions.iter().any(|old| old.type_ == "Ready" && old.reason == wait.reason);
+            let known = before
+                .common()?
+                .conditions
+                .iter()
+                .any(|old| old.type_ == condition_type::READY && old.reason == wait.reason);
             if known { None } else { say(true, wait.reason, &wait.message) }
         }
         _ => None,

@@ -1,36 +1,32 @@
-//! Conditions: the contract for machines (kstatus), derived from the phase, the notes and the failure.
+//! Derives the status conditions from the phase, the notes and the failure, by the contract of
+//! [kstatus](https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus).
 //!
-//! Actions say only what they know (`Available`, `ReferencesResolved`); `Ready`, `Reconciling` and `Stalled` are
-//! composed here, once, for every kind. Times and generations are filled in last, so that a condition that says the
-//! same as before is the same, byte for byte.
+//! Actions set only the conditions they know (`Available`, `ReferencesResolved`); `Ready`, `Reconciling` and `Stalled` are
+//! derived here for every kind. Times and generations are filled in last, so that a condition with unchanged content is unchanged
+//! byte for byte.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use meta::{Phase, PhaseClass, PhasedObject, SCALED_TO_ZERO, UNSET_TIME, condition, set_condition};
+use meta::{Phase, PhaseClass, PhasedObject, UNSET_TIME, condition, condition_type, reason, set_condition};
 
 use super::{Table, Wait};
 
-/// The types every kind has; the driver writes them.
-const DERIVED: [&str; 3] = ["Ready", "Reconciling", "Stalled"];
+/// Condition types of every kind, written by the driver.
+const DERIVED: [&str; 3] = [condition_type::READY, condition_type::RECONCILING, condition_type::STALLED];
 
-/// The condition that is there while the API server drops fields of the status, which is also the reason of `Ready` where the
-/// object cannot go on for that.
-pub(super) const CRD_OUTDATED: &str = "CRDOutdated";
+/// Reasons that need no message.
+const SELF_EXPLANATORY: [&str; 2] = [reason::STOPPED, reason::SCALED_TO_ZERO];
 
-/// Reasons that say all.
-const SELF_EXPLANATORY: [&str; 2] = ["Stopped", SCALED_TO_ZERO];
-
-/// What a step found out that the conditions must say.
+/// Findings of a step for the conditions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConditionInputs<'a> {
-    /// Why the step waits.
+    /// Wait of the step, if it waits.
     pub(super) wait: Option<&'a Wait>,
-    /// Reason and message of a failure or retry of this very step.
+    /// Reason and message of a failure or retry of this step.
     pub(super) failure: Option<(&'a str, &'a str)>,
 }
 
-/// Sets `Ready`, `Reconciling` and `Stalled` (and `Available`, where the phase decides it) as the phase and the
-/// findings demand.
+/// Sets `Ready`, `Reconciling` and `Stalled` (and `Available`, if it follows `Ready`) from the phase and the findings.
 pub(super) fn derive<K: PhasedObject>(
     cr: &mut K,
     phase: K::Phase,
@@ -41,8 +37,8 @@ pub(super) fn derive<K: PhasedObject>(
     let wait = findings.failure.or(findings.wait.map(|wait| (wait.reason, wait.message.as_str())));
     let asleep = scaled_to_zero_message(cr);
     let (ready, reconciling, stalled) = match phase.class() {
-        // A failure keeps its words while nothing new is found.
-        PhaseClass::Failed if findings.failure.is_none() && is_false(cr, "Ready") => return,
+        // A failure keeps its message while there is no newer finding.
+        PhaseClass::Failed if findings.failure.is_none() && is_false(cr, condition_type::READY) => return,
         PhaseClass::Failed => {
             let (reason, message) = wait.unwrap_or((name, phase.default_message()));
             (
@@ -58,8 +54,8 @@ pub(super) fn derive<K: PhasedObject>(
                 condition_parts(false, name, ""),
             ),
             None => (
-                condition_parts(true, "Stopped", phase.default_message()),
-                condition_parts(false, "Stopped", ""),
+                condition_parts(true, reason::STOPPED, phase.default_message()),
+                condition_parts(false, reason::STOPPED, ""),
                 condition_parts(false, name, ""),
             ),
         },
@@ -69,10 +65,10 @@ pub(super) fn derive<K: PhasedObject>(
                 condition_parts(true, reason, message),
                 condition_parts(false, name, ""),
             ),
-            // What serves without Pods is ready in the words in which it is available.
+            // The message of `Ready` is that of `Available` for a workload that is scaled to zero.
             None => match asleep.as_deref() {
                 Some(message) => (
-                    condition_parts(true, SCALED_TO_ZERO, message),
+                    condition_parts(true, reason::SCALED_TO_ZERO, message),
                     condition_parts(false, name, ""),
                     condition_parts(false, name, ""),
                 ),
@@ -97,16 +93,16 @@ pub(super) fn derive<K: PhasedObject>(
     for (type_, (status, reason, message)) in DERIVED.into_iter().zip([ready, reconciling, stalled]) {
         set_condition(conditions, condition(type_, status, reason, message));
     }
-    let unknown = !conditions.iter().any(|found| found.type_ == "Available");
+    let unknown = !conditions.iter().any(|found| found.type_ == condition_type::AVAILABLE);
     if table.available_follows_ready {
-        set_condition(conditions, condition("Available", available.0, &available.1, available.2));
+        set_condition(conditions, condition(condition_type::AVAILABLE, available.0, &available.1, available.2));
     } else if unknown {
-        // Every kind has it from the first status on; from then on it is the actions'.
-        set_condition(conditions, condition("Available", false, name, ""));
+        // Every kind has the condition from its first status on; after that the actions own it.
+        set_condition(conditions, condition(condition_type::AVAILABLE, false, name, ""));
     }
 }
 
-/// Leaves the words of reasons that say all as they were: another build may have others, which is not worth a write.
+/// Keeps the old message of a self-explanatory reason: another build may word it differently, which is not worth a write.
 pub(super) fn retain_messages<K: PhasedObject>(cr: &mut K, before: &[Condition]) {
     for condition in &mut cr.common_mut().conditions {
         let same = |old: &&Condition| {
@@ -120,36 +116,38 @@ pub(super) fn retain_messages<K: PhasedObject>(cr: &mut K, before: &[Condition])
     }
 }
 
-/// Brings the reason of an `Available` that is False up to date, for a status that is written anyway: none of an earlier
-/// phase stays, and what failed does not sleep.
+/// Updates the reason of an `Available` that is False, for a status that is written anyway: no reason of an earlier phase stays,
+/// and a failed workload is not scaled to zero.
 pub(super) fn renew_available<K: PhasedObject>(cr: &mut K, phase: K::Phase, wait: Option<&Wait>) {
     let (name, standing) = (phase.as_str(), phase.class());
     let failed = standing == PhaseClass::Failed;
     let in_progress = failed || standing == PhaseClass::Progressing;
-    let stopping = wait.is_some_and(|wait| wait.reason == "Stopping");
+    let stopping = wait.is_some_and(|wait| wait.reason == reason::STOPPING);
     let conditions = &mut cr.common_mut().conditions;
-    let Some(found) = conditions.iter_mut().find(|found| found.type_ == "Available") else { return };
+    let Some(found) = conditions.iter_mut().find(|found| found.type_ == condition_type::AVAILABLE) else { return };
     let of_a_phase = K::Phase::parse(&found.reason).is_some();
     let outdated = match found.status.as_str() {
-        "False" => of_a_phase || (in_progress && !stopping && found.reason == "Stopped"),
-        _ => failed && found.reason == SCALED_TO_ZERO,
+        "False" => of_a_phase || (in_progress && !stopping && found.reason == reason::STOPPED),
+        _ => failed && found.reason == reason::SCALED_TO_ZERO,
     };
     if outdated && found.reason != name {
-        *found = condition("Available", false, name, phase.default_message());
+        *found = condition(condition_type::AVAILABLE, false, name, phase.default_message());
     }
 }
 
-/// Sets or removes the condition [`CRD_OUTDATED`].
+/// Sets or removes the condition [`CRD_OUTDATED`](condition_type::CRD_OUTDATED).
 pub(super) fn set_crd_outdated<K: PhasedObject>(cr: &mut K, dropped: Option<String>) {
     let conditions = &mut cr.common_mut().conditions;
     match dropped {
-        Some(sentence) => set_condition(conditions, condition(CRD_OUTDATED, true, "FieldsDropped", sentence)),
-        None => conditions.retain(|found| found.type_ != CRD_OUTDATED),
+        Some(sentence) => {
+            set_condition(conditions, condition(condition_type::CRD_OUTDATED, true, "FieldsDropped", sentence))
+        }
+        None => conditions.retain(|found| found.type_ != condition_type::CRD_OUTDATED),
     }
 }
 
-/// Fills in times and generations: a condition keeps its time, if it has one, while its status stays, and somebody else's
-/// condition is left alone.
+/// Fills in times and generations. A condition keeps its transition time, if it has one, while its status stays the same. A
+/// condition of another client is left alone.
 pub(super) fn stamp<K: PhasedObject>(
     cr: &mut K,
     before: &[Condition],
@@ -159,7 +157,8 @@ pub(super) fn stamp<K: PhasedObject>(
 ) {
     for condition in &mut cr.common_mut().conditions {
         let type_ = condition.type_.as_str();
-        let ours = type_ == CRD_OUTDATED || DERIVED.contains(&type_) || table.conditions.contains(&type_);
+        let ours =
+            type_ == condition_type::CRD_OUTDATED || DERIVED.contains(&type_) || table.conditions.contains(&type_);
         if !ours {
             continue;
         }
@@ -172,15 +171,16 @@ pub(super) fn stamp<K: PhasedObject>(
     }
 }
 
-/// The API server stores times in whole seconds; what we keep must equal what comes back.
+/// Truncates a time to whole seconds, as the API server stores it, so that what is sent equals what comes back.
 pub(super) fn to_seconds(now: Timestamp) -> Timestamp {
     Timestamp::from_second(now.as_second()).unwrap_or(now)
 }
 
-/// What `Available` says of an object that serves without Pods.
+/// Returns the message of `Available` for an object that is scaled to zero.
 fn scaled_to_zero_message<K: PhasedObject>(cr: &K) -> Option<String> {
-    let available = cr.common()?.conditions.iter().find(|found| found.type_ == "Available" && found.status == "True");
-    available.filter(|found| found.reason == SCALED_TO_ZERO).map(|found| found.message.clone())
+    let available =
+        cr.common()?.conditions.iter().find(|found| found.type_ == condition_type::AVAILABLE && found.status == "True");
+    available.filter(|found| found.reason == reason::SCALED_TO_ZERO).map(|found| found.message.clone())
 }
 
 fn condition_parts<'a>(status: bool, reason: &'a str, message: &'a str) -> (bool, &'a str, &'a str) {

@@ -1,8 +1,9 @@
-//! The driver: one step of one object, for any kind.
+//! Reconcile loop of a kind: one step of one object at a time, level-triggered, as Kubernetes
+//! [controllers](https://kubernetes.io/docs/concepts/architecture/controller/) work.
 //!
-//! newest object → rules → first matching action → run under its deadline, panics caught → check the edge → one write
-//! → sinks. A step that changes nothing sends nothing. Whatever is remembered between steps (how long a wait has lasted,
-//! how often the API server was away) only delays; losing it in a restart changes no decision.
+//! A step: newest object → rules → first matching action → run under its deadline, panics caught → check of the edge → one write
+//! → sinks. A step that changes nothing sends nothing. The state that is kept between steps ([`RetryState`]: how long a wait has
+//! lasted, how often the API server was unavailable) only delays; losing it in a restart changes no decision.
 
 use std::{
     fmt,
@@ -15,7 +16,7 @@ use std::{
 use futures::FutureExt;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use meta::{Key, Phase, PhasedObject};
+use meta::{Key, Phase, PhasedObject, reason};
 
 use super::{
     Action, ActionError, ApiError, Clock, Context, EdgeOwner, ObjectClient, Registry, Rule, Sink, StepNotes, Table,
@@ -25,24 +26,56 @@ use super::{
     status,
 };
 
-/// When to look at an object again.
+/// Time at which the workqueue runs the next step of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Requeue {
-    /// At once: it moved.
+    /// At once, because the object moved.
     Now,
-    /// After this long, unless something wakes it before.
+    /// After this delay, unless a watch event comes first.
     After(Duration),
-    /// When something wakes it.
+    /// With the next watch event.
     OnChange,
 }
 
-/// For so long one operator may write on while another one takes over, and clocks may differ.
+/// Longest time for which the previous leader may go on writing during a handover, and for which clocks may differ.
 const HANDOVER: SignedDuration = SignedDuration::from_secs(30);
 
-/// How soon an object is looked at again whose step would read what is not known.
+/// Delay until the next step of an object whose dependencies could not be read.
 const UNREADABLE_RECHECK: Duration = Duration::from_secs(10);
 
-/// Takes the objects of one kind through their life.
+/// Reconciler of the objects of one kind.
+///
+/// Invariant: `retry_state` and `dropped` only delay steps or add a condition; every decision is made from the object and the
+/// ports.
+///
+/// # Example
+///
+/// A lamp that waits is lit as soon as a step finds power. The [crate](crate#example) shows the kind.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use machine::{ObjectClient, TableError, example::{Lamp, LampPhase, OneLamp, PowerSupply, Switch, TABLE}};
+/// # use meta::PhasedObject;
+/// use machine::{Driver, Registry, Requeue, SystemClock};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), TableError> {
+/// let lamp = Lamp::new("desk", 40).moved_to(LampPhase::Pending);
+/// let (key, objects) = (lamp.key(), Arc::new(OneLamp::new(lamp)));
+/// let power = Arc::new(PowerSupply::default());
+/// let registry = Registry::new(TABLE, vec![Arc::new(Switch)], |_, power: &PowerSupply| power.is_on().into())?;
+/// let driver = Driver::new(registry, power.clone(), objects.clone(), Arc::new(SystemClock::default()), vec![]);
+/// let phase = || objects.newest(&key).and_then(|lamp| lamp.phase());
+///
+/// driver.reconcile(&key).await;
+/// assert_eq!(phase(), Some(LampPhase::Pending), "it waits for the power supply");
+///
+/// power.set(true);
+/// assert_eq!(driver.reconcile(&key).await, Requeue::Now);
+/// assert_eq!(phase(), Some(LampPhase::Lit));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Driver<K: PhasedObject, D> {
     pub(super) registry: Registry<K, D>,
     pub(super) deps: Arc<D>,
@@ -50,42 +83,39 @@ pub struct Driver<K: PhasedObject, D> {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) sinks: Vec<Arc<dyn Sink>>,
     pub(super) retry_state: Arc<RetryState>,
-    /// This operator, as namespace and name of its lease; `None`: it is alone for sure.
+    /// Identity of this operator, namespace and name of its lease; `None`: there is certainly no other operator.
     pub(super) instance: Option<String>,
-    /// When this operator began to lead: another one that wrote later is at work too.
+    /// Time at which this operator became the leader: another operator that wrote later is running at the same time.
     leading_since: Mutex<Timestamp>,
-    /// What the API server does not keep of statuses.
+    /// Fields of the status that the API server drops.
     pub(super) dropped: DroppedFields,
 }
 
-/// One step: the object it is based on, who was picked to decide, and what came of it.
+/// One step: the object it is based on, the action or rule that decides, and the result.
 pub(super) struct StepDecision<'a, K: PhasedObject> {
     pub(super) key: &'a Key,
     pub(super) cr: Arc<K>,
     pub(super) owner: EdgeOwner,
     pub(super) passed_over: Vec<&'static str>,
-    /// What the action returned; taken out by the conclusion.
-    pub(super) result: Result<Option<K>, ActionError>,
-    /// What the action said.
+    /// Notes of the action.
     pub(super) wait: Option<Wait>,
     pub(super) reason: Option<String>,
     pub(super) facts: String,
-    /// When the action wants to look again although nothing happened.
+    /// Delay after which the action asks for the next step without a watch event.
     pub(super) recheck: Option<Duration>,
-    /// Whether it moves once too often without a cause.
+    /// True if the object changes phase once too often without an outside change.
     pub(super) backed_off: bool,
     pub(super) took: Duration,
 }
 
 impl<'a, K: PhasedObject> StepDecision<'a, K> {
-    /// A step for which no action was picked yet, and that changes nothing.
+    /// Creates a step for which no action is picked yet, and which changes nothing.
     fn new(key: &'a Key, cr: Arc<K>) -> Self {
         Self {
             key,
             cr,
             owner: EdgeOwner::Action(""),
             passed_over: Vec::new(),
-            result: Ok(None),
             wait: None,
             reason: None,
             facts: String::new(),
@@ -103,7 +133,7 @@ impl<K: PhasedObject, D> fmt::Debug for Driver<K, D> {
 }
 
 impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
-    /// A driver over these actions and ports.
+    /// Creates a driver over these actions and ports.
     pub fn new(
         registry: Registry<K, D>,
         world: Arc<D>,
@@ -125,7 +155,8 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         }
     }
 
-    /// Names this operator by its lease, `namespace/name`: what another one wrote last is left alone for a while.
+    /// Sets the identity of this operator, its lease as `namespace/name`: an object that another operator wrote last is left
+    /// alone for a while.
     pub fn set_instance(&mut self, instance: impl Into<String>) {
         self.instance = Some(instance.into());
     }
@@ -134,18 +165,18 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         &self.registry.table
     }
 
-    /// A digest of what others may change that the object depends on.
+    /// Returns a digest of the dependencies of the object that other clients may change.
     pub(super) fn dependency_digest(&self, cr: &K) -> u64 {
         (self.registry.dependency_digest)(cr, &self.deps)
     }
 
-    /// Begins to lead. Until then others may have written with good reason.
+    /// Records that this operator is the leader from now on. Until then another operator may rightly have written.
     pub fn start_leading(&self) {
         *self.leading_since.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now();
         self.retry_state.unconfirm_all();
     }
 
-    /// Takes one step of one object.
+    /// Runs one reconcile step of one object and returns its requeue.
     pub async fn reconcile(&self, key: &Key) -> Requeue {
         let now = self.clock.elapsed();
         self.retry_state.sweep(now);
@@ -176,20 +207,28 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         ) {
             return Requeue::After(left);
         }
-        let mut step = StepDecision::new(key, cr);
-        let started = self.clock.elapsed();
-        match self.rule(&step.cr) {
-            Some((rule, next)) => {
-                step.owner = EdgeOwner::Rule(rule);
-                step.result = Ok(Some(next));
-            }
-            None => self.run(&mut step).await,
-        }
-        step.took = self.clock.elapsed().saturating_sub(started);
-        self.conclude(step).await
+        let (mut step, result) = self.decide(key, cr).await;
+        let plan = self.plan(&mut step, result);
+        self.commit(&step, plan).await
     }
 
-    /// The other operator that wrote the object last, the last entry of the history, and whether that is newer than this operator.
+    /// Decides on the next step: by a rule of the driver, else by the first action that handles the object.
+    async fn decide<'a>(&self, key: &'a Key, cr: Arc<K>) -> (StepDecision<'a, K>, Result<Option<K>, ActionError>) {
+        let started = self.clock.elapsed();
+        let mut step = StepDecision::new(key, cr);
+        let result = match self.rule(&step.cr) {
+            Some((rule, next)) => {
+                step.owner = EdgeOwner::Rule(rule);
+                Ok(Some(next))
+            }
+            None => self.run(&mut step).await,
+        };
+        step.took = self.clock.elapsed().saturating_sub(started);
+        (step, result)
+    }
+
+    /// Returns the other operator that wrote the object last, the number of the last history entry, and whether that entry is
+    /// newer than this operator's leadership.
     fn other_writer<'a>(&self, cr: &'a K) -> Option<(&'a str, i64, bool)> {
         let machine = cr.common()?;
         let other = machine.managed_by.as_deref()?;
@@ -199,8 +238,8 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         self.instance.as_deref().is_some_and(|ours| ours != other).then_some((other, seq, alive))
     }
 
-    /// Takes no step of an object, because a step would read what is not known: says so where the object waits for one. What is at
-    /// rest is left as it is, without a write.
+    /// Reports that no step can be taken because the dependencies of the object cannot be read (informer cache not available). An
+    /// object that is under way gets it in its status; a settled one is left as it is, without a write.
     pub async fn report_unreadable(&self, key: &Key, error: ApiError) -> Requeue {
         let Some(cr) = self.objects.newest(key) else { return Requeue::OnChange };
         if let Some(left) = self.retry_state.delay_left(key, cr.uid(), cr.version(), self.clock.elapsed()) {
@@ -210,22 +249,24 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         if cr.is_deleting() || (current && cr.phase().is_some_and(K::Phase::is_settled)) {
             return Requeue::After(UNREADABLE_RECHECK);
         }
-        self.conclude(StepDecision { result: Err(error.into()), ..StepDecision::new(key, cr) }).await
+        let mut step = StepDecision::new(key, cr);
+        let plan = self.plan(&mut step, Err(error.into()));
+        self.commit(&step, plan).await
     }
 
-    /// What the driver itself decides, before any action is asked.
+    /// Returns the rule that the driver applies before it asks an action, and the object after it.
     fn rule(&self, cr: &Arc<K>) -> Option<(Rule, K)> {
         let phase = cr.phase();
         if cr.is_deleting() {
             let terminating = K::Phase::TERMINATING?;
             return (phase != Some(terminating)).then(|| (Rule::Delete, cr.moved_to(terminating)));
         }
-        // A status that says Terminating of an object that nobody deletes was copied or edited: it says nothing.
+        // A status that says Terminating although the object is not being deleted was copied or edited, and is ignored.
         if phase.is_none() || phase == K::Phase::TERMINATING {
             return Some((Rule::Admit, self.admitted(cr.as_ref())));
         }
         let machine = cr.common()?;
-        // The API server has admitted it: the first write pins what, and says so.
+        // The default of the CRD has admitted it; its first status write pins the spec and adds the history entry.
         if status::is_new(cr.as_ref()) {
             return None;
         }
@@ -239,22 +280,22 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         })
     }
 
-    /// The object as it is admitted: Pending, with what is pinned at that moment.
+    /// Returns the object as admitted: in the first phase, with the spec digest and the render version pinned.
     fn admitted(&self, cr: &K) -> K {
         let mut next = cr.moved_to(K::Phase::FIRST);
         status::pin_spec(&mut next, self.table());
         next
     }
 
-    /// Runs the first action that takes the object.
-    async fn run(&self, step: &mut StepDecision<'_, K>) {
+    /// Runs the first action that handles the object.
+    async fn run(&self, step: &mut StepDecision<'_, K>) -> Result<Option<K>, ActionError> {
         let (action, passed_over) = self.registry.pick(&step.cr);
         step.passed_over = passed_over;
         let Some(action) = action else {
             let phase = step.cr.raw_phase().unwrap_or_default();
             let message = format!("no action handles this object in phase {phase}");
-            step.wait = Some(Wait { needs_user: true, ..Wait::new("Unhandled", message, Duration::ZERO) });
-            return;
+            step.wait = Some(Wait { needs_user: true, ..Wait::new(reason::UNHANDLED, message, Duration::ZERO) });
+            return Ok(None);
         };
         let observed = ObjectRetryState {
             retry_state: self.retry_state.clone(),
@@ -268,7 +309,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
             retry_state: observed,
         };
         step.owner = EdgeOwner::Action(action.name());
-        step.result = run_bounded(action, &cx, step.cr.clone()).await;
+        let result = run_bounded(action, &cx, step.cr.clone()).await;
         let said = cx.notes.take();
         let usual = action.recheck(&step.cr).map(|usual| status::jitter(usual, step.cr.uid()));
         step.recheck = match (said.requeue_after, usual) {
@@ -278,10 +319,11 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         step.facts = said.facts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
         step.wait = said.wait;
         step.reason = said.reason;
+        result
     }
 }
 
-/// A digest of what others may change of the object itself.
+/// Returns a digest of the parts of the object itself that other clients may change.
 pub fn external_digest(meta: &ObjectMeta) -> u64 {
     let ours = meta.annotations.iter().flatten().filter(|(name, _)| name.starts_with(meta::ANNOTATION_PREFIX));
     let mut digest = DefaultHasher::new();
@@ -289,7 +331,7 @@ pub fn external_digest(meta: &ObjectMeta) -> u64 {
     digest.finish()
 }
 
-/// Runs an action under its deadline, with panics caught.
+/// Runs an action under its deadline and catches its panics.
 async fn run_bounded<K: PhasedObject, D: Sync>(
     action: &dyn Action<K, D>,
     cx: &Context<D>,
@@ -304,7 +346,7 @@ async fn run_bounded<K: PhasedObject, D: Sync>(
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
-            Err(ActionError::retry("Panic", format!("{} panicked: {said}; please report it", action.name())))
+            Err(ActionError::retry(reason::PANIC, format!("{} panicked: {said}; please report it", action.name())))
         }
         Err(_) => {
             let message = format!("{} took longer than {} s", action.name(), action.deadline().as_secs());

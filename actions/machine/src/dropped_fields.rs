@@ -1,8 +1,8 @@
-//! Compares the answer to a status write with what was sent.
+//! Detects status fields that the API server drops, by comparing the answer to a status write with the write.
 //!
-//! A CRD that is older than this build drops the fields that it does not know, and the API server says nothing of it. Where
-//! steps are chosen by such a field, the same steps would be taken again and again: that is a defect, which is told by the
-//! field's name. Any other field is only missed.
+//! A CRD that is older than this build prunes the fields it does not know, without an error. If a step is decided by such a
+//! field, the same steps would repeat forever: that is a defect, and it is reported with the name of the field. Any other dropped
+//! field is only missing.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,16 +14,18 @@ use serde_json::Value;
 
 use super::Table;
 
-/// Fields of every status by which steps are chosen; those of the kind are [`Table::steered_by`].
+/// Status fields of every kind that decide on steps; those of a single kind are in [`Table::decision_paths`].
 const COMMON_DECISION_FIELDS: [&str; 7] =
     ["phase", "observedGeneration", "conditions", "specDigest", "renderVersion", "inputs", "failure"];
 
-/// What the CRD of a kind drops: by field of the status, the paths within it, as the last write that held it showed.
+/// Status fields that the CRD of a kind drops: by top-level field the paths in it, as seen in the last write that held the field.
+///
+/// Invariant: no field is kept with an empty set of paths.
 #[derive(Debug, Default)]
 pub(super) struct DroppedFields(Mutex<BTreeMap<String, BTreeSet<String>>>);
 
 impl DroppedFields {
-    /// Learns from a write: the paths that are not as they were sent. `before` is the status that was changed.
+    /// Learns from a write, and returns the paths that are not stored as sent. `before` is the status before the write.
     pub(super) fn learn<K: PhasedObject>(&self, before: &Value, sent: &Value, stored: &Value) -> BTreeSet<String> {
         let mut lost = BTreeSet::new();
         let mut known = self.lock();
@@ -44,13 +46,13 @@ impl DroppedFields {
         lost
     }
 
-    /// What it drops, as a sentence that says what to do.
+    /// Returns the dropped fields as a sentence that says what to do; `None` if there are none.
     pub(super) fn sentence<K: PhasedObject>(&self) -> Option<String> {
         let known: BTreeSet<_> = self.lock().values().flatten().cloned().collect();
         (!known.is_empty()).then(|| sentence::<K>(&known))
     }
 
-    /// Whether steps are chosen by what it drops.
+    /// Reports whether a dropped field decides on steps.
     pub(super) fn affects_decisions<P>(&self, table: &Table<P>) -> bool {
         self.lock().values().any(|paths| affect_decisions(paths, table))
     }
@@ -60,7 +62,7 @@ impl DroppedFields {
     }
 }
 
-/// Whether steps are chosen by one of these.
+/// Reports whether one of these paths decides on steps.
 pub(super) fn affect_decisions<P>(paths: &BTreeSet<String>, table: &Table<P>) -> bool {
     let field = |path: &str| path.split(['.', '[']).next().unwrap_or_default().to_owned();
     paths.iter().any(|path| {
@@ -68,7 +70,7 @@ pub(super) fn affect_decisions<P>(paths: &BTreeSet<String>, table: &Table<P>) ->
     })
 }
 
-/// Names what the CRD of a kind drops.
+/// Returns the sentence that names the fields that the CRD of a kind drops.
 pub(super) fn sentence<K: PhasedObject>(paths: &BTreeSet<String>) -> String {
     let fields: Vec<_> = paths.iter().map(|path| format!("status.{path}")).collect();
     format!(
@@ -78,7 +80,7 @@ pub(super) fn sentence<K: PhasedObject>(paths: &BTreeSet<String>) -> String {
     )
 }
 
-/// The paths at which what is stored is not what was sent; `[]` stands for every item of a list.
+/// Collects the paths at which the stored value differs from the sent one; `[]` stands for every item of a list.
 fn differences(path: &str, sent: &Value, stored: &Value, found: &mut BTreeSet<String>) {
     match (sent, stored) {
         (Value::Object(sent), Value::Object(stored)) => {
@@ -103,7 +105,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::toy::{Lamp, TABLE};
+    use crate::example::{self, Lamp, LampPhase};
+
+    const TABLE: Table<LampPhase> =
+        Table { decision_paths: &["contentHash", "children", "children[].uid"], ..example::TABLE };
 
     fn learned(dropped: &DroppedFields, before: Value, sent: Value, stored: Value) -> Vec<String> {
         dropped.learn::<Lamp>(&before, &sent, &stored).into_iter().collect()

@@ -1,8 +1,41 @@
-//! The state machine, for any kind: it could be its own library.
+//! Implements the state machine that reconciles the objects of any kind; the crate does not depend on the kinds.
 //!
-//! A kind brings its phases, one table of [`Edge`]s and an ordered list of [`Action`]s. The [`Driver`] takes one step
-//! at a time: newest object → rules → first matching action → edge check → one guarded write → sinks. Nothing is kept
-//! in memory between steps that a restart would miss; what a step needs, it observes again.
+//! A kind brings its phases, one table of [`Edge`]s and an ordered list of [`Action`]s. The [`Driver`] runs one step at a time:
+//! newest object → rules → first matching action → check of the edge → one guarded write → sinks. No decision depends on memory
+//! between steps: each step observes again what it needs, so a restart loses nothing but delays.
+//!
+//! # Example
+//!
+//! A kind from its phases to its first reconcile: a lamp that is lit once it has power. The code above `main` is the module `example`,
+//! which the examples of the items use too.
+//!
+//! ```
+#![doc = include_str!("example.rs")]
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), machine::TableError> {
+//!     use machine::{Driver, Registry, Requeue, SystemClock};
+//!
+//!     let lamp = Lamp::new("desk", 40);
+//!     let key = lamp.key();
+//!     let objects = Arc::new(OneLamp::new(lamp));
+//!     let power = Arc::new(PowerSupply::default());
+//!     power.set(true);
+//!     let registry = Registry::new(TABLE, vec![Arc::new(Switch)], |_, power: &PowerSupply| power.is_on().into())?;
+//!     let driver = Driver::new(registry, power, objects.clone(), Arc::new(SystemClock::default()), vec![]);
+//!     let phase = || objects.newest(&key).and_then(|lamp| lamp.phase());
+//!
+//!     assert_eq!(driver.reconcile(&key).await, Requeue::Now);
+//!     assert_eq!(phase(), Some(LampPhase::Pending), "the rule Admit");
+//!     assert_eq!(driver.reconcile(&key).await, Requeue::Now);
+//!     assert_eq!(phase(), Some(LampPhase::Lit), "the action switch");
+//!     assert_eq!(driver.reconcile(&key).await, Requeue::OnChange, "nothing is left to do");
+//!     Ok(())
+//! }
+//! ```
+
+// The example names the crate as its users do.
+extern crate self as machine;
 
 mod action;
 mod clock;
@@ -13,6 +46,8 @@ mod driver;
 mod dropped_fields;
 mod edge;
 mod error;
+#[doc(hidden)]
+pub mod example;
 mod messages;
 mod move_backoff;
 mod notes;
@@ -23,8 +58,6 @@ mod retry_state;
 mod sinks;
 mod status;
 mod table;
-#[cfg(test)]
-mod toy;
 
 pub use action::{Action, Context, ObjectClient};
 pub use clock::{Clock, SystemClock};

@@ -1,10 +1,10 @@
-//! The pure half of a step: from what an action returned to the status that is to be stored.
+//! Computes the next status from the result of an action; pure, without I/O.
 
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, Time};
-use meta::{CommonStatus, Failure, HistoryEntry, Phase, PhaseClass, PhasedObject};
+use meta::{CommonStatus, Failure, HistoryEntry, Phase, PhaseClass, PhasedObject, condition_type};
 use sha2::{Digest, Sha256};
 
 use super::{
@@ -16,48 +16,48 @@ use super::{
 const HISTORY: usize = 20;
 /// Counted attempts before an object is Failed.
 pub(super) const ATTEMPTS: i32 = 8;
-/// After this long without a failure, old attempts are forgotten.
+/// Time without a failure after which old attempts are forgotten.
 pub(super) const ATTEMPTS_EXPIRE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
-/// What an action decided, before the machine's own part of the status is filled in.
+/// Decision of an action, before the driver's part of the status is filled in.
 #[derive(Debug)]
-pub(super) struct StepPlan<K> {
-    /// The object as it is to be, its phase included.
+pub(super) struct StatusInputs<K> {
+    /// The object as it is to be written, its phase included.
     pub(super) next: K,
-    /// The action or rule.
+    /// Action or rule that decided.
     pub(super) by: &'static str,
-    /// Why, for history and trace.
+    /// Reason, for history and trace.
     pub(super) reason: String,
-    /// Why it waits.
+    /// Wait of the step, if it waits.
     pub(super) wait: Option<Wait>,
-    /// A failure or counted retry of this step.
+    /// Failure or counted retry of this step.
     pub(super) failure: Option<StepFailure>,
-    /// Whether the step came to the end of what it does about this generation; one that was refused has not.
+    /// True if the step completed its work for this generation; a rejected step has not.
     pub(super) observed: bool,
-    /// What the API server does not keep of statuses of this kind, as a sentence.
+    /// Fields that the API server drops from statuses of this kind, as a sentence.
     pub(super) dropped: Option<String>,
 }
 
-/// A failure or counted retry.
+/// Failure or counted retry.
 #[derive(Debug, Clone)]
 pub(super) struct StepFailure {
     pub(super) reason: &'static str,
     pub(super) message: String,
-    /// Whether time alone may mend it.
+    /// True if time alone may repair it.
     pub(super) retryable: bool,
-    /// Wait at least this long before the next attempt.
+    /// Delay before the next attempt; `None`: exponential back-off.
     pub(super) after: Option<Duration>,
 }
 
-/// The decision with the machine's part of the status filled in, ready to be compared with `before`.
+/// Returns the object with the driver's part of the status filled in, ready to be compared with `before`.
 pub(super) fn complete_status<K: PhasedObject>(
     before: &K,
-    decision: StepPlan<K>,
+    inputs: StatusInputs<K>,
     table: &Table<K::Phase>,
     now: Timestamp,
     took: Duration,
 ) -> K {
-    let StepPlan { mut next, by, reason, wait, failure, observed, dropped } = decision;
+    let StatusInputs { mut next, by, reason, wait, failure, observed, dropped } = inputs;
     let from = before.phase();
     let Some(phase) = next.phase() else { return next };
     let exact = now;
@@ -119,12 +119,12 @@ pub(super) fn complete_status<K: PhasedObject>(
     next
 }
 
-/// Whether the object is as it was created: Pending by the default of its schema, and nobody has written its status.
+/// Reports whether the object is as it was created: Pending by the default of its CRD, with a status that no client has written.
 pub(super) fn is_new<K: PhasedObject>(cr: &K) -> bool {
     cr.phase() == Some(K::Phase::FIRST) && cr.common().is_some_and(CommonStatus::is_initial)
 }
 
-/// The entry of a new object's admission, which no step of ours was.
+/// Returns the history entry of a new object's admission, which was no step of the operator.
 fn admission<K: PhasedObject>(cr: &K, now: Timestamp, table: &Table<K::Phase>) -> HistoryEntry {
     let (phase, by) = (K::Phase::FIRST, EdgeOwner::Rule(Rule::Admit));
     let at = cr.meta().creation_timestamp.as_ref().map_or(now, |created| created.0);
@@ -141,7 +141,7 @@ fn admission<K: PhasedObject>(cr: &K, now: Timestamp, table: &Table<K::Phase>) -
     }
 }
 
-/// Pins the spec that is looked at, and how this build renders it.
+/// Pins the digest of the spec and the version of its rendering.
 pub(super) fn pin_spec<K: PhasedObject>(cr: &mut K, table: &Table<K::Phase>) {
     let digest = cr.spec_digest();
     let machine = cr.common_mut();
@@ -149,43 +149,45 @@ pub(super) fn pin_spec<K: PhasedObject>(cr: &mut K, table: &Table<K::Phase>) {
     machine.render_version = Some(table.render_version);
 }
 
-/// Joins a history entry with its trace line: 16 hex digits of SHA-256 over uid, number and time.
+/// Returns the id that joins a history entry with its trace line: 16 hex digits of SHA-256 over uid, number and time.
 pub(super) fn trace_id(uid: &str, seq: i64, at: Timestamp) -> String {
     let digest = Sha256::digest(format!("{uid}/{seq}/{}", at.as_second()));
     hex::encode(&digest[..8])
 }
 
-/// 1 s · 2ⁿ up to 5 min, spread by ±20 % so that objects that failed together do not come back together. The spread is
-/// drawn from the uid, so that a restart computes the same.
+/// Returns the exponential back-off with jitter before the next attempt: 1 s · 2ⁿ up to `most`, spread by ±20 %, so that objects
+/// that failed together are not retried together. The jitter is derived from the uid, so that a restart computes the same delay.
+///
+/// See <https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/>.
 pub(super) fn backoff(attempts: i32, uid: &str, most: Duration) -> Duration {
     let exponent = u32::try_from(attempts.clamp(1, 20) - 1).unwrap_or_default();
     let base = Duration::from_secs(1).saturating_mul(1 << exponent).min(most);
     jitter(base, &format!("{uid}/{attempts}"))
 }
 
-/// 20 ms · 2ⁿ up to a second, for what a watch is to bring any moment.
+/// Returns the exponential back-off for an object that a watch is to deliver soon: 20 ms · 2ⁿ up to 1 s, without jitter.
 pub(super) fn short_backoff(attempts: i32) -> Duration {
     Duration::from_millis(20 << (attempts.clamp(1, 7) - 1)).min(Duration::from_secs(1))
 }
 
-/// A delay spread by ±20 %, the same for the same seed.
+/// Spreads a delay by ±20 %, the same for the same seed.
 pub(super) fn jitter(delay: Duration, seed: &str) -> Duration {
     let digest = Sha256::digest(seed);
     delay.mul_f64(0.8 + 0.4 * f64::from(digest.first().copied().unwrap_or_default()) / 255.0)
 }
 
-/// Whatever waits for a change, or for nothing, is looked at again after about this long, from the caches and without a request:
-/// a wake that was missed is made up for.
+/// Resync period: an object that waits for a watch event, or for nothing, gets a step after about this long, from the informer
+/// caches and without a request, to make up for a missed event.
 pub const RECHECK: Duration = Duration::from_secs(600);
 
-/// The longest backoff.
+/// Longest back-off.
 pub(super) const LONGEST_BACKOFF: Duration = Duration::from_secs(300);
 
-/// The longest time till an attempt: the longest backoff with its spread, rounded up.
+/// Longest time until an attempt: the longest back-off with its jitter, rounded up.
 pub(super) const LONGEST_WAIT: SignedDuration = SignedDuration::from_secs(361);
 
-/// Whether the time for an attempt has come. One that is farther away than any backoff was set by another clock, or before
-/// this one was put back: it is not waited for.
+/// Reports whether an attempt is due. A time that is farther away than the longest back-off was set by another clock, or before
+/// this clock was set back, and is not waited for.
 pub fn is_due(at: Timestamp, now: Timestamp) -> bool {
     at <= now || at.duration_since(now) > LONGEST_WAIT
 }
@@ -202,7 +204,7 @@ fn record_attempt<K: PhasedObject>(
     // Rounded up: an attempt that is due in the past would never be made.
     let almost = Duration::from_millis(999);
     let next = now.checked_add(delay + almost).map_or(now, conditions::to_seconds);
-    // The phase that failed, also when the look from Failed finds the same failure again.
+    // The phase that failed, also if a retry from Failed fails in the same way.
     let during = match previous {
         Some(failure) if during == K::Phase::FAILED => failure.during.clone(),
         _ => during.as_str().to_owned(),
@@ -216,17 +218,18 @@ fn record_attempt<K: PhasedObject>(
     }
 }
 
-/// Whether the object has been well for so long that old attempts no longer count.
+/// Reports whether the object has been healthy for so long that old attempts do not count any more.
 fn attempts_expired<K: PhasedObject>(before: &K, phase: K::Phase, now: Timestamp) -> bool {
     settled_since(before, phase).is_some_and(|since| now.duration_since(since) >= ATTEMPTS_EXPIRE_AFTER)
 }
 
-/// Since when the object has been well, if it still carries a failure to be forgotten.
+/// Returns since when the object has been healthy, if it still carries a failure that is to be forgotten.
 pub(super) fn settled_since<K: PhasedObject>(cr: &K, phase: K::Phase) -> Option<Timestamp> {
     let machine = cr.common()?;
     machine.failure.as_ref()?;
     let well = matches!(phase.class(), PhaseClass::Settled | PhaseClass::Stopped);
-    let ready = machine.conditions.iter().find(|found| found.type_ == "Ready" && found.status == "True")?;
+    let ready =
+        machine.conditions.iter().find(|found| found.type_ == condition_type::READY && found.status == "True")?;
     well.then_some(ready.last_transition_time.0)
 }
 
@@ -235,6 +238,6 @@ fn ready_text_of<K: PhasedObject>(cr: &K) -> Option<(String, String)> {
 }
 
 fn ready_text(conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]) -> Option<(String, String)> {
-    let ready = conditions.iter().find(|found| found.type_ == "Ready")?;
+    let ready = conditions.iter().find(|found| found.type_ == condition_type::READY)?;
     Some((ready.reason.clone(), ready.message.clone()))
 }

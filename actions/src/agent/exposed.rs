@@ -1,10 +1,10 @@
-//! Keys of the model's Secret that a tool would send out.
+//! Detects Tools that would send a key of the model's Secret in a header.
 //!
-//! A Tool's headers may refer to what the Agent's own `env` and `envFrom` bring: who writes the Agent knows of it. The variables
-//! of the model's credentials come by the Model, so only the Agent knows which they are; who may write Tools alone is not to
-//! name them.
+//! The headers of a Tool may refer to variables from the Agent's own `env` and `envFrom`: the author of the Agent chose those.
+//! The variables of the model's credentials come through the Model, so only the Agent knows their names. A user who may write
+//! Tools alone must not be able to name them.
 
-use crds::Agent;
+use crds::{Agent, Model, PluginConfig, Tool};
 
 use super::parts::namespace;
 use crate::{
@@ -13,11 +13,11 @@ use crate::{
     render::variables,
 };
 
-/// The first header of a tool of the agent that refers to such a key, as a sentence.
+/// Returns the first header of one of the agent's tools that refers to such a key, as a sentence.
 pub(super) fn exposed_credentials(agent: &Agent, world: &Deps) -> Option<String> {
     let (namespace, views) = (namespace(agent), &world.cache);
-    let model = views.model(namespace, &agent.spec.model_ref.as_ref()?.name)?;
-    let plugin = views.plugin_config(namespace, &model.spec.plugin_config_ref.name)?;
+    let model = views.get::<Model>(namespace, &agent.spec.model_ref.as_ref()?.name)?;
+    let plugin = views.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
     let secret = &plugin.spec.credentials_ref.as_ref()?.name;
     let keys_of = |kind, name: &str| -> Vec<String> {
         let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
@@ -36,7 +36,7 @@ pub(super) fn exposed_credentials(agent: &Agent, world: &Deps) -> Option<String>
         own.extend(brought.map(|key| format!("{prefix}{key}")));
     }
     agent.spec.tools.iter().find_map(|tool| {
-        let found = views.tool(namespace, tool).filter(|found| found.spec.enabled)?;
+        let found = views.get::<Tool>(namespace, tool).filter(|found| found.spec.enabled)?;
         found.spec.headers.iter().find_map(|(header, value)| {
             let is_taken = |name: &&str| keys.iter().any(|key| key == name) && !own.iter().any(|own| own == name);
             let name = variables(value).find(is_taken)?;

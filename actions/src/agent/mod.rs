@@ -1,29 +1,48 @@
-//! `Agent`: what is its own. Its life is that of every workload (`crate::workload`).
+//! `Agent` kind: validation, inputs and rendering. The lifecycle is that of every workload (`crate::workload`).
 
 mod exposed;
 mod parts;
 
 use std::collections::BTreeMap;
 
-use crds::{Agent, HasReferences, RefKind, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node, digest};
+use crds::{
+    Agent, HasReferences, Model, PluginConfig, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node,
+    digest, reason,
+};
 use machine::{ActionError, Table, TableError};
-use meta::condition;
+use meta::{condition, condition_type};
 use parts::{AgentReferences, namespace};
 
 use crate::{
     deps::Deps,
     kind::{ControlledKind, Registry},
-    ports::ChildManifest,
-    references::{self, AvailableVariables, Inputs, Resolver},
+    ports::{ChildKind, ChildManifest},
+    references::{self, AvailableVariables, Evaluation, Inputs, Query, Referable, Resolver, Usage},
     render::{self, AgentParts, RenderError, RenderSettings},
     workload::{self, RenderedWorkload, WorkloadKind},
 };
 
 impl ControlledKind for Agent {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 3, ..workload::TABLE };
+    const CHILDREN: &'static [ChildKind] = ChildKind::ALL;
+    const HAS_PODS: bool = true;
 
     fn registry() -> Result<Registry<Self>, TableError> {
         workload::registry()
+    }
+}
+
+impl Referable for Agent {
+    fn evaluate(query: &Query<'_>) -> Evaluation {
+        query.evaluate_workload(query.object::<Self>(), |agent| agent.status.as_ref())
+    }
+
+    fn references_for(&self, usage: Usage) -> Vec<Reference> {
+        if usage == Usage::Calls { self.references() } else { Vec::new() }
+    }
+
+    fn requires_identity(&self) -> bool {
+        self.spec.traffic.proxy.require_identity
     }
 }
 
@@ -73,9 +92,14 @@ impl WorkloadKind for Agent {
         match &spec.model_ref {
             None => given.provider_problem(&spec.model_type),
             Some(named) => {
-                let model = views.model(namespace, &named.name)?;
+                let model = views.get::<Model>(namespace, &named.name)?;
                 let config = &model.spec.plugin_config_ref.name;
-                given.plugin_config_problem(views, namespace, config, &views.plugin_config(namespace, config)?.spec)
+                given.plugin_config_problem(
+                    views,
+                    namespace,
+                    config,
+                    &views.get::<PluginConfig>(namespace, config)?.spec,
+                )
             }
         }
     }
@@ -86,11 +110,11 @@ impl WorkloadKind for Agent {
         let image = self.proxy_image(&world.settings);
         let running = render::agent_workload_children(self, &config, self.pinned_proxy(&image), replicas);
         let knowledge = (!self.spec.knowledge_bases.is_empty()).then(|| match config.knowledge_bases_missing_dsn {
-            false => condition("KnowledgeBasesConfigured", true, "Configured", ""),
+            false => condition(condition_type::KNOWLEDGE_BASES_CONFIGURED, true, "Configured", ""),
             true => condition(
-                "KnowledgeBasesConfigured",
+                condition_type::KNOWLEDGE_BASES_CONFIGURED,
                 false,
-                "MissingDatabaseUrl",
+                reason::MISSING_DATABASE_URL,
                 "the operator has no DATABASE_URL for this namespace, so the agent runs without its knowledge bases",
             ),
         });
@@ -128,7 +152,7 @@ impl WorkloadKind for Agent {
     }
 }
 
-/// The digest of what an Agent of this namespace uses of the operator's settings.
+/// Returns the digest of those settings of the operator that an Agent of this namespace uses.
 pub(crate) fn settings_digest(settings: &RenderSettings, namespace: &str) -> String {
     digest::digest(&serde_json::json!({
         "namespace": settings.operator_namespace,

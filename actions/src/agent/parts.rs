@@ -1,8 +1,10 @@
-//! The objects that an Agent refers to, held for the time of a rendering.
+//! Objects that an Agent refers to, looked up in the informer caches and held for one rendering.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Agent, HasReferences, Model, PluginConfig, Prompt, RefKind, Reference, Tool, ToolSpec, tool::ToolType};
+use crds::{
+    Agent, Flow, HasReferences, Model, PluginConfig, Prompt, RefKind, Reference, Tool, ToolSpec, tool::ToolType,
+};
 use machine::ActionError;
 
 use crate::{
@@ -14,10 +16,10 @@ use crate::{
     render::{AgentParts, ToolSlot},
 };
 
-/// What was found of what an Agent refers to.
+/// References of an Agent that were found.
 #[derive(Debug)]
 pub(super) struct AgentReferences {
-    /// Name of the Tool, the Tool unless it is a builtin, and where the flow or agent is that it calls.
+    /// For each tool: name, Tool unless it is a builtin, and endpoint of the flow or agent that it calls.
     tools: Vec<(String, Option<Arc<Tool>>, Option<String>)>,
     prompt: Option<Arc<Prompt>>,
     model: Option<(Arc<Model>, Arc<PluginConfig>)>,
@@ -25,7 +27,7 @@ pub(super) struct AgentReferences {
 }
 
 impl AgentReferences {
-    /// Takes from the caches what may be used.
+    /// Looks up in the informer caches those references that may be used.
     pub(super) fn look_up(agent: &Agent, world: &Deps) -> Self {
         let (namespace, spec, views) = (namespace(agent), &agent.spec, &world.cache);
         let lookup = Resolver::new(world, namespace);
@@ -34,34 +36,34 @@ impl AgentReferences {
                 .then(|| name.to_owned())
         };
         let tools = spec.tools.iter().filter_map(|name| usable(RefKind::Tool, name)).map(|name| {
-            let tool = views.tool(namespace, &name);
+            let tool = views.get::<Tool>(namespace, &name);
             let tool = tool.map(|tool| resolve_tool(views.as_ref(), namespace, &tool).unwrap_or(tool));
             let address = tool.as_ref().and_then(|tool| address(&tool.spec, views.as_ref(), namespace));
             (name, tool, address)
         });
         let prompt = spec.prompt_ref.as_ref().and_then(|prompt| usable(RefKind::Prompt, &prompt.name));
         let model = spec.model_ref.as_ref().and_then(|model| usable(RefKind::Model, &model.name));
-        let model = model.and_then(|name| views.model(namespace, &name));
+        let model = model.and_then(|name| views.get::<Model>(namespace, &name));
         Self {
             tools: tools.collect(),
-            prompt: prompt.and_then(|name| views.prompt(namespace, &name)),
+            prompt: prompt.and_then(|name| views.get::<Prompt>(namespace, &name)),
             model: model.and_then(|model| {
-                let plugin = views.plugin_config(namespace, &model.spec.plugin_config_ref.name)?;
+                let plugin = views.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
                 Some((model, plugin))
             }),
             data: lookup.data(&agent.references()),
         }
     }
 
-    /// Whether the Model of `modelRef` is there.
+    /// Reports whether the Model of `modelRef` and its PluginConfig were found.
     pub(super) fn has_model(&self) -> bool {
         self.model.is_some()
     }
 
-    /// As rendering takes it.
+    /// Returns the parts as the rendering takes them.
     ///
     /// # Errors
-    /// A prompt whose frontmatter cannot be told from its template: it would not be Available.
+    /// The prompt's frontmatter cannot be split from its template; such a Prompt would not be Available.
     pub(super) fn parts(&self) -> Result<AgentParts<'_>, ActionError> {
         let tools = self.tools.iter().map(|(name, tool, address)| slot(name, tool.as_deref(), address.as_deref()));
         Ok(AgentParts {
@@ -81,15 +83,15 @@ fn slot<'a>(name: &'a str, tool: Option<&'a Tool>, address: Option<&'a str>) -> 
     }
 }
 
-/// Where the flow or agent is that a tool calls.
+/// Returns the endpoint of the flow or agent that a tool calls, from that workload's status.
 pub(crate) fn address(tool: &ToolSpec, views: &dyn CacheReader, namespace: &str) -> Option<String> {
     match tool.tool_type()? {
         ToolType::Flow => {
-            let flow = views.flow(namespace, &tool.flow_ref.as_ref()?.name)?;
+            let flow = views.get::<Flow>(namespace, &tool.flow_ref.as_ref()?.name)?;
             flow.status.as_ref()?.endpoint.clone()
         }
         ToolType::Agent => {
-            let agent = views.agent(namespace, &tool.agent_ref.as_ref()?.name)?;
+            let agent = views.get::<Agent>(namespace, &tool.agent_ref.as_ref()?.name)?;
             agent.status.as_ref()?.endpoint.clone()
         }
         _ => None,

@@ -1,8 +1,9 @@
-//! What servers of tools tell of themselves: the port through which they are asked, and what is kept of their answers.
+//! Tool discovery: the port through which servers are queried for their tools, and the storage of the results.
 //!
-//! Asking takes as long as the server likes, so no step waits for it: the port answers at once with what it knows, asks on its
-//! own time, and wakes the object when there is news and when it is time to ask again. What was last told stays where it is
-//! while a server is down: its tools in the status, their definitions in a ConfigMap.
+//! A query takes as long as the server likes, so no action waits for it (stale-while-revalidate, [RFC
+//! 5861](https://www.rfc-editor.org/rfc/rfc5861#section-3)): the port returns the last known result at once, queries in the
+//! background, and enqueues the object when there is a new result and when the next query is due. While a server is down its last
+//! result stays: its tools in the status, their definitions in a ConfigMap.
 
 mod catalog;
 mod definitions;
@@ -21,8 +22,6 @@ use serde_json::Value;
 
 pub use catalog::{Catalog, CompactTool};
 pub use definitions::Definitions;
-pub use persist::DISCOVERED;
-pub use publish::PUBLISHED;
 pub use server::ToolServer;
 pub(crate) use server_tool::{ToolState, resolve_tool, tool_state};
 pub use store::store_tools;
@@ -31,90 +30,92 @@ pub use unpublish::Unpublishing;
 use machine::ActionError;
 use meta::Key;
 
-/// The most tools that are taken from a server.
+/// Most tools that are taken from a server.
 pub const MAX_TOOLS: usize = 1000;
 
-/// Where servers are asked for their tools.
+/// Port through which servers are queried for their tools.
 pub trait ToolDiscovery: Send + Sync {
-    /// What the server last said, or `None` as long as it has not answered. Asks it if it was not asked yet as this target, or
-    /// if it is time for another look; in both cases the object is woken when the answer is there.
+    /// Returns the last result of this target, or `None` until there is one. Starts querying the server if it is not yet queried
+    /// as this target, or if the next query is due; in both cases the object is enqueued when the result arrives.
     fn query(&self, target: &DiscoveryTarget, when: Schedule) -> Option<Arc<DiscoveryResult>>;
 }
 
-/// When a server of which nothing is known is asked.
+/// Time of the first query of a server of which nothing is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schedule {
-    /// At once: somebody waits.
+    /// At once: an action waits for the result.
     Now,
-    /// At some time within its resync, so that those of which all was known before a restart are not asked all at once.
+    /// At a random time within its resync period, so that after a restart the servers with known tools are not all queried at
+    /// once.
     OnResync,
 }
 
-/// A server, and how it is asked. Another value is another server: what it said before counts no more.
+/// Server to discover and the parameters of the query. Another value is another server: results of the former value no longer
+/// count.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DiscoveryTarget {
     /// Kind of the object.
     pub kind: &'static str,
-    /// The object.
+    /// Namespace and name of the object.
     pub key: Key,
-    /// Its uid.
+    /// UID of the object.
     pub uid: String,
-    /// Where the server is.
+    /// URL of the server.
     pub url: String,
-    /// What is sent with each request. Values in Secrets and ConfigMaps are read for each discovery, and kept nowhere.
+    /// Headers of each request. Values in Secrets and ConfigMaps are read for each discovery, and kept nowhere.
     pub headers: Vec<ServerHeader>,
-    /// How it proves who it is.
+    /// TLS settings by which the certificate of the server is verified.
     pub tls: ServerTls,
-    /// Whether it speaks the transport of the protocol's first revision, over a stream of events.
+    /// `true` for a server that speaks HTTP+SSE, the transport of the protocol's first revision.
     pub sse: bool,
-    /// How long a stream that only listens may be silent.
+    /// Longest silence on a stream that only listens.
     pub silence: Duration,
-    /// Whether a session is ended at the server when it is over.
+    /// `true` if a session is ended at the server when it is over.
     pub terminates: bool,
-    /// The longest that a discovery takes.
+    /// Longest duration of a discovery.
     pub timeout: Duration,
-    /// How often it is asked.
+    /// Resync period: time between two discoveries.
     pub resync: Duration,
-    /// Digests of the Secrets and ConfigMaps that are read.
+    /// Digests of the Secrets and ConfigMaps that are read, or of the serving Pods of an MCPServer.
     pub data: BTreeMap<String, String>,
 }
 
-/// How a discovery ended.
+/// Result of a discovery.
 pub type DiscoveryResult = Result<Discovered, DiscoveryError>;
 
-/// What a server told.
+/// Discovered tools and identity of a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Discovered {
-    /// Its tools, at most [`MOST_TOOLS`].
+    /// Its tools, at most [`MAX_TOOLS`].
     pub catalog: Catalog,
-    /// What it says that it is.
+    /// Name and version that the server reports, and the protocol revision.
     pub server: ServerInfo,
-    /// `initialize` or `discover`.
+    /// Era of the protocol: `initialize` or `discover`.
     pub era: String,
-    /// Whether its tools keep changing, so that it is asked ever more rarely.
+    /// `true` if its tools keep changing, so that it is queried with an exponential back-off.
     pub restless: bool,
 }
 
-/// A tool as its server defines it.
+/// Tool as its server defines it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct McpToolDefinition {
-    /// Its name.
+    /// Name of the tool.
     pub name: String,
-    /// What it is for.
+    /// Description of its purpose.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub description: String,
-    /// JSON Schema of what it takes.
+    /// JSON Schema of its arguments.
     pub input_schema: Value,
-    /// JSON Schema of what it answers.
+    /// JSON Schema of its structured result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
 }
 
-/// Why a server's tools are not known.
+/// Reason why a server's tools are not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DiscoveryError {
-    /// A CamelCase word for the condition, of [`REASONS`].
+    /// CamelCase reason for the condition, one of [`DISCOVERY_FAILURES`](crds::reason::DISCOVERY_FAILURES).
     pub reason: &'static str,
     /// One sentence, without credentials, times and counters.
     pub message: String,
@@ -125,14 +126,3 @@ impl From<&DiscoveryError> for ActionError {
         Self::terminal(failed.reason, &failed.message)
     }
 }
-
-/// Failures of discoveries. The port asks again by itself.
-pub const REASONS: &[&str] = &[
-    "ServerUnreachable",
-    "ServerTimeout",
-    "ServerRefused",
-    "InvalidServerAnswer",
-    "AddressDenied",
-    "InvalidHeader",
-    "InvalidCertificate",
-];

@@ -1,10 +1,10 @@
-//! Keeps what a server told: the definitions in a ConfigMap of the object's own, the rest in its status.
+//! Stores discovered tools: the definitions in a ConfigMap that the object owns, the rest in its status.
 
-use crds::{ToolServerStatus, tool_server};
+use crds::{ToolServerStatus, reason, tool_server};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use machine::{ActionError, ApiError};
-use meta::condition;
+use meta::{condition, condition_type};
 
 use super::{Catalog, Discovered, ToolServer};
 use crate::{
@@ -15,18 +15,15 @@ use crate::{
     workload::check_owner,
 };
 
-/// The condition that says whether all of a server's tools are known.
-pub const DISCOVERED: &str = "ToolsDiscovered";
+/// Condition message of a server whose tools keep changing.
+const RESTLESS: &str = "the server's tools keep changing, so they are listed less and less often, finally every 5 \
+                        minutes, and its users get changes no sooner";
 
-/// What is said of a server whose tools do not come to rest.
-const RESTLESS: &str = "the server's tools keep changing, so it is asked ever more rarely, at last every 5 minutes, and its \
-                        users take changes over no sooner";
-
-/// Writes the definitions where they are not there already, and says what the status is to hold. `None`: the ConfigMap is being
-/// deleted, which is waited for.
+/// Applies the ConfigMap of the definitions if it differs, and returns the new status and condition. `None`: the ConfigMap is
+/// being deleted, which is waited for.
 ///
 /// # Errors
-/// `Terminal` when the name of the ConfigMap is taken; whatever the API server answered.
+/// `Terminal` if the name of the ConfigMap is taken; any error of the API server.
 pub(super) async fn persist<K: ToolServer>(
     cx: &Context,
     cr: &K,
@@ -37,10 +34,16 @@ pub(super) async fn persist<K: ToolServer>(
     let known = before.tools_digest.as_ref() == Some(&catalogue.digest);
     let said = match (write(cx, cr, catalogue, known).await?, &catalogue.problem) {
         (Written::Deleting, _) => return Ok(None),
-        (Written::BackedOff(message), _) => condition(DISCOVERED, false, "Contested", message),
-        (Written::Done, Some((reason, message))) => condition(DISCOVERED, false, reason, message.as_str()),
-        (Written::Done, None) if found.restless => condition(DISCOVERED, true, "Restless", RESTLESS),
-        (Written::Done, None) => condition(DISCOVERED, true, "Discovered", ""),
+        (Written::BackedOff(message), _) => {
+            condition(condition_type::TOOLS_DISCOVERED, false, reason::CONTESTED, message)
+        }
+        (Written::Done, Some((reason, message))) => {
+            condition(condition_type::TOOLS_DISCOVERED, false, reason, message.as_str())
+        }
+        (Written::Done, None) if found.restless => {
+            condition(condition_type::TOOLS_DISCOVERED, true, "Restless", RESTLESS)
+        }
+        (Written::Done, None) => condition(condition_type::TOOLS_DISCOVERED, true, "Discovered", ""),
     };
     let now = Timestamp::from_second(cx.clock.now().as_second()).unwrap_or_default();
     let same = known && before.discovered_tools == catalogue.tools;
@@ -56,17 +59,18 @@ pub(super) async fn persist<K: ToolServer>(
     Ok(Some((status, said)))
 }
 
-/// Whether the definitions are where they belong now.
+/// Result of writing the definitions.
 enum Written {
     Done,
     /// The ConfigMap is being deleted.
     Deleting,
-    /// Another writer keeps changing it, which the sentence says.
+    /// Another client keeps changing it, as the sentence says.
     BackedOff(String),
 }
 
-/// `known`: the status says that these definitions were written, so what differs now was changed by another writer. Keys of
-/// others stay.
+/// Applies the ConfigMap of the definitions by [server-side
+/// apply](https://kubernetes.io/docs/reference/using-api/server-side-apply/). `known`: the status says that these definitions
+/// were written, so a difference is drift caused by another client. Keys of other clients stay.
 async fn write<K: ToolServer>(cx: &Context, cr: &K, catalogue: &Catalog, known: bool) -> Result<Written, ActionError> {
     let key = cr.key();
     let name = tool_server::tools_config_map(K::KIND, &key.name);
@@ -89,7 +93,7 @@ async fn write<K: ToolServer>(cx: &Context, cr: &K, catalogue: &Catalog, known: 
         if let Some(seen) = &seen {
             check_owner(cr, seen)?;
             if seen.deleting {
-                cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
+                cx.notes.waiting(reason::DELETING, format!("{child} is being deleted and will be created again"));
                 return Ok(Written::Deleting);
             }
         }
@@ -106,11 +110,12 @@ async fn write<K: ToolServer>(cx: &Context, cr: &K, catalogue: &Catalog, known: 
     Ok(Written::Done)
 }
 
-/// Says, while a truce with another writer of this object holds, that there is one; it is looked at again when the truce is over.
+/// Returns a sentence while repairs of this object are in back-off because another client keeps changing it, and requeues for the
+/// end of the back-off.
 pub(super) fn repair_backoff_message(cx: &Context, owner: &str, child: &ChildRef) -> Option<String> {
     let left = cx.applied_records.repair_backoff(owner, child, cx.clock.elapsed());
     (!left.is_zero()).then(|| {
         cx.notes.requeue_after(left);
-        format!("another writer keeps changing {child}; it is put back ever more rarely")
+        format!("another client keeps changing {child}; repairs back off")
     })
 }

@@ -1,15 +1,16 @@
-//! Makes Tools of a server's tools: owned by the server, made again when somebody deletes or changes them, and deleted when the
-//! server has the tool no more, unless an agent still lists it: then the Tool stays, in Error, and says why.
+//! Publishes a server's tools as Tools. They have an owner reference to the server and are applied again when another client
+//! deletes or changes them. They are deleted when the server no longer has the tool, unless an Agent, Flow or FlowSet still lists
+//! it: then the Tool stays, in Error with the reason.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     time::Duration,
 };
 
-use crds::{GROUP, MANAGED_BY, Tool, ToolSpec, digest};
+use crds::{GROUP, MANAGED_BY, Tool, ToolSpec, digest, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use machine::{ActionError, ApiError};
-use meta::{PhasedObject, condition, update_condition};
+use meta::{PhasedObject, condition, condition_type, update_condition};
 use serde_json::{Value, json};
 
 use super::{Catalog, McpToolDefinition, ToolServer, persist::repair_backoff_message};
@@ -20,27 +21,24 @@ use crate::{
     stale::{refuse_stale, refuse_stale_repair},
 };
 
-/// The condition that says whether all Tools that are to be published are.
-pub const PUBLISHED: &str = "ToolsPublished";
-
-/// The annotation of a Tool with the digest of the spec that was applied: a field that the server told and tells no more is ours to
-/// take away, and one that was never told is somebody else's.
+/// Annotation of a Tool with the digest of the spec that was applied. It separates the fields of ours from those of other
+/// clients: a field that the server told once and no longer tells is removed, and one that it never told is another client's.
 const APPLIED: &str = "recif.dev/applied";
 
-/// When Tools that are to go are looked at again: nobody tells a server who uses its Tools.
+/// Delay after which Tools that are to be deleted are checked again: a server gets no event when its Tools are no longer used.
 const STILL_USED: Duration = Duration::from_secs(30);
 
-/// What became of the Tools.
+/// Result of publishing the Tools.
 #[derive(Debug, Default)]
 struct Published {
     count: Option<i32>,
     condition: Option<Condition>,
 }
 
-/// Publishes what the server told, and says so in the status. `before`: the digest of what it told the last time.
+/// Publishes the discovered tools and writes the result into the status. `before`: digest of the previous discovery.
 ///
 /// # Errors
-/// Whatever the API server answered.
+/// Any error of the API server.
 pub(super) async fn publish<K: ToolServer>(
     cx: &Context,
     cr: &mut K,
@@ -52,13 +50,14 @@ pub(super) async fn publish<K: ToolServer>(
     let conditions = &mut cr.common_mut().conditions;
     match published.condition {
         Some(said) => update_condition(conditions, said),
-        None => conditions.retain(|known| known.type_ != PUBLISHED),
+        None => conditions.retain(|known| known.type_ != condition_type::TOOLS_PUBLISHED),
     }
     Ok(())
 }
 
-/// A server that never published looks for nothing. That it begins to is in the status before the first Tool is there, or nobody
-/// would look for those that a crash left behind. `known`: the server told the same the last time.
+/// Applies the wanted Tools and deletes the others. A server that never published looks for no Tools to delete. The start of
+/// publishing is in the status before the first Tool exists; otherwise Tools that a crash left behind would never be found.
+/// `known`: the previous discovery had the same digest.
 async fn publish_tools<K: ToolServer>(
     cx: &Context,
     cr: &K,
@@ -72,12 +71,12 @@ async fn publish_tools<K: ToolServer>(
     }
     if before.is_none() {
         cx.notes.requeue_after(Duration::ZERO);
-        let said = condition(PUBLISHED, false, "Publishing", "the Tools are about to be made");
+        let said = condition(condition_type::TOOLS_PUBLISHED, false, "Publishing", "the Tools are about to be made");
         return Ok(Published { count: Some(0), condition: Some(said) });
     }
     let key = cr.key();
     let (mut tools, mut refused) = (BTreeMap::new(), Vec::new());
-    // Sorted, so that of names that are alike the same one wins in whatever order the server tells them.
+    // Sorted, so that of tools whose names give the same object name the same one wins in whatever order the server lists them.
     for tool in told.definitions.names().filter(|tool| wanted.enabled && wanted.selects(tool)) {
         match tools.entry(object_name(&wanted.prefix, tool)) {
             Entry::Vacant(place) if !place.key().is_empty() => {
@@ -92,9 +91,7 @@ async fn publish_tools<K: ToolServer>(
         match ensure(cx, cr, name, &tool, known).await {
             Ok(PublishOutcome::Done) => count += 1,
             Ok(PublishOutcome::BackedOff(message)) => disputed.push(message),
-            Ok(PublishOutcome::NotOwned) => {
-                refused.push(format!("tool \"{name}\" exists and belongs to somebody else"))
-            }
+            Ok(PublishOutcome::NotOwned) => refused.push(format!("tool \"{name}\" exists and has another owner")),
             Err(ActionError::Api(ApiError::Invalid(message) | ApiError::Refused(message))) => {
                 refused.push(format!("tool \"{name}\": {message}"));
             }
@@ -123,29 +120,29 @@ async fn publish_tools<K: ToolServer>(
         return Ok(Published::default());
     }
     let said = if !refused.is_empty() {
-        condition(PUBLISHED, false, "NameConflict", first_few(&refused))
+        condition(condition_type::TOOLS_PUBLISHED, false, reason::NAME_CONFLICT, first_few(&refused))
     } else if !disputed.is_empty() {
-        condition(PUBLISHED, false, "Contested", first_few(&disputed))
+        condition(condition_type::TOOLS_PUBLISHED, false, reason::CONTESTED, first_few(&disputed))
     } else if !used.is_empty() {
         let message = format!("no longer published, and still used: {}", first_few(&used));
-        condition(PUBLISHED, false, "StillUsed", message)
+        condition(condition_type::TOOLS_PUBLISHED, false, "StillUsed", message)
     } else {
-        condition(PUBLISHED, true, "Published", "")
+        condition(condition_type::TOOLS_PUBLISHED, true, "Published", "")
     };
     Ok(Published { count: Some(count), condition: Some(said) })
 }
 
-/// What became of a Tool.
+/// Result of publishing one Tool.
 enum PublishOutcome {
-    /// It is as it should be.
+    /// Nothing is left to do for it.
     Done,
-    /// It belongs to somebody else.
+    /// It belongs to another client.
     NotOwned,
-    /// Another writer keeps changing it, which the sentence says.
+    /// Another client keeps changing it, as the sentence says.
     BackedOff(String),
 }
 
-/// Brings a Tool to what the server told; what others have in it stays.
+/// Applies a Tool as the server defines it, by server-side apply; fields of other clients stay.
 async fn ensure<K: ToolServer>(
     cx: &Context,
     cr: &K,
@@ -155,7 +152,7 @@ async fn ensure<K: ToolServer>(
 ) -> Result<PublishOutcome, ActionError> {
     let key = cr.key();
     let spec = spec(K::KIND, &key.name, name, tool);
-    let seen = cx.cache.tool(&key.namespace, name);
+    let seen = cx.cache.get::<Tool>(&key.namespace, name);
     if let Some(seen) = &seen {
         if !is_owned(cr, seen) {
             return Ok(PublishOutcome::NotOwned);
@@ -172,7 +169,7 @@ async fn ensure<K: ToolServer>(
     refuse_stale_repair(cx, cr, repair).await?;
     let uid = seen.as_ref().and_then(|seen| seen.metadata.uid.as_deref());
     match cx.client.apply(&manifest, uid).await {
-        // Another one than the cache has: the watch will tell, and whose it is.
+        // The object is not the one in the cache: the watch will deliver it, and with it its owner.
         Err(ApiError::WrongUid(_)) => return Ok(PublishOutcome::Done),
         Err(error) => return Err(error.into()),
         Ok(_) => cx.notes.fact("applied", manifest.child.to_string()),
@@ -183,8 +180,8 @@ async fn ensure<K: ToolServer>(
     Ok(PublishOutcome::Done)
 }
 
-/// Whether every field of ours is in a Tool as it was applied. A Tool of an older build does not say what was applied: it is as
-/// it should be when nothing else is in it.
+/// Reports whether every field of ours is in a Tool as it was applied. A Tool of an older build does not have the digest of what
+/// was applied: it is up to date if nothing else is in it.
 fn is_as_applied(spec: &Value, seen: &Tool) -> bool {
     let applied = seen.metadata.annotations.as_ref().and_then(|annotations| annotations.get(APPLIED));
     let typed = |spec: &Value| serde_json::from_value::<ToolSpec>(spec.clone());
@@ -196,7 +193,7 @@ fn is_as_applied(spec: &Value, seen: &Tool) -> bool {
     }
 }
 
-/// Whether an object has all that is wanted in it; lists are wanted whole.
+/// Reports whether a value contains everything wanted: objects by field, lists as a whole.
 fn contains_all(value: &Value, wanted: &Value) -> bool {
     match (value, wanted) {
         (Value::Object(value), Value::Object(wanted)) => {
@@ -206,7 +203,8 @@ fn contains_all(value: &Value, wanted: &Value) -> bool {
     }
 }
 
-/// The Tool of a tool. What the server says is in it, so that `kubectl get -o yaml` shows it.
+/// Returns the spec of the Tool for a tool. The server's description and schemas are in it, so that `kubectl get -o yaml` shows
+/// them.
 fn spec(kind: &str, server: &str, name: &str, tool: &McpToolDefinition) -> Value {
     let mut spec = json!({
         "name": model_name(&tool.name).unwrap_or_else(|| name.to_owned()),
@@ -223,7 +221,7 @@ fn spec(kind: &str, server: &str, name: &str, tool: &McpToolDefinition) -> Value
     spec
 }
 
-/// A value as the API server gives it back: it knows one sort of numbers, so that `1.0` comes back as `1`.
+/// Returns a value as the API server returns it: it has one type of numbers, so `1.0` comes back as `1`.
 fn normalized(value: &Value) -> Value {
     match value {
         Value::Number(number) => match number.as_f64() {
@@ -236,13 +234,14 @@ fn normalized(value: &Value) -> Value {
     }
 }
 
-/// The name that a model may call it by, if that is the tool's own.
+/// Returns the tool's own name if a model may call it by that name: 1 to 64 ASCII letters, digits, `_` and `-`.
 fn model_name(tool: &str) -> Option<String> {
     let fits = (1..=64).contains(&tool.len());
     (fits && tool.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte))).then(|| tool.to_owned())
 }
 
-/// The name of the object: the tool's in lower case, with a '-' for what no object's name may have.
+/// Returns the name of the object: the prefix and the tool's name in lower case, with a '-' for each character that no object's
+/// name may have, at most 63 bytes.
 fn object_name(prefix: &str, tool: &str) -> String {
     let letters = tool.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
     let mut name = prefix.to_owned();
@@ -251,13 +250,14 @@ fn object_name(prefix: &str, tool: &str) -> String {
     name.trim_matches('-').to_owned()
 }
 
-/// Whether the Tool is this server's.
+/// Reports whether this server is the controller of the Tool.
 fn is_controlled<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
     let owners = tool.metadata.owner_references.iter().flatten();
     owners.filter(|owner| owner.controller == Some(true)).any(|owner| owner.uid == cr.uid())
 }
 
-/// Whether the Tool may be changed: it is this server's, a predecessor's of its name, or one that was left behind.
+/// Reports whether the Tool may be changed: it is controlled by this server or by a predecessor of the same name, or it has no
+/// controller and carries this server's labels.
 fn is_owned<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
     let name = cr.key().name;
     let owner = tool.metadata.owner_references.iter().flatten().find(|owner| owner.controller == Some(true));
@@ -274,7 +274,7 @@ fn is_owned<K: PhasedObject>(cr: &K, tool: &Tool) -> bool {
     }
 }
 
-/// The first few of many.
+/// Joins the first few of many sentences.
 fn first_few(all: &[String]) -> String {
     const FEW: usize = 5;
     let rest = all.len().saturating_sub(FEW);

@@ -1,40 +1,40 @@
-//! A Tool that is a server's: how that server stands, and the Tool with what the server says of it.
+//! State of the server of a Tool, and the Tool completed with the definition of its server.
 
 use std::sync::Arc;
 
 use crds::{
-    RefKind, Reference, ReferencePhase, Tool, ToolServerStatus, WorkloadPhase,
+    MCPServer, RefKind, Reference, ReferencePhase, RemoteMCPServer, Tool, ToolServerStatus, WorkloadPhase,
     digest::digest,
+    reason,
     tool::ServerAccess,
     tool_server::{AllowedNamespaces, ServerHeader, ServerTls, TOOLS_KEY, ValueSource, tools_config_map},
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use meta::{CommonStatus, Phase};
+use meta::{CommonStatus, Phase, condition_type};
 use serde_json::json;
 
-use super::{DISCOVERED, REASONS};
 use crate::ports::{CacheReader, CachedChild, ChildKind, ChildRef};
 
-/// How a server stands towards those that use one of its tools.
+/// State of a server's tool for the objects that use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ToolState {
-    /// The tool is known; the digest of what is used of it, and why the server cannot be reached, if so.
+    /// The tool is known: digest of everything that is used of it, and why the server cannot be reached, if so.
     Known { digest: String, unreachable: Option<(String, String)> },
-    /// The server is on its way; what it is, such as `is Resolving`.
+    /// The server is not ready yet, as the text says, such as `is Resolving`.
     Pending(String),
-    /// Somebody has to act; what it is, such as `not found`.
+    /// The user has to act, as the text says, such as `not found`.
     Missing(String),
-    /// The server has no such tool; what it is.
+    /// The server has no such tool, as the text says.
     NoSuchTool(String),
 }
 
-/// A server, whatever its kind.
+/// Tool server of either kind, as the informer caches have it.
 struct ToolServerView {
     url: String,
     machine: CommonStatus,
     tools: ToolServerStatus,
     current: bool,
-    /// Whether it runs in the cluster.
+    /// `true` for an MCPServer, which runs in the cluster.
     in_cluster: bool,
     headers: Vec<ServerHeader>,
     sse: bool,
@@ -46,7 +46,7 @@ impl ToolServerView {
     fn find(views: &dyn CacheReader, kind: RefKind, namespace: &str, name: &str) -> Option<Self> {
         match kind {
             RefKind::RemoteMCPServer => {
-                let server = views.remote_mcp_server(namespace, name)?;
+                let server = views.get::<RemoteMCPServer>(namespace, name)?;
                 let status = server.status.clone().unwrap_or_default();
                 let current = status.machine.observed_generation == server.metadata.generation;
                 let url = server.spec.url.clone();
@@ -57,7 +57,7 @@ impl ToolServerView {
                 Some(Self { url, machine, tools, current, in_cluster: false, headers, sse, tls, allowed })
             }
             RefKind::MCPServer => {
-                let server = views.mcp_server(namespace, name)?;
+                let server = views.get::<MCPServer>(namespace, name)?;
                 let status = server.status.clone().unwrap_or_default();
                 let (machine, url) = (status.workload.machine, status.workload.endpoint.unwrap_or_default());
                 let current = machine.observed_generation == server.metadata.generation;
@@ -69,8 +69,8 @@ impl ToolServerView {
         }
     }
 
-    /// How it is called from a namespace. Secrets and ConfigMaps are read by Pods of their own namespace alone: in another one
-    /// those of the same names are others, and not for this server.
+    /// Returns the parameters of calls from a namespace. Pods read Secrets and ConfigMaps of their own namespace alone: in
+    /// another one the objects of the same names are others, and not for this server.
     fn access_from(&self, own: &str, from: &str) -> ServerAccess {
         let readable = self.headers.iter().filter(|header| header.value_from.is_none() || own == from);
         let mut tls = self.tls.clone();
@@ -78,8 +78,8 @@ impl ToolServerView {
         ServerAccess { headers: readable.cloned().collect(), sse: self.sse, tls }
     }
 
-    /// Whether what is known of its tools is of the spec as it is. A server that runs keeps its tools while it moves, for its
-    /// old Pods serve.
+    /// Reports whether the known tools belong to the current spec. An MCPServer keeps a known tool while it changes phase,
+    /// because its old Pods serve.
     fn is_settled(&self, tool: &str) -> bool {
         let phase = self.machine.phase.as_deref().filter(|_| self.current).unwrap_or_default();
         match self.in_cluster {
@@ -92,21 +92,22 @@ impl ToolServerView {
         }
     }
 
-    /// Why it does not answer, if so: reason and sentence.
+    /// Returns the reason and message why the server does not answer, if so.
     fn problem(&self) -> Option<(String, String)> {
         let condition = |type_: &str| self.machine.conditions.iter().find(|found| found.type_ == type_);
         let words = |found: &Condition| (found.reason.clone(), found.message.clone());
         if !self.in_cluster {
             let failed = self.machine.phase.as_deref() == Some(ReferencePhase::Error.as_str());
-            return condition("Ready").filter(|_| failed).map(words);
+            return condition(condition_type::READY).filter(|_| failed).map(words);
         }
-        let unavailable = condition("Available").filter(|found| found.status == "False");
-        let silent = condition(DISCOVERED).filter(|found| REASONS.contains(&found.reason.as_str()));
+        let unavailable = condition(condition_type::AVAILABLE).filter(|found| found.status == "False");
+        let silent = condition(condition_type::TOOLS_DISCOVERED)
+            .filter(|found| reason::DISCOVERY_FAILURES.contains(&found.reason.as_str()));
         unavailable.or(silent).map(words)
     }
 }
 
-/// How the server stands towards those that use this tool of it in `from`, a namespace.
+/// Returns the state of this tool of the server for objects in the namespace `from`.
 pub(crate) fn tool_state(views: &dyn CacheReader, reference: &Reference, from: &str, tool: &str) -> ToolState {
     let (namespace, name) = (reference.namespace.as_deref().unwrap_or(from), reference.name.as_str());
     let Some(server) = ToolServerView::find(views, reference.kind, namespace, name) else {
@@ -120,12 +121,12 @@ pub(crate) fn tool_state(views: &dyn CacheReader, reference: &Reference, from: &
         _ if !server.is_settled(tool) => {
             let phase = server.machine.written_phase().filter(|_| server.current);
             ToolState::Pending(match phase {
-                Some("Running") => "has not told its tools yet".to_owned(),
+                Some("Running") => "has not listed its tools yet".to_owned(),
                 phase => format!("is {}", phase.unwrap_or("not yet seen by the operator")),
             })
         }
         None => match server.problem() {
-            Some((_, why)) if server.in_cluster => ToolState::Missing(format!("does not tell its tools: {why}")),
+            Some((_, why)) if server.in_cluster => ToolState::Missing(format!("does not list its tools: {why}")),
             Some((_, why)) => ToolState::Missing(format!("is in phase Error: {why}")),
             None => ToolState::NoSuchTool(format!("has no tool {tool:?}{}", other_tool_names(&server.tools))),
         },
@@ -155,14 +156,14 @@ pub(crate) fn tool_state(views: &dyn CacheReader, reference: &Reference, from: &
     }
 }
 
-/// The digest of a value that is in a Secret or ConfigMap.
+/// Returns the digest of a value in a Secret or ConfigMap.
 fn value_digest(views: &dyn CacheReader, namespace: &str, from: &ValueSource) -> Option<String> {
     let kind = if from.is_secret() { ChildKind::Secret } else { ChildKind::ConfigMap };
     let (namespace, name) = (namespace.to_owned(), from.name.clone());
     views.child(&ChildRef { kind, namespace, name })?.data.get(&from.key).cloned()
 }
 
-/// The names of a few tools, for whoever wrote another one.
+/// Lists the names of a few tools, for the author of a Tool that names another one.
 fn other_tool_names(server: &ToolServerStatus) -> String {
     const FEW: usize = 10;
     let names: Vec<_> = server.discovered_tools.iter().take(FEW).map(|tool| tool.name.as_str()).collect();
@@ -172,8 +173,8 @@ fn other_tool_names(server: &ToolServerStatus) -> String {
     }
 }
 
-/// The Tool as it is rendered: where its server is, and what the server says where the Tool says nothing. `None`: it is no
-/// server's, or nothing is known of it.
+/// Returns the Tool as it is rendered: with the URL of its server, and the server's definition where the Tool leaves a field
+/// unset. `None`: it refers to no server, or its definition is not known.
 pub(crate) fn resolve_tool(views: &dyn CacheReader, namespace: &str, tool: &Tool) -> Option<Arc<Tool>> {
     let (reference, name) = tool.spec.served_by()?;
     let from = namespace;

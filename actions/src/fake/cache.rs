@@ -1,49 +1,36 @@
-//! The operator's caches: what each watch has delivered, never older than the answers to its own writes.
+//! Simulates the operator's informer caches: what each watch has delivered, never older than the answers to the operator's own
+//! writes.
 
 use std::collections::BTreeMap;
 
 use super::{Obj, ObjectId, Store, store::StoreChange};
 
-/// The kinds that are watched.
-const KINDS: [&str; 16] = [
-    "Agent",
-    "Flow",
-    "FlowSet",
-    "Tool",
-    "Model",
-    "PluginConfig",
-    "Prompt",
-    "MCPServer",
-    "RemoteMCPServer",
-    "Pod",
-    "ServiceAccount",
-    "ConfigMap",
-    "Secret",
-    "Service",
-    "NetworkPolicy",
-    "Deployment",
-];
+/// Watched kinds besides those of Récif.
+const OTHERS: [&str; 7] = ["Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "NetworkPolicy", "Deployment"];
 
-/// What the watches have delivered, and the answers to our own writes that they have not.
+/// Informer cache with the answers to own writes that the watches have not delivered yet.
+///
+/// Invariant: an answer is kept in `own` only until the watch has delivered its version or a later one.
 #[derive(Default)]
 pub(super) struct Cache {
     objs: BTreeMap<ObjectId, Obj>,
     own: BTreeMap<ObjectId, (u64, Option<Obj>)>,
-    /// Events of the log already delivered, by kind.
+    /// Number of log events already delivered, by kind.
     seen: BTreeMap<&'static str, usize>,
     begin: usize,
 }
 
 impl Cache {
-    /// Everything is listed.
+    /// Creates a cache by a list of everything.
     pub(super) fn listed(store: &Store) -> Self {
         Self { objs: store.objs.clone(), begin: store.log.len(), ..Self::default() }
     }
 
-    /// Takes in what the log has that is new, but for kinds that lag, and says what that was.
+    /// Delivers the new events of the log, except those of lagging kinds, and returns them.
     pub(super) fn deliver(&mut self, log: &[StoreChange], lags: impl Fn(&str) -> bool) -> Vec<StoreChange> {
         let mut delivered = Vec::new();
-        for kind in KINDS.into_iter().filter(|kind| !lags(kind)) {
+        let ours = crds::KINDS.iter().map(|kind| kind.name);
+        for kind in ours.chain(OTHERS).filter(|kind| !lags(kind)) {
             let seen = self.seen.insert(kind, log.len()).unwrap_or(self.begin);
             delivered.extend(log[seen..].iter().filter(|event| event.id.kind == kind).cloned());
         }
@@ -60,7 +47,7 @@ impl Cache {
         delivered
     }
 
-    /// The newer of both.
+    /// Returns the newer of the delivered object and the answer to an own write.
     pub(super) fn get(&self, id: &ObjectId) -> Option<Obj> {
         match self.own.get(id) {
             Some((_, own)) => own.clone(),
@@ -68,12 +55,12 @@ impl Cache {
         }
     }
 
-    /// What the watches have delivered.
+    /// Returns the delivered objects.
     pub(super) fn objs(&self) -> impl Iterator<Item = (&ObjectId, &Obj)> {
         self.objs.iter()
     }
 
-    /// Remembers the answer to a write of ours until the watch has it.
+    /// Keeps the answer to an own write until the watch has delivered it.
     pub(super) fn wrote(&mut self, id: &ObjectId, rv: u64, obj: Option<Obj>) {
         if self.objs.get(id).is_none_or(|known| known.rv() < rv) {
             self.own.insert(id.clone(), (rv, obj));

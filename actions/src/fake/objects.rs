@@ -1,4 +1,4 @@
-//! Objects as the API server stores them, and how the operator's caches reduce them.
+//! Models objects as the API server stores them, and their reduction in the operator's informer caches.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,13 +6,13 @@ use std::{
     sync::Arc,
 };
 
-use crds::digest::sha256_hex;
+use crds::{digest::sha256_hex, pod_problem::PodProblem};
 use serde_json::{Value, json};
 
 use super::apply::OURS;
 use crate::{
     discovery::Definitions,
-    ports::{CachedChild, ChildKind, ChildRef, Controller, DeploymentState, PodProblem, ReplicasManagers, WorkloadPod},
+    ports::{CachedChild, ChildKind, ChildRef, Controller, DeploymentState, ReplicasManagers, WorkloadPod},
     workload::{REPLICAS, SCALER},
 };
 
@@ -36,14 +36,14 @@ impl From<&ChildRef> for ObjectId {
     }
 }
 
-/// One stored object.
+/// Stored object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Obj {
-    /// The object as a GET would answer it, without managedFields.
+    /// The object as the answer to a GET, without managedFields.
     pub(crate) body: Value,
     /// JSON pointer of a leaf to its field managers, for children.
     pub(crate) owned: BTreeMap<String, BTreeSet<String>>,
-    /// Pods: why it does not come up.
+    /// Pods: problem that keeps it from starting.
     pub(crate) problem: Option<PodProblem>,
 }
 
@@ -98,12 +98,12 @@ impl Obj {
         serde_json::from_value(labels).expect("labels are strings")
     }
 
-    /// As the cache of Agents or Tools holds it.
+    /// Returns the object as in the cache of a kind with a driver.
     pub(crate) fn typed<K: serde::de::DeserializeOwned>(&self) -> Option<Arc<K>> {
         serde_json::from_value(self.body.clone()).ok().map(Arc::new)
     }
 
-    /// As the caches of children hold it.
+    /// Returns the object as in the caches of children.
     pub(crate) fn child(&self, id: &ObjectId) -> Arc<CachedChild> {
         let kind = ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == id.kind);
         let kind = kind.unwrap_or(ChildKind::Tool);
@@ -129,7 +129,7 @@ impl Obj {
         })
     }
 
-    /// As the cache of Pods holds it.
+    /// Returns the object as in the cache of Pods.
     pub(crate) fn pod(&self, id: &ObjectId) -> Arc<WorkloadPod> {
         let ready = self.body.pointer("/status/ready") == Some(&json!(true));
         Arc::new(WorkloadPod {

@@ -1,5 +1,5 @@
-//! The operator as a process: real drivers, a queue, and the rules of what wakes, run in virtual time until told to stop
-//! or until it dies.
+//! Runs the operator as a process: the real drivers, a workqueue, and the rules of what wakes what, in virtual time until the end
+//! of the run or until it dies.
 
 use std::{
     collections::BTreeMap,
@@ -7,13 +7,15 @@ use std::{
     time::Duration,
 };
 
-use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use async_trait::async_trait;
+use crds::Agent;
 use machine::{ApiError, Clock, Requeue, Sink, StepRecord};
+use meta::{Key, PhasedObject};
 use serde::de::DeserializeOwned;
 
 use super::{
     ObjectId, Sim,
-    ports::{DRIVEN, Ports, key},
+    ports::{Ports, is_driven, key},
     samples::{agent_id, settings},
     servers::Servers,
     store::StoreChange,
@@ -25,42 +27,37 @@ use crate::{
     render::RenderSettings,
 };
 
-/// How a run ended.
+/// End of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunEnd {
     TimeIsOver,
     Died,
 }
 
-/// More steps than this without the clock moving are a hot loop.
+/// More steps than this without progress of the clock are a hot loop.
 const HOT: usize = 400;
 
-/// One run of the operator.
+/// Process of the operator, with its workqueue.
+///
+/// Invariant: an object is queued at most once, at the earliest time requested.
 pub(crate) struct Operator {
     sim: Sim,
     ports: Arc<Ports>,
-    agents: Driver<Agent>,
-    flows: Driver<Flow>,
-    flow_sets: Driver<FlowSet>,
-    tools: Driver<Tool>,
-    models: Driver<Model>,
-    plugin_configs: Driver<PluginConfig>,
-    prompts: Driver<Prompt>,
-    mcp_servers: Driver<MCPServer>,
-    remote_mcp_servers: Driver<RemoteMCPServer>,
+    agents: Arc<Driver<Agent>>,
+    drivers: BTreeMap<&'static str, Arc<dyn Reconcile>>,
     servers: Arc<Servers>,
     queue: BTreeMap<ObjectId, Duration>,
     /// Kinds whose watch delivers nothing.
     pub(crate) lagging: Vec<&'static str>,
-    /// Whether what the watches deliver wakes nothing.
+    /// True if watch events enqueue nothing.
     pub(crate) ignores_watches: bool,
-    /// The scaler runs too, and wants so many Pods.
+    /// Number of Pods that the scaler wants; `None`: no scaler runs.
     pub(crate) scaler: Option<i32>,
-    /// Every step so far.
+    /// Records of all steps so far.
     pub(crate) trace: Arc<StepTrace>,
 }
 
-/// Keeps the records of steps.
+/// Sink that keeps the records of steps.
 #[derive(Debug, Default)]
 pub(crate) struct StepTrace(Mutex<Vec<StepRecord>>);
 
@@ -77,12 +74,12 @@ impl Sink for StepTrace {
 }
 
 impl Operator {
-    /// A start: lists everything, queues everything.
+    /// Starts the operator: lists everything, enqueues everything.
     pub(crate) fn start(sim: &Sim) -> Self {
         Self::with(sim, Agent::registry().expect("a sound table"), settings())
     }
 
-    /// A start with other actions or settings.
+    /// Starts the operator with other actions or settings.
     pub(crate) fn with(sim: &Sim, actions: Registry<Agent>, settings: RenderSettings) -> Self {
         let ports = Ports::start(sim);
         let servers = Servers::start(sim.clock, sim.servers.clone());
@@ -98,18 +95,14 @@ impl Operator {
         let clock: Arc<dyn Clock> = Arc::new(sim.clock);
         let trace = Arc::new(StepTrace::default());
         let sinks: Vec<Arc<dyn Sink>> = vec![trace.clone()];
-        let queued = sim.store().objs.keys().filter(|id| DRIVEN.contains(&id.kind)).cloned().collect::<Vec<_>>();
+        let queued = sim.store().objs.keys().filter(|id| is_driven(id.kind)).cloned().collect::<Vec<_>>();
         let now = sim.clock.elapsed();
+        let agents = Arc::new(Driver::new(actions, world.clone(), ports.clone(), clock.clone(), sinks.clone()));
+        let mut drivers = drivers(&world, &ports, &clock, &sinks);
+        drivers.insert(Agent::KIND, agents.clone());
         Self {
-            agents: Driver::new(actions, world.clone(), ports.clone(), clock.clone(), sinks.clone()),
-            flows: driver(&world, &ports, &clock, &sinks),
-            flow_sets: driver(&world, &ports, &clock, &sinks),
-            tools: driver(&world, &ports, &clock, &sinks),
-            models: driver(&world, &ports, &clock, &sinks),
-            plugin_configs: driver(&world, &ports, &clock, &sinks),
-            prompts: driver(&world, &ports, &clock, &sinks),
-            mcp_servers: driver(&world, &ports, &clock, &sinks),
-            remote_mcp_servers: driver(&world, &ports, &clock, &sinks),
+            agents,
+            drivers,
             servers,
             sim: sim.clone(),
             ports,
@@ -121,22 +114,24 @@ impl Operator {
         }
     }
 
-    /// Gives it a lease of this namespace and name, of which it speaks as its own.
+    /// Sets the identity of this operator: namespace and name of its lease.
     pub(crate) fn named(&mut self, instance: &str) {
-        self.agents.set_instance(instance);
+        self.drivers.remove(Agent::KIND);
+        Arc::get_mut(&mut self.agents).expect("not shared").set_instance(instance);
+        self.drivers.insert(Agent::KIND, self.agents.clone());
     }
 
-    /// It leads again, after another one did.
+    /// Records that this operator leads again, after another one did.
     pub(crate) fn leads_again(&self) {
         self.agents.start_leading();
     }
 
-    /// No step of this Agent is taken, because it would read what is not known.
+    /// Reports that no step of this Agent can be taken, because its dependencies cannot be read.
     pub(crate) async fn refuse(&self, name: &str, why: &str) -> Requeue {
         self.agents.report_unreadable(&key(&agent_id(name)), ApiError::Forbidden(why.to_owned())).await
     }
 
-    /// Works for this long in virtual time.
+    /// Runs for this long in virtual time.
     pub(crate) async fn run(&mut self, time: Duration) -> RunEnd {
         let end = self.sim.clock.elapsed() + time;
         let mut steps = 0;
@@ -158,7 +153,7 @@ impl Operator {
             let next = self.sim.store().next_at().into_iter().chain(self.servers.next_at());
             let next = self.queue.values().copied().chain(next).min().unwrap_or(end).min(end);
             if next > now {
-                // Timers count in milliseconds.
+                // Timers have a resolution of a millisecond.
                 tokio::time::advance((next - now).max(Duration::from_millis(1))).await;
                 if next - now > Duration::from_millis(120) {
                     steps = 0;
@@ -184,20 +179,8 @@ impl Operator {
     async fn step(&mut self, id: &ObjectId) -> RunEnd {
         self.queue.remove(id);
         let ports = self.ports.clone();
-        let step = async {
-            match id.kind {
-                "Agent" => self.agents.reconcile(&key(id)).await,
-                "Flow" => self.flows.reconcile(&key(id)).await,
-                "FlowSet" => self.flow_sets.reconcile(&key(id)).await,
-                "Tool" => self.tools.reconcile(&key(id)).await,
-                "Model" => self.models.reconcile(&key(id)).await,
-                "PluginConfig" => self.plugin_configs.reconcile(&key(id)).await,
-                "Prompt" => self.prompts.reconcile(&key(id)).await,
-                "MCPServer" => self.mcp_servers.reconcile(&key(id)).await,
-                "RemoteMCPServer" => self.remote_mcp_servers.reconcile(&key(id)).await,
-                other => unreachable!("{other} has no driver"),
-            }
-        };
+        let driver = self.drivers[id.kind].clone();
+        let step = async { driver.reconcile(&key(id)).await };
         let next = tokio::select! {
             biased;
             () = ports.died.notified() => return RunEnd::Died,
@@ -214,7 +197,7 @@ impl Operator {
         RunEnd::TimeIsOver
     }
 
-    /// Lets the cluster work and takes in what the watches bring.
+    /// Lets the cluster work, and takes in the watch events.
     fn catch_up(&mut self) {
         self.sim.store().controllers();
         for id in self.servers.settle() {
@@ -230,12 +213,13 @@ impl Operator {
 
     fn enqueue_affected(&mut self, event: &StoreChange) {
         let obj = event.after.as_ref().or(event.before.as_ref()).expect("one of both");
-        if DRIVEN.contains(&event.id.kind) && !is_status_only(event) {
+        if is_driven(event.id.kind) && !is_status_only(event) {
             self.enqueue(event.id.clone(), Duration::ZERO);
         }
-        // What belongs to a workload wakes that one. Everything else, a Tool that a server published too, wakes whoever might
-        // look at it; an Agent only those that may call it, and who uses tools no server of them.
-        let labels = if DRIVEN.contains(&event.id.kind) { BTreeMap::new() } else { obj.labels() };
+        // A child of a workload wakes only this workload. Any other object, including a Tool that a server publishes, wakes every
+        // object that might refer to it; an Agent wakes only those that may call it, and objects that use tools wake no server of
+        // tools.
+        let labels = if is_driven(event.id.kind) { BTreeMap::new() } else { obj.labels() };
         let owner = labels.iter().find_map(|(label, name)| Some((label.strip_prefix("recif.dev/")?, name)));
         let is_woken = |id: &ObjectId| match (id.kind, owner) {
             ("Prompt", _) => false,
@@ -247,7 +231,7 @@ impl Operator {
             _ => *id != event.id,
         };
         let store = self.sim.store();
-        let driven = store.objs.keys().filter(|id| DRIVEN.contains(&id.kind) && id.namespace == event.id.namespace);
+        let driven = store.objs.keys().filter(|id| is_driven(id.kind) && id.namespace == event.id.namespace);
         let woken: Vec<_> = driven.filter(|id| is_woken(id)).cloned().collect();
         drop(store);
         for id in woken {
@@ -266,7 +250,7 @@ impl Operator {
     }
 
     fn queue_size(&self) -> usize {
-        self.sim.store().objs.keys().filter(|id| DRIVEN.contains(&id.kind)).count()
+        self.sim.store().objs.keys().filter(|id| is_driven(id.kind)).count()
     }
 
     fn last_steps(&self) -> Vec<String> {
@@ -281,6 +265,35 @@ impl Operator {
     }
 }
 
+/// Driver of any kind.
+#[async_trait]
+trait Reconcile: Send + Sync {
+    async fn reconcile(&self, key: &Key) -> Requeue;
+}
+
+#[async_trait]
+impl<K: PhasedObject> Reconcile for Driver<K> {
+    async fn reconcile(&self, key: &Key) -> Requeue {
+        Driver::reconcile(self, key).await
+    }
+}
+
+macro_rules! drivers {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        fn drivers(
+            world: &Arc<Deps>,
+            ports: &Arc<Ports>,
+            clock: &Arc<dyn Clock>,
+            sinks: &[Arc<dyn Sink>],
+        ) -> BTreeMap<&'static str, Arc<dyn Reconcile>> {
+            let mut drivers: BTreeMap<_, Arc<dyn Reconcile>> = BTreeMap::new();
+            $(drivers.insert(stringify!($kind), Arc::new(driver::<crds::$module::$kind>(world, ports, clock, sinks)));)+
+            drivers
+        }
+    };
+}
+crds::for_each_kind!(drivers);
+
 fn driver<K: ControlledKind + DeserializeOwned>(
     world: &Arc<Deps>,
     ports: &Arc<Ports>,
@@ -290,7 +303,7 @@ fn driver<K: ControlledKind + DeserializeOwned>(
     Driver::new(K::registry().expect("a sound table"), world.clone(), ports.clone(), clock.clone(), sinks.to_vec())
 }
 
-/// Runs operators one after the other for this long: when one dies, the next one starts.
+/// Runs operators one after the other for this long: if one dies, the next one starts.
 pub(crate) async fn run_with_restarts(sim: &Sim, time: Duration) -> Operator {
     let end = sim.clock.elapsed() + time;
     loop {

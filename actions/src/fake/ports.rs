@@ -1,6 +1,6 @@
-//! The operator's way into the simulated cluster: a cache, a log of requests, and faults.
+//! Implements the operator's ports over the simulated cluster: informer caches, a log of requests, and fault injection.
 //!
-//! Each start of the operator has its own ports; when it dies, its requests never return.
+//! Each start of the operator has its own ports; after it dies, its requests never return.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use crds::{Agent, Tool};
 use machine::{ApiError, ObjectClient};
 use meta::{Key, PhasedObject};
 use serde::de::DeserializeOwned;
@@ -21,36 +21,38 @@ use tokio::sync::Notify;
 
 use super::{Cascade, Obj, ObjectId, Sim, Store, cache::Cache, store::StoreChange};
 use crate::{
-    ports::{CacheReader, CachedChild, ChildClient, ChildKind, ChildManifest, ChildRef, OwnerState, WorkloadPod},
+    ports::{
+        CacheReader, Cached, CachedChild, ChildClient, ChildKind, ChildManifest, ChildRef, OwnerState, WorkloadPod,
+    },
     render::MANAGED_BY_LABEL,
     workload::{REPLICAS, ReplicasHandover, SCALER, WorkloadKind as _, handover},
 };
 
-/// What a request asks for.
+/// Kind of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verb {
     Look,
     DryRun,
     Apply,
-    /// The scaler sets the replicas.
+    /// The scaler applies the replicas.
     Scale,
-    /// The operator sets them alone.
+    /// The operator applies the replicas alone.
     Replicas,
     Delete,
     Status,
     Metadata,
 }
 
-/// A request as the API server gets it.
+/// Request as the API server receives it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LoggedRequest {
     pub(crate) verb: Verb,
     pub(crate) id: ObjectId,
-    /// How many requests came before it.
+    /// Number of earlier requests.
     pub(crate) nth: usize,
-    /// How many writes came before it.
+    /// Number of earlier writes.
     pub(crate) nth_write: usize,
-    /// The body.
+    /// Body of the request.
     pub(crate) body: Value,
 }
 
@@ -66,17 +68,17 @@ impl fmt::Display for LoggedRequest {
     }
 }
 
-/// What becomes of a request.
+/// Fault that is injected into a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum RequestFault {
     No,
-    /// Refused; nothing happened.
+    /// Rejected; nothing happened.
     Refuse(ApiError),
-    /// Done, but the answer is lost.
+    /// Done, but the response is lost.
     Lose(ApiError),
-    /// The operator dies before it is sent.
+    /// The operator dies before it sends the request.
     DieBefore,
-    /// Done, and the operator dies before it learns of it.
+    /// Done, and the operator dies before it receives the response.
     DieUnanswered,
     /// Done and answered; the operator dies before its next request.
     DieAfter,
@@ -92,7 +94,7 @@ pub(super) struct Faults {
     writes: usize,
 }
 
-/// The ports of one run of the operator.
+/// Ports of one run of the operator.
 pub(crate) struct Ports {
     sim: Sim,
     cache: Mutex<Cache>,
@@ -102,7 +104,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// A start: everything is listed.
+    /// Creates the ports of a start: everything is listed.
     pub(super) fn start(sim: &Sim) -> Arc<Self> {
         let store = sim.store();
         let cache = Cache::listed(&store);
@@ -120,7 +122,7 @@ impl Ports {
         self.dead.load(Ordering::SeqCst) || self.doomed.load(Ordering::SeqCst)
     }
 
-    /// Delivers what the watches have, but for kinds that lag.
+    /// Delivers the pending watch events, except those of lagging kinds.
     pub(super) fn deliver(&self, lags: impl Fn(&str) -> bool) -> Vec<StoreChange> {
         self.cache().deliver(&self.sim.store().log, lags)
     }
@@ -183,12 +185,14 @@ impl Ports {
 }
 
 impl Ports {
-    /// The scaler has a look at every Agent; `number`: of Pods, where it is its own to set.
+    /// Runs the scaler over every Agent; `number`: the number of Pods to set where the scaler owns the field.
     pub(super) async fn scale(&self, number: i32) {
         let agents: Vec<ObjectId> =
             self.cache().objs().filter(|(id, _)| id.kind == "Agent").map(|(id, _)| id.clone()).collect();
         for id in agents {
-            let Some(agent) = self.agent(&id.namespace, &id.name).filter(|agent| !agent.is_deleting()) else {
+            let Some(agent) =
+                Cached::<Agent>::cached(self, &id.namespace, &id.name).filter(|agent| !agent.is_deleting())
+            else {
                 continue;
             };
             let Some(live) = self.child(&agent.deployment()) else { continue };
@@ -288,39 +292,13 @@ impl ChildClient for Ports {
     }
 }
 
+impl<K: PhasedObject + DeserializeOwned> Cached<K> for Ports {
+    fn cached(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.typed(K::KIND, namespace, name)
+    }
+}
+
 impl CacheReader for Ports {
-    fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>> {
-        self.typed("Agent", namespace, name)
-    }
-
-    fn flow(&self, namespace: &str, name: &str) -> Option<Arc<Flow>> {
-        self.typed("Flow", namespace, name)
-    }
-
-    fn tool(&self, namespace: &str, name: &str) -> Option<Arc<Tool>> {
-        self.typed("Tool", namespace, name)
-    }
-
-    fn model(&self, namespace: &str, name: &str) -> Option<Arc<Model>> {
-        self.typed("Model", namespace, name)
-    }
-
-    fn plugin_config(&self, namespace: &str, name: &str) -> Option<Arc<PluginConfig>> {
-        self.typed("PluginConfig", namespace, name)
-    }
-
-    fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>> {
-        self.typed("Prompt", namespace, name)
-    }
-
-    fn mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<MCPServer>> {
-        self.typed("MCPServer", namespace, name)
-    }
-
-    fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>> {
-        self.typed("RemoteMCPServer", namespace, name)
-    }
-
     fn namespace_labels(&self, namespace: &str) -> Option<Arc<BTreeMap<String, String>>> {
         let id = ObjectId { kind: "Namespace", namespace: String::new(), name: namespace.to_owned() };
         Some(Arc::new(self.sim.store().get(&id)?.labels()))
@@ -334,7 +312,7 @@ impl CacheReader for Ports {
         let label = crate::render::kind_label(kind);
         let ids: Vec<_> = self.cache().objs().map(|(id, _)| id.clone()).collect();
         let tools = ids.iter().filter(|id| id.kind == "Tool" && id.namespace == namespace);
-        let tools = tools.filter_map(|id| self.tool(namespace, &id.name));
+        let tools = tools.filter_map(|id| Cached::<Tool>::cached(self, namespace, &id.name));
         tools
             .filter(|tool| tool.metadata.labels.iter().flatten().any(|(key, name)| *key == label && name == server))
             .collect()
@@ -366,7 +344,7 @@ impl CacheReader for Ports {
     fn child(&self, child: &ChildRef) -> Option<Arc<CachedChild>> {
         let id = ObjectId::from(child);
         let obj = self.cached(&id)?;
-        // Secrets and ConfigMaps are watched whole, the others by our label.
+        // Secrets and ConfigMaps are all watched, the other kinds by the operator's label.
         let seen = matches!(id.kind, "Secret" | "ConfigMap") || obj.labels().contains_key(MANAGED_BY_LABEL);
         seen.then(|| obj.child(&id))
     }
@@ -421,20 +399,12 @@ fn id<K: PhasedObject>(key: &Key) -> ObjectId {
     ObjectId { kind: K::KIND, namespace: key.namespace.clone(), name: key.name.clone() }
 }
 
-/// Of a kind that has a driver.
+/// Returns the key of an object of a kind that has a driver.
 pub(super) fn key(id: &ObjectId) -> Key {
     Key::new(&id.namespace, &id.name)
 }
 
-/// The kinds that have a driver.
-pub(super) const DRIVEN: [&str; 9] = [
-    <Agent as PhasedObject>::KIND,
-    <Flow as PhasedObject>::KIND,
-    <FlowSet as PhasedObject>::KIND,
-    <Tool as PhasedObject>::KIND,
-    <Model as PhasedObject>::KIND,
-    <PluginConfig as PhasedObject>::KIND,
-    <Prompt as PhasedObject>::KIND,
-    <MCPServer as PhasedObject>::KIND,
-    <RemoteMCPServer as PhasedObject>::KIND,
-];
+/// Reports whether the kind has a driver.
+pub(super) fn is_driven(kind: &str) -> bool {
+    crds::KINDS.iter().any(|known| known.name == kind)
+}

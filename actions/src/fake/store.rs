@@ -1,5 +1,6 @@
-//! The API server's memory: uids, resource versions, generations, finalizers, deletion, and the log that watches read.
+//! Simulates the API server's storage: uids, resource versions, generations, finalizers, deletion, and the log that watches read.
 
+use crds::pod_problem::PodProblem;
 use std::collections::{BTreeMap, BTreeSet};
 
 use machine::{ApiError, Clock};
@@ -9,9 +10,8 @@ use super::{
     Obj, ObjectId, SimClock,
     patch::{assert_whole_seconds, patched},
 };
-use crate::ports::PodProblem;
 
-/// How an object is deleted.
+/// Propagation policy of a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cascade {
     Background,
@@ -19,18 +19,18 @@ pub(crate) enum Cascade {
     Orphan,
 }
 
-/// What becomes of the Pods of a Deployment.
+/// Health of the Pods of all Deployments.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Health {
     /// Ready after three seconds.
     Good,
-    /// Never ready; why, if the kubelet says so.
+    /// Never ready; with the problem, if the kubelet reports one.
     Bad(Option<PodProblem>),
-    /// Cannot be created: a quota, say.
+    /// Cannot be created, for example because of a quota.
     Refused,
 }
 
-/// A change, as watches deliver it.
+/// Watch event.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreChange {
     pub(crate) rv: u64,
@@ -39,7 +39,9 @@ pub(crate) struct StoreChange {
     pub(crate) after: Option<Obj>,
 }
 
-/// Everything stored.
+/// Storage of the API server.
+///
+/// Invariant: `rv` grows with every change, and `log` holds the changes in this order.
 #[derive(Clone)]
 pub(crate) struct Store {
     pub(super) clock: SimClock,
@@ -51,19 +53,19 @@ pub(crate) struct Store {
     pub(super) progressed: BTreeMap<ObjectId, std::time::Duration>,
     /// Deployments that are not at rest.
     pub(super) busy: BTreeSet<ObjectId>,
-    /// Whether something went, or was made for an owner that is gone.
+    /// True if an object was deleted, or was created for an owner that is gone.
     pub(super) garbage: bool,
-    /// Whether the garbage collector does nothing yet.
+    /// True if the garbage collector is suspended.
     pub(crate) lazy: bool,
     pub(super) uids: BTreeSet<String>,
-    /// The controllers have nothing to do at this version before this time.
+    /// Version and time up to which the controllers have nothing to do.
     pub(super) rested: Option<(u64, std::time::Duration)>,
-    /// How often each object was added and deleted.
+    /// Number of times that each object was added and deleted.
     pub(crate) counts: BTreeMap<ObjectId, (u32, u32)>,
     pub(super) health: Health,
-    /// How long a Pod takes to end.
+    /// Time that a Pod takes to end.
     pub(crate) grace: std::time::Duration,
-    /// Fields of statuses that the CRDs do not know, which the API server drops in silence.
+    /// Status fields that the CRDs do not know, which the API server drops without an error.
     pub(crate) unknown: &'static [&'static str],
 }
 
@@ -89,7 +91,7 @@ impl Store {
         }
     }
 
-    /// How the Pods of every Deployment do from now on.
+    /// Sets the health of the Pods of all Deployments from now on.
     pub(crate) fn set_health(&mut self, health: Health) {
         self.health = health;
         self.busy = self.objs.keys().filter(|id| id.kind == "Deployment").cloned().collect();
@@ -100,25 +102,25 @@ impl Store {
         self.objs.get(id)
     }
 
-    /// A part of an object; null when it is not there.
+    /// Returns a part of an object; null if it does not exist.
     pub(crate) fn at(&self, id: &ObjectId, pointer: &str) -> Value {
         self.get(id).and_then(|obj| obj.body.pointer(pointer)).cloned().unwrap_or_default()
     }
 
-    /// Somebody creates an object.
+    /// Creates an object as another client.
     pub(crate) fn create(&mut self, id: &ObjectId, body: Value) {
         assert!(self.get(id).is_none(), "{id} exists");
         self.put(id, Obj::new(body));
     }
 
-    /// Somebody changes an object.
+    /// Changes an object as another client.
     pub(crate) fn edit(&mut self, id: &ObjectId, change: impl FnOnce(&mut Value)) {
         let Some(mut obj) = self.get(id).cloned() else { return };
         change(&mut obj.body);
         self.put(id, obj);
     }
 
-    /// Somebody deletes an object.
+    /// Deletes an object as another client.
     pub(crate) fn delete(&mut self, id: &ObjectId, cascade: Cascade) {
         let Some(mut obj) = self.get(id).cloned() else { return };
         let mut finalizers = obj.finalizers();
@@ -142,7 +144,7 @@ impl Store {
         self.put(id, obj);
     }
 
-    /// Somebody deletes the namespace.
+    /// Deletes the namespace as another client.
     pub(crate) fn delete_namespace(&mut self, namespace: &str) {
         self.terminating.insert(namespace.to_owned());
         self.rested = None;
@@ -156,7 +158,7 @@ impl Store {
         !self.terminating.is_empty()
     }
 
-    /// The status subresource: nothing but the status can change.
+    /// Patches the status subresource: only the status can change.
     pub(crate) fn patch_status(&mut self, id: &ObjectId, patch: &Value) -> Result<Obj, ApiError> {
         let mut obj = self.get(id).cloned().ok_or(ApiError::NotFound)?;
         let mut status = patched(&obj.body, patch)?["status"].take();
@@ -171,7 +173,7 @@ impl Store {
         Ok(self.put(id, obj).expect("a status does not delete"))
     }
 
-    /// The object itself, its status left alone; `None`: its last finalizer went.
+    /// Patches the metadata and leaves the status alone; returns `None` if the last finalizer was removed and the object is gone.
     pub(crate) fn patch_metadata(&mut self, id: &ObjectId, patch: &Value) -> Result<Option<Obj>, ApiError> {
         let old = self.get(id).cloned().ok_or(ApiError::NotFound)?;
         let mut obj = old.clone();
@@ -183,7 +185,8 @@ impl Store {
         Ok(self.put(id, obj))
     }
 
-    /// Stores an object, or removes it when it is deleted and nothing holds it. The stored object, if it is still there.
+    /// Stores an object, or removes it if it is being deleted and has no finalizer. Returns the stored object, if it still
+    /// exists.
     pub(super) fn put(&mut self, id: &ObjectId, mut obj: Obj) -> Option<Obj> {
         let old = self.objs.get(id).cloned();
         if obj.is_deleting() && obj.finalizers().is_empty() {
@@ -199,7 +202,7 @@ impl Store {
             let moved = old.body.get("spec") != obj.body.get("spec") || old.is_deleting() != obj.is_deleting();
             old.number("/metadata/generation") + i64::from(moved)
         });
-        // What the schema says of an object of ours without a status.
+        // Default of the CRD for an object without a status.
         if obj.body["status"].is_null() && crds::KINDS.iter().any(|kind| kind.name == id.kind) {
             obj.body["status"] = meta::CommonStatus::initial();
         }
@@ -238,7 +241,7 @@ impl Store {
         self.log.push(StoreChange { rv: self.rv, id: id.clone(), before: Some(before), after: None });
     }
 
-    /// The Deployment of this object, if it has one, has something to do.
+    /// Marks the Deployment of this object, if it has one, as not at rest.
     fn mark_busy(&mut self, id: &ObjectId, obj: &Obj) {
         let name = match id.kind {
             "Deployment" => id.name.clone(),

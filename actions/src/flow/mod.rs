@@ -1,4 +1,4 @@
-//! `Flow`: what is its own. Its life is that of every workload (`crate::workload`).
+//! `Flow` kind: validation, inputs and rendering. The lifecycle is that of every workload (`crate::workload`).
 
 mod parts;
 #[cfg(test)]
@@ -7,10 +7,11 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crds::{
-    Flow, HasReferences, RefKind, Traffic, WorkloadPhase, WorkloadStatus,
+    Flow, HasReferences, Model, PluginConfig, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus,
     cycle::Node,
     digest,
     flow::{FlowDefinition, Runtime},
+    reason,
 };
 use machine::{ActionError, Table, TableError};
 use meta::PhasedObject;
@@ -18,9 +19,9 @@ use meta::PhasedObject;
 use crate::{
     deps::Deps,
     kind::{ControlledKind, Registry},
-    ports::ChildManifest,
+    ports::{ChildKind, ChildManifest},
     prompt::inline_problem,
-    references::{AvailableVariables, Inputs, Resolution, Resolver},
+    references::{AvailableVariables, Evaluation, Inputs, Query, Referable, Resolution, Resolver, Usage},
     render::{self, FLOW, FlowContract, FlowImages, FlowKind, FlowParts, RenderError, RenderSettings},
     workload::{self, RenderedWorkload, WorkloadKind},
 };
@@ -29,9 +30,25 @@ pub(crate) use parts::flow_parts;
 
 impl ControlledKind for Flow {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 2, ..workload::TABLE };
+    const CHILDREN: &'static [ChildKind] = ChildKind::ALL;
+    const HAS_PODS: bool = true;
 
     fn registry() -> Result<Registry<Self>, TableError> {
         workload::registry()
+    }
+}
+
+impl Referable for Flow {
+    fn evaluate(query: &Query<'_>) -> Evaluation {
+        query.evaluate_workload(query.object::<Self>(), |flow| flow.status.as_ref())
+    }
+
+    fn references_for(&self, usage: Usage) -> Vec<Reference> {
+        if usage == Usage::Calls { self.references() } else { Vec::new() }
+    }
+
+    fn requires_identity(&self) -> bool {
+        self.spec.runtime.traffic.proxy.require_identity
     }
 }
 
@@ -58,7 +75,7 @@ impl WorkloadKind for Flow {
         let (name, definition) = (self.key().name, &self.spec.definition);
         render::check_names(&name, definition).map_err(terminal)?;
         if let Some(problem) = inline_problem(definition) {
-            return Err(ActionError::terminal("InvalidSpec", problem));
+            return Err(ActionError::terminal(reason::INVALID_SPEC, problem));
         }
         let inline = definition.prompts.iter().filter_map(|source| source.prompt.as_ref());
         let prompts = inline.map(|prompt| (prompt.name.clone(), prompt.content.clone())).collect();
@@ -109,13 +126,14 @@ impl WorkloadKind for Flow {
     }
 }
 
-/// Whether its image is our runner.
+/// Reports whether the container runs the operator's own runner image.
 fn runs_own_runner(runtime: &Runtime, settings: &RenderSettings) -> bool {
     let image = runtime.image.as_deref().unwrap_or_default();
     image.is_empty() || image == settings.runner_image
 }
 
-/// Why our runner would refuse the prompts of a flow, one of so many that are judged together. A container whose image or command the overlay sets is not judged.
+/// Returns the reason why our runner would refuse the prompts of a flow; `flows` is the number of flows that are evaluated together.
+/// A container whose image, command or arguments the overlay sets is not evaluated.
 pub(crate) fn rejection(
     world: &Deps,
     kind: FlowKind,
@@ -134,7 +152,7 @@ pub(crate) fn rejection(
         .map(|sentence| sentence.to_string())
 }
 
-/// Why a flow could never answer in our runtime, as far as its model's key tells.
+/// Returns the reason why a flow could never answer in our runner, as far as the provider and the key of its model tell.
 pub(crate) fn model_problem(
     world: &Deps,
     namespace: &str,
@@ -146,11 +164,11 @@ pub(crate) fn model_problem(
     }
     let views = world.cache.as_ref();
     let config = match (&definition.model_ref, &definition.model_spec) {
-        (Some(named), _) => views.model(namespace, &named.name)?.spec.plugin_config_ref.name.clone(),
+        (Some(named), _) => views.get::<Model>(namespace, &named.name)?.spec.plugin_config_ref.name.clone(),
         (None, inline) => inline.as_ref()?.plugin_config_ref.name.clone(),
     };
     let mut given = AvailableVariables::of(views, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
-    given.plugin_config_problem(views, namespace, &config, &views.plugin_config(namespace, &config)?.spec)
+    given.plugin_config_problem(views, namespace, &config, &views.get::<PluginConfig>(namespace, &config)?.spec)
 }
 
 fn rendered(
@@ -175,7 +193,8 @@ fn rendered(
     })
 }
 
-/// The container that runs the operator's image, with the one that it would get now, unless the spec names one.
+/// Returns the container that runs the operator's image, with the image of the operator's current settings; `None` if the spec
+/// names an image.
 pub(crate) fn offered_runner(
     kind: FlowKind,
     named: Option<&str>,
@@ -184,7 +203,7 @@ pub(crate) fn offered_runner(
     named.unwrap_or_default().is_empty().then(|| (kind.name.to_owned(), settings.runner_image.clone()))
 }
 
-/// The image of the container: the spec's, else the one that is pinned, else the operator's.
+/// Returns the image of the container: the spec's, else the pinned one, else the operator's.
 pub(crate) fn runner_image<K: WorkloadKind>(
     cr: &K,
     kind: FlowKind,
@@ -197,7 +216,7 @@ pub(crate) fn runner_image<K: WorkloadKind>(
     }
 }
 
-/// The digest of what flows use of the operator's settings; not the image, which is pinned.
+/// Returns the digest of those settings of the operator that flows use; not of the image, which is pinned.
 pub(crate) fn settings_digest(settings: &RenderSettings) -> String {
     digest::digest(&serde_json::json!({ "domain": settings.cluster_domain }))
 }

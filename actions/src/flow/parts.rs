@@ -1,9 +1,9 @@
-//! A flow with everything it refers to, as the caches have it now. What is not there is left out.
+//! Parts of a flow: everything it refers to, from the informer caches. References that are not found are left out.
 
 use std::collections::BTreeMap;
 
 use crds::{
-    ModelSpec, Tool,
+    Flow, Model, ModelSpec, PluginConfig, Prompt, Tool,
     digest::sha256_hex,
     flow::FlowDefinition,
     tool::{ToolType, is_builtin},
@@ -16,15 +16,15 @@ use crate::{
     render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, endpoint_of, header_variables},
 };
 
-/// The parts of the flow called `name`.
+/// Collects the parts of the flow called `name`.
 pub(crate) fn flow_parts(world: &Deps, namespace: &str, name: &str, definition: &FlowDefinition) -> FlowParts {
     let text = |source: &crds::flow::PromptSource| match (&source.prompt_ref, &source.prompt) {
-        (Some(named), _) => world.cache.prompt(namespace, &named.name).map(|prompt| prompt.spec.content.clone()),
+        (Some(named), _) => world.cache.get::<Prompt>(namespace, &named.name).map(|prompt| prompt.spec.content.clone()),
         (None, inline) => inline.as_ref().map(|prompt| prompt.content.clone()),
     };
     let prompts = definition.prompts.iter().filter_map(|source| Some((source.name().to_owned(), text(source)?)));
     let tools = definition.tools.iter().filter_map(|named| {
-        let tool = match world.cache.tool(namespace, &named.name) {
+        let tool = match world.cache.get::<Tool>(namespace, &named.name) {
             None => is_builtin(&named.name).then_some(FlowTool::Builtin),
             Some(tool) => tool.spec.enabled.then(|| {
                 let tool = resolve_tool(world.cache.as_ref(), namespace, &tool).unwrap_or(tool);
@@ -45,12 +45,12 @@ pub(crate) fn flow_parts(world: &Deps, namespace: &str, name: &str, definition: 
     }
 }
 
-/// Where the flow or agent is that a tool calls.
+/// Returns the URL of the flow or agent that a tool calls.
 fn url(world: &Deps, namespace: &str, tool: &Tool) -> Option<String> {
     let spec = &tool.spec;
     match spec.tool_type()? {
         ToolType::Flow => {
-            let flow = world.cache.flow(namespace, &spec.flow_ref.as_ref()?.name)?;
+            let flow = world.cache.get::<Flow>(namespace, &spec.flow_ref.as_ref()?.name)?;
             let name = flow.metadata.name.as_deref().unwrap_or_default();
             Some(endpoint_of(namespace, name, flow.spec.runtime.port, &world.settings))
         }
@@ -59,7 +59,7 @@ fn url(world: &Deps, namespace: &str, tool: &Tool) -> Option<String> {
     }
 }
 
-/// Variable to digest of each header's value that is in no file.
+/// Returns, for each header value that is in no file, its variable and the digest of the value.
 fn header_values(world: &Deps, namespace: &str, tool: &Tool) -> BTreeMap<String, String> {
     let variables = header_variables(&tool.spec).into_iter();
     let digest = |from: &HeaderFrom| match from {
@@ -72,10 +72,10 @@ fn header_values(world: &Deps, namespace: &str, tool: &Tool) -> BTreeMap<String,
 
 fn model(world: &Deps, namespace: &str, definition: &FlowDefinition) -> Option<FlowModel> {
     let model: ModelSpec = match (&definition.model_ref, &definition.model_spec) {
-        (Some(named), _) => world.cache.model(namespace, &named.name)?.spec.clone(),
+        (Some(named), _) => world.cache.get::<Model>(namespace, &named.name)?.spec.clone(),
         (None, inline) => inline.clone()?,
     };
-    let plugin = world.cache.plugin_config(namespace, &model.plugin_config_ref.name)?.spec.clone();
+    let plugin = world.cache.get::<PluginConfig>(namespace, &model.plugin_config_ref.name)?.spec.clone();
     let credentials = plugin.credentials_ref.as_ref().map(|named| {
         let mut values = data(world, ChildKind::Secret, namespace, &named.name).unwrap_or_default();
         if !plugin.credential_keys.is_empty() {
@@ -86,7 +86,7 @@ fn model(world: &Deps, namespace: &str, definition: &FlowDefinition) -> Option<F
     Some(FlowModel { model, plugin, credentials })
 }
 
-/// Key to digest of the value, of a Secret.
+/// Returns the data of a Secret or ConfigMap: each key with the digest of its value.
 fn data(world: &Deps, kind: ChildKind, namespace: &str, name: &str) -> Option<BTreeMap<String, String>> {
     let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
     Some(world.cache.child(&child)?.data.clone())

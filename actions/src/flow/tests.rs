@@ -1,4 +1,4 @@
-//! The life of a Flow over the simulated cluster.
+//! Lifecycle of a Flow in the simulated cluster.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use crate::{
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A flow of the prompt `prompt` and the model `m`, with this in its spec besides.
+/// Returns a Flow with the prompt `prompt`, the model `m` and the fields of `more` in its spec.
 fn flow(prompt: &str, more: Value) -> Value {
     let mut spec = json!({ "prompts": [{ "promptRef": { "name": prompt } }], "modelRef": { "name": "m" } });
     spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     object("Flow", spec)
 }
 
-/// What the flows refer to: prompts `hello` and `bye`, model `m`, its PluginConfig and Secret.
+/// Creates the objects that the flows refer to: prompts `hello` and `bye`, model `m`, its PluginConfig and Secret.
 fn needs(store: &mut Store) {
     store.create(&id("Secret", "keys"), secret(json!({ "KEY": "b25l", "OTHER": "b25l" })));
     let plugin = json!({ "type": "openai", "credentialsRef": { "name": "keys" }, "credentialKeys": ["KEY"] });
@@ -32,7 +32,7 @@ fn needs(store: &mut Store) {
     }
 }
 
-/// A cluster in which the flow `f` runs.
+/// Starts a cluster in which the flow `f` runs.
 async fn running() -> (Sim, Operator) {
     let sim = Sim::new();
     needs(&mut sim.store());
@@ -56,12 +56,12 @@ fn template(sim: &Sim, name: &str, pointer: &str) -> Value {
     sim.store().at(&id("Deployment", name), &format!("/spec/template{pointer}"))
 }
 
-/// The image of the container that answers.
+/// Returns the image of the container that answers.
 fn image(sim: &Sim) -> Value {
     template(sim, "f", "/spec/containers/0/image")
 }
 
-/// The image of the sidecar.
+/// Returns the image of the sidecar.
 fn proxy(sim: &Sim, name: &str) -> Value {
     template(sim, name, "/spec/initContainers/0/image")
 }
@@ -70,7 +70,7 @@ fn hash(sim: &Sim, name: &str) -> Value {
     template(sim, name, "/metadata/annotations/recif.dev~1content-hash")
 }
 
-/// An operator of a later version.
+/// Starts an operator of a later version.
 fn upgraded(sim: &Sim) -> Operator {
     let [runner_image, proxy_image] = ["runner", "proxy"].map(|name| format!("recif.local/{name}:2"));
     let settings = RenderSettings { runner_image, proxy_image, ..settings() };
@@ -254,7 +254,7 @@ async fn a_prompt_in_place_is_judged_like_a_prompt() {
     needs(&mut sim.store());
     for (name, content, expected) in [
         ("torn", "---\na: [\n---\nHi", "prompt \"own\", line 3: the frontmatter is not YAML: "),
-        ("blank", " \n ", "prompt \"own\" is blank: write what the model is to be told"),
+        ("blank", " \n ", "prompt \"own\" is blank: write the text for the model"),
     ] {
         let prompts = json!([{ "prompt": { "name": "own", "content": content } }]);
         sim.store().create(&id("Flow", name), flow("hello", json!({ "prompts": prompts })));
@@ -267,7 +267,7 @@ async fn a_prompt_in_place_is_judged_like_a_prompt() {
     }
 }
 
-/// Why the flow is not Ready.
+/// Returns the message of the flow's Ready condition.
 fn message(sim: &Sim) -> String {
     let conditions = status(sim, "f", "/conditions");
     let ready = conditions.as_array().unwrap().iter().find(|found| found["type"] == "Ready").unwrap().clone();
@@ -326,7 +326,7 @@ async fn a_flow_that_runs_without_a_key_is_judged_when_it_is_resolved_anew() {
     sim.store().edit(&id("Flow", "f"), |body| body["spec"]["image"] = json!("registry/theirs:1"));
     Operator::start(&sim).run(MINUTE).await;
     assert_eq!(phase(&sim, "f"), "Running");
-    // To this build it is as one that an older build has let run.
+    // This operator takes the flow for one that an older build has let run: its image is that of the runner.
     let settings = RenderSettings { runner_image: "registry/theirs:1".to_owned(), ..settings() };
     sim.take_requests();
     Operator::with(&sim, Agent::registry().unwrap(), settings).run(20 * MINUTE).await;
@@ -339,12 +339,12 @@ async fn a_flow_that_runs_without_a_key_is_judged_when_it_is_resolved_anew() {
 #[tokio::test(start_paused = true)]
 async fn what_the_runner_refuses_is_refused_with_its_line_before_a_pod_is_made() {
     for (content, expected) in [
-        ("Hello\n{{upper name}}", "prompt \"hello\", line 2: there is no helper `upper`"),
+        ("Hello\n{{upper name}}", "prompt \"hello\", line 2: unknown helper `upper`"),
         (
             "---\ninput:\n  schema: {a: text}\n---\n{{a}}",
             "prompt \"hello\", line 2: `input.schema.a` has the unknown type",
         ),
-        ("Hello\n\n{{> bye}}", "prompt \"hello\", line 3: there is no partial `bye`"),
+        ("Hello\n\n{{> bye}}", "prompt \"hello\", line 3: unknown partial `bye`"),
         ("{{^name}}none{{/name}}", "prompt \"hello\", line 1: this is not Handlebars"),
     ] {
         let sim = Sim::new();

@@ -1,5 +1,5 @@
-//! `FlowSet`: what is its own. Its life is that of every workload (`crate::workload`), but that it runs without those of
-//! its flows that cannot be rendered, and says which.
+//! `FlowSet` kind: validation, inputs and rendering. The lifecycle is that of every workload (`crate::workload`), except that a
+//! set runs without those of its flows that cannot be rendered, and reports them in its status.
 
 mod members;
 #[cfg(test)]
@@ -16,14 +16,16 @@ use crate::{
     deps::Deps,
     flow::{flow_parts, offered_runner, runner_image, settings_digest, terminal},
     kind::{ControlledKind, Registry},
-    ports::ChildManifest,
+    ports::{ChildKind, ChildManifest},
     references::{Inputs, Resolution, Resolver},
     render::{self, FLOW_SET, FlowContract, FlowImages, FlowParts, RenderError, RenderSettings},
-    workload::{self, RenderedWorkload, WorkloadKind, is_available},
+    workload::{self, Degradable, RenderedWorkload, WorkloadKind, is_available},
 };
 
 impl ControlledKind for FlowSet {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 2, ..workload::TABLE };
+    const CHILDREN: &'static [ChildKind] = ChildKind::ALL;
+    const HAS_PODS: bool = true;
 
     fn registry() -> Result<Registry<Self>, TableError> {
         workload::registry()
@@ -57,7 +59,7 @@ impl WorkloadKind for FlowSet {
         rendered(self, &[], &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
 
-    /// What the flows that can be rendered refer to, each object once, and for each flow whether it is served.
+    /// Collects the references of the flows that can be rendered, each object once, and for each flow whether it is served.
     fn inputs(&self, world: &Deps) -> Inputs {
         let key = self.key();
         let lookup = Resolver::new(world, &key.namespace);
@@ -85,12 +87,12 @@ impl WorkloadKind for FlowSet {
         inputs
     }
 
-    fn omit_pending(&self, inputs: Inputs) -> Inputs {
-        if !inputs.0.iter().any(|(_, found)| *found == Resolution::Resolved(SERVED.to_owned())) {
-            return inputs;
-        }
-        let without = |found| if let Resolution::Pending(why) = found { Resolution::Omitted(why) } else { found };
-        Inputs(inputs.0.into_iter().map(|(name, found)| (name, without(found))).collect())
+    fn degradable(&self) -> Option<&dyn Degradable> {
+        Some(self)
+    }
+
+    fn degradable_mut(&mut self) -> Option<&mut dyn Degradable> {
+        Some(self)
     }
 
     fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
@@ -107,7 +109,21 @@ impl WorkloadKind for FlowSet {
         runner.into_iter().chain(self.offered_proxy(settings)).collect()
     }
 
-    fn report_status(&mut self, inputs: &Inputs) -> bool {
+    fn network_policy(&self) -> ChildManifest {
+        render::network_policy(self, Self::LABEL, self.spec.runtime.port)
+    }
+
+    fn pod_template(&self) -> Option<&serde_json::Value> {
+        self.spec.runtime.pod_template.as_ref()
+    }
+
+    fn endpoint(&self, settings: &RenderSettings) -> String {
+        render::endpoint(self, self.spec.runtime.port, settings)
+    }
+}
+
+impl Degradable for FlowSet {
+    fn report_members(&mut self, inputs: &Inputs) -> bool {
         let phase = self.phase().map(|phase| phase.to_string()).unwrap_or_default();
         let (running, available) = (self.phase() == Some(WorkloadPhase::Running), is_available(self));
         let before = self.status.clone().unwrap_or_default();
@@ -118,7 +134,7 @@ impl WorkloadKind for FlowSet {
                 Some(Resolution::Pending(sentence)) if is_omitted(self, name) => Some(sentence),
                 _ => None,
             };
-            // Pods of the last good configuration serve until the new ones do.
+            // Pods of the last good configuration serve until the new Pods do.
             let serves = is_served(self, name) && available && (running || was_ready);
             let (ready, phase, message) = match broken {
                 Some(sentence) => (false, WorkloadPhase::Resolving.to_string(), without_prefix(name, sentence)),
@@ -142,25 +158,21 @@ impl WorkloadKind for FlowSet {
         (!sentences.is_empty()).then(|| sentences.join("; "))
     }
 
-    fn network_policy(&self) -> ChildManifest {
-        render::network_policy(self, Self::LABEL, self.spec.runtime.port)
-    }
-
-    fn pod_template(&self) -> Option<&serde_json::Value> {
-        self.spec.runtime.pod_template.as_ref()
-    }
-
-    fn endpoint(&self, settings: &RenderSettings) -> String {
-        render::endpoint(self, self.spec.runtime.port, settings)
+    fn omit_pending(&self, inputs: Inputs) -> Inputs {
+        if !inputs.0.iter().any(|(_, found)| *found == Resolution::Resolved(SERVED.to_owned())) {
+            return inputs;
+        }
+        let without = |found| if let Resolution::Pending(why) = found { Resolution::Omitted(why) } else { found };
+        Inputs(inputs.0.into_iter().map(|(name, found)| (name, without(found))).collect())
     }
 }
 
-/// What a sentence about one flow begins with.
+/// Returns the prefix of a sentence about one flow.
 fn prefix(flow: &str) -> String {
     format!("flow {flow:?}: ")
 }
 
-/// A sentence about a flow, where its name is said already.
+/// Returns a sentence about a flow without that prefix, for a field that belongs to the flow.
 fn without_prefix(flow: &str, sentence: &str) -> String {
     sentence.strip_prefix(&prefix(flow)).unwrap_or(sentence).to_owned()
 }

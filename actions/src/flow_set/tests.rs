@@ -1,4 +1,4 @@
-//! The life of a FlowSet over the simulated cluster.
+//! Lifecycle of a FlowSet in the simulated cluster.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::fake::{Operator, RequestFault, Sim, Store, id, object, run_with_resta
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A flow that answers with the prompt of that name.
+/// Returns a flow that answers with the prompt of that name.
 fn entry(name: &str, prompt: &str) -> Value {
     json!({ "name": name, "prompts": [{ "promptRef": { "name": prompt } }], "modelRef": { "name": "m" } })
 }
@@ -17,7 +17,7 @@ fn set(flows: &[Value]) -> Value {
     object("FlowSet", json!({ "flows": flows }))
 }
 
-/// Prompts `hello` and `bye`, and the model `m`.
+/// Creates the prompts `hello` and `bye`, and the model `m`.
 fn needs(store: &mut Store) {
     store.create(&id("PluginConfig", "p"), object("PluginConfig", json!({ "type": "stub" })));
     let model = json!({ "provider": "stub", "model": "echo", "pluginConfigRef": { "name": "p" } });
@@ -30,7 +30,7 @@ fn prompt(store: &mut Store, name: &str) {
     store.create(&id("Prompt", name), object("Prompt", json!({ "content": format!("say {name}") })));
 }
 
-/// A cluster with the set `s` of these flows, after a minute.
+/// Starts a cluster with the set `s` of these flows and runs it for a minute.
 async fn with(flows: &[Value]) -> (Sim, Operator) {
     let sim = Sim::new();
     sim.store().create(&id("FlowSet", "s"), set(flows));
@@ -44,12 +44,12 @@ fn status(sim: &Sim, pointer: &str) -> Value {
     sim.store().at(&id("FlowSet", "s"), &format!("/status{pointer}"))
 }
 
-/// Status, reason and message of Ready.
+/// Returns status, reason and message of the Ready condition.
 fn ready(sim: &Sim) -> (String, String, String) {
     said(sim, "Ready")
 }
 
-/// Status, reason and message of a condition.
+/// Returns status, reason and message of a condition.
 fn said(sim: &Sim, condition: &str) -> (String, String, String) {
     let conditions = status(sim, "/conditions");
     let found = conditions.as_array().unwrap().iter().find(|found| found["type"] == condition).unwrap();
@@ -68,7 +68,7 @@ fn is_whole(sim: &Sim, flows: i32) {
     assert_eq!((status(sim, "/readyFlows"), status(sim, "/totalFlows")), (json!(flows), json!(flows)));
 }
 
-/// The flows that the Pods are told of.
+/// Returns the names of the flows in the manifest that the Pods read.
 fn served(sim: &Sim) -> Vec<String> {
     let manifest = sim.store().at(&id("ConfigMap", "s-manifest"), "/data/manifest.json");
     let manifest: Value = serde_json::from_str(manifest.as_str().unwrap()).unwrap();
@@ -215,7 +215,7 @@ async fn a_prompt_that_the_runner_refuses_degrades_only_its_flow_until_it_is_men
     assert_eq!(sim.store().at(&id("Prompt", "bye"), "/status/phase"), "Available");
     let (_, reason, why) = ready(&sim);
     assert_eq!((reason.as_str(), served(&sim)), ("Degraded", vec!["fine".to_owned()]));
-    assert!(why.starts_with("flow \"torn\": prompt \"bye\", line 2: there is no helper `name`"), "{why}");
+    assert!(why.starts_with("flow \"torn\": prompt \"bye\", line 2: unknown helper `name`"), "{why}");
     sim.take_requests();
     Operator::start(&sim).run(20 * MINUTE).await;
     assert_eq!(sim.take_writes(), Vec::<String>::new(), "it waits in silence");
@@ -263,10 +263,10 @@ async fn a_set_that_is_stopped_starts_again() {
     is_whole(&sim, 2);
 }
 
-/// Something that happens, and its name.
+/// Name of an edit of the store, and the edit.
 type StoreEdit = (&'static str, fn(&mut Store));
 
-/// What happens to a set that runs, each by itself.
+/// Edits that are made to a running set, one per run.
 const HAPPENS: [StoreEdit; 4] = [
     ("a flow breaks", |store| store.delete(&id("Prompt", "bye"), crate::fake::Cascade::Background)),
     ("a prompt changes", |store| store.edit(&id("Prompt", "hello"), |body| body["spec"]["content"] = json!("say hi"))),

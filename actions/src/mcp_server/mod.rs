@@ -1,5 +1,5 @@
-//! `MCPServer`: what is its own. Its life is that of every workload (`crate::workload`), but that in Running it is asked for its
-//! tools.
+//! `MCPServer` kind: validation, inputs and rendering. The lifecycle is that of every workload (`crate::workload`), except that
+//! in Running the server is also queried for its tools.
 
 mod monitor;
 #[cfg(test)]
@@ -10,33 +10,38 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use crds::{HasReferences, MCPServer, Proxy, Traffic, WorkloadPhase, WorkloadStatus};
+use crds::{HasReferences, MCPServer, Proxy, Traffic, WorkloadPhase, WorkloadStatus, reason};
 use machine::{Action, ActionError, Table, TableError};
-use meta::PhasedObject;
+use meta::{PhasedObject, condition_type};
 
 use crate::{
     deps::Deps,
-    discovery::{DISCOVERED, PUBLISHED, REASONS, ToolServer as _, Unpublishing},
+    discovery::{ToolServer as _, Unpublishing},
     flow::{settings_digest, terminal},
     kind::{ControlledKind, Registry},
-    ports::ChildManifest,
-    references::{Inputs, Resolution, Resolver, Unresolved},
+    ports::{ChildKind, ChildManifest},
+    references::{Evaluation, Inputs, Query, Referable, Resolution, Resolver, Unresolved},
     render::{self, BRIDGE, MCP_SERVER_LABEL, RenderSettings, ServerImages},
     workload::{self, Accept, Deploy, Drain, Recover, Render, RenderedWorkload, Resolve, WorkloadKind, with_policy},
 };
 
-/// What the message of a server that did answer begins with.
+/// Prefix of the failure message of a server that did answer, with an HTTP status.
 const ANSWERS_HTTP: &str = "it answers HTTP";
 
-/// The reason of a server that answers only callers that it knows.
+/// Condition reason of a server that answers only callers that it authenticates.
 const UNAUTHORIZED: &str = "Unauthorized";
 
-/// Condition types that its actions write.
-const CONDITIONS: &[&str] = &["Available", "ReferencesResolved", DISCOVERED, PUBLISHED];
+/// Condition types that the actions of this kind write.
+const CONDITIONS: &[&str] = &[
+    condition_type::AVAILABLE,
+    condition_type::REFERENCES_RESOLVED,
+    condition_type::TOOLS_DISCOVERED,
+    condition_type::TOOLS_PUBLISHED,
+];
 
-/// Requests are not capped, and a stream may last.
+/// Traffic settings of a server: requests are not capped, and a stream may last.
 static TRAFFIC: LazyLock<Traffic> = LazyLock::new(Traffic::default);
-/// The same, where only gateways may call.
+/// Same settings for a server that only gateways may call.
 static IDENTIFIED: LazyLock<Traffic> = LazyLock::new(|| {
     let proxy = Proxy { require_identity: true, ..Proxy::default() };
     Traffic { proxy, ..Traffic::default() }
@@ -44,6 +49,8 @@ static IDENTIFIED: LazyLock<Traffic> = LazyLock::new(|| {
 
 impl ControlledKind for MCPServer {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 1, conditions: CONDITIONS, ..workload::TABLE };
+    const CHILDREN: &'static [ChildKind] = ChildKind::ALL;
+    const HAS_PODS: bool = true;
 
     fn registry() -> Result<Registry<Self>, TableError> {
         let actions: Vec<Arc<dyn Action<MCPServer, Deps>>> = vec![
@@ -56,6 +63,16 @@ impl ControlledKind for MCPServer {
             Arc::new(Drain),
         ];
         Registry::new(Self::TABLE, actions, workload::external_digest)
+    }
+}
+
+impl Referable for MCPServer {
+    fn evaluate(query: &Query<'_>) -> Evaluation {
+        query.evaluate_server()
+    }
+
+    fn requires_identity(&self) -> bool {
+        self.spec.proxy.require_identity
     }
 }
 
@@ -81,7 +98,7 @@ impl WorkloadKind for MCPServer {
     fn validate(&self, settings: &RenderSettings) -> Result<(), ActionError> {
         if !matches!(self.spec.transport_type.as_str(), "stdio" | "http") {
             let message = format!("transportType {:?} is unknown: use stdio or http", self.spec.transport_type);
-            return Err(ActionError::terminal("InvalidSpec", message));
+            return Err(ActionError::terminal(reason::INVALID_SPEC, message));
         }
         rendered(self, &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
@@ -116,23 +133,24 @@ impl WorkloadKind for MCPServer {
         render::endpoint(self, self.spec.deployment.port, settings) + self.spec.path()
     }
 
-    /// It is ready only when it has answered once: a program that cannot start, or speaks something else, is not.
+    /// Returns the reason why the server is not ready. It is ready only after it has answered once: a program that cannot start,
+    /// or speaks something else than MCP, is not ready.
     fn unready(&self) -> Option<Unresolved> {
         let conditions = self.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
         let is_true = |type_: &str| conditions.iter().any(|found| found.type_ == type_ && found.status == "True");
         let told = self.tools_status().is_some_and(|told| told.tools_digest.is_some());
-        // Of one that was ready before, Pods alone decide.
-        if told || is_true(DISCOVERED) || is_true("Ready") {
+        // For a server that was ready before, the Pods alone decide.
+        if told || is_true(condition_type::TOOLS_DISCOVERED) || is_true(condition_type::READY) {
             return None;
         }
-        let Some(found) = conditions.iter().find(|found| found.type_ == DISCOVERED) else {
-            let sentence = "it has not answered yet: it is asked for its tools".to_owned();
+        let Some(found) = conditions.iter().find(|found| found.type_ == condition_type::TOOLS_DISCOVERED) else {
+            let sentence = "it has not answered yet: listing its tools".to_owned();
             return Some(Unresolved { reason: "NotDiscovered", sentence, needs_user: false });
         };
-        let reason = REASONS.iter().copied().find(|reason| *reason == found.reason)?;
-        // Where the operator cannot connect, or is not let in, its callers may well be.
-        let unheard =
-            matches!(reason, "ServerUnreachable" | "AddressDenied") && !found.message.starts_with(ANSWERS_HTTP);
+        let reason = reason::DISCOVERY_FAILURES.iter().copied().find(|reason| *reason == found.reason)?;
+        // A failure of the operator to connect is not counted: the callers of the server may be able and allowed to.
+        let unheard = matches!(reason, reason::SERVER_UNREACHABLE | reason::ADDRESS_DENIED)
+            && !found.message.starts_with(ANSWERS_HTTP);
         (!unheard).then(|| Unresolved { reason, sentence: found.message.clone(), needs_user: true })
     }
 }

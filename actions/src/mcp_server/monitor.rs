@@ -1,29 +1,30 @@
-//! `monitor`: as of every workload, and in Running, while a Pod serves, the server is asked for its tools: at once when it has
-//! never told them or its Pods changed, then in turn. Failing to answer is said in a condition and keeps the last tools.
+//! `monitor`: runs the monitor of every workload. In Running, while a Pod serves, it also queries the server for its tools: at
+//! once if they were never discovered or its Pods changed, then once per resync period. A failed discovery is reported in a
+//! condition and keeps the last tools.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use crds::{MCPServer, WorkloadPhase, digest, tool_server::ServerTls};
+use crds::{MCPServer, WorkloadPhase, digest, reason, tool_server::ServerTls};
 use machine::{Action, ActionError, ApiError, RECHECK};
-use meta::{PhasedObject, condition, update_condition};
+use meta::{PhasedObject, condition, condition_type, update_condition};
 use serde_json::json;
 
 use super::{ANSWERS_HTTP, UNAUTHORIZED};
 use crate::{
     deps::Deps,
-    discovery::{DISCOVERED, DiscoveryTarget, Schedule, ToolServer as _, store_tools},
+    discovery::{DiscoveryTarget, Schedule, ToolServer as _, store_tools},
     kind::Context,
     workload::{self, WorkloadKind as _, is_available, note_unready},
 };
 
-/// How long a stream that only listens may be silent: the bridge says something every 15 s.
+/// Longest silence on a stream that only listens: the bridge sends something every 15 s.
 const SILENCE: Duration = Duration::from_secs(300);
 
-/// When its tools are looked at again after a request about them failed.
+/// Delay after which the tools are looked at again when a request about them failed.
 const SOON: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// Action `monitor`, see the module.
 #[derive(Debug)]
 pub(super) struct Monitor;
 
@@ -51,16 +52,16 @@ impl Action<MCPServer, Deps> for Monitor {
         };
         match looked {
             Ok(()) => {}
-            // What is wrong with its tools takes no server out of Running that serves.
+            // A problem with its tools takes no server out of Running that serves.
             Err(ActionError::Terminal { reason, message }) => set_undiscovered(&mut next, reason, &message),
             Err(ActionError::Api(ApiError::Invalid(message) | ApiError::Refused(message))) => {
-                set_undiscovered(&mut next, "Refused", &message)
+                set_undiscovered(&mut next, reason::REFUSED, &message)
             }
             Err(error) if next.phase() == cr.phase() && next.status == cr.status => return Err(error),
-            // What was observed of the Pods is stored first.
+            // The observed state of the Pods is stored first.
             Err(_) => cx.notes.requeue_after(SOON),
         }
-        // What it said just now counts.
+        // The result of this discovery replaces the wait that was noted before it.
         if let Some(before) = unready {
             cx.notes.withdraw(before.reason);
             note_unready(cx, &next);
@@ -70,7 +71,10 @@ impl Action<MCPServer, Deps> for Monitor {
 }
 
 fn set_undiscovered(next: &mut MCPServer, reason: &'static str, message: &str) {
-    update_condition(&mut next.common_mut().conditions, condition(DISCOVERED, false, reason, message));
+    update_condition(
+        &mut next.common_mut().conditions,
+        condition(condition_type::TOOLS_DISCOVERED, false, reason, message),
+    );
 }
 
 async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError> {
@@ -83,8 +87,11 @@ async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError>
         }
         Some(Err(failed)) => {
             let conditions = next.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-            let known = conditions.iter().any(|it| it.type_ == DISCOVERED && it.message == failed.message);
-            // It answered, and wants to know its callers, of whom the operator is none. Older words of it stay.
+            let known = conditions
+                .iter()
+                .any(|it| it.type_ == condition_type::TOOLS_DISCOVERED && it.message == failed.message);
+            // HTTP 401 or 403: the server answers only callers that it authenticates, and the operator is none of them. A
+            // condition with the same message stays as it is.
             let signs_in =
                 ["401", "403"].iter().any(|code| failed.message.starts_with(&format!("{ANSWERS_HTTP} {code}")));
             match signs_in && !known {
@@ -97,8 +104,8 @@ async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError>
     Ok(())
 }
 
-/// How the server is asked: by its Service. Other Pods are another server, and one that goes may still be who answers until it
-/// is gone.
+/// Returns the target of the discovery: the server's Service. Other Pods count as another server. A terminating Pod is among
+/// them, because it may still be the one that answers until it is gone.
 fn target(cx: &Context, server: &MCPServer) -> DiscoveryTarget {
     let key = server.key();
     let pods = cx.cache.pods(MCPServer::KIND, &key.namespace, &key.name);

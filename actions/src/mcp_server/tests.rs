@@ -1,4 +1,4 @@
-//! An MCPServer, a Tool of it and an Agent that has it, over the simulated cluster.
+//! Lifecycle of an MCPServer, with a Tool of it and an Agent that uses the Tool, in the simulated cluster.
 
 use std::time::Duration;
 
@@ -216,7 +216,8 @@ async fn zero_replicas_stop_it_and_deleting_it_takes_its_pods_first() {
     assert_eq!(sim.store().get(&id("Deployment", "files")), None);
 }
 
-/// A server that publishes its two tools, and an Agent that has one of them, all at rest.
+/// Starts a cluster with a server that publishes its two tools and an Agent that uses one of them, and runs it until all are at
+/// rest.
 async fn publishing() -> (Sim, Operator) {
     let sim = Sim::new();
     sim.serve(URL, lists_tools(&["list", "write"]));
@@ -275,7 +276,7 @@ async fn a_tool_that_is_published_no_more_goes_when_nobody_uses_it_in_whatever_p
     }
 }
 
-/// Reason and status of Ready.
+/// Returns reason and status of the Ready condition.
 fn ready(sim: &Sim) -> (Value, Value) {
     let ready = condition(sim, &server_id(), "Ready");
     (ready["reason"].clone(), ready["status"].clone())
@@ -290,8 +291,8 @@ async fn it_is_ready_only_when_it_has_answered_once() {
     let not_started = "it answers HTTP 502 Bad Gateway: the MCP server cannot be started: No such file or directory";
     for (answer, reason, status) in [
         (fails("ServerRefused", not_started), "ServerRefused", "False"),
-        (fails("ServerTimeout", "it did not tell its tools within 30 s"), "ServerTimeout", "False"),
-        (fails("InvalidServerAnswer", "it answers no MCP"), "InvalidServerAnswer", "False"),
+        (fails("ServerTimeout", "it did not list its tools within 30 s"), "ServerTimeout", "False"),
+        (fails("InvalidServerAnswer", "it does not speak MCP"), "InvalidServerAnswer", "False"),
         (fails("ServerUnreachable", "it answers HTTP 503 Service Unavailable"), "ServerUnreachable", "False"),
         (fails("ServerUnreachable", "connection refused"), "Running", "True"),
         (fails("AddressDenied", "10.0.0.1 is denied"), "Running", "True"),
@@ -312,7 +313,7 @@ async fn it_is_ready_only_when_it_has_answered_once() {
         let mut operator = Operator::start(&sim);
         operator.run(30 * MINUTE).await;
         assert_eq!(ready(&sim), (json!("Running"), json!("True")), "{said}");
-        sim.serve(URL, fails("ServerTimeout", "it did not tell its tools within 30 s"));
+        sim.serve(URL, fails("ServerTimeout", "it did not list its tools within 30 s"));
         operator.run(30 * MINUTE).await;
         assert_eq!(ready(&sim), (json!("Running"), json!("True")), "{said}: it has answered once");
     }

@@ -1,5 +1,4 @@
-//! `Model`: what is its own. Its life is that of every reference (`crate::reference`): it is Available when its
-//! PluginConfig is.
+//! `Model` kind. The lifecycle is that of every reference (`crate::reference`): a Model is Available when its PluginConfig is.
 
 use crds::{Model, ReferencePhase};
 use machine::{ActionError, Table, TableError};
@@ -7,6 +6,7 @@ use machine::{ActionError, Table, TableError};
 use crate::{
     kind::{ControlledKind, Registry},
     reference::{self, ReferenceKind},
+    references::{Evaluation, Query, Referable, used_digest},
 };
 
 impl ControlledKind for Model {
@@ -14,6 +14,12 @@ impl ControlledKind for Model {
 
     fn registry() -> Result<Registry<Self>, TableError> {
         reference::registry()
+    }
+}
+
+impl Referable for Model {
+    fn evaluate(query: &Query<'_>) -> Evaluation {
+        query.evaluate_reference(query.object::<Self>(), |found| used_digest(&found.spec, &[]))
     }
 }
 

@@ -1,12 +1,13 @@
-//! `PluginConfig`: what is its own. Its life is that of every reference (`crate::reference`): it is Available when the
-//! Secret with the credentials exists and has every key.
+//! `PluginConfig` kind: validation. The lifecycle is that of every reference (`crate::reference`): a PluginConfig is Available
+//! when the Secret with the credentials exists and has every key.
 
-use crds::{PluginConfig, PluginConfigSpec, ReferencePhase};
+use crds::{PluginConfig, PluginConfigSpec, ReferencePhase, reason};
 use machine::{ActionError, Table, TableError};
 
 use crate::{
     kind::{ControlledKind, Registry},
     reference::{self, ReferenceKind},
+    references::{Evaluation, Query, Referable, used_digest},
     render::is_web_address,
 };
 
@@ -18,31 +19,37 @@ impl ControlledKind for PluginConfig {
     }
 }
 
+impl Referable for PluginConfig {
+    fn evaluate(query: &Query<'_>) -> Evaluation {
+        query.evaluate_reference(query.object::<Self>(), |found| used_digest(&found.spec, &[]))
+    }
+}
+
 impl ReferenceKind for PluginConfig {
     fn validate(&self) -> Result<(), ActionError> {
         match problem(&self.spec) {
-            Some(message) => Err(ActionError::terminal("InvalidSpec", message)),
+            Some(message) => Err(ActionError::terminal(reason::INVALID_SPEC, message)),
             None => Ok(()),
         }
     }
 }
 
-/// The names of the provider's address in `extraConfig`.
+/// Keys of the provider's base URL in `extraConfig`.
 const BASE_URL: [&str; 2] = ["baseUrl", "baseURL"];
 
-/// Why it cannot be used, whatever is in its Secret.
+/// Returns the reason why a PluginConfig cannot be used, independent of the content of its Secret.
 fn problem(spec: &PluginConfigSpec) -> Option<String> {
-    // As the CRD's rule, for an object that is older than the rule.
+    // Same as the validation rule of the CRD, for objects that are older than the rule.
     if spec.credentials_ref.is_none() && !spec.is_keyless() {
         return Some(format!("type {} needs credentials: set credentialsRef to a Secret with them", spec.type_));
     }
     let region = spec.region.as_deref().unwrap_or_default();
     if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Some(format!("region {region:?} is no region: use a word such as eu"));
+        return Some(format!("region {region:?} is not a region: use a word such as eu"));
     }
     let base_url = spec.extra_config.as_ref().and_then(|extra| BASE_URL.iter().find_map(|key| extra.get(key)));
     if base_url.is_some_and(|url| !url.as_str().is_some_and(|url| url.is_empty() || is_web_address(url))) {
-        // It may hold a credential, so it is not repeated.
+        // The URL may hold a credential, so the message does not repeat it.
         return Some(
             "extraConfig.baseUrl must be a URL that begins with http:// or https:// and names a host".to_owned(),
         );
@@ -72,7 +79,10 @@ mod tests {
             ),
             (json!({"type": "ollama", "credentialsRef": null}), None),
             (json!({"region": "us-east-1", "extraConfig": {"baseUrl": "https://h/v1", "x": 1}}), None),
-            (json!({"region": "evil.example/"}), Some("region \"evil.example/\" is no region: use a word such as eu")),
+            (
+                json!({"region": "evil.example/"}),
+                Some("region \"evil.example/\" is not a region: use a word such as eu"),
+            ),
             (json!({"extraConfig": {"baseUrl": ""}}), None),
             (json!({"extraConfig": {"baseUrl": "HTTP://h"}}), None),
             (json!({"extraConfig": {"baseUrl": "h/v1"}}), bad_url),

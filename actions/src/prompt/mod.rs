@@ -1,8 +1,9 @@
-//! `Prompt`: what is its own. Its life is that of every reference (`crate::reference`); it refers to nothing.
+//! `Prompt` kind: validation and status. The lifecycle is that of every reference (`crate::reference`); a Prompt refers to
+//! nothing.
 
 pub(crate) mod rejections;
 
-use crds::{Prompt, ReferencePhase, digest::sha256_hex, flow::FlowDefinition};
+use crds::{Prompt, ReferencePhase, digest, digest::sha256_hex, flow::FlowDefinition, reason};
 use machine::{ActionError, Table, TableError};
 use serde_json::Value;
 
@@ -10,12 +11,13 @@ use crate::{
     deps::Deps,
     kind::{ControlledKind, Registry},
     reference::{self, ReferenceKind},
+    references::{Evaluation, Query, Referable},
 };
 
 pub use rejections::{PromptRejections, rejection};
 
-/// The most of a frontmatter that the status repeats, in bytes of JSON: an object that is much larger than its spec may
-/// be more than the API server stores.
+/// Largest frontmatter that the status repeats, in bytes of JSON: an object that is much larger than its spec may be more than
+/// the API server stores.
 const MAX_FRONTMATTER: usize = 64 * 1024;
 
 impl ControlledKind for Prompt {
@@ -26,10 +28,16 @@ impl ControlledKind for Prompt {
     }
 }
 
+impl Referable for Prompt {
+    fn evaluate(query: &Query<'_>) -> Evaluation {
+        query.evaluate_reference(query.object::<Self>(), |prompt| digest::sha256_hex(prompt.spec.content.as_bytes()))
+    }
+}
+
 impl ReferenceKind for Prompt {
     fn validate(&self) -> Result<(), ActionError> {
         match problem(&self.spec.content) {
-            Some(problem) => Err(ActionError::terminal("InvalidSpec", format!("content{problem}"))),
+            Some(problem) => Err(ActionError::terminal(reason::INVALID_SPEC, format!("content{problem}"))),
             None => Ok(()),
         }
     }
@@ -44,26 +52,28 @@ impl ReferenceKind for Prompt {
     }
 }
 
-/// What is wrong with a text for every runtime, as what follows its name. What only our runner refuses is said by the flow
-/// that runs in it ([`refused`]).
+/// Returns what is wrong with a text for every runtime, as the part of a sentence that follows its name. A text that only our
+/// runner refuses is reported by the flow that runs in it ([`rejection`]).
 fn problem(content: &str) -> Option<String> {
     if content.trim().is_empty() {
-        return Some(" is blank: write what the model is to be told".to_owned());
+        return Some(" is blank: write the text for the model".to_owned());
     }
     dotprompt::syntax(content).err().map(|error| format!(", {error}"))
 }
 
-/// What is wrong for every runtime with the prompts that stand in a flow itself, whose texts no Prompt judges.
+/// Returns the first problem, for every runtime, of the prompts that are inline in a flow: no Prompt object validates those
+/// texts.
 pub(crate) fn inline_problem(flow: &FlowDefinition) -> Option<String> {
     let inline = flow.prompts.iter().filter_map(|source| source.prompt.as_ref());
     inline.filter_map(|prompt| Some(format!("prompt {:?}{}", prompt.name, problem(&prompt.content)?))).next()
 }
 
-/// What an agent takes of a prompt: its template, without the frontmatter, verbatim. It is not filled in: helpers and
-/// variables are for flows.
+/// Returns the part of a prompt that an agent uses: its template, without the frontmatter, verbatim. It is not rendered: helpers
+/// and variables are for flows.
 ///
 /// # Errors
-/// As [`ReferenceKind::validate`] would find.
+/// A frontmatter that does not end, which [`ReferenceKind::validate`] reports too.
 pub(crate) fn template(prompt: &Prompt) -> Result<&str, ActionError> {
-    dotprompt::template(&prompt.spec.content).map_err(|error| ActionError::terminal("InvalidSpec", error.to_string()))
+    dotprompt::template(&prompt.spec.content)
+        .map_err(|error| ActionError::terminal(reason::INVALID_SPEC, error.to_string()))
 }

@@ -1,6 +1,6 @@
-//! What our runner refuses of the prompts of a flow when it loads them: the parser is the same.
+//! Evaluates whether our runner would refuse the prompts of a flow when it loads them: the parser is the same.
 //!
-//! Only the verdict is kept, by the digest of the texts: a flow of a set that is left out is looked at on every reconcile.
+//! Verdicts are cached by the digest of the texts: a flow of a set that is left out is evaluated on every reconcile.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,15 +12,17 @@ use crds::json_schema;
 use dotprompt::{OutputFormat, Prompt};
 use sha2::{Digest, Sha256};
 
-/// Most verdicts that are kept; beyond it any is forgotten for a new one.
+/// Most verdicts in the cache; beyond it an arbitrary one is evicted for a new one.
 const CAPACITY: usize = 1024;
-/// Most that is read at a time, of a flow or of all flows of a set, as [`Prompt::cost`] counts: a quarter of a second. A MiB of two thousand tags takes two seconds, which
-/// the runner has and the operator has not, so what goes beyond is left to the runner.
+/// Largest cost of the texts that are parsed at a time, for a flow or for all flows of a set, as [`Prompt::cost`] counts: a
+/// quarter of a second. A MiB of two thousand tags takes two seconds. The runner can afford that and the operator cannot, so
+/// texts beyond the limit are left to the runner.
 const COST_BUDGET: u64 = 256 << 20;
-/// Most bytes of a sentence: it quotes names out of the texts.
+/// Longest sentence, in bytes: it quotes names out of the texts.
 const MAX_SENTENCE: usize = 4 * 1024;
 
-/// Why the runner refuses the prompts of a flow, names and texts: of each that is wrong its first problem, with the line.
+/// Returns the reason why the runner refuses the prompts of a flow, given as names and texts: the first problem of each wrong
+/// prompt, with the line.
 pub fn rejection(prompts: &[(String, String)]) -> Option<String> {
     rejection_within(prompts, COST_BUDGET)
 }
@@ -44,7 +46,7 @@ fn rejection_within(prompts: &[(String, String)], afforded: u64) -> Option<Strin
     (!sentence.is_empty()).then_some(sentence)
 }
 
-/// Judges one of the prompts; an error is what follows its name.
+/// Parses one of the prompts. The error is the part of the sentence that follows its name.
 fn check_prompt(name: &str, all: &BTreeMap<&str, &str>) -> Result<(), String> {
     let prompt = Prompt::parse_among(name, all).map_err(|error| match error.line {
         Some(_) => format!(", {error}"),
@@ -56,12 +58,13 @@ fn check_prompt(name: &str, all: &BTreeMap<&str, &str>) -> Result<(), String> {
     bounded.map_err(|problem| format!(": the output schema is wrong: {problem}"))
 }
 
-/// Verdicts by the digest of the texts. A restart begins anew.
+/// Cache of verdicts by the digest of the texts, empty after a restart. Invariant: it holds at most [`CAPACITY`] verdicts.
 #[derive(Default)]
 pub struct PromptRejections(Mutex<HashMap<[u8; 32], Option<Arc<str>>>>);
 
 impl PromptRejections {
-    /// As [`refused`], which is asked once for the same texts, for one of so many flows that are judged together.
+    /// Returns the result of [`rejection`], evaluated once for the same texts. `flows` is the number of flows that are evaluated
+    /// together; each gets its part of the cost.
     pub(crate) fn rejection(&self, prompts: &[(String, String)], flows: usize) -> Option<Arc<str>> {
         let afforded = COST_BUDGET / u64::try_from(flows.max(1)).unwrap_or(u64::MAX);
         let digest = digest(prompts, afforded);
@@ -113,7 +116,7 @@ mod tests {
         let found =
             rejection(&prompts(&[("b", "{{> a}}\n{{upper x}}"), ("a", "fine"), ("c", "---\nmaxTurns: 0\n---\n")]));
         let found = found.unwrap();
-        assert!(found.starts_with("prompt \"b\", line 2: there is no helper `upper`"), "{found}");
+        assert!(found.starts_with("prompt \"b\", line 2: unknown helper `upper`"), "{found}");
         assert!(found.ends_with("; prompt \"c\", line 2: `maxTurns` must be a whole number from 1 on"), "{found}");
         assert_eq!(rejection(&prompts(&[("b", "{{> a}}"), ("a", "fine")])), None);
         let long = rejection(&prompts(&[("a", &format!("{{{{{} x}}}}", "é".repeat(100_000)))])).unwrap();
@@ -133,7 +136,7 @@ mod tests {
         let verdicts = PromptRejections::default();
         let (bad, good) = (prompts(&[("a", "{{upper x}}")]), prompts(&[("a", "hi")]));
         assert_eq!((verdicts.rejection(&bad, 1).is_some(), verdicts.rejection(&good, 1)), (true, None));
-        assert_eq!(format!("{verdicts:?}"), "Verdicts { kept: 2 }");
+        assert_eq!(format!("{verdicts:?}"), "PromptRejections { kept: 2 }");
         assert_eq!(verdicts.rejection(&bad, 1), verdicts.rejection(&bad, 1));
         for n in 0..CAPACITY {
             verdicts.rejection(&prompts(&[("a", &n.to_string())]), 1);

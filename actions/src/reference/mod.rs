@@ -1,9 +1,7 @@
-//! What the kinds that others refer to share: `accept` judges the spec, `check` waits for what it refers to, `monitor`
-//! looks whether that still holds. No finalizer, no children.
+//! Implements the state machine of the kinds that other objects refer to: `accept` validates the spec, `check` waits for the
+//! references, `monitor` watches whether they still hold. No finalizer, no children.
 
 mod accept;
-#[cfg(test)]
-mod chain_tests;
 mod check;
 mod monitor;
 #[cfg(test)]
@@ -18,8 +16,10 @@ use crds::{
     HasReferences, RefKind,
     ReferencePhase::{self, Available, Error, Pending, Resolving},
     cycle::Node,
+    reason,
 };
 use machine::{Action, ActionError, Edge, EdgeFrom, Rule, Table, TableError};
+use meta::condition_type;
 
 use crate::{
     deps::Deps,
@@ -31,24 +31,24 @@ pub use accept::Accept;
 pub use check::CheckReferences;
 pub use monitor::Monitor;
 
-/// What a kind that others refer to brings of its own.
+/// Kind that other objects refer to.
 pub trait ReferenceKind: ControlledKind<Phase = ReferencePhase> + HasReferences {
-    /// Judges what the CRD cannot.
+    /// Validates what the CRD cannot.
     ///
     /// # Errors
-    /// `Terminal`, saying what to change.
+    /// [`ActionError::Terminal`], which says what to change.
     fn validate(&self) -> Result<(), ActionError>;
 
-    /// Why it can never be used as things stand, though everything that it refers to is there.
+    /// Returns the error of an object that can never be used as things stand, although all references exist.
     fn rejection(&self, _world: &Deps) -> Option<ActionError> {
         None
     }
 
-    /// Puts what its kind says of itself into the status, while it may be used.
+    /// Writes the kind's own fields into the status, while the object can be used.
     fn report_status(&mut self, _world: &Deps) {}
 
-    /// Looks at everything it refers to. What is there may change without a word from this object: those that use it
-    /// look at what stands behind it themselves.
+    /// Resolves everything it refers to, by presence only. An edit of a reference does not concern this object: the objects that
+    /// use it resolve the references behind it themselves.
     fn inputs(&self, world: &Deps) -> Inputs {
         let key = self.key();
         let node = RefKind::parse(Self::KIND).map(|kind| Node::new(kind, key.name));
@@ -56,14 +56,14 @@ pub trait ReferenceKind: ControlledKind<Phase = ReferencePhase> + HasReferences 
     }
 }
 
-/// A digest of what others may change that it depends on, for the brake.
+/// Returns the digest of the dependencies that other clients may change, for the detection of hot loops.
 pub(crate) fn external_digest<K: ReferenceKind>(cr: &K, world: &Deps) -> u64 {
     let mut digest = DefaultHasher::new();
     cr.inputs(world).pin().hash(&mut digest);
     digest.finish()
 }
 
-/// The moves of Tool, Model, Prompt and the others.
+/// Edges of Tool, Model, Prompt and the other kinds of this sort.
 pub const EDGES: &[Edge<ReferencePhase>] = &[
     Edge::rule(EdgeFrom::Nothing, Pending, Rule::Admit, "first seen"),
     Edge::new(Pending, Resolving, "accept", "the spec is valid"),
@@ -71,22 +71,22 @@ pub const EDGES: &[Edge<ReferencePhase>] = &[
     Edge::new(Resolving, Available, "check", "every reference is there"),
     Edge::new(Resolving, Error, "check", "a reference can never be used"),
     Edge::new(Available, Resolving, "monitor", "a reference changed"),
-    Edge::new(Error, Resolving, "monitor", "a reference changed, or it is time to try again"),
-    Edge::rule(EdgeFrom::In(Pending), Error, Rule::Fail, "failed for good"),
-    Edge::rule(EdgeFrom::In(Resolving), Error, Rule::Fail, "failed for good"),
-    Edge::rule(EdgeFrom::In(Available), Error, Rule::Fail, "failed for good"),
+    Edge::new(Error, Resolving, "monitor", "a reference changed, or the back-off is over"),
+    Edge::rule(EdgeFrom::In(Pending), Error, Rule::Fail, "failed permanently"),
+    Edge::rule(EdgeFrom::In(Resolving), Error, Rule::Fail, "failed permanently"),
+    Edge::rule(EdgeFrom::In(Available), Error, Rule::Fail, "failed permanently"),
     Edge::rule(EdgeFrom::Any, Pending, Rule::SpecChanged, "the spec changed"),
 ];
 
-/// Failures that waiting does not mend.
-pub const NOT_RETRYABLE: &[&str] = &["InvalidSpec"];
+/// Failure reasons that a later retry does not repair.
+pub const NOT_RETRYABLE: &[&str] = &[reason::INVALID_SPEC];
 
-/// The table of a kind that others refer to. Each kind says its own version of the rendering.
+/// Configuration of the driver for a kind that other objects refer to. Each kind sets its own `render_version`.
 pub const TABLE: Table<ReferencePhase> = Table {
     edges: EDGES,
     render_version: 0,
     not_retryable: NOT_RETRYABLE,
-    conditions: &["Available"],
+    conditions: &[condition_type::AVAILABLE],
     available_follows_ready: true,
     decision_paths: &["publishedTools"],
 };
@@ -94,12 +94,12 @@ pub const TABLE: Table<ReferencePhase> = Table {
 /// Returns the actions of such a kind with its table.
 ///
 /// # Errors
-/// A fault in the table or in the list of actions.
+/// A defect in the table or in the list of actions.
 pub fn registry<K: ReferenceKind>() -> Result<Registry<K>, TableError> {
     Registry::new(K::TABLE, actions(), external_digest)
 }
 
-/// The actions, in the order in which they are asked.
+/// Returns the actions, in the order in which they are asked.
 pub fn actions<K: ReferenceKind>() -> Vec<Arc<dyn Action<K, Deps>>> {
     vec![Arc::new(Accept), Arc::new(CheckReferences), Arc::new(Monitor)]
 }

@@ -1,5 +1,5 @@
-//! `monitor`: Available and Error → Resolving, when something the object refers to changed, or, in Error, when it is
-//! time to try again.
+//! Monitors a referenced object; action `monitor`, Available and Error → Resolving. Leaves the phase when one of the object's
+//! references changed or, in Error, when a retry is due.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use machine::{Action, ActionError, RECHECK, is_due};
 use super::ReferenceKind;
 use crate::{deps::Deps, kind::Context};
 
-/// See the module.
+/// Action `monitor`; see the module.
 #[derive(Debug)]
 pub struct Monitor;
 
@@ -41,7 +41,7 @@ impl<K: ReferenceKind> Action<K, Deps> for Monitor {
             None => Some("the status does not say why it failed".to_owned()),
             Some(failure) => {
                 let due = failure.next_attempt_at.as_ref().filter(|_| failure.retryable);
-                due.filter(|due| is_due(due.0, cx.clock.now())).map(|_| "it is time to try again".to_owned())
+                due.filter(|due| is_due(due.0, cx.clock.now())).map(|_| "the back-off is over".to_owned())
             }
         });
         if let Some(why) = why {

@@ -1,247 +1,280 @@
-//! One reference, with all that stands behind it.
+//! Evaluates one reference, together with the references behind it.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{
-    HasReferences, RefKind, Reference, ReferencePhase, WorkloadPhase, WorkloadStatus, cycle::Node, digest,
-    tool::is_builtin,
-};
-use meta::{Phase, PhasedObject};
+use crds::{HasReferences, RefKind, Reference, ReferencePhase, WorkloadPhase, WorkloadStatus, cycle::Node, digest};
+use meta::{Phase, PhasedObject, condition_type};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Resolution, Resolver};
+use super::{Resolution, Resolver, Usage};
 use crate::{
     discovery::{ToolState, tool_state},
-    ports::{CachedChild, ChildKind, ChildRef},
+    ports::{CacheReader, Cached, CachedChild, ChildKind, ChildRef},
 };
 
-/// What came of looking at a reference and at what stands behind it.
+/// Kind that other objects refer to. The file of each kind implements it; [`crds::for_each_kind`] finds it by the reference's kind.
+pub(crate) trait Referable: PhasedObject + HasReferences {
+    /// Evaluates a reference to an object of this kind.
+    fn evaluate(query: &Query<'_>) -> Evaluation;
+
+    /// Returns the references that count for this usage of the object.
+    fn references_for(&self, _: Usage) -> Vec<Reference> {
+        if Self::IS_TRANSITIVE { self.references() } else { Vec::new() }
+    }
+
+    /// Reports whether it answers only requests with an identity that a gateway has signed.
+    fn requires_identity(&self) -> bool {
+        false
+    }
+}
+
+/// Finds the object of a reference by its kind.
+macro_rules! by_kind {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        /// Evaluates a reference by its kind.
+        pub(super) fn evaluate(query: &Query<'_>) -> Evaluation {
+            if query.resolver.requires_identity(query.reference) {
+                return query.missing(ONLY_GATEWAYS);
+            }
+            match query.reference.kind {
+                $($(by_kind!(kind $kind $rank) => <crds::$module::$kind as Referable>::evaluate(query),)?)+
+                RefKind::Secret | RefKind::ConfigMap => query.evaluate_data(),
+            }
+        }
+
+        /// Returns the references that count for this usage of the named object; none where it is missing.
+        pub(super) fn references_for(
+            cache: &dyn CacheReader,
+            (kind, namespace, name): (RefKind, &str, &str),
+            usage: Usage,
+        ) -> Vec<Reference> {
+            let references = match kind {
+                $($(by_kind!(kind $kind $rank) => {
+                    cache.get::<crds::$module::$kind>(namespace, name).map(|found| found.references_for(usage))
+                })?)+
+                RefKind::Secret | RefKind::ConfigMap => None,
+            };
+            references.unwrap_or_default()
+        }
+
+        impl Resolver<'_> {
+            /// Reports whether the reference is to a workload that answers only requests with an identity that a gateway has signed.
+            pub(crate) fn requires_identity(&self, reference: &Reference) -> bool {
+                let (namespace, name) = (reference.namespace.as_deref().unwrap_or(self.namespace), &reference.name);
+                let required = match reference.kind {
+                    $($(by_kind!(kind $kind $rank) => {
+                        self.cache.get::<crds::$module::$kind>(namespace, name).map(|found| found.requires_identity())
+                    })?)+
+                    RefKind::Secret | RefKind::ConfigMap => None,
+                };
+                required.unwrap_or_default()
+            }
+        }
+    };
+    (kind $kind:ident $rank:literal) => { RefKind::$kind };
+}
+crds::for_each_kind!(by_kind);
+
+/// Result of the evaluation of a reference and of the references behind it.
 #[derive(Debug, Default)]
-pub(super) struct Evaluation {
-    /// The digest of what is used of it, if all is well.
+pub(crate) struct Evaluation {
+    /// Digest of what is used of it, if it can be used.
     digest: Option<String>,
-    /// What somebody has to do, as sentences.
+    /// Problems that a user has to solve, as sentences.
     missing: Vec<String>,
-    /// What is on its way, as sentences.
+    /// Pending references, as sentences.
     pending: Vec<String>,
 }
 
 impl Evaluation {
-    fn resolved(digest: impl Into<String>) -> Self {
+    /// Returns the result for a reference whose object can be used.
+    pub(crate) fn resolved(digest: impl Into<String>) -> Self {
         Self { digest: Some(digest.into()), ..Self::default() }
     }
 
-    fn missing(sentence: String) -> Self {
-        Self { missing: vec![sentence], ..Self::default() }
-    }
-
-    fn pending(sentence: String) -> Self {
-        Self { pending: vec![sentence], ..Self::default() }
-    }
-
-    /// The verdict, everything that is wrong in one sentence.
+    /// Returns the resolution, with all problems in one sentence.
     pub(super) fn into_resolution(self) -> Resolution {
-        let Self { digest, mut missing, pending: not_yet } = self;
+        let Self { digest, mut missing, pending } = self;
         match digest {
             Some(digest) => Resolution::Resolved(digest),
-            None if missing.is_empty() => Resolution::Pending(not_yet.join("; ")),
+            None if missing.is_empty() => Resolution::Pending(pending.join("; ")),
             None => {
-                missing.extend(not_yet);
+                missing.extend(pending);
                 Resolution::Missing(missing.join("; "))
             }
         }
     }
 }
 
-/// How an object is called in sentences: `tool "weather"`, and who refers to it.
-struct Subject<'a> {
-    kind: RefKind,
-    namespace: Option<&'a str>,
-    name: &'a str,
-    by: Option<(RefKind, &'a str)>,
+/// Evaluation of one reference.
+#[derive(Clone, Copy)]
+pub(crate) struct Query<'a> {
+    /// Resolver that reads the objects.
+    pub(super) resolver: &'a Resolver<'a>,
+    /// Reference to evaluate.
+    pub(super) reference: &'a Reference,
+    /// Kind and name of the object that refers to it, unless that is the object itself.
+    pub(super) by: Option<(RefKind, &'a str)>,
+    /// True if the object is on a dependency cycle, which is to be named only once.
+    pub(super) on_cycle: bool,
 }
 
-impl Subject<'_> {
-    /// `tool "weather" is Resolving (referenced by flow "f")`, from `is Resolving`.
+impl Query<'_> {
+    /// Returns the name in the reference.
+    pub(crate) fn name(&self) -> &str {
+        &self.reference.name
+    }
+
+    /// Reports whether the object itself has the reference, and not an object behind it.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.by.is_none()
+    }
+
+    /// Returns the object of the reference, from the resolver's namespace.
+    pub(crate) fn object<K>(&self) -> Option<Arc<K>>
+    where
+        for<'c> dyn CacheReader + 'c: Cached<K>,
+    {
+        self.resolver.cache.get::<K>(self.resolver.namespace, self.name())
+    }
+
+    /// Returns `tool "weather" is Resolving (referenced by flow "f")`, from `is Resolving`.
     fn sentence(&self, what: &str) -> String {
+        let Reference { kind, namespace, name, .. } = self.reference;
         let by = self.by.map(|(kind, name)| format!(" (referenced by {} \"{name}\")", lowercase_kind(kind)));
-        let namespace = self.namespace.map(|namespace| format!("{namespace}/")).unwrap_or_default();
-        format!("{} \"{namespace}{}\" {what}{}", lowercase_kind(self.kind), self.name, by.unwrap_or_default())
+        let namespace = namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+        format!("{} \"{namespace}{name}\" {what}{}", lowercase_kind(*kind), by.unwrap_or_default())
     }
-}
 
-/// Judges a reference. `by` is what refers to it, unless that is the object itself; `on_cycle`: the object stands on a
-/// circle, which needs to be named only once.
-pub(super) fn evaluate(
-    lookup: &Resolver<'_>,
-    reference: &Reference,
-    by: Option<(RefKind, &str)>,
-    on_cycle: bool,
-) -> Evaluation {
-    let Reference { kind, name, .. } = reference;
-    let (views, namespace) = (lookup.cache, lookup.namespace);
-    let subject = Subject { kind: *kind, namespace: reference.namespace.as_deref(), name, by };
-    if lookup.requires_identity(reference) {
-        return Evaluation::missing(subject.sentence(ONLY_GATEWAYS));
+    fn missing(&self, what: &str) -> Evaluation {
+        Evaluation { missing: vec![self.sentence(what)], ..Evaluation::default() }
     }
-    match kind {
-        RefKind::Prompt => {
-            let prompt = views.prompt(namespace, name);
-            evaluate_reference(lookup, &subject, prompt, on_cycle, |prompt| {
-                digest::sha256_hex(prompt.spec.content.as_bytes())
-            })
+
+    fn pending(&self, what: &str) -> Evaluation {
+        Evaluation { pending: vec![self.sentence(what)], ..Evaluation::default() }
+    }
+
+    /// Returns the result for a missing object. Without its CustomResourceDefinition it cannot be created.
+    fn absent(&self) -> Evaluation {
+        match self.resolver.cache.is_defined(self.reference.kind) {
+            true => self.missing("not found"),
+            false => self.missing("not found: its CustomResourceDefinition is missing, apply config/crd"),
         }
-        RefKind::Tool => match views.tool(namespace, name) {
-            None if by.is_none() && is_builtin(name) => Evaluation::resolved("builtin"),
-            Some(tool) if !tool.spec.enabled => Evaluation::resolved("disabled"),
-            tool => {
-                let cycle = if on_cycle { None } else { lookup.cycle(&Node::new(RefKind::Tool, name)) };
-                match cycle {
-                    Some(cycle) => Evaluation::missing(subject.sentence(&format!("waits for itself, {cycle}"))),
-                    None => evaluate_reference(lookup, &subject, tool, on_cycle, |tool| {
-                        spec_digest(&tool.spec, &["category"])
-                    }),
-                }
+    }
+
+    /// Returns the result for an object that depends on itself, if it does.
+    pub(crate) fn on_own_cycle(&self) -> Option<Evaluation> {
+        if self.on_cycle {
+            return None;
+        }
+        let cycle = self.resolver.cycle(&Node::new(self.reference.kind, self.name()))?;
+        Some(self.missing(&format!("waits for itself, {cycle}")))
+    }
+
+    /// Evaluates an object of a reference kind: it must be Available in its current generation, and so must be the references
+    /// behind it. `used` returns the digest of what is used of the object.
+    pub(crate) fn evaluate_reference<K: PhasedObject<Phase = ReferencePhase> + HasReferences>(
+        &self,
+        object: Option<Arc<K>>,
+        used: impl FnOnce(&K) -> String,
+    ) -> Evaluation {
+        let Some(object) = object else { return self.absent() };
+        let mut behind = Evaluation::default();
+        let mut digests = BTreeMap::new();
+        for reference in object.references() {
+            let query = Query { reference: &reference, by: Some((self.reference.kind, self.name())), ..*self };
+            let found = evaluate(&query);
+            behind.missing.extend(found.missing);
+            behind.pending.extend(found.pending);
+            digests.insert(reference.to_string(), found.digest);
+        }
+        if !behind.missing.is_empty() {
+            return behind;
+        }
+        let common = object.common();
+        let current = common.and_then(|common| common.observed_generation) == Some(object.generation());
+        match object.phase() {
+            Some(ReferencePhase::Error) if current => {
+                let conditions = common.map(|common| common.conditions.as_slice()).unwrap_or_default();
+                let why = conditions
+                    .iter()
+                    .find(|found| found.type_ == condition_type::READY)
+                    .map_or("", |ready| &ready.message);
+                self.missing(&format!("is in phase Error: {why}"))
             }
-        },
-        RefKind::Model => {
-            let model = views.model(namespace, name);
-            evaluate_reference(lookup, &subject, model, on_cycle, |model| spec_digest(&model.spec, &[]))
+            _ if !behind.pending.is_empty() => behind,
+            Some(ReferencePhase::Available) if current => match digests.is_empty() {
+                true => Evaluation::resolved(used(object.as_ref())),
+                false => {
+                    Evaluation::resolved(digest::digest(&json!({ "own": used(object.as_ref()), "behind": digests })))
+                }
+            },
+            phase => {
+                let seen = phase.filter(|_| common.is_some_and(|common| common.written_phase().is_some()));
+                let phase = seen.map_or("not yet seen by the operator", Phase::as_str);
+                self.pending(&format!("is {phase}"))
+            }
         }
-        RefKind::PluginConfig => {
-            let config = views.plugin_config(namespace, name);
-            evaluate_reference(lookup, &subject, config, on_cycle, |config| spec_digest(&config.spec, &[]))
-        }
-        RefKind::Flow => match views.flow(namespace, name) {
-            None => evaluate_absent(lookup, &subject),
-            Some(flow) => evaluate_workload(&subject, flow.status.as_ref(), flow.metadata.generation),
-        },
-        RefKind::Agent => match views.agent(namespace, name) {
-            None => evaluate_absent(lookup, &subject),
-            Some(agent) => evaluate_workload(&subject, agent.status.as_ref(), agent.metadata.generation),
-        },
-        RefKind::RemoteMCPServer | RefKind::MCPServer => evaluate_server(lookup, &subject, reference),
-        RefKind::Secret | RefKind::ConfigMap => evaluate_data(lookup, &subject, reference),
     }
-}
 
-/// It is not there; without its definition nobody could make it.
-fn evaluate_absent(lookup: &Resolver<'_>, subject: &Subject<'_>) -> Evaluation {
-    match lookup.cache.is_defined(subject.kind) {
-        true => Evaluation::missing(subject.sentence("not found")),
-        false => Evaluation::missing(
-            subject.sentence("not found: its CustomResourceDefinition is missing, apply config/crd"),
-        ),
-    }
-}
-
-/// A server, of which tools are used.
-fn evaluate_server(lookup: &Resolver<'_>, subject: &Subject<'_>, reference: &Reference) -> Evaluation {
-    let mut all = Evaluation::default();
-    let mut digests = Vec::new();
-    for tool in &reference.keys {
-        match tool_state(lookup.cache, reference, lookup.namespace, tool) {
-            ToolState::Known { digest, .. } => digests.push(digest),
-            ToolState::Pending(what) => all.pending.push(subject.sentence(&what)),
-            ToolState::Missing(what) | ToolState::NoSuchTool(what) => all.missing.push(subject.sentence(&what)),
+    /// Evaluates a workload that is called. Pods of an older configuration serve as well, so its phase is only reported.
+    pub(crate) fn evaluate_workload<K: PhasedObject>(
+        &self,
+        object: Option<Arc<K>>,
+        status: impl FnOnce(&K) -> Option<&WorkloadStatus>,
+    ) -> Evaluation {
+        let Some(object) = object else { return self.absent() };
+        let initial = WorkloadStatus::default();
+        let WorkloadStatus { machine, endpoint, .. } = status(&object).unwrap_or(&initial);
+        let condition = |type_: &str| machine.conditions.iter().find(|found| found.type_ == type_);
+        let available = condition(condition_type::AVAILABLE).is_some_and(|found| found.status == "True");
+        let phase = machine.written_phase().and_then(WorkloadPhase::parse);
+        match (endpoint, phase) {
+            (Some(endpoint), _) if available => Evaluation::resolved(endpoint),
+            (_, Some(WorkloadPhase::Failed)) if machine.observed_generation == object.meta().generation => {
+                let why = condition(condition_type::READY).map_or("", |ready| ready.message.as_str());
+                self.missing(&format!("is in phase Failed: {why}"))
+            }
+            (_, Some(phase)) => self.pending(&format!("is {phase}, not available")),
+            (_, None) => self.pending("is not yet seen by the operator"),
         }
     }
-    all.digest = (all.missing.is_empty() && all.pending.is_empty()).then(|| digest::digest(&json!(digests)));
-    all
-}
 
-/// A kind that others refer to: it must be Available as it stands, and so must be what stands behind it.
-fn evaluate_reference<K: PhasedObject<Phase = ReferencePhase> + HasReferences>(
-    lookup: &Resolver<'_>,
-    subject: &Subject<'_>,
-    object: Option<Arc<K>>,
-    on_cycle: bool,
-    used: impl FnOnce(&K) -> String,
-) -> Evaluation {
-    let Some(object) = object else { return evaluate_absent(lookup, subject) };
-    let mut behind = Evaluation::default();
-    let mut digests = BTreeMap::new();
-    for reference in object.references() {
-        let judged = lookup.evaluate(&reference, Some((subject.kind, subject.name)), on_cycle);
-        behind.missing.extend(judged.missing);
-        behind.pending.extend(judged.pending);
-        digests.insert(reference.to_string(), judged.digest);
-    }
-    if !behind.missing.is_empty() {
-        return behind;
-    }
-    let machine = object.common();
-    let current = machine.and_then(|machine| machine.observed_generation) == Some(object.generation());
-    match object.phase() {
-        Some(ReferencePhase::Error) if current => {
-            let conditions = machine.map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-            let why = conditions.iter().find(|found| found.type_ == "Ready").map_or("", |ready| ready.message.as_str());
-            Evaluation::missing(subject.sentence(&format!("is in phase Error: {why}")))
+    /// Evaluates a server, of which tools are used.
+    pub(crate) fn evaluate_server(&self) -> Evaluation {
+        let mut all = Evaluation::default();
+        let mut digests = Vec::new();
+        for tool in &self.reference.keys {
+            match tool_state(self.resolver.cache, self.reference, self.resolver.namespace, tool) {
+                ToolState::Known { digest, .. } => digests.push(digest),
+                ToolState::Pending(what) => all.pending.push(self.sentence(&what)),
+                ToolState::Missing(what) | ToolState::NoSuchTool(what) => all.missing.push(self.sentence(&what)),
+            }
         }
-        _ if !behind.pending.is_empty() => behind,
-        Some(ReferencePhase::Available) if current => match digests.is_empty() {
-            true => Evaluation::resolved(used(object.as_ref())),
-            false => Evaluation::resolved(digest::digest(&json!({ "own": used(object.as_ref()), "behind": digests }))),
-        },
-        phase => {
-            let seen = phase.filter(|_| machine.is_some_and(|machine| machine.written_phase().is_some()));
-            let phase = seen.map_or("not yet seen by the operator", Phase::as_str);
-            Evaluation::pending(subject.sentence(&format!("is {phase}")))
-        }
+        all.digest = (all.missing.is_empty() && all.pending.is_empty()).then(|| digest::digest(&json!(digests)));
+        all
     }
-}
 
-/// A workload that is called: Pods of an older configuration serve as well, so its phase is only told.
-fn evaluate_workload(subject: &Subject<'_>, status: Option<&WorkloadStatus>, generation: Option<i64>) -> Evaluation {
-    let unseen = WorkloadStatus::default();
-    let WorkloadStatus { machine, endpoint, .. } = status.unwrap_or(&unseen);
-    let condition = |type_: &str| machine.conditions.iter().find(|found| found.type_ == type_);
-    let available = condition("Available").is_some_and(|found| found.status == "True");
-    let phase = machine.written_phase().and_then(WorkloadPhase::parse);
-    match (endpoint, phase) {
-        (Some(endpoint), _) if available => Evaluation::resolved(endpoint),
-        (_, Some(WorkloadPhase::Failed)) if machine.observed_generation == generation => {
-            let why = condition("Ready").map_or("", |ready| ready.message.as_str());
-            Evaluation::missing(subject.sentence(&format!("is in phase Failed: {why}")))
-        }
-        (_, Some(phase)) => Evaluation::pending(subject.sentence(&format!("is {phase}, not available"))),
-        (_, None) => Evaluation::pending(subject.sentence("is not yet seen by the operator")),
-    }
-}
-
-fn evaluate_data(lookup: &Resolver<'_>, subject: &Subject<'_>, reference: &Reference) -> Evaluation {
-    let Some(data) = lookup.data_of(reference) else {
-        return match reference.optional {
-            true => Evaluation::resolved("absent"),
-            false => Evaluation::missing(subject.sentence("not found")),
+    /// Evaluates a Secret or ConfigMap: it must have the keys that are read.
+    fn evaluate_data(&self) -> Evaluation {
+        let Some(data) = self.resolver.data_of(self.reference) else {
+            return if self.reference.optional { Evaluation::resolved("absent") } else { self.missing("not found") };
         };
-    };
-    let missing = reference.keys.iter().filter(|key| !data.data.contains_key(*key));
-    let missing: Vec<_> = missing.map(|key| subject.sentence(&format!("has no key \"{key}\""))).collect();
-    match missing.is_empty() {
-        true => Evaluation::resolved(data_digest(reference, &data)),
-        false => Evaluation { missing, ..Evaluation::default() },
+        let missing = self.reference.keys.iter().filter(|key| !data.data.contains_key(*key));
+        let missing: Vec<_> = missing.map(|key| self.sentence(&format!("has no key \"{key}\""))).collect();
+        match missing.is_empty() {
+            true => Evaluation::resolved(data_digest(self.reference, &data)),
+            false => Evaluation { missing, ..Evaluation::default() },
+        }
     }
 }
 
-/// Said of a workload with `proxy.requireIdentity`, which no Pod can call by itself.
+/// Problem of a workload with `proxy.requireIdentity`, which no Pod can call directly.
 pub(crate) const ONLY_GATEWAYS: &str = "answers only requests through the gateway (proxy.requireIdentity)";
 
 impl Resolver<'_> {
-    /// Whether what is referred to is a workload that answers only what a gateway vouches for.
-    pub(crate) fn requires_identity(&self, reference: &Reference) -> bool {
-        let (namespace, name) = (reference.namespace.as_deref().unwrap_or(self.namespace), reference.name.as_str());
-        let required = match reference.kind {
-            RefKind::Flow => self.cache.flow(namespace, name).map(|it| it.spec.runtime.traffic.proxy.require_identity),
-            RefKind::Agent => self.cache.agent(namespace, name).map(|it| it.spec.traffic.proxy.require_identity),
-            RefKind::MCPServer => self.cache.mcp_server(namespace, name).map(|it| it.spec.proxy.require_identity),
-            _ => None,
-        };
-        required.unwrap_or_default()
-    }
-
-    /// The Secret or ConfigMap that is referred to.
+    /// Returns the Secret or ConfigMap of a reference.
     pub(super) fn data_of(&self, reference: &Reference) -> Option<Arc<CachedChild>> {
         let kind = if reference.kind == RefKind::Secret { ChildKind::Secret } else { ChildKind::ConfigMap };
         let (namespace, name) = (self.namespace.to_owned(), reference.name.clone());
@@ -249,18 +282,18 @@ impl Resolver<'_> {
     }
 }
 
-/// The digest of what is read of a Secret or ConfigMap.
+/// Returns the digest of the keys that are read of a Secret or ConfigMap.
 pub(super) fn data_digest(reference: &Reference, data: &CachedChild) -> String {
     let read = |key: &String| reference.whole || reference.keys.contains(key);
     let read: BTreeMap<_, _> = data.data.iter().filter(|(key, _)| read(key)).collect();
     digest::digest(&json!(read))
 }
 
-/// The digest of a spec, without what people sort by, so that editing that rolls nobody.
+/// Returns the digest of a spec, without the fields by which users sort, so that an edit of those replaces no Pod.
 ///
-/// It is pinned in the users' statuses, so of the same spec every build has to make the same one, or an upgrade would move all
-/// of them. A field that is added must not be written where it has its default (`skip_serializing_if`); a test holds that.
-fn spec_digest(spec: &impl Serialize, without: &[&str]) -> String {
+/// It is pinned in the statuses, so every build must compute the same digest of the same spec, or an upgrade would make all of
+/// them outdated. An added field must not be serialized if it has its default (`skip_serializing_if`); a test checks that.
+pub(crate) fn used_digest(spec: &impl Serialize, without: &[&str]) -> String {
     let mut spec = serde_json::to_value(spec).unwrap_or(Value::Null);
     if let Some(fields) = spec.as_object_mut() {
         without.iter().for_each(|name| drop(fields.remove(*name)));

@@ -1,26 +1,26 @@
-//! What an object refers to, as found in the caches, and how that compares with what was pinned.
+//! Holds the resolved references of an object, and compares them with the pinned ones.
 
 use std::collections::BTreeMap;
 
-use crds::flow_set::LEFT_OUT;
+use crds::{flow_set::LEFT_OUT, reason};
 
-/// One reference, as found.
+/// Resolution of one reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
-    /// It may be used; the digest of what is used of it.
+    /// Can be used; holds the digest of what is used of it.
     Resolved(String),
-    /// The object goes on without it; why, as a sentence.
+    /// Left out, and the object goes on without it; holds the reason, as a sentence.
     Omitted(String),
-    /// It is on its way; a sentence such as `tool "weather" is Resolving`.
+    /// Not ready yet; holds a sentence such as `tool "weather" is Resolving`.
     Pending(String),
-    /// Somebody has to bring or mend it; a sentence such as `tool "weather" not found`.
+    /// A user has to create or repair it; holds a sentence such as `tool "weather" not found`.
     Missing(String),
-    /// The object waits for itself; a sentence such as `cycle: Agent/a → Tool/t → Agent/a`.
+    /// The object depends on itself; holds a sentence such as `cycle: Agent/a → Tool/t → Agent/a`.
     Cycle(String),
 }
 
 impl Resolution {
-    /// What is pinned for it, if the object can go on.
+    /// Returns the value to pin, if the object can go on.
     fn pinned(&self) -> Option<&str> {
         match self {
             Self::Resolved(digest) => Some(digest),
@@ -29,45 +29,45 @@ impl Resolution {
         }
     }
 
-    /// Whether this was pinned for what the object goes on without.
+    /// Reports whether the pinned value stands for a reference that was left out.
     pub fn is_omitted(pinned: &str) -> bool {
         pinned == LEFT_OUT
     }
 }
 
-/// Why an object cannot go on.
+/// Unresolved references that keep an object from going on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unresolved {
-    /// A CamelCase word for the condition.
+    /// Reason for the condition, a CamelCase word.
     pub reason: &'static str,
-    /// All of it as one sentence.
+    /// All of them as one sentence.
     pub sentence: String,
-    /// Whether somebody has to act.
+    /// True if a user has to act.
     pub needs_user: bool,
 }
 
-/// Everything an object refers to: name (`Tool/weather`) and what was found, in the order in which it is to be told.
+/// Resolved references of an object: name (`Tool/weather`) and resolution, in the order in which they are reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Inputs(pub Vec<(String, Resolution)>);
 
 impl Inputs {
-    /// One more.
+    /// Adds a reference.
     pub fn add(&mut self, name: impl Into<String>, found: Resolution) {
         self.0.push((name.into(), found));
     }
 
-    /// What was found under this name.
+    /// Returns the resolution of this name.
     pub fn get(&self, name: &str) -> Option<&Resolution> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, found)| found)
     }
 
-    /// What is to be remembered: the digests of what is there, and what is left out.
+    /// Returns the values to pin: the digests of the references that can be used, and those that are left out.
     pub fn pin(&self) -> BTreeMap<String, String> {
         let pin = |(name, found): &(String, Resolution)| Some((name.clone(), found.pinned()?.to_owned()));
         self.0.iter().filter_map(pin).collect()
     }
 
-    /// The same, where only being there counts: an edit of what is there changes nothing.
+    /// Returns the same references with presence in place of digests: an edit of a reference is then no change.
     #[must_use]
     pub fn by_presence(self) -> Self {
         let present =
@@ -75,7 +75,8 @@ impl Inputs {
         Self(self.0.into_iter().map(|(name, found)| (name, present(found))).collect())
     }
 
-    /// All that keeps the object waiting. On a circle the others on it wait too, which goes without saying.
+    /// Returns the references that keep the object waiting. On a dependency cycle the other objects of the cycle wait too; they
+    /// are not named.
     pub fn waiting_for(&self) -> Option<Unresolved> {
         let cycle = self.0.iter().any(|(_, found)| matches!(found, Resolution::Cycle(_)));
         let missing = cycle || self.0.iter().any(|(_, found)| matches!(found, Resolution::Missing(_)));
@@ -85,24 +86,24 @@ impl Inputs {
             Resolution::Missing(sentence) | Resolution::Cycle(sentence) => Some(sentence.as_str()),
         });
         let sentence = said.collect::<Vec<_>>().join("; ");
-        let reason = if cycle { "ReferenceCycle" } else { "MissingDependency" };
+        let reason = if cycle { reason::REFERENCE_CYCLE } else { reason::MISSING_DEPENDENCY };
         (!sentence.is_empty()).then_some(Unresolved { reason, sentence, needs_user: missing })
     }
 
-    /// Why what was pinned no longer holds. A reference that is on its way changes nothing yet.
+    /// Returns why the pinned references are outdated, if they are. A reference that is pending is no change yet.
     pub fn changed_since(&self, pinned: &BTreeMap<String, String>) -> Option<String> {
         self.0.iter().find_map(|(name, found)| changed(name, found, pinned))
     }
 
-    /// As [`Inputs::changed_since`], of an object that waited for nothing when they were pinned: what was missing then is no
-    /// news while it is missing.
+    /// Returns the same as [`Inputs::changed_since`] for an object that waited for nothing when its references were pinned: a
+    /// reference that was missing then is no change while it is missing.
     pub fn changed_since_stopped(&self, pinned: &BTreeMap<String, String>) -> Option<String> {
         let told = self.0.iter().filter(|(name, found)| found.pinned().is_some() || pinned.contains_key(name));
         told.into_iter().find_map(|(name, found)| changed(name, found, pinned))
     }
 }
 
-/// Why this one is no longer as it was pinned.
+/// Returns why this reference differs from the pinned one, if it does.
 fn changed(name: &str, found: &Resolution, pinned: &BTreeMap<String, String>) -> Option<String> {
     match (found.pinned(), found) {
         (Some(now), _) => match pinned.get(name) {

@@ -1,9 +1,9 @@
-//! Judges what an object refers to, for every kind the same: may it be used, is it on its way, or must somebody act?
+//! Resolves the references of an object, for every kind alike: each can be used, is pending, or needs a user.
 //!
-//! Tools, Models and PluginConfigs pass on what they refer to: whoever uses a Model uses the Secret with its credentials.
-//! So they are judged together with what stands behind them, and what is missing there is named in place of their own
-//! wait: `secret "keys" not found (referenced by pluginconfig "openai")`. Flows and Agents are asked only whether they
-//! are available, and where.
+//! Tools, Models and PluginConfigs pass on their own references: an object that uses a Model uses the Secret with its
+//! credentials. So they are evaluated together with the references behind them, and a missing one is named in place of their own
+//! wait: `secret "keys" not found (referenced by pluginconfig "openai")`. Flows and Agents are only checked for their
+//! availability and address.
 
 mod credentials;
 mod evaluate;
@@ -14,20 +14,27 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crds::{
-    HasReferences, RefKind, Reference,
+    RefKind, Reference,
     cycle::{Node, cycle_through},
 };
 
-use evaluate::Evaluation;
-
 pub(crate) use credentials::AvailableVariables;
-pub(crate) use evaluate::ONLY_GATEWAYS;
+pub(crate) use evaluate::{Evaluation, ONLY_GATEWAYS, Query, Referable, used_digest};
 
 pub use inputs::{Inputs, Resolution, Unresolved};
 
 use crate::{deps::Deps, ports::CacheReader};
 
-/// Looks up what objects of one namespace refer to.
+/// Usage of an object for which references of it count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Usage {
+    /// Secrets and ConfigMaps that are read when it is used.
+    Data,
+    /// Objects that are called when it is called.
+    Calls,
+}
+
+/// Resolver of the references of the objects in one namespace.
 #[derive(Clone, Copy)]
 pub struct Resolver<'a> {
     cache: &'a dyn CacheReader,
@@ -41,13 +48,13 @@ impl std::fmt::Debug for Resolver<'_> {
 }
 
 impl<'a> Resolver<'a> {
-    /// For the objects of this namespace.
+    /// Creates a resolver for the objects of this namespace.
     pub fn new(world: &'a Deps, namespace: &'a str) -> Self {
         Self { cache: world.cache.as_ref(), namespace }
     }
 
-    /// Everything that an object refers to. `of` is the object if it may be called by another one, and so may stand on a
-    /// circle.
+    /// Resolves all references of an object. `of` is the object if other objects may call it, so that it may be on a dependency
+    /// cycle.
     pub fn inputs(&self, of: Option<&Node>, references: &[Reference]) -> Inputs {
         let cycle = of.and_then(|of| self.cycle(of));
         let mut inputs = Inputs::default();
@@ -60,13 +67,13 @@ impl<'a> Resolver<'a> {
         inputs
     }
 
-    /// One reference.
+    /// Resolves one reference.
     pub fn find(&self, reference: &Reference) -> Resolution {
         self.evaluate(reference, None, false).into_resolution()
     }
 
-    /// The digests of the Secrets and ConfigMaps that are there, those behind Tools, Models and PluginConfigs included: the
-    /// way to each (`Secret/keys`, `Model/m/PluginConfig/p/Secret/keys`) to the digest of what is read of it.
+    /// Returns the digests of the existing Secrets and ConfigMaps, those behind Tools, Models and PluginConfigs included: the
+    /// path to each (`Secret/keys`, `Model/m/PluginConfig/p/Secret/keys`) to the digest of the keys that are read.
     pub fn data(&self, references: &[Reference]) -> BTreeMap<String, String> {
         let mut found = BTreeMap::new();
         self.collect_data("", references, &mut found);
@@ -82,52 +89,31 @@ impl<'a> Resolver<'a> {
                         found.insert(here, evaluate::data_digest(reference, &data));
                     }
                 }
-                RefKind::RemoteMCPServer => {
-                    self.collect_data(&format!("{here}/"), &self.server_references(reference), found);
+                _ => {
+                    // A server of another namespace reads that one's Secrets, which its callers cannot.
+                    let is_near = reference.namespace.as_deref().is_none_or(|other| other == self.namespace);
+                    let behind = if is_near { self.references_for(reference, Usage::Data) } else { Vec::new() };
+                    self.collect_data(&format!("{here}/"), &behind, found);
                 }
-                _ => self.collect_data(
-                    &format!("{here}/"),
-                    &self.transitive_references(reference.kind, &reference.name),
-                    found,
-                ),
             }
         }
     }
 
-    /// What an object that passes on what it refers to has behind it; a Tool that is switched off has nothing.
-    fn transitive_references(&self, kind: RefKind, name: &str) -> Vec<Reference> {
-        let (views, namespace) = (self.cache, self.namespace);
-        let behind = match kind {
-            RefKind::Tool => views.tool(namespace, name).filter(|tool| tool.spec.enabled).map(|it| it.references()),
-            RefKind::Model => views.model(namespace, name).map(|it| it.references()),
-            RefKind::PluginConfig => views.plugin_config(namespace, name).map(|it| it.references()),
-            _ => None,
-        };
-        behind.unwrap_or_default()
+    fn references_for(&self, reference: &Reference, usage: Usage) -> Vec<Reference> {
+        evaluate::references_for(self.cache, (reference.kind, self.namespace, &reference.name), usage)
     }
 
-    /// What a server's headers and authorities are read from, if whoever calls it may read it: in its own namespace.
-    fn server_references(&self, server: &Reference) -> Vec<Reference> {
-        let here = server.namespace.as_deref().is_none_or(|namespace| namespace == self.namespace);
-        let server = self.cache.remote_mcp_server(self.namespace, &server.name).filter(|_| here);
-        server.map(|server| server.references()).unwrap_or_default()
-    }
-
-    /// The circle on which an object stands, as a sentence.
+    /// Returns the dependency cycle of an object, as a sentence.
     fn cycle(&self, of: &Node) -> Option<String> {
         cycle_through(of, |node| {
-            let references = match node.kind {
-                RefKind::Agent => self.cache.agent(self.namespace, &node.name).map(|it| it.references()),
-                RefKind::Flow => self.cache.flow(self.namespace, &node.name).map(|it| it.references()),
-                kind => Some(self.transitive_references(kind, &node.name)),
-            };
-            let references = references.into_iter().flatten();
+            let of = (node.kind, self.namespace, node.name.as_str());
+            let references = evaluate::references_for(self.cache, of, Usage::Calls).into_iter();
             let calls = references.filter(|it| matches!(it.kind, RefKind::Tool | RefKind::Flow | RefKind::Agent));
             calls.map(|it| Node::new(it.kind, it.name)).collect()
         })
     }
 
     fn evaluate(&self, reference: &Reference, by: Option<(RefKind, &str)>, on_cycle: bool) -> Evaluation {
-        evaluate::evaluate(self, reference, by, on_cycle)
+        evaluate::evaluate(&Query { resolver: self, reference, by, on_cycle })
     }
 }

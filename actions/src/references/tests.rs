@@ -1,24 +1,21 @@
-//! What is said of references, and when they may be used.
+//! Tests the evaluation of references and the messages about them.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{
-    Agent, Flow, HasReferences, MCPServer, Model, PluginConfig, Prompt, RefKind, RemoteMCPServer, Tool, cycle::Node,
-    digest,
-};
-use meta::CommonStatus;
+use crds::{Agent, Flow, HasReferences, RefKind, Tool, cycle::Node, digest};
+use meta::{CommonStatus, PhasedObject};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::{Inputs, Resolution, Resolver};
-use crate::ports::{CacheReader, CachedChild, ChildRef, WorkloadPod};
+use crate::ports::{CacheReader, Cached, CachedChild, ChildRef, WorkloadPod};
 
 /// Objects by `Kind/name`.
 #[derive(Default)]
 struct TestObjects(BTreeMap<String, Value>);
 
 impl TestObjects {
-    /// An object that has settled as its phase says.
+    /// Adds an object that has settled in its phase.
     fn with(mut self, id: &str, phase: &str, spec: Value) -> Self {
         let ready = json!([{ "type": "Ready", "status": "True", "reason": phase, "message": "the cause",
             "lastTransitionTime": "2026-01-01T00:00:00Z" }]);
@@ -29,7 +26,7 @@ impl TestObjects {
         self
     }
 
-    /// Somebody changes a part of an object.
+    /// Changes a part of an object.
     fn set(mut self, id: &str, pointer: &str, value: Value) -> Self {
         let (parent, field) = pointer.rsplit_once('/').unwrap();
         self.0.get_mut(id).unwrap().pointer_mut(parent).unwrap()[field] = value;
@@ -59,7 +56,7 @@ impl TestObjects {
         self.lookup().inputs(Some(&Node::new(kind, name)), &object.references())
     }
 
-    /// What the flow `f` waits for, and whether somebody has to act.
+    /// Returns what the flow `f` waits for, and whether a user has to act.
     fn flow(&self) -> Option<(String, bool)> {
         let wait = self.inputs::<Flow>(RefKind::Flow, "f").waiting_for()?;
         Some((wait.sentence, wait.needs_user))
@@ -70,25 +67,13 @@ impl TestObjects {
     }
 }
 
+impl<K: PhasedObject + DeserializeOwned> Cached<K> for TestObjects {
+    fn cached(&self, _: &str, name: &str) -> Option<Arc<K>> {
+        self.get(K::KIND, name)
+    }
+}
+
 impl CacheReader for TestObjects {
-    fn agent(&self, _: &str, name: &str) -> Option<Arc<Agent>> {
-        self.get("Agent", name)
-    }
-    fn flow(&self, _: &str, name: &str) -> Option<Arc<Flow>> {
-        self.get("Flow", name)
-    }
-    fn tool(&self, _: &str, name: &str) -> Option<Arc<Tool>> {
-        self.get("Tool", name)
-    }
-    fn model(&self, _: &str, name: &str) -> Option<Arc<Model>> {
-        self.get("Model", name)
-    }
-    fn plugin_config(&self, _: &str, name: &str) -> Option<Arc<PluginConfig>> {
-        self.get("PluginConfig", name)
-    }
-    fn prompt(&self, _: &str, name: &str) -> Option<Arc<Prompt>> {
-        self.get("Prompt", name)
-    }
     fn is_defined(&self, kind: RefKind) -> bool {
         !self.0.contains_key(&format!("undefined/{kind}"))
     }
@@ -107,14 +92,6 @@ impl CacheReader for TestObjects {
 
     fn is_tool_used(&self, _: &str, _: &str) -> bool {
         false
-    }
-
-    fn mcp_server(&self, _: &str, _: &str) -> Option<Arc<MCPServer>> {
-        None
-    }
-
-    fn remote_mcp_server(&self, _: &str, _: &str) -> Option<Arc<RemoteMCPServer>> {
-        None
     }
 
     fn is_ingress_governed(&self, _: &str, _: &BTreeMap<String, String>) -> bool {
@@ -155,7 +132,7 @@ fn tool(spec: Value) -> Value {
     whole
 }
 
-/// A flow with one of everything, all of it there.
+/// Builds a flow with a reference of each kind, all of which exist.
 fn whole() -> TestObjects {
     let flow = json!({ "prompts": [{ "promptRef": { "name": "p" } }], "tools": [{ "name": "t" }], "modelRef": { "name": "m" } });
     let header = json!([{ "name": "Authorization", "secretKeyRef": { "name": "h", "key": "token" } }]);
@@ -245,7 +222,8 @@ fn what_is_read_moves_the_digest_and_nothing_else_does() {
     assert_eq!(moved(whole().secret("s", json!({ "KEY": "1", "ORG": "1", "OTHER": "2" }))), nothing);
 }
 
-/// What users have pinned from older builds. If this fails, a new field is written where it has its default: leave it out there.
+/// Digests that are pinned in the statuses of users. If this test fails, an added field is serialized with its default: leave it
+/// out there.
 #[test]
 fn what_is_pinned_of_a_spec_is_the_same_in_every_build() {
     let full = json!({
@@ -303,7 +281,7 @@ fn a_builtin_needs_no_tool_and_one_that_is_switched_off_nothing_behind_it() {
     assert_eq!(off.flow(), None);
 }
 
-/// The flow calls an agent.
+/// Builds a flow that calls an agent in this phase.
 fn caller(phase: &str, available: bool) -> TestObjects {
     let conditions = json!([
         { "type": "Available", "status": if available { "True" } else { "False" }, "reason": "x", "message": "",

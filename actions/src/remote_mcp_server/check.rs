@@ -1,4 +1,5 @@
-//! `check`: Resolving → Available. Waits for what its headers and certificates are read from, then for what the server tells.
+//! `check`: Resolving → Available. Waits for the Secrets and ConfigMaps of the headers and certificates, then for the result of
+//! the discovery.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +17,7 @@ use crate::{
     references::Unresolved,
 };
 
-/// See the module.
+/// Action `check`, see the module.
 #[derive(Debug)]
 pub(super) struct CheckServer;
 
@@ -45,7 +46,7 @@ impl Action<RemoteMCPServer, Deps> for CheckServer {
         }
         cross_namespace::check_allowed(&cr, cx)?;
         let Some(outcome) = cx.discovery.query(&target(&cr, cx), Schedule::Now) else {
-            cx.notes.waiting("Discovering", "the server is asked for its tools");
+            cx.notes.waiting("Discovering", "listing the server's tools");
             return Ok(None);
         };
         let found = outcome.as_ref().as_ref()?;

@@ -1,5 +1,5 @@
-//! `monitor`: Available and Error. Looks at what the server last told: the same moves nothing and writes nothing, other tools
-//! are told in place, and a server that does not answer is an Error until it does.
+//! `monitor`: Available and Error. Evaluates the latest discovery: equal tools cause no transition and no write, changed tools
+//! are stored in place, and a server that does not answer is in Error until it does.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,10 +16,10 @@ use crate::{
     reference::ReferenceKind,
 };
 
-/// How soon it is looked at again whether a server of another namespace may be asked.
+/// Interval at which it is checked again whether a server of another namespace may be queried.
 const RECHECK_ALLOWED: Duration = Duration::from_secs(60);
 
-/// See the module.
+/// Action `monitor`, see the module.
 #[derive(Debug)]
 pub(super) struct Monitor;
 
@@ -64,7 +64,7 @@ impl Action<RemoteMCPServer, Deps> for Monitor {
                 let mut next = cr.as_ref().clone();
                 let told = store_tools(cx, &mut next, found).await?;
                 if failed && told {
-                    return move_on("the server tells its tools".to_owned());
+                    return move_on("the server lists its tools".to_owned());
                 }
                 Ok((told && next.status != cr.status).then_some(next))
             }

@@ -1,80 +1,82 @@
-//! Why a spec cannot be rendered, in words for whoever wrote it.
+//! Defines the errors of rendering, in words for the author of the spec.
 //!
-//! All of these are known from the values alone, so trying again is of no use until the spec or the operator changes.
+//! All of them are decided by the values alone, so a retry is of no use until the spec or the operator changes.
+
+use crds::reason;
 
 use super::dsn::DsnError;
 
-/// A spec that cannot be rendered. No text holds a credential.
+/// Error of a spec that cannot be rendered. No text holds a credential.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
-    /// One environment variable is more than the kernel hands to a process.
+    /// An environment variable is larger than the kernel passes to a process.
     #[error("environment variable {name} has {size} bytes with its name, Linux takes {max}: make it shorter")]
     EnvTooLarge {
         /// Name of the variable.
         name: String,
         /// Bytes of `NAME=value` and the NUL that ends it.
         size: usize,
-        /// The most that is possible, in bytes.
+        /// Limit in bytes.
         max: usize,
     },
-    /// The ConfigMap or Secret is more than the API server stores.
+    /// A ConfigMap or Secret is larger than the API server stores.
     #[error("{object} would hold {size} bytes, Kubernetes takes {max}: shorten the prompt or use fewer tools")]
     ObjectTooLarge {
-        /// The object, such as `ConfigMap/a-config`.
+        /// Object, such as `ConfigMap/a-config`.
         object: String,
         /// Bytes of all its values.
         size: usize,
-        /// The most that is possible, in bytes.
+        /// Limit in bytes.
         max: usize,
     },
     /// The container and its sidecar would listen on one port.
     #[error("port {0} is the sidecar's: let the container listen on another one, or set proxy.enabled to false")]
     PortTaken(i32),
-    /// A server that speaks over its standard input and output, and no program.
+    /// A stdio server has no program.
     #[error("a server of type stdio needs the program to run: set deployment.cmd")]
     NoProgram,
     /// The user sets a variable that comes from another field of the spec.
     #[error("{field} sets {name}, which the operator renders for this {kind}: remove it and use the field of the spec")]
     EnvReserved {
-        /// Where it is set.
+        /// Field that sets it.
         field: &'static str,
-        /// The kind in lower case.
+        /// Kind in lower case.
         kind: &'static str,
         /// Name of the variable.
         name: String,
     },
-    /// The API server takes a variable only once.
+    /// A variable is set twice; the API server accepts it only once.
     #[error("spec.env has {0} twice: keep one")]
     DuplicateEnv(String),
-    /// A name that cannot be a file or a route.
+    /// A name cannot be a file or a route.
     #[error("{what} {name:?} {why}: choose another name")]
     BadName {
-        /// What is called so.
+        /// Thing that has the name.
         what: &'static str,
-        /// The name.
+        /// Name.
         name: String,
-        /// What is wrong with it.
+        /// Problem of the name.
         why: &'static str,
     },
-    /// A name that is there twice.
+    /// A name is used twice.
     #[error("{what} {name:?} is listed twice, by reference or in place: keep one")]
     DuplicateName {
-        /// What is called so.
+        /// Thing that has the name.
         what: &'static str,
-        /// The name.
+        /// Name.
         name: String,
     },
-    /// A flow without a prompt.
+    /// A flow has no prompt.
     #[error("a flow needs a prompt: list one in prompts")]
     NoPrompt,
     /// The model could not tell two tools apart.
     #[error("tools {one:?} and {other:?} both have the name {name:?} for the model: rename one in its spec.name")]
     DuplicateToolName {
-        /// The name that both have.
+        /// Name of both.
         name: String,
         /// One Tool.
         one: String,
-        /// Another Tool.
+        /// Other Tool.
         other: String,
     },
     /// Headers of two tools would be the same variable with different values.
@@ -82,51 +84,51 @@ pub enum RenderError {
         "two headers from different Secrets would both be the variable {0}: rename one of the tools in its spec.name"
     )]
     HeaderConflict(String),
-    /// One flow of a set.
+    /// A flow of a set cannot be rendered.
     #[error("flow {flow:?}: {error}")]
     InFlow {
-        /// Its name.
+        /// Name of the flow.
         flow: String,
-        /// What is wrong with it.
+        /// Error of the flow.
         error: Box<RenderError>,
     },
-    /// Two headers of tools, or a header and a credential, whose variables have one name.
+    /// Two headers of tools, or a header and a credential, have variables of one name.
     #[error("two secret values become the environment variable {0}: rename one of the tools or headers")]
     DuplicateVariable(String),
-    /// An overlay that cannot be merged, or that would cut the Pods off from their agent.
+    /// An overlay cannot be merged, or would cut the Pods off from their owner.
     #[error("podTemplate: {0}")]
     PodTemplate(String),
-    /// An overlay that takes the Pods further than the operator allows.
+    /// An overlay goes beyond the Pod Security level that the operator allows.
     #[error(
-        "podTemplate: {field} is not of the Pod Security level {level}, which the operator asks for: change it, or have the \
+        "podTemplate: {field} violates the Pod Security level {level}, which the operator enforces: change it, or have the \
          operator's --pod-security changed"
     )]
     PodSecurity {
-        /// The field of the Pod template.
+        /// Field of the Pod template.
         field: String,
-        /// The level.
+        /// Level.
         level: &'static str,
     },
-    /// A place for conversations that this build does not know.
+    /// The storage of conversations is not one that this build knows.
     #[error("storage {0:?} is unknown: use memory or postgresql")]
     UnknownStorage(String),
-    /// Conversations are to be kept in a database, and none is known.
+    /// Conversations are to be stored in a database, and none is configured.
     #[error(
         "storage postgresql needs a database: set spec.databaseUrl, or have this namespace inherit the operator's DATABASE_URL (its --database-namespaces)"
     )]
     MissingDatabaseUrl,
-    /// A DSN that cannot be read.
+    /// A DSN cannot be parsed.
     #[error("{field}: {bad}")]
     InvalidDatabaseUrl {
-        /// Where it is set.
+        /// Field that sets it.
         field: &'static str,
-        /// What is wrong with it, its password masked.
+        /// Problem of the DSN, with its password masked.
         bad: DsnError,
     },
 }
 
 impl RenderError {
-    /// The CamelCase word for the condition.
+    /// Returns the reason for the condition, a CamelCase word.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::EnvTooLarge { .. }
@@ -143,10 +145,10 @@ impl RenderError {
             | Self::HeaderConflict(_)
             | Self::UnknownStorage(_)
             | Self::PodSecurity { .. }
-            | Self::PodTemplate(_) => "InvalidSpec",
+            | Self::PodTemplate(_) => reason::INVALID_SPEC,
             Self::InFlow { error, .. } => error.reason(),
-            Self::MissingDatabaseUrl => "MissingDatabaseUrl",
-            Self::InvalidDatabaseUrl { .. } => "InvalidDatabaseUrl",
+            Self::MissingDatabaseUrl => reason::MISSING_DATABASE_URL,
+            Self::InvalidDatabaseUrl { .. } => reason::INVALID_DATABASE_URL,
         }
     }
 }

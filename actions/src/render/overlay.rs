@@ -1,10 +1,12 @@
-//! `spec.podTemplate` merged into the Pod template: objects deeply, lists of named things by their name.
+//! Merges `spec.podTemplate` into the Pod template, in the manner of a strategic merge patch: objects deeply, lists of named
+//! elements by name.
 //!
-//! The overlay may change nearly everything; whether the result is a Pod is for the API server to say. Refused here is
-//! what it would accept although the Pods would be lost to their agent: other labels, another hash, our variables, a way around the sidecar.
+//! The overlay may change nearly everything; the API server decides whether the result is a valid Pod. Rejected here is what the
+//! API server would accept although the Pods would be lost to their owner: other labels, another hash, reserved variables, a way
+//! around the sidecar.
 //!
-//! A `null` takes a field away. An element that is a choice of one source (a variable, a volume, a mount) replaces the
-//! one of the same name, and a probe's handler the other handler: both together would be refused.
+//! A `null` removes a field. An element that is a choice of one source (a variable, a volume, a mount) replaces the one of the
+//! same name, and a probe's handler replaces the other handler: the API server would reject both together.
 
 use serde_json::{Map, Value};
 
@@ -14,7 +16,7 @@ use super::{
     workload_parts::WorkloadParts,
 };
 
-/// The field by which the elements of a list are told apart, and whether an element is merged or replaced.
+/// Returns the merge key of a list, and whether an element is merged or replaced.
 fn key_of(list: &str) -> Option<(&'static str, bool)> {
     match list {
         "containers" | "initContainers" | "ports" | "imagePullSecrets" => Some(("name", true)),
@@ -24,7 +26,7 @@ fn key_of(list: &str) -> Option<(&'static str, bool)> {
     }
 }
 
-/// Of these a probe may have only one.
+/// Handlers of a probe, of which it may have only one.
 const HANDLERS: [&str; 4] = ["exec", "grpc", "httpGet", "tcpSocket"];
 
 /// Merges `overlay` into the Pod template of a workload.
@@ -34,7 +36,7 @@ pub(super) fn merge(mut template: Value, overlay: &Value, running: &WorkloadPart
     };
     if let Some(unknown) = fields.keys().find(|field| !matches!(field.as_str(), "metadata" | "spec")) {
         return Err(RenderError::PodTemplate(format!(
-            "{unknown:?} is no field of a Pod template: use metadata and spec"
+            "{unknown:?} is not a field of a Pod template: use metadata and spec"
         )));
     }
     check_metadata(overlay, running)?;
@@ -62,7 +64,7 @@ fn check_metadata(overlay: &Value, running: &WorkloadParts<'_>) -> Result<(), Re
             return Err(RenderError::PodTemplate(format!("annotation {annotation} is the operator's: remove it")));
         }
     }
-    // These would take ours away as a whole.
+    // Any other type would replace the operator's object as a whole.
     for field in ["/metadata", "/metadata/labels", "/metadata/annotations", "/spec"] {
         if overlay.pointer(field).is_some_and(|value| !value.is_object()) {
             return Err(RenderError::PodTemplate(format!("{} must be an object", &field[1..])));

@@ -1,34 +1,50 @@
-//! `Tool`: what is its own. Its life is that of every reference (`crate::reference`).
+//! `Tool` kind: validation and status. The lifecycle is that of every reference (`crate::reference`).
 
-use crds::{HasReferences, RefKind, Reference, ReferencePhase, Tool};
+use crds::{HasReferences, RefKind, Reference, ReferencePhase, Tool, reason, tool::is_builtin};
 use machine::{ActionError, Table, TableError};
-use meta::{PhasedObject, condition, update_condition};
+use meta::{PhasedObject, condition, condition_type, update_condition};
 
 use crate::{
     deps::Deps,
     discovery::{ToolState, tool_state},
     kind::{ControlledKind, Registry},
     reference,
-    references::{ONLY_GATEWAYS, Resolver},
+    references::{Evaluation, ONLY_GATEWAYS, Query, Referable, Resolver, Usage, used_digest},
     render,
 };
 
-/// The condition that says whether the server of a discovered tool answers.
-const REACHABLE: &str = "ServerReachable";
-
 impl ControlledKind for Tool {
-    const TABLE: Table<ReferencePhase> =
-        Table { render_version: 1, conditions: &["Available", REACHABLE], ..reference::TABLE };
+    const TABLE: Table<ReferencePhase> = Table {
+        render_version: 1,
+        conditions: &[condition_type::AVAILABLE, condition_type::SERVER_REACHABLE],
+        ..reference::TABLE
+    };
 
     fn registry() -> Result<Registry<Self>, TableError> {
         reference::registry()
     }
 }
 
+impl Referable for Tool {
+    fn evaluate(query: &Query<'_>) -> Evaluation {
+        match query.object::<Self>() {
+            None if query.is_direct() && is_builtin(query.name()) => Evaluation::resolved("builtin"),
+            Some(tool) if !tool.spec.enabled => Evaluation::resolved("disabled"),
+            tool => query
+                .on_own_cycle()
+                .unwrap_or_else(|| query.evaluate_reference(tool, |tool| used_digest(&tool.spec, &["category"]))),
+        }
+    }
+
+    fn references_for(&self, _: Usage) -> Vec<Reference> {
+        if self.spec.enabled { self.references() } else { Vec::new() }
+    }
+}
+
 impl reference::ReferenceKind for Tool {
     fn validate(&self) -> Result<(), ActionError> {
         match render::tool_error(&self.spec) {
-            Some(message) => Err(ActionError::terminal("InvalidSpec", message)),
+            Some(message) => Err(ActionError::terminal(reason::INVALID_SPEC, message)),
             None => Ok(()),
         }
     }
@@ -38,14 +54,14 @@ impl reference::ReferenceKind for Tool {
         let lookup = Resolver::new(world, &key.namespace);
         if let Some(called) = self.references().iter().find(|reference| lookup.requires_identity(reference)) {
             let message = format!("{} \"{}\" {ONLY_GATEWAYS}", called.kind.as_str().to_lowercase(), called.name);
-            return Some(ActionError::terminal(IDENTITY_REQUIRED, message));
+            return Some(ActionError::terminal(reason::IDENTITY_REQUIRED, message));
         }
         match server_tool_state(self, world)? {
             (server, ToolState::NoSuchTool(what)) => {
                 let namespace = server.namespace.map(|namespace| namespace + "/").unwrap_or_default();
                 let (kind, name) = (server.kind.as_str().to_lowercase(), server.name);
                 let message = format!("{kind} \"{namespace}{name}\" {what}");
-                Some(ActionError::terminal(NOT_FOUND, message))
+                Some(ActionError::terminal(reason::TOOL_NOT_FOUND, message))
             }
             _ => None,
         }
@@ -54,13 +70,15 @@ impl reference::ReferenceKind for Tool {
     fn report_status(&mut self, world: &Deps) {
         let said = match server_tool_state(self, world) {
             Some((_, ToolState::Known { unreachable: Some((reason, message)), .. })) => {
-                condition(REACHABLE, false, &reason, message)
+                condition(condition_type::SERVER_REACHABLE, false, &reason, message)
             }
-            Some((_, ToolState::Known { unreachable: None, .. })) => condition(REACHABLE, true, "Reachable", ""),
-            // What is on its way says nothing new.
+            Some((_, ToolState::Known { unreachable: None, .. })) => {
+                condition(condition_type::SERVER_REACHABLE, true, "Reachable", "")
+            }
+            // In every other state nothing new is known about the server.
             Some(_) => return,
             None => {
-                self.common_mut().conditions.retain(|known| known.type_ != REACHABLE);
+                self.common_mut().conditions.retain(|known| known.type_ != condition_type::SERVER_REACHABLE);
                 return;
             }
         };
@@ -68,13 +86,7 @@ impl reference::ReferenceKind for Tool {
     }
 }
 
-/// The reason of a Tool whose server has no such tool.
-const NOT_FOUND: &str = "ToolNotFound";
-
-/// The reason of a Tool that calls what only gateways may call.
-const IDENTITY_REQUIRED: &str = "IdentityRequired";
-
-/// The server of a Tool, and how it stands.
+/// Returns the server of a Tool, and the state of the tool there.
 fn server_tool_state(tool: &Tool, world: &Deps) -> Option<(Reference, ToolState)> {
     let (server, name) = tool.spec.served_by()?;
     let namespace = tool.metadata.namespace.as_deref().unwrap_or_default();

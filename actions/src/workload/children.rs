@@ -1,12 +1,13 @@
-//! Children: made only where the name is free or the object is ours, and applied again only when there is a reason.
+//! Applies the children of a workload by server-side apply: created only if the name is free or the object belongs to the
+//! workload, and applied again only if the manifest changed or the child drifted.
 //!
-//! Drift is read from `managedFields`: `owned` is a digest of what we own in the child, the answer to our apply is the
-//! baseline. A child is never compared with what this build would render, so a new build, a webhook or a normal form
-//! costs nothing.
+//! Drift is read from `managedFields`: `owned` is a digest of the fields that the operator owns in the child, and the answer to
+//! the last apply is the baseline. A child is never compared with what this build would render, so a new build, a mutating
+//! webhook or a default causes no apply.
 
 use std::{sync::Arc, time::Duration};
 
-use crds::{ChildRecord, GROUP, MANAGED_BY, digest, tool_server};
+use crds::{ChildRecord, GROUP, MANAGED_BY, digest, reason, tool_server};
 use machine::{ActionError, ApiError, StepNotes};
 use meta::{Phase, PhasedObject};
 use serde_json::{Value, json};
@@ -20,27 +21,29 @@ use crate::{
     stale::{refuse_stale, refuse_stale_repair},
 };
 
-/// What became of a child.
+/// Result of [`ensure`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ApplyOutcome {
-    /// As it should be; nothing was sent.
+    /// The child is as it should be; nothing was sent.
     Unchanged,
-    /// Applied.
+    /// The child was applied.
     Applied,
-    /// It is being deleted: it can be made again when it is gone.
+    /// The child is being deleted: it can be created again when it is gone.
     Deleting,
-    /// Somebody keeps changing it: it is left alone for this long.
+    /// Another client keeps changing the child: it is left alone for this long (exponential back-off).
     BackedOff(Duration),
 }
 
 impl ApplyOutcome {
-    /// Notes why the child is not yet as it should be; whether it is.
+    /// Reports whether the child is as it should be, and otherwise notes why it is not.
     pub(super) fn is_done(&self, notes: &StepNotes, child: &ChildRef) -> bool {
         match self {
             Self::Unchanged | Self::Applied => return true,
-            Self::Deleting => notes.waiting("Deleting", format!("{child} is being deleted and will be made again")),
+            Self::Deleting => {
+                notes.waiting(reason::DELETING, format!("{child} is being deleted and will be created again"))
+            }
             Self::BackedOff(left) => {
-                notes.blocked("Contested", format!("somebody keeps changing {child}; it is put back ever more rarely"));
+                notes.blocked(reason::CONTESTED, format!("another client keeps changing {child}; repairs back off"));
                 notes.requeue_after(*left);
             }
         }
@@ -48,20 +51,20 @@ impl ApplyOutcome {
     }
 }
 
-/// A child that somebody changed or deleted.
+/// Difference between a child and its baseline.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Drift {
-    /// As the baseline says.
+    /// As in the baseline.
     None,
-    /// Somebody changed what we own.
+    /// Another client changed fields that the operator owns.
     Changed,
-    /// It is not there.
+    /// The child does not exist.
     Gone,
-    /// It is being deleted.
+    /// The child is being deleted.
     Deleting,
 }
 
-/// Brings a child to what the manifest says, and its record into the status of `next`.
+/// Applies a child if its manifest changed or it drifted, and stores its record in the status of `next`.
 pub(super) async fn ensure<K: WorkloadKind>(
     cx: &Context,
     next: &mut K,
@@ -76,7 +79,7 @@ pub(super) async fn ensure<K: WorkloadKind>(
             return Ok(ApplyOutcome::Deleting);
         }
     }
-    // What is still wanted as it was applied, and is not so, was changed by somebody.
+    // A child with an unchanged manifest that differs from its record was changed by another client.
     let record = cx
         .applied_records
         .record(next.uid(), records(next), child)
@@ -96,8 +99,8 @@ pub(super) async fn ensure<K: WorkloadKind>(
     }
     refuse_stale_repair(cx, next, repair).await?;
     let applied = match cx.client.apply(manifest, seen.as_ref().map(|seen| seen.uid.as_str())).await {
-        // The child we knew is gone or another one, or the name is taken: look, once, past the cache, which holds our own
-        // children only.
+        // The known child is gone or replaced, or the name is taken: read it once past the informer cache, which holds only
+        // children of the operator.
         Err(ApiError::WrongUid(_)) => {
             let seen = cx.client.get(child).await?;
             if let Some(seen) = &seen {
@@ -127,7 +130,7 @@ pub(super) async fn ensure<K: WorkloadKind>(
     Ok(ApplyOutcome::Applied)
 }
 
-/// Digest of what a child is made from. Of a Deployment without its number, which changes alone.
+/// Returns the digest of a child's manifest. That of a Deployment leaves out `replicas`, which changes alone.
 fn inputs(manifest: &ChildManifest) -> String {
     match with_replicas(manifest, None) {
         Some(body) => digest::digest(&body),
@@ -135,13 +138,14 @@ fn inputs(manifest: &ChildManifest) -> String {
     }
 }
 
-/// Whether a child was last made from this. The records of older builds are of the Deployment with its number.
+/// Reports whether a child was last applied from this manifest. Records of older builds have the digest of the Deployment with
+/// `replicas`.
 fn is_made_from(record: &ChildRecord, manifest: &ChildManifest, inputs: &str) -> bool {
     let older = || with_replicas(manifest, record.replicas).map(|body| digest::digest(&body));
     record.inputs == inputs || older().is_some_and(|older| record.inputs == older)
 }
 
-/// The body of a Deployment with this number; `None`: it is none.
+/// Returns the body of a Deployment with this number of replicas; `None`: the child is no Deployment.
 fn with_replicas(manifest: &ChildManifest, replicas: Option<i32>) -> Option<Value> {
     let mut body = (manifest.child.kind == ChildKind::Deployment).then(|| manifest.body.clone())?;
     if let Some(spec) = body.get_mut("spec").and_then(Value::as_object_mut) {
@@ -151,8 +155,8 @@ fn with_replicas(manifest: &ChildManifest, replicas: Option<i32>) -> Option<Valu
     Some(body)
 }
 
-/// The user's number that is in force for a Deployment: the one it is made with, else the one that was applied last, if that is
-/// known.
+/// Returns the user's number that is in force for a Deployment: the one it is created with, else the one that was applied last,
+/// if that is known.
 fn replicas_in_force<K: WorkloadKind>(cx: &Context, cr: &K, manifest: &ChildManifest, made: bool) -> Option<i32> {
     let known = cx
         .applied_records
@@ -162,14 +166,15 @@ fn replicas_in_force<K: WorkloadKind>(cx: &Context, cr: &K, manifest: &ChildMani
     (manifest.child.kind == ChildKind::Deployment).then(|| known.unwrap_or(cr.replicas()))
 }
 
-/// Whether the apply of the whole Deployment has `replicas` where the manifest has them; what we own is digested without them.
+/// Reports whether the apply of the whole Deployment owns `replicas` exactly if the manifest has them: the digest of the owned
+/// fields leaves them out.
 fn carries_replicas_as(seen: &CachedChild, manifest: &ChildManifest) -> bool {
     let carries = manifest.body.pointer("/spec/replicas").is_some();
     seen.deployment.as_ref().is_none_or(|deployment| deployment.replicas_managers.operator == carries)
 }
 
-/// Applies the replicas of the Deployment alone (`None`: leaves them to whoever else has them), if that is due, and brings the
-/// user's number that is in force then into the status of `next`, which is to follow `cr`.
+/// Applies the replicas of the Deployment alone (`None`: leaves them to their other manager), if that is due, and stores the
+/// user's number that is then in force in the status of `next`, which is to follow `cr`.
 pub(super) async fn scale<K: WorkloadKind>(cx: &Context, cr: &K, next: &mut K) -> Result<(), ActionError> {
     let child = cr.deployment();
     let Some(seen) = cx.cache.child(&child).filter(|seen| !seen.deleting && is_owned(cr, seen)) else { return Ok(()) };
@@ -178,7 +183,7 @@ pub(super) async fn scale<K: WorkloadKind>(cx: &Context, cr: &K, next: &mut K) -
         return Ok(());
     };
     let Some(number) = replicas::due_change(cr, state, Some(&record)) else { return Ok(()) };
-    // The user's number did not change: a stranger changed that of the Deployment.
+    // The user's number is unchanged: another client changed that of the Deployment.
     let repair = record.replicas == Some(cr.replicas()) && number.is_some();
     if repair {
         let left = cx.applied_records.repair_backoff(next.uid(), &child, cx.clock.elapsed());
@@ -199,18 +204,19 @@ pub(super) async fn scale<K: WorkloadKind>(cx: &Context, cr: &K, next: &mut K) -
     Ok(())
 }
 
-/// How a child differs from its baseline.
+/// Returns the drift of a child from its baseline.
 pub(super) fn drift(seen: Option<&CachedChild>, record: &ChildRecord) -> Drift {
     match seen {
         None => Drift::Gone,
         Some(seen) if seen.deleting => Drift::Deleting,
-        // Whoever made a child anew without us owns all of it, so the digest tells that too.
+        // A client that created the child anew owns all of its fields, so the digest shows that too.
         Some(seen) if seen.owned.as_deref() == Some(record.owned.as_str()) => Drift::None,
         Some(_) => Drift::Changed,
     }
 }
 
-/// Whether a child is ours: controlled by us or by a predecessor of our name, or an orphan with our labels.
+/// Reports whether a child belongs to the object: controlled by it or by an earlier object of its name, or an orphan with its
+/// labels.
 pub(super) fn is_owned<K: PhasedObject>(cr: &K, seen: &CachedChild) -> bool {
     let name = cr.meta().name.as_deref().unwrap_or_default();
     match &seen.controller {
@@ -223,8 +229,9 @@ pub(super) fn is_owned<K: PhasedObject>(cr: &K, seen: &CachedChild) -> bool {
     }
 }
 
-/// Removes from the status, and from the cluster where it is ours, what is no longer wanted: what the status names, and what
-/// we applied besides. The status write that was to name it may have been lost, to a crash or to an edit of the spec.
+/// Removes children that are not wanted any more, from the status and, if they belong to the workload, from the cluster: those
+/// that the status names, and those that were applied besides. The status write that was to name them may have been lost, in a
+/// crash or by an edit of the spec.
 pub(super) async fn remove_unwanted<K: WorkloadKind>(
     cx: &Context,
     next: &mut K,
@@ -254,7 +261,8 @@ pub(super) async fn remove_unwanted<K: WorkloadKind>(
     Ok(())
 }
 
-/// Children that we applied and that the status does not name. What a discovery made of a server's tools is not the workload's.
+/// Returns the applied children that the status does not name. The ConfigMap that discovery made of a server's tools is none of
+/// them.
 pub(super) fn unrecorded<K: WorkloadKind>(cx: &Context, cr: &K) -> Vec<Arc<CachedChild>> {
     let key = cr.key();
     let tools = tool_server::tools_config_map(K::KIND, &key.name);
@@ -268,7 +276,7 @@ pub(super) fn unrecorded<K: WorkloadKind>(cx: &Context, cr: &K) -> Vec<Arc<Cache
     children
 }
 
-/// Brings records that no status holds yet into the status of `next`: the write that was to carry them failed.
+/// Restores records that no status holds yet in the status of `next`: the write that was to store them failed.
 pub(super) fn restore_records<K: WorkloadKind>(cx: &Context, next: &mut K) {
     let namespace = next.meta().namespace.clone().unwrap_or_default();
     let kept = next.status().map(|status| status.children.clone()).unwrap_or_default();
@@ -281,8 +289,8 @@ pub(super) fn restore_records<K: WorkloadKind>(cx: &Context, next: &mut K) {
     }
 }
 
-/// Takes along the uid of a Service that was made again: gateways send requests only to Pods of the Service with this uid.
-/// Whether there was a new one.
+/// Stores the uid of a Service that was created again, because gateways send requests only to the Pods of the Service with this
+/// uid. Returns whether the uid is new.
 pub(super) fn renew_service<K: WorkloadKind>(cx: &Context, next: &mut K) -> bool {
     let key = next.key();
     let service = ChildRef { kind: ChildKind::Service, namespace: key.namespace, name: key.name };
@@ -297,17 +305,17 @@ pub(super) fn renew_service<K: WorkloadKind>(cx: &Context, next: &mut K) -> bool
     true
 }
 
-/// The kind of the child that a record speaks of, if this build knows it.
+/// Returns the kind of the child that a record names, if this build knows it.
 pub(super) fn kind_of(record: &ChildRecord) -> Option<ChildKind> {
     ChildKind::ALL.iter().copied().find(|kind| kind.as_str() == record.kind)
 }
 
-/// Whether the user asked that deleting the object leaves its children alone.
+/// Reports whether the user deletes the object with its children orphaned.
 pub(super) fn is_orphaning<K: WorkloadKind>(cr: &K) -> bool {
     cr.meta().finalizers.iter().flatten().any(|finalizer| finalizer == "orphan")
 }
 
-/// The records of the children in the status.
+/// Returns the records of the children in the status.
 pub(super) fn records<K: WorkloadKind>(cr: &K) -> &[ChildRecord] {
     cr.status().map(|status| status.children.as_slice()).unwrap_or_default()
 }
@@ -316,7 +324,7 @@ fn store_record<K: WorkloadKind>(next: &mut K, record: ChildRecord) {
     let settled = next.phase().is_some_and(Phase::is_settled);
     let children = &mut next.status_mut().children;
     match children.iter_mut().find(|found| found.kind == record.kind && found.name == record.name) {
-        // A child that was made again is as it was: its new uid alone is not worth a write.
+        // A child that was created again is as before: its new uid alone is not worth a write.
         Some(found)
             if settled
                 && (&found.inputs, &found.owned, found.replicas)
@@ -326,7 +334,7 @@ fn store_record<K: WorkloadKind>(next: &mut K, record: ChildRecord) {
     }
 }
 
-/// A child of somebody else stays as it is.
+/// Returns an error if the object does not belong to `cr`: children of another owner are never changed.
 pub(crate) fn check_owner<K: PhasedObject>(cr: &K, seen: &CachedChild) -> Result<(), ActionError> {
     if is_owned(cr, seen) {
         return Ok(());
@@ -336,5 +344,5 @@ pub(crate) fn check_owner<K: PhasedObject>(cr: &K, seen: &CachedChild) -> Result
         |controller| format!("belongs to {}/{}", controller.kind, controller.name),
     );
     let message = format!("{} exists and {owner}", seen.child);
-    Err(ActionError::terminal("NameConflict", message))
+    Err(ActionError::terminal(reason::NAME_CONFLICT, message))
 }

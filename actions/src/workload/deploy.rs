@@ -1,14 +1,16 @@
-//! `deploy`: Deploying → Running or Terminated. Applies Service and Deployment and waits for the Pods.
+//! Deploys a workload; action `deploy`, Deploying → Running or Terminated. Applies Service and Deployment and waits for the
+//! rollout.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use crds::WorkloadPhase;
+use crds::{WorkloadPhase, reason};
 use machine::{Action, ActionError, RECHECK};
 
 use super::{
     WorkloadKind,
     children::{Drift, drift, ensure, records, remove_unwanted, scale},
+    degradation::report_members,
     health::{self, Rollout, STOPPING, explain, note_unready, observe, observed_change, rollout},
     inputs::{changed_inputs, inputs, is_unsettled},
     replicas,
@@ -19,7 +21,7 @@ use crate::{
     ports::{ChildManifest, ChildRef},
 };
 
-/// See the module.
+/// Action `deploy`; see the module.
 #[derive(Debug)]
 pub struct Deploy;
 
@@ -63,10 +65,10 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
         let mut next = cr.as_ref().clone();
         next.add_finalizer();
         let stopped = cr.replicas() == 0;
-        // Before the template: none of the Pods that go is replaced on the way.
+        // Before the template is applied, so that none of the Pods that are to be removed is replaced on the way.
         if stopped {
             scale(cx, cr.as_ref(), &mut next).await?;
-            // The number is another one now, and may be another manager's.
+            // The number of replicas has changed, and its field manager may have too.
             rendered = render()?;
         }
         for manifest in &rendered.running {
@@ -78,7 +80,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
             scale(cx, cr.as_ref(), &mut next).await?;
         }
         let Some(child) = cx.cache.child(&cr.deployment()) else {
-            cx.notes.waiting("NotReady", "the Deployment is not visible yet");
+            cx.notes.waiting(reason::NOT_READY, "the Deployment is not visible yet");
             return Ok(None);
         };
         let state = child.deployment.clone().unwrap_or_default();
@@ -87,7 +89,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
             Rollout::Done => {}
             Rollout::InProgress => {
                 match cr.replicas() {
-                    0 => cx.notes.waiting("Stopping", STOPPING),
+                    0 => cx.notes.waiting(reason::STOPPING, STOPPING),
                     _ => explain(cx, cr.as_ref()),
                 }
                 return Ok(observed_change(cx, &next, &inputs));
@@ -103,10 +105,10 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
             return Ok(observed_change(cx, &next, &inputs));
         }
         if stopped && !cx.cache.pods(K::KIND, &key.namespace, &key.name).is_empty() {
-            cx.notes.waiting("Stopping", STOPPING);
+            cx.notes.waiting(reason::STOPPING, STOPPING);
             return Ok(None);
         }
-        // Files that only old Pods needed go now.
+        // The files that only old Pods needed are removed here.
         for manifest in &rendered.config {
             if !ensure(cx, &mut next, manifest).await?.is_done(&cx.notes, &manifest.child) {
                 return Ok(None);
@@ -116,13 +118,13 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
         remove_unwanted(cx, &mut next, &wanted).await?;
         observe(&mut next, Some(&state), stopped);
         next.set_phase(if stopped { WorkloadPhase::Terminated } else { WorkloadPhase::Running });
-        next.report_status(&inputs);
+        report_members(&mut next, &inputs);
         note_unready(cx, &next);
         Ok(Some(next))
     }
 }
 
-/// A child that Pods read and that is not as we left it. Those that are no longer wanted may go.
+/// Returns a child that the Pods read and that has drifted. Children that are not wanted any more are not checked.
 fn drifted<K: WorkloadKind>(cx: &Context, cr: &K, config: &[ChildManifest]) -> Option<ChildRef> {
     let children = config.iter().map(|manifest| &manifest.child);
     let mut drifted = children.filter(|child| {

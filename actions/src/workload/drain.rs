@@ -1,20 +1,21 @@
-//! `drain`: Terminating. Deletes the Deployment, waits until its Pods are gone, then lets the object go; everything
-//! else is the garbage collector's.
+//! Drains a deleted workload; action `drain` of the phase Terminating. Deletes the Deployment in the foreground, waits until its
+//! Pods are gone, then removes the [finalizer](https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/).
+//! The garbage collector removes everything else through the owner references.
 //!
-//! In a namespace that is being deleted the object goes at once: the namespace takes the Deployment with it, and the rights of an
-//! operator that may only work in some namespaces go with the namespace too.
+//! In a namespace that is being deleted the finalizer is removed at once: the namespace controller deletes the Deployment, and an
+//! operator that is restricted to some namespaces loses its permissions there.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use crds::WorkloadPhase;
+use crds::{WorkloadPhase, reason};
 use machine::{Action, ActionError, RECHECK};
 use meta::PhasedObject;
 
 use super::{WorkloadKind, children::is_orphaning};
 use crate::{deps::Deps, kind::Context, ports::CachedChild};
 
-/// See the module.
+/// Action `drain`; see the module.
 #[derive(Debug)]
 pub struct Drain;
 
@@ -40,7 +41,8 @@ impl<K: WorkloadKind> Action<K, Deps> for Drain {
         let child = cr.deployment();
         let is_left = |seen: &CachedChild| seen.controller.as_ref().is_none_or(|controller| controller.uid != cr.uid());
         let seen = cx.cache.child(&child).filter(|seen| !is_left(seen) && !is_orphaning(cr.as_ref()));
-        // Whoever deletes an object and leaves its children takes the reference off them first: that may be in no cache yet.
+        // With an orphan deletion the garbage collector removes the owner reference from the children first, which may be in no
+        // cache yet.
         let ours = match seen {
             Some(seen) if !seen.deleting => cx.client.get(&child).await?.filter(|live| !is_left(live)),
             other => other,
@@ -50,14 +52,14 @@ impl<K: WorkloadKind> Action<K, Deps> for Drain {
                 cx.client.delete(&child, &seen.uid).await?;
                 cx.notes.fact("deleted", child.to_string());
             }
-            cx.notes.waiting("Draining", format!("{child} is being deleted"));
+            cx.notes.waiting(reason::DRAINING, format!("{child} is being deleted"));
             return Ok(None);
         }
         Ok(Some(let_go(cx, cr.as_ref())))
     }
 }
 
-/// The object without our finalizer.
+/// Returns the object without the operator's finalizer.
 fn let_go<K: WorkloadKind>(cx: &Context, cr: &K) -> K {
     cx.applied_records.forget(cr.uid());
     cx.debounce.forget(cr.uid());

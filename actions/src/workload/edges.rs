@@ -1,12 +1,19 @@
-//! Every move a workload may make: the table behind the driver's check and the diagram in the documentation.
+//! Declares the edges of the state machine of workloads, used for the driver's check and for the diagram in the documentation.
 
 use crds::WorkloadPhase::{self, Deploying, Failed, Pending, Rendering, Resolving, Running, Terminated, Terminating};
+use crds::reason;
 use machine::{Edge, EdgeFrom, Rule};
+use meta::condition_type;
 
-/// The moves of Agent, Flow, FlowSet and MCPServer.
+/// Edges of Agent, Flow, FlowSet and MCPServer.
 pub const EDGES: &[Edge<WorkloadPhase>] = &[
     Edge::rule(EdgeFrom::Nothing, Pending, Rule::Admit, "first seen"),
-    Edge::rule(EdgeFrom::In(Terminating), Pending, Rule::Admit, "the status says deleted, and nobody deletes it"),
+    Edge::rule(
+        EdgeFrom::In(Terminating),
+        Pending,
+        Rule::Admit,
+        "the status says deleted, but the object is not being deleted",
+    ),
     Edge::new(Pending, Resolving, "accept", "the spec is valid"),
     Edge::new(Pending, Failed, "accept", "the spec is invalid"),
     Edge::new(Resolving, Rendering, "resolve", "every reference is there"),
@@ -29,30 +36,30 @@ pub const EDGES: &[Edge<WorkloadPhase>] = &[
     Edge::new(Running, Failed, "monitor", "no Pod was ready for 5 minutes"),
     Edge::new(Terminated, Resolving, "monitor", "Pods are wanted, and a reference changed or was not waited for yet"),
     Edge::new(Terminated, Deploying, "monitor", "Pods are wanted, or the Deployment is gone"),
-    Edge::new(Failed, Resolving, "recover", "the cause is gone, or it is time to try again"),
-    Edge::rule(EdgeFrom::In(Pending), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(EdgeFrom::In(Resolving), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(EdgeFrom::In(Rendering), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(EdgeFrom::In(Deploying), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(EdgeFrom::In(Running), Failed, Rule::Fail, "failed for good"),
-    Edge::rule(EdgeFrom::In(Terminated), Failed, Rule::Fail, "failed for good"),
+    Edge::new(Failed, Resolving, "recover", "the cause is gone, or the back-off is over"),
+    Edge::rule(EdgeFrom::In(Pending), Failed, Rule::Fail, "failed permanently"),
+    Edge::rule(EdgeFrom::In(Resolving), Failed, Rule::Fail, "failed permanently"),
+    Edge::rule(EdgeFrom::In(Rendering), Failed, Rule::Fail, "failed permanently"),
+    Edge::rule(EdgeFrom::In(Deploying), Failed, Rule::Fail, "failed permanently"),
+    Edge::rule(EdgeFrom::In(Running), Failed, Rule::Fail, "failed permanently"),
+    Edge::rule(EdgeFrom::In(Terminated), Failed, Rule::Fail, "failed permanently"),
     Edge::rule(EdgeFrom::Any, Pending, Rule::SpecChanged, "the spec changed"),
     Edge::rule(EdgeFrom::Any, Terminating, Rule::Delete, "deleted"),
 ];
 
-/// Failures that waiting does not mend.
+/// Failure reasons that a later retry does not repair.
 pub const NOT_RETRYABLE: &[&str] = &[
-    "InvalidSpec",
-    "InvalidDatabaseUrl",
-    "MissingDatabaseUrl",
-    "NameConflict",
-    "ProgressDeadlineExceeded",
-    "ReplicaFailure",
-    "SelectorImmutable",
-    "Unhealthy",
+    reason::INVALID_SPEC,
+    reason::INVALID_DATABASE_URL,
+    reason::MISSING_DATABASE_URL,
+    reason::NAME_CONFLICT,
+    reason::PROGRESS_DEADLINE_EXCEEDED,
+    reason::REPLICA_FAILURE,
+    reason::SELECTOR_IMMUTABLE,
+    reason::UNHEALTHY,
 ];
 
-/// Paths in the status by which the actions choose what to do, besides the machine's own.
+/// Paths in the status that decide on steps, besides those that all kinds have.
 pub const STEERED_BY: &[&str] = &[
     "contentHash",
     "children",
@@ -64,8 +71,9 @@ pub const STEERED_BY: &[&str] = &[
     "publishedTools",
 ];
 
-/// Condition types that rendering writes, each for as long as the spec has what it is about.
-pub(super) const RENDERED_CONDITIONS: &[&str] = &["KnowledgeBasesConfigured"];
+/// Condition types that rendering writes, each for as long as the spec has the fields it is about.
+pub(super) const RENDERED_CONDITIONS: &[&str] = &[condition_type::KNOWLEDGE_BASES_CONFIGURED];
 
 /// Condition types that the actions of a workload write.
-pub const CONDITIONS: &[&str] = &["Available", "ReferencesResolved", "KnowledgeBasesConfigured"];
+pub const CONDITIONS: &[&str] =
+    &[condition_type::AVAILABLE, condition_type::REFERENCES_RESOLVED, condition_type::KNOWLEDGE_BASES_CONFIGURED];

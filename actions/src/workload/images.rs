@@ -1,25 +1,25 @@
-//! Images, keys and abilities that come from the operator: pinned when a template is first rendered, and renewed only when the template changes
-//! for another reason. So an upgrade of the operator restarts nothing by itself.
+//! Pins the images, keys and abilities that come from the operator when a template is first rendered, and renews them only when
+//! the template changes for another reason. So an upgrade of the operator alone restarts no Pod.
 
 use std::collections::BTreeMap;
 
-use crds::{WorkloadPhase, digest};
+use crds::{WorkloadPhase, digest, reason};
 use machine::ActionError;
 use serde_json::Value;
 
 use super::{RenderedWorkload, WorkloadKind};
 use crate::{kind::Context, ports::ChildKind};
 
-/// Renders `next` with the images and keys that its status is to keep, and puts them there.
+/// Renders `next` with the pinned images and keys, and stores them in its status.
 pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) -> Result<RenderedWorkload, ActionError> {
     let replicas = Some(next.replicas());
     let offered = next.images(&cx.settings);
     let status = next.status_mut();
     let (had_keys, told_ready) = (status.caller_keys.take(), std::mem::take(&mut status.tells_ready));
-    // Without what comes from the operator: that alone is no other template.
+    // Rendered without the keys and abilities from the operator: those alone make no new template.
     let plain = next.render(cx, replicas)?;
     let template = Some(template_digest(&plain, &offered));
-    // That none are known now is no reason to take those away that are.
+    // If the operator knows no keys at the moment, the pinned ones stay.
     let keys = cx.cache.caller_keys().or_else(|| had_keys.clone()).filter(|_| next.traffic().proxy.enabled);
     let tells_ready = next.traffic().proxy.enabled;
     let status = next.status_mut();
@@ -28,7 +28,7 @@ pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) ->
     status.template = template;
     status.caller_keys = if renewed { keys } else { had_keys };
     status.tells_ready = if renewed { tells_ready } else { told_ready };
-    // Where no image was pinned, it is rendered with those that are offered.
+    // If no image was pinned before, the workload was rendered with the offered images.
     let had_images = !status.images.is_empty();
     if renewed {
         status.images = offered;
@@ -37,21 +37,21 @@ pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) ->
     if as_plain { Ok(plain) } else { next.render(cx, replicas) }
 }
 
-/// Whether this build makes another Pod template than the one that runs, whatever the reason: applying it replaces the Pods.
+/// Reports whether this build renders another Pod template than the running one, for any reason: applying it replaces the Pods.
 ///
 /// # Errors
-/// As rendering has them.
+/// As [`WorkloadKind::render`].
 pub(super) fn is_template_new<K: WorkloadKind>(cx: &Context, cr: &K) -> Result<bool, ActionError> {
     let mut plain = cr.clone();
     let status = plain.status_mut();
     let Some(known) = status.template.clone() else { return Ok(false) };
-    // It was digested without what comes from the operator.
+    // The known digest was computed without what comes from the operator.
     status.caller_keys = None;
     status.tells_ready = false;
     Ok(known != template_digest(&plain.render(cx, None)?, &cr.images(&cx.settings)))
 }
 
-/// SHA-256 (hex) of the Pod template without these containers' images.
+/// Returns SHA-256 (hex) of the Pod template without the images of these containers.
 fn template_digest(rendered: &RenderedWorkload, images: &BTreeMap<String, String>) -> String {
     let deployment = rendered.running.iter().find(|manifest| manifest.child.kind == ChildKind::Deployment);
     let mut template = deployment.and_then(|found| found.body.pointer("/spec/template")).cloned().unwrap_or_default();
@@ -66,13 +66,14 @@ fn template_digest(rendered: &RenderedWorkload, images: &BTreeMap<String, String
     digest::digest(&template)
 }
 
-/// Notes that the Pods of a running workload do not know the key by which gateways vouch for callers now.
+/// Notes that the Pods of a running workload do not know the current public key by which the caller identity that gateways sign
+/// is verified.
 pub(super) fn note_unknown_keys<K: WorkloadKind>(cx: &Context, cr: &K) {
     let current = cx.cache.caller_keys();
     let current = current.as_deref().and_then(|keys| keys.split(',').next());
     let known = cr.status().and_then(|status| status.caller_keys.as_deref());
     let (Some(current), Some(known)) = (current, known) else { return };
     if cr.phase() == Some(WorkloadPhase::Running) && known.split(',').all(|known| known != current) {
-        cx.notes.blocked("UnknownKeys", "its Pods do not know the key by which gateways vouch for callers");
+        cx.notes.blocked(reason::UNKNOWN_KEYS, "its Pods do not know the key by which gateways vouch for callers");
     }
 }

@@ -1,7 +1,8 @@
-//! Looks at everything that a workload refers to, which every action does first.
+//! Resolves all references of a workload, as every action does first.
 
-use crds::WorkloadPhase;
+use crds::{WorkloadPhase, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use meta::condition_type;
 
 use super::WorkloadKind;
 use crate::{
@@ -9,7 +10,7 @@ use crate::{
     references::{Inputs, Resolution},
 };
 
-/// Everything the workload refers to, and the rollout that somebody asked for.
+/// Returns everything the workload refers to, and the rollout that a user requested by annotation.
 pub(super) fn inputs<K: WorkloadKind>(cx: &Context, cr: &K) -> Inputs {
     let mut inputs = cr.inputs(cx);
     let annotations = cr.meta().annotations.as_ref();
@@ -19,7 +20,7 @@ pub(super) fn inputs<K: WorkloadKind>(cx: &Context, cr: &K) -> Inputs {
     inputs
 }
 
-/// Why what was resolved no longer holds; a workload without Pods does not care.
+/// Returns why the pinned references are outdated, if they are; a workload without Pods ignores changes.
 pub(super) fn changed_inputs<K: WorkloadKind>(cr: &K, inputs: &Inputs) -> Option<String> {
     if cr.replicas() == 0 {
         return None;
@@ -33,20 +34,17 @@ pub(super) fn changed_inputs<K: WorkloadKind>(cr: &K, inputs: &Inputs) -> Option
     }
 }
 
-/// Whether something referred to is on its way, which is noted: rendering now would leave it out.
+/// Reports whether a reference is still pending, and notes it: rendering at this moment would leave the reference out.
 pub(super) fn is_unsettled<K: WorkloadKind>(cx: &Context, cr: &K, inputs: &Inputs) -> bool {
     let waiting = if cr.replicas() == 0 { None } else { inputs.waiting_for() };
     waiting.map(|wait| cx.notes.waiting(wait.reason, wait.sentence)).is_some()
 }
 
-/// Whether no Pods were wanted when it was resolved, so that nothing was waited for.
+/// Reports whether no Pods were wanted when the references were resolved, so that no reference was waited for.
 pub(super) fn was_stopped<K: WorkloadKind>(cr: &K) -> bool {
-    resolved(cr).is_some_and(|found| found.reason == "Stopped")
+    resolved(cr).is_some_and(|found| found.reason == reason::STOPPED)
 }
 
 pub(super) fn resolved<K: WorkloadKind>(cr: &K) -> Option<&Condition> {
-    cr.common()?.conditions.iter().find(|found| found.type_ == RESOLVED)
+    cr.common()?.conditions.iter().find(|found| found.type_ == condition_type::REFERENCES_RESOLVED)
 }
-
-/// The condition that says whether everything it refers to may be used.
-pub(super) const RESOLVED: &str = "ReferencesResolved";

@@ -1,17 +1,19 @@
-//! `monitor`: Running and Terminated. Leaves them when something the workload depends on changed; puts back in place
-//! what somebody else changed; says how the Pods are doing. Without a cause it sends nothing.
+//! Monitors a running workload; action `monitor` of Running and Terminated. Leaves the phase when a dependency changed, repairs
+//! drift, and reports the health of the Pods. Without a cause it sends nothing.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use crds::WorkloadPhase;
+use crds::{WorkloadPhase, reason};
 use machine::{Action, ActionError, RECHECK};
+use meta::condition_type;
 
 use super::{
     WorkloadKind,
     children::{
         Drift, drift, ensure, kind_of, records, remove_unwanted, renew_service, restore_records, scale, unrecorded,
     },
+    degradation::report_members,
     health::{STOPPING, explain, explain_cold_start, is_scaled_to_zero, note_rollout, note_unready, observe},
     images::{is_template_new, note_unknown_keys},
     inputs::{changed_inputs, inputs, is_unsettled},
@@ -23,28 +25,28 @@ use crate::{
     ports::{ChildKind, ChildRef, DeploymentState},
 };
 
-/// With no Pod available for this long, a workload has failed.
+/// Time without an available Pod after which a workload has failed.
 const UNHEALTHY_AFTER: Duration = Duration::from_mins(5);
 
-/// A loss that this step found is stored by it: how long it lasts is looked at from this soon on.
+/// Delay until the check of an outage that this step has found: the step stores it, and its age counts from then on.
 const SOON: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// Action `monitor`; see the module.
 #[derive(Debug)]
 pub struct Monitor;
 
-/// What a look at the children asks for.
+/// Repair that the state of the children calls for.
 enum Repair {
     None,
-    /// Apply again what differs, this child among it.
+    /// Apply the children that drifted, this one among them.
     Apply(ChildRef),
-    /// The status does not name all that was applied: what the spec does not want of it is to go.
+    /// The status does not name all applied children: those that the spec does not want are to be removed.
     Remove,
     /// Apply the replicas of the Deployment alone.
     Scale,
-    /// A child is being deleted: it can be made again only when it is gone.
+    /// A child is being deleted: it can be created again only when it is gone.
     Wait(ChildRef),
-    /// The Deployment is gone, or nobody knows any more what was applied.
+    /// The Deployment is gone, or there is no record of what was applied.
     Redeploy,
 }
 
@@ -71,14 +73,14 @@ impl<K: WorkloadKind> Action<K, Deps> for Monitor {
         }
         if running == (cr.replicas() == 0) {
             match running {
-                true => cx.notes.waiting("Stopping", STOPPING),
+                true => cx.notes.waiting(reason::STOPPING, STOPPING),
                 false => note_rollout(cx, cr.as_ref()),
             }
             cx.notes.reason(if running { "spec.replicas is 0" } else { "spec.replicas is more than 0" });
             return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
         }
         if has_policy(cr.as_ref()) && is_governed(cr.as_ref(), cx) {
-            cx.notes.reason("a NetworkPolicy that somebody else made selects its Pods, so its own goes");
+            cx.notes.reason("a NetworkPolicy of another owner selects its Pods, so its own is deleted");
             return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
         }
         let live = cx.cache.child(&cr.deployment());
@@ -96,7 +98,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Monitor {
                 return Ok(Some(cr.moved_to(WorkloadPhase::Deploying)));
             }
             Repair::Wait(child) => {
-                cx.notes.waiting("Deleting", format!("{child} is being deleted and will be made again"));
+                cx.notes.waiting(reason::DELETING, format!("{child} is being deleted and will be created again"));
             }
             Repair::Scale => {
                 scale(cx, cr.as_ref(), &mut next).await?;
@@ -132,19 +134,19 @@ impl<K: WorkloadKind> Action<K, Deps> for Monitor {
                     }
                     let ensured = ensure(cx, &mut next, manifest).await?;
                     if ensured.is_done(&cx.notes, &manifest.child) {
-                        cx.notes.reason(format!("{} was put back", manifest.child));
+                        cx.notes.reason(format!("{} was repaired", manifest.child));
                     }
                 }
             }
         }
-        // The answer to an apply is newer than what this step began with.
+        // The answer to an apply is newer than the state at the start of the step.
         let state = cx.cache.child(&cr.deployment()).and_then(|live| live.deployment.clone()).unwrap_or(state);
         renew_service(cx, &mut next);
         observe(&mut next, Some(&state), !running);
         if running && state.available < replicas::required(cr.as_ref(), &state) {
             self.check_failing(cx, cr.as_ref(), &state)?;
         }
-        let told = next.report_status(&inputs);
+        let told = report_members(&mut next, &inputs);
         note_unready(cx, &next);
         note_unknown_keys(cx, &next);
         let changed = told || next.status() != cr.status() || next.has_finalizer() != cr.has_finalizer();
@@ -152,14 +154,14 @@ impl<K: WorkloadKind> Action<K, Deps> for Monitor {
     }
 }
 
-/// Whether a NetworkPolicy was made for it.
+/// Reports whether the status names a NetworkPolicy of the workload.
 fn has_policy<K: WorkloadKind>(cr: &K) -> bool {
     let children = cr.status().map(|status| status.children.as_slice()).unwrap_or_default();
     children.iter().any(|child| child.kind == ChildKind::NetworkPolicy.as_str())
 }
 
 impl Monitor {
-    /// What the children ask for, the Deployment first.
+    /// Returns the repair that the children call for, the Deployment first.
     fn assess_children<K: WorkloadKind>(&self, cx: &Context, cr: &K, state: &DeploymentState) -> Repair {
         let namespace = cr.meta().namespace.clone().unwrap_or_default();
         let deployment = cr.deployment();
@@ -189,7 +191,7 @@ impl Monitor {
         if unrecorded(cx, cr).is_empty() { Repair::None } else { Repair::Remove }
     }
 
-    /// Fewer Pods than wanted: say why, and fail when there has been none for long.
+    /// Notes why fewer Pods are available than wanted, and returns an error if there has been none for [`UNHEALTHY_AFTER`].
     fn check_failing<K: WorkloadKind>(&self, cx: &Context, cr: &K, state: &DeploymentState) -> Result<(), ActionError> {
         if is_scaled_to_zero(cr) {
             explain_cold_start(cx, cr)
@@ -200,15 +202,15 @@ impl Monitor {
             return Ok(());
         }
         let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-        let gone = conditions.iter().find(|found| found.type_ == "Available" && found.status == "False");
+        let gone = conditions.iter().find(|found| found.type_ == condition_type::AVAILABLE && found.status == "False");
         let Some(gone) = gone else {
-            // One that is being woken counts as available for a while.
+            // A workload that is being scaled from zero counts as available for a while.
             cx.notes.requeue_after(if is_scaled_to_zero(cr) { UNHEALTHY_AFTER } else { SOON });
             return Ok(());
         };
         let left = cx.time_left("unavailable", gone.last_transition_time.0, UNHEALTHY_AFTER);
         if left.is_zero() {
-            return Err(ActionError::terminal("Unhealthy", "no Pod was available for 5 minutes"));
+            return Err(ActionError::terminal(reason::UNHEALTHY, "no Pod was available for 5 minutes"));
         }
         cx.notes.requeue_after(left);
         Ok(())

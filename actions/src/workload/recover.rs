@@ -1,12 +1,13 @@
-//! `recover`: Failed → Resolving. Looks whether the cause is gone while staying in Failed, where nothing is written;
-//! where the cause cannot be looked at, it tries again when the backoff is over.
+//! Recovers a failed workload; action `recover`, Failed → Resolving. Checks whether the cause is gone while the object stays in
+//! Failed, without writes; if the cause cannot be checked, it retries after the back-off.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use crds::{ENDED_BY_READY_PODS, WorkloadPhase};
+use crds::{ENDED_BY_READY_PODS, WorkloadPhase, reason};
 use jiff::Timestamp;
 use machine::{Action, ActionError, ApiError, RECHECK, is_due};
+use meta::condition_type;
 
 use super::{
     WorkloadKind,
@@ -17,11 +18,11 @@ use super::{
 };
 use crate::{deps::Deps, kind::Context, ports::ChildManifest, references::Inputs};
 
-/// Nothing tells us that an object without our label is gone, so its name is looked at: this soon at first, ever more
-/// rarely the longer it is taken, and this rarely at last.
+/// Shortest and longest interval between two checks of a name. An object without the operator's label is not watched, so its name
+/// is polled: after 5 s at first, less often the longer it is taken, and every 300 s at last.
 const CHECK_INTERVALS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
-/// See the module.
+/// Action `recover`; see the module.
 #[derive(Debug)]
 pub struct Recover;
 
@@ -42,7 +43,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Recover {
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = inputs(cx, cr.as_ref());
         let Some(why) = cause_gone(cx, cr.as_ref(), &inputs).await? else {
-            if matches!(reason(cr.as_ref()), "NameConflict" | "SelectorImmutable" | "Refused") {
+            if matches!(reason(cr.as_ref()), reason::NAME_CONFLICT | reason::SELECTOR_IMMUTABLE | reason::REFUSED) {
                 cx.notes.requeue_after(next_check(cx, cr.as_ref()));
             }
             return Ok(observed_change(cx, cr.as_ref(), &inputs));
@@ -52,23 +53,26 @@ impl<K: WorkloadKind> Action<K, Deps> for Recover {
     }
 }
 
-/// When to look at the cause again: after a quarter of the time for which the object has been Failed, and not before the next
-/// attempt is due.
+/// Returns the delay until the next check of the cause: a quarter of the time for which the object has been Failed, and not
+/// before the next attempt is due.
 fn next_check<K: WorkloadKind>(cx: &Context, cr: &K) -> Duration {
     let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-    let failed = conditions.iter().find(|found| found.type_ == "Stalled").map(|stalled| stalled.last_transition_time.0);
+    let failed = conditions
+        .iter()
+        .find(|found| found.type_ == condition_type::STALLED)
+        .map(|stalled| stalled.last_transition_time.0);
     let age = failed.and_then(|since| Duration::try_from(cx.clock.now().duration_since(since)).ok());
     let due = next_attempt(cr).and_then(|due| Duration::try_from(due.duration_since(cx.clock.now())).ok());
     (age.unwrap_or_default() / 4).max(due.unwrap_or_default()).clamp(CHECK_INTERVALS.0, CHECK_INTERVALS.1)
 }
 
-/// When the failure may be tried again, if time alone may mend it.
+/// Returns the time of the next attempt, if time alone may repair the failure.
 fn next_attempt<K: WorkloadKind>(cr: &K) -> Option<Timestamp> {
     let failure = cr.common()?.failure.as_ref().filter(|failure| failure.retryable)?;
     Some(failure.next_attempt_at.as_ref()?.0)
 }
 
-/// Why it is worth another attempt.
+/// Returns why the failure is worth another attempt, if it is.
 async fn cause_gone<K: WorkloadKind>(cx: &Context, cr: &K, inputs: &Inputs) -> Result<Option<String>, ActionError> {
     if cr.is_edited() {
         return Ok(Some("spec.replicas was edited".to_owned()));
@@ -83,14 +87,14 @@ async fn cause_gone<K: WorkloadKind>(cx: &Context, cr: &K, inputs: &Inputs) -> R
     if failure.is_some_and(|failure| failure.during == WorkloadPhase::Pending.to_string()) {
         return Ok(cr.validate(&cx.settings).is_ok().then(|| "the spec is valid now".to_owned()));
     }
-    if reason(cr) == "NameConflict" {
+    if reason(cr) == reason::NAME_CONFLICT {
         let rendered = cr.render(cx, Some(cr.replicas()))?;
         let conflict = still_taken(cx, cr, rendered.config.iter().chain(&rendered.running)).await?;
         return Ok((!conflict).then(|| "the names are free now".to_owned()));
     }
     match reason(cr) {
-        // Without our label it is in no cache.
-        "SelectorImmutable" if cx.client.get(&cr.deployment()).await?.is_none() => {
+        // Without the operator's label it is in no informer cache.
+        reason::SELECTOR_IMMUTABLE if cx.client.get(&cr.deployment()).await?.is_none() => {
             return Ok(Some("the Deployment is gone".to_owned()));
         }
         reason if ENDED_BY_READY_PODS.contains(&reason) => match cx.cache.child(&cr.deployment()) {
@@ -102,28 +106,28 @@ async fn cause_gone<K: WorkloadKind>(cx: &Context, cr: &K, inputs: &Inputs) -> R
                 }
             }
         },
-        // Pods of the last good configuration say nothing about any other failure.
+        // Ready Pods of the last good configuration say nothing about any other failure.
         _ => {}
     }
     if next_attempt(cr).is_none_or(|due| !is_due(due, cx.clock.now())) {
         return Ok(None);
     }
-    if reason(cr) == "Refused" {
+    if reason(cr) == reason::REFUSED {
         let rendered = cr.render(cx, Some(cr.replicas()))?;
         let refused = still_refused(cx, rendered.config.iter().chain(&rendered.running)).await?;
         return Ok((!refused).then(|| "the API server takes it now".to_owned()));
     }
-    Ok(Some("it is time to try again".to_owned()))
+    Ok(Some("the back-off is over".to_owned()))
 }
 
-/// Whether the API server still refuses one of these, by a dry run of each: an admission policy or webhook changes its mind
-/// without a word. Where dry runs are not judged, only another attempt can tell.
+/// Reports whether the API server still rejects one of these, by a dry run of each: an admission policy or webhook may change
+/// without notice. If dry runs are not supported, only another attempt can decide.
 async fn still_refused(cx: &Context, manifests: impl Iterator<Item = &ChildManifest>) -> Result<bool, ActionError> {
     for manifest in manifests {
         match cx.client.dry_run(manifest).await {
             Err(error) if error.is_undecided() => {}
             Err(ApiError::Invalid(_) | ApiError::Refused(_)) => return Ok(true),
-            // The next attempt says so in its own words.
+            // The next attempt reports it in its own words.
             Err(ApiError::SelectorImmutable(_)) => return Ok(false),
             answer => answer?,
         }
@@ -131,10 +135,10 @@ async fn still_refused(cx: &Context, manifests: impl Iterator<Item = &ChildManif
     Ok(false)
 }
 
-/// Why what was resolved no longer holds, of a workload that may have been stopped when that was.
+/// Returns why the pinned references are outdated, of a workload that may have been stopped when they were resolved.
 fn changed_since<K: WorkloadKind>(cr: &K, inputs: &Inputs, pinned: &BTreeMap<String, String>) -> Option<String> {
     match cr.replicas() {
-        // Older builds pinned nothing for a stopped one, which says nothing about what changed since.
+        // Older builds pinned nothing for a stopped workload, so nothing is known about later changes.
         0 if pinned.is_empty() => None,
         0 => inputs.changed_since_stopped(pinned),
         _ => inputs.changed_since(pinned),

@@ -1,9 +1,10 @@
-//! `render`: Rendering → Deploying. Writes what the Pods read, and pins the content hash that decides whether they roll.
+//! Renders a workload; action `render`, Rendering → Deploying. Applies what the Pods read, and pins the content hash that decides
+//! whether they are replaced.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use crds::WorkloadPhase;
+use crds::{WorkloadPhase, reason};
 use machine::{Action, ActionError, ApiError, readable_message};
 use meta::set_condition;
 use serde_json::Value;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use super::{
     WorkloadKind,
     children::{check_owner, ensure},
+    degradation::report_members,
     edges::RENDERED_CONDITIONS,
     health::note_rollout,
     images::render_with_images,
@@ -23,7 +25,7 @@ use crate::{
     ports::{ChildKind, ChildManifest, ChildRef},
 };
 
-/// See the module.
+/// Action `render`; see the module.
 #[derive(Debug)]
 pub struct Render;
 
@@ -49,14 +51,14 @@ impl<K: WorkloadKind> Action<K, Deps> for Render {
         if cr.replicas() > 0
             && let Some(sentence) = cr.rejection(cx)
         {
-            return Err(ActionError::terminal("InvalidSpec", sentence));
+            return Err(ActionError::terminal(reason::INVALID_SPEC, sentence));
         }
         let mut next = cr.as_ref().clone();
         let rendered = render_with_images(cx, &mut next)?;
         if rendered.overlay {
             for manifest in rendered.running.iter().filter(|found| found.child.kind == ChildKind::Deployment) {
                 if let Err(error) = cx.client.dry_run(manifest).await {
-                    // A name that is taken is refused for many reasons; that is the one to tell.
+                    // A taken name causes many different errors; the name conflict is the one to report.
                     if let Some(seen) = cx.client.get(&manifest.child).await? {
                         check_owner(cr.as_ref(), &seen)?;
                     }
@@ -67,7 +69,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Render {
             }
         }
         next.set_phase(WorkloadPhase::Deploying);
-        // Before there is a Deployment, which is to be drained.
+        // Before the Deployment exists, because it is to be drained.
         next.add_finalizer();
         let mut config: Vec<_> = rendered.config.iter().collect();
         config.sort_by_key(|manifest| !gains_key(cx, manifest));
@@ -89,14 +91,14 @@ impl<K: WorkloadKind> Action<K, Deps> for Render {
         for condition in rendered.conditions {
             set_condition(conditions, condition);
         }
-        next.report_status(&inputs);
+        report_members(&mut next, &inputs);
         note_rollout(cx, cr.as_ref());
         Ok(Some(next))
     }
 }
 
-/// Whether a Secret gains a key that its ConfigMap has. It is applied first then, as the ConfigMap is otherwise: a container
-/// that starts in between finds the key in one of them.
+/// Reports whether a Secret gains a key that its ConfigMap has. It is applied first then, and the ConfigMap otherwise: a
+/// container that starts in between finds the key in one of them.
 fn gains_key(cx: &Context, manifest: &ChildManifest) -> bool {
     let ChildManifest { child, body } = manifest;
     let keys = body.get("data").and_then(Value::as_object).filter(|_| child.kind == ChildKind::Secret);
@@ -108,7 +110,7 @@ fn rejection_error(error: ApiError) -> ActionError {
     match error {
         ApiError::Invalid(message) => {
             let message = format!("podTemplate is refused by the API server: {message}");
-            ActionError::terminal("InvalidSpec", readable_message(&message))
+            ActionError::terminal(reason::INVALID_SPEC, readable_message(&message))
         }
         other => other.into(),
     }

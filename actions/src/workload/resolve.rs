@@ -1,17 +1,18 @@
-//! `resolve`: Resolving → Rendering. Waits until everything the spec refers to may be used, naming all that is not, and
-//! pins what it read.
+//! Resolves references; action `resolve`, Resolving → Rendering. Waits until everything the spec refers to can be used, names all
+//! that cannot, and pins what it read.
 
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use crds::WorkloadPhase;
+use crds::{WorkloadPhase, reason};
 use machine::{Action, ActionError, RECHECK};
-use meta::{condition, with_condition};
+use meta::{condition, condition_type, with_condition};
 
 use super::{
     WorkloadKind,
+    degradation::{degraded, report_members},
     health::observed_change,
-    inputs::{RESOLVED, inputs, resolved},
+    inputs::{inputs, resolved},
 };
 use crate::{
     deps::Deps,
@@ -19,13 +20,10 @@ use crate::{
     references::{Inputs, Unresolved},
 };
 
-/// What a workload could do without is waited for this long: whatever was applied together settles within it.
+/// Longest wait for references that the workload can do without: objects that were applied together are ready by then.
 const PENDING_GRACE: Duration = Duration::from_secs(30);
 
-/// The reason of what could never answer with what it refers to.
-const NEVER_REASON: &str = "MissingDependency";
-
-/// See the module.
+/// Action `resolve`; see the module.
 #[derive(Debug)]
 pub struct Resolve;
 
@@ -46,17 +44,26 @@ impl<K: WorkloadKind> Action<K, Deps> for Resolve {
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let mut next = cr.moved_to(WorkloadPhase::Rendering);
         if cr.replicas() == 0 {
-            // No Pod will read the result, so nothing is worth waiting for. What is there is pinned all the same: a failure
-            // is tried again when that changes, and only then.
+            // No Pod will read the result, so nothing is waited for. The existing references are pinned all the same: a failure
+            // is retried when they change, and only then.
+            cx.debounce.forget(cr.uid());
             next.common_mut().inputs = Some(inputs(cx, cr.as_ref()).pin());
-            return Ok(Some(with_condition(next, condition(RESOLVED, true, "Stopped", ""))));
+            return Ok(Some(with_condition(
+                next,
+                condition(condition_type::REFERENCES_RESOLVED, true, reason::STOPPED, ""),
+            )));
         }
         let inputs = omit_overdue(cx, cr.as_ref(), inputs(cx, cr.as_ref()));
-        let lacking =
-            || cr.model_problem(cx).map(|sentence| Unresolved { reason: NEVER_REASON, sentence, needs_user: true });
+        let lacking = || {
+            cr.model_problem(cx).map(|sentence| Unresolved {
+                reason: reason::MISSING_DEPENDENCY,
+                sentence,
+                needs_user: true,
+            })
+        };
         let exposed = || {
             cr.exposed_credentials(cx).map(|sentence| Unresolved {
-                reason: "MissingDependency",
+                reason: reason::MISSING_DEPENDENCY,
                 sentence,
                 needs_user: true,
             })
@@ -73,10 +80,10 @@ impl<K: WorkloadKind> Action<K, Deps> for Resolve {
                     return Ok(None);
                 }
                 next.common_mut().inputs = Some(inputs.pin());
-                next.report_status(&inputs);
-                let resolved = match next.degraded() {
-                    None => condition(RESOLVED, true, "Resolved", ""),
-                    Some(sentence) => condition(RESOLVED, false, "Degraded", sentence),
+                report_members(&mut next, &inputs);
+                let resolved = match degraded(&next) {
+                    None => condition(condition_type::REFERENCES_RESOLVED, true, "Resolved", ""),
+                    Some(sentence) => condition(condition_type::REFERENCES_RESOLVED, false, reason::DEGRADED, sentence),
                 };
                 Ok(Some(with_condition(next, resolved)))
             }
@@ -86,21 +93,23 @@ impl<K: WorkloadKind> Action<K, Deps> for Resolve {
                     true => cx.notes.blocked(reason, sentence),
                     false => cx.notes.waiting(reason, sentence),
                 }
-                cx.notes.false_condition(RESOLVED);
+                cx.notes.false_condition(condition_type::REFERENCES_RESOLVED);
                 Ok(observed_change(cx, cr.as_ref(), &inputs))
             }
         }
     }
 }
 
-/// Whether something was missing, as its status says.
+/// Reports whether the status says that a reference was missing.
 fn had_missing<K: WorkloadKind>(cr: &K) -> bool {
-    resolved(cr).is_some_and(|found| found.status == "False" && found.reason == "MissingDependency")
+    resolved(cr).is_some_and(|found| found.status == "False" && found.reason == reason::MISSING_DEPENDENCY)
 }
 
-/// What there is to wait for: without what the workload can do without, once that has been waited for long enough.
+/// Returns the references to wait for: without those that the workload can do without, once they have been waited for long
+/// enough.
 fn omit_overdue<K: WorkloadKind>(cx: &Context, cr: &K, inputs: Inputs) -> Inputs {
-    let without = cr.omit_pending(inputs.clone());
+    let Some(members) = cr.degradable() else { return inputs };
+    let without = members.omit_pending(inputs.clone());
     if without == inputs {
         return inputs;
     }

@@ -1,13 +1,10 @@
-//! Makes conditions and puts them into a list, each type once.
+//! Builds conditions and sets them in a list, each type once.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::{PhasedObject, UNSET_TIME};
 
-/// The reason of `Available` while nobody calls and no Pod runs.
-pub const SCALED_TO_ZERO: &str = "ScaledToZero";
-
-/// A condition of this type, its time and generation left to the driver.
+/// Returns a condition of this type; its time and generation are left to the driver.
 pub fn condition(type_: &str, status: bool, reason: &str, message: impl Into<String>) -> Condition {
     Condition {
         type_: type_.to_owned(),
@@ -19,7 +16,21 @@ pub fn condition(type_: &str, status: bool, reason: &str, message: impl Into<Str
     }
 }
 
-/// Puts a condition into the list in place of the one of its type.
+/// Sets a condition in the list, in place of the one of its type.
+///
+/// # Example
+///
+/// ```
+/// use meta::{condition, set_condition};
+///
+/// let mut conditions = vec![];
+/// set_condition(&mut conditions, condition("Ready", false, "Pulling", "the image is being pulled"));
+/// set_condition(&mut conditions, condition("Available", false, "Pulling", ""));
+/// set_condition(&mut conditions, condition("Ready", true, "Running", ""));
+///
+/// let states: Vec<_> = conditions.iter().map(|one| (one.type_.as_str(), one.status.as_str())).collect();
+/// assert_eq!(states, [("Ready", "True"), ("Available", "False")]);
+/// ```
 pub fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
     match conditions.iter_mut().find(|found| found.type_ == new.type_) {
         Some(found) => *found = new,
@@ -27,7 +38,7 @@ pub fn set_condition(conditions: &mut Vec<Condition>, new: Condition) {
     }
 }
 
-/// Puts a condition into the list unless the one there says the same: that one keeps its time.
+/// Sets a condition in the list unless the one of its type says the same: that one keeps its time.
 pub fn update_condition(conditions: &mut Vec<Condition>, new: Condition) {
     let words =
         |found: &Condition| (found.type_.clone(), found.status.clone(), found.reason.clone(), found.message.clone());
@@ -36,7 +47,7 @@ pub fn update_condition(conditions: &mut Vec<Condition>, new: Condition) {
     }
 }
 
-/// The object with this condition set.
+/// Returns the object with this condition set.
 #[must_use]
 pub fn with_condition<K: PhasedObject>(mut cr: K, new: Condition) -> K {
     set_condition(&mut cr.common_mut().conditions, new);

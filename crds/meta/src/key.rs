@@ -1,18 +1,18 @@
-//! Names an object of the API: [`Key`].
+//! Identity of an object of the API: [`Key`].
 
 use std::fmt;
 
 /// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Key {
-    /// The namespace.
+    /// Namespace of the object.
     pub namespace: String,
-    /// The name.
+    /// Name of the object.
     pub name: String,
 }
 
 impl Key {
-    /// The key of the object `name` in `namespace`.
+    /// Returns the key of the object `name` in `namespace`.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }

@@ -1,8 +1,8 @@
-//! Conditions of others, word for word.
+//! Preserves the conditions of other controllers as they are stored.
 //!
-//! A condition of somebody else may write its time as `12:00:00.123Z` or with an offset; our type would write the same
-//! moment in whole seconds with a `Z`. A write that is guarded by a test of the conditions must name them as they are
-//! stored, and must give those back unchanged that it does not mean to change.
+//! Another controller may write the time of a condition as `12:00:00.123Z` or with an offset; the type of this crate
+//! would write the same moment in whole seconds with a `Z`. A patch that is guarded by a test of the conditions must
+//! name them as they are stored, and must write those back unchanged that it does not mean to change.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Deserialize;
@@ -11,10 +11,10 @@ use serde_json::{Value, value::RawValue};
 use crate::CommonStatus;
 
 impl CommonStatus {
-    /// Keeps those of the conditions as stored that we would write in other words; usually none.
+    /// Keeps the stored form of the conditions that this crate would write in another form; usually none.
     pub fn retain_raw(&mut self, stored: &[&RawValue]) {
         let differing = |(raw, typed): (&&RawValue, &Condition)| {
-            // The text nearly always says enough: both sides write the fields in the order of their names.
+            // Comparing the texts nearly always suffices: both sides write the fields in the order of their names.
             if serde_json::to_string(typed).is_ok_and(|text| text == raw.get()) {
                 return None;
             }
@@ -24,7 +24,7 @@ impl CommonStatus {
         self.raw_conditions = stored.iter().zip(&self.conditions).filter_map(differing).collect();
     }
 
-    /// Puts what was kept into this status, written as JSON, in place of the conditions that have not changed since.
+    /// Puts the kept forms into this status as JSON, in place of the conditions that have not changed since.
     pub fn restore_raw(&self, status: &mut Value) {
         let Some(written) = status.get_mut("conditions").and_then(Value::as_array_mut) else { return };
         for value in &self.raw_conditions {

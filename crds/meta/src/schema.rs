@@ -1,4 +1,4 @@
-//! Makes schemas of Kubernetes' own types short enough for `kubectl explain`, and gives lists their merge key.
+//! Shortens the schemas of Kubernetes' own types for `kubectl explain`, and gives lists their merge key.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use schemars::{JsonSchema, Schema, SchemaGenerator, transform::RecursiveTransform, transform::Transform};
@@ -17,10 +17,10 @@ pub fn list_map<T: JsonSchema>(generator: &mut SchemaGenerator, key: &str) -> Sc
     schema
 }
 
-/// What a quantity looks like: `apimachinery/pkg/api/resource`, and the same pattern as in other projects' definitions.
+/// Pattern of a quantity (`apimachinery/pkg/api/resource`), as in the definitions of other projects.
 const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 
-/// The schema of a type of Kubernetes, each description cut to its first sentence.
+/// Returns the schema of a type of Kubernetes, each description cut to its first sentence.
 pub fn brief<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     let mut schema = generator.subschema_for::<T>();
     RecursiveTransform(|schema: &mut Schema| {

@@ -1,6 +1,6 @@
-//! Holds what the state machine needs in the status of every kind: [`CommonStatus`]. The kinds add their own fields.
+//! Common part of the status of every kind: [`CommonStatus`]. The kinds add their own fields.
 //!
-//! Any field may be missing: a status written by another build must not make its object unreadable.
+//! Any field may be missing: a status written by another version must not make its object unreadable.
 
 use std::collections::BTreeMap;
 
@@ -12,51 +12,54 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::schema;
+use crate::{condition_type, schema};
 
-/// The part of a status that the state machine owns, the same for every kind.
+/// Status fields of every kind, which the state machine writes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CommonStatus {
-    /// Where the object is in its life cycle: Pending, Resolving, then Available or Error for what others refer to, and
-    /// Rendering, Deploying, Running, Failed, Terminated, Terminating for what runs Pods.
-    // Kept as text, so that a phase written by a newer build survives.
+    /// Phase of the object's life cycle: Pending, Resolving, then Available or Error for objects that others refer to,
+    /// and Rendering, Deploying, Running, Failed, Terminated, Terminating for workloads.
+    // Kept as text, so that a phase written by a newer version survives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// The generation of the spec that this status speaks of.
+    /// Generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The contract for machines: Ready, Reconciling, Stalled, Available and, for workloads, ReferencesResolved.
+    /// Conditions for machines: Ready, Reconciling, Stalled, Available and, for workloads, ReferencesResolved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// SHA-256 (hex) of the spec that was admitted, without what only moves the replica count.
+    /// SHA-256 (hex) of the admitted spec, without the fields that only change the number of replicas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec_digest: Option<String>,
-    /// The version of the rendering that was admitted; a newer operator that renders differently starts over.
+    /// Version of the rendering at admission; a newer operator that renders differently starts over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub render_version: Option<i64>,
-    /// What was resolved: reference (Tool/weather) to the digest of what was read from it. Absent: not yet resolved.
+    /// Resolved references: each reference (Tool/weather) with the digest of what was read from it. Absent while not
+    /// yet resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inputs: Option<BTreeMap<String, String>>,
-    /// Why the object failed or is retried; absent while all is well.
+    /// Failure of the object, or cause of its retry; absent while there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<Failure>,
-    /// The last 20 status writes that said something new, oldest first.
+    /// Last 20 moves, waits and retries of the object, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub history: Vec<HistoryEntry>,
-    /// The operator that wrote this status last, as namespace and name of its lease: two that write the same object spare each
-    /// other.
+    /// Operator that wrote this status last, as namespace and name of its Lease. By it an operator detects another one
+    /// that writes the same object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
-    /// Conditions that are stored in other words than ours, see [`CommonStatus::keep_verbatim`]. Not part of the API.
+    /// Conditions whose stored form differs from that of this crate, see [`CommonStatus::retain_raw`]. Not part of the
+    /// API.
     #[serde(skip)]
     pub raw_conditions: Vec<Value>,
 }
 
 impl CommonStatus {
-    /// The status that the schema gives to a new object: Pending from the moment it is stored, as a Pod is, and in progress for
-    /// kstatus, also while no operator runs. The time is no time: 1970, as in the Gateway API; the first write dates it.
+    /// Returns the status that the schema gives to a new object: Pending from the moment it is stored, as a Pod is, and
+    /// in progress for kstatus, also while no operator runs. Its time is a placeholder, 1970, as in the Gateway API;
+    /// the first write sets it.
     pub fn initial() -> Value {
         let condition = |(type_, status): (&str, &str)| {
             json!({
@@ -64,73 +67,78 @@ impl CommonStatus {
                 "lastTransitionTime": UNSET_TIME.to_string(),
             })
         };
-        let said = [("Ready", "False"), ("Reconciling", "True"), ("Stalled", "False"), ("Available", "False")];
+        let said = [
+            (condition_type::READY, "False"),
+            (condition_type::RECONCILING, "True"),
+            (condition_type::STALLED, "False"),
+            (condition_type::AVAILABLE, "False"),
+        ];
         json!({ "phase": FIRST_PHASE, "conditions": said.map(condition) })
     }
 
-    /// Whether no operator has written this status: there is none, or the one that the schema gives.
+    /// Reports whether no operator has written this status: it is missing, or the default of the schema.
     pub fn is_initial(&self) -> bool {
         let new = self.phase.as_deref().is_none_or(|phase| phase == FIRST_PHASE);
         let written = self.observed_generation.is_some() || self.spec_digest.is_some() || !self.history.is_empty();
         new && !written
     }
 
-    /// The phase that an operator wrote; `None` while none has.
+    /// Returns the phase that an operator wrote; `None` while none has.
     pub fn written_phase(&self) -> Option<&str> {
         self.phase.as_deref().filter(|_| !self.is_initial())
     }
 }
 
-/// The phase of every new object, whatever its kind: [`Phase::FIRST`](crate::Phase::FIRST) of each life cycle has this name.
+/// Phase of every new object of any kind: [`Phase::FIRST`](crate::Phase::FIRST) of each life cycle has this name.
 pub const FIRST_PHASE: &str = "Pending";
 
-/// The time of a condition that nobody has dated.
+/// Time of a condition that is not dated yet.
 pub const UNSET_TIME: Timestamp = Timestamp::UNIX_EPOCH;
 
-/// A failure, or a retry on the way to one.
+/// Failure of an object, or a retry on the way to one.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Failure {
-    /// A CamelCase word for machines, such as ImagePull.
+    /// Reason as a CamelCase word for machines, such as ImagePull.
     pub reason: String,
-    /// The phase in which it happened.
+    /// Phase in which it happened.
     pub during: String,
-    /// Whether time alone may mend it.
+    /// True if time alone may repair it.
     pub retryable: bool,
-    /// How many attempts were counted against the limit of 8.
+    /// Number of attempts counted against the limit of 8.
     pub attempts: i32,
-    /// When it is tried again.
+    /// Time of the next attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_attempt_at: Option<Time>,
 }
 
-/// One status write that said something new: a move, or a wait or retry (from = to).
+/// One entry of the history: a move, or a wait or retry (from = to).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HistoryEntry {
-    /// Grows by one with each entry of this object, never reused.
+    /// Number of the entry: grows by one with each entry of this object, never reused.
     #[serde(default)]
     pub seq: i64,
-    /// When it was decided, in microseconds. Of the first entry, which is the object's creation, the API server knows the
-    /// second; so did older builds of every entry.
+    /// Time of the decision, in microseconds. The first entry, the object's creation, has the API server's precision of
+    /// a second; so have all entries of older versions.
     #[serde(default = "epoch")]
     pub at: MicroTime,
-    /// The phase before; empty for the first entry.
+    /// Phase before; empty for the first entry.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub from: String,
-    /// The phase after.
+    /// Phase after.
     #[serde(default)]
     pub to: String,
-    /// The action or rule that decided.
+    /// Action or rule that decided.
     #[serde(default)]
     pub action: String,
-    /// Why, as one sentence.
+    /// Reason, as one sentence.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// How long the step took, in milliseconds.
+    /// Duration of the step, in milliseconds.
     #[serde(default)]
     pub took_ms: i64,
-    /// Joins this entry with the operator's phase-trace line.
+    /// Id that joins this entry with the operator's phase-trace line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trace_id: String,
 }

@@ -1,4 +1,4 @@
-//! The schema of what servers of tools have: where they are, and what is sent to them.
+//! Schemas of the fields of MCP servers: address, headers, transport, access and publication.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use meta::schema::{brief, list_map};
@@ -27,7 +27,7 @@ const RESERVED: &[&str] = &[
     "transfer-encoding",
 ];
 
-/// An http or https URL without user and password.
+/// Returns the schema of an http or https URL without user and password.
 pub(crate) fn server_url(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
@@ -59,7 +59,8 @@ pub(crate) fn server_header_name(_: &mut SchemaGenerator) -> Schema {
                 "message": "is set by the protocol itself: leave it out",
             },
             {
-                // As `tool_server::is_forwarded_header` says; objects that have such a header go on as they are.
+                // The headers of `tool_server::is_forwarded_header`; objects that already have such a header stay
+                // valid.
                 "rule": "(oldSelf.hasValue() && oldSelf.value() == self) || \
                          !self.lowerAscii().replace('_', '-').matches('^(x-recif-.*|x-forwarded-.*|cookie)$')",
                 "optionalOldSelf": true,
@@ -73,12 +74,12 @@ pub(crate) fn value_source_type(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["Secret", "ConfigMap"] })
 }
 
-/// Exactly one of `value` and `valueFrom`.
+/// Adds the rule that exactly one of `value` and `valueFrom` is set.
 pub(crate) fn one_value(schema: &mut Schema) {
     super::one_of(schema, "value", "valueFrom");
 }
 
-/// A certificate is either checked or not.
+/// Adds the rule that `insecureSkipVerify` and `caSecretRef` exclude each other.
 pub(crate) fn tls_rule(schema: &mut Schema) {
     let rule = json!({
         "rule": "!self.insecureSkipVerify || !has(self.caSecretRef)",
@@ -87,7 +88,7 @@ pub(crate) fn tls_rule(schema: &mut Schema) {
     add_rules(schema, [rule]);
 }
 
-/// How a program may speak.
+/// Returns the schema of the transport of an MCPServer.
 pub(crate) fn transport_type(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["stdio", "http"] })
 }
@@ -103,7 +104,7 @@ pub(crate) fn server_path(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// What a server needs and what excludes one another.
+/// Adds the rules on required and mutually exclusive fields of an MCPServer.
 pub(crate) fn mcp_server_rules(schema: &mut Schema) {
     let rules = [
         json!({
@@ -125,7 +126,7 @@ pub(crate) fn mcp_server_rules(schema: &mut Schema) {
     add_rules(schema, rules);
 }
 
-/// From where a server may be referred to.
+/// Returns the schema of the namespaces from which a server may be referred to.
 pub(crate) fn allowed_from(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["Same", "All", "Selector"] })
 }
@@ -134,7 +135,7 @@ pub(crate) fn label_selector(generator: &mut SchemaGenerator) -> Schema {
     brief::<LabelSelector>(generator)
 }
 
-/// A selector says what `Selector` means.
+/// Adds the rule that a selector is set with `from: Selector`, and only then.
 pub(crate) fn allowed_namespaces_rule(schema: &mut Schema) {
     let rule = json!({
         "rule": "(self.from == 'Selector') == has(self.selector)",
@@ -143,7 +144,7 @@ pub(crate) fn allowed_namespaces_rule(schema: &mut Schema) {
     add_rules(schema, [rule]);
 }
 
-/// What the names of Tools begin with.
+/// Returns the schema of the prefix of the names of published Tools.
 pub(crate) fn publish_prefix(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "string",
@@ -155,7 +156,7 @@ pub(crate) fn publish_prefix(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Patterns of names.
+/// Returns the schema of a list of glob patterns.
 pub(crate) fn globs(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",
@@ -164,7 +165,7 @@ pub(crate) fn globs(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Only servers elsewhere are used from other namespaces.
+/// Adds the rule that only a RemoteMCPServer is referred to from other namespaces.
 pub(crate) fn server_ref_rule(schema: &mut Schema) {
     let rule = json!({
         "rule": "self.kind == 'RemoteMCPServer' || !has(self.__namespace__)",
@@ -173,7 +174,7 @@ pub(crate) fn server_ref_rule(schema: &mut Schema) {
     add_rules(schema, [rule]);
 }
 
-/// How a server elsewhere may speak.
+/// Returns the schema of the transport of a RemoteMCPServer.
 pub(crate) fn server_protocol(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ["STREAMABLE_HTTP", "SSE"] })
 }
@@ -194,7 +195,7 @@ pub(crate) fn discovered_tools(generator: &mut SchemaGenerator) -> Schema {
     list_map::<DiscoveredTool>(generator, "name")
 }
 
-/// The kinds of servers that a Tool may refer to.
+/// Returns the schema of the kinds of servers that a Tool may refer to.
 pub(crate) fn server_kind(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "enum": ServerRef::KINDS })
 }

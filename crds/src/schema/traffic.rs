@@ -1,4 +1,4 @@
-//! The schema of what workloads share about their traffic: lengths of time with their bounds, and what excludes one another.
+//! Schemas of the traffic fields of workloads: durations with their bounds, and rules on mutually exclusive fields.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::json;
@@ -22,7 +22,8 @@ pub(crate) fn scale_to_zero_after(generator: &mut SchemaGenerator) -> Schema {
     period(generator, "1s", "24h", "5m or 1h30m")
 }
 
-/// A [`Period`] within these bounds. One rule and no pattern, so that there is one message, and one that can be read.
+/// Returns the schema of a [`Period`] within these bounds. It has one rule and no pattern, so that a violation has one
+/// message, and a readable one.
 pub(super) fn period(generator: &mut SchemaGenerator, least: &str, most: &str, example: &str) -> Schema {
     let mut schema = Period::json_schema(generator);
     let rule = json!({
@@ -36,7 +37,7 @@ pub(super) fn period(generator: &mut SchemaGenerator, least: &str, most: &str, e
     schema
 }
 
-/// The fewest Pods are not more than the most.
+/// Adds the rule that `minReplicas` is at most `maxReplicas`.
 pub(crate) fn scaling_rules(schema: &mut Schema) {
     let rule = json!({
         "rule": "self.minReplicas <= self.maxReplicas",
@@ -45,7 +46,7 @@ pub(crate) fn scaling_rules(schema: &mut Schema) {
     add_rules(schema, [rule]);
 }
 
-/// What excludes one another in the spec of a workload.
+/// Adds the rules on mutually exclusive fields of a workload.
 pub(crate) fn traffic_rules(schema: &mut Schema) {
     let rules = [
         json!({
@@ -56,8 +57,8 @@ pub(crate) fn traffic_rules(schema: &mut Schema) {
             "rule": "!has(self.proxy.requireIdentity) || !self.proxy.requireIdentity || self.proxy.enabled",
             "message": "requireIdentity needs the sidecar, which knows who calls: leave out proxy.requireIdentity, or proxy.enabled",
         }),
-        // Objects from before there was a sidecar pass as long as nobody touches these two, or they could never be changed
-        // or deleted again.
+        // Objects stored before the sidecar existed pass as long as these two fields stay unchanged, because they could
+        // otherwise never be changed or deleted.
         json!({
             "rule": format!(
                 "self.port != {PROXY_PORT} || !self.proxy.enabled || (oldSelf.hasValue() \
@@ -72,7 +73,7 @@ pub(crate) fn traffic_rules(schema: &mut Schema) {
     add_rules(schema, rules);
 }
 
-/// Paths that begin with '/', with at most one '*', at the end and after a '/'.
+/// Returns the schema of paths that begin with '/', with at most one '*', at the end and after a '/'.
 pub(crate) fn anonymous_paths(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

@@ -1,4 +1,4 @@
-//! The operator as a child process, under the rights that it has in a cluster and no others.
+//! Runs the operator as a child process, with exactly the permissions that it has in a cluster.
 
 use std::{
     fs::File,
@@ -15,6 +15,7 @@ use k8s_openapi::api::{
     core::v1::ServiceAccount,
 };
 use kube::{Api, Client, api::PostParams};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -25,37 +26,37 @@ use tokio::{
 
 const NAMESPACE: &str = "recif-system";
 const NAME: &str = "recif-operator";
-/// How an operator is started.
+/// Options for the start of an operator.
 #[derive(Debug, Clone)]
 pub struct OperatorOptions<'a> {
-    /// The built `recif`.
+    /// Path of the built `recif`.
     pub program: &'a Path,
-    /// How it reaches the API server.
+    /// Kubeconfig of the operator.
     pub kubeconfig: &'a Path,
-    /// What its output is added to.
+    /// File to which its output is appended.
     pub log: &'a Path,
-    /// Where it serves its probes.
+    /// Address of its probes.
     pub probes: SocketAddr,
-    /// Its uid among replicas.
+    /// Uid of its Pod, which identifies it among the replicas.
     pub uid: &'a str,
-    /// Further arguments.
+    /// Additional arguments.
     pub arguments: &'a [&'a str],
-    /// Further variables.
+    /// Additional environment variables.
     pub variables: &'a [(&'a str, &'a str)],
 }
 
-/// A running operator.
+/// Running operator.
 #[derive(Debug)]
 pub struct OperatorProcess {
     child: Child,
-    /// Its process id.
+    /// Process id.
     pub pid: u32,
-    /// From the start of the process to its first "ready".
+    /// Time from the start of the process to the first successful readiness probe.
     pub ready_after: Duration,
 }
 
 impl OperatorProcess {
-    /// Starts it and waits until it is ready.
+    /// Starts an operator and waits until it is ready.
     ///
     /// # Errors
     /// It ends, or is not ready within a minute.
@@ -87,37 +88,41 @@ impl OperatorProcess {
         Ok(Self { child, pid, ready_after: started.elapsed() })
     }
 
-    /// Whether it has ended, and how.
+    /// Returns the exit status, or `None` if it still runs.
     ///
     /// # Errors
-    /// The system does not say.
+    /// The system does not return the status.
     pub fn exit_status(&mut self) -> Result<Option<std::process::ExitStatus>> {
         self.child.try_wait().context("ask for the operator's end")
     }
 
-    /// Ends it by SIGKILL.
+    /// Kills it by SIGKILL.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The system refuses the signal.
     pub async fn kill(mut self) -> Result<()> {
         self.child.kill().await.context("kill the operator")
     }
 
-    /// Sends it a signal, such as `STOP`.
+    /// Sends it a signal.
     ///
     /// # Errors
-    /// The system refuses.
-    pub async fn signal(&self, name: &str) -> Result<()> {
-        let pid = self.pid.to_string();
-        Command::new("kill").args([&format!("-{name}"), &pid]).status().await.context("run kill").map(drop)
+    /// It has ended, or the system refuses the signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        // `self.pid` may be another process by now.
+        let pid = self.child.id().context("the operator has ended")?;
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).context("a process id")?;
+        kill_process(pid, signal).with_context(|| format!("send {signal:?} to the operator"))
     }
 
-    /// Ends it as a cluster would, by SIGTERM.
+    /// Stops it by SIGTERM, as a cluster would; by SIGKILL if it has not ended after 20 seconds. One that has ended is stopped.
     ///
     /// # Errors
-    /// It does not end.
+    /// It does not end, or the system refuses the signal.
     pub async fn stop(mut self) -> Result<()> {
-        self.signal("TERM").await?;
+        if self.exit_status()?.is_none() {
+            self.signal(Signal::TERM)?;
+        }
         match timeout(Duration::from_secs(20), self.child.wait()).await {
             Ok(status) => status.map(drop).context("wait for the operator's end"),
             Err(_) => self.child.kill().await.context("the operator did not end on SIGTERM, nor on SIGKILL"),
@@ -143,10 +148,10 @@ fn last_lines(log: &Path) -> String {
     lines.into_iter().rev().collect::<Vec<_>>().join("\n")
 }
 
-/// Writes a kubeconfig like ours, but with a token of the operator's ServiceAccount.
+/// Writes a copy of the kubeconfig `ours` with a token of the operator's ServiceAccount.
 ///
 /// # Errors
-/// No token, or no place for the file.
+/// No token is issued, or the file cannot be written.
 pub async fn kubeconfig(client: &Client, ours: &Path, folder: &Path) -> Result<PathBuf> {
     let api: Api<ServiceAccount> = Api::namespaced(client.clone(), NAMESPACE);
     let spec = TokenRequestSpec { expiration_seconds: Some(24 * 3600), ..TokenRequestSpec::default() };
@@ -161,4 +166,19 @@ pub async fn kubeconfig(client: &Client, ours: &Path, folder: &Path) -> Result<P
     let file = File::options().create(true).write(true).truncate(true).mode(0o600).open(&path);
     serde_json::to_writer(file.with_context(|| format!("write {}", path.display()))?, &config)?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_signal_that_is_not_delivered_is_an_error() {
+        let child = Command::new("true").spawn().unwrap();
+        let pid = child.id().unwrap();
+        let mut operator = OperatorProcess { child, pid, ready_after: Duration::ZERO };
+        operator.child.wait().await.unwrap();
+        operator.signal(Signal::STOP).unwrap_err();
+        operator.stop().await.unwrap();
+    }
 }

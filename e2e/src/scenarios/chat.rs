@@ -1,4 +1,4 @@
-//! `recif chat`: the answer appears while it is made, and where there is none it says why.
+//! Tests `recif chat`: the reply is printed while it is generated, and a failure is explained.
 
 use std::process::Stdio;
 
@@ -30,10 +30,10 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_chat_says_what_it_waits_for_before_it_waits,
 );
 
-/// How long anything may take.
+/// Time limit of every wait.
 const SOON: std::time::Duration = std::time::Duration::from_secs(30);
 
-/// What becomes of a chat that is told this.
+/// Runs a chat with these arguments and this input, and returns its result.
 async fn chat(ns: &Namespace, arguments: &[&str], input: &str, token: Option<&str>) -> Result<ProcessOutput> {
     let mut command = ns.env.recif_command();
     command.arg("chat").args(arguments).args(["-n", &ns.name]).env_remove("RECIF_GATEWAY");
@@ -43,7 +43,7 @@ async fn chat(ns: &Namespace, arguments: &[&str], input: &str, token: Option<&st
     run_to_exit(command, Some(input.to_owned())).await
 }
 
-/// A chat that waits for a gate of the workload, after its first word.
+/// Starts a chat whose workload waits at a gate after the first word.
 async fn start_gated_chat(ns: &Namespace, gate: &str) -> Result<(tokio::process::Child, tokio::process::ChildStdout)> {
     let mut command = ns.env.recif_command();
     command.args(["chat", "agent/talks", "gate", gate, "-n", &ns.name]);
@@ -60,9 +60,9 @@ async fn start_gated_chat(ns: &Namespace, gate: &str) -> Result<(tokio::process:
 async fn a_chat_shows_the_first_word_before_the_last(ns: Namespace) -> Result<()> {
     ns.start(&workload("talks", json!({}))).await?;
     let (mut process, mut said) = start_gated_chat(&ns, "g").await?;
-    // The last word is not even made yet.
+    // The workload has not sent the last word yet.
     let service = ClientTarget::service(&ns, "talks").await?;
-    // The Service's address may lead nowhere for a moment after the Pod is ready.
+    // The cluster IP of the Service may not be routed for a moment after the Pod is ready.
     poll(SOON, "the gate open", || async {
         let opened = send_request(&ns, &service, "POST", "/open?gate=g", "").await?;
         Ok((opened.status == 200).then_some(()))
@@ -80,7 +80,7 @@ async fn a_chat_is_stopped_by_ctrl_c(ns: Namespace) -> Result<()> {
     interrupt(&process)?;
     let ended = tokio::time::timeout(SOON, process.wait()).await.context("it did not end")??;
     ensure!(ended.code() == Some(130), "{ended}");
-    // The runtime is told, so that it ends the turn.
+    // The client disconnects from the runtime, which therefore ends the turn.
     let service = ClientTarget::service(&ns, "talks").await?;
     poll(SOON, "nothing in flight", || async {
         let stats = send_request(&ns, &service, "GET", "/stats", "").await?;
@@ -118,14 +118,14 @@ async fn a_chat_says_why_there_is_no_answer(ns: Namespace) -> Result<()> {
     ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
     let stranger = token(&ns, "stranger").await?;
     for (arguments, token, code, words) in [
-        (&["agent/absent", "hi"][..], None, 4, "there is no Agent absent"),
+        (&["agent/absent", "hi"][..], None, 4, "Agent absent not found"),
         (&["agent/waits", "hi"], None, 3, "tool \"nowhere\" not found"),
         (&["agent/talks", "hi"], Some(stranger.as_str()), 5, "may not talk to agent/talks"),
         (&["agent/talks", "hi"], Some("wrong"), 5, "may not talk to agent/talks"),
         (&["agent/talks", "hi", "--system-namespace", "nowhere"], None, 6, "say its URL with --gateway"),
         (&["agent/talks", "hi", "--gateway", "http://127.0.0.1:1"], None, 6, "cannot be reached"),
         (&["agent/talks", "hi", "--gateway", "nonsense"], None, 2, "give a URL"),
-        (&["agent/talks"], None, 2, "there is no message"),
+        (&["agent/talks"], None, 2, "no message: give one"),
         (&["tool/x", "hi"], None, 2, "cannot be talked to"),
     ] {
         let ended = chat(&ns, arguments, "", token).await?;

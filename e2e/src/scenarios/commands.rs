@@ -1,4 +1,5 @@
-//! `recif get`, `recif ui` and `recif completions` do what their help says, and each failure has its exit code.
+//! Tests that `recif get`, `recif ui`, `recif rollout`, `recif logs` and `recif completions` do what their help says, and
+//! that each failure has its exit code.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -28,7 +29,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     each_failure_has_its_exit_code,
 );
 
-/// How long a process may take to print its first line, and to end.
+/// Time limit for a process to print its first line, and to end.
 const SOON: Duration = Duration::from_secs(30);
 
 async fn recif(ns: &Namespace, arguments: &[&str]) -> Result<ProcessOutput> {
@@ -37,7 +38,7 @@ async fn recif(ns: &Namespace, arguments: &[&str]) -> Result<ProcessOutput> {
     run_to_exit(command, None).await
 }
 
-/// The words of each line but for the age, which goes on.
+/// Returns the words of each line except for the age, which changes.
 fn ageless(text: &str) -> Vec<Vec<&str>> {
     let is_age =
         |word: &&str| word.starts_with(|first: char| first.is_ascii_digit()) && word.ends_with(['s', 'm', 'h']);
@@ -123,7 +124,7 @@ async fn the_ui_is_shown_to_whoever_has_the_key(ns: Namespace) -> Result<()> {
     let cookie = let_in.header("set-cookie").and_then(|cookie| cookie.split(';').next()).context("no cookie")?;
     let browser = ClientTarget { headers: format!("Cookie: {cookie}\r\n"), ..stranger.clone() };
     let page = HttpClientConnection::request(&browser, "GET", "/ui/", "").await?;
-    // As the control plane sends it, also where it was built without its UI.
+    // The control plane sends the same header, also if it was built without its UI.
     ensure!(page.header("content-security-policy").is_some_and(|policy| policy.contains("'self'")), "{page:?}");
     let me = HttpClientConnection::request(&browser, "GET", "/api/v1/me", "").await?;
     ensure!(me.status == 200 && me.text.contains("admin"), "the kubeconfig's user: {me:?}");
@@ -139,7 +140,7 @@ async fn the_ui_is_shown_to_whoever_has_the_key(ns: Namespace) -> Result<()> {
     Ok(())
 }
 
-/// Sends what Ctrl-C sends.
+/// Sends SIGINT, the signal of Ctrl-C.
 pub(super) fn interrupt(process: &tokio::process::Child) -> Result<()> {
     let id = process.id().and_then(|id| i32::try_from(id).ok()).context("it has ended")?;
     let id = rustix::process::Pid::from_raw(id).context("no process id")?;
@@ -182,7 +183,7 @@ async fn each_failure_has_its_exit_code(ns: Namespace) -> Result<()> {
     let folder = std::env::temp_dir().join(&ns.name);
     std::fs::create_dir_all(&folder)?;
     let result = failures(&ns, &folder).await;
-    // Kubeconfigs hold tokens.
+    // The kubeconfigs contain tokens.
     std::fs::remove_dir_all(folder)?;
     result
 }
@@ -198,16 +199,16 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
     let (stranger, nowhere) = (["--kubeconfig", &stranger], ["--kubeconfig", &nowhere]);
     let none: [&str; 0] = [];
     for (arguments, more, code, said) in [
-        (&["get", "pods"][..], &none[..], 2, "there is no kind \"pods\""),
+        (&["get", "pods"][..], &none[..], 2, "unknown kind \"pods\""),
         (&["get", "agents", "-l", "a=b=c"], &none, 2, "label"),
         (&["get", "--nonsense"], &none, 2, "--nonsense"),
         (&["rollout", "tool/x"], &none, 2, "has no Pods"),
         (&["rollout", "agent/x", "--wait", "--timeout", "soon"], &none, 2, "90s or 5m"),
         (&["why", "agent/waits"], &none, 3, "nowhere"),
         (&["get", "agent", "absent"], &none, 4, "recif get agents -A"),
-        (&["why", "agent/absent"], &none, 4, "there is no Agent absent"),
-        (&["trace", "agent/absent"], &none, 4, "there is no Agent absent"),
-        (&["rollout", "agent/absent"], &none, 4, "there is no Agent absent"),
+        (&["why", "agent/absent"], &none, 4, "Agent absent not found"),
+        (&["trace", "agent/absent"], &none, 4, "Agent absent not found"),
+        (&["rollout", "agent/absent"], &none, 4, "Agent absent not found"),
         (&["get", "agents"], &stranger, 5, "forbidden"),
         (&["get"], &stranger, 5, "forbidden"),
         (&["why", "agent/waits"], &stranger, 5, "forbidden"),
@@ -237,7 +238,7 @@ async fn logs_are_those_of_the_pods(ns: Namespace) -> Result<()> {
     let mut lines = BufReader::new(follower.stdout.take().context("no standard output")?).lines();
     let first = tokio::time::timeout(SOON, lines.next_line()).await.context("no line")??;
     ensure!(first.as_deref() == logs.stdout.lines().next(), "{first:?} instead of {logs:?}");
-    // A Pod that comes with a rollout is followed too, and its lines name it.
+    // A Pod of a new rollout is followed too, and its lines are prefixed with its name.
     let rolled = recif(&ns, &["rollout", "agent/runs", "--wait", "-n", &ns.name]).await?;
     ensure!(rolled.code == 0, "{rolled:?}");
     let named = async {

@@ -1,4 +1,4 @@
-//! MCP servers elsewhere: what they tell, how they misbehave, and who uses their tools.
+//! Tests MCP servers: the discovery of their tools, misbehaving servers, and the users of their tools.
 
 use std::{
     collections::BTreeSet,
@@ -33,10 +33,10 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_server_over_http_is_asked_again_when_its_pods_change,
 );
 
-/// Longer than the shortest resync.
+/// Longest wait for a resync: longer than the shortest interval.
 const RESYNC: Duration = Duration::from_secs(20);
 
-/// Starts the server `mcp` with these tools.
+/// Starts the workload `mcp` as an MCP server with these tools.
 async fn start_mcp_workload(ns: &Namespace, tools: &str) -> Result<()> {
     ns.start(&workload("mcp", json!({}))).await?;
     configure_mcp_workload(ns, &format!("/tools?names={tools}&words=first")).await
@@ -48,7 +48,7 @@ async fn configure_mcp_workload(ns: &Namespace, path: &str) -> Result<()> {
     Ok(())
 }
 
-/// A server at the path of `mcp` with this query.
+/// Returns a RemoteMCPServer for the path of `mcp` with this query.
 fn remote(ns: &Namespace, name: &str, query: &str, more: Value) -> Value {
     let mut spec = json!({"url": format!("http://mcp.{}.svc.cluster.local:8000/mcp{query}", ns.name), "resync": "2s"});
     for (field, value) in more.as_object().into_iter().flatten() {
@@ -57,7 +57,7 @@ fn remote(ns: &Namespace, name: &str, query: &str, more: Value) -> Value {
     object(REMOTE_MCP_SERVER, name, spec)
 }
 
-/// The tool of this name of the server `remote`.
+/// Returns a Tool for the tool of this name of the server `remote`.
 fn remote_tool(name: &str) -> Value {
     tool(
         name,
@@ -132,7 +132,7 @@ async fn a_server_that_misbehaves_says_how_and_delays_no_other(ns: Namespace) ->
     for (manner, ..) in manners {
         ns.apply(&remote(&ns, manner, &format!("?manner={manner}"), json!({"timeout": "2s"}))).await?;
     }
-    // One after the other, these alone would take thirty seconds.
+    // One after another, these alone would take thirty seconds.
     for name in ["slow-1", "slow-2", "slow-3"] {
         ns.apply(&remote(&ns, name, "?manner=hang", json!({"timeout": "10s"}))).await?;
     }
@@ -206,15 +206,15 @@ async fn published_tools_are_tools_like_any_other(ns: Namespace) -> Result<()> {
     ns.apply(&remote(&ns, "remote", "", publish)).await?;
     ns.until(TOOL, "my-add-all", RESYNC, "is Available", |it| it.phase() == "Available").await?;
     let conflict = |it: &Object| it.condition("ToolsPublished").contains("my-echo");
-    ns.until(REMOTE_MCP_SERVER, "remote", REPORT_TIMEOUT, "names the Tool of somebody else", conflict).await?;
-    ensure!(ns.get(TOOL, "my-echo").await?.text("/spec/type") == "builtin", "the Tool of somebody else was changed");
+    ns.until(REMOTE_MCP_SERVER, "remote", REPORT_TIMEOUT, "names the Tool of another owner", conflict).await?;
+    ensure!(ns.get(TOOL, "my-echo").await?.text("/spec/type") == "builtin", "the Tool of another owner was changed");
     ns.start(&agent("caller", json!({"tools": ["my-add-all"]}))).await?;
     let reply = ns.chat("caller", r#"/tool add_all {"message": "hello"}"#).await?;
     ensure!(reply.contains("add_all says hello"), "the tool replied {reply:?}");
     ns.delete(TOOL, "my-add-all").await?;
     ns.until(TOOL, "my-add-all", RESYNC, "is made again", |it| it.phase() == "Available").await?;
     ns.await_agent_running("caller").await?;
-    // Asks first whether the server is still the same.
+    // The operator first checks whether the server is unchanged.
     let description = ns.get(TOOL, "my-add-all").await?.text("/spec/description").to_owned();
     ns.edit(TOOL, "my-add-all", json!({"spec": {"description": "Mine."}})).await?;
     ns.until(TOOL, "my-add-all", RESYNC, "is put back", |it| it.text("/spec/description") == description).await?;
@@ -262,7 +262,7 @@ async fn admitted(ns: &Namespace, other: &Namespace) -> Result<()> {
     Ok(())
 }
 
-/// An MCPServer whose tool `echo` is the Tool `echo`.
+/// Returns an MCPServer with this transport and these additional fields in its deployment.
 fn run(name: &str, transport: &str, more: Value) -> Value {
     let mut deployment = json!({"image": WORKLOAD});
     for (field, value) in more.as_object().into_iter().flatten() {
@@ -275,14 +275,14 @@ fn tool_of(server: &str) -> Value {
     tool("echo", json!({"type": "mcp", "mcpServerRef": {"kind": "MCPServer", "name": server}}))
 }
 
-/// The MCPServer `pipes` with the tools `echo` and `add`, the same server as the RemoteMCPServer `elsewhere`, which publishes them,
-/// and the agent `calls`, which uses one of them. The servers are asked once in an hour.
+/// Creates the MCPServer `pipes` with the tools `echo` and `add`, the RemoteMCPServer `elsewhere` for the same server,
+/// which publishes these tools, and the agent `calls`, which uses one of them. The interval of the discovery is one hour.
 pub(super) async fn start_servers_and_a_user(ns: &Namespace) -> Result<()> {
     let mut pipes = run("pipes", "stdio", json!({"cmd": "/workload", "args": ["mcp", "echo", "add"]}));
     pipes["spec"]["resync"] = json!("1h");
     ns.start(&pipes).await?;
     let told = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
-    ns.until(MCP_SERVER, "pipes", RESYNC, "has told its tools", told).await?;
+    ns.until(MCP_SERVER, "pipes", RESYNC, "has listed its tools", told).await?;
     let url = format!("http://pipes.{}.svc.cluster.local:3000/mcp", ns.name);
     let elsewhere = json!({"url": url, "resync": "1h", "publish": {"enabled": true}});
     ns.apply(&object(REMOTE_MCP_SERVER, "elsewhere", elsewhere)).await?;
@@ -301,7 +301,7 @@ async fn a_program_that_speaks_over_pipes_is_served_and_called(ns: Namespace) ->
     ns.apply(&tool_of("pipes")).await?;
     ns.start(&run("pipes", "stdio", json!({"cmd": "/workload", "args": ["mcp", "echo", "add"]}))).await?;
     let told = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
-    let server = ns.until(MCP_SERVER, "pipes", RESYNC, "has told its tools", told).await?;
+    let server = ns.until(MCP_SERVER, "pipes", RESYNC, "has listed its tools", told).await?;
     ensure!(server.text("/status/endpoint").ends_with(":3000/mcp"), "{}", server.describe());
     columns(&ns, MCP_SERVER, &["Name", "Transport", "Tools", "Phase", "Replicas", "Age"]).await?;
     ns.start(&agent("caller", json!({"tools": ["echo"]}))).await?;
@@ -329,7 +329,7 @@ async fn a_session_through_the_gateway_stays_with_its_pod(ns: Namespace) -> Resu
     let call = request("tools/call", json!({"name": "echo", "arguments": {"message": "hello"}}));
     let begun = Instant::now();
     let mut pods = BTreeSet::new();
-    // The gateway may hear of one Pod before it hears of the other.
+    // The gateway may see the two Pods at different times.
     while pods.len() < 2 {
         ensure!(begun.elapsed() < START_TIMEOUT, "all sessions were of one Pod: {pods:?}");
         let opened = ask(&gateway, "POST", &request("initialize", open.clone())).await?;
@@ -355,17 +355,17 @@ async fn a_server_over_http_is_asked_again_when_its_pods_change(ns: Namespace) -
     ns.start(&server).await?;
     configure_mcp_workload(&ns, "/tools?names=echo&words=first").await?;
     let tools = |count: i64| move |it: &Object| it.is_running() && it.number("/status/toolCount") == count;
-    ns.until(MCP_SERVER, "mcp", RESYNC, "has told its tool", tools(1)).await?;
+    ns.until(MCP_SERVER, "mcp", RESYNC, "has listed its tool", tools(1)).await?;
     ns.edit(MCP_SERVER, "mcp", json!({"spec": {"resync": "1h"}})).await?;
     ns.await_running(MCP_SERVER, "mcp").await?;
-    // A Pod knows only what it was told itself, so this one's successor has no tools, which nobody hears who does not ask.
+    // A Pod knows only the tools that were configured in it, so its successor has none, which only a new discovery finds.
     let pod = ns.list(POD).await?.pop().context("no Pod")?;
     ns.delete(POD, &pod.name_any()).await?;
-    let before = ns.until(MCP_SERVER, "mcp", START_TIMEOUT, "tells that its new Pod has no tools", tools(0)).await?;
+    let before = ns.until(MCP_SERVER, "mcp", START_TIMEOUT, "lists no tools of its new Pod", tools(0)).await?;
     ns.edit(MCP_SERVER, "mcp", json!({"spec": {"deployment": {"env": {"A": "1"}}}})).await?;
     let moved = before.last_seq();
-    ns.until(MCP_SERVER, "mcp", START_TIMEOUT, "runs anew", |it| it.is_running() && it.last_seq() > moved).await?;
-    // What the new Pods tell is written once.
+    ns.until(MCP_SERVER, "mcp", START_TIMEOUT, "runs again", |it| it.is_running() && it.last_seq() > moved).await?;
+    // The result of the new Pods is written once.
     let quiet = async || Ok(ns.stays_the_same(Duration::from_secs(3)).await.ok());
     poll(START_TIMEOUT, "nothing changes any more", quiet).await
 }

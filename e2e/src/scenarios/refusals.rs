@@ -1,5 +1,5 @@
-//! Admission policies that refuse what an agent needs: said at once, nothing is written while they do, and when they change
-//! their mind it comes up by itself. And those that change what is applied: that is left as they want it.
+//! Tests admission policies that refuse a child of an agent: reported at once, no writes while the refusal lasts, and the
+//! agent starts when the policy is removed. Mutating policies: their changes to an applied child are left unchanged.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ async fn what_a_policy_refuses_is_refused_until_the_policy_is_gone(ns: Namespace
     let requests = ns.operator_requests(mark).await?;
     let written = requests.iter().find(|request| request.is_write() && request.resource() != "events");
     ensure!(written.is_none(), "the operator writes while it is refused: {written:?}");
-    ensure!(requests.iter().any(|request| request.is_dry_run()), "nobody looks whether it is still refused");
+    ensure!(requests.iter().any(|request| request.is_dry_run()), "no dry run checks whether it is still refused");
 
     remove_policy(&ns).await?;
     for name in all {
@@ -58,7 +58,7 @@ async fn what_a_policy_refuses_is_refused_until_the_policy_is_gone(ns: Namespace
     Ok(())
 }
 
-/// What it puts where an agent's Deployment and Service say something else.
+/// Value that the policy writes over the label of an agent's Deployment and Service.
 const PART_OF: &str = "the-platform";
 
 async fn what_a_policy_changes_is_left_as_it_wants_it(ns: Namespace) -> Result<()> {
@@ -73,7 +73,7 @@ async fn what_a_policy_changes_is_left_as_it_wants_it(ns: Namespace) -> Result<(
     let changed = |it: &Object| it.is_running() && it.is_current();
     ns.until(AGENT, "before", START_TIMEOUT, "runs with its prompt", changed).await?;
     ensure!(part_of(&ns.get(DEPLOYMENT, "before").await?) == Some(PART_OF), "the policy did not see the edit");
-    // Longer than a watch stays open.
+    // Longer than one watch stays open.
     let mark = ns.env.audit.mark().await?;
     ns.stays_the_same(Duration::from_secs(35)).await?;
     let requests = ns.operator_requests(mark).await?;
@@ -86,7 +86,7 @@ fn part_of(object: &Object) -> Option<&str> {
     object.labels().get("app.kubernetes.io/part-of").map(String::as_str)
 }
 
-/// Changes a label of Deployments and Services that we apply, and returns when the API server does so.
+/// Creates a policy that changes a label of the applied Deployments and Services, and waits until it is effective.
 async fn add_mutating_policy(ns: &Namespace) -> Result<()> {
     let name = &ns.name;
     let label =
@@ -118,7 +118,7 @@ async fn add_mutating_policy(ns: &Namespace) -> Result<()> {
     .await
 }
 
-/// Refuses every Deployment of the namespace, and returns when the API server does so.
+/// Creates a policy that refuses every Deployment of the namespace, and waits until it is effective.
 async fn add_policy(ns: &Namespace) -> Result<()> {
     let name = &ns.name;
     let policy = json!({
@@ -161,7 +161,7 @@ async fn delete(ns: &Namespace, kinds: [KubeKind; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until the API server does or does not refuse a Deployment.
+/// Waits until the API server refuses a Deployment, or accepts one.
 async fn await_policy(ns: &Namespace, refused: bool) -> Result<()> {
     let probe = probe();
     poll(Duration::from_secs(60), "the policy is as it is to be", || async {

@@ -1,4 +1,4 @@
-//! `scaling`: the number of Pods follows the load, changes hands without a gap, and may be zero.
+//! Tests `scaling`: the number of Pods follows the load, changes its field manager without a gap, and may be zero.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ pub(super) const SHARED: &[Scenario] = scenarios!(Parallel:
     what_only_the_kubelet_can_judge_is_waited_for_at_a_cold_start,
 );
 
-/// How long a load may go on before more Pods are asked for.
+/// Longest time of an overload until more Pods are requested.
 const REACTION: Duration = Duration::from_secs(2);
 
 fn scaling(more: Value) -> Value {
@@ -46,7 +46,7 @@ fn scaling(more: Value) -> Value {
     json!({"scaling": scaling})
 }
 
-/// Whether the number of the Deployment is this field manager's, and nobody else's.
+/// Reports whether this field manager is the only owner of the replicas of the Deployment.
 fn is_by(deployment: &Object, manager: &str) -> bool {
     let sets = |fields: &Value| !fields["f:spec"]["f:replicas"].is_null();
     let entries = deployment.metadata.managed_fields.iter().flatten();
@@ -61,8 +61,8 @@ async fn four_times_the_capacity_is_answered_by_more_pods_within_two_seconds_and
     let gateway = ClientTarget::gateway(&ns, AGENT, "follower").await?;
     await_response(&ns, &gateway).await?;
     let recorder = ns.record(AGENT, "follower").await?;
-    // Until the new Pods are ready there is more to do than can be done: then the newest is next, and others are told to come
-    // again.
+    // Until the new Pods are ready there is more load than capacity: the newest request is served first (adaptive LIFO),
+    // and the others get a refusal with `Retry-After`.
     let plan = LoadProfile { requests: 8, streams: 0, stream: Duration::ZERO, retry_on: Some("no-capacity") };
     let load = BackgroundLoad::start(&ns.env, &[gateway], plan).await?;
     let more = |it: &Object| it.number("/spec/replicas") > 1;
@@ -82,7 +82,8 @@ async fn four_times_the_capacity_is_answered_by_more_pods_within_two_seconds_and
 async fn scaling_switched_on_and_off_at_five_pods_never_leaves_fewer(ns: Namespace) -> Result<()> {
     ns.start(&workload("switched", json!({"replicas": 5, "proxy": {"concurrency": 8}}))).await?;
     let recorder = ns.record(DEPLOYMENT, "switched").await?;
-    // As many as there are: what is tested is who sets them. The same cap: nothing is rolled out.
+    // The scaling keeps the number of Pods, because the test is about the owner of the field, and the concurrency limit, so
+    // nothing is rolled out.
     let on = json!({"minReplicas": 5, "maxReplicas": 10, "concurrency": 8});
     for (scaling, owner) in [(on, "recif-scaler"), (Value::Null, "recif-replicas")] {
         ns.edit(AGENT, "switched", json!({"spec": {"scaling": scaling}})).await?;
@@ -107,7 +108,7 @@ async fn the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back(ns: Na
     let gateway = ClientTarget::gateway(&ns, AGENT, "dozing").await?;
     await_response(&ns, &gateway).await?;
     let recorder = ns.record(AGENT, "dozing").await?;
-    // Twice as long as it may be idle.
+    // The request takes twice the idle time after which the Pod would be removed.
     let answer = send_request(&ns, &gateway, "GET", "/sleep?ms=10000").await?;
     ensure!(answer.status == 200, "{answer:?}");
     let ended = ns.get(DEPLOYMENT, "dozing").await?;
@@ -120,7 +121,7 @@ async fn the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back(ns: Na
     let answer = send_request(&ns, &gateway, "GET", "/sleep?ms=0").await?;
     ensure!(answer.status == 200, "{answer:?}");
     let awake = ns.await_running(AGENT, "dozing").await?;
-    ensure!(awake.id() == before.id() && awake.generation() == before.generation(), "somebody wrote to its spec");
+    ensure!(awake.id() == before.id() && awake.generation() == before.generation(), "another client wrote to its spec");
     let seen = recorder.up_to(&awake).await?;
     ensure!(phases(&seen) == ["Running"], "phases on the way: {:?}", phases(&seen));
     Ok(())
@@ -132,7 +133,7 @@ async fn a_pod_answers_before_the_kubelet_has_found_it_ready(ns: Namespace) -> R
     let gateway = ClientTarget::gateway(&ns, AGENT, name).await?;
     await_response(&ns, &gateway).await?;
     let asleep = |it: &Object| it.is_running() && it.number("/status/currentReplicas") == 0;
-    // The kubelet's first look comes three seconds after the start; on a machine that is busy the Pod may need as long.
+    // The first probe of the kubelet is three seconds after the start; on a busy machine the Pod may need as long itself.
     for _ in 0..3 {
         ns.until(AGENT, name, START_TIMEOUT, "sleeps", asleep).await?;
         poll(START_TIMEOUT, "no Pod left", || async { Ok(ns.list(POD).await?.is_empty().then_some(())) }).await?;
@@ -148,7 +149,7 @@ async fn a_pod_answers_before_the_kubelet_has_found_it_ready(ns: Namespace) -> R
 async fn what_only_the_kubelet_can_judge_is_waited_for_at_a_cold_start(ns: Namespace) -> Result<()> {
     const GATE: &str = "e2e.recif.dev/gate";
     let closed = |name| workload(name, json!({"podTemplate": {"spec": {"readinessGates": [{"conditionType": GATE}]}}}));
-    // Its second container listens elsewhere than its probe asks.
+    // The second container listens on another port than the one of its probe.
     let second = json!({
         "name": "second", "image": WORKLOAD, "env": [{"name": "CORAIL_PORT", "value": "8001"}],
         "readinessProbe": {"tcpSocket": {"port": 9}, "periodSeconds": 1},
@@ -195,7 +196,7 @@ async fn without_scaling_autoscalers_and_kubectl_set_the_number(ns: Namespace) -
     ensure!(agent.number("/status/desiredReplicas") == 2, "{}", agent.describe());
     let deployment = ns.get(DEPLOYMENT, "plain").await?;
     ensure!(is_by(&deployment, "recif-replicas"), "{:?}", deployment.managed_fields());
-    // On the Deployment itself the number is left alone, and said.
+    // A change of the Deployment itself is left unchanged, and reported.
     ns.scale(DEPLOYMENT, "plain", 1, "kubectl").await?;
     let one = |it: &Object| it.is_running() && it.number("/status/replicas") == 1;
     let agent =
@@ -207,7 +208,7 @@ async fn without_scaling_autoscalers_and_kubectl_set_the_number(ns: Namespace) -
 async fn without_scaling_a_horizontal_pod_autoscaler_sets_the_number(ns: Namespace) -> Result<()> {
     let before = ns.start(&workload("held", json!({}))).await?;
     ensure!(before.number("/status/replicas") == 1, "{}", before.describe());
-    // Nobody measures anything here, and its bounds need no measure.
+    // There are no metrics here; the bounds of the autoscaler need none.
     let agent = json!({"apiVersion": AGENT.api_version(), "kind": AGENT.kind, "name": "held"});
     let spec = json!({"scaleTargetRef": agent, "minReplicas": 2, "maxReplicas": 3});
     ns.apply(&object(HORIZONTAL_POD_AUTOSCALER, "held", spec)).await?;

@@ -1,5 +1,5 @@
-//! Databases that fail under a control plane. Each time the API goes on from its own copy, metrics and readiness tell how it is,
-//! and afterwards the rows are those of a list.
+//! Tests databases that fail under a control plane. Each time the API continues from its informer cache, metrics and
+//! readiness report the failure, and afterwards the rows are equal to a list from the API server.
 
 use std::{io::Write as _, net::Ipv4Addr, process::Command, time::Duration};
 
@@ -39,11 +39,11 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     tools_that_change_all_the_time_are_replaced_as_one,
 );
 
-/// Longer than a transaction may take.
+/// Longest wait for the report: longer than the limit of a transaction.
 const DETECTION_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Changes something and sees that the failure is told, and by the API only where it is asked for what is in the database
-/// alone; `history`: whether that can still be read.
+/// Changes objects and checks that the failure is reported, but by the API only for data that is in the database alone;
+/// `history`: true if the history can still be read.
 async fn check_failure_reported(ns: &Namespace, control_plane: &ControlPlane, history: bool) -> Result<()> {
     disturb(ns, 1).await?;
     let told = async || {
@@ -62,7 +62,7 @@ async fn check_failure_reported(ns: &Namespace, control_plane: &ControlPlane, hi
     Ok(())
 }
 
-/// Waits until the API shows what a list shows.
+/// Waits until the API returns the objects of a list from the API server.
 async fn await_api_equal_to_list(ns: &Namespace, control_plane: &ControlPlane) -> Result<()> {
     let same = async || {
         let mut listed: Vec<_> =
@@ -79,7 +79,7 @@ async fn await_api_equal_to_list(ns: &Namespace, control_plane: &ControlPlane) -
     poll(REPORT_TIMEOUT, "the API shows what a list shows", same).await
 }
 
-/// Waits until everything is stored, and told so.
+/// Waits until everything is stored, and the recovery is reported.
 async fn check_recovery(control_plane: ControlPlane, copy: &DatabaseMirror<'_>) -> Result<()> {
     copy.await_equal_to_list().await?;
     let told = async || {
@@ -105,11 +105,11 @@ async fn a_database_that_is_not_there_at_the_start_is_filled_when_it_comes(ns: N
     check_recovery(control_plane, &DatabaseMirror::new(&ns, &url)?).await
 }
 
-/// A way to a database that holds every answer back for a while; `None`: for ever.
+/// TCP proxy to a database that delays every response; `None` delays it for ever.
 struct DelayProxy(watch::Sender<Option<Duration>>);
 
 impl DelayProxy {
-    /// To the server at this URL; with the URL of this way.
+    /// Starts a proxy to the server at this URL; also returns the URL of the proxy.
     async fn connect(url: &str) -> Result<(Self, String)> {
         let (credentials, place) = url.split_once('@').context("a URL without a user")?;
         let (server, database) = place.split_once('/').context("a URL without a database")?;
@@ -123,7 +123,7 @@ impl DelayProxy {
                     let (from_client, to_client) = client.into_split();
                     let (from_server, to_server) = TcpStream::connect(server).await?.into_split();
                     let at_once = watch::channel(Some(Duration::ZERO)).1;
-                    // Whoever ends one direction ends both.
+                    // The end of one direction ends both.
                     tokio::select! {
                         ended = forward(from_client, to_server, at_once) => ended,
                         ended = forward(from_server, to_client, pace) => ended,
@@ -149,7 +149,7 @@ async fn forward(
     loop {
         let read = from.read(&mut buffer).await?;
         let known = pace.wait_for(Option::is_some).await.map(|pace| pace.unwrap_or_default());
-        // The test has ended.
+        // The sender is dropped: the test has ended.
         let Ok(delay) = known else { std::future::pending().await };
         sleep(delay).await;
         match buffer.get(..read) {
@@ -203,7 +203,7 @@ async fn a_database_that_does_not_answer_any_more_is_given_up_and_caught_up_with
     check_recovery(control_plane, &copy).await
 }
 
-/// A disk of 8 MiB, which goes with this.
+/// Disk (tmpfs) of 8 MiB, which is unmounted when it is dropped.
 struct TmpfsDisk(TemporaryFolder);
 
 impl TmpfsDisk {
@@ -216,7 +216,7 @@ impl TmpfsDisk {
         Ok(Self(folder))
     }
 
-    /// Takes all room that is left; returns the file that has it.
+    /// Fills the remaining space; returns the path of the file that occupies it.
     fn fill(&self) -> Result<std::path::PathBuf> {
         let path = self.0.0.join("ballast");
         let mut file = std::fs::File::create(&path)?;
@@ -232,7 +232,7 @@ impl TmpfsDisk {
 
 impl Drop for TmpfsDisk {
     fn drop(&mut self) {
-        // Lazily: whoever still has a file open keeps it until he ends.
+        // Lazy unmount: a process with an open file keeps it until the process ends.
         let _ = Command::new("umount").arg("--lazy").arg(&self.0.0).status();
     }
 }
@@ -244,7 +244,7 @@ async fn a_full_disk_is_caught_up_with_when_there_is_room(ns: Namespace) -> Resu
     let (status, _) = control_plane.query_api("/v1/transitions").await?;
     ensure!(status == 200, "asked what happened, it answers {status}");
     let ballast = disk.fill()?;
-    // The file has some room of its own.
+    // The database file has some free pages.
     for number in 0.. {
         let large = json!({"replicas": 0, "systemPrompt": "x".repeat(60 << 10)});
         ns.apply(&agent(&format!("large-{number}"), large)).await?;
@@ -288,7 +288,7 @@ async fn a_process_killed_in_a_transaction_leaves_nothing_of_it(ns: Namespace) -
     let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (control_plane, copy) = start_with_data(&ns, &url).await?;
-    // Steps are written last, so whoever waits for their table has written the rest.
+    // Transitions are written last, so a process that waits for the lock of their table has written everything else.
     let mut holder = AnyConnection::connect(&url).await?;
     sqlx::raw_sql("BEGIN; LOCK TABLE transitions IN EXCLUSIVE MODE").execute(&mut holder).await?;
     disturb(&ns, 0).await?;
@@ -309,7 +309,7 @@ async fn a_process_killed_in_a_transaction_leaves_nothing_of_it(ns: Namespace) -
     check_recovery(control_plane, &copy).await
 }
 
-/// Ends when tools of several rounds are stored at once.
+/// Returns an error when tools of several rounds are stored at the same time.
 async fn check_never_mixed(copy: &DatabaseMirror<'_>) -> Result<()> {
     loop {
         let descriptions = copy.descriptions().await?;
@@ -336,14 +336,14 @@ async fn tools_that_change_all_the_time_are_replaced_as_one(ns: Namespace) -> Re
     let told = |words: &'static str| {
         move |it: &crate::object::Object| it.text("/status/discoveredTools/0/description") == words
     };
-    ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has told its tools", told("round-0")).await?;
+    ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has listed its tools", told("round-0")).await?;
     copy.await_equal_to_list().await?;
     let change = async {
         for round in 1..=10 {
             tell(round, 5 + round).await?;
             sleep(Duration::from_millis(400)).await;
         }
-        ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has told its last tools", told("round-10")).await
+        ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has listed its last tools", told("round-10")).await
     };
     tokio::select! {
         changed = change => drop(changed?),

@@ -1,4 +1,4 @@
-//! Tools that come later, change, break and go, and the agents that use them.
+//! Tests tools that are created late, change, break and are deleted, and the agents that use them.
 
 use std::time::{Duration, Instant};
 
@@ -124,7 +124,7 @@ async fn a_tool_that_breaks_is_named_and_the_old_pods_stay(ns: Namespace) -> Res
     ensure!(ns.pod_uids("steadfast").await? == pods, "its Pods were replaced");
 
     ns.edit(TOOL, "weather", json!({"spec": {"endpoint": "http://weather.example/later"}})).await?;
-    await_change(&ns, "steadfast", &before, "runs with the mended tool", |it| differs(it, &before)).await?;
+    await_change(&ns, "steadfast", &before, "runs with the fixed tool", |it| differs(it, &before)).await?;
     Ok(())
 }
 
@@ -156,7 +156,7 @@ async fn a_tool_without_what_its_type_needs_says_what(ns: Namespace) -> Result<(
         await_error(&ns, type_, message).await?;
     }
     ns.edit(TOOL, "cli", json!({"spec": {"binary": "kubectl"}})).await?;
-    ns.until(TOOL, "cli", REPORT_TIMEOUT, "is Available once mended", |tool| tool.phase() == "Available").await?;
+    ns.until(TOOL, "cli", REPORT_TIMEOUT, "is Available once fixed", |tool| tool.phase() == "Available").await?;
     Ok(())
 }
 
@@ -169,7 +169,7 @@ async fn await_error(ns: &Namespace, tool: &str, message: &str) -> Result<Object
     ns.until(TOOL, tool, REPORT_TIMEOUT, &what, says).await
 }
 
-/// Waits until the agent runs again after a change that the predicate sees in its status.
+/// Waits until the agent runs again after a change of its status that the predicate accepts.
 async fn await_change(
     ns: &Namespace,
     agent: &str,

@@ -1,4 +1,4 @@
-//! The program that is run for each child.
+//! Program that is run for each child.
 
 use std::{
     env,
@@ -9,7 +9,7 @@ use std::{
     process::{self, Stdio},
 };
 
-/// A program that was there at the start, with its arguments.
+/// Program that existed at startup, with its arguments.
 #[derive(Debug)]
 pub(super) struct ServerCommand {
     program: PathBuf,
@@ -17,7 +17,8 @@ pub(super) struct ServerCommand {
 }
 
 impl ServerCommand {
-    /// Looks for the program, in PATH if its name has no slash. Better now than at the first client.
+    /// Looks up the program, in PATH if its name has no slash, so that a missing program fails the startup and not the
+    /// first client.
     pub(super) fn find(words: Vec<OsString>) -> Result<Self, ArgsError> {
         let mut words = words.into_iter();
         let name = PathBuf::from(words.next().unwrap_or_default());
@@ -32,7 +33,8 @@ impl ServerCommand {
         Ok(Self { program, arguments: words.collect() })
     }
 
-    /// A process of it, at the head of a group of its own, with pipes for input, output and log.
+    /// Starts a process of the program, as the leader of a process group of its own, with pipes for input, output and
+    /// log.
     pub(super) fn start(&self) -> io::Result<process::Child> {
         let mut command = process::Command::new(&self.program);
         command.args(&self.arguments).process_group(0);
@@ -44,16 +46,16 @@ fn is_program(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
 }
 
-/// An argument that cannot be used. The process must not start.
+/// An argument that is refused. The process must not start.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ArgsError {
-    /// It would never be asked for.
+    /// The path would never be requested, or is one of the probes'.
     #[error("--path {0:?} is refused: it has to begin with `/` and must not be /livez or /readyz")]
     Path(String),
-    /// No client of the older era could ever be served.
+    /// No client of the older era could be served.
     #[error("--max-sessions 0 is refused: set it to 1 or more")]
     Sessions,
-    /// No program, no server.
-    #[error("there is no program {0:?} to run{path}; name one that the image has", path = if *.1 { " in PATH" } else { "" })]
+    /// The program does not exist.
+    #[error("program {0:?} not found{path}; name one that the image has", path = if *.1 { " in PATH" } else { "" })]
     Program(PathBuf, bool),
 }

@@ -1,8 +1,8 @@
-//! What the headers of a request say, and whether its body agrees.
+//! Parses the headers of a request, and compares them with its body.
 //!
-//! From revision 2026-07-28 on headers repeat what the body says, so that those in between need not read bodies. Whoever
-//! does read them has to refuse a request in which the two differ (specification 2026-07-28, Streamable HTTP, "Server
-//! Validation").
+//! From revision 2026-07-28 on headers repeat parts of the body, so that intermediaries need not parse bodies. A server
+//! that parses bodies must refuse a request in which the two differ ([specification
+//! 2026-07-28](https://modelcontextprotocol.io/specification), Streamable HTTP, "Server Validation").
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderMap, header};
@@ -11,15 +11,15 @@ use serde_json::value::RawValue;
 
 use super::reply::Accepts;
 
-/// Names the revision of the protocol.
+/// Header with the revision of the protocol.
 pub(super) const VERSION: &str = "mcp-protocol-version";
 const METHOD: &str = "mcp-method";
 const NAME: &str = "mcp-name";
 
-/// The revisions with a handshake.
+/// Revisions with a handshake (`initialize`).
 const HANDSHAKE_VERSIONS: [&str; 5] = ["2024-10-07", "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];
 
-/// The methods whose name is repeated: the field that has it, and whether the header has to be there.
+/// Methods for which a header repeats a name: the field of the body that holds it, and whether the header is required.
 const NAMED_METHODS: [(&str, &str, bool); 8] = [
     ("tools/call", "name", true),
     ("prompts/get", "name", true),
@@ -31,7 +31,7 @@ const NAMED_METHODS: [(&str, &str, bool); 8] = [
     ("tasks/cancel", "taskId", false),
 ];
 
-/// Why a request is refused: a JSON-RPC error with status 400.
+/// Reason of a refusal: a JSON-RPC error with status 400.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct HeaderError {
     pub(super) code: i32,
@@ -42,26 +42,26 @@ fn mismatch(why: impl Into<String>) -> HeaderError {
     HeaderError { code: -32020, why: why.into() }
 }
 
-/// Whether that revision has no handshake.
+/// Reports whether the revision has no handshake, and so no sessions.
 pub(super) fn is_stateless(version: &str) -> bool {
     version > HANDSHAKE_VERSIONS[HANDSHAKE_VERSIONS.len() - 1]
 }
 
-/// The revision that the headers name.
+/// Returns the revision that the headers name.
 ///
 /// # Errors
-/// There are two, or it cannot be read, or it never existed.
+/// The header is there twice, cannot be read, or names a revision that never existed.
 pub(super) fn version(headers: &HeaderMap) -> Result<Option<&str>, HeaderError> {
     let version = single(headers, VERSION)?;
     match version {
         Some(version) if !is_stateless(version) && !HANDSHAKE_VERSIONS.contains(&version) => {
-            Err(HeaderError { code: -32600, why: format!("there is no revision {version:?} of the protocol") })
+            Err(HeaderError { code: -32600, why: format!("unknown protocol revision {version:?}") })
         }
         version => Ok(version),
     }
 }
 
-/// The only value of a header.
+/// Returns the only value of a header; fails if there are several.
 pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, HeaderError> {
     let mut values = headers.get_all(name).iter();
     let value = values.next().map(|value| value.to_str());
@@ -73,7 +73,7 @@ pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'
     }
 }
 
-/// What a client takes; everything if it does not say.
+/// Returns the media types that a client accepts; all of them if it does not say.
 pub(super) fn accepts(headers: &HeaderMap) -> Accepts {
     let mut accepts = Accepts { json: false, events: false };
     if !headers.contains_key(header::ACCEPT) {
@@ -88,13 +88,13 @@ pub(super) fn accepts(headers: &HeaderMap) -> Accepts {
     accepts
 }
 
-/// Whether the body is said to be JSON.
+/// Reports whether the content type of the body is JSON.
 pub(super) fn has_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
-/// What the parameters of a request of the newer era say about it.
+/// Parameters of a request of the newer era, as far as headers repeat them.
 #[derive(Deserialize)]
 pub(super) struct StatelessParams<'a> {
     #[serde(borrow, default, rename = "_meta")]
@@ -107,7 +107,7 @@ pub(super) struct StatelessParams<'a> {
     task: Option<&'a RawValue>,
 }
 
-/// What every request of the newer era says of itself.
+/// Metadata of a request of the newer era.
 #[derive(Deserialize)]
 pub(super) struct StatelessMeta<'a> {
     #[serde(borrow, default, rename = "io.modelcontextprotocol/protocolVersion")]
@@ -119,7 +119,7 @@ pub(super) struct StatelessMeta<'a> {
 }
 
 impl<'a> StatelessParams<'a> {
-    /// Reads them; none if they are no object or have something twice.
+    /// Parses the parameters; `None` if they are not an object or have a field twice.
     pub(super) fn read(params: Option<&'a RawValue>) -> Option<Self> {
         serde_json::from_str(params?.get()).ok()
     }
@@ -134,10 +134,10 @@ impl<'a> StatelessParams<'a> {
     }
 }
 
-/// Whether headers and body of a request of the newer era say the same.
+/// Checks that headers and body of a request of the newer era agree.
 ///
 /// # Errors
-/// They do not, or one of them says nothing.
+/// They differ, or one of them lacks a required value.
 pub(super) fn check_body_agreement(
     headers: &HeaderMap,
     method: &str,
@@ -166,7 +166,7 @@ pub(super) fn check_body_agreement(
     }
 }
 
-/// A header's value without its encoding, which stands for what no header can hold.
+/// Decodes the value of a header, which is base64 where a header could not hold it as it is.
 fn decode_value(value: &str) -> Option<String> {
     match value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) {
         Some(encoded) => String::from_utf8(BASE64_STANDARD.decode(encoded).ok()?).ok(),

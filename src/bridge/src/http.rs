@@ -1,7 +1,7 @@
-//! What a request asks for, and which era it belongs to.
+//! Routes HTTP requests, and decides to which era of the protocol each belongs.
 //!
-//! A request belongs to the newer era if its header or its body names such a revision; `initialize` never does. If only one
-//! of the two does, they disagree, which is an error of the newer era.
+//! A request belongs to the newer era if its header or its body names such a revision; `initialize` never does. If only
+//! one of the two does, they disagree, which is an error of the newer era.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
@@ -25,17 +25,18 @@ use super::{
     stateless::{StatelessRequest, UnavailableError},
 };
 
-/// Says why nothing was done, in words that the sidecar passes on and a gateway understands: another Pod may have room.
+/// Header with the reason of a refusal, which the sidecar passes on and a gateway understands: another Pod may have
+/// room.
 const REASON_HEADER: &str = "x-recif-reason";
 const NO_SESSION: &str = "no-session";
 /// Largest body of a request, in bytes.
 const MAX_BODY: usize = 4 << 20;
-/// Up to how many bytes a larger one is passed over, so that its client hears of it while it still sends.
+/// Largest body that is read and discarded, in bytes, so that its client gets the response while it still sends.
 const MAX_DISCARDED_BODY: usize = 16 << 20;
-/// How long a body may take.
+/// Longest time for the upload of a body.
 const UPLOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Whether there are more connections than there may be.
+/// Mark of a connection that is over the limit of connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Overload {
     No,
@@ -55,7 +56,7 @@ pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crow
                 Some(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             };
         }
-        path if path != bridge.options.path => return reply::text(StatusCode::NOT_FOUND, "there is no such path\n"),
+        path if path != bridge.options.path => return reply::text(StatusCode::NOT_FOUND, "unknown path\n"),
         _ => {}
     }
     if let Some(origin) = request.headers().get(header::ORIGIN)
@@ -84,10 +85,10 @@ pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crow
     answer.unwrap_or_else(|refusal| *refusal)
 }
 
-/// An answer, or why there is none.
+/// Response, or error response.
 type HandlerResult = Result<Response<BridgeBody>, BoxedErrorResponse>;
 
-/// Small, so that the way of what succeeds is.
+/// Boxed, so that the result of a success stays small.
 type BoxedErrorResponse = Box<Response<BridgeBody>>;
 
 fn error_response(status: StatusCode, id: Option<&RpcId>, code: i32, why: &str) -> BoxedErrorResponse {
@@ -100,7 +101,7 @@ fn not_allowed() -> BoxedErrorResponse {
     Box::new(response)
 }
 
-/// A stream of whatever the child of a session has to say.
+/// Opens a stream for the messages of a session's child that answer no request.
 fn get(bridge: &Bridge, headers: &HeaderMap) -> HandlerResult {
     let session = session_without_body(bridge, headers)?;
     if !headers::accepts(headers).events {
@@ -118,7 +119,7 @@ fn delete(bridge: &Bridge, headers: &HeaderMap) -> HandlerResult {
     Ok(reply::empty(StatusCode::OK))
 }
 
-/// The session of a request without a body.
+/// Returns the session of a request without a body.
 fn session_without_body(bridge: &Bridge, headers: &HeaderMap) -> Result<Arc<ChildSession>, BoxedErrorResponse> {
     let version = headers::version(headers).map_err(|why| header_error_response(why, None))?;
     if version.is_some_and(headers::is_stateless) || !headers.contains_key(SESSION_HEADER) {
@@ -136,13 +137,13 @@ fn session(bridge: &Bridge, headers: &HeaderMap, id: Option<&RpcId>) -> Result<A
     bridge.sessions.get(name, &user(headers)).ok_or_else(|| session_not_found(id))
 }
 
-/// Who calls.
+/// Returns the caller's name, as the sidecar passes it on.
 fn user(headers: &HeaderMap) -> SessionUser {
     let name = headers.get("x-recif-user").and_then(|value| value.to_str().ok());
     name.filter(|name| !name.is_empty()).map(Into::into)
 }
 
-/// Upon which clients start anew.
+/// Returns the error on which clients begin a new session.
 fn session_not_found(id: Option<&RpcId>) -> BoxedErrorResponse {
     error_response(StatusCode::NOT_FOUND, id, -32001, "Session not found")
 }
@@ -189,7 +190,7 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> HandlerResult
             let written = meta.as_ref().and_then(|meta| meta.token);
             let token = written.and_then(|token| RpcId::read(token.get()));
             if written.is_some() && token.is_none() {
-                // The child could give it back in another form, which may be the token of somebody else.
+                // The child could return it in another form, which may be the token of another client.
                 let why = "progressToken has to be a text or a whole number";
                 return Err(error_response(StatusCode::BAD_REQUEST, Some(&id), -32602, why));
             }
@@ -206,7 +207,8 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> HandlerResult
             let accepts = Accepts { json: accepts.json && method != "subscriptions/listen", ..accepts };
             Ok(reply::respond(inlet.map_err(busy)?, accepts).await)
         }
-        // Clients have no names, so a cancellation could be of anybody's request; in this era a client cancels by leaving.
+        // Clients have no names, so a cancellation could be of any client's request; in this era a client cancels by
+        // closing its stream.
         Message::Notification { .. } if is_newer => Ok(reply::empty(StatusCode::ACCEPTED)),
         Message::Response { .. } if is_newer => {
             let why = "this revision of the protocol has no answers of clients";
@@ -226,7 +228,7 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> HandlerResult
     }
 }
 
-/// Sends what nobody answers.
+/// Sends a message that has no response.
 async fn forward(session: &ChildSession, received: ReceivedMessage) -> HandlerResult {
     if session.send(received.line()).await {
         Ok(reply::empty(StatusCode::ACCEPTED))
@@ -270,7 +272,7 @@ async fn open_session(
     Ok(response)
 }
 
-/// A request in a session.
+/// Forwards a request of a session.
 async fn forward_request(
     bridge: &Bridge,
     headers: &HeaderMap,
@@ -295,25 +297,25 @@ async fn relay(
         let why = "another request with this id is in flight";
         error_response(StatusCode::BAD_REQUEST, Some(&id), -32600, why)
     })?;
-    // A child that is gone by now fails the request like any other.
+    // A child that is gone by now fails this request like any other one.
     session.send(received.line()).await;
     Ok(reply::respond(inlet, accepts).await)
 }
 
-/// A message of a client, with its share of the memory of all.
+/// Message of a client, with its permit of the memory budget.
 struct ReceivedMessage {
     text: String,
     permit: MemoryPermit,
 }
 
 impl ReceivedMessage {
-    /// As a child gets it.
+    /// Returns the message as the line that a child gets.
     fn line(self) -> Bytes {
         self.permit.attach(message::line(self.text))
     }
 }
 
-/// The whole body.
+/// Reads the whole body.
 async fn read(body: Incoming, memory: &MemoryBudget) -> Result<ReceivedMessage, BoxedErrorResponse> {
     let too_large = || {
         let why = format!("a message may have {} MiB at most", MAX_BODY >> 20);

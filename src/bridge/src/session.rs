@@ -1,8 +1,8 @@
-//! The older era: a session with a child of its own.
+//! Session of the older era, with a child of its own.
 //!
-//! Messages pass through unchanged, for nobody else speaks with the child. A client that reads slowly slows its own child
-//! down and nothing else. The session ends with its child, when its client deletes it, or when nothing happened in it for
-//! long; then its child ends, its requests in flight fail, and its name is unknown, upon which clients start anew.
+//! Messages pass through unchanged, because no other client uses the child. A client that reads slowly slows down its
+//! own child only. The session ends with its child, when its client deletes it, or when it was idle for too long. Then
+//! the child ends, requests in flight fail, and the session's id is unknown, upon which clients begin a new session.
 
 use std::{
     io,
@@ -27,23 +27,23 @@ use super::{
     session_state::{DuplicateId, StreamKind, Streams},
 };
 
-/// How long what a dead child wrote last may take.
+/// Longest time to read the last output of a child that has ended.
 const FINAL_OUTPUT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A session.
+/// Session of a client with its child.
 #[derive(Debug)]
 pub(super) struct ChildSession {
-    /// Its name.
+    /// Id of the session.
     pub(super) id: String,
     input: ChildInput,
     streams: Mutex<Streams>,
-    /// The request that opens it, until it is answered.
+    /// Id of the request that opens the session, until it is answered.
     opening: Mutex<Option<RpcId>>,
     memory: MemoryBudget,
     over: CancellationToken,
 }
 
-/// What a session runs on, until it is run.
+/// Parts that [`ChildSession::run`] needs.
 pub(super) struct SessionParts {
     output: ChildOutput,
     process: ChildProcess,
@@ -51,7 +51,8 @@ pub(super) struct SessionParts {
 }
 
 impl ChildSession {
-    /// Starts the child of a session that the request `opening` opens. It holds `slot` until its child is gone.
+    /// Starts the child of a session that the request `opening` opens. The session holds `slot` until its child is
+    /// gone.
     ///
     /// # Errors
     /// The child cannot be started.
@@ -68,28 +69,28 @@ impl ChildSession {
         Ok((Arc::new(session), SessionParts { output, process, slot }))
     }
 
-    /// Whether it is over, or about to be.
+    /// Reports whether the session is over, or about to be.
     pub(super) fn is_over(&self) -> bool {
         self.over.is_cancelled()
     }
 
-    /// Since when no request of it is in flight; none while one is.
+    /// Returns the time since which no request of the session is in flight; `None` while one is.
     pub(super) fn idle_since(&self) -> Option<Instant> {
         self.streams().idle_since()
     }
 
-    /// Ends it.
+    /// Ends the session.
     pub(super) fn end(&self) {
         self.over.cancel();
     }
 
-    /// Opens a stream, for the answer to the request `id` if there is one; the request is yet to be sent. A session whose
-    /// opening request nobody waits for any more is over.
+    /// Opens a stream, for the response to the request `id` if there is one; the request is yet to be sent. A session
+    /// ends if the client abandons its opening request.
     ///
     /// # Errors
-    /// The id is taken.
+    /// The id is in use.
     pub(super) fn stream(self: &Arc<Self>, id: Option<RpcId>, kind: StreamKind) -> Result<StreamReceiver, DuplicateId> {
-        // The number is known only when the stream is.
+        // The number is known only once the stream exists.
         let cell = Arc::new(OnceLock::new());
         let (session, number, asked) = (self.clone(), cell.clone(), id.clone());
         let (outlet, inlet) = event_channel::channel(move || {
@@ -104,13 +105,14 @@ impl ChildSession {
         Ok(inlet)
     }
 
-    /// Sends a message to the child; says whether it will be read.
+    /// Sends a message to the child; returns whether the child's input is still open.
     pub(super) async fn send(&self, line: Bytes) -> bool {
         self.streams().touch();
         self.input.send(line).await
     }
 
-    /// Ends the stream of a request that its client cancelled: children do not answer it, so it would never end.
+    /// Ends the stream of a request that its client cancelled: children do not answer it, so the stream would never
+    /// end.
     pub(super) fn cancel_request(&self, id: &RpcId) {
         let outlet = self.streams().complete_request(id);
         outlet.iter().for_each(|outlet| outlet.force(StreamEvent::End));
@@ -129,7 +131,7 @@ impl ChildSession {
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Serves it to its end.
+    /// Serves the session until it ends.
     pub(super) async fn run(self: Arc<Self>, bridge: Arc<Bridge>, parts: SessionParts) {
         let SessionParts { mut output, mut process, slot } = parts;
         let deaf = process.unresponsive();
@@ -143,7 +145,7 @@ impl ChildSession {
             tokio::select! {
                 () = &mut reading => "closed its output",
                 _ = process.exit() => {
-                    // A process that it left may hold the pipe for ever.
+                    // A process that the child has left behind may keep the pipe open for ever.
                     let _ = timeout(FINAL_OUTPUT_TIMEOUT, &mut reading).await;
                     "ended by itself"
                 }
@@ -165,7 +167,7 @@ impl ChildSession {
         drop(slot);
     }
 
-    /// Waits until nothing happened for so long.
+    /// Waits until the session was idle for this long.
     async fn idle(&self, longest: Duration) {
         loop {
             let now = Instant::now();
@@ -177,7 +179,7 @@ impl ChildSession {
         }
     }
 
-    /// Passes on what the child said.
+    /// Forwards output of the child.
     async fn handle_frame(&self, frame: Frame) {
         let bytes = match frame {
             Frame::Json(bytes) => bytes,
@@ -215,11 +217,11 @@ impl ChildSession {
     async fn respond(&self, outlet: Option<StreamSender>, message: Bytes) {
         match outlet {
             Some(outlet) => drop(outlet.send(StreamEvent::Response { message, status: 200 }).await),
-            None => tracing::debug!(child = self.id, "an answer that nobody waits for is dropped"),
+            None => tracing::debug!(child = self.id, "an answer that no request waits for is dropped"),
         }
     }
 
-    /// Gives a message that answers nothing to whoever takes it, or keeps it.
+    /// Forwards a message that answers no request to a stream that takes it, or keeps it.
     async fn forward_or_keep(&self, message: Bytes, progress_of: Option<RpcId>) {
         loop {
             let target = self.streams().target(progress_of.as_ref());
@@ -231,7 +233,7 @@ impl ChildSession {
         }
         let dropped = self.streams().keep(message);
         for message in dropped {
-            tracing::warn!(child = self.id, "nobody listens: the oldest of many messages is dropped");
+            tracing::warn!(child = self.id, "no client listens: the oldest of many messages is dropped");
             // The child would wait for its answer.
             if let Some(Message::Request { id, .. }) =
                 str::from_utf8(&message).ok().and_then(|text| Message::read(text).ok())
@@ -241,7 +243,7 @@ impl ChildSession {
         }
     }
 
-    /// Tells whoever waits for a message that it is not passed on.
+    /// Reports to the sender of the request, or to the child, that a message is not passed on.
     fn report_undelivered(&self, UndeliveredMessage { id, is_request: asks }: UndeliveredMessage, why: &str) {
         tracing::warn!(child = self.id, "{why}");
         let Some(id) = id else { return };
@@ -249,7 +251,7 @@ impl ChildSession {
         if asks {
             return self.input.force(message::line(message));
         }
-        // That is an answer, too.
+        // That error is a response, too.
         self.opening().take_if(|opening| *opening == id);
         if let Some(outlet) = self.streams().complete_request(&id) {
             outlet.force(StreamEvent::Response { message: message.into(), status: 200 });

@@ -1,4 +1,4 @@
-//! The requests that the shared child works on, and to whom what it says belongs.
+//! Requests in flight at the shared child, and the routing of its messages to them.
 
 use std::collections::BTreeMap;
 
@@ -8,64 +8,66 @@ use super::{
     rewrite,
 };
 
-/// A request of the newer era.
+/// Request of the newer era.
 #[derive(Debug)]
 pub(super) struct PendingRequest {
-    /// Its id, as its client chose it.
+    /// Id that the client chose.
     pub(super) id: RpcId,
-    /// The name of its progress, if it asked for it.
+    /// Progress token, if the client asked for progress.
     pub(super) token: Option<RpcId>,
-    /// Whether it is a subscription.
+    /// Set for a subscription.
     pub(super) is_subscription: bool,
-    /// Whether it asked for log messages.
+    /// Set if the client asked for log messages.
     pub(super) wants_log: bool,
-    /// Its client's stream.
+    /// Stream of the client.
     pub(super) sender: StreamSender,
 }
 
-/// Requests that have no answer yet, by our number. Numbers are never used again, so that what a child says late, or
-/// after another has taken its place, reaches nobody.
+/// Requests that have no response yet, by the bridge's number.
+///
+/// Invariant: numbers are never reused, so that a late message of a child, or of one that was replaced, reaches no
+/// other client.
 #[derive(Debug, Default)]
 pub(super) struct PendingRequests {
     last: i64,
     waiting: BTreeMap<i64, PendingRequest>,
 }
 
-/// What to do with a message of the child.
+/// Destination of a message of the child.
 #[derive(Debug)]
 pub(super) enum Delivery {
-    /// It is for the client of that request.
+    /// The client of that request.
     Client(i64, StreamSender, StreamEvent),
-    /// The child gets an answer itself, as a line.
+    /// The child itself, which gets this response, as a line.
     Child(String),
-    /// It is for nobody.
+    /// No destination.
     Dropped(&'static str),
 }
 
 impl PendingRequests {
-    /// How many there are.
+    /// Returns the number of requests.
     pub(super) fn count(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Begins one; our number for it.
+    /// Adds a request; returns the bridge's number for it.
     pub(super) fn begin(&mut self, asked: PendingRequest) -> i64 {
         self.last += 1;
         self.waiting.insert(self.last, asked);
         self.last
     }
 
-    /// Forgets one; says whether it was still waiting.
+    /// Removes a request; returns whether it was still waiting.
     pub(super) fn end(&mut self, number: i64) -> bool {
         self.waiting.remove(&number).is_some()
     }
 
-    /// Forgets all.
+    /// Removes all requests.
     pub(super) fn drain(&mut self) -> Vec<PendingRequest> {
         std::mem::take(&mut self.waiting).into_values().collect()
     }
 
-    /// Ends all subscriptions; they would never end by themselves.
+    /// Ends all subscriptions, which would never end by themselves.
     pub(super) fn end_subscriptions(&mut self) {
         self.waiting.retain(|_, asked| {
             if asked.is_subscription {
@@ -75,7 +77,7 @@ impl PendingRequests {
         });
     }
 
-    /// The answer to a request that the child gave but that is not passed on.
+    /// Returns the error for a request whose response is not passed on.
     pub(super) fn fail(&mut self, number: &RpcId, why: &str) -> Option<(StreamSender, StreamEvent)> {
         let RpcId::Number(number) = number else { return None };
         let asked = self.waiting.remove(number)?;
@@ -83,7 +85,7 @@ impl PendingRequests {
         Some((asked.sender, StreamEvent::Response { message, status: 200 }))
     }
 
-    /// To whom a message of the child belongs. Answers end their request.
+    /// Returns the destination of a message of the child. Responses remove their request.
     pub(super) fn deliver(&mut self, message: Message<'_>) -> Delivery {
         match message {
             Message::Response { id: Some(RpcId::Number(number)), outcome } => match self.waiting.remove(&number) {
@@ -91,7 +93,7 @@ impl PendingRequests {
                     let message = rewrite::response(&asked.id, &outcome, asked.is_subscription).into();
                     Delivery::Client(number, asked.sender, StreamEvent::Response { message, status: status(&outcome) })
                 }
-                None => Delivery::Dropped("an answer that nobody waits for"),
+                None => Delivery::Dropped("an answer that no request waits for"),
             },
             Message::Response { .. } => Delivery::Dropped("an answer to no request"),
             Message::Request { id, method, .. } => {
@@ -134,12 +136,12 @@ impl PendingRequests {
         let asked = self.waiting.get(&number);
         match asked.and_then(|asked| Some((asked.sender.clone(), rewritten(asked)?))) {
             Some((outlet, message)) => Delivery::Client(number, outlet, StreamEvent::Message(message.into())),
-            None => Delivery::Dropped("a notification of a request that nobody waits for"),
+            None => Delivery::Dropped("a notification of a request that has ended"),
         }
     }
 
-    /// Log messages do not say which request they are about. With one in flight there is no doubt; otherwise they might
-    /// tell one client what another does.
+    /// Returns the destination of a log message, which names no request. It is forwarded with exactly one request in
+    /// flight; otherwise it might tell one client what another one does.
     fn log(&self, params: &serde_json::value::RawValue) -> Delivery {
         let mut running = self.waiting.iter().filter(|(_, asked)| !asked.is_subscription);
         match (running.next(), running.next()) {
@@ -153,7 +155,7 @@ impl PendingRequests {
     }
 }
 
-/// The status that the specification gives an answer (2026-07-28, Streamable HTTP).
+/// Returns the HTTP status that the specification prescribes for a response (2026-07-28, Streamable HTTP).
 fn status(outcome: &RpcOutcome<'_>) -> u16 {
     #[derive(serde::Deserialize)]
     struct RpcErrorCode {

@@ -1,4 +1,4 @@
-//! What can go wrong in a command, said to the person who typed it.
+//! Errors of the commands, with a text for the user.
 
 use std::{io, path::PathBuf};
 
@@ -7,51 +7,51 @@ use crds::ApiKind;
 use super::{exit::Exit, names::is_name};
 use crate::cluster::{ForwardError, ReadError, UserClient};
 
-/// Why a command has no answer.
+/// Reason for which a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
-    /// The word is no kind of ours.
-    #[error("there is no kind {word:?}{instead}: use one of {known}")]
+    /// The word is not a kind of the API.
+    #[error("unknown kind {word:?}{instead}: use one of {known}")]
     UnknownKind {
-        /// What was typed.
+        /// Word that was typed.
         word: String,
-        /// What may have been meant.
+        /// Suggestion of what may have been meant.
         instead: String,
-        /// The kinds, with their short names.
+        /// Known kinds, with their short names.
         known: String,
     },
-    /// Neither `kind/name` nor `kind name`.
+    /// The argument is neither `kind/name` nor `kind name`.
     #[error("name one object, as {0}/my-{0} or {0} my-{0}")]
     NoName(String),
-    /// There is no such object.
-    #[error("there is no {kind} {name} in namespace {namespace}: `recif get {plural} -A` lists those there are")]
+    /// The object does not exist.
+    #[error("{kind} {name} not found in namespace {namespace}: `recif get {plural} -A` lists those there are")]
     Missing {
-        /// The kind.
+        /// Kind of the object.
         kind: &'static str,
-        /// Its plural, for kubectl.
+        /// Plural of the kind, for kubectl.
         plural: &'static str,
-        /// Where it was looked for.
+        /// Namespace in which it was looked up.
         namespace: String,
-        /// The name.
+        /// Name of the object.
         name: String,
     },
-    /// Objects of the kind run nothing.
+    /// Objects of the kind have no Pods.
     #[error("a {kind} has no Pods that could be replaced: a rollout is for one of {workloads}")]
     NoPods {
-        /// The kind.
+        /// Kind of the object.
         kind: &'static str,
-        /// The kinds that have Pods.
+        /// Kinds that have Pods.
         workloads: String,
     },
     /// The Secret with the keys of the gateways cannot be used.
     #[error("Secret recif-identity in namespace {namespace}: {why}; name another namespace with --system-namespace")]
     NoIdentity {
-        /// Where it was looked for.
+        /// Namespace in which it was looked up.
         namespace: String,
-        /// Why not.
+        /// Cause.
         why: String,
     },
-    /// A rotation would leave Pods behind.
+    /// A rotation would leave Pods without a known key.
     #[error(
         "some Pods do not know the next key yet, and would know neither after another rotation: roll them out first \
          (recif rollout {0}), or rotate with --force"
@@ -60,81 +60,81 @@ pub enum CliError {
     /// The object is being deleted.
     #[error("{kind} {name} is being deleted: there is nothing to roll out")]
     BeingDeleted {
-        /// The kind.
+        /// Kind of the object.
         kind: &'static str,
-        /// The name.
+        /// Name of the object.
         name: String,
     },
-    /// What was typed does not go together, or cannot be read.
+    /// The arguments contradict each other, or cannot be parsed.
     #[error("{0}")]
     Usage(String),
-    /// A part of Récif is not installed where it was looked for.
+    /// A part of Récif is not installed where it was looked up.
     #[error(
-        "there is no {part} in namespace {namespace}: install it with `kubectl apply -k config/default`, or name the \
+        "no {part} found in namespace {namespace}: install it with `kubectl apply -k config/default`, or name the \
          namespace where it is with --system-namespace{or}"
     )]
     NotInstalled {
-        /// Which part.
+        /// Name of the part.
         part: &'static str,
-        /// Where it was looked for.
+        /// Namespace in which it was looked up.
         namespace: String,
-        /// What else could be done.
+        /// Alternative for the user.
         or: &'static str,
     },
     /// A part of Récif cannot be reached.
     #[error("the {part} cannot be reached: {why}")]
     Unreachable {
-        /// Which part.
+        /// Name of the part.
         part: &'static str,
-        /// Why.
+        /// Cause.
         why: String,
     },
-    /// A server refused, because of who asked.
+    /// A server refused the caller.
     #[error("{0}")]
     Forbidden(String),
-    /// A server has nothing of that name.
+    /// A server has no object of that name.
     #[error("{0}")]
     NotFound(String),
-    /// It is there, and not ready for what was asked.
+    /// The object exists, and is not ready for the request.
     #[error("{0}")]
     NotReady(String),
-    /// It did not happen within the time.
+    /// The wait timed out.
     #[error("not done within {within}: {last}")]
     TimedOut {
-        /// As it was typed.
+        /// Timeout as it was typed.
         within: String,
-        /// How it stands.
+        /// Last state of the object.
         last: String,
     },
-    /// An answer that failed, in the words of whoever answered.
+    /// A failed response, in the words of the server.
     #[error("{0}")]
     FailedAnswer(String),
-    /// The cluster could not be read, or did not take what was sent.
+    /// The cluster could not be read, or refused a write.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// A file could not be written.
     #[error("write {}: {source}", .path.display())]
     Write {
-        /// Which file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
     /// Stdout could not be written.
     #[error("write to stdout: {0}")]
     Print(io::Error),
-    /// Something of ours cannot be written as YAML or JSON: a defect.
+    /// A value cannot be encoded as YAML or JSON: a defect.
     #[error("write {what} as text: {why}")]
     Encode {
-        /// What was to be written.
+        /// Name of the value.
         what: &'static str,
-        /// Why not.
+        /// Cause.
         why: String,
     },
 }
 
 impl CliError {
-    /// With which code the command ends.
+    /// Returns the exit code for the error.
     pub(super) fn code(&self) -> Exit {
         match self {
             Self::UnknownKind { .. } | Self::NoName(_) | Self::NoPods { .. } | Self::Usage(_) => Exit::Usage,
@@ -153,7 +153,8 @@ impl CliError {
         }
     }
 
-    /// The same, where the word that is no kind stood alone (`name` is empty) and may be the name of an object.
+    /// Returns the error of an unknown kind with a hint, if the word stood alone (`name` is empty) and may be the name
+    /// of an object.
     pub(super) fn without_kind(self, name: &str) -> Self {
         match self {
             Self::UnknownKind { word, known, .. } if name.is_empty() && is_name(&word) => {
@@ -163,7 +164,7 @@ impl CliError {
         }
     }
 
-    /// That a part of Récif cannot be connected to; `or` says what else could be done.
+    /// Returns the error for a part of Récif to which no connection can be made; `or` names an alternative.
     pub(super) fn unreachable_part(part: &'static str, error: ForwardError, or: &'static str) -> Self {
         match error {
             ForwardError::NoService { namespace, .. } => Self::NotInstalled { part, namespace, or },
@@ -176,13 +177,13 @@ impl CliError {
         }
     }
 
-    /// That the object is not there.
+    /// Returns the error for an object that does not exist.
     pub(super) fn missing(live: &UserClient, kind: &'static ApiKind, name: &str) -> Self {
         let namespace = live.namespace.clone();
         Self::Missing { kind: kind.name, plural: kind.plural, namespace, name: name.to_owned() }
     }
 
-    /// Whether whoever read our output went away.
+    /// Reports whether the reader of stdout has closed the pipe.
     pub(super) fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Print(error) if error.kind() == io::ErrorKind::BrokenPipe)
     }

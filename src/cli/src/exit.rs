@@ -1,33 +1,33 @@
-//! How a command ends: the one list of exit codes, from which `recif --help` and the README tell them.
+//! Exit codes of the commands: the only list of them, from which `recif --help` and the README are made.
 
 use std::{fmt::Write, process::ExitCode};
 
-/// How a command ended.
+/// Exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// It did what it was asked.
+    /// The command did what was requested.
     Done = 0,
-    /// It failed for a reason that has no code of its own.
+    /// The command failed for a reason without a code of its own.
     Failed = 1,
-    /// The command line cannot be used; clap has this code too.
+    /// The command line cannot be used; clap has the same code.
     Usage = 2,
-    /// The object is there and is not Ready.
+    /// The object exists and is not Ready.
     NotReady = 3,
-    /// There is no such object.
+    /// The object does not exist.
     Missing = 4,
-    /// The caller may not, or nobody knows who he is.
+    /// The caller lacks the right, or is not authenticated.
     Forbidden = 5,
     /// A server cannot be reached, or is not installed.
     Unreachable = 6,
-    /// It waited as long as it was told to.
+    /// The wait timed out.
     TimedOut = 7,
-    /// Somebody pressed Ctrl-C: 128 and the number of the signal, as shells count.
+    /// Stopped by Ctrl-C: 128 plus the number of the signal, as in shells.
     Interrupted = 130,
 }
 
 impl Exit {
-    /// All of them, in the order in which they are told.
+    /// All exit codes, in the order in which they are listed.
     pub const ALL: [Self; 9] = [
         Self::Done,
         Self::Failed,
@@ -40,14 +40,14 @@ impl Exit {
         Self::Interrupted,
     ];
 
-    /// What it says, for people.
+    /// Returns the meaning of the code, for people.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Done => "done; of why: the object is Ready",
             Self::Failed => "failed for another reason than those below",
             Self::Usage => "invalid usage",
             Self::NotReady => "the object is not Ready",
-            Self::Missing => "there is no such object",
+            Self::Missing => "object not found",
             Self::Forbidden => "you may not do this, or are not signed in",
             Self::Unreachable => "the cluster, the gateway or the control plane cannot be reached or is not installed",
             Self::TimedOut => "not done within --timeout",
@@ -55,7 +55,7 @@ impl Exit {
         }
     }
 
-    /// The list, for the end of a help text.
+    /// Returns the list for the end of a help text.
     pub fn table() -> String {
         Self::ALL.iter().fold("Exit codes:\n".to_owned(), |mut text, code| {
             let _ = writeln!(text, "  {:>3}  {}", *code as u8, code.meaning());

@@ -1,11 +1,11 @@
-//! `recif machine`: the state machine of a kind, drawn from the very table that the operator checks every move against.
+//! `recif machine`: prints the state machine of a kind, from the same table by which the operator checks every move.
 
 use actions::kind::ControlledKind;
 use std::fmt::Write;
 
-use crds::{ApiKind, RemoteMCPServer, Role};
+use crds::ApiKind;
 use machine::{Edge, EdgeFrom, EdgeOwner};
-use meta::{Phase, PhaseClass, PhasedObject as _};
+use meta::{Phase, PhaseClass};
 use serde_json::{Value, json};
 
 use super::{
@@ -35,15 +35,30 @@ pub(super) fn run(args: &MachineArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// The phases and edges of a kind, in the form of the control plane's `/v1/machines`.
+/// Returns the phases and edges of a kind, in the format of the control plane's `/v1/machines`.
 fn data(kind: &ApiKind) -> Value {
-    let edges = match kind.role {
-        Role::Reference if kind.name == RemoteMCPServer::KIND => rows(RemoteMCPServer::TABLE.edges),
-        Role::Workload => rows(actions::workload::EDGES),
-        Role::Reference => rows(actions::reference::EDGES),
-    };
+    let edges = edge_rows(kind.name);
     json!({ "kind": kind.name, "phases": kind.role.phases(), "edges": edges })
 }
+
+macro_rules! edges_by_kind {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        fn edge_rows(kind: &str) -> Vec<Value> {
+            match kind {
+                $(stringify!($kind) => rows(<crds::$module::$kind as ControlledKind>::TABLE.edges),)+
+                _ => Vec::new(),
+            }
+        }
+
+        fn edge_diagram(kind: &str) -> String {
+            match kind {
+                $(stringify!($kind) => mermaid(<crds::$module::$kind as ControlledKind>::TABLE.edges),)+
+                _ => String::new(),
+            }
+        }
+    };
+}
+crds::for_each_kind!(edges_by_kind);
 
 fn rows<P: Phase>(edges: &[Edge<P>]) -> Vec<Value> {
     let from = |at| match at {
@@ -55,19 +70,14 @@ fn rows<P: Phase>(edges: &[Edge<P>]) -> Vec<Value> {
     edges.iter().map(row).collect()
 }
 
-/// The diagram of a kind.
+/// Returns the diagram of a kind.
 pub fn diagram(kind: &ApiKind) -> String {
-    match kind.role {
-        Role::Reference if kind.name == RemoteMCPServer::KIND => mermaid(RemoteMCPServer::TABLE.edges),
-        Role::Workload => mermaid(actions::workload::EDGES),
-        Role::Reference => mermaid(actions::reference::EDGES),
-    }
+    edge_diagram(kind.name)
 }
 
-/// A table of edges as a Mermaid `stateDiagram-v2`, in the order of the table.
+/// Returns a table of edges as a Mermaid `stateDiagram-v2`, in the order of the table.
 ///
-/// What may happen in many phases alike is drawn once, from a box that names them: as an arrow from each it would hide
-/// the rest.
+/// A move that several phases share is drawn once, from a box that names them: an arrow from each would hide the rest.
 pub fn mermaid<P: Phase>(edges: &[Edge<P>]) -> String {
     let mut boxes = String::new();
     let mut arrows = String::new();
@@ -96,10 +106,10 @@ pub fn mermaid<P: Phase>(edges: &[Edge<P>]) -> String {
     format!("stateDiagram-v2\n{boxes}{arrows}")
 }
 
-/// From this many phases on, equal moves are drawn as one.
+/// Number of phases from which on equal moves are drawn as one.
 const MANY: usize = 3;
 
-/// Whether two edges differ only in where they begin, among the phases.
+/// Reports whether two edges differ only in the phase from which they start.
 fn same_move<P: Phase>(one: &Edge<P>, other: &Edge<P>) -> bool {
     phase(other.from).is_some() && (one.to, one.by, one.why) == (other.to, other.by, other.why)
 }
@@ -111,7 +121,7 @@ fn phase<P: Phase>(at: EdgeFrom<P>) -> Option<&'static str> {
     }
 }
 
-/// Adds a box unless it is there; returns its id.
+/// Adds a box unless it exists; returns its id.
 fn add_box(boxes: &mut String, id: &str, title: &str) -> String {
     let line = format!("    state \"{title}\" as {id}\n");
     if !boxes.contains(&line) {
@@ -120,7 +130,7 @@ fn add_box(boxes: &mut String, id: &str, title: &str) -> String {
     id.to_owned()
 }
 
-/// Who, and when. A colon or semicolon would end the label.
+/// Returns the label of an edge: its action or rule, and its condition. A colon or semicolon would end the label.
 fn label(by: &str, why: &str) -> String {
     let why = why.replace([':', ';'], ",");
     if why.is_empty() { by.to_owned() } else { format!("{by} – {why}") }

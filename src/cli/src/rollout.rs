@@ -1,6 +1,6 @@
-//! `recif rollout`: replaces the Pods of a workload, with the images that the operator gives today.
+//! `recif rollout`: replaces the Pods of a workload, with the images that the operator chooses today.
 //!
-//! It only leaves a mark on the object, an annotation with the time: the operator sees it and does the rest, phase by
+//! The command only sets an annotation with the time on the object; the operator sees it and does the rest, phase by
 //! phase, as for any other change.
 
 use std::{pin::pin, time::Duration};
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::cluster::{ObjectEvent, UserClient};
 
-/// How often the line about the wait is written.
+/// Interval at which the progress line is updated.
 const TICK: Duration = Duration::from_secs(1);
 
 /// Flags of `recif rollout`.
@@ -45,7 +45,7 @@ pub struct RolloutArgs {
     output: PrintFormat,
 }
 
-/// Marks the object, and waits if told so.
+/// Annotates the object, and waits if requested.
 pub(super) async fn run(args: RolloutArgs) -> Result<Exit, CliError> {
     let RolloutArgs { target, connection, wait, timeout: within, output } = args;
     let (kind, name) = target.parse()?;
@@ -87,14 +87,14 @@ pub(super) async fn run(args: RolloutArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Reads such as `90s` or `5m`.
+/// Parses a timeout such as `90s` or `5m`.
 fn parse_timeout(text: &str) -> Result<Duration, CliError> {
     let read = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
     let read = read.filter(|time| !time.is_zero());
-    read.ok_or_else(|| CliError::Usage(format!("--timeout {text:?} is no time: write it as 90s or 5m")))
+    read.ok_or_else(|| CliError::Usage(format!("--timeout {text:?} is not a duration: write it as 90s or 5m")))
 }
 
-/// How a rollout stands.
+/// State of a rollout.
 #[derive(Debug, PartialEq, Eq)]
 enum RolloutStatus {
     InProgress,
@@ -102,7 +102,7 @@ enum RolloutStatus {
     Failed,
 }
 
-/// Judged by what the object did after `before`, the last step that was written when the rollout was asked for.
+/// Returns the state of the rollout from the steps after `before`, the last one written when the rollout was requested.
 fn rollout_status(object: &DynamicObject, said: &StatusSummary, before: i64) -> RolloutStatus {
     let status = status_of(object);
     let phase = said.phase.as_deref().unwrap_or_default();
@@ -136,7 +136,7 @@ async fn wait_until_done(
                 let said = summarize(kind, &object);
                 match rollout_status(&object, &said, before) {
                     RolloutStatus::Failed => return Err(CliError::NotReady(said.sentence)),
-                    // One that was under way already ends before ours does.
+                    // A rollout that was in progress already ends before this one.
                     RolloutStatus::Done if has_template(live, name, at).await => return Ok(()),
                     RolloutStatus::Done | RolloutStatus::InProgress => now = said.sentence,
                 }
@@ -147,7 +147,8 @@ async fn wait_until_done(
     }
 }
 
-/// Whether the Deployment's Pods are those of this rollout; taken for granted by who may not read it.
+/// Reports whether the Deployment's template is that of this rollout; assumed if the caller may not read the
+/// Deployment.
 async fn has_template(live: &UserClient, name: &str, at: &str) -> bool {
     let Ok(Some(deployment)) = live.deployment(name).await else { return true };
     let metadata = deployment.spec.and_then(|spec| spec.template.metadata);
@@ -158,7 +159,7 @@ fn is_stopped(object: &DynamicObject) -> bool {
     object.data.pointer("/spec/replicas") == Some(&0.into())
 }
 
-/// Whether objects of the kind have Pods to be replaced.
+/// Checks that objects of the kind have Pods.
 fn has_pods(kind: &'static ApiKind) -> Result<(), CliError> {
     if kind.role == Role::Workload {
         return Ok(());

@@ -1,8 +1,9 @@
-//! `recif rotate-identity`: lets the next key pair sign by which gateways vouch for callers, and makes a new next one.
+//! `recif rotate-identity`: makes the next key pair the one with which gateways sign callers, and generates a new next
+//! one.
 //!
-//! Pods know two keys from their template: that which signed when it was rendered, and the next. So one rotation makes no Pod
-//! start anew. Those of a template older than the last rotation would know neither after another one: they are named
-//! instead.
+//! Pods know two keys from their template: the one that signed when it was rendered, and the next one. So one rotation
+//! restarts no Pod. Pods of a template older than the last rotation would know neither key after another one: they are
+//! reported instead.
 
 use cluster::cache::{IDENTITY_SECRET, bytes, secret_data};
 use crds::{KINDS, Role};
@@ -16,7 +17,7 @@ use super::{CliError, ConnectArgs, Exit, PrintFormat, SystemArgs, print};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Needs the right to get and update the Secret recif-identity in the operator's namespace, and to list what runs \
-                  Pods. Gateways sign with the new key within seconds; no Pod starts anew.\n\nExamples:\n  recif \
+                  Pods. Gateways sign with the new key within seconds; no Pod is restarted.\n\nExamples:\n  recif \
                   rotate-identity\n  recif rotate-identity --force   # after the Secret was seen by others"
 )]
 pub struct RotateIdentityArgs {
@@ -24,7 +25,7 @@ pub struct RotateIdentityArgs {
     connection: ConnectArgs,
     #[command(flatten)]
     system: SystemArgs,
-    /// Rotate although some Pods will know neither key: what they are told of callers is nothing, until they are rolled out
+    /// Rotate although some Pods will know neither key: they identify no caller until they are rolled out
     #[arg(long)]
     force: bool,
     /// How to print it
@@ -32,7 +33,7 @@ pub struct RotateIdentityArgs {
     output: PrintFormat,
 }
 
-/// Rotates, unless Pods would be left behind.
+/// Rotates the keys, unless Pods would be left without a known key.
 pub(super) async fn run(args: RotateIdentityArgs) -> Result<Exit, CliError> {
     let RotateIdentityArgs { connection, system, force, output } = args;
     let namespace = system.system_namespace;
@@ -71,7 +72,7 @@ fn describe(behind: &[String]) -> String {
     ["the next key signs from now on\n".to_owned()].into_iter().chain(rest).collect()
 }
 
-/// The name of a workload whose Pods were given keys, but not this one.
+/// Returns the name of a workload whose Pods have keys, but not this one.
 fn left_behind(kind: &str, object: &DynamicObject, key: &str) -> Option<String> {
     let known = object.data.pointer("/status/callerKeys")?.as_str()?;
     let namespace = object.metadata.namespace.as_deref().unwrap_or_default();

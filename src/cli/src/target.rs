@@ -1,4 +1,4 @@
-//! Which object of which cluster a command is about, in the forms kubectl users type.
+//! Arguments that name an object and a cluster, in the forms of kubectl.
 
 use std::{ffi::OsStr, path::PathBuf};
 
@@ -23,7 +23,7 @@ pub struct ConnectArgs {
 }
 
 impl ConnectArgs {
-    /// The cluster that is meant.
+    /// Connects to the cluster.
     ///
     /// # Errors
     /// [`CliError::Read`] when the kubeconfig cannot be used.
@@ -42,7 +42,7 @@ pub struct SystemArgs {
     pub(super) system_namespace: String,
 }
 
-/// Reads any text, and tells completions that kinds are meant.
+/// Parser of any text, which offers the kinds as completions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ObjectWord;
 
@@ -72,7 +72,7 @@ pub struct TargetArgs {
 }
 
 impl TargetArgs {
-    /// The kind and the name.
+    /// Returns the kind and the name.
     ///
     /// # Errors
     /// [`CliError::UnknownKind`] or [`CliError::NoName`].
@@ -91,7 +91,7 @@ impl TargetArgs {
     }
 }
 
-/// Lets through what the API server could have accepted as a name, so that it can be put into an address.
+/// Checks that the API server could have accepted the name, so that it can be put into a URL.
 ///
 /// # Errors
 /// [`CliError::Usage`].
@@ -99,13 +99,15 @@ pub(super) fn check_name(name: &str) -> Result<(), CliError> {
     if is_name(name) {
         return Ok(());
     }
-    Err(CliError::Usage(format!("{name:?} is no name: use lower-case letters, digits, '-' and '.', as in my-agent")))
+    Err(CliError::Usage(format!(
+        "{name:?} is not a valid name: use lower-case letters, digits, '-' and '.', as in my-agent"
+    )))
 }
 
-/// The kind that a word means.
+/// Returns the kind that a word names.
 ///
 /// # Errors
-/// [`CliError::UnknownKind`], with the words that would do.
+/// [`CliError::UnknownKind`], with the known kinds.
 pub(super) fn find_kind(word: &str) -> Result<&'static ApiKind, CliError> {
     ApiKind::find(word).ok_or_else(|| {
         let known: Vec<_> = KINDS.iter().map(|kind| format!("{} ({})", kind.name.to_lowercase(), kind.short)).collect();
@@ -147,7 +149,10 @@ mod tests {
     #[test]
     fn a_name_without_a_kind_is_told_how_to_write_both() {
         let error = parse(&["my-agent"]).unwrap_err();
-        assert!(error.contains("no kind \"my-agent\"; if it is a name, write agent/my-agent: use one of"), "{error}");
+        assert!(
+            error.contains("unknown kind \"my-agent\"; if it is a name, write agent/my-agent: use one of"),
+            "{error}"
+        );
         for words in [&["pod/a"][..], &["pods", "a"], &["Not A Name"]] {
             assert!(!parse(words).unwrap_err().contains("if it is a name"), "{words:?}");
         }
@@ -161,7 +166,7 @@ mod tests {
         }
         for words in [&["agent", "a/b"][..], &["agent/A"], &["agent/../x"], &["agent/a?b"], &["agent/-a"]] {
             let error = parse(words).unwrap_err();
-            assert!(error.contains("is no name"), "{words:?}: {error}");
+            assert!(error.contains("is not a valid name"), "{words:?}: {error}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! `recif why`: one sentence, then the few lines that only the live cluster can add.
+//! `recif why`: prints one sentence, and a few lines that only the live cluster can add.
 //!
-//! The sentence comes from the object alone and is the same that operator and control plane give. The details are read
-//! on the spot, because they change too often to be kept in a status: what the kubelet says about each container, what the
-//! container itself wrote last, how a rollout stands, and what is wrong with whatever is waited for. Last comes what is worth
-//! knowing of an object that is Ready, too.
+//! The sentence comes from the object alone, and is the same in operator and control plane. The details are read on
+//! demand, because they change too often for a status: the kubelet's messages on each container, the last output of a
+//! container, the state of a rollout, and the problems of the objects that it waits for. Last come notes that also
+//! concern a Ready object.
 
 use actions::render::MANAGED_BY_LABEL;
 use crds::{
@@ -12,12 +12,13 @@ use crds::{
 };
 use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
 use kube::api::{DynamicObject, LogParams};
+use meta::condition_type;
 use serde_json::json;
 
 use super::{CliError, ConnectArgs, Exit, PrintFormat, TargetArgs, hint, print_foreign, trace::status_of};
 use crate::cluster::{UserClient, pods_of};
 
-/// So many lines of a log are looked at.
+/// Lines that are read from the end of a log.
 const LOG_LINES: i64 = 20;
 
 /// Flags of `recif why`.
@@ -60,7 +61,7 @@ pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
     Ok(if said.ready { Exit::Done } else { Exit::NotReady })
 }
 
-/// Why an object is not Ready, as `recif why` says it: the sentence, then the details; nothing of one that is.
+/// Explains why an object is not Ready, as `recif why` does: the sentence, then the details. Empty for a Ready object.
 pub(super) async fn explain_not_ready(
     live: &UserClient,
     kind: &'static ApiKind,
@@ -75,34 +76,37 @@ pub(super) async fn explain_not_ready(
     [said.sentence].into_iter().chain(details.into_iter().map(|line| format!("  {line}"))).collect()
 }
 
-/// What an object says of itself.
+/// Summary of an object's status.
 #[derive(Debug)]
 pub(super) struct StatusSummary {
-    /// The one sentence.
+    /// Sentence on the object.
     pub(super) sentence: String,
-    /// The phase last written.
+    /// Phase last written.
     pub(super) phase: Option<String>,
-    /// Whether it is Ready, and this was said of the newest spec.
+    /// Set if the object is Ready for the newest generation of its spec.
     pub(super) ready: bool,
     reason: Option<String>,
 }
 
-/// What an object says of itself.
+/// Summarizes the status of an object.
 pub(super) fn summarize(kind: &ApiKind, object: &DynamicObject) -> StatusSummary {
     let status = status_of(object);
     let why = crds::why::why(kind.name, &object.metadata, object.data.get("status").map(|_| &status));
     let generation = object.metadata.generation;
     let current = generation.is_none() || status.observed_generation >= generation;
-    let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let ready = status
+        .conditions
+        .iter()
+        .any(|condition| condition.type_ == condition_type::READY && condition.status == "True");
     StatusSummary { sentence: why.sentence, phase: why.phase, ready: ready && current, reason: why.reason }
 }
 
-/// The details, the references' first; what the caller may not read is left out, with a note.
+/// Collects the details, those of references first. Objects that the caller may not read are left out, with a note.
 async fn collect_details(live: &UserClient, kind: &'static ApiKind, name: &str, object: &DynamicObject) -> Vec<String> {
     let mut lines = Vec::new();
     let references = serde_json::to_value(object).map(|object| kind.references(&object)).unwrap_or_default();
     for reference in references {
-        // Secrets and ConfigMaps are none of ours, and the sentence names what is missing of them.
+        // Secrets and ConfigMaps are not kinds of the API, and the sentence names what is missing in them.
         let Some(kind) = ApiKind::find(reference.kind.as_str()) else { continue };
         let namespace = reference.namespace.as_deref().unwrap_or(&live.namespace);
         match live.object_in(namespace, kind, &reference.name).await {
@@ -116,7 +120,7 @@ async fn collect_details(live: &UserClient, kind: &'static ApiKind, name: &str, 
         return lines;
     }
     match live.deployment(name).await {
-        // One of the same name that somebody else made says nothing of this object.
+        // A Deployment of the same name that another client created says nothing about this object.
         Ok(deployment) => {
             lines.extend(deployment.iter().filter(|found| is_managed(found)).flat_map(deployment_problems))
         }
@@ -134,7 +138,8 @@ async fn collect_details(live: &UserClient, kind: &'static ApiKind, name: &str, 
     lines
 }
 
-/// What several Pods do not know of each other. A spec that does not say where that is kept is judged by the Agent's ConfigMap.
+/// Returns the warning on several Pods that do not share their state. For a spec that does not name the storage, the
+/// Agent's ConfigMap decides.
 async fn pod_state_note(live: &UserClient, kind: &ApiKind, name: &str, object: &DynamicObject) -> Option<String> {
     let held = |storage: Option<&str>| crds::why::pod_local_state(kind.name, &object.data["spec"], storage);
     held(Some("memory"))?;
@@ -159,7 +164,7 @@ fn is_managed(deployment: &Deployment) -> bool {
         .is_some_and(|by| by == MANAGED_BY)
 }
 
-/// What the container that keeps the Pod from being ready wrote last.
+/// Returns the last error of the container that keeps the Pod from being ready.
 async fn failing_container_output(live: &UserClient, pod: &Pod) -> Option<String> {
     let name = pod.metadata.name.as_deref()?;
     let (container, previous) = failing_container(pod)?;
@@ -184,7 +189,7 @@ mod tests {
 
     use super::*;
 
-    /// A cluster that holds these objects, by the path that they are read at.
+    /// Returns a client of a cluster that holds these objects, by the path at which they are read.
     fn live(objects: &[(&str, Value)]) -> UserClient {
         let objects: HashMap<String, Value> =
             objects.iter().map(|(path, object)| ((*path).to_owned(), object.clone())).collect();

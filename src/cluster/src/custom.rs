@@ -1,82 +1,36 @@
-//! Decodes the objects of our own kinds: whole, but for `managedFields`, which nobody reads and which would be half of
-//! their memory.
+//! Decodes the objects of our own kinds: whole, but for `managedFields`, which no code reads and which would be half of their memory.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
-use crds::{
-    Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, ReferenceStatus, RemoteMCPServer, Tool,
-    WorkloadStatus, flow_set::FlowSetStatus, mcp_server::MCPServerStatus, prompt::PromptStatus,
-    remote_mcp_server::RemoteMCPServerStatus,
-};
+use crds::CustomObject;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use meta::CommonStatus;
 use serde::{Deserialize, de::value::MapDeserializer};
 use serde_json::value::RawValue;
 
-use super::resource::Resource;
-
-/// A kind of ours, as this room reads it.
-pub trait Custom: Sized + Send + Sync + 'static {
-    /// Where its objects are.
-    const RESOURCE: Resource;
-
-    /// Reads one.
-    ///
-    /// # Errors
-    /// When it does not look like one.
-    fn decode(json: &str) -> Result<Self, serde_json::Error>;
-}
-
-/// For each kind: where its objects are, the type of its status, and where that keeps the machine's part.
-macro_rules! customs {
-    ($($kind:ident at $resource:ident: $status:ident $(.$part:ident)+;)+) => {$(
-        impl Custom for $kind {
-            const RESOURCE: Resource = Resource::$resource;
-
-            fn decode(json: &str) -> Result<Self, serde_json::Error> {
-                let WireObject { metadata, spec, status } = serde_json::from_str(json)?;
-                let status = read_status(status, |status: &mut $status| &mut status$(.$part)+)?;
-                Ok(Self { metadata: WireObjectMeta::into(metadata), spec, status })
-            }
-        }
-    )+};
-}
-
-customs! {
-    Agent at AGENT: WorkloadStatus.machine;
-    Flow at FLOW: WorkloadStatus.machine;
-    FlowSet at FLOW_SET: FlowSetStatus.workload.machine;
-    MCPServer at MCP_SERVER: MCPServerStatus.workload.machine;
-    Tool at TOOL: ReferenceStatus.machine;
-    Model at MODEL: ReferenceStatus.machine;
-    PluginConfig at PLUGIN_CONFIG: ReferenceStatus.machine;
-    Prompt at PROMPT: PromptStatus.machine;
-    RemoteMCPServer at REMOTE_MCP_SERVER: RemoteMCPServerStatus.machine;
-}
-
-/// Reads a status, and keeps the conditions as stored where that is not how we would write them.
+/// Decodes an object of one of our kinds, and keeps its conditions as stored where that is not how we would write them.
 ///
-/// The two long lists are read by themselves: whatever is flattened into another type is copied before it is read.
-fn read_status<'a, S: Deserialize<'a>>(
-    stored: Option<&'a RawValue>,
-    machine: impl FnOnce(&mut S) -> &mut CommonStatus,
-) -> Result<Option<S>, serde_json::Error> {
-    let Some(stored) = stored else { return Ok(None) };
-    let mut fields: BTreeMap<Cow<'a, str>, &'a RawValue> = serde_json::from_str(stored.get())?;
+/// # Errors
+/// Fails if the JSON is no object of this kind.
+pub fn decode_custom<K: CustomObject>(json: &str) -> Result<K, serde_json::Error> {
+    let WireObject { metadata, spec, status } = serde_json::from_str(json)?;
+    let Some(stored) = status else { return Ok(K::from_parts(WireObjectMeta::into(metadata), spec, None)) };
+    // The two long lists are decoded on their own, because whatever is flattened into another type is copied before it is decoded.
+    let mut fields: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(stored.get())?;
     let (conditions, history) = (fields.remove("conditions"), fields.remove("history"));
-    let mut status = S::deserialize(MapDeserializer::new(fields.into_iter()))?;
-    let machine = machine(&mut status);
+    let status = K::Status::deserialize(MapDeserializer::new(fields.into_iter()))?;
+    let mut object = K::from_parts(WireObjectMeta::into(metadata), spec, Some(status));
+    let common = object.common_mut();
     if let Some(history) = history {
-        machine.history = read_list(history)?;
+        common.history = read_list(history)?;
     }
     if let Some(conditions) = conditions {
-        machine.conditions = read_list(conditions)?;
-        machine.retain_raw(&serde_json::from_str::<Vec<&RawValue>>(conditions.get())?);
+        common.conditions = read_list(conditions)?;
+        common.retain_raw(&serde_json::from_str::<Vec<&RawValue>>(conditions.get())?);
     }
-    Ok(Some(status))
+    Ok(object)
 }
 
-/// Reads a list without room for more: it will be kept as it is.
+/// Decodes a list without spare capacity, because it is kept as it is.
 fn read_list<'a, T: Deserialize<'a>>(stored: &'a RawValue) -> Result<Vec<T>, serde_json::Error> {
     let mut list: Vec<T> = serde_json::from_str(stored.get())?;
     list.shrink_to_fit();
@@ -129,6 +83,7 @@ impl From<WireObjectMeta> for ObjectMeta {
 
 #[cfg(test)]
 mod tests {
+    use crds::{Agent, FlowSet};
     use meta::PhasedObject as _;
 
     use super::*;
@@ -138,7 +93,7 @@ mod tests {
         let json = r#"{"apiVersion":"agents.recif.dev/v1","kind":"Agent","metadata":{"name":"a","namespace":"ns",
             "resourceVersion":"3","finalizers":["x"],"managedFields":[{"manager":"m"}]},
             "spec":{"name":"A","framework":"corail"},"status":{"phase":"Hibernating","replicas":1}}"#;
-        let agent = Agent::decode(json).unwrap();
+        let agent = decode_custom::<Agent>(json).unwrap();
         assert_eq!(agent.metadata.managed_fields, None);
         assert_eq!(agent.metadata.finalizers, Some(vec!["x".to_owned()]));
         assert_eq!(agent.spec.image, "corail:latest");
@@ -154,10 +109,10 @@ mod tests {
             "history": [{ "seq": 1, "at": "2026-01-01T00:00:00Z", "to": "Pending" }],
             "children": [{ "kind": "Service", "name": "a", "uid": "u", "inputs": "i", "owned": "o" }],
         });
-        let text = status.to_string();
-        let raw = serde_json::from_str(&text).unwrap();
-        let read = read_status(Some(raw), |status: &mut FlowSetStatus| &mut status.workload.machine).unwrap();
-        assert_eq!(read, Some(serde_json::from_value(status).unwrap()));
+        let spec = serde_json::json!({ "flows": [{ "name": "f", "prompts": [] }] });
+        let json = serde_json::json!({ "metadata": {}, "spec": spec, "status": status });
+        let read = decode_custom::<FlowSet>(&json.to_string()).unwrap();
+        assert_eq!(read.status, Some(serde_json::from_value(status).unwrap()));
     }
 
     #[test]
@@ -166,7 +121,7 @@ mod tests {
             "lastTransitionTime": "2026-01-01T00:00:00.123+00:00" }]);
         let json = serde_json::json!({ "metadata": { "name": "a", "resourceVersion": "3" },
             "spec": { "name": "A", "framework": "corail" }, "status": { "phase": "Running", "conditions": stored } });
-        let agent = Agent::decode(&json.to_string()).unwrap();
+        let agent = decode_custom::<Agent>(&json.to_string()).unwrap();
         assert_eq!(agent.status_json()["conditions"], stored);
     }
 }

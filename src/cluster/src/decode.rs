@@ -1,4 +1,4 @@
-//! Reduces objects while they are decoded: what no decision needs is never kept, least of all the bytes of a Secret.
+//! Reduces objects while they are decoded: fields that no decision needs are never kept, least of all the bytes of a Secret.
 
 use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
@@ -10,16 +10,16 @@ use actions::{
 };
 use crds::{FIELD_MANAGER, MANAGED_BY, digest::sha256_hex, tool_server::TOOLS_KEY};
 use k8s_openapi::ByteString;
-use meta::Key;
+use meta::{Key, condition_type};
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use serde_json::value::RawValue;
 
 use super::store::ObjectVersion;
 
-/// Reads just enough of an object to know which version of which object it is.
+/// Decodes only the key, the uid and the resource version of an object.
 ///
 /// # Errors
-/// When it has no such metadata.
+/// Fails if it has no such metadata.
 pub fn object_version(json: &str) -> Result<ObjectVersion, serde_json::Error> {
     #[derive(Deserialize)]
     struct WireVersioned<'a> {
@@ -47,10 +47,10 @@ pub fn object_version(json: &str) -> Result<ObjectVersion, serde_json::Error> {
     })
 }
 
-/// Reads the labels of an object, and whether it is being deleted.
+/// Decodes the labels of an object, and whether it is being deleted.
 ///
 /// # Errors
-/// When it has no metadata.
+/// Fails if it has no metadata.
 pub fn labels(json: &str) -> Result<(BTreeMap<String, String>, bool), serde_json::Error> {
     #[derive(Deserialize)]
     struct Labelled {
@@ -67,10 +67,10 @@ pub fn labels(json: &str) -> Result<(BTreeMap<String, String>, bool), serde_json
     Ok((labels, deletion_timestamp.is_some()))
 }
 
-/// Reads a child of this kind.
+/// Decodes a child of this kind.
 ///
 /// # Errors
-/// When it does not look like one.
+/// Fails if the JSON is no such object.
 pub fn child(kind: ChildKind, head: &ObjectVersion, json: &str) -> Result<CachedChild, serde_json::Error> {
     let wire: WireChild<'_> = serde_json::from_str(json)?;
     let fields = FieldOwnership::read(&wire.metadata.managed_fields)?;
@@ -82,8 +82,8 @@ pub fn child(kind: ChildKind, head: &ObjectVersion, json: &str) -> Result<Cached
     let definitions = wire.data.0.get(TOOLS_KEY).filter(|_| ours);
     let definitions = definitions.map(|raw| serde_json::from_str::<Cow<'_, str>>(raw.get())).transpose()?;
     let controller = metadata.owner_references.into_iter().find(|owner| owner.controller).map(Controller::from);
-    // Whose it is, the controller says where there is one. They are collected anew, because a map from which all is taken
-    // keeps its memory.
+    // The labels name the owner only where no controller reference does. They are collected anew, because a map from which all entries are
+    // removed keeps its memory.
     let is_kept = |name: &str| controller.is_none() && (name.starts_with("recif.dev/") || name == MANAGED_BY_LABEL);
     let labels = metadata.labels.into_iter().filter(|(name, _)| is_kept(name)).collect();
     Ok(CachedChild {
@@ -162,11 +162,11 @@ struct WireManagedFields<'a> {
     fields_v1: Option<&'a RawValue>,
 }
 
-/// A set of fields as `managedFields` writes it: objects all the way down, sorted here whatever the order was.
+/// Set of fields as `managedFields` holds it: nested objects, sorted here whatever their order was.
 #[derive(Deserialize, Serialize)]
 struct FieldSet(BTreeMap<String, FieldSet>);
 
-/// Who owns what.
+/// Field managers of the fields that decisions depend on.
 #[derive(Default)]
 struct FieldOwnership {
     owned: Option<String>,
@@ -183,7 +183,7 @@ impl FieldOwnership {
                 continue;
             }
             let mut set: FieldSet = serde_json::from_str(raw.get())?;
-            // Taken out, because it may change hands without anything else being changed.
+            // Taken out, because another field manager may take it over without any other change.
             let has_replicas = set.0.get_mut("f:spec").is_some_and(|spec| spec.0.remove("f:replicas").is_some());
             if ours {
                 found.owned = Some(sha256_hex(&serde_json::to_vec(&set)?));
@@ -215,7 +215,7 @@ impl WireData<'_> {
     }
 }
 
-/// Base64 in, the digest of the bytes out; the bytes are dropped here.
+/// Digest of bytes that arrive as base64; the bytes themselves are dropped here.
 struct BinaryDigest(String);
 
 impl<'de> Deserialize<'de> for BinaryDigest {
@@ -264,8 +264,8 @@ impl WireChild<'_> {
             updated: status.updated_replicas,
             ready: status.ready_replicas,
             available: status.available_replicas,
-            stalled: message("Progressing", "False"),
-            replica_failure: message("ReplicaFailure", "True"),
+            stalled: message(condition_type::PROGRESSING, "False"),
+            replica_failure: message(condition_type::REPLICA_FAILURE, "True"),
             replicas_managers: fields.replicas_by.clone(),
         }
     }

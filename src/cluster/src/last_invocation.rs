@@ -1,4 +1,4 @@
-//! Writes when a workload was last called, and nothing else.
+//! Writes the time of a workload's last invocation into its status, and nothing else.
 
 use std::{fmt, sync::Arc};
 
@@ -14,15 +14,15 @@ use super::{
     transport::{RequestInfo, Transport, api_request},
 };
 
-/// Who writes this field.
+/// Field manager of this field.
 const MANAGER: &str = "recif-gateway";
-/// The field.
+/// JSON Pointer to the field.
 const FIELD: &str = "/status/lastInvocationAt";
 
-/// One version of an object of ours.
+/// Object of one of our kinds that was invoked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvokedObject {
-    /// Where its kind is.
+    /// Resource of its kind.
     pub resource: Resource,
     /// Namespace and name.
     pub key: Key,
@@ -30,7 +30,7 @@ pub struct InvokedObject {
     pub uid: String,
 }
 
-/// The way to that field.
+/// Client for that field.
 pub struct LastInvocationWriter {
     transport: Arc<Transport>,
 }
@@ -42,15 +42,16 @@ impl fmt::Debug for LastInvocationWriter {
 }
 
 impl LastInvocationWriter {
-    /// Writes through `transport`. It needs no lease: every replica of the gateway writes what it saw.
+    /// Creates a client that writes through `transport`. It needs no Lease: every replica of the gateway writes what it saw.
     pub fn new(transport: Arc<Transport>) -> Self {
         Self { transport }
     }
 
-    /// Writes `at`, if the object is still the same and, with `guard`, the field still holds what it held when it was read.
+    /// Writes `at` if the object has the same uid and, with `guard`, the field still holds what it held when it was read (optimistic
+    /// concurrency).
     ///
     /// # Errors
-    /// [`ApiError::StaleVersion`] when it is not, or does not.
+    /// [`ApiError::Stale`] if one of them is not so; else the failure of the request.
     pub async fn write(
         &self,
         object: &InvokedObject,
@@ -59,7 +60,7 @@ impl LastInvocationWriter {
     ) -> Result<(), ApiError> {
         let InvokedObject { resource, key, uid } = object;
         let mut patch = vec![json!({ "op": "test", "path": "/metadata/uid", "value": uid })];
-        // A field that is not there is equal to null.
+        // A missing field is equal to null.
         patch.extend(guard.map(|was| json!({ "op": "test", "path": FIELD, "value": was.map(text) })));
         patch.push(json!({ "op": "add", "path": FIELD, "value": text(at) }));
         let path = resource.object(&key.namespace, &key.name) + "/status";
@@ -72,7 +73,7 @@ impl LastInvocationWriter {
     }
 }
 
-/// RFC 3339 as Kubernetes writes it.
+/// Formats a time by RFC 3339 as Kubernetes does.
 fn text(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
@@ -83,7 +84,7 @@ mod tests {
     use crate::testing::{response, scripted};
 
     fn object() -> InvokedObject {
-        InvokedObject { resource: Resource::AGENT, key: Key::new("ns", "a"), uid: "u".into() }
+        InvokedObject { resource: Resource::of::<crds::Agent>(), key: Key::new("ns", "a"), uid: "u".into() }
     }
 
     #[tokio::test]

@@ -1,7 +1,9 @@
-//! Lists a kind in pages (chunking): the watch begins with it, and starts over with it.
+//! Lists a kind in pages
+//! ([chunking](https://kubernetes.io/docs/reference/using-api/api-concepts/#retrieving-large-results-sets-in-chunks)), for the first list
+//! of a watch and for each relist.
 //!
-//! A page that takes too long, or is too large, is asked for again in halves: a list of large objects over a slow connection must not
-//! fail for ever for its last object. Nothing of a list is taken before it is complete.
+//! A page that takes too long, or is too large, is requested again at half the size: a list of large objects over a slow connection must
+//! not fail for ever for its last object. Nothing of a list reaches the cache before the list is complete.
 
 use std::borrow::Cow;
 
@@ -18,8 +20,8 @@ use super::{
 use crate::page::{List, PAGE};
 
 impl<T: Send + Sync + 'static> Watch<T> {
-    /// Lists all, in pages of at most this many objects, which a list that is too much for the connection makes fewer. With
-    /// `whole`, objects are decoded that are known already.
+    /// Lists all objects, in pages of at most `page` objects. A page that is too much for the connection halves `page`. With `whole`,
+    /// objects that are known already are decoded too.
     pub(super) async fn list(&self, page: &mut u32, whole: bool) -> Result<List<T>, RequestError> {
         let call = self.call("list");
         let mut items = Vec::new();
@@ -35,11 +37,11 @@ impl<T: Send + Sync + 'static> Watch<T> {
                 Ok(body) => body,
                 Err(error) if *page > 1 && wants_smaller_page(&error) => {
                     *page /= 2;
-                    tracing::debug!(kind = call.kind, page, %error, "smaller pages are asked for");
+                    tracing::debug!(kind = call.kind, page, %error, "requesting smaller pages");
                     continue;
                 }
                 Err(error) => {
-                    // Where not even one object comes, it is not their size.
+                    // A page of a single object failed, so the size of the pages is not the cause.
                     if *page == 1 {
                         *page = PAGE;
                     }
@@ -56,7 +58,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
         }
     }
 
-    /// The version of the store now, past every cache of the API server.
+    /// Returns the version of the store at this moment, past every cache of the API server.
     pub(super) async fn version(&self) -> Result<u64, RequestError> {
         let call = self.call("list");
         let request = api_request(Method::GET, self.target().with("limit", "1").into_string(), None, Vec::new());
@@ -73,7 +75,7 @@ impl<T: Send + Sync + 'static> Watch<T> {
     }
 }
 
-/// Whether a smaller page may come through.
+/// Reports whether a smaller page may succeed.
 fn wants_smaller_page(error: &RequestError) -> bool {
     let is_unread = matches!(error, RequestError::Timeout { .. } | RequestError::Unreadable { .. });
     is_unread || matches!(error.code(), Some(413 | 504))

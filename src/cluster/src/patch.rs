@@ -1,23 +1,27 @@
-//! The driver's way to the objects of one of our kinds.
+//! Client for the objects of one of our kinds: reads the informer cache, writes by JSON Patch ([RFC
+//! 6902](https://www.rfc-editor.org/rfc/rfc6902)).
+//!
+//! Writes use optimistic concurrency: the `test` operations of a patch state what the caller's step is based on, and the API server refuses
+//! the patch ([`ApiError::Stale`]) if one of them no longer holds.
 
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use crds::FIELD_MANAGER;
+use crds::{CustomObject, FIELD_MANAGER};
 use http::Method;
 use machine::{ApiError, ObjectClient};
 use meta::{Key, PhasedObject};
 use serde_json::Value;
 
 use super::{
-    custom::Custom,
+    custom::decode_custom,
     error::ApiOperation,
-    resource::RequestTarget,
+    resource::{RequestTarget, Resource},
     store::{ChangeSource, ObjectMap, ObjectVersion, Versioned},
     transport::{RequestInfo, Transport, api_request},
 };
 
-/// Reads from the cache, writes by JSON Patch; each answer is in the cache before the caller has it.
+/// Client for the objects of one kind. Each response is in the cache before the caller receives it.
 pub struct CustomObjects<K> {
     transport: Arc<Transport>,
     map: Arc<ObjectMap<K>>,
@@ -30,29 +34,29 @@ impl<K> fmt::Debug for CustomObjects<K> {
     }
 }
 
-impl<K: PhasedObject + Custom> CustomObjects<K> {
-    /// Writes through `transport`, reads from `map`.
+impl<K: CustomObject> CustomObjects<K> {
+    /// Creates a client that writes through `transport` and reads from `map`.
     pub fn new(transport: Arc<Transport>, map: Arc<ObjectMap<K>>) -> Self {
         Self { transport, map, manager: FIELD_MANAGER }
     }
 
-    /// The same under the name of another field manager.
+    /// Returns the client under the name of another field manager.
     #[must_use]
     pub fn managed_by(self, manager: &'static str) -> Self {
         Self { manager, ..self }
     }
 
     async fn patch(&self, key: &Key, subresource: &str, patch: &Value) -> Result<Arc<K>, ApiError> {
-        let path = K::RESOURCE.object(&key.namespace, &key.name) + subresource;
+        let path = Resource::of::<K>().object(&key.namespace, &key.name) + subresource;
         let target = RequestTarget::new(path).with("fieldManager", self.manager);
-        // What is not in the schema is no concern of a patch of ours; to look for it costs the API server a decoding.
+        // Fields outside the schema do not concern our patches, and looking for them costs the API server a decoding.
         let target = target.with("fieldValidation", "Ignore").into_string();
         let body = patch.to_string().into_bytes();
         let request = api_request(Method::PATCH, target, Some("application/json-patch+json"), body);
         let verb = if subresource.is_empty() { "patch" } else { "patch status" };
-        let call = RequestInfo { verb, kind: K::RESOURCE.kind, object: key.to_string() };
+        let call = RequestInfo { verb, kind: Resource::of::<K>().kind, object: key.to_string() };
         let take = |body: &[u8]| {
-            let object = K::decode(str::from_utf8(body).map_err(serde::de::Error::custom)?)?;
+            let object = decode_custom::<K>(str::from_utf8(body).map_err(serde::de::Error::custom)?)?;
             let version = object.meta().resource_version.as_deref().unwrap_or_default();
             let version = version.parse().map_err(serde::de::Error::custom)?;
             let seen = Versioned::new(
@@ -71,13 +75,13 @@ impl<K: PhasedObject + Custom> CustomObjects<K> {
     }
 }
 
-/// Whether this was the last that is heard of the object: it is being deleted and no finalizer holds it.
+/// Reports whether this is the end of the object: it is being deleted and no finalizer holds it.
 fn is_over<K: PhasedObject>(object: &K) -> bool {
     object.is_deleting() && object.meta().finalizers.as_ref().is_none_or(Vec::is_empty)
 }
 
 #[async_trait]
-impl<K: PhasedObject + Custom> ObjectClient<K> for CustomObjects<K> {
+impl<K: CustomObject> ObjectClient<K> for CustomObjects<K> {
     fn newest(&self, key: &Key) -> Option<Arc<K>> {
         self.map.get(key)
     }

@@ -1,25 +1,27 @@
-//! Reduces Pods: whether they serve, and if not, the class of the reason.
+//! Reduces Pods to their readiness, and for a Pod that is not ready to the class of the reason.
 //!
-//! A class and what the user wrote, never the kubelet's text: that one changes with every attempt, and each change would
-//! be a step of the state machine.
+//! A class and what the user wrote, never the kubelet's text: that text changes with every attempt, and each change would be a step of the
+//! state machine.
 
 use std::{collections::BTreeMap, net::IpAddr};
 
-use actions::ports::{PodProblem, WorkloadPod};
+use actions::ports::WorkloadPod;
+use crds::pod_problem::{ContainerView, PodProblem};
+use meta::condition_type;
 use serde::{Deserialize, de::IgnoredAny};
 
 use super::store::ObjectVersion;
 
-/// Reads a Pod.
+/// Decodes a Pod.
 ///
 /// # Errors
-/// When it does not look like one.
+/// Fails if the JSON is no Pod.
 pub fn pod(head: &ObjectVersion, json: &str) -> Result<WorkloadPod, serde_json::Error> {
     let wire: WirePod = serde_json::from_str(json)?;
     let condition = |type_: &str| wire.status.conditions.iter().find(|found| found.type_ == type_);
-    let ready = condition("Ready").is_some_and(|found| found.status == "True");
+    let ready = condition(condition_type::READY).is_some_and(|found| found.status == "True");
     let mut containers = wire.status.init_container_statuses.iter().chain(&wire.status.container_statuses);
-    let unschedulable = condition("PodScheduled").is_some_and(|found| found.reason == "Unschedulable");
+    let unschedulable = condition(condition_type::POD_SCHEDULED).is_some_and(|found| found.reason == "Unschedulable");
     let trouble = if ready {
         None
     } else if unschedulable {
@@ -61,7 +63,7 @@ struct PodMeta {
     deletion_timestamp: Option<IgnoredAny>,
 }
 
-/// The one annotation that is read.
+/// The only annotation that is read.
 #[derive(Deserialize, Default)]
 struct Annotations {
     #[serde(rename = "controller.kubernetes.io/pod-deletion-cost")]
@@ -134,46 +136,20 @@ struct ContainerTerminated {
 impl ContainerStatus {
     fn problem(&self, spec: &WirePodSpec) -> Option<PodProblem> {
         let waiting = self.state.waiting.as_ref();
-        match waiting.map_or("", |waiting| waiting.reason.as_str()) {
-            "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" | "ImageInspectError" => {
-                let mut containers = spec.init_containers.iter().chain(&spec.containers);
-                let image = containers.find(|found| found.name == self.name).map(|found| found.image.clone());
-                Some(PodProblem::ImagePull { image: image.unwrap_or_default() })
-            }
-            "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
-                let message = waiting.map_or("", |waiting| waiting.message.as_str());
-                let object = missing_object(message).unwrap_or_else(|| format!("container \"{}\"", self.name));
-                Some(PodProblem::CreateContainerConfigError { object })
-            }
-            "CrashLoopBackOff" => Some(self.crash_loop()),
-            // Between two attempts it runs or has just ended; that is no news as long as it goes on like this.
-            _ if !self.ready && self.restart_count >= 2 && self.exit_code().is_some_and(|code| code != 0) => {
-                Some(self.crash_loop())
-            }
-            _ => None,
-        }
+        let view = ContainerView {
+            name: &self.name,
+            ready: self.ready,
+            restart_count: self.restart_count,
+            waiting: waiting.map(|waiting| (Some(waiting.reason.as_str()), Some(waiting.message.as_str()))),
+            terminated: self.state.terminated.as_ref().map(|ended| (ended.exit_code, None, None)),
+            last_exit_code: self.last_state.terminated.as_ref().map(|ended| ended.exit_code),
+            ..ContainerView::default()
+        };
+        view.problem(|| {
+            let mut containers = spec.init_containers.iter().chain(&spec.containers);
+            containers.find(|found| found.name == self.name).map(|found| found.image.clone()).unwrap_or_default()
+        })
     }
-
-    fn crash_loop(&self) -> PodProblem {
-        PodProblem::CrashLoop { container: self.name.clone(), exit_code: self.exit_code().unwrap_or_default() }
-    }
-
-    fn exit_code(&self) -> Option<i32> {
-        let ended = self.state.terminated.as_ref().or(self.last_state.terminated.as_ref());
-        ended.map(|ended| ended.exit_code)
-    }
-}
-
-/// The object that a kubelet's message says is missing: `secret "keys"` of `secret "keys" not found`, or
-/// `key "a" in Secret "keys"` of `couldn't find key a in Secret ns/keys`.
-fn missing_object(message: &str) -> Option<String> {
-    if let Some(object) = message.strip_suffix(" not found") {
-        return Some(object.to_owned());
-    }
-    let (key, place) = message.strip_prefix("couldn't find key ")?.split_once(" in ")?;
-    let (kind, path) = place.split_once(' ')?;
-    let name = path.rsplit('/').next()?;
-    Some(format!("key \"{key}\" in {kind} \"{name}\""))
 }
 
 #[cfg(test)]

@@ -1,10 +1,14 @@
-//! Where the objects of a kind are in the API.
+//! Paths of the kinds in the Kubernetes API.
 
 use std::{borrow::Cow, fmt::Write as _};
 
 use actions::ports::ChildKind;
+use crds::{CustomObject, Tool};
 
-/// A kind and its address.
+/// Path of our API group and version.
+const CUSTOM_ROOT: &str = "/apis/agents.recif.dev/v1";
+
+/// Kind and its path in the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resource {
     /// The kind, such as `Agent`.
@@ -16,24 +20,6 @@ pub struct Resource {
 }
 
 impl Resource {
-    /// `agents`.
-    pub const AGENT: Self = Self::ours("Agent", "agents");
-    /// `flows`.
-    pub const FLOW: Self = Self::ours("Flow", "flows");
-    /// `flowsets`.
-    pub const FLOW_SET: Self = Self::ours("FlowSet", "flowsets");
-    /// `tools`.
-    pub const TOOL: Self = Self::ours("Tool", "tools");
-    /// `models`.
-    pub const MODEL: Self = Self::ours("Model", "models");
-    /// `pluginconfigs`.
-    pub const PLUGIN_CONFIG: Self = Self::ours("PluginConfig", "pluginconfigs");
-    /// `prompts`.
-    pub const PROMPT: Self = Self::ours("Prompt", "prompts");
-    /// `mcpservers`.
-    pub const MCP_SERVER: Self = Self::ours("MCPServer", "mcpservers");
-    /// `remotemcpservers`.
-    pub const REMOTE_MCP_SERVER: Self = Self::ours("RemoteMCPServer", "remotemcpservers");
     /// `namespaces`.
     pub const NAMESPACE: Self = Self { kind: "Namespace", root: "/api/v1", plural: "namespaces" };
     /// `rolebindings`.
@@ -58,17 +44,18 @@ impl Resource {
     pub const SUBJECT_ACCESS_REVIEW: Self =
         Self { kind: "SubjectAccessReview", root: "/apis/authorization.k8s.io/v1", plural: "subjectaccessreviews" };
 
-    const fn ours(kind: &'static str, plural: &'static str) -> Self {
-        Self { kind, root: "/apis/agents.recif.dev/v1", plural }
+    /// Returns the address of a kind of ours.
+    pub const fn of<K: CustomObject>() -> Self {
+        Self { kind: K::KIND, root: CUSTOM_ROOT, plural: K::PLURAL }
     }
 
-    /// The address of a kind of our group, by its name.
+    /// Returns the resource of a kind of our group, by the kind's name.
     pub fn custom(kind: &'static str) -> Option<Self> {
         let known = crds::KINDS.iter().find(|known| known.name == kind)?;
-        Some(Self { kind, root: Self::AGENT.root, plural: known.plural })
+        Some(Self { kind, root: CUSTOM_ROOT, plural: known.plural })
     }
 
-    /// The address of a kind of children.
+    /// Returns the resource of a kind of children.
     pub fn child(kind: ChildKind) -> Self {
         let (root, plural) = match kind {
             ChildKind::ServiceAccount => ("/api/v1", "serviceaccounts"),
@@ -77,17 +64,17 @@ impl Resource {
             ChildKind::Service => ("/api/v1", "services"),
             ChildKind::NetworkPolicy => ("/apis/networking.k8s.io/v1", "networkpolicies"),
             ChildKind::Deployment => ("/apis/apps/v1", "deployments"),
-            ChildKind::Tool => (Self::TOOL.root, Self::TOOL.plural),
+            ChildKind::Tool => (CUSTOM_ROOT, Tool::PLURAL),
         };
         Self { kind: kind.as_str(), root, plural }
     }
 
-    /// Whether nothing but the metadata of its objects is asked for.
+    /// Reports whether only the metadata of its objects are requested.
     pub fn is_metadata_only(&self) -> bool {
         *self == Self::NAMESPACE
     }
 
-    /// The path of all objects, or those of one namespace.
+    /// Returns the path of all objects, or of those of one namespace.
     pub fn collection(&self, namespace: Option<&str>) -> String {
         match namespace {
             Some(namespace) => format!("{}/namespaces/{}/{}", self.root, encoded(namespace), self.plural),
@@ -95,18 +82,18 @@ impl Resource {
         }
     }
 
-    /// The path of one object. An empty namespace: its kind has none.
+    /// Returns the path of one object. An empty namespace: the kind is cluster-scoped.
     pub fn object(&self, namespace: &str, name: &str) -> String {
         let namespace = Some(namespace).filter(|namespace| !namespace.is_empty());
         format!("{}/{}", self.collection(namespace), encoded(name))
     }
 }
 
-/// The text percent-encoded (RFC 3986, 2.1), as one segment of a path or one value of a query: names that users write in `valueFrom`
-/// reach request paths, and must not lead anywhere else.
+/// Percent-encodes a text (RFC 3986, 2.1) as one segment of a path or one value of a query: names that users write in `valueFrom` reach
+/// request paths, and must not lead anywhere else.
 fn encoded(text: &str) -> Cow<'_, str> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    // A segment of dots leads upwards.
+    // A dot segment leads upwards.
     let is_dots = text == "." || text == "..";
     if text.bytes().all(is_plain) && !is_dots {
         return Cow::Borrowed(text);
@@ -122,17 +109,17 @@ fn encoded(text: &str) -> Cow<'_, str> {
     Cow::Owned(encoded)
 }
 
-/// A path with query parameters; values are percent-encoded.
+/// Path with query parameters; values are percent-encoded.
 #[derive(Debug)]
 pub struct RequestTarget(String);
 
 impl RequestTarget {
-    /// The bare path.
+    /// Starts with the bare path.
     pub fn new(path: String) -> Self {
         Self(path)
     }
 
-    /// With one parameter more.
+    /// Adds a query parameter.
     #[must_use]
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.0.push(if self.0.contains('?') { '&' } else { '?' });
@@ -142,7 +129,7 @@ impl RequestTarget {
         self
     }
 
-    /// Path and query.
+    /// Returns path and query.
     pub fn into_string(self) -> String {
         self.0
     }
@@ -154,19 +141,11 @@ mod tests {
 
     #[test]
     fn our_kinds_are_where_their_definitions_put_them() {
-        let ours = [
-            Resource::AGENT,
-            Resource::FLOW,
-            Resource::FLOW_SET,
-            Resource::MCP_SERVER,
-            Resource::TOOL,
-            Resource::MODEL,
-            Resource::PLUGIN_CONFIG,
-            Resource::PROMPT,
-            Resource::REMOTE_MCP_SERVER,
-        ];
-        let defined = crds::KINDS.iter().map(|kind| (kind.name, format!("/apis/{}", kind.api_version()), kind.plural));
-        assert!(ours.into_iter().map(|here| (here.kind, here.root.to_owned(), here.plural)).eq(defined));
+        assert_eq!(Resource::of::<Tool>(), Resource::child(ChildKind::Tool));
+        for kind in crds::KINDS {
+            let here = Resource::custom(kind.name).unwrap();
+            assert_eq!((here.root, here.plural), (format!("/apis/{}", kind.api_version()).as_str(), kind.plural));
+        }
     }
 
     #[test]
@@ -177,8 +156,8 @@ mod tests {
         assert_eq!(path(".."), "/api/v1/namespaces/ns/secrets/%2E%2E");
         assert_eq!(path("ä%2F"), "/api/v1/namespaces/ns/secrets/%C3%A4%252F");
         assert_eq!(Resource::NAMESPACE.object("", "team"), "/api/v1/namespaces/team");
-        let elsewhere = Resource::AGENT.collection(Some("a/agents/b?"));
-        assert_eq!(elsewhere, "/apis/agents.recif.dev/v1/namespaces/a%2Fagents%2Fb%3F/agents");
+        let elsewhere = Resource::of::<Tool>().collection(Some("a/agents/b?"));
+        assert_eq!(elsewhere, "/apis/agents.recif.dev/v1/namespaces/a%2Fagents%2Fb%3F/tools");
     }
 
     #[test]

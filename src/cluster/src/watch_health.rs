@@ -1,8 +1,8 @@
-//! The state of every watch (informer sync): what the readiness probe shows, and which kinds of which namespace are in the caches.
+//! State of every watch (informer sync): shown by the readiness probe, and asked which kinds of which namespaces are in the caches.
 //!
-//! A watch that was listed once never makes the process unready again: a right that is taken away later, or a namespace that goes
-//! with its RoleBinding, must not stop those who serve the other namespaces. Whatever was never listed is unknown, which is not the
-//! same as empty: [`WatchHealth::unlisted`] is asked before anything is done because something is not there.
+//! A watch that was listed once never makes the process unready again: a right that is revoked later, or a namespace that is deleted with
+//! its RoleBinding, must not stop the work for the other namespaces. A kind that was never listed is unknown, which is not the same as
+//! empty: [`WatchHealth::unlisted`] is checked before anything is done because an object is missing.
 
 use std::{
     sync::{
@@ -16,70 +16,72 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::{error::RequestError, resource::Resource};
 
-/// How long the first lists are waited for, once one of them has come.
+/// Longest wait for the other first lists, once one is complete.
 const SYNC_GRACE: Duration = Duration::from_secs(30);
 
-/// The state of every watch, for the readiness probe.
+/// State of every watch, for the readiness probe.
+///
+/// Invariant: `incomplete` is true exactly while some slot is not listed.
 #[derive(Debug, Default)]
 pub struct WatchHealth {
     slots: Mutex<Vec<WatchSlot>>,
     changed: Notify,
-    /// Whether some kind is not in the caches: looked at before each step, so without the lock.
+    /// True while some kind is not in the caches. Read before each step, hence without the lock.
     incomplete: AtomicBool,
-    /// The version of the store when the lease was last read or written; 0: never.
+    /// Version of the store when the Lease was last read or written; 0: never.
     observed_version: AtomicU64,
 }
 
 #[derive(Debug)]
 struct WatchSlot {
     what: String,
-    /// Where it looks; `None`: it is no watch.
+    /// Kind and namespace of the watch; `None`: the slot is no watch.
     scope: Option<WatchScope>,
-    /// Whether it had a complete list once.
+    /// True after the first complete list.
     started: bool,
-    /// Whether its objects are in the caches.
+    /// True while the objects are in the caches.
     listed: bool,
     problem: Option<WatchProblem>,
-    /// Whether the last problem was that the kind is not defined.
+    /// True if the last problem was that the kind is not defined.
     undefined: bool,
-    /// How often something was heard of it.
+    /// Number of signs of life.
     activity: u64,
 }
 
 #[derive(Debug)]
 struct WatchScope {
     kind: &'static str,
-    /// `None`: all.
+    /// `None`: all namespaces.
     namespace: Option<String>,
 }
 
-/// Why a kind is not in the caches.
+/// Reason why a kind is not in the caches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unlisted {
-    /// One line.
+    /// The reason, in one line.
     pub why: String,
-    /// Whether the API server said no; else its answer is on its way.
+    /// True if the API server refused the watch; otherwise its response is pending.
     pub refused: bool,
 }
 
-/// What was heard of a watch.
+/// Activity of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WatchActivity {
-    /// How often a list, a change or another sign of life came.
+    /// Number of lists, changes and other signs of life.
     pub count: u64,
-    /// Whether it was listed and has no problem.
+    /// True if the watch was listed and has no problem.
     pub healthy: bool,
 }
 
 #[derive(Debug)]
 struct WatchProblem {
     text: String,
-    /// The API server's answer was no, by 403 or 404: time alone does not mend it.
+    /// True if the API server refused, with 403 or 404: time alone does not repair that.
     refused: bool,
 }
 
 impl WatchSlot {
-    /// Whether it is a watch that the API server refuses.
+    /// Reports whether the slot is a watch that the API server refuses.
     fn is_refused(&self) -> bool {
         self.scope.is_some() && self.problem.as_ref().is_some_and(|problem| problem.refused)
     }
@@ -97,25 +99,25 @@ impl WatchSlot {
 }
 
 impl WatchHealth {
-    /// What keeps the process from being ready, one line per watch; empty: nothing.
+    /// Returns what keeps the process from being ready, one line per watch; empty: the process is ready.
     pub fn unready(&self) -> Vec<String> {
         let rows = self.slots();
         let blocks = |row: &&WatchSlot| match row.scope {
             Some(_) => !row.started && !is_excused(row, &rows),
-            // A lease that may not be written: somebody has to act.
+            // The Lease may not be written: an administrator has to act.
             None => row.problem.as_ref().is_some_and(|problem| problem.refused),
         };
         rows.iter().filter(blocks).map(WatchSlot::describe).collect()
     }
 
-    /// What a person should mend although the process is ready, one line per watch.
+    /// Returns what an administrator should repair although the process is ready, one line per watch.
     pub fn notes(&self) -> Vec<String> {
         let rows = self.slots();
         let noted = rows.iter().filter(|row| row.is_refused() && (row.started || is_excused(row, &rows)));
         noted.map(WatchSlot::describe).collect()
     }
 
-    /// Returns when every watch has had a complete list or a refusal; at the latest some time after the first list.
+    /// Waits until every watch has had a complete list or a refusal, at the latest [`SYNC_GRACE`] after the first list.
     pub async fn settled(&self) {
         let settled = self.wait(|rows| rows.iter().all(|row| row.started || row.is_refused()));
         let late = async {
@@ -135,20 +137,20 @@ impl WatchHealth {
         }
     }
 
-    /// Whether each watch of this collection, such as `/apis/agents.recif.dev/v1/agents`, has its objects in the caches, and there
-    /// is one.
+    /// Reports whether this collection, such as `/apis/agents.recif.dev/v1/agents`, is watched and each of its watches has its objects in
+    /// the caches.
     pub fn is_synced(&self, collection: &str) -> bool {
         let rows = self.slots();
         let mut of_it = rows.iter().filter(|row| row.what.strip_prefix("watch ") == Some(collection)).peekable();
         of_it.peek().is_some() && of_it.all(|row| row.listed)
     }
 
-    /// Whether the objects of every watched kind are in the caches.
+    /// Reports whether the objects of every watched kind are in the caches.
     pub fn is_complete(&self) -> bool {
         !self.incomplete.load(Ordering::Relaxed)
     }
 
-    /// Why the objects of this kind in this namespace are not in the caches. `None`: they are, or nobody watches them.
+    /// Returns why the objects of this kind in this namespace are not in the caches. `None`: they are, or no watch covers them.
     pub fn unlisted(&self, kind: &str, namespace: &str) -> Option<Unlisted> {
         let rows = self.slots();
         let is_its = |row: &&WatchSlot| {
@@ -159,14 +161,14 @@ impl WatchHealth {
         rows.iter().filter(is_its).find(|row| !row.listed).map(unlisted)
     }
 
-    /// Whether no watch of this kind was told that there is no such kind.
+    /// Reports whether no watch of this kind was refused because the kind does not exist.
     pub fn is_defined(&self, kind: &str) -> bool {
         let rows = self.slots();
         let mut of_it = rows.iter().filter(|row| row.scope.as_ref().is_some_and(|scope| scope.kind == kind));
         !of_it.any(|row| row.undefined && row.problem.is_some())
     }
 
-    /// Whether every kind that is watched in this namespace is in the caches.
+    /// Reports whether every kind that is watched in this namespace is in the caches.
     pub fn is_namespace_synced(&self, namespace: &str) -> bool {
         let rows = self.slots();
         let is_its = |row: &WatchSlot| {
@@ -176,31 +178,31 @@ impl WatchHealth {
         rows.iter().all(|row| row.listed || !is_its(row))
     }
 
-    /// Takes note of the version of the store that the lease shows.
+    /// Records the version of the store that the Lease shows.
     pub fn record_store_version(&self, version: u64) {
         self.observed_version.store(version, Ordering::Relaxed);
     }
 
-    /// The version of the store as the lease last showed it, which is renewed all the time.
+    /// Returns the version of the store as the Lease last showed it. The Lease is renewed all the time.
     pub(super) fn store_version(&self) -> Option<u64> {
         Some(self.observed_version.load(Ordering::Relaxed)).filter(|version| *version > 0)
     }
 
-    /// What was heard of each watch of this collection.
+    /// Returns the activity of each watch of this collection.
     pub fn activity(&self, collection: &str) -> Vec<WatchActivity> {
         let rows = self.slots();
         let of_it = rows.iter().filter(|row| row.what.strip_prefix("watch ") == Some(collection));
         of_it.map(|row| WatchActivity { count: row.activity, healthy: row.listed && row.problem.is_none() }).collect()
     }
 
-    /// Takes note of a sign of life, after what it said was taken.
+    /// Counts a sign of life, after its content was taken into the cache.
     pub fn record_activity(&self, row: usize) {
         if let Some(row) = self.slots().get_mut(row) {
             row.activity += 1;
         }
     }
 
-    /// A row for something that needs no start.
+    /// Adds a slot for something that needs no first list, and returns its index.
     pub fn add_started(&self, what: String) -> usize {
         self.push(WatchSlot {
             what,
@@ -213,13 +215,13 @@ impl WatchHealth {
         })
     }
 
-    /// Takes note of a failure, or of its end.
+    /// Records a failure, or (`None`) its end.
     pub fn report(&self, row: usize, error: Option<&RequestError>) {
         let problem = error.map(|error| WatchProblem { text: error.to_string(), refused: error.code() == Some(403) });
         self.set(row, |row| (row.undefined, row.problem) = (false, problem));
     }
 
-    /// A watch of a kind in one namespace, or (`None`) in all.
+    /// Adds a slot for a watch of a kind in one namespace, or (`None`) in all, and returns its index.
     pub fn add(&self, resource: &Resource, namespace: Option<&str>) -> usize {
         let what = format!("watch {}", resource.collection(namespace));
         let scope = Some(WatchScope { kind: resource.kind, namespace: namespace.map(ToOwned::to_owned) });
@@ -234,20 +236,20 @@ impl WatchHealth {
         })
     }
 
-    /// There was a complete list.
+    /// Records a complete list.
     pub fn record_list(&self, row: usize) {
         self.set(row, |row| (row.started, row.listed, row.problem) = (true, true, None));
         self.record_activity(row);
     }
 
-    /// The kind is not defined in this cluster, so there are no objects of it.
+    /// Records that the kind is not defined in this cluster, so that there are no objects of it.
     pub(super) fn record_undefined(&self, row: usize, error: &RequestError) {
         let text = format!("{error}: its CustomResourceDefinition is missing, apply config/crd");
         let problem = Some(WatchProblem { text, refused: true });
         self.set(row, |row| (row.started, row.listed, row.undefined, row.problem) = (true, true, true, problem));
     }
 
-    /// The objects leave the caches: they are unknown again.
+    /// Records that the objects left the caches, and are unknown again.
     pub(super) fn forget(&self, row: usize) {
         self.set(row, |row| row.listed = false);
     }
@@ -274,7 +276,8 @@ impl WatchHealth {
     }
 }
 
-/// Whether a watch that is refused before its first list holds up nobody: it is of one namespace, and another one is served.
+/// Reports whether a watch that is refused before its first list does not block readiness: it covers one namespace, and another namespace
+/// is served.
 fn is_excused(row: &WatchSlot, rows: &[WatchSlot]) -> bool {
     let Some(WatchScope { namespace: Some(own), kind }) = &row.scope else { return false };
     let same_kind = rows.iter().filter_map(|row| row.scope.as_ref()).filter(|scope| scope.kind == *kind);
@@ -294,12 +297,12 @@ mod tests {
         RequestError::Refused { what: "list Agent".into(), code, status, after: None }
     }
 
-    /// A board with the watches of two kinds in each of these namespaces, and the rows of the first kind.
+    /// Returns a board with the watches of two kinds in each of these namespaces, and the slots of the first kind.
     fn board<const N: usize>(namespaces: [&str; N]) -> (WatchHealth, [usize; N]) {
         let board = WatchHealth::default();
         let rows = namespaces.map(|name| {
-            let row = board.add(&Resource::AGENT, Some(name));
-            let other = board.add(&Resource::TOOL, Some(name));
+            let row = board.add(&Resource::of::<crds::Agent>(), Some(name));
+            let other = board.add(&Resource::of::<crds::Tool>(), Some(name));
             board.record_list(other);
             row
         });
@@ -338,7 +341,8 @@ mod tests {
     #[test]
     fn a_right_that_is_missing_everywhere_from_the_start_keeps_the_process_unready() {
         let board = WatchHealth::default();
-        let (agents, tools) = (board.add(&Resource::AGENT, None), board.add(&Resource::TOOL, None));
+        let (agents, tools) =
+            (board.add(&Resource::of::<crds::Agent>(), None), board.add(&Resource::of::<crds::Tool>(), None));
         board.record_list(agents);
         board.report(tools, Some(&refused(403)));
         assert_eq!(board.unready(), ["watch /apis/agents.recif.dev/v1/tools: list Agent: no (403)"]);
@@ -349,7 +353,7 @@ mod tests {
     #[test]
     fn a_kind_that_is_not_defined_is_an_empty_list() {
         let board = WatchHealth::default();
-        let tools = board.add(&Resource::TOOL, None);
+        let tools = board.add(&Resource::of::<crds::Tool>(), None);
         board.record_undefined(tools, &refused(404));
         assert_eq!((board.unready(), board.unlisted("Tool", "a")), (vec![], None));
         assert!(board.notes()[0].contains("apply config/crd"), "{:?}", board.notes());

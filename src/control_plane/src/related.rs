@@ -1,6 +1,6 @@
-//! What hangs on the objects: Deployments, Pods, rendered ConfigMaps and Events, reduced to what is shown of them.
+//! Objects related to ours, reduced to what is shown of them: Deployments, Pods, rendered ConfigMaps and Events.
 //!
-//! Secrets are not read at all: of them nothing is known here but that they were made.
+//! Secrets are never read: nothing is known of them here except that the operator made them.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,69 +20,71 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
     events::v1::Event,
 };
-use meta::Key;
+use meta::{Key, condition_type};
 use serde_json::Error;
 
 use super::fleet::mask_rendered;
 
-/// What hangs on the objects.
+/// Caches of the objects related to ours.
+///
+/// Invariant: each index holds what its map holds, `pods` or `events`, because it subscribes to the changes of that map.
 #[derive(Debug, Default)]
 pub(super) struct RelatedObjects {
-    /// Deployments.
+    /// Deployments that the operator made.
     pub(super) deployments: Arc<ObjectMap<DeploymentRecord>>,
     /// ConfigMaps that the operator made.
     pub(super) config_maps: Arc<ObjectMap<ConfigMapRecord>>,
-    /// Pods.
+    /// Pods that belong to workloads.
     pub(super) pods: Arc<ObjectMap<PodRecord>>,
-    /// Events about objects of ours.
+    /// Events about objects of our kinds.
     pub(super) events: Arc<ObjectMap<EventRecord>>,
-    /// Pods by the label and name of their workload.
+    /// Pods by label and name of their workload.
     by_workload: Arc<Index<(String, Key), PodRecord>>,
-    /// Events by the uid of what they are about.
+    /// Events by the uid of the object that they are about.
     by_object: Arc<Index<Box<str>, EventRecord>>,
 }
 
-/// A Deployment.
+/// Deployment, as far as it is shown.
 #[derive(Debug)]
 pub(super) struct DeploymentRecord {
     /// Its uid.
     pub(super) uid: Box<str>,
-    /// The uid of the object that made it; empty: none did.
+    /// The uid of its controller; empty: it has none.
     pub(super) owner: Box<str>,
-    /// Pods that are wanted.
+    /// Desired Pods.
     pub(super) desired: i32,
-    /// Pods that are ready.
+    /// Ready Pods.
     pub(super) ready: i32,
-    /// Why it does not go on, one line each.
+    /// Problems of its rollout, one line each.
     pub(super) problems: Box<[String]>,
 }
 
-/// A ConfigMap.
+/// ConfigMap, as far as it is shown.
 #[derive(Debug)]
 pub(super) struct ConfigMapRecord {
-    /// Its texts, masked, by key; those of a server's tools are kept elsewhere.
+    /// Its masked texts by key, without a server's tools, which are kept in the read model.
     pub(super) files: Box<[(Box<str>, Box<str>)]>,
-    /// The server whose tools it holds, and their definitions.
+    /// The kind of the server whose tools it holds, and their definitions.
     pub(super) tools: Option<(&'static ApiKind, Arc<str>)>,
 }
 
-/// A Pod.
+/// Pod, as far as it is shown.
 #[derive(Debug)]
 pub(super) struct PodRecord {
     /// Its name.
     pub(super) name: Box<str>,
     /// Its uid.
     pub(super) uid: Box<str>,
-    /// Its address.
+    /// Its IP address.
     pub(super) ip: Option<IpAddr>,
     /// Ready, Terminating, or the phase that Kubernetes gives it.
     pub(super) state: Box<str>,
-    /// What kubelet and scheduler say about it, one line each.
+    /// Problems reported by kubelet and scheduler, one line each.
     pub(super) problems: Box<[String]>,
     workloads: Box<[(String, Key)]>,
 }
 
-/// An Event.
+/// Event, as far as it is shown.
 #[derive(Debug)]
 pub(super) struct EventRecord {
     /// The uid of the object that it is about.
@@ -93,14 +95,14 @@ pub(super) struct EventRecord {
     pub(super) reason: Box<str>,
     /// The message.
     pub(super) message: Box<str>,
-    /// How often it happened.
+    /// Number of times that it happened.
     pub(super) count: i32,
-    /// When it happened first and last, RFC 3339.
+    /// First and last time, RFC 3339.
     pub(super) times: (Box<str>, Box<str>),
 }
 
 impl RelatedObjects {
-    /// Nothing is known yet; the indexes follow the maps.
+    /// Creates empty caches whose indexes follow the maps.
     pub(super) fn new() -> Self {
         let around = Self::default();
         let index = around.by_workload.clone();
@@ -110,18 +112,20 @@ impl RelatedObjects {
         around
     }
 
-    /// The Pods of a workload, by name.
+    /// Returns the Pods of a workload, by name.
     pub(super) fn pods_of(&self, kind: &ApiKind, key: &Key) -> Vec<Arc<PodRecord>> {
         self.by_workload.get(&(workload_label(kind), key.clone()))
     }
 
-    /// The Events about the object of this uid.
+    /// Returns the Events about the object with this uid.
     pub(super) fn events_of(&self, uid: &str) -> Vec<Arc<EventRecord>> {
         self.by_object.get(&Box::from(uid))
     }
 }
 
-/// Objects by something in them.
+/// Secondary index: objects by keys derived from them.
+///
+/// Invariant: no key has an empty map.
 #[derive(Debug)]
 struct Index<K, T>(Mutex<HashMap<K, BTreeMap<Key, Arc<T>>>>);
 
@@ -159,7 +163,7 @@ fn workload_label(kind: &ApiKind) -> String {
     format!("recif.dev/{}", kind.name.to_lowercase())
 }
 
-/// Reads a Deployment.
+/// Decodes a Deployment.
 pub(super) fn deployment(head: &ObjectVersion, json: &str) -> Result<DeploymentRecord, Error> {
     let deployment: Deployment = serde_json::from_str(json)?;
     let desired = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
@@ -176,7 +180,7 @@ pub(super) fn deployment(head: &ObjectVersion, json: &str) -> Result<DeploymentR
     })
 }
 
-/// Reads a ConfigMap.
+/// Decodes a ConfigMap.
 pub(super) fn config_map(head: &ObjectVersion, json: &str) -> Result<ConfigMapRecord, Error> {
     let map: ConfigMap = serde_json::from_str(json)?;
     let owner =
@@ -188,18 +192,22 @@ pub(super) fn config_map(head: &ObjectVersion, json: &str) -> Result<ConfigMapRe
     Ok(ConfigMapRecord { files: files.collect(), tools })
 }
 
-/// The server of this kind whose tools a ConfigMap of this name holds.
+/// Returns the server of this kind whose tools a ConfigMap of this name holds.
 pub(super) fn server_of(kind: &ApiKind, config_map: &Key) -> Option<Key> {
     let name = config_map.name.strip_suffix(tools_config_map(kind.name, "").as_str())?;
     Some(Key::new(&config_map.namespace, name))
 }
 
-/// Reads a Pod.
+/// Decodes a Pod.
 pub(super) fn pod(head: &ObjectVersion, json: &str) -> Result<PodRecord, Error> {
     let pod: Pod = serde_json::from_str(json)?;
     let status = pod.status.as_ref();
     let ready = status.is_some_and(|status| {
-        status.conditions.iter().flatten().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+        status
+            .conditions
+            .iter()
+            .flatten()
+            .any(|condition| condition.type_ == condition_type::READY && condition.status == "True")
     });
     let state = if pod.metadata.deletion_timestamp.is_some() {
         "Terminating"
@@ -219,7 +227,7 @@ pub(super) fn pod(head: &ObjectVersion, json: &str) -> Result<PodRecord, Error> 
     })
 }
 
-/// Reads an Event.
+/// Decodes an Event.
 pub(super) fn event(_: &ObjectVersion, json: &str) -> Result<EventRecord, Error> {
     let event: Event = serde_json::from_str(json)?;
     let made = event.metadata.creation_timestamp.map(|time| time.0.to_string()).unwrap_or_default();

@@ -1,9 +1,10 @@
-//! Serves the web UI, which is part of the program.
+//! Serves the web UI, which is embedded in the program.
 //!
-//! Files are held as they are sent, compressed by the build, and plain only where it did not compress them. Those below
-//! `assets/` have a digest in their names, so a browser asks for them once and never again. Any other path is a place within the
-//! UI, whose router knows it. Nothing may be loaded from elsewhere, and scripts only where the page itself names them, by a nonce
-//! (CSP level 3, section 8.2): below `/gateway` others serve on this origin. So the page is made anew for each who asks.
+//! Files are embedded in the form in which they are sent: compressed by the build, and plain only if the build has no gzip form
+//! of them. Files below `assets/` have a digest in their names, so a browser loads them once and caches them for good. A path
+//! that names no file is a route of the UI, and gets its page. Nothing may be loaded from other origins, and scripts only from
+//! the elements of the page that carry its nonce (CSP level 3, section 8.2): workloads serve content on this origin, too, below
+//! `/gateway`. So the page is rendered for each request.
 
 use std::io::Read as _;
 
@@ -14,35 +15,35 @@ use flate2::read::GzDecoder;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use sha2::{Digest, Sha256};
 
-/// A file, in the forms in which it can be sent.
+/// Embedded file, in the forms in which it can be sent.
 struct Asset {
     path: &'static str,
-    /// `None`: what `gzip` holds.
+    /// `None`: the decompressed `gzip`.
     plain: Option<&'static [u8]>,
     brotli: Option<&'static [u8]>,
     gzip: Option<&'static [u8]>,
 }
 
-/// The built UI; empty when the program was compiled without it.
+/// Files of the built UI; empty if the program was compiled without it.
 static ASSETS: &[Asset] = include!(concat!(env!("OUT_DIR"), "/ui_assets.rs"));
 
 const INDEX: &str = "index.html";
-/// Of the files with a digest in their names.
+/// Value of `Cache-Control` for files with a digest in their names.
 const IMMUTABLE: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 const POLICY: &str =
     "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'";
-/// What the page loads scripts by, and gets its nonce in front of.
+/// Starts of the tags by which the page loads scripts; the nonce is inserted behind them.
 const SCRIPT_TAGS: [&str; 2] = ["<script ", "<link rel=\"modulepreload\" "];
 
-/// Leads to the UI from the root.
+/// Redirects from the root to the UI.
 pub(super) async fn redirect() -> Response {
     let mut response = text(StatusCode::FOUND, "The web UI is at /ui/.\n");
     response.headers_mut().insert(header::LOCATION, HeaderValue::from_static("/ui/"));
     response
 }
 
-/// Answers GET and HEAD of `/ui` and everything below it.
+/// Responds to GET and HEAD of `/ui` and everything below it.
 pub(super) async fn serve(uri: Uri, headers: HeaderMap) -> Response {
     respond(ASSETS, uri.path(), &headers)
 }
@@ -58,16 +59,15 @@ fn respond(assets: &'static [Asset], path: &str, headers: &HeaderMap) -> Respons
     };
     match find(name) {
         Some(asset) if asset.path != INDEX => file(asset, headers),
-        // A page that is older than the program asks for what is no more: it must not get the page for a script.
-        _ if name.starts_with("assets/") => {
-            text(StatusCode::NOT_FOUND, "There is no such file: load the page again.\n")
-        }
+        // A page that is older than the program loads files that no longer exist. It must not get the page in place of a
+        // script.
+        _ if name.starts_with("assets/") => text(StatusCode::NOT_FOUND, "File not found: reload the page.\n"),
         _ => index_page(page),
     }
 }
 
-/// The page, with a nonce for its scripts. What they import comes with them; `'self'` is for browsers that do not know
-/// `strict-dynamic`, and counts for no others.
+/// Renders the page with a nonce for its scripts. The scripts that they import are trusted with them (`strict-dynamic`);
+/// `'self'` is for browsers that do not know `strict-dynamic`, and is ignored by all others.
 fn index_page(page: &'static Asset) -> Response {
     let Ok(nonce) = random_hex::<16>() else {
         return text(StatusCode::SERVICE_UNAVAILABLE, "The system has no random numbers.\n");
@@ -111,10 +111,10 @@ fn file(asset: &'static Asset, headers: &HeaderMap) -> Response {
     with_security_headers(response, POLICY)
 }
 
-/// What a file of the build was before it was compressed.
+/// Decompresses an embedded file.
 fn decompressed(gzip: Option<&[u8]>) -> Bytes {
     let mut plain = Vec::new();
-    // The build wrote it, and memory does not fail to be read.
+    // The build wrote the bytes, and reading memory does not fail.
     let _ = GzDecoder::new(gzip.unwrap_or_default()).read_to_end(&mut plain);
     plain.into()
 }
@@ -137,13 +137,13 @@ fn with_security_headers(mut response: Response, policy: &str) -> Response {
     response
 }
 
-/// Of the very bytes, so that each encoding has its own, as RFC 9110, section 8.8.3.3, wants it.
+/// Returns the entity tag of these bytes. Each encoding has its own, as RFC 9110, section 8.8.3.3, requires.
 fn etag(bytes: &[u8]) -> String {
     let digest = Sha256::digest(bytes);
     format!("\"{}\"", hex::encode(&digest[..12]))
 }
 
-/// Whether a client names the coding, and not with the weight 0, which forbids it (RFC 9110, section 12.5.3).
+/// Reports whether a client lists the coding without the weight 0, which forbids it (RFC 9110, section 12.5.3).
 fn accepts(headers: &HeaderMap, coding: &str) -> bool {
     let listed = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     listed.flat_map(|value| value.split(',')).any(|one| {
@@ -179,7 +179,7 @@ mod tests {
         Asset { path: INDEX, plain: Some(b"<html><script src=\"/ui/assets/index-abc.js\">"), brotli: None, gzip: None },
     ];
 
-    /// `plain`, as `gzip -n` packs it.
+    /// The text `plain`, compressed by `gzip -n`.
     const PACKED: &[u8] = b"\x1f\x8b\x08\0\0\0\0\0\0\x03+\xc8I\xcc\xcc\x03\0\xcfb \x19\x05\0\0\0";
 
     fn headers(pairs: &[(header::HeaderName, &str)]) -> HeaderMap {

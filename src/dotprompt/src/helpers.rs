@@ -1,6 +1,6 @@
-//! The helpers of a template, and how each may be used.
+//! Helpers of a template, and the check of their calls.
 //!
-//! Those that print return their text instead of writing it, because then the crate indents it like the text around it.
+//! Helpers that print return their text instead of writing it, because then the crate indents it like the text around it.
 
 use handlebars::{
     BlockContext, BlockParams, Context, Handlebars, Helper, HelperDef, HelperResult, Output, PathAndJson,
@@ -11,14 +11,15 @@ use serde_json::Value;
 use super::javascript::{equal, is_truthy, print, property, stringify};
 use super::messages::{Mark, clean};
 
-/// Prints a value; what `{{value}}` becomes. No template can name it.
+/// Helper that prints a value; `{{value}}` is rewritten to it. No template can name it.
 pub(super) const PRINT: &str = "=print";
-/// Looks into a value, key by key; what `a.b.c` becomes.
+/// Helper that looks up a path in a value, key by key; `a.b.c` is rewritten to it.
 pub(super) const RESOLVE: &str = "=resolve";
-/// A block without a helper, `{{#list}}…{{/list}}`: for each, or if.
+/// Helper of a block without one, `{{#list}}…{{/list}}`: iterates over a list, tests a boolean or null, and enters any other
+/// value.
 pub(super) const SECTION: &str = "=section";
 
-/// Where a helper stands.
+/// Position of a helper's call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HelperPosition {
     /// `{{helper}}`
@@ -29,7 +30,7 @@ pub(super) enum HelperPosition {
     Argument,
 }
 
-/// What a template may call: name, number of arguments, where.
+/// Helpers that a template may call: name, number of arguments, allowed positions.
 const HELPERS: [(&str, usize, &[HelperPosition]); 13] = [
     ("each", 1, &[HelperPosition::Block]),
     ("history", 0, &[HelperPosition::Print]),
@@ -46,24 +47,24 @@ const HELPERS: [(&str, usize, &[HelperPosition]); 13] = [
     ("with", 1, &[HelperPosition::Block]),
 ];
 
-/// Whether `name` is a helper's.
+/// Reports whether `name` is a helper's.
 pub(super) fn is_known(name: &str) -> bool {
     HELPERS.iter().any(|(known, ..)| *known == name)
 }
 
-/// Judges a call.
+/// Checks a call of a helper.
 ///
 /// # Errors
 /// A helper that does not exist, that cannot stand there, or that takes other arguments.
 pub(super) fn check(name: &str, how: HelperPosition, arguments: usize, has_url: bool) -> Result<(), String> {
     let Some((_, wanted, uses)) = HELPERS.iter().find(|(known, ..)| *known == name) else {
         let names = HELPERS.map(|(known, ..)| known).join(", ");
-        return Err(format!("there is no helper `{name}`; the helpers are {names}"));
+        return Err(format!("unknown helper `{name}`; the helpers are {names}"));
     };
     if !uses.contains(&how) {
         return Err(match uses.first() {
             Some(HelperPosition::Block) => format!("`{name}` is a block: write `{{{{#{name} …}}}} … {{{{/{name}}}}}`"),
-            _ if how == HelperPosition::Block => format!("`{name}` is no block: write `{{{{{name} …}}}}`"),
+            _ if how == HelperPosition::Block => format!("`{name}` is not a block: write `{{{{{name} …}}}}`"),
             _ => format!("`{name}` has no value, so it cannot be an argument"),
         });
     }
@@ -108,7 +109,7 @@ pub(super) fn register(registry: &mut Handlebars<'static>) {
     }
 }
 
-/// A helper that has a value.
+/// Helper that returns a value.
 enum ValueHelper {
     Value,
     Resolve,
@@ -158,7 +159,7 @@ impl HelperDef for ValueHelper {
     }
 }
 
-/// What each level of `JSON.stringify` is indented by: so many spaces or that text, 10 at most.
+/// Returns the indentation of each level of `JSON.stringify`: so many spaces or that text, 10 characters at most.
 fn indent(value: Option<&PathAndJson<'_>>) -> String {
     match value.map(PathAndJson::value) {
         Some(Value::Number(width)) => " ".repeat(width.as_f64().unwrap_or(0.0).clamp(0.0, 10.0) as usize),
@@ -181,7 +182,7 @@ fn other_error(message: &str) -> RenderError {
     RenderErrorReason::Other(message.to_owned()).into()
 }
 
-/// A helper that prints what it holds, or does not.
+/// Helper of a block: prints its content, once or for each scope, or its `else` part.
 enum BlockHelper {
     Each,
     Equals(bool),
@@ -241,7 +242,7 @@ impl HelperDef for BlockHelper {
     }
 }
 
-/// A scope for each element of a list or field of an object.
+/// Returns a scope for each element of a list or field of an object.
 fn each<'rc>(
     helper: &Helper<'rc>,
     list: &PathAndJson<'rc>,
@@ -267,7 +268,7 @@ fn each<'rc>(
     scopes
 }
 
-/// A scope whose context is `value`, or its element `key`. It sees the `@` variables of the scope around it.
+/// Returns a scope whose context is `value`, or its element `key`. It sees the `@` variables of the scope around it.
 fn scope<'rc>(
     helper: &Helper<'rc>,
     value: &PathAndJson<'rc>,

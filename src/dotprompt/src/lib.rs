@@ -1,16 +1,17 @@
-//! Dotprompt: turns a `.prompt` text and an input into messages for a model. The operator and the runner read texts with this
-//! one parser, so that what the one refuses the other does, at the same line.
+//! Parses and renders Dotprompt: a `.prompt` text and an input become messages for a model. The operator and the runner read
+//! texts with this one parser, so that the one refuses exactly what the other refuses, at the same line.
 //!
-//! A text is refused in two steps. [`syntax`] takes what any reader of Dotprompt takes: a frontmatter that is YAML, and a
-//! template whose tags and blocks end. [`Prompt::parse_among`] begins with the same and is our reader: the keys of the
+//! A text is validated in two steps. [`syntax`] accepts what any reader of Dotprompt accepts: a frontmatter that is YAML, and a
+//! template whose tags and blocks end. [`Prompt::parse_among`] begins with the same check and is our reader: the keys of the
 //! frontmatter, Picoschema, helpers, partials, bounds.
 //!
-//! A text is a frontmatter (YAML: model, configuration, the schemas of input and output, tools) and a Handlebars
-//! template. What it must mean is what [google/dotprompt](https://google.github.io/dotprompt/reference/) makes of it;
-//! `differential_tests` puts the same prompts to both. Nothing here does I/O: a prompt is parsed once, so that its
-//! mistakes are found before anything is served, and rendered for each request.
+//! A text is a frontmatter (YAML: model, configuration, the schemas of input and output, tools) and a
+//! [Handlebars](https://handlebarsjs.com) template. Its meaning is defined by
+//! [google/dotprompt](https://google.github.io/dotprompt/reference/), the reference; `tests::differential` compares the two on the
+//! same prompts. Nothing here does I/O: a prompt is parsed once, so that its mistakes are found before anything is served, and
+//! rendered for each request.
 //!
-//! What differs from the reference (npm `dotprompt` 1.1.2), on purpose:
+//! Intended differences from the reference (npm `dotprompt` 1.1.2):
 //!
 //! | reference | here |
 //! |---|---|
@@ -33,11 +34,10 @@
 //! | an input may be a string or a list | an error with the line: inputs are objects, whose fields are the variables |
 //! | context variables (`@metadata`, those of the caller) | none |
 //!
-//! And what comes with the parser, the `handlebars` crate. Errors when parsing: `{{^name}}` blocks (write
-//! `{{#unless name}}`), `{{.}}` (write `{{this}}`), `{{> "name"}}` (write `{{> name}}`), `{{#a.b}}` without a helper (write `{{#if a.b}}`), `{{~! comment ~}}`,
-//! raw blocks of values, and partials that use themselves. `list.0` is allowed beside `list.[0]`. A `~` beside a comment
-//! or at a tag that is alone in its line may take more white space, and white space at the very
-//! end is kept.
+//! Further differences come with the parser, the `handlebars` crate. Errors when parsing: `{{^name}}` blocks (write
+//! `{{#unless name}}`), `{{.}}` (write `{{this}}`), `{{> "name"}}` (write `{{> name}}`), `{{#a.b}}` without a helper (write `{{#if a.b}}`),
+//! `{{~! comment ~}}`, raw blocks of values, and partials that use themselves. `list.0` is allowed beside `list.[0]`. A `~`
+//! beside a comment or at a tag that is alone in its line may take more white space, and white space at the very end is kept.
 
 mod adapt;
 mod blocks;
@@ -52,10 +52,6 @@ mod picoschema;
 mod template;
 
 #[cfg(test)]
-mod differential_cases;
-#[cfg(test)]
-mod differential_tests;
-#[cfg(test)]
 mod tests;
 
 use std::collections::BTreeMap;
@@ -68,7 +64,7 @@ use serde_json::{Map, Value};
 use document::{Document, fields, split};
 use template::PromptTemplate;
 
-/// A piece of a message.
+/// Part of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -76,14 +72,14 @@ pub enum Part {
     Text(String),
     /// A picture, a sound or a document.
     Media {
-        /// A `data:` URL, or where the provider can fetch it.
+        /// A `data:` URL, or the URL from which the provider fetches it.
         url: String,
-        /// Its MIME type; that of the `data:` URL when unset.
+        /// MIME type; that of the `data:` URL if unset.
         content_type: Option<String>,
     },
 }
 
-/// Who says a message.
+/// Role of a message's author.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Instructions for the model.
@@ -94,16 +90,16 @@ pub enum Role {
     Model,
 }
 
-/// A message for a model.
+/// Message for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RenderedMessage {
-    /// Who says it.
+    /// Role of its author.
     pub role: Role,
-    /// What it holds, in order; in what was rendered never empty, and no text only white space.
+    /// Parts, in order. In a rendered message they are never empty, and no text is only white space.
     pub parts: Vec<Part>,
 }
 
-/// What a model's answer should be.
+/// Format of a model's answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputFormat {
     /// Text.
@@ -112,28 +108,28 @@ pub enum OutputFormat {
     Json,
 }
 
-/// What a frontmatter says.
+/// Fields of a frontmatter.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Metadata {
-    /// The model's name, if the prompt asks for one.
+    /// Name of the model, if the prompt asks for one.
     pub model: Option<String>,
-    /// The model's configuration (`temperature`, …), not checked.
+    /// Configuration of the model (`temperature`, …), not checked.
     pub config: Map<String, Value>,
     /// Names of the tools that the model may call, if the prompt chooses.
     pub tools: Option<Vec<String>>,
     /// Most turns of tool calls, at least 1.
     pub max_turns: Option<u32>,
-    /// Variables that an input need not have.
+    /// Default values of variables that an input need not have.
     pub input_default: Map<String, Value>,
-    /// The JSON Schema of the input.
+    /// JSON Schema of the input.
     pub input_schema: Option<Value>,
-    /// What the answer should be; JSON if there is a schema and nothing else is said.
+    /// Format of the answer; JSON if there is a schema and nothing else is said.
     pub output_format: OutputFormat,
-    /// The JSON Schema of the answer.
+    /// JSON Schema of the answer.
     pub output_schema: Option<Value>,
 }
 
-/// A prompt that can be rendered.
+/// Parsed prompt, which can be rendered.
 #[derive(Debug)]
 pub struct Prompt {
     name: String,
@@ -142,22 +138,22 @@ pub struct Prompt {
     template: PromptTemplate,
 }
 
-/// What a prompt becomes with an input.
+/// Result of rendering a prompt with an input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RenderedPrompt {
-    /// The conversation to send, oldest message first.
+    /// Conversation to send, oldest message first.
     pub messages: Vec<RenderedMessage>,
-    /// What the frontmatter says about the call: model, configuration, tools, output.
+    /// Fields of the frontmatter for the call: model, configuration, tools, output.
     pub metadata: Arc<Metadata>,
 }
 
-/// A text is not a prompt.
+/// Error: a text is not a prompt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}{message}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
 pub struct PromptError {
-    /// The line in the text, from 1, where it is known.
+    /// Line in the text, from 1, if it is known.
     pub line: Option<usize>,
-    /// What is wrong and what to do.
+    /// Problem and correction.
     pub message: String,
 }
 
@@ -167,7 +163,7 @@ impl PromptError {
     }
 }
 
-/// A prompt cannot be rendered.
+/// Error: a prompt cannot be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
     /// The input is wrong: the caller's mistake. It quotes no value of the input.
@@ -176,44 +172,44 @@ pub enum RenderError {
     /// The template cannot be rendered with this input: the prompt's mistake.
     #[error("prompt `{prompt}`: {message}")]
     Template {
-        /// The prompt's name.
+        /// Name of the prompt.
         prompt: String,
-        /// What is wrong.
+        /// Problem.
         message: String,
     },
 }
 
 impl Prompt {
-    /// Reads the prompt `name`, which uses no partials.
+    /// Parses the prompt `name`, which uses no partials.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The first error in the text.
     pub fn parse(name: &str, text: &str) -> Result<Self, PromptError> {
         Self::parse_with(name, text, &BTreeMap::new())
     }
 
-    /// Reads the prompt `name` of a flow whose prompts these are, texts by name: any of them is a partial, `{{> name}}`, of the
+    /// Parses the prompt `name` of a flow whose prompts these are, texts by name: any of them is a partial, `{{> name}}`, of the
     /// others.
     ///
     /// # Errors
-    /// As [`Prompt::parse_with`].
+    /// Same as [`Prompt::parse_with`].
     pub fn parse_among(name: &str, prompts: &BTreeMap<&str, &str>) -> Result<Self, PromptError> {
         let text = prompts.get(name).copied().unwrap_or_default();
         Self::parse_with(name, text, &partials::included(name, prompts))
     }
 
-    /// About what [`Prompt::parse_among`] costs: for the text and each that it includes its tags times its length, a nanosecond or
-    /// two each.
+    /// Estimates the cost of [`Prompt::parse_among`]: for the text and each that it includes the number of its tags times its
+    /// length, a nanosecond or two each.
     pub fn cost(name: &str, prompts: &BTreeMap<&str, &str>) -> u64 {
         let one = |text: &str| text.matches("{{").count() as u64 * text.len() as u64;
         let included = partials::included(name, prompts);
         prompts.get(name).map_or(0, |text| one(text)) + included.values().map(|text| one(text)).sum::<u64>()
     }
 
-    /// Reads the prompt `name`, which may use `partials`: templates by name, `{{> name}}`.
+    /// Parses the prompt `name`, which may use `partials`: templates by name, `{{> name}}`.
     ///
     /// # Errors
-    /// What is wrong with the text, or with a partial; then the line is not known and the text says which.
+    /// The first error in the text, or in a partial; then the line is not known and the message names the partial.
     pub fn parse_with(name: &str, text: &str, partials: &BTreeMap<String, String>) -> Result<Self, PromptError> {
         let (document, fields) = read(text)?;
         let yaml = document.frontmatter.unwrap_or_default();
@@ -229,21 +225,21 @@ impl Prompt {
         Ok(Self { name: name.to_owned(), metadata: Arc::new(metadata), validator, template })
     }
 
-    /// What its frontmatter says.
+    /// Returns the fields of its frontmatter.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
 
-    /// Whether the template has a place for the variable `name`: prints it, enters it, or hands it to a partial.
+    /// Reports whether the template uses the variable `name`: prints it, enters it, or hands it to a partial.
     pub fn uses_variable(&self, name: &str) -> bool {
         self.template.uses_variable(name)
     }
 
-    /// The messages for `input`, an object with the template's variables (or null: none), after the conversation
+    /// Renders the messages for `input`, an object with the template's variables (or null: none), after the conversation
     /// `history`, oldest message first.
     ///
     /// # Errors
-    /// An input that is not what the schema says, or a template that fails with it.
+    /// An input that does not match the schema, or a template that fails with it.
     pub fn render(&self, input: &Value, history: &[RenderedMessage]) -> Result<RenderedPrompt, RenderError> {
         let variables = input::merge(input, &self.metadata.input_default, self.validator.as_ref());
         let printed = self.template.render(variables.map_err(RenderError::Input)?);
@@ -253,16 +249,16 @@ impl Prompt {
     }
 }
 
-/// Judges a text by what every reader of Dotprompt wants: a frontmatter that ends and is YAML, and a template whose tags and
-/// blocks end. Gives the fields of the frontmatter.
+/// Checks what every reader of Dotprompt requires of a text: a frontmatter that ends and is YAML, and a template whose tags and
+/// blocks end. Returns the fields of the frontmatter.
 ///
 /// # Errors
-/// What no reader takes, with its line.
+/// An error for every reader, with its line.
 pub fn syntax(text: &str) -> Result<Map<String, Value>, PromptError> {
     read(text).map(|(_, fields)| fields)
 }
 
-/// The template in a text, without its frontmatter.
+/// Returns the template in a text, without its frontmatter.
 ///
 /// # Errors
 /// A frontmatter that does not end.

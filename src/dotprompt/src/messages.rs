@@ -1,29 +1,29 @@
-//! Parts what a template printed into messages.
+//! Splits the text that a template printed into messages.
 //!
-//! Helpers mark where a message begins, where the history goes and what is no text. A mark stands between two NUL
-//! characters, which no template may hold and which are taken out of every value, so that nothing in an input can make
-//! itself a system message.
+//! Helpers print marks: the beginning of a message, the place of the history, and media. A mark stands between two NUL characters,
+//! which no template may hold and which are removed from every value, so that nothing in an input can make itself a system
+//! message.
 
 use super::{Part, RenderedMessage, Role};
 
-/// Stands before and after a mark.
+/// Delimiter before and after a mark.
 const NUL: char = '\0';
 
-/// A place in the printed text that means something.
+/// Mark in the printed text.
 #[derive(Debug, PartialEq)]
 pub(super) enum Mark {
-    /// What follows is said by this role.
+    /// The text that follows belongs to a message of this role.
     Role(String),
     /// The conversation so far goes here.
     History,
-    /// Something that is no text.
+    /// Media: a picture, a sound or a document.
     Media { url: String, content_type: Option<String> },
     /// A place that other software fills; nothing here does.
     Section,
 }
 
 impl Mark {
-    /// The mark as it stands in printed text.
+    /// Renders the mark as it stands in printed text.
     pub(super) fn printed(&self) -> String {
         let text = match self {
             Self::Role(role) => format!("role {role}"),
@@ -46,17 +46,17 @@ impl Mark {
     }
 }
 
-/// `text` without what could be taken for a mark.
+/// Returns `text` without the characters that delimit a mark.
 pub(super) fn clean(text: &str) -> String {
     text.replace(NUL, "")
 }
 
-/// Whether a template's text can be parted: it holds no NUL.
+/// Reports whether a template's text can be split: it holds no NUL.
 pub(super) fn is_clean(text: &str) -> bool {
     !text.contains(NUL)
 }
 
-/// `text` of a template with the reference's own markers, such as `<<<dotprompt:role:user>>>`, made marks.
+/// Replaces the reference's own markers in the `text` of a template, such as `<<<dotprompt:role:user>>>`, by marks.
 pub(super) fn with_marks(text: &str) -> String {
     let (mut out, mut rest) = (String::new(), text);
     while let Some(at) = rest.find("<<<dotprompt:") {
@@ -92,14 +92,14 @@ fn reference_marker(name: &str) -> Option<Mark> {
     name.starts_with("section").then_some(Mark::Section)
 }
 
-/// The printed text as messages, the history among them: where the template asks for it, else before the last message if
-/// that is the user's, else at the end. Text that is only white space is no part, and a message without parts none.
+/// Splits the printed text into messages and inserts the history: where the template asks for it, else before the last message if
+/// that is the user's, else at the end. Text that is only white space is no part, and a message without parts is left out.
 ///
 /// # Errors
 /// A role that no message can have.
 pub(super) fn to_messages(printed: &str, history: &[RenderedMessage]) -> Result<Vec<RenderedMessage>, String> {
     let mut messages = vec![Draft::new(Role::User)];
-    // The history goes before these.
+    // Indices of the messages before which the history goes.
     let mut placed = Vec::new();
     for chunk in chunks(printed) {
         match chunk {
@@ -122,10 +122,10 @@ pub(super) fn to_messages(printed: &str, history: &[RenderedMessage]) -> Result<
             }
         }
     }
-    // The history stays as it is, whatever is in it.
+    // Messages of the history stay as they are, even without parts.
     let has_parts = |message: &RenderedMessage| !message.parts.is_empty();
     if placed.is_empty() {
-        // A section has its say in where the history goes, although it is no part.
+        // A section counts for the place of the history, although it is no part.
         let mut before: Vec<_> = messages.into_iter().filter(|draft| !draft.empty).map(|draft| draft.message).collect();
         let last_is_user = before.last().is_some_and(|last| last.role == Role::User);
         let last = before.split_off(before.len() - usize::from(last_is_user));
@@ -144,7 +144,7 @@ pub(super) fn to_messages(printed: &str, history: &[RenderedMessage]) -> Result<
     Ok(out)
 }
 
-/// A message that is not complete yet; `empty` while nothing was printed for it, not even a section.
+/// Message that is not complete yet; `empty` while nothing was printed for it, not even a section.
 struct Draft {
     message: RenderedMessage,
     empty: bool,
@@ -161,11 +161,11 @@ fn role(name: &str) -> Result<Role, String> {
         "system" => Ok(Role::System),
         "user" => Ok(Role::User),
         "model" => Ok(Role::Model),
-        other => Err(format!("there is no role `{other}`; the roles are system, user and model")),
+        other => Err(format!("unknown role `{other}`; the roles are system, user and model")),
     }
 }
 
-/// What stands between two marks that begin a message, or such a mark.
+/// Mark that begins a message, or the parts between two such marks.
 enum Chunk {
     Role(String),
     History,
@@ -174,7 +174,7 @@ enum Chunk {
 
 fn chunks(printed: &str) -> Vec<Chunk> {
     let mut chunks = Vec::new();
-    // Whether something other than white space was printed since the last mark that begins a message.
+    // `something`: anything but white space was printed since the last mark that begins a message.
     let (mut parts, mut something) = (Vec::new(), false);
     let flush = |chunks: &mut Vec<Chunk>, parts: &mut Vec<Part>, something: &mut bool| {
         if std::mem::take(something) {

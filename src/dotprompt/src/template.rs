@@ -1,4 +1,4 @@
-//! A parsed template: the `handlebars` crate with our helpers, and bounds that keep any template from ending the process.
+//! Parsed template: the `handlebars` crate with our helpers, and bounds that keep any template from ending the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use super::blocks;
 use super::helpers;
 use super::messages::is_clean;
 
-/// What the template itself is called among the partials; no partial can be.
+/// Name of the template itself among the partials; no partial can have it.
 const MAIN: &str = "=main";
 /// Most tags in one text: the crate's time to parse grows with their number times the text's length.
 const TAGS: usize = 2_000;
@@ -26,20 +26,20 @@ const SIZE: usize = 100_000;
 /// Most bytes printed.
 const PRINTED: usize = 16 << 20;
 
-/// A template with its partials.
+/// Template with its partials.
 #[derive(Debug)]
 pub(super) struct PromptTemplate {
     registry: Handlebars<'static>,
     lines_before: usize,
-    /// The variables of an input that it has a place for, through its partials.
+    /// Variables of an input that it uses, through its partials as well.
     variables: BTreeSet<Variable>,
 }
 
 impl PromptTemplate {
-    /// Parses `source`, whose blocks are judged and which begins after `lines_before` lines of its text, and all `partials`.
+    /// Parses `source`, whose blocks are checked and which begins after `lines_before` lines of its text, and all `partials`.
     ///
     /// # Errors
-    /// What is wrong, with the line in the text, or with the partial's name.
+    /// The first error, with the line in the text, or with the partial's name.
     pub(super) fn parse(
         source: &str,
         lines_before: usize,
@@ -67,7 +67,7 @@ impl PromptTemplate {
         Ok(Self { registry, lines_before, variables: places })
     }
 
-    /// Whether it has a place for the variable `name` of its input.
+    /// Reports whether it uses the variable `name` of its input.
     pub(super) fn uses_variable(&self, name: &str) -> bool {
         self.variables.iter().any(|one| match one {
             Variable::All => true,
@@ -75,10 +75,10 @@ impl PromptTemplate {
         })
     }
 
-    /// What it prints with `variables`.
+    /// Renders the template with `variables`.
     ///
     /// # Errors
-    /// Why it cannot be rendered, with the line where it is known.
+    /// The reason why it cannot be rendered, with the line if it is known.
     pub(super) fn render(&self, variables: Value) -> Result<String, String> {
         let mut printed = Bounded(Vec::new());
         let context = Context::from(variables);
@@ -91,7 +91,7 @@ impl PromptTemplate {
     }
 }
 
-/// The variables that the main template, and the partials that see its context, have a place for.
+/// Collects the variables that the main template uses, and the partials that see its context.
 fn input_variables(definitions: &[TemplateDefinition]) -> BTreeSet<Variable> {
     let (mut seen, mut unread) = (BTreeSet::from([0]), vec![0]);
     let mut found = BTreeSet::new();
@@ -136,7 +136,7 @@ fn compile(
     let mut template = Parsed::compile(source).map_err(|error| {
         let line = error.pos().map(|(line, _)| line);
         match error.reason() {
-            // The parser tells only what may follow the text's end, by the names of its own rules.
+            // The parser's reason lists what may follow, by the names of its own grammar rules.
             TemplateErrorReason::InvalidSyntax(reason) => {
                 TemplateSyntaxError { line, message: format!("this is not Handlebars: {reason}") }
             }
@@ -154,17 +154,18 @@ fn is_else(tag: &str) -> bool {
     tag.starts_with("else") || tag.starts_with('^')
 }
 
-/// Which partial uses which. Partials that use themselves are refused, for nothing would stop them.
+/// Graph of the uses of partials. A cycle is refused, for nothing would stop the rendering. Invariant: no definition is both in
+/// `known` and in `path`.
 struct Graph<'d> {
     definitions: &'d [TemplateDefinition],
-    /// Depth and size of those measured.
+    /// Depth and size of the definitions that are measured.
     known: BTreeMap<usize, (usize, usize)>,
-    /// Those being measured.
+    /// Definitions being measured, from the outermost to the current one.
     path: Vec<usize>,
 }
 
 impl Graph<'_> {
-    /// How deep the blocks of a definition are nested and how many elements it has, through its partials.
+    /// Returns the nesting depth and the number of elements of a definition, through its partials, by a depth-first search.
     fn measure(&mut self, at: usize) -> Result<(usize, usize), TemplateSyntaxError> {
         if let Some(known) = self.known.get(&at) {
             return Ok(*known);
@@ -179,7 +180,7 @@ impl Graph<'_> {
                 (0..self.definitions.len()).filter(|at| same_name(&self.definitions[*at].name)).collect();
             let name = used.name.as_deref().unwrap_or("(…)");
             if targets.is_empty() && used.name.is_some() && name != "@partial-block" && !used.has_fallback {
-                return Err(wrong(format!("there is no partial `{name}`")));
+                return Err(wrong(format!("unknown partial `{name}`")));
             }
             for target in targets {
                 if self.path.contains(&target) {
@@ -199,7 +200,7 @@ impl Graph<'_> {
     }
 }
 
-/// What was printed, up to a size.
+/// Printed output, up to [`PRINTED`] bytes.
 struct Bounded(Vec<u8>);
 
 impl Write for Bounded {

@@ -1,4 +1,4 @@
-//! A request's way to a slot of a Pod: at once if there is room, else by waiting for its turn.
+//! Admission of a request: acquires a slot of a Pod at once if there is room, and queues the request if there is none.
 
 use crate::local_response::unknown_workload;
 use std::{sync::Arc, time::Duration};
@@ -13,24 +13,26 @@ use super::{
     peer::ClientStream,
     routes::Route,
     sessions::{self, SessionRef},
+    slot::SlotPermit,
     state::GatewayContext,
-    workload::{QueueTicket, SlotPermit},
+    workload::QueueTicket,
 };
 
-/// Most bytes of a request that are taken in while it waits. One read may bring more.
+/// Most bytes of a request that are buffered while it waits. One read may add more.
 const MAX_BUFFERED: usize = 64 * 1024;
-/// The longest wait of a workload that says nothing else, also for the first byte of an answer.
+/// Default for `spec.timeout`: the longest wait for a slot, and for the first byte of a response.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Why there is no slot.
+/// Reasons for which no slot was acquired.
 pub(super) enum SlotError {
-    /// The client is to be told this.
+    /// The request is refused with this response.
     Refused(LocalResponse),
-    /// It left.
+    /// The client closed its connection.
     ClientGone,
 }
 
-/// A slot for the request that arrived at `arrived`. `route` is brought up to date while it waits.
+/// Acquires a slot for the request that arrived at `arrived`. Replaces `route` by its current version while the request
+/// waits.
 pub(super) async fn acquire_slot<S: ClientStream>(
     client: &mut Connection<S>,
     key: &[u8],
@@ -42,7 +44,7 @@ pub(super) async fn acquire_slot<S: ClientStream>(
     if let Some(lease) = route.workload.acquire(&route.pods) {
         return Ok(lease);
     }
-    // Boxed, because few requests wait and every connection has room for what one request needs.
+    // Boxed, because few requests wait and the future of every connection is as large as its largest state.
     Box::pin(wait_for_slot(client, key, route, arrived, shared)).await
 }
 
@@ -90,7 +92,7 @@ async fn wait_for_slot<S: ClientStream>(
                     }
                     return Ok(lease);
                 }
-                // What is waited for has changed.
+                // The queue was cleared because the state of the workload changed: check it again and enqueue anew.
                 Err(_) => place = None,
             },
             there = read_while_waiting(client) => {
@@ -109,7 +111,8 @@ async fn wait_for_slot<S: ClientStream>(
     }
 }
 
-/// Waits for more of the request or, once enough of it is held, only for its client to leave; whether it is still there.
+/// Reads more of the request, or waits only for the client to close once [`MAX_BUFFERED`] bytes are held. Returns false
+/// if the client has closed its connection.
 async fn read_while_waiting<S: ClientStream>(client: &mut Connection<S>) -> bool {
     if client.incoming.len() < MAX_BUFFERED {
         return client.fill().await.unwrap_or(false);
@@ -118,10 +121,10 @@ async fn read_while_waiting<S: ClientStream>(client: &mut Connection<S>) -> bool
     false
 }
 
-/// A slot of the Pod that has the session.
+/// Acquires a slot of the Pod that holds the session, even if that Pod is at its cap.
 ///
 /// # Errors
-/// Nobody has it, upon which clients start anew, or its Pods are to be left alone.
+/// No Pod holds the session, upon which clients open a new one, or the Pods of the workload must not be used any more.
 pub(super) fn session_slot(route: &Route, session: &SessionRef<'_>) -> Result<SlotPermit, LocalResponse> {
     if let Some(halt) = route.object.no_pod.as_ref().filter(|halt| !halt.pods_serve) {
         return Err(LocalResponse::new(503, "unavailable", String::from(&*halt.sentence)));
@@ -130,7 +133,7 @@ pub(super) fn session_slot(route: &Route, session: &SessionRef<'_>) -> Result<Sl
     pod.map(|pod| route.workload.acquire_pinned(pod)).ok_or_else(sessions::session_gone)
 }
 
-/// Whether there is something to wait for.
+/// Refuses the request if no Pod is going to become ready for it.
 fn check_available(route: &Route) -> Result<(), SlotError> {
     match &route.object.no_pod {
         Some(halt) if route.pods.is_empty() || !halt.pods_serve => {

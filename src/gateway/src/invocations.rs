@@ -1,8 +1,9 @@
 //! Writes `status.lastInvocationAt`, off the request path.
 //!
-//! A request only notes the time in its workload. Once a second what was noted is compared with what the cache holds, which
-//! is also what the other replicas wrote: each workload is written at most once in ten seconds by all of them together, and
-//! never back. A write is bound to the value that was read, so of two replicas that write at once one is refused.
+//! A request only stores the time in its workload's state. Once a second the stored times are compared with the
+//! informer cache, which also shows the writes of other replicas: all replicas together write each workload at most
+//! once in ten seconds, and never an older value. Writes use optimistic concurrency: a write carries the value that was
+//! read, so of two replicas that write at once one gets a conflict.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -17,23 +18,24 @@ use tokio_util::sync::CancellationToken;
 
 use super::routes::Route;
 
-/// How often it is looked for what there is to write.
+/// Interval at which the stored times are checked.
 const TICK: Duration = Duration::from_secs(1);
-/// How long a written value stays.
+/// Shortest time between two writes of one workload.
 const WRITE_INTERVAL: SignedDuration = SignedDuration::from_secs(10);
-/// How much older than its write a value may be: by its rounding to a second, and by the wait for the next look.
+/// Slack for the age of a written value: it is rounded down to a second, and was written up to one [`TICK`] after the
+/// invocation.
 const CLOCK_SLACK: SignedDuration = SignedDuration::from_secs(2);
-/// How long it is remembered that a write was refused.
+/// Time for which a conflict is remembered.
 const CONFLICT_TTL: Duration = Duration::from_secs(300);
-/// How many writes are under way at the same time.
+/// Most concurrent writes.
 const MAX_CONCURRENT_WRITES: usize = 16;
-/// How long the last writes of a process may take.
+/// Longest time for the last writes of a process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The way to the field.
+/// Writer of `status.lastInvocationAt`.
 #[async_trait]
 pub(super) trait WriteInvocation: Send + Sync {
-    /// Writes `at`, with `guard` only if the field still holds this.
+    /// Writes `at`. With `guard`, writes only if the field still holds that value.
     async fn stamp(
         &self,
         object: &InvokedObject,
@@ -54,13 +56,13 @@ impl WriteInvocation for LastInvocationWriter {
     }
 }
 
-/// What is known of one workload.
+/// Last invocation of one workload, as this process and the informer cache know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct InvocationRecord {
     object: InvokedObject,
-    /// When this process last relayed an answer of it, in milliseconds since 1970; 0: never.
+    /// Time at which this process last relayed a response of the workload, in milliseconds since 1970; 0 for never.
     invoked_at: i64,
-    /// What the field holds.
+    /// Value of the field in the informer cache.
     written: Option<Timestamp>,
 }
 
@@ -77,22 +79,22 @@ impl From<&Arc<Route>> for InvocationRecord {
     }
 }
 
-/// A write of this process.
+/// Write that this process attempted.
 #[derive(Debug, Clone, Copy)]
 struct WriteAttempt {
     at: Instant,
-    /// What the field held when it was refused as outdated.
+    /// Value that the field was expected to hold when the write got a conflict; `None` if there was no conflict.
     stale_value: Option<Option<Timestamp>>,
 }
 
-/// Writes what was noted.
+/// Rate-limited writer of the stored invocation times.
 pub(super) struct Invocations<S> {
     writer: S,
-    /// The writes of the last ten seconds and those refused lately, by uid.
+    /// Attempts of the last ten seconds, and conflicts of the last [`CONFLICT_TTL`], by the uid of the object.
     attempts: HashMap<String, WriteAttempt>,
 }
 
-/// Writes once a second until `stop`, and then what is left.
+/// Writes once a second until `stop` is cancelled, then flushes the remaining times.
 pub(super) async fn run(stamper: LastInvocationWriter, routes: impl Fn() -> Vec<Arc<Route>>, stop: CancellationToken) {
     let mut invocations = Invocations { writer: stamper, attempts: HashMap::new() };
     let mut ticks = interval(TICK);
@@ -110,14 +112,15 @@ pub(super) async fn run(stamper: LastInvocationWriter, routes: impl Fn() -> Vec<
     }
 }
 
-/// Whether there may be something to write; most workloads are quiet.
+/// Reports whether the workload may need a write; most workloads are idle.
 fn is_newer(route: &Arc<Route>) -> bool {
     let written = route.object.last_invocation_at.map_or(0, Timestamp::as_millisecond);
     route.workload.invoked_at.load(std::sync::atomic::Ordering::Relaxed) > written
 }
 
 impl<S: WriteInvocation> Invocations<S> {
-    /// Writes what is due; at the end also what was written less than ten seconds ago.
+    /// Writes the times that are due. On shutdown (`last`) it also writes workloads that were written less than ten
+    /// seconds ago.
     async fn write(&mut self, seen: Vec<InvocationRecord>, now: Timestamp, last: bool) {
         let started = Instant::now();
         let is_recent = |tried: &WriteAttempt| started - tried.at < WRITE_INTERVAL.unsigned_abs();
@@ -126,7 +129,8 @@ impl<S: WriteInvocation> Invocations<S> {
         let due = seen.into_iter().filter_map(|seen| {
             let tried = self.attempts.get(&seen.object.uid);
             let at = due(&seen, now, last).filter(|_| last || !tried.is_some_and(is_recent))?;
-            // A value in other words than ours can never be the expected one: it is replaced the second time.
+            // A value in another text form than the one written here never matches the test. The second attempt is
+            // unguarded and replaces it.
             let refused = tried.and_then(|tried| tried.stale_value) == Some(seen.written);
             Some((seen, at, (!refused).then_some(())))
         });
@@ -152,7 +156,7 @@ impl<S: WriteInvocation> Invocations<S> {
     }
 }
 
-/// What is to be written now, if anything.
+/// Returns the time to write now, if one is due.
 fn due(seen: &InvocationRecord, now: Timestamp, last: bool) -> Option<Timestamp> {
     let invoked = Timestamp::from_second(seen.invoked_at.div_euclid(1000)).ok().filter(|_| seen.invoked_at > 0)?;
     match seen.written {
@@ -176,7 +180,8 @@ mod tests {
     }
 
     fn seen(invoked: i64, written: Option<i64>) -> InvocationRecord {
-        let object = InvokedObject { resource: Resource::AGENT, key: Key::new("ns", "a"), uid: "u".into() };
+        let object =
+            InvokedObject { resource: Resource::of::<crds::Agent>(), key: Key::new("ns", "a"), uid: "u".into() };
         InvocationRecord { object, invoked_at: time(invoked).as_millisecond() + 345, written: written.map(time) }
     }
 
@@ -198,7 +203,7 @@ mod tests {
         assert_eq!(due(&InvocationRecord { invoked_at: 0, ..seen(0, None) }, time(0), true), None);
     }
 
-    /// Takes every write, or answers with what it was told.
+    /// Records every write, and returns the configured error.
     #[derive(Default)]
     struct Written {
         writes: Mutex<Vec<(Option<Option<i64>>, i64)>>,
@@ -227,7 +232,7 @@ mod tests {
     async fn a_workload_is_written_once_in_ten_seconds_though_the_cache_lags() {
         let mut invocations = invocations();
         for second in 0..25 {
-            // The cache never hears of a write.
+            // The informer cache never sees the writes.
             invocations.write(vec![seen(second, None)], time(second), false).await;
             advance(Duration::from_secs(1)).await;
         }

@@ -1,9 +1,10 @@
-//! The gateway: one address for every agent and flow. It finds the Pod with the most room, never gives one more than it can
-//! take, and streams both ways.
+//! HTTP gateway: one address in front of every agent and flow. Balances requests over the Pods of a workload by power
+//! of two choices, keeps to each Pod's concurrency cap, and streams in both directions.
 //!
-//! Everything that a request needs is in memory: [`routes`] is filled by watches and read without a lock. A request is read
-//! by [`connection`], admitted by [`auth`], finds its way through [`path`] and [`routes`], waits for room in [`turn`] if there
-//! is none, and is carried by [`relay`]. The process around them is [`process`]; any number of them may run.
+//! All state that a request needs is in memory: watches fill [`routes`], and requests read it without a lock. A request
+//! is parsed by [`connection`], authorized by [`auth`], resolved by [`path`] and [`routes`], queued by [`admission`]
+//! while no Pod has room, and relayed by [`relay`]. [`process`] starts and drains the process. Any number of replicas
+//! may run.
 
 mod admin;
 mod admission;
@@ -33,6 +34,7 @@ mod retry_budget;
 mod routes;
 mod serve;
 mod sessions;
+mod slot;
 mod state;
 mod workload;
 

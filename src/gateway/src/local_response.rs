@@ -1,37 +1,37 @@
-//! What the gateway answers itself: refusals, as `{"error", "reason"}`.
+//! Responses that the gateway generates itself: refusals with the body `{"error", "reason"}`.
 
 use std::borrow::Cow;
 
 use http1::{InvalidMessage, write_local_response};
 
-/// A refusal.
+/// Refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LocalResponse {
-    /// Status code.
+    /// HTTP status code.
     pub(super) status: u16,
-    /// For people: what was wrong and what to do.
+    /// Message for people: the cause and the remedy.
     pub(super) error: Cow<'static, str>,
-    /// For machines: one word.
+    /// Machine-readable reason: one word.
     pub(super) reason: &'static str,
-    /// A field more, such as `WWW-Authenticate` and its value.
+    /// Additional header field with its value, such as `WWW-Authenticate`.
     pub(super) field: Option<(&'static str, Cow<'static, str>)>,
-    /// The code of the JSON-RPC error as which it is told.
+    /// JSON-RPC error code; if set, the body is a JSON-RPC error.
     pub(super) rpc: Option<i32>,
 }
 
 impl LocalResponse {
-    /// A refusal.
+    /// Creates a refusal.
     pub(super) fn new(status: u16, reason: &'static str, error: impl Into<Cow<'static, str>>) -> Self {
         Self { status, error: error.into(), reason, field: None, rpc: None }
     }
 
-    /// The request itself is bad.
+    /// Creates the refusal of an invalid request.
     pub(super) fn invalid_message(bad: InvalidMessage) -> Self {
         Self::new(bad.status(), "bad-request", bad.to_string())
     }
 
-    /// Writes it as HTTP/1.1, for a request that was HEAD or not. 503 and 429 ask for another try in a second, unless
-    /// the field says when.
+    /// Appends the refusal to `out` as HTTP/1.1; `to_head` says whether the request was HEAD. Statuses 429 and 503 get
+    /// `Retry-After: 1` unless `field` is a `Retry-After`.
     pub(super) fn write(&self, to_head: bool, close: bool, out: &mut Vec<u8>) {
         let Self { status, error, reason, field, rpc } = self;
         let body = match rpc {
@@ -51,12 +51,12 @@ impl LocalResponse {
     }
 }
 
-/// There is no such workload.
+/// Creates the refusal for an unknown workload.
 pub(super) fn unknown_workload() -> LocalResponse {
     LocalResponse::new(
         404,
         "unknown",
-        "there is no such workload: use /v1/agents, /v1/flows, /v1/flowsets or /v1/mcp, namespace and name",
+        "unknown workload: use /v1/agents, /v1/flows, /v1/flowsets or /v1/mcp, namespace and name",
     )
 }
 

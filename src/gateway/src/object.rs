@@ -1,4 +1,4 @@
-//! A workload's object, reduced to what its requests need.
+//! Decodes a workload's custom resource, reduced to the fields that requests need.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use cluster::{ObjectVersion, resource::Resource};
 use crds::{
     Period, Proxy,
     flow_set::{FlowState, LEFT_OUT},
-    why,
+    reason, why,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use meta::CommonStatus;
+use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 
-/// A kind that is reached through the gateway.
+/// Kind that is reachable through the gateway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum RoutedKind {
@@ -24,60 +24,62 @@ pub enum RoutedKind {
 }
 
 impl RoutedKind {
-    /// All of them.
+    /// All routed kinds.
     pub(super) const ALL: [Self; 4] = [Self::Agent, Self::Flow, Self::FlowSet, Self::McpServer];
 
-    /// Where its objects are.
+    /// API resource of the kind.
     pub(super) fn resource(self) -> Resource {
         match self {
-            Self::Agent => Resource::AGENT,
-            Self::Flow => Resource::FLOW,
-            Self::FlowSet => Resource::FLOW_SET,
-            Self::McpServer => Resource::MCP_SERVER,
+            Self::Agent => Resource::of::<crds::Agent>(),
+            Self::Flow => Resource::of::<crds::Flow>(),
+            Self::FlowSet => Resource::of::<crds::FlowSet>(),
+            Self::McpServer => Resource::of::<crds::MCPServer>(),
         }
     }
 
-    /// Such as `Agent`.
+    /// Returns the name of the kind, such as `Agent`.
     pub(super) fn name(self) -> &'static str {
         self.resource().kind
     }
 
-    /// Such as `agents`: its word in rights.
+    /// Returns the plural of the kind, as RBAC rules name it, such as `agents`.
     pub(super) fn plural(self) -> &'static str {
         self.resource().plural
     }
 
-    /// Such as `agents`: its word in paths.
+    /// Returns the path segment of the kind, such as `agents`.
     pub(super) fn word(self) -> &'static str {
         if self == Self::McpServer { "mcp" } else { self.plural() }
     }
 }
 
-/// What is kept of an object. Every field may be missing from it.
+/// Routing data of a workload's object. A field that the object lacks has its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Object {
-    /// Its uid.
+    /// Uid of the object.
     pub uid: Box<str>,
-    /// Longest wait for the first byte of an answer.
+    /// Longest wait for the first byte of a response.
     pub timeout: Option<Duration>,
-    /// Requests that one Pod takes at the same time.
+    /// Concurrency cap of one Pod.
     pub concurrency: Option<u32>,
-    /// The uid of its Service, as the operator wrote it down; nobody else's Service leads to its Pods.
+    /// Uid of the workload's Service, as the operator recorded it in the status. Only this Service leads to the
+    /// workload's Pods.
     pub service: Option<Box<str>>,
-    /// Whether its Pods have the sidecar, whose words about load and refusals are believed; a workload's own are not.
+    /// Set if the Pods have the sidecar. Only a sidecar's load reports and refusals are trusted, not those of a
+    /// workload.
     pub sidecar: bool,
-    /// Paths that need no caller: exact, or everything below one that ends in `/*`.
+    /// Paths that need no credential: exact paths, or prefixes that end in `/*`.
     pub anonymous_paths: Box<[Box<str>]>,
-    /// When it was last invoked, as written by a gateway.
+    /// Time of the last invocation, as a gateway wrote it.
     pub last_invocation_at: Option<Timestamp>,
-    /// Why it is of no use to wait for a Pod, if it is not.
+    /// Reason why no Pod will become ready, if there is one.
     pub no_pod: Option<NoPod>,
-    /// Of a set: the flows that its Pods run without, each with why.
+    /// Flows of a FlowSet that its Pods run without, each with the reason.
     pub left_out: Box<[(Box<str>, Box<str>)]>,
 }
 
 impl Object {
-    /// Why the flow that this rest of a path leads to is not served, if the Pods run without it.
+    /// Returns the reason why the flow that the rest of a path leads to is not served, if the Pods run without it.
     pub(super) fn left_out(&self, rest: &[u8]) -> Option<&str> {
         let first = rest.strip_prefix(b"/")?.split(|byte| matches!(byte, b'/' | b'?')).next()?;
         let found = self.left_out.iter().find(|(flow, _)| flow.as_bytes() == first);
@@ -85,29 +87,29 @@ impl Object {
     }
 }
 
-/// Why nobody should wait for a Pod.
+/// State in which it is useless to wait for a Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoPod {
-    /// The `why` sentence.
+    /// Sentence that explains the state, as `recif why` prints it.
     pub sentence: Box<str>,
-    /// Whether Pods that are still there serve until they are gone. Those of a failed update do; those of an object that is
-    /// being deleted do not.
+    /// Set if existing Pods may still serve. Those of a failed update do; those of an object that is being deleted do
+    /// not.
     pub pods_serve: bool,
-    /// Whether a ready Pod would end it, so that a request is a reason to have one.
+    /// Set if a ready Pod would end the state, so that a request is a reason to start one.
     pub ended_by_pods: bool,
 }
 
-/// Reads an object of this kind.
+/// Decodes an object of this kind.
 ///
 /// # Errors
-/// When it does not look like one.
+/// The JSON is no such object.
 pub(super) fn read(kind: RoutedKind, head: &ObjectVersion, json: &str) -> Result<Object, serde_json::Error> {
     let WireWorkload { metadata, spec, status } = serde_json::from_str(json)?;
     let status = status.unwrap_or_default();
     let left_out = left_out(&status);
     Ok(Object {
         uid: head.uid.as_str().into(),
-        // That of a server is for its discovery.
+        // `spec.timeout` of an MCPServer is for the discovery of its tools.
         timeout: spec.timeout.filter(|_| kind != RoutedKind::McpServer).and_then(|timeout| timeout.length()),
         concurrency: spec.scaling.and_then(|scaling| scaling.concurrency),
         service: status.children.into_iter().find(|child| &*child.kind == "Service").map(|child| child.uid),
@@ -132,11 +134,11 @@ fn left_out(status: &WireWorkloadStatus) -> Box<[(Box<str>, Box<str>)]> {
 fn no_pod(kind: RoutedKind, head: &ObjectVersion, metadata: WireWorkloadMeta, status: &CommonStatus) -> Option<NoPod> {
     let deleting = metadata.deletion_timestamp.is_some() || status.phase.as_deref() == Some("Terminating");
     let ended = matches!(status.phase.as_deref(), Some("Failed" | "Terminated"));
-    // The only wait that a user has to end.
+    // The only waiting state that a user has to end.
     let missing = status.conditions.iter().any(|condition| {
-        condition.type_ == "ReferencesResolved"
+        condition.type_ == condition_type::REFERENCES_RESOLVED
             && condition.status == "False"
-            && matches!(condition.reason.as_str(), "MissingDependency" | "ReferenceCycle")
+            && matches!(condition.reason.as_str(), reason::MISSING_DEPENDENCY | reason::REFERENCE_CYCLE)
     });
     if !deleting && !ended && !missing {
         return None;
@@ -219,7 +221,7 @@ struct StatusChild {
 pub(super) mod testing {
     use super::Object;
 
-    /// One that says nothing of how it is to be reached.
+    /// Creates an object that sets none of the fields that requests need, but has a Service.
     pub(crate) fn object() -> Object {
         Object {
             uid: "u".into(),

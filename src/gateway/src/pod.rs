@@ -1,7 +1,12 @@
-//! One Pod, as this gateway knows it: how busy it is, and connections to it.
+//! State of one Pod as this gateway knows it: its load, its circuit breaker, and its pools of idle connections.
 //!
-//! How busy: what this gateway has in flight there, and what others have, which the Pod's sidecar says with each answer. A
-//! Pod that refused is taken for full until it answers something else, or for a moment.
+//! The load is what this gateway has in flight there plus what other gateways have, which the Pod's sidecar reports
+//! with each response in `x-recif-load`.
+//!
+//! A [circuit breaker](https://martinfowler.com/bliki/CircuitBreaker.html) ejects a Pod from load balancing: for 50 to
+//! 100 ms after it refused a request for want of room, for 500 ms after it accepted no connection (open). Then one
+//! request per 100 ms probes it (half-open), until a response closes the breaker. The end of an older response closes it
+//! too, unless no connection could be made meanwhile. Requests of a session bypass it.
 
 use std::{
     cell::Cell,
@@ -19,46 +24,57 @@ use tokio::{net::TcpStream, time::Instant};
 
 use super::{clock::random_between, sessions::PodTag};
 
-/// How long an idle connection is kept.
+/// Longest time for which an idle connection is kept.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Idle connections that one thread keeps at most.
+/// Most idle connections per thread.
 const MOST_IDLE: usize = 256;
-/// Longest wait for a connection. A SYN that was lost is sent again after one second.
+/// Longest wait for a connection. A lost SYN is retransmitted after one second.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long what others have in flight is believed, in milliseconds.
+/// Time for which a load report and a recent peak of this gateway are valid, in milliseconds.
 const LOAD_TTL: u64 = 100;
-/// How long nobody else asks a Pod that may have room again, in milliseconds.
+/// Shortest time between two probes of a half-open circuit breaker, in milliseconds.
 const PROBE_INTERVAL: u64 = 100;
-/// How long a Pod to which no connection could be made is avoided, in milliseconds.
+/// Time for which the circuit breaker is open after a failed connection attempt, in milliseconds.
 const UNREACHABLE_PENALTY: u64 = 500;
 
-/// One Pod.
+/// Pod that serves a workload, as an upstream of this gateway.
+///
+/// Invariant: `in_flight` is the number of slots that this gateway holds. Only [`Self::acquire_pinned`] and a lowered
+/// cap make it exceed `cap`.
 #[derive(Debug)]
 pub(super) struct UpstreamPod {
-    /// Where it listens.
+    /// Address at which the Pod listens.
     pub(super) address: SocketAddr,
-    /// By which its sessions name it.
+    /// Tag by which session ids name the Pod.
     pub(super) tag: PodTag,
-    /// Whether it is taken for ready by its own word alone.
+    /// Set if the Pod counts as ready only because its sidecar said so, before its EndpointSlice.
     pub(super) is_self_reported: AtomicBool,
+    /// Requests that this gateway has in flight there.
     in_flight: AtomicU32,
-    /// How many it takes; 0: any number.
+    /// Concurrency cap; 0 for none.
     cap: AtomicU32,
-    /// What others had in flight there, and until when that is believed.
+    /// Requests that other gateways have in flight there, as last reported.
     others: AtomicU32,
+    /// Time until which `others` is valid.
     others_until: AtomicU64,
-    /// What was in flight here before the last requests ended, and until when that counts.
+    /// Recent peak of `in_flight`: its value before the last requests ended.
     recent_in_flight: AtomicU32,
+    /// Time until which `recent_in_flight` is valid.
     recent_until: AtomicU64,
+    /// State of the circuit breaker: 0 for closed, a future time for open, a past time for half-open.
     full_until: AtomicU64,
+    /// Set while the circuit breaker is open because no connection could be made: the end of an older request then says
+    /// nothing about the Pod.
+    is_unreachable: AtomicBool,
     pools: [ConnectionPool; MAX_POOLS],
 }
 
-/// Connections that one thread made. Another thread could use them, but each of their bytes would wake both.
+/// Idle connections that one thread made. Another thread could use them, but then each of their bytes would wake both
+/// threads.
 #[derive(Debug, Default)]
 struct ConnectionPool {
     idle: Mutex<PooledConnections>,
-    /// Whether there may be any.
+    /// Set if `idle` may hold connections: a check without the lock.
     filled: AtomicBool,
 }
 
@@ -68,19 +84,19 @@ struct PooledConnections {
     closed: bool,
 }
 
-/// The most threads that serve connections.
+/// Most threads that serve connections.
 pub(super) const MAX_POOLS: usize = 8;
 
 thread_local! {
     static POOL: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Gives this thread its own pool of every Pod; numbers count from 0 to [`POOLS`] - 1.
+/// Assigns this thread its own pool of every Pod. `number` counts from 0 to [`MAX_POOLS`] - 1.
 pub(super) fn use_pool(number: usize) {
     POOL.set(number % MAX_POOLS);
 }
 
-/// What a Pod's sidecar says with an answer: `in flight/cap`.
+/// Load report of a Pod's sidecar: `in flight/cap`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LoadHeader {
     in_flight: u32,
@@ -88,7 +104,7 @@ pub(super) struct LoadHeader {
 }
 
 impl LoadHeader {
-    /// Reads `x-recif-load`.
+    /// Parses the value of `x-recif-load`.
     pub(super) fn read(value: &[u8]) -> Option<Self> {
         let (in_flight, cap) = str::from_utf8(value).ok()?.split_once('/')?;
         Some(Self { in_flight: in_flight.parse().ok()?, cap: cap.parse().ok()? })
@@ -96,7 +112,7 @@ impl LoadHeader {
 }
 
 impl UpstreamPod {
-    /// A Pod of which nothing is known but how many requests it should take (0: any number).
+    /// Creates a Pod of which only the configured cap is known (0 for none).
     pub(super) fn new(address: SocketAddr, cap: u32) -> Self {
         Self {
             address,
@@ -109,26 +125,28 @@ impl UpstreamPod {
             recent_in_flight: AtomicU32::new(0),
             recent_until: AtomicU64::new(0),
             full_until: AtomicU64::new(0),
+            is_unreachable: AtomicBool::new(false),
             pools: Default::default(),
         }
     }
 
-    /// The Pod with this uid.
+    /// Sets the session tag, which is derived from the uid.
     pub(super) fn with_uid(self, uid: &str) -> Self {
         Self { tag: PodTag::of(uid), ..self }
     }
 
-    /// Takes a slot whether or not there is room: what belongs to this Pod can go nowhere else.
+    /// Takes a slot whether or not there is room: a request of a session cannot go to another Pod.
     pub(super) fn acquire_pinned(&self) {
         self.in_flight.fetch_add(1, Relaxed);
     }
 
-    /// Requests that this gateway has in flight there.
+    /// Returns the number of requests that this gateway has in flight there.
     pub(super) fn in_flight(&self) -> u32 {
         self.in_flight.load(Relaxed)
     }
 
-    /// How busy it is: smaller is less; `None`: it has no room.
+    /// Returns the relative load, for comparison between Pods, or `None` if the Pod is full or its circuit breaker is
+    /// open.
     pub(super) fn load(&self, now: u64) -> Option<u64> {
         let cap = self.cap.load(Relaxed);
         let mut busy = u64::from(self.in_flight());
@@ -141,13 +159,13 @@ impl UpstreamPod {
         Some(busy * 1024 / u64::from(cap.max(1)))
     }
 
-    /// Takes one of its slots, if there is room.
+    /// Takes a slot if the Pod has room.
     pub(super) fn try_acquire(&self, now: u64) -> bool {
         if self.load(now).is_none() {
             return false;
         }
         let full_until = self.full_until.load(Relaxed);
-        // Only one finds out whether there is room again; the others follow when it was answered.
+        // Half-open: one request probes the Pod; the others follow once it was answered.
         if full_until != 0
             && self.full_until.compare_exchange(full_until, now + PROBE_INTERVAL, Relaxed, Relaxed).is_err()
         {
@@ -162,42 +180,50 @@ impl UpstreamPod {
         true
     }
 
-    /// Gives a slot back. `served`: there is room for another now.
+    /// Releases a slot. `served` says that the Pod has responded in full and so has room for another request, which closes
+    /// the circuit breaker of a Pod that only refused.
     pub(super) fn release(&self, served: bool, now: u64) {
         let before = self.in_flight.fetch_sub(1, Relaxed);
         if before >= self.recent_in_flight.load(Relaxed) || now >= self.recent_until.load(Relaxed) {
             self.recent_in_flight.store(before, Relaxed);
             self.recent_until.store(now + LOAD_TTL, Relaxed);
         }
-        if served {
-            self.full_until.store(0, Relaxed);
+        let full_until = self.full_until.load(Relaxed);
+        if served && full_until != 0 && !self.is_unreachable.load(Relaxed) {
+            // Fails if another request has found something else meanwhile.
+            let _ = self.full_until.compare_exchange(full_until, 0, Relaxed, Relaxed);
         }
     }
 
-    /// It answered a request of this gateway, which is still in flight, and said this of itself.
+    /// Records that the Pod responded to a request of this gateway, which is still in flight, and its load report.
+    /// Closes the circuit breaker.
     pub(super) fn answered(&self, reported: Option<LoadHeader>, now: u64) {
         if let Some(LoadHeader { in_flight, cap }) = reported {
-            // Between its saying so and our hearing it requests of ours have ended. They must not be taken for others.
+            // Requests of this gateway may have ended since the sidecar counted them. They must not be taken for
+            // requests of others.
             let lately = if now < self.recent_until.load(Relaxed) { self.recent_in_flight.load(Relaxed) } else { 0 };
             self.cap.store(cap, Relaxed);
             self.others.store(in_flight.saturating_sub(lately.max(self.in_flight())), Relaxed);
             self.others_until.store(now + LOAD_TTL, Relaxed);
         }
+        self.is_unreachable.store(false, Relaxed);
         self.full_until.store(0, Relaxed);
     }
 
-    /// It has no room.
+    /// Records that the Pod refused a request for want of room: opens the circuit breaker for 50 to 100 ms.
     pub(super) fn refused(&self, now: u64) {
+        self.is_unreachable.store(false, Relaxed);
         self.full_until.store(now + random_between(50, 100), Relaxed);
     }
 
-    /// No connection to it could be made.
+    /// Records that no connection to the Pod could be made: opens the circuit breaker and closes the idle connections.
     pub(super) fn unreachable(&self, now: u64) {
+        self.is_unreachable.store(true, Relaxed);
         self.full_until.store(now + UNREACHABLE_PENALTY, Relaxed);
         self.close_idle();
     }
 
-    /// An idle connection that looks alive.
+    /// Takes an idle connection that looks alive from this thread's pool.
     pub(super) fn reuse(&self) -> Option<Connection<TcpStream>> {
         let pool = &self.pools[POOL.get()];
         if !pool.filled.load(Relaxed) {
@@ -206,7 +232,7 @@ impl UpstreamPod {
         let mut idle = pool.lock();
         while let Some((side, since)) = idle.connections.pop() {
             if since.elapsed() >= IDLE_TIMEOUT {
-                // The others have been idle for longer.
+                // The other connections have been idle for longer.
                 idle.connections.clear();
                 break;
             }
@@ -218,15 +244,15 @@ impl UpstreamPod {
         None
     }
 
-    /// A new connection.
+    /// Opens a new connection.
     ///
     /// # Errors
-    /// Nobody accepts.
+    /// The Pod does not accept the connection in time.
     pub(super) async fn connect(&self) -> io::Result<Connection<TcpStream>> {
         connect(self.address, CONNECT_TIMEOUT).await
     }
 
-    /// Keeps a connection for another request.
+    /// Returns a connection to this thread's pool.
     pub(super) fn keep(&self, side: Connection<TcpStream>) {
         let pool = &self.pools[POOL.get()];
         let mut idle = pool.lock();
@@ -236,7 +262,7 @@ impl UpstreamPod {
         }
     }
 
-    /// Says whether connections are kept. One that is not ready keeps none.
+    /// Enables or disables the pools. A Pod that is not ready keeps no connections.
     pub(super) fn set_pooling(&self, keeps: bool) {
         for pool in &self.pools {
             let mut idle = pool.lock();
@@ -289,7 +315,7 @@ mod tests {
     fn what_has_just_ended_here_is_not_taken_for_others() {
         let pod = pod(4);
         assert!((0..4).all(|_| pod.try_acquire(0)));
-        // Four answers come at the same time, and each was sent while all four were in flight.
+        // Four responses arrive at the same time, and each was sent while all four requests were in flight.
         for _ in 0..3 {
             pod.answered(LoadHeader::read(b"4/4"), 1000);
             pod.release(true, 1000);
@@ -315,5 +341,20 @@ mod tests {
         pod.refused(3000);
         pod.answered(None, 3000);
         assert_eq!(pod.load(3000), Some(0));
+    }
+    #[test]
+    fn the_end_of_an_older_request_does_not_make_an_unreachable_pod_available() {
+        let pod = pod(0);
+        assert!(pod.try_acquire(0) && pod.try_acquire(0));
+        pod.unreachable(1000);
+        pod.release(true, 1000);
+        assert_eq!(pod.load(1000), None);
+        pod.answered(None, 1000);
+        pod.release(true, 1000);
+        assert_eq!(pod.load(1000), Some(0));
+        assert!(pod.try_acquire(1000));
+        pod.refused(1000);
+        pod.release(true, 1000);
+        assert_eq!(pod.load(1000), Some(0), "one that refused can be reached");
     }
 }

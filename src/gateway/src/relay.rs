@@ -1,14 +1,15 @@
-//! One request, taken to a Pod and back.
+//! Relays one request to a Pod and its response back to the client, with retries.
 //!
-//! A Pod that has no room says so before it does anything, so another one is asked at once, with any method, for as long as
-//! the request can be sent again. A Pod that cannot be reached has done nothing either, but costs time: that is tried again
-//! twice at most, within a budget. Anything else that may have reached the workload is never repeated.
+//! A Pod without room refuses before it does anything, so the request is sent to another Pod at once, whatever its
+//! method, as long as it can be replayed. A Pod that accepts no connection has done nothing either, but the attempt
+//! costs time: at most two retries follow, within the [retry budget](super::retry_budget). A request that may have
+//! reached the workload in any other way is never repeated.
 //!
-//! A Pod of an MCP server may have room for requests and none for another session: another Pod is asked for one, once, and when none
-//! has room, the client is told what the last one said.
+//! A Pod of an MCP server may have room for requests but none for another session: each other Pod is asked once, and if
+//! none has room, the client gets the response of the last one.
 //!
-//! An address may belong to another workload's Pod before the slices say so. Its sidecar answers 421, misdirected: it is left
-//! alone like one that cannot be reached, and costs no budget.
+//! An address may belong to another workload's Pod before the EndpointSlices say so. Its sidecar responds 421
+//! (misdirected). The Pod is then ejected like one that accepts no connection, and the retry costs no budget.
 
 use std::{
     pin::Pin,
@@ -36,14 +37,14 @@ use super::{
 };
 use crate::request::{RelayOutcome, RequestContext};
 
-/// Most bytes of a request's body that are kept until its answer begins.
+/// Most bytes of a request body that are buffered for a replay until the response begins.
 const MAX_REPLAY_BODY: usize = 64 * 1024;
-/// Retries after connections that could not be made.
+/// Most retries after failed connection attempts.
 const MAX_RETRIES: u32 = 2;
-/// Longest silence of a stream. Sidecars end it after 300 s by themselves, and say so.
+/// Longest silence of a stream. Sidecars end it after 300 s themselves, and say so to the client.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(310);
 
-/// Sends a request to a Pod of its workload and the answer to the client.
+/// Relays a request to a Pod of its workload, and the response to the client.
 pub(super) async fn relay<S: ClientStream>(
     client: &mut Connection<S>,
     call: &RequestContext<'_>,
@@ -57,7 +58,7 @@ pub(super) async fn relay<S: ClientStream>(
     }
     route.workload.budget.deposit();
     let mut failures = 0;
-    // Pods that did not take it, and whether one of them has no room but for another session.
+    // Pods that declined the request, and whether one of them had no room for another session.
     let mut tried: Vec<PodTag> = Vec::new();
     let mut elsewhere = false;
     loop {
@@ -73,7 +74,7 @@ pub(super) async fn relay<S: ClientStream>(
             Err(SlotError::ClientGone) => return RelayOutcome::Aborted,
         };
         let tag = lease.pod.tag;
-        // What one says again is its last word.
+        // A refusal for want of session room is final if this Pod was tried before or no other Pod is left.
         let others = !tried.contains(&tag) && route.pods.iter().any(|pod| pod.tag != tag && !tried.contains(&pod.tag));
         let (sessionless, misdirected) = (AtomicBool::new(false), AtomicBool::new(false));
         let mut kept = lease.pod.reuse();
@@ -105,7 +106,7 @@ pub(super) async fn relay<S: ClientStream>(
                 ExchangeOutcome::Done { upstream: true, .. } | ExchangeOutcome::Declined { upstream: true } => {
                     kept.take().into_iter().for_each(|side| lease.pod.keep(side));
                 }
-                // A Pod may close an idle connection at the moment in which it is used again.
+                // A Pod may close an idle connection at the moment of its reuse.
                 ExchangeOutcome::NoResponse { unanswered: true, unsent, replayable: true }
                     if was_reused && (*unsent || head.is_safe()) =>
                 {
@@ -115,7 +116,10 @@ pub(super) async fn relay<S: ClientStream>(
                 }
                 ExchangeOutcome::Upgraded => {
                     return match tunnel(client, upstream, IDLE_TIMEOUT, timer.as_mut()).await {
-                        Ok(()) => RelayOutcome::Served { again: false },
+                        Ok(()) => {
+                            lease.served();
+                            RelayOutcome::Served { again: false }
+                        }
                         Err(_) => RelayOutcome::Aborted,
                     };
                 }
@@ -133,7 +137,8 @@ pub(super) async fn relay<S: ClientStream>(
                 }
             }
             Ok(ExchangeOutcome::Declined { .. }) if sessionless.load(Relaxed) => {
-                // It has room for anything else.
+                // The Pod has room for anything but a new session.
+                lease.pod.answered(None, shared.clock.now());
                 elsewhere = true;
                 shared.metrics.retried("over-capacity");
             }
@@ -150,12 +155,16 @@ pub(super) async fn relay<S: ClientStream>(
                 }
                 shared.metrics.retried("connect");
             }
+            Ok(ExchangeOutcome::Done { client, .. }) => {
+                lease.served();
+                return RelayOutcome::Served { again: client };
+            }
             Ok(end) => return outcome(end, &route.workload),
         }
         if !tried.contains(&tag) {
             tried.push(tag);
         }
-        // The Pods may be others by now.
+        // The set of Pods may have changed.
         route = shared.routes.find(call.path.key).unwrap_or(route);
     }
 }
@@ -163,7 +172,7 @@ pub(super) async fn relay<S: ClientStream>(
 /// No connection could be made.
 struct Unreachable;
 
-/// A Pod that was taken for ready by its own word alone has not served.
+/// Withdraws early readiness: a Pod that was ready only by its sidecar's report has not served.
 fn distrust_self_report(pod: &UpstreamPod, workload: &WorkloadState, shared: &GatewayContext) {
     if pod.is_self_reported.load(Relaxed) {
         shared.routes.unmark_self_reported(workload, &pod.tag);
@@ -193,18 +202,19 @@ fn refused(status: u16, reason: &'static str, error: &'static str) -> RelayOutco
     RelayOutcome::Refused(LocalResponse::new(status, reason, error))
 }
 
-/// What is done with an answer's head.
+/// Policy for the response: decides whether it is declined, and rewrites its head.
 struct RelayPolicy<'a> {
     call: &'a RequestContext<'a>,
     pod: &'a UpstreamPod,
     workload: &'a Arc<WorkloadState>,
-    /// Whether what answers is one: a workload's own word for a refusal would make others do its work.
+    /// Set if the response comes from a sidecar. The same refusal by a workload itself would make other Pods do its
+    /// work.
     sidecar: bool,
-    /// Whether a Pod is left that was not asked yet for room for another session.
+    /// Set if a Pod is left that was not asked yet for room for another session.
     has_other_pod: bool,
-    /// Whether that is what this one says.
+    /// Output: the Pod has no room for another session.
     no_session_room: &'a AtomicBool,
-    /// Whether it is not of this workload at all.
+    /// Output: the Pod belongs to another workload.
     misdirected: &'a AtomicBool,
 }
 
@@ -217,7 +227,8 @@ impl ResponsePolicy for RelayPolicy<'_> {
         if self.call.session.is_some() || !self.sidecar || head.status != 503 {
             return false;
         }
-        // The sidecar's words for "nothing was done", and the bridge's, which it passes on.
+        // Reasons of the sidecar that mean "nothing was done", and `no-session` of the MCP bridge, which the sidecar
+        // passes on.
         match reason(head) {
             Some(b"over-capacity") => true,
             Some(b"draining") => {
@@ -238,7 +249,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
             let load = head.fields.values(head.bytes, "x-recif-load").next().filter(|_| self.sidecar);
             let load = load.and_then(LoadHeader::read);
             self.pod.answered(load, shared.clock.now());
-            // It may have room for those who wait.
+            // The Pod may have room for waiting requests.
             self.workload.dispatch();
             shared.metrics.answered(self.workload.kind, head.status, arrived.elapsed());
             if self.sidecar && head.status == 502 && reason(head) == Some(b"connect") {

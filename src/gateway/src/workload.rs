@@ -1,4 +1,5 @@
-//! One workload as its requests share it: who waits for room, and what was counted. It outlives every change of its object.
+//! State that all requests of one workload share: the queue for slots, and counters. It outlives every change of the
+//! object.
 
 use std::{
     sync::{
@@ -20,81 +21,78 @@ use super::{
     queue::AdaptiveLifo,
     retry_budget::RetryBudget,
     sessions::PodTag,
+    slot::SlotPermit,
 };
 
-/// One workload.
+/// Shared state of one workload.
+///
+/// Invariant: `waiting` is the length of the queue, and is written only under the lock of `queue_state`. `in_flight` is
+/// true while a [`ProbePermit`] exists.
 #[derive(Debug)]
 pub(super) struct WorkloadState {
-    /// Its kind.
+    /// Kind of the workload.
     pub(super) kind: RoutedKind,
-    /// Its namespace.
+    /// Namespace of the workload.
     pub(super) namespace: Box<str>,
-    /// Its name.
+    /// Name of the workload.
     pub(super) name: Box<str>,
-    /// As requests name it to a sidecar, which serves one workload: `agent/default/weather`.
+    /// Name by which requests address the workload to a sidecar, such as `agent/default/weather`. A sidecar serves one
+    /// workload.
     pub(super) full_name: Box<str>,
-    /// When an answer below 500 was last relayed from it, in milliseconds since 1970; 0: never by this process.
+    /// Last time at which a response below 500 was relayed, in milliseconds since 1970; 0 for never by this process.
     pub(super) invoked_at: AtomicI64,
-    /// What may be tried again.
+    /// Retry budget of the workload.
     pub(super) budget: RetryBudget,
-    /// What its callers are vouched for by.
+    /// Cache of the signed tokens for its callers.
     tokens: TokenCache,
-    clock: Clock,
+    /// Clock of the circuit breakers.
+    pub(super) clock: Clock,
     waiting: AtomicUsize,
     refused: AtomicU64,
     halted: AtomicU64,
-    /// Whether its Pods are being asked whether they can serve.
+    /// Set while a task probes the Pods for readiness.
     in_flight: AtomicBool,
     queue_state: Mutex<QueueState>,
 }
 
+/// Queue of the workload, and the Pods that can serve it.
 #[derive(Debug)]
 struct QueueState {
     queue: AdaptiveLifo<oneshot::Sender<SlotPermit>>,
     pods: Arc<[Arc<UpstreamPod>]>,
-    /// The number of those who wait, integrated over time up to `since`.
+    /// Time integral of the queue length, up to `since`.
     waited: Duration,
     since: Instant,
 }
 
-/// A slot of a Pod. Dropping it gives it back, and whoever is next gets it.
-#[derive(Debug)]
-pub(super) struct SlotPermit {
-    workload: Arc<WorkloadState>,
-    /// Whose slot it is.
-    pub(super) pod: Arc<UpstreamPod>,
-    /// Whether the Pod has room for another one when this one is given back.
-    served: bool,
-}
-
-/// The right to ask the workload's Pods whether they can serve, which one task has at a time. Dropping it gives it back.
+/// Permit to probe the workload's Pods for readiness (single-flight). Dropping it releases it.
 #[derive(Debug)]
 pub(super) struct ProbePermit(Arc<WorkloadState>);
 
-/// A place in the queue. Dropping it leaves the queue.
+/// Place in the queue. Dropping it leaves the queue.
 #[derive(Debug)]
 pub(super) struct QueueTicket {
     workload: Arc<WorkloadState>,
     number: u64,
-    /// Gets the slot. It is closed when what is waited for has changed.
+    /// Receives the slot. Closed if the queue was cleared because the state of the workload changed.
     pub(super) granted: oneshot::Receiver<SlotPermit>,
 }
 
-/// What is waited for and was not given.
+/// Unserved demand of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct QueueDemand {
-    /// Requests that wait now.
+    /// Requests that are queued now.
     pub(super) waiting: usize,
-    /// Their number integrated over time.
+    /// Time integral of the queue length.
     pub(super) waited: Duration,
-    /// Requests that were refused for want of room.
+    /// Requests refused for want of room.
     pub(super) refused: u64,
-    /// Requests that were refused because the workload is Failed and has no Pod, which a ready Pod would end.
+    /// Requests refused because the workload is Failed and has no Pod, for a reason that a ready Pod would end.
     pub(super) halted: u64,
 }
 
 impl WorkloadState {
-    /// One for which nobody has asked yet.
+    /// Creates the state of a workload without requests.
     pub(super) fn new(kind: RoutedKind, namespace: &str, name: &str, clock: Clock) -> Arc<Self> {
         let room = QueueState {
             queue: AdaptiveLifo::default(),
@@ -119,7 +117,7 @@ impl WorkloadState {
         })
     }
 
-    /// A slot of one of these Pods, if there is room and nobody waits for it.
+    /// Acquires a slot of one of these Pods, if one has room and no request waits.
     pub(super) fn acquire(self: &Arc<Self>, pods: &[Arc<UpstreamPod>]) -> Option<SlotPermit> {
         if self.waiting.load(Relaxed) > 0 {
             return None;
@@ -127,7 +125,7 @@ impl WorkloadState {
         balance::acquire(pods, self.clock.now(), random()).map(|pod| self.permit(pod))
     }
 
-    /// A slot of a Pod that was not tried yet, if there is room and nobody waits for it.
+    /// Acquires a slot of a Pod that was not tried yet, if one has room and no request waits.
     pub(super) fn acquire_other(self: &Arc<Self>, pods: &[Arc<UpstreamPod>], tried: &[PodTag]) -> Option<SlotPermit> {
         if self.waiting.load(Relaxed) > 0 {
             return None;
@@ -137,13 +135,13 @@ impl WorkloadState {
         Some(self.permit(pod.clone()))
     }
 
-    /// A slot of this very Pod.
+    /// Acquires a slot of this Pod, even if it is at its cap.
     pub(super) fn acquire_pinned(self: &Arc<Self>, pod: &Arc<UpstreamPod>) -> SlotPermit {
         pod.acquire_pinned();
         self.permit(pod.clone())
     }
 
-    /// A place in the queue for a request that arrived at this time; `None`: as many as `most` wait already.
+    /// Enqueues a request that arrived at this time. Returns `None` if `most` requests wait already.
     pub(super) fn enqueue(self: &Arc<Self>, arrived: Instant, most: usize) -> Option<QueueTicket> {
         let (sender, granted) = oneshot::channel();
         let number = {
@@ -156,12 +154,12 @@ impl WorkloadState {
             self.waiting.store(room.queue.len(), Relaxed);
             number
         };
-        // Room may have come between the look for it and the joining.
+        // A slot may have become free between the check for room and the enqueue.
         self.dispatch();
         Some(QueueTicket { workload: self.clone(), number, granted })
     }
 
-    /// Gives slots to those who wait, as long as there is room.
+    /// Grants slots to queued requests as long as there is room.
     pub(super) fn dispatch(self: &Arc<Self>) {
         if self.waiting.load(Relaxed) == 0 {
             return;
@@ -174,13 +172,13 @@ impl WorkloadState {
             let mut lease = self.permit(pod);
             loop {
                 let Some(next) = room.queue.pop(Instant::now()) else {
-                    // Dropping it as served would come back here, while the room is locked.
-                    lease.served = false;
+                    // Dropping the permit would call this again while the queue is locked.
+                    lease.withhold();
                     break;
                 };
                 match next.send(lease) {
                     Ok(()) => break,
-                    // Who was next has just left.
+                    // The receiver was dropped: this request has just left.
                     Err(unwanted) => lease = unwanted,
                 }
             }
@@ -188,7 +186,7 @@ impl WorkloadState {
         self.waiting.store(room.queue.len(), Relaxed);
     }
 
-    /// The Pods are these from now on. `anew`: those who wait are to look again at what they wait for.
+    /// Replaces the Pods. `anew` clears the queue, so that waiting requests check the workload's state again.
     pub(super) fn set_pods(self: &Arc<Self>, pods: Arc<[Arc<UpstreamPod>]>, anew: bool) {
         let mut room = self.queue_state();
         room.pods = pods;
@@ -211,28 +209,28 @@ impl WorkloadState {
         self.halted.fetch_add(1, Relaxed);
     }
 
-    /// The token by which `keys` vouch for a caller.
+    /// Returns the token by which `keys` vouch for a caller.
     pub(super) fn token(&self, user: Option<&Arc<str>>, keys: &Arc<KeySet>) -> Arc<str> {
         self.tokens.get_or_sign(user, keys, Instant::now(), || self.full_name.to_string())
     }
 
-    /// Takes note that an answer below 500 was relayed from it.
+    /// Records that a response below 500 was relayed.
     pub(super) fn record_invocation(&self) {
         self.invoked_at.fetch_max(Timestamp::now().as_millisecond(), Relaxed);
     }
 
-    /// The right to ask its Pods, if nobody has it (single-flight).
+    /// Acquires the permit to probe the Pods, unless a task holds it (single-flight).
     pub(super) fn begin_probe(self: &Arc<Self>) -> Option<ProbePermit> {
         let begins = !self.in_flight.load(Relaxed) && !self.in_flight.swap(true, Relaxed);
         begins.then(|| ProbePermit(self.clone()))
     }
 
-    /// Whether a request waits for it.
+    /// Reports whether a request waits for the workload.
     pub(super) fn has_waiters(&self) -> bool {
         self.waiting.load(Relaxed) > 0
     }
 
-    /// What is waited for and was not given.
+    /// Returns the unserved demand up to now.
     pub(super) fn demand(&self) -> QueueDemand {
         let mut room = self.queue_state();
         self.accrue_wait(&mut room);
@@ -241,10 +239,10 @@ impl WorkloadState {
     }
 
     fn permit(self: &Arc<Self>, pod: Arc<UpstreamPod>) -> SlotPermit {
-        SlotPermit { workload: self.clone(), pod, served: true }
+        SlotPermit::new(self.clone(), pod)
     }
 
-    /// Brings what grows with time up to now.
+    /// Advances the time integral to now. Must be called before the queue length changes.
     fn accrue_wait(&self, room: &mut QueueState) {
         let now = Instant::now();
         room.waited += (now - room.since) * u32::try_from(room.queue.len()).unwrap_or(u32::MAX);
@@ -256,22 +254,8 @@ impl WorkloadState {
     }
 }
 
-impl SlotPermit {
-    /// Gives it back: the Pod has no room.
-    pub(super) fn refused(mut self, now: u64) {
-        self.served = false;
-        self.pod.refused(now);
-    }
-
-    /// Gives it back: no connection to the Pod could be made.
-    pub(super) fn unreachable(mut self, now: u64) {
-        self.served = false;
-        self.pod.unreachable(now);
-    }
-}
-
 impl ProbePermit {
-    /// Whose Pods are asked.
+    /// Returns the workload whose Pods are probed.
     pub(super) fn workload(&self) -> &Arc<WorkloadState> {
         &self.0
     }
@@ -283,15 +267,6 @@ impl Drop for ProbePermit {
     }
 }
 
-impl Drop for SlotPermit {
-    fn drop(&mut self) {
-        self.pod.release(self.served, self.workload.clock.now());
-        if self.served {
-            self.workload.dispatch();
-        }
-    }
-}
-
 impl Drop for QueueTicket {
     fn drop(&mut self) {
         {
@@ -300,7 +275,7 @@ impl Drop for QueueTicket {
             room.queue.remove(self.number);
             self.workload.waiting.store(room.queue.len(), Relaxed);
         }
-        // A slot that was granted and never taken is given back with the receiver, after this.
+        // A slot that was granted and never taken is released when the receiver is dropped, after this.
     }
 }
 
@@ -312,7 +287,7 @@ mod tests {
 
     use super::*;
 
-    /// A workload with one Pod that takes one request.
+    /// Creates a workload with one Pod whose cap is one.
     fn narrow() -> (Arc<WorkloadState>, Arc<[Arc<UpstreamPod>]>) {
         let workload = WorkloadState::new(RoutedKind::Agent, "ns", "a", Clock::new());
         let pods: Arc<[Arc<UpstreamPod>]> =
@@ -347,6 +322,15 @@ mod tests {
         assert!(second.granted.try_recv().is_ok());
         drop(second);
         assert_eq!((workload.demand().waiting, pods[0].in_flight()), (0, 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_that_was_not_used_closes_no_circuit_breaker() {
+        let (workload, pods) = narrow();
+        let held = workload.acquire(&pods).unwrap();
+        pods[0].unreachable(workload.clock.now());
+        drop(held);
+        assert!(workload.acquire(&pods).is_none());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,13 +1,15 @@
-//! HTTP/1.1 messages, without any I/O: heads are read, judged and rewritten, and the end of a body is found.
+//! HTTP/1.1 for relays: parses, validates and rewrites heads, finds the end of bodies, and moves exchanges between
+//! connections.
 //!
-//! A relay that repairs what a client sent is how requests are smuggled: two parsers that disagree about where a message
-//! ends. So what RFC 9112 calls invalid or ambiguous is refused here and never passed on, and what is passed on is passed
-//! on byte for byte: chunk framing is read only to find the end of a body, and a head is copied line by line but for the
-//! lines that belong to one connection.
+//! A relay that repairs a client's message enables [request
+//! smuggling](https://www.rfc-editor.org/rfc/rfc9112#section-11.2): two parsers that disagree about where a message
+//! ends. So a message that RFC 9112 calls invalid or ambiguous is refused here and never forwarded. A valid one is
+//! forwarded byte for byte: the chunked transfer coding is parsed only to find the end of a body, and a head is copied
+//! line by line except for its hop-by-hop fields. Trailers of requests are dropped.
 //!
-//! Everything works on bytes that are there: the caller reads, asks, and reads more. The same bytes give the same result
-//! however they were cut. Only `socket` knows what carries them, and `ask` puts a
-//! question of its own.
+//! Parsing does no I/O: the caller reads bytes and asks, and reads more. The same bytes give the same result however
+//! they are split into reads. Exchanges work on any [`Connection`] that can be polled. Only `socket` and [`query()`]
+//! know about TCP.
 
 mod body;
 mod connection;
@@ -26,14 +28,8 @@ mod target;
 mod timer;
 mod tunnel;
 
-#[cfg(test)]
-mod differential_tests;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod entries;
-#[cfg(test)]
-mod entries_tests;
-#[cfg(test)]
-mod exchange_tests;
 #[cfg(test)]
 mod tests;
 
@@ -54,30 +50,30 @@ pub use rewrite::HeadWriter;
 pub use socket::{connect, listen};
 pub use tunnel::tunnel;
 
-/// The longest head, in bytes, from the first byte of the start line to the empty line.
+/// Longest head in bytes, from the first byte of the start line to the empty line.
 pub const MAX_HEAD: usize = 64 * 1024;
-/// The most fields in one head.
+/// Most header fields in one head.
 pub const MAX_FIELDS: usize = 128;
 
-/// How long a connection may wait for its next request.
+/// Longest wait of an idle connection for its next request.
 pub const KEEP_ALIVE: Duration = Duration::from_secs(75);
-/// How long a head may take from its first byte.
+/// Longest time from the first byte of a head to its last.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The version of a message.
+/// HTTP version of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// `HTTP/1.0`: one request per connection unless both sides say otherwise, and no chunks.
+    /// `HTTP/1.0`: one request per connection unless both sides agree otherwise, and no chunked transfer coding.
     Http10,
     /// `HTTP/1.1`.
     Http11,
 }
 
-/// How many bytes the head at the start of `buffer` has, its empty line included; `None`: it is not complete. `scanned`
-/// says how far an earlier call looked, so that a head that arrives byte by byte is searched once.
+/// Returns the length of the head at the start of `buffer`, its empty line included, or `None` if it is incomplete.
+/// `scanned` is the number of bytes that earlier calls searched, so a head that arrives byte by byte is searched once.
 ///
 /// # Errors
-/// [`Bad::HeadTooLarge`].
+/// [`InvalidMessage::HeadTooLarge`].
 pub fn head_length(buffer: &[u8], scanned: &mut usize) -> Result<Option<usize>, InvalidMessage> {
     let mut from = scanned.saturating_sub(3).min(buffer.len());
     *scanned = buffer.len();

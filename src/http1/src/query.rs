@@ -1,7 +1,7 @@
-//! Asks a Pod or a gateway about itself: one GET on a connection that is kept for the next time.
+//! Minimal HTTP client: one GET to a Pod or a gateway, on a connection that is kept for the next one.
 //!
-//! This is no general client, on purpose: the scaler holds a connection to every Pod of the fleet, and without buffers of
-//! its own between two questions one costs a socket and nothing else.
+//! It is no general client on purpose: the scaler holds a connection to every Pod of the fleet, and an idle connection
+//! without buffers costs a socket and nothing else.
 
 use std::{io, net::SocketAddr};
 
@@ -10,44 +10,44 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Most header fields of an answer.
+/// Most header fields of a response.
 const MAX_RESPONSE_FIELDS: usize = 32;
-/// Longest head of an answer, in bytes.
+/// Longest head of a response, in bytes.
 const MAX_RESPONSE_HEAD: usize = 8 * 1024;
 
-/// Why there is no answer.
+/// Reasons for a failed query.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// It cannot be reached, or the connection broke.
+    /// The server cannot be reached, or the connection broke.
     #[error("{0}")]
     Connection(#[from] io::Error),
-    /// It answered something else than was asked for.
+    /// The status is not the expected one.
     #[error("it answered with status {0}")]
     Status(u16),
-    /// It answered what is no answer of ours.
+    /// The response cannot be parsed, or exceeds a limit.
     #[error("its answer cannot be read: {0}")]
     Unreadable(&'static str),
 }
 
 impl QueryError {
-    /// Whether nothing listens there.
+    /// Reports whether the connection was refused: nothing listens there.
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Connection(error) if error.kind() == io::ErrorKind::ConnectionRefused)
     }
 }
 
-/// An answer, and the connection it came on if that can be used again.
+/// Response, and the connection for reuse.
 #[derive(Debug)]
 pub struct QueryResponse {
-    /// Its status code.
+    /// HTTP status code.
     pub status: u16,
-    /// Its body.
+    /// Response body.
     pub body: Vec<u8>,
-    /// The connection.
+    /// Connection, if it can be reused.
     pub connection: Option<TcpStream>,
 }
 
-/// The request for this path with these fields, all of which are ours and need no escaping.
+/// Creates a GET of this path with these fields, which are trusted and not escaped.
 pub fn get_request(path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!("GET {path} HTTP/1.1\r\nHost: recif\r\nUser-Agent: recif\r\n");
     for &(name, value) in fields {
@@ -57,9 +57,10 @@ pub fn get_request(path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Asks once. A kept connection that was closed meanwhile is made anew. At most `limit` bytes are read as the answer's body.
+/// Sends one request. Opens a new connection if there is none in `kept`, or if the server has closed it meanwhile.
+/// Reads at most `limit` bytes as the response body.
 ///
-/// The deadline is the caller's: dropped, the question takes its connection with it.
+/// The caller sets the deadline: dropping the future closes the connection.
 ///
 /// # Errors
 /// See [`QueryError`].
@@ -79,7 +80,7 @@ pub async fn query(
     Ok(send_request(fresh, request, limit).await?.ok_or_else(ended)?)
 }
 
-/// `None`: the connection was closed before it answered anything.
+/// Sends the request on this connection. Returns `None` if it was closed before any byte of a response.
 async fn send_request(
     mut stream: TcpStream,
     request: &[u8],
@@ -116,21 +117,22 @@ async fn send_request(
             return Err(QueryError::Unreadable("it ends too early"));
         }
     }
-    // More than was asked for: whatever comes next on this connection would be taken for another answer.
+    // A connection with surplus bytes is not reused: they would be taken for the next response.
     let connection = (reusable && bytes.len() == begin + length).then_some(stream);
     bytes.drain(..begin);
     bytes.truncate(length);
     Ok(Some(QueryResponse { status, body: bytes, connection }))
 }
 
-/// Status, where the body begins, its length, and whether the connection stays open; `None`: more is to come.
+/// Parses a head into status, offset and length of the body, and whether the connection stays open. Returns `None` if
+/// it is incomplete.
 fn head(bytes: &[u8]) -> Result<Option<(u16, usize, usize, bool)>, QueryError> {
     let mut fields = [httparse::EMPTY_HEADER; MAX_RESPONSE_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     let begin = match response.parse(bytes) {
         Ok(httparse::Status::Complete(begin)) => begin,
         Ok(httparse::Status::Partial) => return Ok(None),
-        Err(_) => return Err(QueryError::Unreadable("it is no HTTP/1.1")),
+        Err(_) => return Err(QueryError::Unreadable("it is not HTTP/1.1")),
     };
     let value = |name: &str| {
         let field = response.headers.iter().find(|field| field.name.eq_ignore_ascii_case(name));
@@ -149,7 +151,8 @@ mod tests {
 
     use super::*;
 
-    /// Answers on each connection in turn, piece by piece, each after a request; then closes it.
+    /// Sends these responses on each connection in turn, each after a request and in pieces, then closes the
+    /// connection.
     async fn serve(connections: Vec<Vec<Pieces>>) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -217,7 +220,7 @@ mod tests {
     #[tokio::test]
     async fn whatever_else_is_said_is_no_answer() {
         let cases: [(Pieces, &str); 5] = [
-            (&["hello\r\n\r\n"], "its answer cannot be read: it is no HTTP/1.1"),
+            (&["hello\r\n\r\n"], "its answer cannot be read: it is not HTTP/1.1"),
             (&["HTTP/1.1 200 OK\r\n\r\n"], "its answer cannot be read: it has no Content-Length"),
             (&["HTTP/1.1 200 OK\r\nContent-Length: 101\r\n\r\n"], "its answer cannot be read: it is too long"),
             (&["HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}"], "its answer cannot be read: it ends too early"),

@@ -1,4 +1,5 @@
-//! Ed25519 keys as the Secret holds them (JSON Web Keys, RFC 8037) and as a Pod's template does (the public parts alone).
+//! Ed25519 keys as the Secret holds them ([JSON Web Keys](https://www.rfc-editor.org/rfc/rfc8037), RFC 8037) and as a
+//! Pod's template does (the public parts alone).
 
 use std::collections::BTreeMap;
 
@@ -9,30 +10,30 @@ use sha2::{Digest as _, Sha256};
 
 use super::verifier::Claims;
 
-/// The key of the Secret's data whose pair signs.
+/// Key in the Secret's data of the pair that signs.
 const CURRENT: &str = "current";
-/// The key of the Secret's data whose pair is to sign after the next rotation.
+/// Key in the Secret's data of the pair that signs after the next rotation.
 const NEXT: &str = "next";
 
-/// Keys that cannot be read.
+/// Error of a key that cannot be read.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum KeyError {
-    /// There is none under this name.
+    /// The Secret has no key of this name.
     #[error("it has no key {0:?}")]
     Missing(&'static str),
-    /// What is there is none.
+    /// The value is not an Ed25519 key.
     #[error("{0} holds no Ed25519 key as a JSON Web Key with kty, crv, d and x")]
     Unreadable(&'static str),
     /// A public key is not 32 bytes as base64url.
-    #[error("{0:?} is no public key: it takes the 32 bytes of an Ed25519 key as base64url")]
+    #[error("{0:?} is not a public key: it takes the 32 bytes of an Ed25519 key as base64url")]
     Public(String),
 }
 
-/// Who may be believed: 32 bytes, and the name by which tokens refer to them.
+/// Public key of a gateway: 32 bytes, and the id by which tokens refer to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
     bytes: [u8; 32],
-    /// The thumbprint of the key (RFC 7638), so that there is nothing to store for it.
+    /// Thumbprint of the key (RFC 7638), so that no id has to be stored.
     pub id: String,
 }
 
@@ -42,39 +43,39 @@ impl PublicKey {
         Self { bytes, id: BASE64.encode(Sha256::digest(members)) }
     }
 
-    /// Reads base64url.
+    /// Parses a key from base64url.
     ///
     /// # Errors
-    /// Anything but 32 bytes.
+    /// The text is not 32 bytes.
     pub fn read(text: &str) -> Result<Self, KeyError> {
         let bytes = BASE64.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
         bytes.map(Self::new).ok_or_else(|| KeyError::Public(text.to_owned()))
     }
 
-    /// As base64url.
+    /// Returns the key as base64url.
     pub fn text(&self) -> String {
         BASE64.encode(self.bytes)
     }
 
-    /// Whether the pair of this key made that signature of that message.
+    /// Reports whether the signature of the message was made by the pair of this key.
     pub(super) fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
         UnparsedPublicKey::new(&ED25519, self.bytes).verify(message, signature).is_ok()
     }
 }
 
-/// Reads the public keys of a template: base64url, separated by commas.
+/// Parses the public keys of a Pod's template: base64url, separated by commas.
 ///
 /// # Errors
-/// The first that cannot be read.
+/// The first key that cannot be read.
 pub fn public_keys(text: &str) -> Result<Vec<PublicKey>, KeyError> {
     text.split(',').filter(|key| !key.is_empty()).map(PublicKey::read).collect()
 }
 
-/// A key pair, never printed.
+/// Key pair, never printed.
 pub struct KeyPair {
     seed: [u8; 32],
     pair: Ed25519KeyPair,
-    /// What others need of it.
+    /// Public key of the pair.
     pub public: PublicKey,
 }
 
@@ -84,15 +85,15 @@ impl std::fmt::Debug for KeyPair {
     }
 }
 
-/// A pair as a JSON Web Key.
+/// Key pair as a JSON Web Key.
 #[derive(Serialize, Deserialize)]
 struct Jwk {
     kty: String,
     crv: String,
     kid: Option<String>,
-    /// The seed.
+    /// Seed of the private key.
     d: String,
-    /// The public key, which the seed gives.
+    /// Public key, which follows from the seed.
     x: String,
 }
 
@@ -103,14 +104,14 @@ impl KeyPair {
         Some(Self { seed, pair, public })
     }
 
-    /// A new one.
+    /// Generates a new pair.
     ///
     /// # Errors
     /// The system has no random numbers.
     pub fn generate() -> Result<Self, getrandom::Error> {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed)?;
-        // Any 32 bytes are a seed.
+        // Cannot fail: any 32 bytes are a seed.
         Self::new(seed).ok_or(getrandom::Error::UNSUPPORTED)
     }
 
@@ -137,17 +138,17 @@ impl KeyPair {
     }
 }
 
-/// The two pairs of an installation.
+/// The two key pairs of an installation.
 #[derive(Debug)]
 pub struct KeySet {
-    /// What signs.
+    /// Pair that signs.
     pub current: KeyPair,
-    /// What signs after the next rotation.
+    /// Pair that signs after the next rotation.
     pub next: KeyPair,
 }
 
 impl KeySet {
-    /// Two new pairs.
+    /// Generates two new pairs.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -155,7 +156,8 @@ impl KeySet {
         Ok(Self { current: KeyPair::generate()?, next: KeyPair::generate()? })
     }
 
-    /// What follows: the pair that everybody knows already signs, and there is a new one after it.
+    /// Returns the pairs after a rotation: the next pair, which all Pods know already, signs, and a new pair follows
+    /// it.
     ///
     /// # Errors
     /// The system has no random numbers.
@@ -163,25 +165,25 @@ impl KeySet {
         Ok(Self { current: self.next, next: KeyPair::generate()? })
     }
 
-    /// Reads the data of the Secret.
+    /// Parses the data of the Secret.
     ///
     /// # Errors
-    /// A pair that is missing or cannot be read.
+    /// A pair is missing or cannot be read.
     pub fn read(data: &BTreeMap<String, Vec<u8>>) -> Result<Self, KeyError> {
         Ok(Self { current: KeyPair::read(CURRENT, data)?, next: KeyPair::read(NEXT, data)? })
     }
 
-    /// The data of the Secret.
+    /// Returns the data of the Secret.
     pub fn data(&self) -> BTreeMap<&'static str, String> {
         BTreeMap::from([(CURRENT, self.current.jwk()), (NEXT, self.next.jwk())])
     }
 
-    /// The public keys as a Pod's template holds them.
+    /// Returns the public keys as a Pod's template holds them.
     pub fn public(&self) -> String {
         format!("{},{}", self.current.public.text(), self.next.public.text())
     }
 
-    /// A token by `current`.
+    /// Signs a token with `current`.
     pub(super) fn sign(&self, claims: &Claims<'_>) -> String {
         let header = serde_json::json!({ "alg": "EdDSA", "typ": "JWT", "kid": self.current.public.id });
         let claims = serde_json::to_vec(claims).unwrap_or_default();

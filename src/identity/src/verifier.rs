@@ -1,4 +1,4 @@
-//! Judging a token: of whom it is, for whom, and until when.
+//! Verifies a token: its signature, its audience and its expiry.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use super::{ISSUER, PublicKey};
 
-/// By how many seconds the clocks of two nodes may differ.
+/// Largest difference of the clocks of two nodes, in seconds.
 const LEEWAY: u64 = 60;
-/// The longest token that is looked at.
+/// Longest token that is read.
 const MAX_TOKEN_LENGTH: usize = 4096;
 
-/// What a token says.
+/// Claims of a token.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Claims<'a> {
     #[serde(borrow)]
     pub(super) iss: Cow<'a, str>,
     #[serde(borrow)]
     pub(super) aud: Cow<'a, str>,
-    /// The caller; absent: one who was let in by an anonymous path.
+    /// Caller; absent for one who came in by an anonymous path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) sub: Option<String>,
     pub(super) exp: u64,
@@ -29,40 +29,40 @@ pub(super) struct Claims<'a> {
 struct Header {
     alg: String,
     kid: String,
-    /// Extensions that must be understood (RFC 7515, section 4.1.11): none is.
+    /// Extensions that must be understood (RFC 7515, section 4.1.11); none is supported.
     crit: Option<serde_json::Value>,
 }
 
-/// A caller that a gateway vouches for.
+/// Caller whose name a gateway has signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedCaller {
-    /// The name, fit for a header; `None`: let in by an anonymous path.
+    /// Name of the caller, fit for a header; `None` for one who came in by an anonymous path.
     pub user: Option<String>,
-    /// Until when that may be believed, in seconds since 1970.
+    /// Expiry of the name, in seconds since 1970.
     pub until: u64,
 }
 
-/// Why a token is not believed.
+/// Reason for which a token is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// It is no token.
-    #[error("it is no JSON Web Token with alg EdDSA")]
+    /// Not a token.
+    #[error("it is not a JSON Web Token with alg EdDSA")]
     Malformed,
     /// No key of its `kid` is known here.
     #[error("its key is not known here")]
     UnknownKey,
-    /// Somebody else made it, or changed it.
+    /// Signed by another key, or altered.
     #[error("its signature is wrong")]
     Signature,
-    /// It is for another workload.
+    /// Issued for another workload.
     #[error("it is for another workload")]
     Audience,
-    /// It was valid once.
+    /// No longer valid.
     #[error("it has expired")]
     Expired,
 }
 
-/// Judges tokens for one workload.
+/// Verifier of tokens for one workload.
 #[derive(Debug, Clone)]
 pub struct Verifier {
     keys: Vec<PublicKey>,
@@ -70,20 +70,20 @@ pub struct Verifier {
 }
 
 impl Verifier {
-    /// Believes what these keys signed for this [`super::audience`].
+    /// Returns a verifier that accepts tokens signed by these keys for this [`super::audience`].
     pub fn new(keys: Vec<PublicKey>, audience: String) -> Self {
         Self { keys, audience }
     }
 
-    /// Whether there is any key.
+    /// Reports whether there is any key.
     pub fn has_keys(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// Whose request it is that carries this token, `now` being seconds since 1970.
+    /// Verifies a token and returns its caller; `now` is in seconds since 1970.
     ///
     /// # Errors
-    /// Why it is not believed.
+    /// The reason for which the token is refused.
     pub fn verify(&self, token: &[u8], now: u64) -> Result<VerifiedCaller, TokenError> {
         let token =
             str::from_utf8(token).ok().filter(|token| token.len() <= MAX_TOKEN_LENGTH).ok_or(TokenError::Malformed)?;
@@ -115,7 +115,7 @@ impl Verifier {
     }
 }
 
-/// Whether a byte may stand in a header's value.
+/// Reports whether a byte may occur in a header's value.
 fn is_header_safe(byte: u8) -> bool {
     byte >= b' ' && byte != 0x7f
 }

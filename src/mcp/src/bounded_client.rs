@@ -1,7 +1,7 @@
-//! The HTTP client of discoveries: everything that is read of a server is counted, and why a server gave no answer is
-//! remembered in words for whoever wrote its URL.
+//! HTTP client of discoveries: counts everything that is read from a server, and remembers why a server gave no answer, in words
+//! for the author of its URL.
 //!
-//! rmcp's own client caps one body or event at a time, and a server may send as many as it likes.
+//! rmcp's own client limits one body or event at a time, and a server may send as many as it likes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,25 +23,26 @@ use super::egress::DeniedAddress;
 use super::error_text::causes;
 use super::http::normalize_response;
 use super::read_budget::{MAX_DISCOVERY_BYTES, ReadBudget, ReadPermits};
+use super::reason;
 
-/// How long the stream of a server that is called may be silent.
+/// Longest silence on the stream of a server that is called.
 pub(super) const STREAM_IDLE_TIMEOUT: Duration = Duration::from_secs(300);
-/// The most that is read of a refusal, in bytes.
+/// Most bytes that are read of a refusal.
 const MAX_REFUSAL_BODY: usize = 16 << 10;
 
-/// The least time between two openings of a stream that only listens.
+/// Shortest time between two openings of a stream that only listens.
 const MIN_STREAM_INTERVAL: Duration = Duration::from_secs(5);
 
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream";
 const SESSION: &str = "mcp-session-id";
 
-/// Why a server's tools are not known.
+/// Reason why a server's tools are not known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerFailure {
-    /// A CamelCase word.
+    /// CamelCase reason for the condition, one of [`reason::ALL`].
     pub reason: &'static str,
-    /// A sentence without credentials, times and counters.
+    /// Sentence without credentials, times and counters.
     pub message: String,
 }
 
@@ -51,17 +52,18 @@ impl ServerFailure {
     }
 }
 
-/// The client of one discovery.
+/// HTTP client of one discovery. Clones share its state. Invariant: `failure` is the first failure since it was last taken.
 #[derive(Clone)]
 pub(super) struct BoundedClient {
     client: Client,
     budget: ReadBudget,
     failure: Arc<Mutex<Option<ServerFailure>>>,
-    /// Whether a session is ended at the server when it is over.
+    /// `true` if a session is ended at the server when it is over.
     terminates_session: bool,
-    /// How long a stream that only listens may be silent.
+    /// Longest silence on a stream that only listens.
     idle_timeout: Duration,
-    /// When such a stream may be opened again: a server that ends each at once, or asks for no pause, is not asked all the time.
+    /// Earliest time at which such a stream may be opened again: a server that ends each at once, or asks for no pause, is not
+    /// queried all the time.
     next_stream: Arc<Mutex<Option<Instant>>>,
 }
 
@@ -80,7 +82,7 @@ impl BoundedClient {
         }
     }
 
-    /// For a server whose tools are called.
+    /// Returns the client for a server whose tools are called.
     pub(super) fn for_calls(client: Client) -> Self {
         let reading = ReadBudget::for_calls();
         Self { budget: reading, ..Self::new(client, ReadPermits::default(), true, STREAM_IDLE_TIMEOUT) }
@@ -90,17 +92,17 @@ impl BoundedClient {
         &self.client
     }
 
-    /// What went wrong first since the last call, as far as the client saw it.
+    /// Takes the first failure since the last call, as far as the client saw it.
     pub(super) fn take_failure(&self) -> Option<ServerFailure> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// The server has answered, and is only listened to from now on.
+    /// Ends the answer; from then on the server is only listened to.
     pub(super) fn listen(&self) {
         self.budget.listen();
     }
 
-    /// Remembers the first failure, and says it in the transport's terms.
+    /// Remembers the first failure, and returns it as an error of the transport.
     pub(super) fn fail(&self, reason: &'static str, message: impl Into<String>) -> DiscoveryTransportError {
         let failed = ServerFailure::new(reason, message);
         let problem = StreamableHttpError::UnexpectedServerResponse(failed.message.clone().into());
@@ -115,12 +117,12 @@ impl BoundedClient {
         })?;
         if response.status().is_redirection() {
             let message = "it redirects to another place, which is not followed: set spec.url to where the server is";
-            return Err(self.fail("ServerRefused", message));
+            return Err(self.fail(reason::SERVER_REFUSED, message));
         }
         Ok(response)
     }
 
-    /// The body, counted.
+    /// Returns the body as a stream whose bytes are counted.
     pub(super) fn counted(
         &self,
         response: Response,
@@ -136,11 +138,14 @@ impl BoundedClient {
         match chunk {
             Ok(chunk) if self.budget.acquire(&chunk).await.is_ok() => Ok(chunk),
             Ok(_) => {
-                self.fail("InvalidServerAnswer", format!("it sent more than {} MiB", MAX_DISCOVERY_BYTES >> 20));
+                self.fail(
+                    reason::INVALID_SERVER_ANSWER,
+                    format!("it sent more than {} MiB", MAX_DISCOVERY_BYTES >> 20),
+                );
                 Err(std::io::Error::other("the answer is too long"))
             }
             Err(error) => {
-                self.fail("ServerUnreachable", format!("the connection broke: {}", causes(&error)));
+                self.fail(reason::SERVER_UNREACHABLE, format!("the connection broke: {}", causes(&error)));
                 Err(std::io::Error::other("the connection broke"))
             }
         }
@@ -150,12 +155,14 @@ impl BoundedClient {
         let mut body = Vec::new();
         let mut chunks = Box::pin(self.counted(response));
         while let Some(chunk) = chunks.next().await {
-            body.extend_from_slice(&chunk.map_err(|_| self.fail("InvalidServerAnswer", "its answer cannot be read"))?);
+            body.extend_from_slice(
+                &chunk.map_err(|_| self.fail(reason::INVALID_SERVER_ANSWER, "its answer cannot be read"))?,
+            );
         }
         Ok(body)
     }
 
-    /// The beginning of a refusal.
+    /// Reads the beginning of a refusal.
     pub(super) async fn read_excerpt(&self, response: Response) -> String {
         let mut body = Vec::new();
         let mut chunks = Box::pin(self.counted(response));
@@ -169,7 +176,7 @@ impl BoundedClient {
         String::from_utf8_lossy(&body).into_owned()
     }
 
-    /// What is made of a status other than 2xx.
+    /// Maps a status other than 2xx to an answer or to an error of the transport.
     async fn map_refusal(
         &self,
         response: Response,
@@ -188,7 +195,7 @@ impl BoundedClient {
             && status != StatusCode::MISDIRECTED_REQUEST
             && let Some(error) = match (said, &request.request) {
                 (Some(JsonRpcMessage::Error(error)), _) => Some(error.error),
-                // A server of the older era knows no such request, and may say so in any way.
+                // A server of the older era does not know this request, and may say so in any way.
                 (_, ClientRequest::DiscoverRequest(_))
                     if !in_session && (status.is_client_error() || matches!(status.as_u16(), 500 | 501)) =>
                 {
@@ -198,27 +205,27 @@ impl BoundedClient {
             }
         {
             let error = ServerJsonRpcMessage::error(error, Some(request.id.clone()));
-            self.remember_failure("ServerRefused", refusal(status, &body));
+            self.remember_failure(reason::SERVER_REFUSED, refusal(status, &body));
             return normalize_response(
                 StreamableHttpPostResponse::Json(error, None),
                 Some(request.id.clone()),
                 in_session,
             );
         }
-        let reason = if status.is_server_error() { "ServerUnreachable" } else { "ServerRefused" };
+        let reason = if status.is_server_error() { reason::SERVER_UNREACHABLE } else { reason::SERVER_REFUSED };
         Err(self.fail(reason, refusal(status, &body)))
     }
 
-    /// Remembers what may turn out to be a failure.
+    /// Remembers a refusal that may turn out to be the failure.
     fn remember_failure(&self, reason: &'static str, message: String) {
         self.fail(reason, message);
     }
 }
 
-/// How that begins.
+/// Prefix of the bridge's message for a program that the system does not start.
 const NOT_STARTED: &str = "the MCP server cannot be started";
 
-/// A status, in words.
+/// Describes a status in words, with a hint on how to correct the spec.
 pub(super) fn refusal(status: StatusCode, body: &str) -> String {
     if let Some(cause) = not_started(body) {
         return format!("it answers HTTP {status}: {cause}");
@@ -239,23 +246,23 @@ pub(super) fn refusal(status: StatusCode, body: &str) -> String {
     }
 }
 
-/// What our bridge says of a program that the system does not start.
+/// Returns the message of our bridge for a program that the system does not start, at most 200 characters.
 fn not_started(body: &str) -> Option<String> {
     let body: serde_json::Value = serde_json::from_str(body).ok()?;
     let message = body["error"]["message"].as_str().filter(|message| message.starts_with(NOT_STARTED))?;
     Some(message.chars().take(200).collect())
 }
 
-/// Why a request was not answered.
+/// Returns reason and message for a request that was not answered.
 fn send_failure(error: &reqwest::Error) -> (&'static str, String) {
     let mut cause = std::error::Error::source(error);
     while let Some(inner) = cause {
         if let Some(denied) = inner.downcast_ref::<DeniedAddress>() {
-            return ("AddressDenied", denied.to_string());
+            return (reason::ADDRESS_DENIED, denied.to_string());
         }
         cause = inner.source();
     }
-    ("ServerUnreachable", causes(error))
+    (reason::SERVER_UNREACHABLE, causes(error))
 }
 
 pub(super) fn has_content_type(response: &Response, type_: &str) -> bool {
@@ -300,15 +307,18 @@ impl StreamableHttpClient for BoundedClient {
             return Ok(StreamableHttpPostResponse::Sse(events, opened));
         }
         if !has_content_type(&response, JSON) {
-            let message = "it answers no MCP: its answer is neither JSON nor a stream of events";
-            return Err(self.fail("InvalidServerAnswer", message));
+            let message = "it does not speak MCP: its answer is neither JSON nor a stream of events";
+            return Err(self.fail(reason::INVALID_SERVER_ANSWER, message));
         }
         let body = self.read_all(response).await?;
         match serde_json::from_slice(&body) {
             Ok(answer) => {
                 normalize_response(StreamableHttpPostResponse::Json(answer, opened), asked, session.is_some())
             }
-            Err(_) => Err(self.fail("InvalidServerAnswer", "it answers no MCP: its answer is no message of JSON-RPC")),
+            Err(_) => {
+                Err(self
+                    .fail(reason::INVALID_SERVER_ANSWER, "it does not speak MCP: its answer is not a JSON-RPC message"))
+            }
         }
     }
 
@@ -320,7 +330,7 @@ impl StreamableHttpClient for BoundedClient {
         headers: DiscoveryHeaders,
     ) -> Result<(), DiscoveryTransportError> {
         if self.terminates_session {
-            // Whatever it answers, the session is over.
+            // The session is over whatever the server answers.
             with_headers(self.client.delete(uri.as_ref()), headers, Some(&session)).send().await?;
         }
         Ok(())
@@ -346,12 +356,12 @@ impl StreamableHttpClient for BoundedClient {
         if let Some(last_event) = last_event {
             request = request.header("last-event-id", last_event);
         }
-        // A server without such a stream is none the worse for it, so nothing is remembered here.
+        // Such a stream is optional, so a refusal is not remembered as a failure.
         let response = request.send().await?;
         if !response.status().is_success() || !has_content_type(&response, EVENTS) {
             return Err(StreamableHttpError::ServerDoesNotSupportSse);
         }
-        // A stream on which nothing comes any more ends, and is opened again.
+        // A stream that stays silent is ended, and is opened again.
         let silence = self.idle_timeout;
         let chunks = stream::unfold(Box::pin(self.counted(response)), move |mut chunks| async move {
             let chunk = tokio::time::timeout(silence, chunks.next()).await.ok()??;

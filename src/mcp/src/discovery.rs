@@ -1,8 +1,8 @@
-//! Asks a server for its tools: once, within one deadline, and whichever of the two eras it speaks.
+//! Discovers the tools of a server: once, within one deadline, and in either era of the protocol.
 //!
-//! `server/discover` is asked first, then `initialize`; from the second time on first what worked. rmcp could find that out
-//! itself, but waits ten seconds for the first answer, and for ever on some servers. A server that tells when its tools change
-//! is kept, so that it can.
+//! `server/discover` is tried first, then `initialize`; from the second time on the era that worked is tried first. rmcp could
+//! negotiate that itself, but waits ten seconds for the first answer, and for ever on some servers. The session with a server
+//! that sends notifications when its tools change is kept open for them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,38 +26,39 @@ use super::bounded_client::BoundedClient;
 pub use super::bounded_client::ServerFailure;
 use super::error_text;
 use super::read_budget::ReadPermits;
+use super::reason;
 use super::session::HANDSHAKE_VERSION;
 use super::sse::SseTransport;
 
 /// Most pages of a list of tools.
 const MAX_PAGES: usize = 1000;
-/// How long the end of a session may take.
+/// Longest time for the end of a session, or for the start of a subscription.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server, and how it is asked.
+/// Server to query and the parameters of the query.
 #[derive(Debug, Clone)]
 pub struct DiscoveryRequest {
-    /// Where it is.
+    /// URL of the server.
     pub url: Url,
-    /// Sent with every request.
+    /// Headers of every request.
     pub headers: HashMap<HeaderName, HeaderValue>,
-    /// How long everything may take, for the words in which a user reads of it.
+    /// Longest duration of the discovery, for the error that a user reads.
     pub timeout: Duration,
-    /// When that time is over.
+    /// End of that time.
     pub deadline: Instant,
-    /// What worked the last time.
+    /// Era that worked the last time.
     pub era: Option<Era>,
-    /// The most tools that are taken.
+    /// Most tools that are taken.
     pub max_tools: usize,
-    /// Whether a session is ended at the server when it is over.
+    /// `true` if a session is ended at the server when it is over.
     pub terminates_session: bool,
-    /// Whether it speaks the transport of the first revision, over a stream of events.
+    /// `true` for a server that speaks HTTP+SSE, the transport of the first revision.
     pub sse: bool,
-    /// How long a stream that only listens may be silent.
+    /// Longest silence on a stream that only listens.
     pub idle_timeout: Duration,
 }
 
-/// The two ways to talk to a server.
+/// Era of the protocol: one of the two ways to talk to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Era {
     /// A handshake opens a session: revisions up to 2025-11-25.
@@ -67,7 +68,7 @@ pub enum Era {
 }
 
 impl Era {
-    /// The name by which users read of it.
+    /// Returns the name that users read.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Initialize => "initialize",
@@ -83,35 +84,35 @@ impl Era {
     }
 }
 
-/// What a server told; `T` is what is made of a tool.
+/// Result of a discovery; `T` is the reduced form of a tool.
 #[derive(Debug)]
 pub struct ServerTools<T> {
-    /// Its tools.
+    /// Tools of the server.
     pub tools: Vec<T>,
-    /// Whether there are more.
+    /// `true` if the server has more tools than were taken.
     pub has_more: bool,
-    /// Its name and version.
+    /// Name and version of the server.
     pub server: (String, String),
-    /// The revision that was agreed on.
+    /// Protocol revision that was negotiated.
     pub revision: String,
-    /// How it was talked to.
+    /// Era in which the server was queried.
     pub era: Era,
-    /// How long it says that this holds.
+    /// Time for which the list holds, if the server gives one.
     pub ttl: Option<Duration>,
-    /// The way in which it tells of changes, if it does.
+    /// Notifications of changes, if the server sends them.
     pub changes: Option<ToolListChanges>,
 }
 
-/// A tool as its server describes it.
+/// Tool as its server describes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct McpTool {
-    /// Its name at the server.
+    /// Name of the tool at the server.
     pub name: String,
-    /// What it is for.
+    /// Description of its purpose.
     pub description: String,
     /// JSON Schema of its arguments.
     pub input_schema: Value,
-    /// JSON Schema of its structured answer.
+    /// JSON Schema of its structured result.
     pub output_schema: Option<Value>,
 }
 
@@ -126,11 +127,11 @@ impl From<Tool> for McpTool {
     }
 }
 
-/// Asks a server, by this client. What is read of it is held in `places`; each tool is reduced as soon as it is read, for its
-/// schemas take many times the memory of their text.
+/// Queries a server for its tools through `client`. The answer is read under the permits `places`. Each tool is reduced as soon
+/// as it is read, because its schemas take many times the memory of their text.
 ///
 /// # Errors
-/// Why its tools are not known.
+/// The reason why the tools are not known.
 pub async fn discover<T>(
     client: Client,
     places: ReadPermits,
@@ -138,24 +139,24 @@ pub async fn discover<T>(
     reduce: impl Fn(McpTool) -> T,
 ) -> Result<ServerTools<T>, ServerFailure> {
     let client = BoundedClient::new(client, places, question.terminates_session, question.idle_timeout);
-    // What comes after the list has time-outs of its own, and is no part of the answer.
+    // The steps after the list have time-outs of their own and are no part of the answer.
     match timeout_at(question.deadline, query_server(&client, question, reduce)).await {
         Ok(asked) => finish_discovery(&client, asked?).await,
         Err(_) => Err(timeout_failure(question)),
     }
 }
 
-/// A server that was talked to.
+/// Open session with a server, and the result of listing its tools.
 struct QueriedServer<T> {
     service: McpService,
     era: Era,
     listed: Result<ToolPages<T>, ServerFailure>,
 }
 
-/// The tools, whether there are more, and how long that holds.
+/// Tools of all pages read, whether there are more, and the time for which the list holds.
 type ToolPages<T> = (Vec<T>, bool, Option<Duration>);
 
-/// Goes on listening to a server that tells of changes, and takes leave of any other.
+/// Keeps the session with a server that notifies of changes open, and ends any other.
 async fn finish_discovery<T>(client: &BoundedClient, asked: QueriedServer<T>) -> Result<ServerTools<T>, ServerFailure> {
     let QueriedServer { mut service, era, listed } = asked;
     let changes = match &listed {
@@ -181,8 +182,8 @@ async fn finish_discovery<T>(client: &BoundedClient, asked: QueriedServer<T>) ->
 }
 
 fn timeout_failure(question: &DiscoveryRequest) -> ServerFailure {
-    let message = format!("it did not tell its tools within {} s (spec.timeout)", question.timeout.as_secs());
-    ServerFailure::new("ServerTimeout", message)
+    let message = format!("it did not list its tools within {} s (spec.timeout)", question.timeout.as_secs());
+    ServerFailure::new(reason::SERVER_TIMEOUT, message)
 }
 
 async fn query_server<T>(
@@ -198,7 +199,7 @@ async fn query_server<T>(
     let patience = if question.sse || question.era.is_some() {
         question.deadline
     } else {
-        // A server that does not know the one may never answer it: that leaves time for the other.
+        // A server that does not know the first era may never answer: half of the time is left for the second.
         Instant::now() + question.deadline.saturating_duration_since(Instant::now()) / 2
     };
     let first = match timeout_at(patience, open(client, question, eras[0])).await {
@@ -210,7 +211,8 @@ async fn query_server<T>(
         Ok(opened) => opened,
         Err(error) => {
             let failed = client.take_failure();
-            let hopeless = |failed: &ServerFailure| matches!(failed.reason, "ServerUnreachable" | "AddressDenied");
+            let hopeless =
+                |failed: &ServerFailure| matches!(failed.reason, reason::SERVER_UNREACHABLE | reason::ADDRESS_DENIED);
             if let Some(failed) = failed.filter(|failed| question.sse || hopeless(failed)) {
                 return Err(failed);
             }
@@ -221,9 +223,9 @@ async fn query_server<T>(
                         (Era::Discover, Some(first)) => first,
                         _ => second,
                     };
-                    let message = format!("it cannot be talked to: {}", error_text::startup(&said));
+                    let message = format!("no MCP session could be opened: {}", error_text::startup(&said));
                     let failed = client.take_failure();
-                    return Err(failed.unwrap_or_else(|| ServerFailure::new("InvalidServerAnswer", message)));
+                    return Err(failed.unwrap_or_else(|| ServerFailure::new(reason::INVALID_SERVER_ANSWER, message)));
                 }
             }
         }
@@ -231,7 +233,7 @@ async fn query_server<T>(
     client.take_failure();
     let listed = list(&service, question.max_tools, reduce).await.map_err(|error| {
         let message = format!("it does not list its tools: {}", error_text::call(&error));
-        client.take_failure().unwrap_or_else(|| ServerFailure::new("InvalidServerAnswer", message))
+        client.take_failure().unwrap_or_else(|| ServerFailure::new(reason::INVALID_SERVER_ANSWER, message))
     });
     Ok(QueriedServer { service, era, listed })
 }
@@ -279,7 +281,8 @@ async fn list<T>(
     Ok((tools, more, holds))
 }
 
-/// Whether the server tells of changes; in the newer era it has to be asked to.
+/// Returns the notifications of changes, `None` if the server sends none. In the older era they come without a subscription; in
+/// the newer era the client has to subscribe.
 async fn changes(service: &McpService, era: Era) -> Option<Option<Subscription>> {
     let info = service.peer().peer_info()?;
     let tells = info.capabilities.tools.as_ref().is_some_and(|tools| tools.list_changed == Some(true));
@@ -294,7 +297,7 @@ async fn changes(service: &McpService, era: Era) -> Option<Option<Subscription>>
     }
 }
 
-/// What a server has to say without being asked.
+/// Receiver of the notifications of a server.
 struct Handler {
     changed: Arc<Notify>,
 }
@@ -310,7 +313,7 @@ impl ClientHandler for Handler {
     }
 }
 
-/// A server that tells when its tools change. Dropping it ends the session.
+/// Open session with a server that notifies when its tools change. Dropping it ends the session.
 pub struct ToolListChanges {
     service: McpService,
     subscription: Option<Subscription>,
@@ -323,7 +326,7 @@ impl std::fmt::Debug for ToolListChanges {
 }
 
 impl ToolListChanges {
-    /// Returns when the server says that its tools changed; never when it has gone silent for good.
+    /// Waits until the server notifies that its tools changed; for ever if it has gone silent for good.
     pub async fn next(&mut self) {
         let told = self.service.service().changed.clone();
         tokio::select! {

@@ -1,12 +1,13 @@
-//! Deny list: where requests to servers of others may go, and the HTTP clients of the operator's.
+//! Egress policy: deny list of addresses for requests to servers of others, and the HTTP clients of the operator that enforce it.
 //!
-//! A RemoteMCPServer makes the operator send requests, and a Tool makes a runner, so the metadata services of clouds and
-//! link-local addresses are denied to both; each adds its own rules. An address is judged when a connection is made to it
-//! and not before, so a name that resolves to another address the second time is no way around it; the operator uses no
-//! proxy, which would resolve by itself. Redirects stay at their origin, and so do the credentials in headers.
+//! A RemoteMCPServer makes the operator send requests, and a Tool makes a runner do so. Against server-side request forgery
+//! ([SSRF](https://owasp.org/www-community/attacks/Server_Side_Request_Forgery)) the metadata services of clouds and link-local
+//! addresses are denied to both; each adds its own rules. An address is checked when a connection is made to it and not before,
+//! so a name that resolves to another address the second time (DNS rebinding) is no way around it. The operator uses no proxy,
+//! which would resolve names by itself. Redirects stay at their origin, and so do the credentials in headers.
 
 use std::error::Error;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder, StatusCode};
 use url::{Host, Url};
 
-/// What is denied by default: link-local addresses and the metadata services of clouds.
+/// Ranges that are denied by default: link-local addresses and the metadata services of clouds.
 pub const DENIED_RANGES: &[&str] = &[
     "169.254.0.0/16",
     "fe80::/10",
@@ -30,13 +31,15 @@ pub const DENIED_RANGES: &[&str] = &[
     "192.0.0.192/32",
 ];
 
-/// Addresses of whoever connects: loopback, and the unspecified ones, which the kernel takes for loopback.
+/// Ranges of the connecting host itself: loopback, and the unspecified addresses, which the kernel takes for loopback.
 pub const LOOPBACK_RANGES: &[&str] = &["127.0.0.0/8", "::1/128", "0.0.0.0/8", "::/128"];
 
-/// The prefixes whose last 32 bits are an IPv4 address to which a gateway translates (RFC 6052, RFC 8215).
-const NAT64: [&str; 2] = ["64:ff9b::/96", "64:ff9b:1::/48"];
+/// Well-known prefix of NAT64 (RFC 6052), `64:ff9b::/96`: the last 32 bits are the IPv4 address to which a gateway translates.
+const NAT64_WELL_KNOWN: [u8; 12] = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
+/// Prefix of NAT64 for local use (RFC 8215), `64:ff9b:1::/48`, in which a network picks a prefix of 48, 56, 64 or 96 bits.
+const NAT64_LOCAL: [u8; 6] = [0, 0x64, 0xff, 0x9b, 0, 1];
 
-/// A range of addresses.
+/// Range of IP addresses in CIDR notation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cidr {
     base: IpAddr,
@@ -47,11 +50,14 @@ impl std::str::FromStr for Cidr {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no range of addresses: write one as 169.254.0.0/16 or fe80::/10");
+        let wrong = || format!("{text:?} is not a range of addresses: write one as 169.254.0.0/16 or fe80::/10");
         let (base, length) = text.split_once('/').ok_or_else(wrong)?;
         let (base, length): (IpAddr, u8) = (base.parse().map_err(|_| wrong())?, length.parse().map_err(|_| wrong())?);
+        // An IPv4-mapped range becomes the IPv4 range, as every address that is compared with it does.
+        let (before, base) = (base, base.to_canonical());
+        let length = if before == base { Some(length) } else { length.checked_sub(96) };
         let most = if base.is_ipv4() { 32 } else { 128 };
-        if length > most { Err(wrong()) } else { Ok(Self { base, length }) }
+        length.filter(|length| *length <= most).map(|length| Self { base, length }).ok_or_else(wrong)
     }
 }
 
@@ -77,35 +83,46 @@ impl Cidr {
     }
 }
 
-/// The first of `ranges` that holds `address`, or the IPv4 address that it is translated to.
+/// Returns the first of `ranges` that contains `address`, or an IPv4 address to which NAT64 may translate it.
 pub fn range_of(ranges: &[Cidr], address: IpAddr) -> Option<Cidr> {
     let address = address.to_canonical();
     let translated = match address {
-        IpAddr::V6(v6)
-            if NAT64.iter().filter_map(|prefix| prefix.parse::<Cidr>().ok()).any(|it| it.contains(address)) =>
-        {
-            let [.., a, b, c, d] = v6.octets();
-            Some(IpAddr::from([a, b, c, d]))
-        }
-        _ => None,
+        IpAddr::V4(_) => Vec::new(),
+        IpAddr::V6(v6) => translations(v6.octets()),
     };
-    ranges.iter().find(|range| [Some(address), translated].into_iter().flatten().any(|it| range.contains(it))).copied()
+    let is_in = |range: &&Cidr| range.contains(address) || translated.iter().any(|it| range.contains((*it).into()));
+    ranges.iter().find(is_in).copied()
 }
 
-/// An address that is denied.
+/// Returns the IPv4 addresses to which NAT64 may translate an address. The length of a local prefix is not known, so each is tried
+/// (RFC 6052, section 2.2: octet 8 is skipped).
+fn translations(octets: [u8; 16]) -> Vec<Ipv4Addr> {
+    if octets.starts_with(&NAT64_WELL_KNOWN) {
+        return vec![Ipv4Addr::new(octets[12], octets[13], octets[14], octets[15])];
+    }
+    if !octets.starts_with(&NAT64_LOCAL) {
+        return Vec::new();
+    }
+    let places = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]];
+    let found = places.into_iter().map(|place| Ipv4Addr::from(place.map(|at: usize| octets[at])));
+    // 0.0.0.0/8 is what a wrong length reads from zeros. A packet to it is delivered nowhere.
+    found.filter(|found| found.octets()[0] != 0).collect()
+}
+
+/// Error: connections to this address are denied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("its address {address} {why}")]
 pub struct DeniedAddress {
-    /// Where a connection would have gone.
+    /// Address of the connection.
     pub address: IpAddr,
-    /// Why not, after "its address 10.0.0.1 ".
+    /// Reason, as the rest of a sentence after "its address 10.0.0.1 ".
     pub why: String,
 }
 
-/// Whether a connection may go to the address that a host, as it is written in a URL, has.
+/// Policy that admits or denies a connection, given the host as it is written in a URL and an address of it.
 pub type AddressPolicy = Arc<dyn Fn(&str, IpAddr) -> Result<(), DeniedAddress> + Send + Sync>;
 
-/// Judges an address that is written in a URL: such a one is never resolved.
+/// Checks an address that is written in a URL: such an address is never resolved, so [`DnsResolver`] does not see it.
 ///
 /// # Errors
 /// [`DeniedAddress`].
@@ -117,7 +134,7 @@ pub fn check_url(url: &Url, judge: &AddressPolicy) -> Result<(), DeniedAddress> 
     }
 }
 
-/// Why there is no client.
+/// Reason why no HTTP client can be built.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientBuildError {
     /// The certificates cannot be read.
@@ -128,23 +145,23 @@ pub enum ClientBuildError {
     Other(String),
 }
 
-/// How a server's certificate is judged.
+/// Verification of a server's certificate.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// By the system's authorities.
+    /// By the system's certificate authorities.
     #[default]
     System,
     /// By these, in PEM, besides the system's.
     Additional(Vec<u8>),
-    /// Not at all.
+    /// No verification.
     Unverified,
 }
 
 impl Trust {
-    /// What makes a client judge so.
+    /// Returns a function that configures a client for this verification.
     ///
     /// # Errors
-    /// [`NoClient::Certificates`].
+    /// [`ClientBuildError::Certificates`].
     pub fn client_config(&self) -> Result<impl Fn(ClientBuilder) -> ClientBuilder + use<>, ClientBuildError> {
         let unread = |error: reqwest::Error| ClientBuildError::Certificates(super::error_text::causes(&error));
         let certificates = match self {
@@ -152,7 +169,7 @@ impl Trust {
             Self::System | Self::Unverified => Vec::new(),
         };
         if certificates.is_empty() && matches!(self, Self::Additional(_)) {
-            return Err(ClientBuildError::Certificates("there is no certificate in PEM".into()));
+            return Err(ClientBuildError::Certificates("it holds no certificate in PEM form".into()));
         }
         let anyone = *self == Self::Unverified;
         Ok(move |builder: ClientBuilder| match certificates.is_empty() {
@@ -162,16 +179,16 @@ impl Trust {
     }
 }
 
-/// The HTTP clients of discoveries.
+/// HTTP clients of discoveries.
 pub struct EgressClients {
     policy: AddressPolicy,
-    /// Loading the system's certificates takes milliseconds, so these two are kept.
+    /// Cached clients, this one and the next: loading the system's certificates takes milliseconds.
     system: Mutex<Option<Client>>,
     unverified: Mutex<Option<Client>>,
 }
 
 impl EgressClients {
-    /// Clients that do not connect to addresses in these ranges.
+    /// Returns clients that do not connect to addresses in these ranges.
     pub fn new(denied: Vec<Cidr>) -> Self {
         let judge = move |_: &str, address| match range_of(&denied, address) {
             Some(range) => {
@@ -183,7 +200,7 @@ impl EgressClients {
         Self { policy: Arc::new(judge), system: Mutex::default(), unverified: Mutex::default() }
     }
 
-    /// The client for a server.
+    /// Returns the client for servers with this verification.
     ///
     /// # Errors
     /// [`ClientBuildError`].
@@ -196,7 +213,7 @@ impl EgressClients {
         }
     }
 
-    /// Judges an address that is written in a URL.
+    /// Checks an address that is written in a URL.
     ///
     /// # Errors
     /// [`DeniedAddress`].
@@ -226,13 +243,14 @@ impl EgressClients {
                 .pool_idle_timeout(Duration::from_secs(5))
                 .pool_max_idle_per_host(2)
         };
-        // An image without CA certificates can still ask servers over plain http.
+        // An image without CA certificates can still query servers over plain HTTP.
         let built = builder().build().or_else(|_| builder().tls_certs_only([]).build());
         built.map_err(|error| ClientBuildError::Other(error.to_string()))
     }
 }
 
-/// Requests are repeated whole at another path of the same origin; nowhere else.
+/// Returns the redirect policy: a request is repeated with its method and body (307 and 308) at another path of the same origin,
+/// up to five times. Other redirects are not followed.
 fn same_origin() -> Policy {
     Policy::custom(|attempt| {
         let stays = attempt.previous().last().is_some_and(|from| from.origin() == attempt.url().origin());
@@ -241,7 +259,7 @@ fn same_origin() -> Policy {
     })
 }
 
-/// Resolves as the system does, and gives out only addresses that are not denied.
+/// DNS resolver of the system that returns only addresses that are not denied.
 pub struct DnsResolver(pub AddressPolicy);
 
 impl Resolve for DnsResolver {
@@ -251,10 +269,10 @@ impl Resolve for DnsResolver {
     }
 }
 
-/// The addresses of a name that are not denied.
+/// Resolves a name to those of its addresses that are not denied.
 ///
 /// # Errors
-/// It has none, or [`DeniedAddress`] where all of them are.
+/// The name does not resolve, or [`DeniedAddress`] if all of its addresses are denied.
 pub async fn lookup(name: &str, judge: &AddressPolicy) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
     let (mut allowed, mut refusal) = (Vec::new(), None);
     for address in tokio::net::lookup_host((name, 0)).await? {
@@ -319,5 +337,45 @@ mod tests {
         for range in ["10.0.0.0", "10.0.0.0/33", "::/129", "a/8", ""] {
             assert!(range.parse::<Cidr>().unwrap_err().contains("169.254.0.0/16"), "{range}");
         }
+    }
+    #[test]
+    fn a_nat64_address_of_a_denied_one_is_denied() {
+        let denied = DENIED_RANGES.iter().chain(LOOPBACK_RANGES).map(|range| range.parse().unwrap()).collect();
+        let reach = EgressClients::new(denied);
+        let denies = |url: &str| reach.check_url(&Url::parse(url).unwrap()).is_err();
+        for url in [
+            "http://[64:ff9b::169.254.169.254]/",
+            "http://[64:ff9b::127.0.0.1]/",
+            // By a prefix of 48, 56, 64 and 96 bits.
+            "http://[64:ff9b:1:a9fe:a9:fe00::]/",
+            "http://[64:ff9b:1:a9fe:a9:fe00:8.8.8.8]/",
+            "http://[64:ff9b:1:12a9:fe:a9fe::]/",
+            "http://[64:ff9b:1:1234:a9:fea9:fe00:0]/",
+            "http://[64:ff9b:1:1234:5678:9abc:169.254.169.254]/",
+            "http://[64:ff9b:1::127.0.0.1]/",
+            "http://[64:ff9b:1:7f00:0:100::]/",
+        ] {
+            assert!(denies(url), "{url}");
+        }
+        for url in [
+            "http://[64:ff9b::8.8.8.8]/",
+            "http://[64:ff9b:1::8.8.8.8]/",
+            "http://[64:ff9b:1:808:8:800::]/",
+            "http://[64:ff9b:1:8:8:808::]/",
+            "http://[64:ff9b:1:0:8:808:800:0]/",
+            "http://[64:ff9b:2:a9fe:a9:fe00::]/",
+        ] {
+            assert!(!denies(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn an_ipv4_mapped_range_is_the_ipv4_range() {
+        let range: Cidr = "::ffff:10.0.0.0/104".parse().unwrap();
+        assert_eq!(range, "10.0.0.0/8".parse().unwrap());
+        assert!(range.contains([10, 1, 2, 3].into()) && !range.contains([11, 0, 0, 1].into()));
+        assert!(range.contains("::ffff:10.1.2.3".parse().unwrap()));
+        assert_eq!("::ffff:0:0/96".parse(), "0.0.0.0/0".parse::<Cidr>());
+        assert!("::ffff:10.0.0.0/90".parse::<Cidr>().is_err(), "more than the IPv4 addresses");
     }
 }

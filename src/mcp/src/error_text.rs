@@ -1,5 +1,5 @@
-//! rmcp's errors as the end of a sentence: what happened, without type names, without the URL, which may hold a key, and
-//! without a word of the server's: what it says in an error may repeat the credentials that it was sent.
+//! Renders rmcp's errors as the end of a sentence: without type names, without the URL, which may hold a key, and without a word
+//! of the server, whose errors may repeat the credentials that it was sent.
 
 use rmcp::{
     model::ErrorData,
@@ -10,22 +10,22 @@ use rmcp::{
 /// Longest text, in bytes.
 const LENGTH: usize = 400;
 
-/// Why no session came to be.
+/// Describes why no session could be opened.
 pub(super) fn startup(error: &ClientInitializeError) -> String {
     match error {
         ClientInitializeError::TransportError { error, .. } => transport(error),
-        // A server that knows neither era said the same twice.
+        // A server that knows neither era gave the same answer twice.
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => startup(fallback),
         ClientInitializeError::JsonRpcError(error) => refusal(error),
         ClientInitializeError::ConnectionClosed(_) => "the connection was closed".into(),
         ClientInitializeError::NoCompatibleProtocolVersion { .. } => {
             "it speaks no revision of the protocol that is known here".into()
         }
-        _ => "it answers something else than asked".into(),
+        _ => "its answer does not fit the request".into(),
     }
 }
 
-/// Why a call has no answer.
+/// Describes why a call has no answer.
 pub(super) fn call(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => refusal(error),
@@ -33,7 +33,7 @@ pub(super) fn call(error: &ServiceError) -> String {
         ServiceError::TransportClosed => "the connection was closed".into(),
         ServiceError::Cancelled { .. } => "it ended the request".into(),
         ServiceError::Timeout { .. } => "it did not answer in time".into(),
-        _ => "it answers something else than asked".into(),
+        _ => "its answer does not fit the request".into(),
     }
 }
 
@@ -51,17 +51,17 @@ fn transport(error: &DynamicTransportError) -> String {
         Http::HttpStatus(error) => return format!("HTTP {}", error.status),
         Http::Sse(_) => "its stream of events cannot be read",
         Http::UnexpectedEndOfStream => "its answer ends early",
-        Http::UnexpectedServerResponse(_) | Http::Deserialize(_) => "its answer is no message of JSON-RPC",
+        Http::UnexpectedServerResponse(_) | Http::Deserialize(_) => "its answer is not a JSON-RPC message",
         Http::ResponseBodyTooLarge { .. } => "its answer is too large",
         Http::UnexpectedContentType(_) => "it answers neither JSON nor a stream of events",
-        Http::AuthRequired(_) | Http::InsufficientScope(_) => "it wants other credentials",
+        Http::AuthRequired(_) | Http::InsufficientScope(_) => "it rejects the credentials",
         Http::SessionExpired | Http::ReinitializationFailed(_) => "it forgot the session",
         _ => "the connection broke",
     };
     words.into()
 }
 
-/// The causes of a failed request; its own text has the URL.
+/// Describes a failed request by its status or its causes; the error's own text has the URL.
 fn http(error: &reqwest::Error) -> String {
     if let Some(status) = error.status() {
         return format!("HTTP {status}");
@@ -69,7 +69,7 @@ fn http(error: &reqwest::Error) -> String {
     causes(error)
 }
 
-/// The causes of a failed request, without its own text.
+/// Returns the causes of a failed request, without its own text.
 pub(super) fn causes(error: &reqwest::Error) -> String {
     let mut causes = Vec::new();
     let mut cause = std::error::Error::source(error);

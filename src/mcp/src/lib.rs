@@ -1,23 +1,24 @@
-//! A client of MCP servers (Model Context Protocol, Streamable HTTP), whichever of its two eras they speak.
+//! Client of MCP servers ([Model Context Protocol](https://modelcontextprotocol.io), Streamable HTTP) of either era of the
+//! protocol.
 //!
-//! The protocol is rmcp's business and stays behind this room: what leaves it is text, a tool's name and its schemas.
-//! Up to revision 2025-11-25 a client opens a session with `initialize`; from 2026-07-28 on each request stands alone. A
-//! [`McpSession`](session::Session) is either: it asks for the newer era and falls back. [`Sessions`] keeps one per server and opens a new one
-//! when the old one broke.
+//! The crate rmcp implements the protocol and is not part of the interface, which has texts, names of tools and their schemas. Up
+//! to revision 2025-11-25 a client opens a session with `initialize`; from 2026-07-28 on each request stands alone. A
+//! [`McpSession`](session::McpSession) is either: it tries the newer era and falls back. [`Sessions`] keeps one per server and
+//! opens a new one after the old one broke.
 //!
-//! The operator asks servers for their tools by [`discover`], through clients of its own ([`EgressClients`]) that do not go everywhere.
+//! The operator queries servers for their tools by [`discover`], through HTTP clients of its own ([`EgressClients`]), which do
+//! not connect to denied addresses.
 //!
-//! The caller gives the HTTP client and with it the rules for redirects and addresses. A server that hangs, answers
-//! something else or never stops is an error within the caller's deadline.
+//! The caller provides the HTTP client and with it the rules for redirects and addresses. A server that hangs, answers something
+//! else or never stops is an error within the caller's deadline.
 
 mod bounded_client;
 mod discovery;
-#[cfg(test)]
-mod discovery_tests;
 mod egress;
 mod error_text;
 mod http;
 mod read_budget;
+pub mod reason;
 mod session;
 mod sessions;
 mod sse;

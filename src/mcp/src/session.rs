@@ -1,4 +1,4 @@
-//! One server, connected.
+//! Session with one MCP server, in which tools are called.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,18 +19,18 @@ use super::error_text;
 use super::http::SessionHttpClient;
 use super::sse::SseTransport;
 
-/// The newest revision with a handshake.
+/// Newest protocol revision with a handshake.
 pub(super) const HANDSHAKE_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;
 
-/// Why a server gave no answer. The text is made for people and models and holds no header.
+/// Reason why a server gave no answer. The text is made for people and models and holds no header.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum McpError {
-    /// There is no connection, or it broke, or what came back is not MCP.
+    /// There is no connection, or it broke, or the answer is not MCP.
     #[error("the MCP server at {host} {problem}")]
     Broken {
         /// Host and port.
         host: String,
-        /// What happened, as the rest of a sentence.
+        /// Failure, as the rest of a sentence.
         problem: String,
     },
     /// The server refused the request (a JSON-RPC error): an unknown tool, wrong arguments.
@@ -38,7 +38,7 @@ pub enum McpError {
     Refused {
         /// The JSON-RPC code.
         code: i32,
-        /// What the server says.
+        /// Message of the server.
         message: String,
     },
     /// The tool ran and says that it failed.
@@ -49,26 +49,27 @@ pub enum McpError {
     Timeout {
         /// Host and port.
         host: String,
-        /// How long it was waited for.
+        /// Time that was waited.
         after: Duration,
     },
 }
 
-/// A server, and how it is called.
+/// Server and the parameters of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerEndpoint {
-    /// Where it is.
+    /// URL of the server.
     pub url: Url,
-    /// Sent with every request.
+    /// Headers of every request.
     pub headers: HeaderMap,
-    /// Whether it speaks the transport of the first revision, over a stream of events.
+    /// `true` for a server that speaks HTTP+SSE, the transport of the first revision.
     pub sse: bool,
-    /// How the client by which it is called judges it: one that judges otherwise has a session of its own.
+    /// Verification of the server's certificate by the HTTP client that is used: a client with another one has a session of its
+    /// own.
     pub trust: Trust,
 }
 
 impl ServerEndpoint {
-    /// One that is called without headers.
+    /// Returns an endpoint that is called without headers, over Streamable HTTP.
     pub fn at(url: &Url) -> Self {
         Self { url: url.clone(), headers: HeaderMap::new(), sse: false, trust: Trust::System }
     }
@@ -78,14 +79,14 @@ impl ServerEndpoint {
     }
 }
 
-/// A connection to one server. Dropping it ends the server's session.
+/// Connection to one server. Dropping it ends the server's session.
 pub(crate) struct McpSession {
     service: RunningService<RoleClient, ClientConfig>,
     host: String,
 }
 
 impl McpSession {
-    /// Connects to a server and agrees on a revision, within `deadline`.
+    /// Connects to a server and negotiates a revision, within `deadline`.
     ///
     /// # Errors
     /// [`McpError::Broken`] or [`McpError::Timeout`].
@@ -98,8 +99,8 @@ impl McpSession {
         }
     }
 
-    /// Calls a tool; its texts joined by line breaks, with a line in brackets for what is no text. Dropping the future
-    /// ends the call.
+    /// Calls a tool and returns its texts, joined by line breaks, with a line in brackets for each content that is no text.
+    /// Dropping the future ends the call.
     ///
     /// # Errors
     /// Any [`McpError`].
@@ -116,7 +117,7 @@ impl McpSession {
         if failed { Err(McpError::Tool(text)) } else { Ok(text) }
     }
 
-    /// Whether it is known to be over.
+    /// Reports whether the session is known to be over.
     pub(super) fn is_closed(&self) -> bool {
         self.service.is_closed() || self.service.is_transport_closed()
     }
@@ -133,7 +134,9 @@ impl McpSession {
                 Err(McpError::Refused { code: error.code.0, message: error.message.into_owned() })
             }
             Ok(Err(ServiceError::TransportClosed)) => Err(broken("ended the connection".into())),
-            Ok(Err(ServiceError::UnexpectedResponse)) => Err(broken("answered something else than asked".into())),
+            Ok(Err(ServiceError::UnexpectedResponse)) => {
+                Err(broken("sent an answer that does not fit the request".into()))
+            }
             Ok(Err(error)) => Err(broken(format!("gave no answer: {}", error_text::call(&error)))),
             Err(_) => Err(McpError::Timeout { host: self.host.clone(), after: deadline }),
         }
@@ -162,7 +165,7 @@ async fn service(client: Client, server: &ServerEndpoint) -> Result<RunningServi
     served.map_err(|error| error_text::startup(&error))
 }
 
-/// What a server's answer says, as text.
+/// Renders the content of a server's answer as text.
 fn text(result: CallToolResult) -> String {
     let mut parts: Vec<String> = result.content.into_iter().map(part).collect();
     if parts.is_empty()

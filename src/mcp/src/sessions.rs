@@ -1,7 +1,10 @@
-//! One session per server, opened when first needed and again when it broke.
+//! Sessions with servers: one per server, opened on first use and again after it broke.
 //!
-//! A call is never repeated when the server may have acted on it. A session in which a call broke or ran out of time is
-//! not used for another; calls in flight in it still end.
+//! Credentials in headers rotate, and each new one opens a session of its own. A session that is not used any more is dropped at a
+//! later call.
+//!
+//! A call is never retried when the server may have acted on it. A session in which a call broke or timed out is not used for
+//! another; calls in flight in it still end.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -13,13 +16,26 @@ use tokio::time::Instant;
 
 use super::session::{McpError, McpSession, ServerEndpoint};
 
-/// The session of one server; whoever opens it holds the lock, so that two calls open one.
+/// Time without a call after which a session is dropped.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30 * 60);
+/// Most sessions that are kept, besides those with calls in flight.
+const MAX_SESSIONS: usize = 64;
+
+/// Session of one server. The call that opens it holds the lock, so concurrent calls open one session
+/// ([single-flight](https://pkg.go.dev/golang.org/x/sync/singleflight)).
 type SessionSlot = Arc<AsyncMutex<Option<Arc<McpSession>>>>;
 
-/// The sessions of a process.
+/// Sessions of a process, by endpoint. Invariant: an endpoint has at most one slot, and a slot at most one session for new calls.
 #[derive(Default)]
 pub struct Sessions {
-    slots: Mutex<Vec<(ServerEndpoint, SessionSlot)>>,
+    /// Slots in the order of their last use.
+    slots: Mutex<Vec<KnownServer>>,
+}
+
+struct KnownServer {
+    endpoint: ServerEndpoint,
+    slot: SessionSlot,
+    used: Instant,
 }
 
 impl Sessions {
@@ -45,19 +61,27 @@ impl Sessions {
         result
     }
 
-    /// Who sends other headers is somebody else to the server, and has a session of his own.
+    /// Returns the slot of an endpoint. Other headers are another identity to the server and get a session of their own.
     fn slot(&self, server: &ServerEndpoint) -> SessionSlot {
+        let now = Instant::now();
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, slot)) = slots.iter().find(|(known, _)| known == server) {
-            return slot.clone();
-        }
-        let slot = SessionSlot::default();
-        slots.push((server.clone(), slot.clone()));
+        let slot = match slots.iter().position(|known| known.endpoint == *server) {
+            Some(at) => slots.remove(at).slot,
+            None => SessionSlot::default(),
+        };
+        slots.push(KnownServer { endpoint: server.clone(), slot: slot.clone(), used: now });
+        let mut excess = slots.len().saturating_sub(MAX_SESSIONS);
+        // A call in flight holds a clone of its slot.
+        slots.retain(|known| {
+            let goes = Arc::strong_count(&known.slot) == 1 && (excess > 0 || now - known.used >= IDLE_TIMEOUT);
+            excess = excess.saturating_sub(goes.into());
+            !goes
+        });
         slot
     }
 }
 
-/// The session that is there, or a new one.
+/// Returns the open session of the slot, or connects a new one.
 async fn open(
     slot: &SessionSlot,
     client: &Client,
@@ -73,7 +97,7 @@ async fn open(
     Ok(session)
 }
 
-/// Takes `session` out, unless another call has replaced it already.
+/// Removes `session` from the slot, unless another call has replaced it already.
 async fn close(slot: &SessionSlot, session: &Arc<McpSession>) {
     let mut slot = slot.lock().await;
     if slot.as_ref().is_some_and(|kept| Arc::ptr_eq(kept, session)) {
@@ -83,4 +107,42 @@ async fn close(slot: &SessionSlot, session: &Arc<McpSession>) {
 
 fn remaining(end: Instant) -> Duration {
     end.saturating_duration_since(Instant::now())
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+
+    impl Sessions {
+        fn use_once(&self, nth: usize) -> SessionSlot {
+            self.slot(&ServerEndpoint::at(&Url::parse(&format!("http://server-{nth}/")).unwrap()))
+        }
+
+        fn count(&self) -> usize {
+            self.slots.lock().unwrap().len()
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_session_that_is_not_used_any_more_is_dropped() {
+        let sessions = Sessions::default();
+        let in_flight = sessions.use_once(0);
+        sessions.use_once(1);
+        tokio::time::advance(Duration::from_secs(3600)).await;
+        sessions.use_once(2);
+        assert_eq!(sessions.count(), 2);
+        assert!(Arc::ptr_eq(&in_flight, &sessions.use_once(0)), "one with a call in flight stays");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_number_of_sessions_is_bounded() {
+        let sessions = Sessions::default();
+        let (in_flight, last) = (sessions.use_once(0), sessions.use_once(1));
+        drop(last);
+        (2..1000).for_each(|nth| drop(sessions.use_once(nth)));
+        assert!(sessions.count() <= 64, "{}", sessions.count());
+        assert!(Arc::ptr_eq(&in_flight, &sessions.use_once(0)));
+    }
 }

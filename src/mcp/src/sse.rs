@@ -1,7 +1,8 @@
-//! The transport of the protocol's first revision (2024-11-05): one stream of events from the server, which begins with the address
-//! to which messages are posted.
+//! HTTP+SSE, the transport of the protocol's [first revision
+//! (2024-11-05)](https://modelcontextprotocol.io/specification/2024-11-05/basic/transports): one stream of server-sent events,
+//! which begins with the URL to which messages are posted.
 //!
-//! rmcp no longer has it; here it is under rmcp's own client, which does not notice the difference.
+//! rmcp no longer has it; this module provides it to rmcp's client as a [`Transport`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,48 +20,51 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::bounded_client::{BoundedClient, ServerFailure, has_content_type, refusal};
+use super::reason;
 
 type SseHeaders = HashMap<HeaderName, HeaderValue>;
 
-/// A server, connected.
+/// Connection to a server.
 pub(super) struct SseTransport {
     client: BoundedClient,
     headers: SseHeaders,
-    /// Where messages are posted.
+    /// URL to which messages are posted.
     endpoint: Url,
     events: BoxStream<'static, Result<Sse, SseError>>,
-    /// How long the stream may be silent.
+    /// Longest silence on the stream.
     idle_timeout: Duration,
 }
 
-/// A message that did not arrive.
+/// Failure to send a message.
 #[derive(Debug, thiserror::Error)]
 #[error("the message could not be sent")]
 pub(super) struct SseSendError;
 
 impl SseTransport {
-    /// Opens the stream and waits for the address.
+    /// Opens the stream and waits for the event with that URL.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The server cannot be reached, refuses the request, opens no stream of events, ends it too early, or gives a URL of another
+    /// origin.
     pub(super) async fn open(
         client: &BoundedClient,
         url: &Url,
         headers: &SseHeaders,
         silence: Duration,
     ) -> Result<Self, ServerFailure> {
-        let failed =
-            |message: &str| client.take_failure().unwrap_or_else(|| ServerFailure::new("InvalidServerAnswer", message));
+        let failed = |message: &str| {
+            client.take_failure().unwrap_or_else(|| ServerFailure::new(reason::INVALID_SERVER_ANSWER, message))
+        };
         let request = with_headers(client.http().get(url.clone()).header(ACCEPT, "text/event-stream"), headers);
         let response = client.send(request).await.map_err(|_| failed("it cannot be reached"))?;
         if !response.status().is_success() {
             let (status, body) = (response.status(), client.read_excerpt(response).await);
-            let reason = if status.is_server_error() { "ServerUnreachable" } else { "ServerRefused" };
+            let reason = if status.is_server_error() { reason::SERVER_UNREACHABLE } else { reason::SERVER_REFUSED };
             return Err(ServerFailure::new(reason, refusal(status, &body)));
         }
         if !has_content_type(&response, "text/event-stream") {
             let message = "it opens no stream of events: see whether spec.url has the right path, such as /sse";
-            return Err(ServerFailure::new("InvalidServerAnswer", message));
+            return Err(ServerFailure::new(reason::INVALID_SERVER_ANSWER, message));
         }
         let mut events = SseStream::from_bytes_stream(client.counted(response)).boxed();
         let endpoint = loop {
@@ -73,8 +77,8 @@ impl SseTransport {
         let endpoint = url.join(endpoint.trim()).ok().filter(|endpoint| endpoint.origin() == url.origin());
         let Some(endpoint) = endpoint else {
             let message =
-                "it wants messages sent to another place, which is not done: set spec.url to where the server is";
-            return Err(ServerFailure::new("ServerRefused", message));
+                "it asks for messages at another origin, which is not followed: set spec.url to where the server is";
+            return Err(ServerFailure::new(reason::SERVER_REFUSED, message));
         };
         Ok(Self { client: client.clone(), headers: headers.clone(), endpoint, events, idle_timeout: silence })
     }
@@ -95,7 +99,7 @@ impl Transport<RoleClient> for SseTransport {
                 return Ok(());
             }
             let (status, body) = (response.status(), client.read_excerpt(response).await);
-            client.fail("ServerRefused", refusal(status, &body));
+            client.fail(reason::SERVER_REFUSED, refusal(status, &body));
             Err(SseSendError)
         }
     }
@@ -110,8 +114,8 @@ impl Transport<RoleClient> for SseTransport {
                 Ok(message) => return Some(message),
                 Err(_) => {
                     self.client.fail(
-                        "InvalidServerAnswer",
-                        "it answers no MCP: an event of its stream is no message of JSON-RPC",
+                        reason::INVALID_SERVER_ANSWER,
+                        "it does not speak MCP: an event of its stream is not a JSON-RPC message",
                     );
                     return None;
                 }

@@ -1,4 +1,4 @@
-//! One kind at work: its queue, its driver, and what puts an object into the queue.
+//! Controller of one kind: its workqueue, its driver, and the subscriptions that enqueue objects.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -7,38 +7,39 @@ use std::{
     time::Duration,
 };
 
-use actions::{deps::Deps, ports::ChildKind};
+use actions::{deps::Deps, kind::ControlledKind, ports::ChildKind};
 use cluster::{
     CustomObjects, ObjectMap, Transport, WatchHealth,
-    cache::{NamespaceState, Referrers},
+    cache::{KindCaches, NamespaceState, Referrers},
 };
 use crds::RefKind;
 use futures::future::BoxFuture;
 use machine::{ApiError, Clock, Driver, Requeue, Sink, TableError};
-use meta::{Key, PhasedObject};
+use meta::Key;
 use tokio::sync::watch;
+use tracing::Instrument as _;
 
 use super::{controlled::ReconciledKind, sync_gate::SyncGate, triggers, watches::WatchedCaches, workqueue::Workqueue};
 
-/// What the controllers of all kinds share.
+/// Shared context of the controllers of all kinds.
 pub struct ControllerContext {
-    /// The maps that the watches fill.
+    /// Informer caches that the watches fill.
     pub maps: Arc<WatchedCaches>,
-    /// What writes go through.
+    /// Transport of writes.
     pub transport: Arc<Transport>,
-    /// The ports of the actions.
+    /// Ports of the actions.
     pub deps: Arc<Deps>,
-    /// The time.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// Who refers to what.
+    /// Reverse index of references, with the workqueue of each kind.
     pub referrer_queues: Arc<ReferrerQueues>,
-    /// Where steps are told.
+    /// Receivers of the step records.
     pub sinks: Vec<Arc<dyn Sink>>,
-    /// This operator among others, as namespace and name of its lease.
+    /// Identity of this operator among others: namespace and name of its Lease.
     pub instance: String,
-    /// For tests: whether some wakes are lost.
+    /// For tests: true if some triggers are dropped.
     pub drop_triggers: bool,
-    /// What the watches know.
+    /// State of the watches.
     pub watch_health: Arc<WatchHealth>,
 }
 
@@ -48,13 +49,13 @@ impl fmt::Debug for ControllerContext {
     }
 }
 
-/// A controller, whatever its kind.
+/// Controller of any kind.
 pub trait Controller: Send + Sync {
-    /// The kind.
+    /// Returns the kind.
     fn kind(&self) -> &'static str;
-    /// How many of its objects wait for a worker.
+    /// Returns the number of its objects that wait for a worker.
     fn depth(&self) -> usize;
-    /// Takes every object through its steps, for as long as this is polled.
+    /// Reconciles every object, for as long as this future is polled.
     fn run(&self, workers: usize) -> BoxFuture<'_, ()>;
 }
 
@@ -65,7 +66,7 @@ struct KindController<K: ReconciledKind> {
     sync_gate: Arc<SyncGate>,
 }
 
-/// How soon an object is looked at again whose step would read what is on its way.
+/// Requeue delay of an object whose step would read a kind that is still being listed.
 const UNSYNCED_RETRY: Duration = Duration::from_secs(1);
 
 impl<K: ReconciledKind> Controller for KindController<K> {
@@ -78,28 +79,30 @@ impl<K: ReconciledKind> Controller for KindController<K> {
     }
 
     fn run(&self, workers: usize) -> BoxFuture<'_, ()> {
-        let (driver, unknown) = (self.driver.clone(), self.sync_gate.clone());
-        let step = move |key| {
-            let (driver, unknown) = (driver.clone(), unknown.clone());
-            async move {
-                match unknown.unsynced::<K>(&key) {
+        let (driver, sync_gate) = (self.driver.clone(), self.sync_gate.clone());
+        let step = move |key: Key| {
+            let (driver, sync_gate) = (driver.clone(), sync_gate.clone());
+            let span = tracing::info_span!("reconcile", kind = K::KIND, ns = key.namespace, name = key.name);
+            let reconcile = async move {
+                match sync_gate.unsynced::<K>(&key) {
                     None => driver.reconcile(&key).await,
                     Some(found) if found.refused => {
                         driver.report_unreadable(&key, ApiError::Forbidden(found.why)).await
                     }
                     Some(_) => Requeue::After(UNSYNCED_RETRY),
                 }
-            }
+            };
+            reconcile.instrument(span)
         };
         Box::pin(async move {
-            // Not before: a standby makes this future and polls it once it leads.
+            // Inside the future, because a standby creates it and polls it only once it leads.
             self.driver.start_leading();
             self.queue.run(|| self.map.keys(), workers, step).await;
         })
     }
 }
 
-/// A controller of the objects of a kind. To be made before the watches begin, so that it misses no change.
+/// Creates the controller of a kind. Must be called before the watches start, so that it misses no change.
 ///
 /// # Errors
 /// A fault in the kind's table of edges or its list of actions.
@@ -143,7 +146,7 @@ fn subscribe<K: ReconciledKind>(shared: &ControllerContext, map: &ObjectMap<K>, 
             }
         });
     }
-    if K::PODS {
+    if K::HAS_PODS {
         let queue = queue.clone();
         views.pods.subscribe(move |change| {
             if triggers::triggers_workload(change) {
@@ -153,7 +156,7 @@ fn subscribe<K: ReconciledKind>(shared: &ControllerContext, map: &ObjectMap<K>, 
     }
 }
 
-/// Lets Secrets and ConfigMaps wake whoever reads them.
+/// Subscribes to Secrets and ConfigMaps: a change enqueues the objects that read them.
 pub(super) fn trigger_readers(shared: &ControllerContext) {
     for (kind, data) in [(RefKind::Secret, ChildKind::Secret), (RefKind::ConfigMap, ChildKind::ConfigMap)] {
         let Some(data) = shared.maps.caches.children.get(&data) else { continue };
@@ -166,7 +169,7 @@ pub(super) fn trigger_readers(shared: &ControllerContext) {
     }
 }
 
-/// Lets the labels of a namespace wake those of its objects for which they count.
+/// Subscribes to the labels of namespaces: a change enqueues the objects of the namespace for which they count.
 pub(super) fn trigger_admitted(shared: &ControllerContext) {
     let users = shared.referrer_queues.clone();
     shared.maps.caches.namespaces.subscribe(move |change| {
@@ -177,66 +180,64 @@ pub(super) fn trigger_admitted(shared: &ControllerContext) {
     });
 }
 
-/// Wakes every workload when the keys of the gateways are others: their Pods may know none of them.
+/// Enqueues every workload when the Secret with the keys of the gateways is read anew or deleted: its Pods may know none of the keys.
 pub(super) async fn trigger_on_new_keys(
     mut read: watch::Receiver<bool>,
     maps: Arc<WatchedCaches>,
     users: Arc<ReferrerQueues>,
 ) {
-    let kinds = &maps.caches.kinds;
     while read.changed().await.is_ok() {
-        users.add_all(&kinds.agents);
-        users.add_all(&kinds.flows);
-        users.add_all(&kinds.flow_sets);
-        users.add_all(&kinds.mcp_servers);
+        users.enqueue_workloads(&maps.caches.kinds, None);
     }
 }
 
-/// Wakes the workloads of a namespace whose NetworkPolicies somebody changed: theirs may have to go.
+/// Subscribes to NetworkPolicies of other owners: a change enqueues the workloads of the namespace, whose own policies may have to go.
 pub(super) fn trigger_on_policy_change(shared: &ControllerContext) {
     let users = shared.referrer_queues.clone();
     let kinds = shared.maps.caches.kinds.clone();
     shared.maps.caches.ingress.subscribe(move |change| {
         if change.old != change.new {
-            let namespace = &change.key.namespace;
-            users.add_namespace(&kinds.agents, namespace);
-            users.add_namespace(&kinds.flows, namespace);
-            users.add_namespace(&kinds.flow_sets, namespace);
-            users.add_namespace(&kinds.mcp_servers, namespace);
+            users.enqueue_workloads(&kinds, Some(&change.key.namespace));
         }
     });
 }
 
-/// Who refers to what, and the queue of each kind.
+/// Reverse index of references, with the workqueue of each kind.
 #[derive(Debug, Default)]
 pub struct ReferrerQueues {
     referrers: Referrers,
     queues: Mutex<HashMap<&'static str, Arc<Workqueue>>>,
 }
 
+macro_rules! enqueue_workloads {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        impl ReferrerQueues {
+            /// Enqueues the objects of every kind that runs Pods, of one namespace or of all.
+            fn enqueue_workloads(&self, kinds: &KindCaches, namespace: Option<&str>) {
+                $(if <crds::$module::$kind as ControlledKind>::HAS_PODS {
+                    let keys = kinds.of::<crds::$module::$kind>().keys().into_iter();
+                    let keys = keys.filter(|key| namespace.is_none_or(|namespace| key.namespace == namespace));
+                    keys.for_each(|key| self.add(stringify!($kind), &key));
+                })+
+            }
+        }
+    };
+}
+crds::for_each_kind!(enqueue_workloads);
+
 impl ReferrerQueues {
     fn add_queue(&self, kind: &'static str, queue: Arc<Workqueue>) {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner).insert(kind, queue);
     }
 
-    /// Queues one object of this kind.
+    /// Enqueues one object of this kind.
     pub(super) fn add(&self, kind: &'static str, key: &Key) {
         if let Some(queue) = self.queues.lock().unwrap_or_else(PoisonError::into_inner).get(kind) {
             queue.add(key);
         }
     }
 
-    /// Queues every object of a kind.
-    fn add_all<K: PhasedObject>(&self, map: &ObjectMap<K>) {
-        map.keys().iter().for_each(|key| self.add(K::KIND, key));
-    }
-
-    /// Queues every object of a kind in this namespace.
-    fn add_namespace<K: PhasedObject>(&self, map: &ObjectMap<K>, namespace: &str) {
-        map.keys().iter().filter(|key| key.namespace == namespace).for_each(|key| self.add(K::KIND, key));
-    }
-
-    /// Queues all that use this object.
+    /// Enqueues all objects that use this one.
     fn enqueue_referrers(&self, kind: RefKind, key: &Key) {
         self.enqueue_all(self.referrers.of(kind, key));
     }

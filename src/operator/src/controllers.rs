@@ -1,10 +1,10 @@
-//! Makes the controllers of all kinds, and wires what wakes them.
+//! Creates the controllers of all kinds, and subscribes them to the changes that enqueue objects.
 
 use crate::controlled::ReconciledKind;
 use std::sync::Arc;
 
 use cluster::ObjectMap;
-use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool, tool::ServerRef};
+use crds::{MCPServer, RemoteMCPServer, Tool, tool::ServerRef};
 use machine::TableError;
 use meta::Key;
 
@@ -16,35 +16,30 @@ use super::{
     triggers::triggers_itself,
 };
 
-/// The controllers of all kinds. To be made before the watches begin, so that they miss no change.
-///
-/// # Errors
-/// A fault in a kind's table of edges or its list of actions.
-pub fn controllers(shared: &ControllerContext) -> Result<Arc<[Arc<dyn Controller>]>, TableError> {
-    let controllers = vec![
-        controller::<Agent>(shared)?,
-        controller::<Flow>(shared)?,
-        controller::<FlowSet>(shared)?,
-        controller::<MCPServer>(shared)?,
-        controller::<Tool>(shared)?,
-        controller::<Model>(shared)?,
-        controller::<PluginConfig>(shared)?,
-        controller::<Prompt>(shared)?,
-        controller::<RemoteMCPServer>(shared)?,
-    ];
-    trigger_readers(shared);
-    trigger_admitted(shared);
-    trigger_on_policy_change(shared);
-    Ok(controllers.into())
+macro_rules! controllers {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        /// Creates the controllers of all kinds. Must be called before the watches start, so that they miss no change.
+        ///
+        /// # Errors
+        /// A fault in a kind's table of edges or its list of actions.
+        pub fn controllers(shared: &ControllerContext) -> Result<Arc<[Arc<dyn Controller>]>, TableError> {
+            let controllers = vec![$(controller::<crds::$module::$kind>(shared)?,)+];
+            trigger_readers(shared);
+            trigger_admitted(shared);
+            trigger_on_policy_change(shared);
+            Ok(controllers.into())
+        }
+    };
 }
+crds::for_each_kind!(controllers);
 
-/// Lets the servers that are asked for their tools, and the Tools that they publish, wake their objects, and those that are gone be
-/// forgotten.
+/// Subscribes to MCP servers: new discovery results, and changes of the Tools that a server publishes, enqueue its object. The server of a
+/// deleted object is forgotten.
 pub(super) fn trigger_discovered(shared: &ControllerContext, discoverer: &Arc<Discoverer>) {
     let users = shared.referrer_queues.clone();
     discoverer.on_change(move |kind, key| users.add(kind, key));
     let users = shared.referrer_queues.clone();
-    shared.maps.caches.kinds.tools.subscribe(move |change| {
+    shared.maps.caches.kinds.of::<Tool>().subscribe(move |change| {
         if triggers_itself(change) {
             let tools = change.old.iter().chain(&change.new);
             let owners = tools.flat_map(|tool| tool.metadata.owner_references.iter().flatten());
@@ -54,8 +49,8 @@ pub(super) fn trigger_discovered(shared: &ControllerContext, discoverer: &Arc<Di
             }
         }
     });
-    forget_gone(&shared.maps.caches.kinds.remote_mcp_servers, discoverer);
-    forget_gone(&shared.maps.caches.kinds.mcp_servers, discoverer);
+    forget_gone(shared.maps.caches.kinds.of::<RemoteMCPServer>(), discoverer);
+    forget_gone(shared.maps.caches.kinds.of::<MCPServer>(), discoverer);
 }
 
 fn forget_gone<K: ReconciledKind>(map: &ObjectMap<K>, discoverer: &Arc<Discoverer>) {

@@ -1,21 +1,22 @@
-//! Which objects a step may not be taken of yet, because it would read a kind whose informer has not synced.
+//! Sync gate: holds back the step of an object that would read a kind whose informer has not synced.
 //!
-//! What was never listed is unknown, not missing: an Agent whose Secrets may not be read would leave Running for nothing. So what a
-//! step of an object reads is gathered along its references before the step. While every kind is listed this costs nothing.
+//! A kind that was never listed is unknown, not missing: an Agent whose Secrets may not be read would otherwise leave Running for no
+//! reason. So the kinds that a step reads are gathered along the object's references before the step. While every kind is listed this costs
+//! nothing.
 
 use std::{collections::HashSet, fmt, sync::Arc};
 
 use actions::ports::{CacheReader, ChildKind};
-use cluster::{ObjectMap, Unlisted, WatchHealth, cache::KindCaches};
+use cluster::{Unlisted, WatchHealth, cache::KindCaches};
 use crds::{HasReferences, RefKind, Reference, tool::ServerRef};
-use meta::{Key, PhasedObject};
+use meta::Key;
 
 use super::controlled::ReconciledKind;
 
-/// What besides its references a step of a server reads: the Tools that it publishes, and who uses them.
+/// Kinds that a step of a server reads besides its references: the Tools that it publishes, and the users of those.
 const USERS_OF_TOOLS: [&str; 4] = ["Tool", "Agent", "Flow", "FlowSet"];
 
-/// What is not known.
+/// Gate before the steps, by the state of the watches.
 pub(super) struct SyncGate {
     watch_health: Arc<WatchHealth>,
     kinds: KindCaches,
@@ -29,31 +30,31 @@ impl fmt::Debug for SyncGate {
 }
 
 impl SyncGate {
-    /// Of these caches, as this board says.
+    /// Creates a gate for these caches, by the state on `board`.
     pub(super) fn new(board: Arc<WatchHealth>, kinds: KindCaches, views: Arc<dyn CacheReader>) -> Self {
         Self { watch_health: board, kinds, caches: views }
     }
 
-    /// What a step of this object would read and is not known; `None`: all is.
+    /// Returns a kind that a step of this object would read and that is not synced; `None`: all are.
     pub(super) fn unsynced<K: ReconciledKind>(&self, key: &Key) -> Option<Unlisted> {
         if self.watch_health.is_complete() {
             return None;
         }
         let object = K::map(&self.kinds).get(key)?;
         if object.is_deleting() {
-            // Nothing but its Deployment counts for it any more; in a namespace that goes, not even that.
+            // Nothing but its Deployment counts for it any more; in a namespace that is being deleted, not even that.
             let going = self.caches.is_namespace_going(&key.namespace);
             let mut own = [K::KIND, ChildKind::Deployment.as_str()].into_iter().filter(|_| !going);
             return own.find_map(|kind| self.watch_health.unlisted(kind, &key.namespace));
         }
-        let children = K::CHILDREN.iter().map(|kind| kind.as_str()).chain(K::PODS.then_some("Pod"));
+        let children = K::CHILDREN.iter().map(|kind| kind.as_str()).chain(K::HAS_PODS.then_some("Pod"));
         let users = ServerRef::KINDS.contains(&K::KIND).then_some(USERS_OF_TOOLS).into_iter().flatten();
         let mut own = std::iter::once(K::KIND).chain(children).chain(users);
         own.find_map(|kind| self.watch_health.unlisted(kind, &key.namespace))
             .or_else(|| self.unsynced_reference(key, object.as_ref()))
     }
 
-    /// Follows what it refers to, as far as its users read on.
+    /// Follows the references of an object, transitively where its users read on.
     fn unsynced_reference(&self, key: &Key, object: &impl HasReferences) -> Option<Unlisted> {
         let mut seen = HashSet::new();
         let mut open: Vec<(Key, Reference)> =
@@ -77,17 +78,21 @@ impl SyncGate {
     }
 
     fn references(&self, kind: RefKind, key: &Key) -> Vec<Reference> {
-        fn of<K: PhasedObject + HasReferences>(map: &ObjectMap<K>, key: &Key) -> Vec<Reference> {
-            map.get(key).map(|object| object.references()).unwrap_or_default()
-        }
-        match kind {
-            RefKind::Tool => of(&self.kinds.tools, key),
-            RefKind::Model => of(&self.kinds.models, key),
-            RefKind::PluginConfig => of(&self.kinds.plugin_configs, key),
-            _ => Vec::new(),
-        }
+        references_of(&self.kinds, kind, key).unwrap_or_default()
     }
 }
+
+macro_rules! references_of {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        fn references_of(kinds: &KindCaches, kind: RefKind, key: &Key) -> Option<Vec<Reference>> {
+            match kind.as_str() {
+                $(stringify!($kind) => kinds.of::<crds::$module::$kind>().get(key).map(|object| object.references()),)+
+                _ => None,
+            }
+        }
+    };
+}
+crds::for_each_kind!(references_of);
 
 #[cfg(test)]
 mod tests {
@@ -96,13 +101,13 @@ mod tests {
         cache::{Caches, InformerReader},
         resource::Resource,
     };
-    use crds::{Agent, Prompt, Tool};
+    use crds::{Agent, Prompt, RemoteMCPServer, Tool};
     use serde_json::{Value, json};
 
     use super::*;
 
-    /// An Agent with these fields, a Tool that calls a server of namespace `far` with a header of a Secret, and a Prompt; every kind
-    /// but `unlisted`, as kind and namespace, is listed.
+    /// Checks the steps of an Agent with these fields and of a Prompt. The Agent may use a Tool that calls a server of namespace `far` with
+    /// a header from a Secret. Every kind but `unlisted` (kind and namespace) is listed.
     fn kept(fields: Value, unlisted: (&Resource, &str)) -> (Option<Unlisted>, Option<Unlisted>) {
         fn add<K: ReconciledKind + serde::de::DeserializeOwned>(kinds: &KindCaches, name: &str, spec: Value) {
             let metadata = json!({ "name": name, "namespace": "ns", "uid": name, "resourceVersion": "1" });
@@ -111,7 +116,12 @@ mod tests {
             K::map(kinds).observe(Versioned::new(head, object), ChangeSource::Watch);
         }
         let (board, maps) = (Arc::new(WatchHealth::default()), Caches::default());
-        let watched = [Resource::AGENT, Resource::TOOL, Resource::PROMPT, Resource::REMOTE_MCP_SERVER];
+        let watched = [
+            Resource::of::<Agent>(),
+            Resource::of::<Tool>(),
+            Resource::of::<Prompt>(),
+            Resource::of::<RemoteMCPServer>(),
+        ];
         let children = [ChildKind::Secret, ChildKind::Deployment].map(Resource::child);
         for resource in watched.into_iter().chain(children) {
             for namespace in ["ns", "far"] {
@@ -140,10 +150,10 @@ mod tests {
             (json!({}), true, secrets, "ns"),
             (json!({}), true, deployments, "ns"),
             (json!({}), false, secrets, "far"),
-            (json!({}), false, Resource::TOOL, "ns"),
-            (with_tool(), true, Resource::TOOL, "ns"),
-            (with_tool(), true, Resource::REMOTE_MCP_SERVER, "far"),
-            (with_tool(), false, Resource::REMOTE_MCP_SERVER, "ns"),
+            (json!({}), false, Resource::of::<crds::Tool>(), "ns"),
+            (with_tool(), true, Resource::of::<crds::Tool>(), "ns"),
+            (with_tool(), true, Resource::of::<crds::RemoteMCPServer>(), "far"),
+            (with_tool(), false, Resource::of::<crds::RemoteMCPServer>(), "ns"),
         ] {
             let (agent, prompt) = kept(fields.clone(), (&kind, namespace));
             assert_eq!(agent.is_some(), unlisted, "{fields} without {} of {namespace}", kind.kind);

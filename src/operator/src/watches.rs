@@ -1,4 +1,4 @@
-//! Says what the operator watches: every kind, and what actions look at besides.
+//! Watches of the operator: every kind that it reconciles, and what actions read besides.
 
 use std::{collections::HashMap, net::SocketAddr, sync::Arc};
 
@@ -6,21 +6,21 @@ use actions::ports::ChildKind;
 use cluster::{
     ObjectVersion, WatchSource, Watches,
     cache::{Caches, KindCaches, NamespaceState},
-    custom::Custom,
+    custom::decode_custom,
     decode,
     endpoint_slice::{EndpointSlice, EndpointState},
     pod, policy,
     resource::Resource,
 };
-use crds::{Agent, Flow, FlowSet, MCPServer, Model, PluginConfig, Prompt, RemoteMCPServer, Tool};
+use crds::CustomObject;
 use tokio::task::JoinSet;
 
 use crate::scaler::GatewayMap;
 
-/// The map of every kind that is watched.
+/// Informer caches of every kind that is watched.
 #[derive(Debug)]
 pub struct WatchedCaches {
-    /// What actions look at.
+    /// Caches that actions read.
     pub caches: Caches,
 }
 
@@ -31,45 +31,24 @@ impl Default for WatchedCaches {
     }
 }
 
-/// What is watched of the children and Pods: our own, and users' Secrets and ConfigMaps because agents refer to them.
+/// Label selector of our own children and Pods. Secrets and ConfigMaps are watched without it, because agents refer to those of users.
 const OURS: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
-/// NetworkPolicies of others.
+/// Label selector of the NetworkPolicies of other owners.
 const NOT_OURS: Option<&str> = Some("app.kubernetes.io/managed-by!=recif-operator");
-/// Helm's records are large and nobody refers to them.
+/// Field selector that leaves out Helm's release records: they are large and no object refers to them.
 const NOT_HELM: Option<&str> = Some("type!=helm.sh/release.v1");
 
 impl WatchedCaches {
-    /// Begins every watch.
+    /// Starts every watch.
     pub fn watch(&self, watches: &Watches, tasks: &mut JoinSet<()>) {
-        // All fields, so that a kind more is not forgotten here.
-        let kinds = &self.caches.kinds;
-        let KindCaches {
-            agents,
-            flows,
-            flow_sets,
-            mcp_servers,
-            tools,
-            models,
-            plugin_configs,
-            prompts,
-            remote_mcp_servers,
-        } = kinds;
-        watches.watch(custom_source::<Agent>(), agents, tasks);
-        watches.watch(custom_source::<Flow>(), flows, tasks);
-        watches.watch(custom_source::<FlowSet>(), flow_sets, tasks);
-        watches.watch(custom_source::<MCPServer>(), mcp_servers, tasks);
-        watches.watch(custom_source::<Tool>(), tools, tasks);
-        watches.watch(custom_source::<Model>(), models, tasks);
-        watches.watch(custom_source::<PluginConfig>(), plugin_configs, tasks);
-        watches.watch(custom_source::<Prompt>(), prompts, tasks);
-        watches.watch(custom_source::<RemoteMCPServer>(), remote_mcp_servers, tasks);
+        watch_kinds(watches, &self.caches.kinds, tasks);
         let decode = Arc::new(pod::pod);
         watches.watch(
             WatchSource { resource: Resource::POD, labels: OURS, fields: None, decode },
             &self.caches.pods,
             tasks,
         );
-        // Who may watch some namespaces may not watch the namespaces themselves: none of another one is admitted by labels then.
+        // An operator of some namespaces may not watch the namespaces themselves: then labels admit no object of another namespace.
         if watches.namespaces.is_empty() {
             let decode = Arc::new(|_: &ObjectVersion, json: &str| {
                 let (labels, deleting) = decode::labels(json)?;
@@ -98,12 +77,21 @@ impl WatchedCaches {
     }
 }
 
-fn custom_source<K: Custom>() -> WatchSource<K> {
-    let decode = Arc::new(|_: &ObjectVersion, json: &str| K::decode(json));
-    WatchSource { resource: K::RESOURCE, labels: None, fields: None, decode }
+macro_rules! watch_kinds {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        fn watch_kinds(watches: &Watches, kinds: &KindCaches, tasks: &mut JoinSet<()>) {
+            $(watches.watch(custom_source::<crds::$module::$kind>(), kinds.of(), tasks);)+
+        }
+    };
+}
+crds::for_each_kind!(watch_kinds);
+
+fn custom_source<K: CustomObject>() -> WatchSource<K> {
+    let decode = Arc::new(|_: &ObjectVersion, json: &str| decode_custom::<K>(json));
+    WatchSource { resource: Resource::of::<K>(), labels: None, fields: None, decode }
 }
 
-/// The Service behind which the gateways tell their demand.
+/// Service behind which the gateways report their demand.
 #[derive(Debug, Clone)]
 pub struct GatewayService {
     /// Its namespace.
@@ -112,12 +100,12 @@ pub struct GatewayService {
     pub name: String,
 }
 
-/// Begins the watch of the Pods behind that Service, whatever the operator's own namespaces.
+/// Starts the watch of the Pods behind that Service, whatever the operator's own namespaces.
 pub fn watch_gateways(watches: &Watches, service: GatewayService, map: &Arc<GatewayMap>, tasks: &mut JoinSet<()>) {
     let GatewayService { namespace, name } = service;
     let decode = Arc::new(move |_: &ObjectVersion, json: &str| {
         let slice = EndpointSlice::read(json)?;
-        // Their Service publishes Pods that are not ready too: one that is shutting down still holds requests.
+        // The Service also publishes Pods that are not ready: one that is shutting down still holds requests.
         let (Some(_), Some(port)) = (slice.service(&name), slice.first_port()) else { return Ok(Vec::new()) };
         let serving = slice.endpoints().filter(|pod| pod.state >= EndpointState::Leaving);
         Ok(serving.map(|pod| SocketAddr::new(pod.ip, port)).collect())

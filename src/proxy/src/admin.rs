@@ -1,4 +1,4 @@
-//! What the proxy answers itself: probes, metrics, its load, and the hooks of the Pod.
+//! Endpoints that the proxy serves itself: probes, metrics, load report, and the hooks of the Pod.
 
 use std::net::IpAddr;
 
@@ -7,10 +7,10 @@ use http1::RequestHead;
 use super::{drain::DrainStage, state::ProxyContext, upstream::WorkloadReadiness};
 use crate::local_response::{OPENMETRICS_EOF, SidecarResponse};
 
-/// Where gateways ask whether a Pod that is not ready yet can serve.
+/// Path at which gateways probe a Pod that is not ready yet.
 const STARTED: &[u8] = crds::READY_PATH.as_bytes();
 
-/// What the proxy is asked itself.
+/// Request to the proxy itself.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum AdminRequest {
     Health,
@@ -23,7 +23,8 @@ pub(super) enum AdminRequest {
 }
 
 impl AdminRequest {
-    /// Whether a request is for one of the proxy's own paths, and what `peer` asks, or why it is refused.
+    /// Parses a request for one of the proxy's own paths. Returns `None` for other paths, or the refusal if `peer` may
+    /// not call it.
     pub(super) fn parse(
         head: &RequestHead<'_>,
         peer: &str,
@@ -38,7 +39,8 @@ impl AdminRequest {
             return Some(Err(SidecarResponse::refusal(405, "only GET is answered here", "method")));
         }
         let proven = || head.value("x-recif-key").is_some_and(|key| shared.config.key.matches(key));
-        // The key stands in the Pod's template, which others may read; who is inside of the Pod has to say it too.
+        // Other users may read the Pod's template, which contains the key, so the hook must also come from inside the
+        // Pod.
         let inside = || shared.config.hook_by_network || peer.parse().is_ok_and(|peer: IpAddr| peer.is_loopback());
         Some(Ok(match path {
             b"/healthz" => Self::Health,
@@ -58,11 +60,11 @@ impl AdminRequest {
             },
             b"/_recif/lame-duck" if proven() && inside() => Self::LameDuck,
             b"/_recif/drain" if proven() => Self::Drain,
-            _ => return Some(Err(SidecarResponse::refusal(404, "there is no such path", "unknown"))),
+            _ => return Some(Err(SidecarResponse::refusal(404, "unknown path", "unknown"))),
         }))
     }
 
-    /// The answer.
+    /// Responds to the request.
     pub(super) async fn respond(self, shared: &ProxyContext) -> SidecarResponse {
         match self {
             Self::Health => SidecarResponse::text(200, "ok\n"),
@@ -94,16 +96,16 @@ impl AdminRequest {
     }
 }
 
-/// To a request that names another workload.
+/// Creates the response to a request that names another workload.
 pub(super) fn misdirected() -> SidecarResponse {
     SidecarResponse::refusal(421, "the request is for another workload, whose address this was", "misdirected")
 }
 
-/// Whether this Pod can serve, for a gateway in which requests wait.
+/// Responds whether this Pod can serve, for a gateway with waiting requests.
 async fn started(shared: &ProxyContext) -> SidecarResponse {
     let ready = shared.startup.is_ready().await;
     match (shared.drain.stage(), ready) {
-        (_, None) => SidecarResponse::refusal(404, "only the kubelet can tell whether this Pod is ready", "unknown"),
+        (_, None) => SidecarResponse::refusal(404, "only the kubelet knows whether this Pod is ready", "unknown"),
         (DrainStage::Serving, Some(true)) => {
             let body = serde_json::json!({ "pod": shared.config.pod_uid }).to_string();
             SidecarResponse { content_type: "application/json", ..SidecarResponse::text(200, body) }
@@ -112,7 +114,7 @@ async fn started(shared: &ProxyContext) -> SidecarResponse {
     }
 }
 
-/// Two expositions as one: what ends the first is not the end.
+/// Joins two OpenMetrics expositions: the end marker of the first is removed.
 fn joined(own: String, other: Option<String>) -> String {
     match (own.strip_suffix(OPENMETRICS_EOF), other) {
         (Some(own), Some(other)) => own.to_owned() + &other,

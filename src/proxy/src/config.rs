@@ -1,11 +1,12 @@
-//! What the environment says. One table, [`VARIABLES`], names every variable; the program's help is printed from it.
+//! Configuration from environment variables. The table [`VARIABLES`] names every variable; the program's help is
+//! printed from it.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{hint::black_box, net::SocketAddr, time::Duration};
 
 use crds::Period;
 use identity::{Verifier, audience, public_keys};
 
-/// Name, default ("" for none) and meaning of every variable.
+/// Name, default (empty for none) and meaning of every variable.
 const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_LISTEN_ADDR", ":8888", "address to listen on; without a host, every address"),
     ("RECIF_UPSTREAM_URL", "http://127.0.0.1:8000", "where the workload listens"),
@@ -17,28 +18,28 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "false",
         "whether event streams that answer a GET, or MCP's subscriptions, only listen: no request in flight",
     ),
-    ("RECIF_LAME_DUCK", "5s", "how long a Pod that goes serves as before"),
+    ("RECIF_LAME_DUCK", "5s", "how long a terminating Pod serves as before"),
     ("RECIF_SHUTDOWN_TIMEOUT", "25s", "how long requests may take to end after that"),
-    ("RECIF_KEY", "", "what the hooks of the Pod prove themselves with; never printed"),
+    ("RECIF_KEY", "", "secret of the hooks of the Pod; never printed"),
     ("RECIF_KIND", "", "kind of the workload, such as Agent: callers are signed for kind, namespace and name"),
     ("RECIF_NAME", "", "its name: a request that names another workload in X-Recif-Workload is answered 421"),
     ("RECIF_NAMESPACE", "", "its namespace"),
     (
         "RECIF_CALLER_KEYS",
         "",
-        "public keys of the gateways, base64url, separated by commas: who calls is known by what they signed; none: X-Recif-User is \
-         believed as it comes",
+        "public keys of the gateways, base64url, separated by commas: callers are identified by their signature; none: \
+         X-Recif-User is trusted as received",
     ),
-    ("RECIF_POD_UID", "", "uid of the Pod, by which a gateway knows that it asks the right one"),
+    ("RECIF_POD_UID", "", "uid of the Pod, by which a gateway recognizes it"),
     (
         "RECIF_READINESS",
         "",
-        "how the workload is asked whether it is ready: a path, or tcp; unset: only the kubelet can tell, so gateways are told nothing",
+        "readiness check of the workload: a path, or tcp; unset: only the kubelet knows, and gateways get no answer",
     ),
     ("RECIF_REQUIRE_IDENTITY", "false", "whether requests without a gateway's signature are refused"),
 ];
 
-/// The part of `--help` that lists the environment variables.
+/// Returns the part of `--help` that lists the environment variables.
 pub fn help() -> String {
     let mut text = String::from("Environment (an empty variable counts as unset):\n");
     for (name, default, meaning) in VARIABLES {
@@ -48,54 +49,56 @@ pub fn help() -> String {
     text
 }
 
-/// A sidecar's whole configuration.
+/// Configuration of the sidecar.
 #[derive(Debug, Clone)]
 pub struct ProxyConfig {
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Where the workload listens.
+    /// Address of the workload.
     pub upstream: SocketAddr,
-    /// Requests in flight at most; 0 for no cap.
+    /// Concurrency cap; 0 for none.
     pub concurrency: u32,
-    /// Longest wait for the first byte of an answer.
+    /// Longest wait for the first byte of a response.
     pub timeout: Duration,
     /// Longest silence of a stream.
     pub idle_timeout: Duration,
-    /// Whether event streams that answer a GET or a subscription only listen, as those of MCP servers do: they are counted apart.
+    /// Set if event streams in response to a GET or a subscription only listen, as those of MCP servers do. They hold
+    /// no slot.
     pub listen_streams: bool,
-    /// How long a Pod that goes serves as before.
+    /// Duration of the lame duck phase, in which a terminating Pod serves as before.
     pub lame_duck: Duration,
-    /// How long requests may take to end after that.
+    /// Longest time for requests to end after the lame duck phase.
     pub shutdown_timeout: Duration,
-    /// What hooks prove themselves with.
+    /// Shared secret of the Pod's hooks.
     pub key: HookKey,
-    /// The workload, as `namespace/name`.
+    /// Workload, as `namespace/name`.
     pub workload: String,
-    /// The uid of the Pod; empty: not known.
+    /// Uid of the Pod; empty if unknown.
     pub pod_uid: String,
-    /// How the workload is asked whether it is ready; `None`: only the kubelet can tell.
+    /// Readiness probe of the workload; `None` if only the kubelet can probe it.
     pub readiness: Option<ReadinessProbe>,
-    /// Whether the template is one whose hook tells the lame duck from the node, as all did before the program could be run for it.
+    /// Set for a template without caller keys: its lame-duck hook is an HTTP call from the node, not a run of this
+    /// program in the Pod.
     pub hook_by_network: bool,
-    /// Judges the tokens by which gateways vouch for callers.
+    /// Verifier of the tokens by which gateways vouch for callers.
     pub verifier: Verifier,
-    /// Whether requests without one are refused.
+    /// Set if requests without a valid token are refused.
     pub require_identity: bool,
-    /// Whether a runner of ours may be the workload, whose metrics nobody else can read.
+    /// Set if the workload may be a Récif runner, whose metrics are reachable only through the sidecar.
     pub has_runner: bool,
 }
 
-/// How a workload is asked whether it is ready, as the kubelet asks it.
+/// Readiness probe of a workload, as the kubelet runs it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ReadinessProbe {
-    /// By whether it accepts connections.
+    /// The workload is ready if it accepts a connection.
     Tcp,
-    /// By a GET of this path.
+    /// The workload is ready if a GET of this path succeeds.
     Http(String),
 }
 
-/// A shared secret; never printed.
-#[derive(Clone, PartialEq, Eq)]
+/// Shared secret of the hooks; never printed, and compared only by [`HookKey::matches`].
+#[derive(Clone)]
 pub struct HookKey(String);
 
 impl std::fmt::Debug for HookKey {
@@ -105,26 +108,29 @@ impl std::fmt::Debug for HookKey {
 }
 
 impl HookKey {
-    /// As it is given.
+    /// Returns the secret.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether `given` is it. An unset key is never right.
+    /// Reports whether `given` is the secret. An unset secret matches nothing. The time depends only on the lengths, so that
+    /// answers do not tell how many bytes of a guess are right.
     pub fn matches(&self, given: &[u8]) -> bool {
-        !self.0.is_empty() && self.0.as_bytes() == given
+        let secret = self.0.as_bytes();
+        let unequal_bits = |seen: u8, (a, b): (&u8, &u8)| black_box(seen | (a ^ b));
+        !secret.is_empty() && secret.len() == given.len() && secret.iter().zip(given).fold(0, unequal_bits) == 0
     }
 }
 
-/// A variable that cannot be read. The process must not start.
+/// Environment variable that cannot be parsed. The process must not start.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{variable}={value:?} is refused: set it to {expected}")]
 pub struct ProxyConfigError {
-    /// The variable.
+    /// Name of the variable.
     pub variable: &'static str,
-    /// What it holds.
+    /// Rejected value.
     pub value: String,
-    /// What it may hold.
+    /// Expected form of the value.
     pub expected: &'static str,
 }
 
@@ -132,7 +138,7 @@ impl ProxyConfig {
     /// Reads the configuration through `lookup`.
     ///
     /// # Errors
-    /// The first variable that cannot be read.
+    /// The first variable that cannot be parsed.
     pub fn read(lookup: impl Fn(&str) -> Option<String>) -> Result<Self, ProxyConfigError> {
         let text = |name: &'static str| {
             lookup(name).filter(|value| !value.is_empty()).unwrap_or_else(|| default(name).to_owned())
@@ -200,7 +206,8 @@ impl ProxyConfig {
 }
 
 impl ProxyConfig {
-    /// Whether `named`, such as `agent/default/weather`, is this workload. One that does not know its name serves any.
+    /// Reports whether `named`, such as `agent/default/weather`, is this workload. A sidecar that does not know its
+    /// workload accepts any name.
     pub fn is_workload(&self, named: &[u8]) -> bool {
         let at = memchr::memchr(b'/', named).map_or(0, |slash| slash + 1);
         self.workload == "/" || named.get(at..) == Some(self.workload.as_bytes())
@@ -224,7 +231,7 @@ fn read_readiness(value: &str) -> Option<Option<ReadinessProbe>> {
 
 fn read_address(value: &str) -> Option<SocketAddr> {
     match value.strip_prefix(':') {
-        // Every address of both families where the node has IPv6.
+        // All addresses, of both families where the node has IPv6.
         Some(port) => Some(SocketAddr::from(([0_u16; 8], port.parse().ok()?))),
         None => value.parse().ok(),
     }
@@ -247,7 +254,7 @@ mod tests {
         assert_eq!(config.upstream, "127.0.0.1:8000".parse().unwrap());
         assert_eq!((config.concurrency, config.timeout), (0, Duration::from_secs(60)));
         assert_eq!((config.lame_duck, config.shutdown_timeout), (Duration::from_secs(5), Duration::from_secs(25)));
-        assert!(!config.key.matches(b""), "an unset key lets nobody in");
+        assert!(!config.key.matches(b""), "an unset key admits no caller");
     }
 
     #[test]
@@ -287,5 +294,17 @@ mod tests {
         let config = read(&[("RECIF_KEY", "secret")]).unwrap();
         assert!(config.key.matches(b"secret") && !config.key.matches(b"secrets"));
         assert!(!format!("{config:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_key_that_differs_in_one_bit_is_refused() {
+        let secret = b"secret";
+        let config = read(&[("RECIF_KEY", "secret")]).unwrap();
+        for bit in 0..secret.len() * 8 {
+            let mut given = *secret;
+            given[bit / 8] ^= 1 << (bit % 8);
+            assert!(!config.key.matches(&given), "{bit}");
+        }
+        assert!(!config.key.matches(b"") && !config.key.matches(b"secre"));
     }
 }

@@ -1,15 +1,17 @@
-//! How the Pod goes without losing a request.
+//! Graceful termination of the Pod: [lame duck](https://sre.google/sre-book/load-balancing-datacenter/), then drain.
 //!
-//! On deletion the preStop hooks of both containers are called at once and the endpoint turns `terminating`; the workload
-//! gets SIGTERM when its hook returns, the proxy only when the workload has exited. So the proxy's hook (`lame-duck`) only
-//! says that the Pod is going, and the workload's (`drain`) returns when it is empty:
+//! On deletion of the Pod, the preStop hooks of both containers are called at once, and the endpoint becomes
+//! `terminating`. The workload gets SIGTERM when its hook returns, and the proxy only when the workload has exited. So
+//! the proxy's hook (`lame-duck`) only announces the termination, and the workload's hook (`drain`) returns when no
+//! request is in flight:
 //!
-//! - **lame duck**: everything is served as before, because requests are still sent here; answers ask for another
-//!   connection next time. It stays ready: an unready Pod would no longer be a fallback of its Service.
-//! - **draining**: new requests are refused; those in flight end, or are aborted after the shutdown timeout.
+//! - **lame duck**: every request is served as before, because requests are still sent here. Responses close the
+//!   connection, so clients open the next one elsewhere. The Pod stays ready: an unready Pod would no longer be a
+//!   fallback of its Service.
+//! - **draining**: new requests are refused. Those in flight end, or are aborted after the shutdown timeout.
 //!
-//! A drain that no lame duck came before is a restart of the workload's container alone, or somebody's who may read the Pod's
-//! template. It only waits; requests are refused from when the workload's port has closed until it is open again.
+//! A drain without a lame duck before it comes from a restart of the workload's container alone, or from a client that
+//! may read the Pod's template. It only waits. Requests are refused while the workload's port is closed.
 
 use std::{
     future::poll_fn,
@@ -29,45 +31,48 @@ use tokio::{
 
 use super::{config::ProxyConfig, load::LoadTracker, upstream::Upstream};
 
-/// How long a drain waits for the hook of the other container, which is called at the same time.
+/// Longest wait of a drain for the lame-duck hook of the other container, which is called at the same time.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(1);
-/// Longest drain for a restart of the workload's container: it is dead already, or nearly.
+/// Longest drain for a restart of the workload's container, which is dead already or nearly so.
 const RESTART_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// After this much longer than a shutdown may take, there was none.
+/// Time after lame duck and shutdown timeout when a Pod that still runs serves again.
 const GRACE: Duration = Duration::from_secs(15);
-/// How often a workload that restarts is tried.
+/// Interval at which the port of a restarting workload is tried.
 const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What is done with requests.
+/// Stage of the termination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DrainStage {
-    /// They are served.
+    /// Requests are served.
     Serving,
-    /// They are served; the Pod is going.
+    /// Requests are served, and the Pod is terminating.
     LameDuck,
-    /// New ones are refused; the Pod is going.
+    /// New requests are refused, and the Pod is terminating.
     Draining,
-    /// New ones are refused; the workload's container restarts.
+    /// New requests are refused while the workload's container restarts.
     Restarting,
 }
 
-/// The stage, and who moves it.
+/// State machine of the termination.
+///
+/// Invariant: the stage leaves `Serving` for `LameDuck`, `Draining` and back to `Serving` after [`GRACE`], or for
+/// `Restarting` and back. A lame duck overrides a restart.
 #[derive(Debug)]
 pub(super) struct DrainState {
     stage: watch::Sender<DrainStage>,
-    /// How often everything in flight was aborted.
+    /// Number of times that everything in flight was aborted.
     aborts: AtomicU32,
     aborted: Notify,
     load: Arc<LoadTracker>,
     upstream: Arc<Upstream>,
     lame_duck: Duration,
     shutdown: Duration,
-    /// Whether a restart is waited for.
+    /// Set while a task waits for the workload to restart.
     awaiting_restart: AtomicBool,
 }
 
 impl DrainState {
-    /// Serving.
+    /// Creates the state machine in stage `Serving`.
     pub(super) fn new(config: &ProxyConfig, load: Arc<LoadTracker>, upstream: Arc<Upstream>) -> Arc<Self> {
         Arc::new(Self {
             stage: watch::Sender::new(DrainStage::Serving),
@@ -81,14 +86,15 @@ impl DrainState {
         })
     }
 
-    /// The stage now.
+    /// Returns the current stage.
     pub(super) fn stage(&self) -> DrainStage {
         *self.stage.borrow()
     }
 
-    /// What `work` gives, or `None` if everything in flight is to be aborted while it is `busy`.
+    /// Polls `work` to its end. Returns `None` if everything in flight is aborted while `busy` is true.
     ///
-    /// It waits for the call once per connection, not per request: registering for it costs more than a look at a counter.
+    /// It registers for the notification once per connection, not per request: registering costs more than a look at a
+    /// counter.
     pub(super) async fn run_until_aborted<T>(
         &self,
         busy: &AtomicBool,
@@ -118,7 +124,8 @@ impl DrainState {
         .await
     }
 
-    /// The Pod is going.
+    /// Begins the lame duck phase, and schedules the stages that follow. Does nothing if the Pod is already
+    /// terminating.
     pub(super) fn begin_lame_duck(self: &Arc<Self>) {
         let begun = self.stage.send_if_modified(|stage| {
             let begins = matches!(stage, DrainStage::Serving | DrainStage::Restarting);
@@ -130,7 +137,7 @@ impl DrainState {
         if !begun {
             return;
         }
-        tracing::info!(in_flight = self.load.in_flight(), "the Pod is going: lame duck");
+        tracing::info!(in_flight = self.load.in_flight(), "the Pod is terminating: lame duck");
         let life = self.clone();
         tokio::spawn(async move {
             sleep(life.lame_duck).await;
@@ -139,18 +146,18 @@ impl DrainState {
             sleep(life.shutdown).await;
             life.abort_all();
             sleep(GRACE).await;
-            tracing::warn!("the Pod did not go after all: serving again");
+            tracing::warn!("the Pod was not terminated after all: serving again");
             life.stage.send_replace(DrainStage::Serving);
         });
     }
 
-    /// Returns when the workload may be stopped: nothing is in flight, or its time is up.
+    /// Waits until the workload may be stopped: no request is in flight, or the time is up.
     pub(super) async fn drain(self: &Arc<Self>) {
         let mut stage = self.stage.subscribe();
         let going = stage.wait_for(|stage| matches!(stage, DrainStage::LameDuck | DrainStage::Draining));
         if timeout(HOOK_TIMEOUT, going).await.is_ok() {
             let empty = async {
-                // The sender lives as long as this does.
+                // The sender lives as long as `self`.
                 let _ = stage.wait_for(|stage| *stage == DrainStage::Draining).await;
                 self.load.wait_until_empty().await;
             };
@@ -168,7 +175,7 @@ impl DrainState {
         let _ = timeout(RESTART_DRAIN_TIMEOUT, self.load.wait_until_empty()).await;
     }
 
-    /// Refuses requests from when the workload's port has closed until it accepts again, if anything of that kind happens.
+    /// Refuses requests while the workload's port is closed, if it closes at all, until it accepts connections again.
     async fn await_restart(self: Arc<Self>) {
         let change = |from, to| {
             self.stage.send_if_modified(|stage| {

@@ -1,6 +1,7 @@
-//! The preStop hook of the sidecar's own container: its program is run once more and tells it over loopback that the Pod is going.
+//! preStop hook of the sidecar's container: the program is run once more, and announces the termination over loopback.
 //!
-//! A hook by HTTP comes from the node, and so may anybody's who can reach the Pod and read its template.
+//! An HTTP hook would come from the node, and so could a call by any client that can reach the Pod and read its
+//! template.
 
 use std::{
     io,
@@ -16,24 +17,24 @@ use tokio::{
 
 use super::config::ProxyConfig;
 
-/// Longest wait for the sidecar, which answers at once.
+/// Longest wait for the sidecar, which responds at once.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The sidecar was not told.
+/// The termination was not announced.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// Nobody listens, or it says nothing in time.
-    #[error("tell the sidecar on {0} that the Pod is going: {1}")]
+    /// The sidecar accepts no connection, or does not respond in time.
+    #[error("notify the sidecar on {0} that the Pod is terminating: {1}")]
     Unreachable(SocketAddr, io::Error),
-    /// It does not do as it is told.
+    /// The sidecar refuses the call.
     #[error("the sidecar on {0} answers `{1}`: RECIF_KEY must be the one that it was started with")]
     Refused(SocketAddr, String),
 }
 
-/// Tells the sidecar of this configuration that the Pod is going.
+/// Announces the termination of the Pod to the sidecar with this configuration (lame duck).
 ///
 /// # Errors
-/// It was not told.
+/// The sidecar was not reached, or refused.
 pub async fn lame_duck(config: &ProxyConfig) -> Result<(), HookError> {
     let host = config.listen.ip();
     let host = if host.is_unspecified() { IpAddr::V4(Ipv4Addr::LOCALHOST) } else { host };

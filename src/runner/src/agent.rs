@@ -1,6 +1,6 @@
-//! One turn of a conversation: from a user's message to the model's answer.
+//! Runs one turn of a conversation: from a user's message to the model's answer.
 //!
-//! Only a finished turn is remembered: one that fails, or whose client goes away, leaves the conversation as it was.
+//! Only a finished turn is stored: one that fails, or whose client disconnects, leaves the conversation unchanged.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,7 +23,7 @@ use super::{
     turn_event::TurnEvent,
 };
 
-/// An agent that can answer.
+/// Agent that can answer.
 pub(super) struct Agent {
     model: Arc<dyn Model>,
     background: Arc<dyn Model>,
@@ -32,71 +32,71 @@ pub(super) struct Agent {
     conversations: Conversations,
 }
 
-/// What a user sends.
+/// Request for one turn.
 pub(super) struct ChatTurn {
-    /// Who asks.
+    /// Caller of the turn.
     pub(super) caller: CallerContext,
-    /// The conversation to go on with; none starts one.
+    /// Conversation to continue; `None` starts one.
     pub(super) conversation: Option<ConversationId>,
-    /// Whether that conversation may begin with this turn.
+    /// Allows that conversation to be created by this turn.
     pub(super) may_create: bool,
-    /// The message.
+    /// Message of the user.
     pub(super) message: String,
 }
 
-/// A turn whose conversation is there, or begins with it.
+/// Turn whose conversation has been loaded, or will be created by it.
 pub(super) struct PreparedTurn {
     caller: CallerContext,
     id: ConversationId,
-    /// What was said before.
+    /// Messages of the earlier turns.
     messages: Vec<Arc<Message>>,
     message: String,
 }
 
-/// What a user gets: the body of a JSON answer.
+/// Body of a JSON answer.
 #[derive(Debug, Serialize)]
 pub(super) struct ChatReply {
-    /// The model's whole text.
+    /// Whole text of the model.
     pub(super) reply: String,
-    /// To go on with this conversation.
+    /// Id by which the conversation is continued.
     pub(super) conversation_id: String,
-    /// A name for the conversation, with its first reply only.
+    /// Title of the conversation; only with its first reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) title: Option<String>,
 }
 
-/// A turn without an answer.
+/// Failure of a turn.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TurnError {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The conversation is not there, or another user's.
+    /// The conversation does not exist, or is another user's.
     #[error(
-        "there is no conversation `{0}`: it was never begun, has been forgotten, or is another user's; leave its id out to \
+        "unknown conversation `{0}`: it was never begun, has been forgotten, or is another user's; leave its id out to \
          begin one"
     )]
     NoConversation(ConversationId),
-    /// No conversation can be named.
+    /// No random id can be generated.
     #[error("the system has no random numbers to name a conversation with: {0}")]
     Random(#[from] getrandom::Error),
-    /// The conversation cannot be read, or the turn not be kept.
+    /// The conversation cannot be read, or the turn not be stored.
     #[error("the conversation cannot be kept now, try again: {0}")]
     Conversations(#[from] DatabaseError),
 }
 
 impl PreparedTurn {
-    /// The conversation.
+    /// Returns the id of the conversation.
     pub(super) fn id(&self) -> &ConversationId {
         &self.id
     }
 }
 
 impl Agent {
-    /// The agent `config` describes; `credentials` finds its models' API keys.
+    /// Creates the agent that `config` describes; `credentials` looks up its models' API keys.
     ///
     /// # Errors
-    /// What this runtime cannot serve, as a sentence for `/readyz`.
+    /// The reason why this runtime cannot serve it, as a sentence for `/readyz`.
     pub(super) fn new(config: &RunnerConfig, tools: Toolbox, credentials: &Lookup) -> Result<Self, String> {
         let http = Http::default();
         let open = |reference| models::open(reference, credentials, &http);
@@ -107,7 +107,7 @@ impl Agent {
         Ok(Self::with(model.clone(), background.unwrap_or(model), prompt, tools).with_conversations(conversations))
     }
 
-    /// An agent around `model`, with conversations in memory; `background` titles them.
+    /// Creates an agent around `model`, with conversations in memory; `background` generates their titles.
     pub(super) fn with(
         model: Arc<dyn Model>,
         background: Arc<dyn Model>,
@@ -118,20 +118,20 @@ impl Agent {
         Self { model, background, system_prompt: system_prompt.map(Into::into), tools, conversations }
     }
 
-    /// The same agent with these conversations.
+    /// Replaces the conversation store.
     pub(super) fn with_conversations(self, conversations: Conversations) -> Self {
         Self { conversations, ..self }
     }
 
-    /// Where the agent has its rows; none when what it keeps is of this process alone.
+    /// Returns the database and scope of the agent's rows; `None` when conversations are in memory.
     pub(super) fn database_scope(&self) -> Option<DatabaseScope> {
         self.conversations.database_scope()
     }
 
-    /// Looks for the conversation of a turn.
+    /// Loads the conversation of a turn.
     ///
     /// # Errors
-    /// It is not there, or cannot be read.
+    /// It does not exist, or cannot be read.
     pub(super) async fn prepare_turn(&self, turn: ChatTurn) -> Result<PreparedTurn, TurnError> {
         let ChatTurn { caller, conversation, may_create: may_begin, message } = turn;
         let (id, messages) = match conversation {
@@ -145,10 +145,11 @@ impl Agent {
         Ok(PreparedTurn { caller, id, messages, message })
     }
 
-    /// Answers. Text goes to `tokens` as it comes, and which tools are called, when somebody listens. Dropping the future ends the turn.
+    /// Answers the turn and stores it. With `tokens`, text and tool calls are sent there as they happen. Dropping the
+    /// future cancels the turn.
     ///
     /// # Errors
-    /// The model failed, or the conversation cannot be kept; a tool that fails is the model's business.
+    /// The model failed, or the conversation cannot be stored. An error of a tool goes to the model instead.
     pub(super) async fn respond(
         &self,
         turn: PreparedTurn,
@@ -159,7 +160,7 @@ impl Agent {
         messages.push(Arc::new(Message::user(message.as_str())));
 
         let mut request = self.request(messages);
-        // The title is asked for meanwhile; a turn that fails does not wait for it.
+        // The title is generated concurrently; a turn that fails does not wait for it.
         let title = async { if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&message).await)) } };
         let (reply, title) = futures::try_join!(self.converse(&caller, &mut request, tokens), title)?;
         let turn = request.messages.split_off(before);
@@ -169,11 +170,11 @@ impl Agent {
         Ok(ChatReply { reply: reply.text, conversation_id: id.to_string(), title })
     }
 
-    /// Answers the last of `messages`, which are the whole conversation; nothing is remembered. `config` and `output` are
-    /// the model's. Dropping the future ends the turn.
+    /// Answers the last of `messages`, which are the whole conversation; nothing is stored. `config` and `output` are
+    /// passed to the model. Dropping the future cancels the turn.
     ///
     /// # Errors
-    /// The model failed; a tool that fails is the model's business.
+    /// The model failed. An error of a tool goes to the model instead.
     pub(super) async fn complete(
         &self,
         caller: &CallerContext,
@@ -206,7 +207,7 @@ impl Agent {
         let talk = turn::TurnLoop { model: &*self.model, tools: &self.tools, events: tokens };
         let said = talk.run(request, &mut { TOOL_TURNS }).await;
         let name = |message: &Arc<Message>| match &**message {
-            // A model may ask for anything.
+            // The name comes from the model and may be of any length.
             Message::Call(call) => Some(call.name.chars().take(64).collect()),
             _ => None,
         };
@@ -215,16 +216,16 @@ impl Agent {
         said
     }
 
-    /// Whether its conversations can be read and kept now.
+    /// Checks that conversations can be read and written.
     ///
     /// # Errors
-    /// Why not, as a sentence for `/readyz`.
+    /// The reason why not, as a sentence for `/readyz`.
     pub(super) async fn check(&self) -> Result<(), String> {
         self.conversations.check().await.map_err(|error| format!("conversations: {error}"))
     }
 }
 
-/// Access log: one line per turn, written when it ends, however it ends. Nothing of what was said is in it.
+/// Access log: one line per turn, written on drop, so also for a canceled turn. It holds no message text.
 struct AccessLog<'a> {
     caller: &'a CallerContext,
     began: Instant,

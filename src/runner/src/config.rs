@@ -1,14 +1,14 @@
-//! What the environment says, as domain types.
+//! Runner configuration from environment variables, as domain types.
 //!
-//! Reading is a function of a lookup, so that a test is a table of variables. One table, [`VARIABLES`], names every
-//! variable with its default and meaning: the program's help is printed from it. An error shows the value that was
-//! refused, except where a credential may be in it.
+//! Variables are read through a lookup function, so that a test passes a table. One table, [`VARIABLES`], names every
+//! variable with its default and meaning: the program's help is printed from it. An error shows the refused value,
+//! except where it may hold a credential.
 
 use super::{
     Lookup, conversations::Storage, database::Dsn, knowledge::KnowledgeSource, models::ModelRef, tools::CallableTool,
 };
 
-/// Name, default ("" for none) and meaning of every variable that is read.
+/// Name, default ("" for none) and meaning of every variable.
 const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_AGENT_NAME", "agent", "name of the agent, for logs"),
     ("CORAIL_PORT", "8000", "TCP port to listen on"),
@@ -22,7 +22,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ),
     ("CORAIL_MODEL_ID", "stub-echo", "model of that provider"),
     ("CORAIL_MODEL_BASE_URL", "", "where the provider is; goes before that provider's own variable"),
-    ("CORAIL_MODEL_REGION", "", "region of provider openai, such as eu: which of its public addresses is asked"),
+    ("CORAIL_MODEL_REGION", "", "region of provider openai, such as eu: selects one of its public addresses"),
     ("CORAIL_MODEL_CONFIG", "", "JSON object of generation settings such as temperature"),
     (
         "CORAIL_MODEL_CREDENTIAL_KEYS",
@@ -63,7 +63,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
 ];
 
-/// The part of `--help` that lists the environment variables.
+/// Returns the part of `--help` that lists the environment variables.
 pub fn help() -> String {
     let mut text = String::from("Environment (an empty variable counts as unset):\n");
     for (name, default, meaning) in VARIABLES {
@@ -77,7 +77,7 @@ pub fn help() -> String {
     text
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogFormat {
     /// One JSON object per line, for collectors.
@@ -87,7 +87,7 @@ pub enum LogFormat {
     Pretty,
 }
 
-/// A runtime's whole configuration.
+/// Complete configuration of a runtime.
 #[derive(Debug)]
 pub struct RunnerConfig {
     pub(super) agent: String,
@@ -96,35 +96,35 @@ pub struct RunnerConfig {
     pub(super) background: Option<ModelRef>,
     pub(super) system_prompt: Option<String>,
     pub(super) tools: Vec<CallableTool>,
-    /// Where conversations live.
+    /// Storage of conversations.
     pub(super) storage: Storage,
-    /// What can be searched.
+    /// Knowledge bases that can be searched.
     pub(super) knowledge: Vec<KnowledgeSource>,
-    /// What was asked for and is served in another way than asked; one line each, for the log.
+    /// Settings that are served in another way than configured; one line each, for the log.
     pub(super) warnings: Vec<String>,
-    /// How to write log lines.
+    /// Format of log lines.
     pub log: LogFormat,
 }
 
-/// A variable that cannot be read. The process must not start.
+/// Invalid variable. The process must not start.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ConfigError {
     /// A value that may be shown.
     #[error("{variable}={value:?} is refused: set it to {expected}")]
     Value {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
-        /// What it holds.
+        /// Present value.
         value: String,
-        /// What it may hold.
+        /// Expected values.
         expected: &'static str,
     },
     /// A value that may hold a credential and is therefore left out.
     #[error("{variable} is refused (its value is not shown, it may hold credentials): {problem}")]
     Hidden {
-        /// The variable.
+        /// Name of the variable.
         variable: &'static str,
-        /// What is wrong, without quoting the value.
+        /// Problem, without quoting the value.
         problem: String,
     },
 }
@@ -133,7 +133,7 @@ impl RunnerConfig {
     /// Reads the configuration through `lookup`.
     ///
     /// # Errors
-    /// The first variable that cannot be read.
+    /// The first variable that is invalid.
     pub fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let or = |name: &str| value_or_default(lookup, name);
@@ -208,7 +208,7 @@ impl RunnerConfig {
 }
 
 impl LogFormat {
-    /// `RECIF_LOG_FORMAT`.
+    /// Reads `RECIF_LOG_FORMAT`.
     ///
     /// # Errors
     /// It is neither of the formats.
@@ -221,15 +221,15 @@ impl LogFormat {
     }
 }
 
-/// A variable's value, or its default.
+/// Returns a variable's value, or its default.
 pub(super) fn value_or_default(lookup: &Lookup, name: &str) -> String {
     lookup(name).filter(|value| !value.is_empty()).unwrap_or_else(|| default(name).to_owned())
 }
 
-/// The TCP port that `variable` holds.
+/// Reads the TCP port in `variable`.
 ///
 /// # Errors
-/// It is not one.
+/// It is not a port.
 pub(super) fn port(lookup: &Lookup, variable: &'static str) -> Result<u16, ConfigError> {
     let value = value_or_default(lookup, variable);
     match value.parse() {
@@ -238,7 +238,7 @@ pub(super) fn port(lookup: &Lookup, variable: &'static str) -> Result<u16, Confi
     }
 }
 
-/// After how many days a conversation is deleted; `None`: never.
+/// Reads the number of days after which a conversation is deleted; `None`: never.
 fn days(lookup: &Lookup) -> Result<Option<i32>, ConfigError> {
     let variable = "CORAIL_CONVERSATION_DAYS";
     let value = value_or_default(lookup, variable);

@@ -1,4 +1,4 @@
-//! The HTTP interface of an agent.
+//! HTTP routes of an agent.
 //!
 //! | route | answer |
 //! |---|---|
@@ -6,10 +6,10 @@
 //! | `GET /.well-known/agent-card.json`, `POST /` | [A2A](super::a2a) |
 //! | `GET /v1/models`, `POST /v1/chat/completions` | [OpenAI's API](super::openai_api) |
 //!
-//! Probes, metrics and what all routes share are in [`shell`](super::shell). 400 is for a body that is not the object
-//! above, 404 for a conversation that is another user's, or that is not there though its id has the form of those that
-//! are made here, 502 for a model that fails, 503 for an agent that is not ready or whose database is away. An id of the
-//! client's own begins a conversation.
+//! Probes, metrics and the behaviour common to all routes are in [`common_routes`](super::common_routes). 400 is for a
+//! body that is not the object above, 404 for a conversation of another user, or one that does not exist although its
+//! id has the form of generated ids, 502 for a model that fails, 503 for an agent that is not ready or whose database
+//! is unreachable. An id chosen by the client starts a conversation.
 
 use std::sync::Arc;
 
@@ -36,14 +36,14 @@ use super::{
     sse,
 };
 
-/// What the routes share.
+/// State shared by the routes.
 #[derive(Clone)]
 pub(super) struct AgentApp {
-    /// The agent's name.
+    /// Name of the agent.
     pub(super) name: String,
-    /// The agent, or why it cannot be served.
+    /// Agent, or the reason why it cannot be served.
     pub(super) agent: Result<Arc<Agent>, String>,
-    /// Everything counted.
+    /// Metrics.
     pub(super) metrics: RunnerMetrics,
     /// Requests in flight; closed once the process drains.
     pub(super) requests: TaskTracker,
@@ -57,7 +57,7 @@ struct Chat {
 }
 
 impl AgentApp {
-    /// All routes.
+    /// Builds all routes.
     pub(super) fn service(self) -> RunnerService {
         let readiness = match &self.agent {
             Ok(_) => Ok(json!({ "status": "ok" })),
@@ -80,7 +80,7 @@ impl AgentApp {
         let a2a = A2a::new(&self.name, self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
-            .fallback(async || ErrorResponse(StatusCode::NOT_FOUND, "there is no such route; POST to /chat".into()))
+            .fallback(async || ErrorResponse(StatusCode::NOT_FOUND, "unknown route; POST to /chat".into()))
             .with_state(self)
             .merge(a2a.routes())
             .merge(openai_api::routes(model));
@@ -116,7 +116,7 @@ impl From<TurnError> for ErrorResponse {
     }
 }
 
-/// Reads the body of `POST /chat`.
+/// Parses the body of `POST /chat`.
 fn read_turn(body: &[u8], caller: CallerContext) -> Result<ChatTurn, ErrorResponse> {
     let bad = |text: String| ErrorResponse(StatusCode::BAD_REQUEST, text);
     let chat: Chat = serde_json::from_slice(body)
@@ -133,7 +133,7 @@ fn read_turn(body: &[u8], caller: CallerContext) -> Result<ChatTurn, ErrorRespon
     Ok(ChatTurn { caller, conversation, may_create: may_begin, message: chat.message })
 }
 
-/// Data of the last event: all of the reply but its text.
+/// Returns the data of the last event: the reply without its text.
 fn done_event(reply: ChatReply) -> Value {
     let mut words = json!({ "conversation_id": reply.conversation_id });
     if let Some(title) = reply.title {

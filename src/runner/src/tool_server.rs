@@ -1,8 +1,9 @@
-//! The tools of `CORAIL_TOOLS` as an MCP server over standard input and output: `recif-runner mcp`.
+//! MCP server for the tools of `CORAIL_TOOLS` over standard input and output: `recif-runner mcp`.
 //!
-//! One JSON-RPC message per line, as the stdio transport of the Model Context Protocol has it (revisions up to 2025-11-25);
-//! the bridge of an MCPServer makes Streamable HTTP of it. So a tool that is described once, an HTTP endpoint with its
-//! credentials say, is called by whoever may call the server. Calls run side by side and are answered as they end.
+//! One JSON-RPC message per line, as in the stdio transport of the [Model Context
+//! Protocol](https://modelcontextprotocol.io) (revisions up to 2025-11-25); the bridge of an MCPServer exposes it as
+//! Streamable HTTP. So a tool that is defined once, for example an HTTP endpoint with its credentials, is available to
+//! every client of the server. Calls run concurrently and are answered as they finish.
 
 use std::{
     io::{self, BufRead, BufReader, Write},
@@ -20,11 +21,11 @@ use super::{
     tools::{Toolbox, error::ToolError},
 };
 
-/// Revisions of the protocol that are served, the newest first.
+/// Supported revisions of the protocol, the newest first.
 const REVISIONS: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-/// Lines that are read before they are looked at.
+/// Capacity of the queue of lines that were read and not yet parsed.
 const READ_AHEAD: usize = 16;
-/// Calls at the same time; further lines wait.
+/// Maximum number of concurrent calls; further lines wait (backpressure).
 const MAX_CONCURRENT_CALLS: usize = 64;
 
 // JSON-RPC 2.0, section 5.1.
@@ -32,10 +33,10 @@ const PARSE_ERROR: i32 = -32700;
 const METHOD_NOT_FOUND: i32 = -32601;
 const INVALID_PARAMS: i32 = -32602;
 
-/// Serves the tools that `config` names until standard input ends.
+/// Serves the tools of `config` until standard input ends.
 ///
 /// # Errors
-/// A pipe broke.
+/// A pipe failed.
 pub async fn serve_tools(config: RunnerConfig) -> io::Result<()> {
     let tools = Toolbox::new(config.tools, Arc::new(environment), RunnerMetrics::default());
     serve(tools, BufReader::new(io::stdin()), io::stdout()).await
@@ -43,7 +44,7 @@ pub async fn serve_tools(config: RunnerConfig) -> io::Result<()> {
 
 async fn serve(tools: Toolbox, input: impl BufRead + Send + 'static, mut output: impl Write) -> io::Result<()> {
     let (sender, mut read) = mpsc::channel(READ_AHEAD);
-    // Reading a pipe blocks, and nothing ends it: the thread goes with the process.
+    // Reading a pipe blocks and cannot be cancelled: the thread ends with the process.
     std::thread::spawn(move || {
         for line in input.lines() {
             if sender.blocking_send(line).is_err() {
@@ -73,7 +74,7 @@ async fn serve(tools: Toolbox, input: impl BufRead + Send + 'static, mut output:
     Ok(())
 }
 
-/// The answer to a message; none to a notification, or to an answer.
+/// Responds to a message; `None` for a notification or a response.
 async fn respond(tools: &Toolbox, line: &str) -> Option<Value> {
     let asked: Value = match serde_json::from_str(line) {
         Ok(asked) => asked,
@@ -105,12 +106,12 @@ async fn respond(tools: &Toolbox, line: &str) -> Option<Value> {
                 Ok(text) => call_result(&text, false),
             }
         }
-        _ => return Some(error_response(id, METHOD_NOT_FOUND, &format!("there is no method {method:?}"))),
+        _ => return Some(error_response(id, METHOD_NOT_FOUND, &format!("unknown method {method:?}"))),
     };
     Some(json!({"jsonrpc": "2.0", "id": id, "result": result}))
 }
 
-/// The result of a call. A tool that failed says so to the model: it is no error of the protocol.
+/// Encodes the result of a call. A failed tool is a result for the model, not an error of the protocol.
 fn call_result(text: &str, failed: bool) -> Value {
     json!({"content": [{"type": "text", "text": text}], "isError": failed})
 }
@@ -124,7 +125,7 @@ mod tests {
     use super::super::tools::CallableTool;
     use super::*;
 
-    /// What is written when these lines are read, ordered by id: answers come as they are ready.
+    /// Returns the responses to these lines, ordered by id, because they are written as they are ready.
     async fn exchange(lines: &[Value]) -> Vec<Value> {
         let tools = r#"[{"name": "calculator", "type": "builtin"}, {"name": "datetime", "type": "builtin"}]"#;
         let toolbox =

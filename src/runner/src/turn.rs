@@ -1,7 +1,7 @@
-//! The loop of a turn, the same for agents and flows.
+//! Turn loop (agent loop with tool calls) of agents and flows.
 //!
-//! The model is asked, the tools it wants are called, their results go back to it, and so on until it answers with
-//! text alone or has used its tool turns.
+//! The model is called, the tools that it requests are called, their results go back to the model, and so on until it
+//! answers with text only or has used up its tool turns.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,32 +13,32 @@ use super::models::{Chunk, Message, Model, ModelError, ModelRequest, Usage};
 use super::tools::Toolbox;
 use super::turn_event::TurnEvent;
 
-/// How often a model may ask for tools before it must answer, at most.
+/// Maximum number of tool turns: answers with tool calls before the model must answer with text.
 pub(super) const TOOL_TURNS: usize = 5;
 
-/// What a turn runs on.
+/// Dependencies of a turn.
 pub(super) struct TurnLoop<'a> {
-    /// Who answers.
+    /// Model that answers.
     pub(super) model: &'a dyn Model,
-    /// What it may call.
+    /// Tools that the model may call.
     pub(super) tools: &'a Toolbox,
-    /// Where text goes as it comes, and what else happens, when somebody listens.
+    /// Receiver of text and tool calls as they happen, if any.
     pub(super) events: Option<&'a Sender<TurnEvent>>,
 }
 
-/// The outcome of a turn.
+/// Outcome of a turn.
 #[derive(Debug, Default)]
 pub(super) struct TurnOutcome {
-    /// All text that was said to the user.
+    /// All text of the model for the user.
     pub(super) text: String,
-    /// Tokens of all requests of the turn; none when the provider does not count.
+    /// Tokens of all requests of the turn; `None` when the provider does not report them.
     pub(super) usage: Option<Usage>,
-    /// An answer broke off because it reached the most tokens it may have.
+    /// Set when an answer was truncated at its maximum number of tokens.
     pub(super) truncated: bool,
 }
 
 impl TurnOutcome {
-    /// Adds what a further turn said, but for its text.
+    /// Adds the outcome of a further turn, except its text.
     pub(super) fn add(&mut self, further: Self) {
         if let Some(usage) = further.usage {
             let total = self.usage.get_or_insert_default();
@@ -50,11 +50,11 @@ impl TurnOutcome {
 }
 
 impl TurnLoop<'_> {
-    /// Answers the last message of `request` and adds all that was said to its messages; `tool_turns` counts down.
-    /// Dropping the future ends the turn.
+    /// Answers the last message of `request` and appends all new messages to it; `tool_turns` counts down. Dropping the
+    /// future cancels the turn.
     ///
     /// # Errors
-    /// The model failed; a tool that fails is the model's business.
+    /// The model failed. An error of a tool goes to the model instead.
     pub(super) async fn run(
         &self,
         request: &mut ModelRequest,
@@ -100,7 +100,7 @@ impl TurnLoop<'_> {
                 return Ok(said);
             }
             *tool_turns -= 1;
-            // A provider wants all calls of one answer before the first result.
+            // Providers require all calls of one answer before the first result.
             request.messages.extend(calls.iter().cloned().map(|call| Arc::new(Message::Call(call))));
             for call in calls {
                 self.emit(TurnEvent::Call(call.clone())).await;
@@ -109,8 +109,9 @@ impl TurnLoop<'_> {
                 let (id, ok, took) = (call.id.clone(), outcome.is_ok(), began.elapsed());
                 self.emit(TurnEvent::Outcome { id, ok, took }).await;
                 if let Err(error) = &outcome {
-                    // What a tool said may be long and may be the user's: only who asks for it sees it.
-                    tracing::info!(tool = call.name, "a tool failed; the model was told why");
+                    // The error of a tool may be long and may contain the user's data: it is logged at debug level
+                    // only.
+                    tracing::info!(tool = call.name, "a tool failed; the model got the error");
                     tracing::debug!(tool = call.name, error, "why a tool failed");
                 }
                 request.messages.push(Arc::new(Message::ToolResult { id: call.id, name: call.name, outcome }));
@@ -118,7 +119,7 @@ impl TurnLoop<'_> {
         }
     }
 
-    /// Tells the listener; one that went away is not waited for, its turn is dropped by whoever runs it.
+    /// Sends an event to the receiver, if any. A closed channel is ignored: the owner of the turn drops it.
     async fn emit(&self, told: TurnEvent) {
         if let Some(tokens) = self.events {
             let _ = tokens.send(told).await;

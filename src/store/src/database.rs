@@ -1,8 +1,8 @@
-//! Connections to a database, and where the two of them differ.
+//! Connections to the database, and the differences between SQLite and PostgreSQL.
 //!
-//! Nothing is connected when a store is opened, so a database that is away keeps nobody from starting. All writing is done
-//! over one connection, which is dropped at the first error, whatever it was: whoever connects again finds everything as the
-//! last transaction left it. Everything asked of a database has a deadline.
+//! Opening a store does not connect, so a database that is away keeps no process from starting. All writes go over one
+//! connection, which is dropped at the first error of any kind: the next connection finds the rows as the last transaction left
+//! them. Every use of a database has a timeout.
 
 use crate::transaction::begin;
 use std::{
@@ -25,24 +25,26 @@ use super::{
     url::{DatabaseSource, DatabaseUrl, Engine},
 };
 
-/// Time to get a connection and to bring the tables up to date.
+/// Timeout for a connection and the migration of the tables.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Time between two tries to prepare a connection while another process holds SQLite's file.
 const BUSY_RETRY_INTERVAL: Duration = Duration::from_millis(20);
-/// Time for one answer.
+/// Timeout of a query.
 const READ_TIMEOUT: Duration = Duration::from_secs(8);
-/// Time for one transaction.
+/// Timeout of a transaction.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most connections that read at once.
+/// Limit of the connections that read at the same time.
 const MAX_READERS: u32 = 4;
 
-/// Readers never wait for the writer, nor the writer for them. A crash of the process loses nothing; one of the machine may
-/// lose the last transactions, which the cluster still holds. Temporary tables and statement journals stay in memory: under a
-/// read-only root there is no folder for them, and SQLite then fails with SQLITE_IOERR_GETTEMPPATH (6410).
+/// Settings of SQLite's writer. In WAL mode readers never wait for the writer, nor the writer for them. A crash of the process
+/// loses nothing; a crash of the machine may lose the last transactions, which the cluster still holds. Temporary tables and
+/// statement journals stay in memory: under a read-only root there is no folder for them, and SQLite then fails with
+/// SQLITE_IOERR_GETTEMPPATH (6410).
 const SQLITE_WRITER: &str = "PRAGMA busy_timeout = 2000; PRAGMA temp_store = MEMORY; PRAGMA journal_mode = WAL; \
                              PRAGMA synchronous = NORMAL; PRAGMA foreign_keys = ON; PRAGMA journal_size_limit = 67108864";
 const SQLITE_READER: &str = "PRAGMA busy_timeout = 2000; PRAGMA temp_store = MEMORY; PRAGMA query_only = ON";
-/// Whoever is stopped in the middle of a transaction does not hold up the others for longer than this.
+/// Settings of a PostgreSQL session. A process that is stopped in the middle of a transaction blocks the others no longer than
+/// this.
 const POSTGRES: &str = "SET statement_timeout = '20s'; SET lock_timeout = '10s'; \
                         SET idle_in_transaction_session_timeout = '20s'";
 
@@ -56,17 +58,17 @@ impl Engine {
     }
 }
 
-/// A database.
+/// Database with a pool of readers.
 #[derive(Debug)]
 pub struct Store {
     source: DatabaseSource,
     readers: AnyPool,
-    /// Whether the tables were once seen to be those of this program.
+    /// Set once a connection has found or made the tables of this program.
     ready: AtomicBool,
 }
 
 impl Store {
-    /// The database at `url`. Nothing is connected yet. Only inside a runtime.
+    /// Creates a store for the database at `url`, without connecting. Must be called within a Tokio runtime.
     ///
     /// # Errors
     /// The URL cannot be used.
@@ -85,15 +87,15 @@ impl Store {
         Ok(Self { source, readers, ready: AtomicBool::new(false) })
     }
 
-    /// What it is called in logs, without user and password.
+    /// Returns the name of the database for logs, without user and password.
     pub fn display_name(&self) -> &str {
         &self.source.display_name
     }
 
-    /// A connection that writes, the tables brought up to date.
+    /// Connects for writing, and migrates the tables.
     ///
     /// # Errors
-    /// The database is away or refuses, or was made by a newer program.
+    /// The database is away or refuses, or its tables were made by a newer program.
     pub async fn writer(&self) -> Result<Writer, StoreError> {
         within(CONNECT_TIMEOUT, async {
             if let Some(folder) = self.source.file.as_deref().and_then(|file| file.parent()) {
@@ -114,15 +116,15 @@ impl Store {
         .await
     }
 
-    /// The rows that a query finds.
+    /// Returns the rows of a query.
     pub(super) async fn rows(&self, query: Sql) -> Result<Vec<AnyRow>, StoreError> {
         if !self.ready.load(Ordering::Acquire) {
-            return Err(StoreError::Unavailable("its tables have not been looked at yet".into()));
+            return Err(StoreError::Unavailable("its tables have not been checked yet".into()));
         }
         let mut connection = self.readers.acquire().await?;
         let found = within(READ_TIMEOUT, async { Ok(query.query(true).fetch_all(&mut *connection).await?) }).await;
         if matches!(found, Err(StoreError::Unavailable(_))) {
-            // It may still wait for an answer; the next one gets another connection.
+            // The connection may still wait for the late response, so it is not reused.
             drop(connection.detach());
         }
         found
@@ -130,19 +132,19 @@ impl Store {
 }
 
 impl DatabaseSource {
-    /// How to connect; `mode` is that of SQLite's file.
+    /// Returns the options to connect with; `mode` is that of SQLite's file.
     fn options(&self, mode: &str) -> AnyConnectOptions {
         let mut url = self.url.clone();
         if self.engine == Engine::Sqlite {
             url.query_pairs_mut().append_pair("mode", mode);
         }
-        // Never fails: it only takes the URL.
+        // Cannot fail: the URL is only stored.
         let options = AnyConnectOptions::from_url(&url);
         options.map_or_else(|error| unreachable!("{error}"), |options| options.disable_statement_logging())
     }
 }
 
-/// The connection that writes. After an error it is to be dropped.
+/// Connection for writes. It must be dropped after an error.
 #[derive(Debug)]
 pub struct Writer {
     connection: AnyConnection,
@@ -150,13 +152,13 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// The connection itself, for tests that disturb it.
+    /// Returns the connection itself, for tests that disturb it.
     #[cfg(test)]
     pub(super) fn connection(&mut self) -> &mut AnyConnection {
         &mut self.connection
     }
 
-    /// Runs `work` in a transaction, which counts only if all of it is done in time.
+    /// Runs `work` in a transaction, which is committed only if all of `work` succeeds within the timeout.
     pub(super) async fn transact<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut AnyConnection) -> Result<T, sqlx::Error>,
@@ -172,13 +174,13 @@ impl Writer {
     }
 }
 
-/// Sets a connection up that writes, and brings the tables up to date.
+/// Sets up a connection for writes, and migrates the tables.
 async fn prepare(connection: &mut AnyConnection, engine: Engine) -> Result<(), StoreError> {
     sqlx::raw_sql(engine.set_up(true)).execute(&mut *connection).await?;
     migrate(connection, engine, MIGRATIONS).await
 }
 
-/// What `work` gives, if that is in time.
+/// Returns the result of `work`, or an error if it takes longer than `time`.
 async fn within<T>(time: Duration, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
     let late = || StoreError::Unavailable(format!("no answer within {} s", time.as_secs()));
     tokio::time::timeout(time, work).await.unwrap_or_else(|_| Err(late()))

@@ -1,4 +1,4 @@
-//! What those that call a server's tools get of it, and from which namespaces.
+//! Rendering of a server's address and headers for the workloads that call its tools, and access from other namespaces.
 
 use super::*;
 
@@ -22,7 +22,7 @@ async fn another_namespace_uses_a_server_while_it_is_allowed_to() {
         json!({"from": "Selector", "selector": {"matchLabels": {"team": "a"}}}),
     ] {
         sim.store().edit(&elsewhere, |body| body["spec"]["allowedNamespaces"] = allowed);
-        // The simulation wakes only objects of one namespace: the operator's index across namespaces has its own tests.
+        // The simulation enqueues only objects of one namespace: the operator's index across namespaces has its own tests.
         sim.store().edit(&tool_id("echo"), |body| body["metadata"]["labels"]["look"] = json!(phases.len().to_string()));
         operator.run(MINUTE).await;
         sim.store().edit(&tool_id("echo"), |body| body["metadata"]["labels"]["look"] = json!("again"));
@@ -97,7 +97,7 @@ async fn secrets_of_a_servers_namespace_are_looked_for_in_no_other() {
                "tls": {"caSecretRef": {"name": "keys", "key": "k"}}});
     sim.store().create(&elsewhere("RemoteMCPServer", "everything"), server(spec));
     sim.store().create(&elsewhere("Secret", "keys"), secret(json!({"k": "MQ=="})));
-    // Another one, which is not for that server.
+    // A Secret of the same name that is not for that server.
     sim.store().create(&id("Secret", "keys"), secret(json!({"k": "Mg=="})));
     let server = json!({"name": "everything", "namespace": "tools", "toolName": "echo"});
     sim.store()
@@ -105,7 +105,7 @@ async fn secrets_of_a_servers_namespace_are_looked_for_in_no_other() {
     sim.store().create(&agent_id("a"), agent(json!({"tools": ["echo"]})));
     let mut operator = Operator::start(&sim);
     for look in 0..3 {
-        // The simulation wakes only objects of one namespace.
+        // The simulation enqueues only objects of one namespace.
         operator.run(MINUTE).await;
         sim.store().edit(&tool_id("echo"), |body| body["metadata"]["labels"]["look"] = json!(look.to_string()));
     }
@@ -189,7 +189,7 @@ async fn a_service_of_another_namespace_is_asked_only_where_its_server_allows_it
     let denied = condition(&sim, &id("RemoteMCPServer", "s0"), "Ready").unwrap();
     assert_eq!(denied.1, "AddressDenied");
     assert!(denied.2.contains("an MCPServer that is not for this namespace"), "{}", denied.2);
-    assert!(message(&sim, &id("RemoteMCPServer", "other")).contains("which is no MCPServer"));
+    assert!(message(&sim, &id("RemoteMCPServer", "other")).contains("which is not an MCPServer"));
 
     let selector = json!({"from": "Selector", "selector": {"matchLabels": {"team": "a"}}});
     sim.store().edit(&files, |body| body["spec"]["allowedNamespaces"] = selector.clone());

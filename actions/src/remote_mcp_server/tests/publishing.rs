@@ -1,4 +1,4 @@
-//! A server's tools as Tools.
+//! Publication of a server's tools as Tools.
 
 use super::*;
 
@@ -6,7 +6,8 @@ fn published(sim: &Sim, name: &str) -> Value {
     at(sim, &tool_id(name), "")
 }
 
-/// A server that publishes its two tools, and an Agent that has one of them, all at rest.
+/// Starts a cluster with a server that publishes its two tools and an Agent that uses one of them, and runs it until all are at
+/// rest.
 async fn publishing() -> (Sim, Operator) {
     let sim = Sim::new();
     sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
@@ -48,7 +49,7 @@ async fn published_tools_follow_the_server_and_stay_in_error_while_they_are_used
     let (sim, mut operator) = publishing().await;
     sim.store().delete(&tool_id("add"), Cascade::Background);
     operator.run(2 * MINUTE).await;
-    assert_eq!(phase(&sim, &tool_id("add")), "Available", "deleted by somebody, it is made again");
+    assert_eq!(phase(&sim, &tool_id("add")), "Available", "deleted by another client, it is created again");
     sim.store().edit(&tool_id("add"), |body| body["spec"]["description"] = json!("Mine"));
     operator.run(2 * MINUTE).await;
     assert_eq!(at(&sim, &tool_id("add"), "/spec/description"), "Adds");
@@ -71,7 +72,8 @@ async fn published_tools_follow_the_server_and_stay_in_error_while_they_are_used
     assert_eq!((published(&sim, "more"), condition(&sim, &server_id(), "ToolsPublished")), (Value::Null, None));
 }
 
-/// An operator that has listed the server and hears of no edit of it, and one that hears of this one.
+/// Returns an operator whose watch of servers lags: it has listed the server but does not receive `edit`, which another operator
+/// has received and handled.
 async fn past_and_present(sim: &Sim, edit: impl FnOnce(&mut Value)) -> Operator {
     let mut past = Operator::start(sim);
     past.lagging = vec!["RemoteMCPServer"];
@@ -134,7 +136,7 @@ async fn fields_of_others_stay_and_cost_nothing() {
 
     sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "")]));
     operator.run(2 * MINUTE).await;
-    assert_eq!(at(&sim, &tool_id("add"), "/spec/description"), Value::Null, "what is told no more goes");
+    assert_eq!(at(&sim, &tool_id("add"), "/spec/description"), Value::Null, "what is no longer listed is removed");
     assert_eq!(at(&sim, &tool_id("add"), "/spec/timeout"), 60);
     assert_eq!(at(&sim, &id("ConfigMap", &tools), "/data/note"), "mine");
 }
@@ -182,7 +184,7 @@ async fn a_tool_of_somebody_else_is_left_alone_and_said() {
     assert_eq!(at(&sim, &tool_id("echo"), "/spec/endpoint"), "http://mine");
     let (_, reason, message) = condition(&sim, &server_id(), "ToolsPublished").unwrap();
     assert_eq!(reason, "NameConflict");
-    assert!(message.contains("tool \"echo\" exists and belongs to somebody else"), "{message}");
+    assert!(message.contains("tool \"echo\" exists and has another owner"), "{message}");
     assert_eq!((phase(&sim, &server_id()), phase(&sim, &tool_id("add"))), (json!("Available"), json!("Available")));
 }
 

@@ -1,4 +1,4 @@
-//! What names prompts, tools and flows may have: those of files, keys and routes.
+//! Validates the names of prompts, tools and flows, which become file names, keys and routes.
 
 use std::collections::BTreeSet;
 
@@ -6,15 +6,15 @@ use crds::flow::FlowDefinition;
 
 use super::super::RenderError;
 
-/// Routes of the runner's own.
+/// Routes of the runner itself.
 const RESERVED: [&str; 5] = ["chat", "healthz", "metrics", "readyz", "v1"];
-/// The longest key of a ConfigMap, in bytes.
+/// Longest key of a ConfigMap, in bytes.
 const MAX_KEY: usize = 253;
 
-/// Judges the name of a flow and the names in its definition.
+/// Validates the name of a flow and the names in its definition.
 ///
 /// # Errors
-/// [`RenderError::BadName`] and [`RenderError::Twice`].
+/// [`RenderError::BadName`], [`RenderError::DuplicateName`] and [`RenderError::NoPrompt`].
 pub fn check_names(flow: &str, definition: &FlowDefinition) -> Result<(), RenderError> {
     check_route("flow", flow)?;
     let prompts = definition.prompts.iter().map(|source| source.name());
@@ -38,7 +38,7 @@ fn check_files<'a>(what: &'static str, suffix: &str, names: impl Iterator<Item =
         let bad = |why| Err(RenderError::BadName { what, name: name.to_owned(), why });
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         if !name.bytes().all(allowed) || !name.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-            return bad("is no file name: use letters, digits, '-', '_' and '.', and begin with a letter or digit");
+            return bad("is not a file name: use letters, digits, '-', '_' and '.', and begin with a letter or digit");
         }
         if name.len() + suffix.len() > MAX_KEY {
             return bad("is too long for a key of a ConfigMap");

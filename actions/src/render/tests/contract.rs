@@ -1,4 +1,4 @@
-//! What the runner reads of flows.
+//! Tests the files that the runner reads of flows.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 type Texts = BTreeMap<String, String>;
-/// What is changed, and how.
+/// Changed part, and the change.
 type Change<'a> = (&'static str, &'a dyn Fn(&mut FlowParts));
 
 fn model(provider: &str, credentials: Option<Credentials>) -> FlowModel {
@@ -47,7 +47,7 @@ fn object(spec: Value, url: Option<&str>, values: &[(&str, &str)]) -> FlowTool {
     FlowTool::Object { tool: Arc::new(tool("t", spec)), url: url.map(str::to_owned), header_values }
 }
 
-/// A flow with every kind of tool.
+/// Builds a flow with every kind of tool.
 fn parts(name: &str) -> FlowParts {
     let prompt = |name: &str, text: &str| (name.to_owned(), text.to_owned());
     let parameters = json!([
@@ -169,7 +169,7 @@ fn a_set_whose_flows_share_a_secret() {
     insta::assert_yaml_snapshot!(bodies(children));
 }
 
-/// Pods must not be replaced because a new build writes the same thing in another way.
+/// Pods must not be replaced because a new build writes the same content in another way.
 #[test]
 fn the_content_hash_is_the_same_in_every_build() {
     let hash = |parts| FlowContract::of_flow(&parts, &Texts::new()).unwrap().content_hash;
@@ -278,9 +278,9 @@ fn names_must_do_as_files_and_routes() {
     assert_eq!(refused(json!([inline("a.b-c_D"), { "promptRef": { "name": "b" } }]), "f"), None);
     for (prompts, flow, why) in [
         (json!([inline("a"), { "promptRef": { "name": "a" } }]), "f", "prompt \"a\" is listed twice"),
-        (json!([inline("../a")]), "f", "prompt \"../a\" is no file name"),
-        (json!([inline(".a")]), "f", "prompt \".a\" is no file name"),
-        (json!([inline("")]), "f", "prompt \"\" is no file name"),
+        (json!([inline("../a")]), "f", "prompt \"../a\" is not a file name"),
+        (json!([inline(".a")]), "f", "prompt \".a\" is not a file name"),
+        (json!([inline("")]), "f", "prompt \"\" is not a file name"),
         (json!([inline("v1")]), "f", "prompt \"v1\" is a route of the runner's own"),
         (json!([inline("a")]), "chat", "flow \"chat\" is a route of the runner's own"),
         (json!([inline(&"a".repeat(247))]), "f", "is too long for a key of a ConfigMap"),

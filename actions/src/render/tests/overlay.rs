@@ -1,4 +1,4 @@
-//! `spec.podTemplate`: what it changes, and what it may not.
+//! Tests `spec.podTemplate`: the changes it makes, and those that are rejected.
 
 use serde_json::{Value, json};
 
@@ -86,7 +86,10 @@ fn what_would_cut_the_pods_off_is_refused() {
     let agent = |fields: Value| json!({ "spec": { "containers": [fields] } });
     for (overlay, message) in [
         (json!("x"), "podTemplate: must be an object with metadata and spec"),
-        (json!({ "template": {} }), "podTemplate: \"template\" is no field of a Pod template: use metadata and spec"),
+        (
+            json!({ "template": {} }),
+            "podTemplate: \"template\" is not a field of a Pod template: use metadata and spec",
+        ),
         (json!({ "spec": [] }), "podTemplate: spec must be an object"),
         (json!({ "metadata": null }), "podTemplate: metadata must be an object"),
         (json!({ "metadata": { "labels": "x" } }), "podTemplate: metadata/labels must be an object"),

@@ -1,5 +1,6 @@
-//! What goes wrong with Pods and names, what is said about it, and how it ends.
+//! Tests failures of Pods and name conflicts: their status, and their end.
 
+use crds::pod_problem::PodProblem;
 use std::time::Duration;
 
 use machine::ApiError;
@@ -9,10 +10,7 @@ use super::{
     running::running,
     scenarios::{CREATE, REST, message, phase, reason},
 };
-use crate::{
-    fake::{Cascade, Health, Operator, RequestFault, Sim, Verb, agent, agent_id, child_id},
-    ports::PodProblem,
-};
+use crate::fake::{Cascade, Health, Operator, RequestFault, Sim, Verb, agent, agent_id, child_id};
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -21,7 +19,7 @@ fn crash_loop() -> Option<PodProblem> {
     Some(PodProblem::CrashLoop { container: "agent".into(), exit_code: 3 })
 }
 
-/// An Agent that was created while Pods do like this.
+/// Creates an Agent while Pods have this health.
 pub(super) async fn created(health: Health, time: Duration) -> (Sim, Operator) {
     let sim = Sim::new();
     sim.store().set_health(health);
@@ -55,7 +53,7 @@ async fn why_a_pod_does_not_come_up_is_said_within_ten_seconds_in_the_users_word
             "CreateContainerConfigError",
             "a container cannot be made: secret \"keys\" is missing",
         ),
-        (PodProblem::Unschedulable, "Unschedulable", "no node takes the Pod"),
+        (PodProblem::Unschedulable, "Unschedulable", "no node fits the Pod"),
     ];
     for (trouble, why, sentence) in cases {
         let (sim, mut operator) = created(Health::Bad(Some(trouble)), 10 * SECOND).await;
@@ -202,7 +200,7 @@ async fn what_is_orphaned_is_taken_up_by_the_next_agent_of_that_name() {
     assert_eq!(sim.store().end_state()["Deployment/a"]["owners"], json!(["\"Agent\"/\"a\""]));
 }
 
-/// An admission policy that refuses this kind, each time in other words.
+/// Injects an admission policy that denies this kind, each time with another message.
 fn refusing(sim: &Sim, kind: &'static str) {
     let mut number = 0;
     sim.plan(move |request, _| match request.verb {
@@ -214,7 +212,7 @@ fn refusing(sim: &Sim, kind: &'static str) {
     });
 }
 
-/// Runs until what is refused is said, for an hour without a write, and until it runs once it is taken.
+/// Runs until the rejection is in the status, for an hour without a write, and until the Agent runs after the rejection ends.
 async fn refused_then_taken(sim: &Sim, operator: &mut Operator, said: &str) {
     operator.run(MINUTE).await;
     assert_eq!((phase(sim), reason(sim)), ("Failed".into(), "Refused".into()), "{said}");

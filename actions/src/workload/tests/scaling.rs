@@ -1,4 +1,4 @@
-//! `scaling`: who sets the number of Pods, and what is said while there is none.
+//! Tests `scaling`: the field managers of the number of Pods, and the status while there is no Pod.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::fake::{Health, Operator, RequestFault, RunEnd, Sim, Store, agent, age
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Runs operators whose scaler wants so many Pods, one after the other as they die.
+/// Runs operators whose scaler wants this many Pods, one after the other as they die.
 async fn live(sim: &Sim, number: i32, time: Duration) -> Operator {
     let end = sim.clock.elapsed() + time;
     loop {
@@ -30,14 +30,14 @@ fn switch(store: &mut Store, scaling: Option<Value>) {
     });
 }
 
-/// The number of the Deployment and who has set it.
+/// Returns the replicas of the Deployment and their field managers.
 fn replicas(sim: &Sim) -> (Value, Vec<String>) {
     let store = sim.store();
     let owners = store.get(&child_id("Deployment")).unwrap().owned.get("/spec/replicas").cloned().unwrap_or_default();
     (store.at(&child_id("Deployment"), "/spec/replicas"), owners.into_iter().collect())
 }
 
-/// Reason and status of a condition of the Agent.
+/// Returns reason and status of a condition of the Agent.
 fn condition(sim: &Sim, type_: &str) -> (String, String) {
     let conditions = sim.store().at(&agent_id("a"), "/status/conditions");
     let found = conditions.as_array().unwrap().iter().find(|found| found["type"] == type_).unwrap().clone();
@@ -45,7 +45,7 @@ fn condition(sim: &Sim, type_: &str) -> (String, String) {
     (text("reason"), text("status"))
 }
 
-/// The Agent `a` with five running Pods.
+/// Creates a cluster with the Agent `a` and five running Pods.
 async fn five() -> Sim {
     let sim = Sim::new();
     (CREATE.happens)(&mut sim.store());
@@ -56,7 +56,7 @@ async fn five() -> Sim {
     sim.fork()
 }
 
-/// Switches scaling on and off again, with this fault at the nth write; which writes there were.
+/// Switches scaling on and off again, with this fault at the nth write, and returns the writes.
 async fn on_and_off(stage: &Sim, at: Option<(usize, RequestFault)>) -> Vec<String> {
     let sim = stage.fork();
     if let Some((at, fault)) = at {
@@ -85,7 +85,7 @@ async fn on_and_off(stage: &Sim, at: Option<(usize, RequestFault)>) -> Vec<Strin
 #[tokio::test(start_paused = true)]
 async fn switched_on_and_off_at_five_pods_there_are_never_fewer_wherever_the_operator_dies() {
     let stage = five().await;
-    // The template holds the cap, so these are rollouts too.
+    // The template holds the concurrency limit, so these are rollouts too.
     let writes = on_and_off(&stage, None).await;
     assert!(writes.iter().filter(|write| *write == "Scale Deployment/a").count() == 2, "{writes:?}");
     for fault in [RequestFault::DieBefore, RequestFault::DieUnanswered, RequestFault::DieAfter] {
@@ -219,7 +219,7 @@ async fn without_scaling_the_users_number_is_what_is_desired() {
     assert!(!sim.store().at(&agent_id("a"), "/status/conditions").to_string().contains("ScalingActive"));
 }
 
-/// Whether the Agent's status was written since this event of the log, and whether Ready was ever False in it.
+/// Reports whether the Agent's status was written since this event of the log, and whether Ready was ever False in it.
 fn ready_since(sim: &Sim, from: usize) -> (bool, bool) {
     let store = sim.store();
     let written: Vec<_> = store.log[from..].iter().filter(|event| event.id == agent_id("a")).collect();
@@ -273,13 +273,13 @@ async fn failed_and_scaled_to_zero_it_is_not_available_and_the_first_ready_pod_e
         sim.store().set_health(Health::Bad(None));
         operator.run(6 * MINUTE).await;
         assert_eq!((phase(&sim), reason(&sim)), ("Failed".into(), "Unhealthy".into()));
-        // The scaler has held its Pod for as long as it does.
+        // The scaler does not keep a Pod for the waiting requests any more.
         operator.scaler = Some(0);
         operator.run(mended).await;
         assert_eq!(condition(&sim, "Available"), ("DeploymentNotReady".into(), "False".into()));
         sim.store().set_health(Health::Good);
         operator.run(MINUTE).await;
-        assert_eq!(phase(&sim), "Failed", "nothing says that it is mended");
+        assert_eq!(phase(&sim), "Failed", "nothing says that it is fixed");
         operator.scaler = Some(1);
         operator.run(MINUTE).await;
         assert_eq!((phase(&sim), reason(&sim)), ("Running".into(), "Running".into()));

@@ -1,4 +1,4 @@
-//! A stopped Agent that is refused stays Failed in silence, and goes on as soon as the cause is gone.
+//! Tests that a stopped Agent whose manifest is rejected stays Failed without writes, and goes on as soon as the cause is gone.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::fake::{Cascade, Operator, RequestFault, Sim, Verb, agent, agent_id, c
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A stopped Agent whose Service has the name of somebody else's.
+/// Creates a stopped Agent whose Service has the name of a Service of another owner.
 fn conflicting(more: Value) -> Sim {
     let sim = Sim::new();
     sim.store().create(&child_id("Service"), json!({"kind": "Service", "metadata": {"labels": {"app": "theirs"}}}));
@@ -25,7 +25,7 @@ fn conflicting(more: Value) -> Sim {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_taken_is_said_once_and_used_when_it_is_free() {
-    // What it refers to need not be there, and is no news while it is not.
+    // References of a stopped Agent need not exist, and their absence is no change.
     for more in [json!({}), json!({"tools": ["weather"]}), json!({"modelRef": {"name": "m"}})] {
         let sim = conflicting(more);
         let mut operator = Operator::start(&sim);
@@ -95,6 +95,32 @@ async fn what_a_stopped_one_lacks_is_waited_for_when_it_starts() {
     assert_eq!((phase(&sim), reason(&sim)), ("Resolving".into(), "MissingDependency".into()));
     sim.store().edit(&agent_id("a"), |body| body["spec"]["env"] = json!([{"name": "OPENAI_API_KEY", "value": "k"}]));
     operator.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Running");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stop_ends_the_wait_for_more_references() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["weather", "calculator"]})));
+    let mut first = Operator::start(&sim);
+    first.run(MINUTE).await;
+    sim.store().create(&tool_id("weather"), tool("http://weather"));
+    first.run(SECOND / 10).await;
+    scale(&mut sim.store(), 0);
+    first.run(MINUTE).await;
+    assert_eq!(phase(&sim), "Terminated");
+    // Another replica leads until everything is there again, so that only the wait is left to the first one.
+    sim.store().delete(&tool_id("weather"), Cascade::Background);
+    scale(&mut sim.store(), 1);
+    let mut other = Operator::start(&sim);
+    other.run(MINUTE).await;
+    assert_eq!((phase(&sim), reason(&sim)), ("Resolving".into(), "MissingDependency".into()));
+    sim.store().create(&tool_id("weather"), tool("http://weather"));
+    other.run(SECOND / 10).await;
+    first.leads_again();
+    first.run(SECOND / 10).await;
+    assert_eq!(phase(&sim), "Resolving", "calculator may be on its way");
+    first.run(MINUTE).await;
     assert_eq!(phase(&sim), "Running");
 }
 

@@ -1,4 +1,4 @@
-//! The cluster, the operator in it, and the agents that scenarios share.
+//! Cluster, operator process and agents that the benchmarks share.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -18,14 +18,14 @@ use e2e::{
 use kube::{Client, Config};
 use tokio::{task::AbortHandle, time::sleep};
 
-use crate::{agents::AgentNamespace, counts::RequestCounts, table::print_progress};
+use crate::{agents::AgentNamespace, counts::RequestCounts};
 
-/// The namespace of what only one scenario needs.
+/// Namespace for the objects of a single benchmark.
 const ONE: &str = "one";
-/// The namespace of the many.
+/// Namespace of the many agents.
 const CROWD: &str = "crowd";
 
-/// Where the operator serves its probes.
+/// Address of the operator's probes.
 const PROBES: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Where things are, and how much of them.
@@ -54,9 +54,11 @@ pub(crate) struct BenchOptions {
     pub(crate) kubeconfig: PathBuf,
 }
 
-/// What scenarios act on.
+/// Environment of the benchmarks.
+///
+/// Invariant: at most one operator process runs, `operator`.
 pub(crate) struct BenchEnv {
-    /// A client with every right.
+    /// Client with every permission.
     pub(crate) client: Client,
     pub(crate) audit: Audit,
     pub(crate) options: BenchOptions,
@@ -66,7 +68,7 @@ pub(crate) struct BenchEnv {
 }
 
 impl BenchEnv {
-    /// Connects to the cluster.
+    /// Connects to the cluster and starts the loop that marks Deployments as ready.
     pub(crate) async fn connect(options: BenchOptions) -> Result<Self> {
         let config = Config::infer().await.context("read KUBECONFIG")?;
         let client = Client::try_from(config).context("make a client")?;
@@ -80,12 +82,12 @@ impl BenchEnv {
         self.options.many
     }
 
-    /// How long nothing may be asked when there is nothing to do.
+    /// Returns the time for which the operator must be idle in the steady state.
     pub(crate) fn window(&self) -> Duration {
         Duration::from_secs(self.options.window)
     }
 
-    /// The operator, started if it does not run.
+    /// Returns the operator process, started if none runs.
     pub(crate) async fn operator(&mut self) -> Result<&OperatorProcess> {
         let operator = match self.operator.take() {
             Some(operator) => operator,
@@ -106,26 +108,25 @@ impl BenchEnv {
         Ok(self.operator.insert(operator))
     }
 
-    /// Ends the operator, if it runs.
-    pub(crate) async fn stop_operator(&mut self) {
-        if let Some(operator) = self.operator.take()
-            && let Err(error) = operator.stop().await
-        {
-            print_progress(&format!("{error:#}"));
+    /// Stops the operator, if it runs.
+    pub(crate) async fn stop_operator(&mut self) -> Result<()> {
+        match self.operator.take() {
+            Some(operator) => operator.stop().await,
+            None => Ok(()),
         }
     }
 
-    /// A namespace for agents that only one scenario needs.
+    /// Returns the namespace for the agents of a single benchmark.
     pub(crate) async fn single_scenario_namespace(&self) -> Result<AgentNamespace> {
         AgentNamespace::ensure(&self.client, ONE).await
     }
 
-    /// The namespace of the many, whoever is in it.
+    /// Returns the namespace of the many agents, without a change to its agents.
     pub(crate) async fn shared_namespace(&self) -> Result<AgentNamespace> {
         AgentNamespace::ensure(&self.client, CROWD).await
     }
 
-    /// Makes it so that there are `count` agents in all, Running, and nothing is left to do for them.
+    /// Creates or deletes agents until exactly `count` exist, all are Running and the operator is idle.
     pub(crate) async fn ensure_agents(&mut self, count: usize) -> Result<AgentNamespace> {
         self.operator().await?;
         self.single_scenario_namespace().await?.clear().await?;
@@ -139,14 +140,14 @@ impl BenchEnv {
         Ok(crowd)
     }
 
-    /// Leaves no agent.
+    /// Deletes all agents.
     pub(crate) async fn remove_agents(&mut self) -> Result<()> {
         self.operator().await?;
         self.single_scenario_namespace().await?.clear().await?;
         self.shared_namespace().await?.clear().await
     }
 
-    /// Waits until the operator has asked for nothing during three seconds.
+    /// Waits until the operator has sent no request except upkeep for three seconds; gives up after 20 rounds.
     pub(crate) async fn settle(&self) -> Result<()> {
         for _ in 0..20 {
             let mark = self.audit.mark().await?;
@@ -158,14 +159,14 @@ impl BenchEnv {
         Ok(())
     }
 
-    /// The operator's requests since the mark, upkeep left out.
+    /// Returns the operator's requests since the mark, without upkeep.
     pub(crate) async fn requests(&self, mark: AuditOffset) -> Result<Vec<AuditEvent>> {
         let mut requests = self.audit.requests_by_operator(mark, None).await?;
         requests.retain(|request| !request.is_upkeep());
         Ok(requests)
     }
 
-    /// The operator's requests since the mark, counted.
+    /// Returns the counts of the operator's requests since the mark.
     pub(crate) async fn counts(&self, mark: AuditOffset) -> Result<RequestCounts> {
         Ok(RequestCounts::of(&self.requests(mark).await?))
     }
@@ -177,7 +178,7 @@ impl Drop for BenchEnv {
     }
 }
 
-/// Names for agents.
+/// Returns this many names of agents.
 pub(crate) fn names(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("agent-{number:04}"))
 }

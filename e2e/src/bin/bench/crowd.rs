@@ -1,4 +1,4 @@
-//! Many agents created at once: what the operator needs for them, beside what the API server needs anyway.
+//! Measures the creation of many agents at once: the cost of the operator next to that of the API server alone.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,12 +16,12 @@ use crate::{
     template::ApplyTemplate,
 };
 
-/// CPU seconds for all of them.
+/// Goal for the operator's CPU time for all agents, in seconds.
 const CPU: f64 = 2.0;
-/// How much longer than a bare loop the operator may take.
+/// Goal for the operator's time as a multiple of the bare loop's.
 const FACTOR: f64 = 1.3;
 
-/// Creates many agents; the requests alone are timed first, with the operator off.
+/// Creates many agents. The same requests without the operator are timed first.
 pub(crate) async fn created_at_once(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let agents = world.many();
     let template = template(world).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn created_at_once(world: &mut BenchEnv) -> Result<Vec<BenchMea
     ])
 }
 
-/// What the operator sends for one agent; afterwards it does not run.
+/// Records the requests that the operator sends for one agent, and stops the operator.
 async fn template(world: &mut BenchEnv) -> Result<ApplyTemplate> {
     world.operator().await?;
     let example = world.single_scenario_namespace().await?;
@@ -69,11 +69,11 @@ async fn template(world: &mut BenchEnv) -> Result<ApplyTemplate> {
     world.settle().await?;
     let template = ApplyTemplate::of(&example, "example-agent").await?;
     example.clear().await?;
-    world.stop_operator().await;
+    world.stop_operator().await?;
     Ok(template)
 }
 
-/// How long the same requests take without an operator, under other names.
+/// Measures the time of the same requests without an operator, in another namespace.
 async fn bare_loop(world: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<Duration> {
     let village = AgentNamespace::ensure(&world.client, "bare").await?;
     let took = bare::send(&village, template, agents).await?;
@@ -81,7 +81,7 @@ async fn bare_loop(world: &BenchEnv, template: &ApplyTemplate, agents: usize) ->
     Ok(took)
 }
 
-/// From the arrival of the first agent to the answer to the last child's first apply.
+/// Returns the time from the arrival of the first agent to the response to the last apply that created a child.
 fn children_present(log: &[AuditEvent], namespace: &str) -> Result<Duration> {
     let here = || log.iter().filter(|request| request.namespace() == namespace);
     let first =

@@ -1,4 +1,4 @@
-//! Size on disk, in memory, and time to get ready.
+//! Measures the size on disk, the memory and the start-up time.
 
 use std::time::Duration;
 
@@ -9,14 +9,14 @@ use e2e::local_operator::process;
 
 use crate::{bench_env::BenchEnv, table::BenchMeasurement};
 
-/// How long after the last change memory is looked at.
+/// Pause between the last change and the measurement of the memory.
 const REST: Duration = Duration::from_secs(60);
 
-/// The image, and a start in a cluster without objects of ours.
+/// Measures the size of the image, and a start in a cluster without objects of our kinds.
 pub(crate) async fn start(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let image = &world.options.image;
     let bytes = std::fs::metadata(image).with_context(|| format!("find {}", image.display()))?.len();
-    world.stop_operator().await;
+    world.stop_operator().await?;
     let ready_after = world.operator().await?.ready_after;
     let (resident, _) = process::memory(world.operator().await?.pid)?;
     Ok(vec![
@@ -26,7 +26,7 @@ pub(crate) async fn start(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>>
     ])
 }
 
-/// Resident memory some time after the last change.
+/// Measures the resident memory with many agents, after a pause.
 pub(crate) async fn memory(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let agents = world.many();
     world.ensure_agents(agents).await?;
@@ -39,7 +39,7 @@ pub(crate) async fn memory(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>
 }
 
 impl BenchEnv {
-    /// CPU time of the operator since it started.
+    /// Returns the CPU time of the operator since it started.
     pub(crate) async fn cpu(&mut self) -> Result<Duration> {
         process::cpu(self.operator().await?.pid)
     }

@@ -1,8 +1,8 @@
-//! What the operator costs: requests, CPU, memory and time, measured against goals.
+//! Measures the cost of the operator in requests, CPU, memory and time against goals.
 //!
-//! The operator runs as a child of this program, under its own ServiceAccount, so that the API server's audit log tells
-//! who asked for what and /proc tells what the process used. There is no node: a loop of ours says of each Deployment
-//! that it is ready. The result is one table; a missed goal is exit code 1.
+//! The operator runs as a child process under its own ServiceAccount, so the API server's audit log shows which requests
+//! are the operator's, and `/proc` shows the resources of the process. There is no node: a loop of this program marks each
+//! Deployment as ready. The result is one table. A missed goal is exit code 1.
 
 mod agents;
 mod bare;
@@ -121,7 +121,9 @@ async fn main() -> ExitCode {
         let measured = scenario.run(&mut world).await;
         rows.extend(measured.unwrap_or_else(|error| vec![BenchMeasurement::failed(&name, &error)]));
     }
-    world.stop_operator().await;
+    if let Err(error) = world.stop_operator().await {
+        print_progress(&format!("{error:#}"));
+    }
     table::print(&rows);
     if rows.iter().all(|row| row.ok) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,4 +1,4 @@
-//! Where nothing is to be done, nothing is to be asked.
+//! Checks that the operator sends no requests when there is nothing to reconcile.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::{
     table::BenchMeasurement,
 };
 
-/// How long an answer to a stranger's change would take at most.
+/// Upper bound for the time in which the operator would react to a change by another client.
 const REACTION: Duration = Duration::from_secs(15);
 
-/// Nothing changes: no request but watches and the lease.
+/// Checks that without changes the operator sends only watches and lease updates.
 pub(crate) async fn steady(world: &mut BenchEnv, agents: usize) -> Result<Vec<BenchMeasurement>> {
     world.ensure_agents(agents).await?;
     let mark = world.audit.mark().await?;
@@ -33,11 +33,11 @@ pub(crate) async fn steady(world: &mut BenchEnv, agents: usize) -> Result<Vec<Be
     Ok(vec![zero_row(what, "0 reads, 0 writes", &counts, counts.total()).with_note(&format!("CPU {used:?}"))])
 }
 
-/// The operator is started again, and finds everything as it should be.
+/// Restarts the operator, which finds no drift.
 pub(crate) async fn restart(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let agents = world.many();
     world.ensure_agents(agents).await?;
-    world.stop_operator().await;
+    world.stop_operator().await?;
     let mark = world.audit.mark().await?;
     let ready_after = world.operator().await?.ready_after;
     sleep(REACTION).await;
@@ -51,7 +51,7 @@ pub(crate) async fn restart(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement
     ])
 }
 
-/// Something that concerns nobody changes on an object that all agents use.
+/// Changes an annotation, which no reconcile depends on, on a Tool that all agents use.
 pub(crate) async fn shared_tool(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let agents = world.many();
     let crowd = world.ensure_agents(agents).await?;
@@ -63,7 +63,7 @@ pub(crate) async fn shared_tool(world: &mut BenchEnv) -> Result<Vec<BenchMeasure
     Ok(vec![zero_row(format!("annotation on a Tool of {agents} agents"), "0 writes", &counts, counts.writes())])
 }
 
-/// Strangers write into the status of an agent and annotate its children.
+/// Patches the status of an agent and annotates its children as another client.
 pub(crate) async fn foreign_changes(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let crowd = world.ensure_agents(1).await?;
     let name = names(1).next().context("one name")?;

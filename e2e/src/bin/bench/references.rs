@@ -1,4 +1,5 @@
-//! What an edit of something that flows refer to costs: its users are rolled, once, and nobody else is looked at.
+//! Measures the cost of a change to an object that flows refer to: its users are rolled out once, and no other flow is
+//! reconciled.
 
 use std::collections::BTreeMap;
 
@@ -19,13 +20,14 @@ use crate::{
     table::BenchMeasurement,
 };
 
-/// How many flows use the Secret.
+/// Number of flows that use the Secret.
 const KEYED: usize = 100;
 const EVENTS: usize = 3;
-/// Of a flow whose prompt changed: the ConfigMap with its prompts, and the Deployment with the content hash.
+/// Children of a flow that are written for a changed prompt: the ConfigMap with its prompts, and the Deployment with the
+/// content hash.
 const CHILDREN: usize = 2;
 
-/// One of many flows has a Prompt of its own, which is edited.
+/// Edits a Prompt that only one of many flows uses.
 pub(crate) async fn prompt_edit(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let flows = world.many();
     world.remove_agents().await?;
@@ -48,13 +50,13 @@ pub(crate) async fn prompt_edit(world: &mut BenchEnv) -> Result<Vec<BenchMeasure
         + transitions_after(&mill.flows.get(&name).await?, last_seq(&before));
     mill.clear().await?;
 
-    // Events have names of their own.
+    // Events have generated names.
     let about_it = |request: &&AuditEvent| {
         let of_flow = request.name().strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with('-'));
         of_flow || request.name() == OWN_PROMPT || request.resource() == "events"
     };
     let others = requests.iter().filter(|request| !about_it(request)).count();
-    let goal = format!("0 reads, {moves} moves + {CHILDREN} children + ≤ {EVENTS} events, nobody else");
+    let goal = format!("0 reads, {moves} moves + {CHILDREN} children + ≤ {EVENTS} events, no other client");
     let ok = counts.reads == 0
         && (counts.status, counts.children) == (moves, CHILDREN)
         && (counts.metadata, counts.other_writes, counts.dry_runs, others) == (0, 0, 0, 0)
@@ -63,7 +65,7 @@ pub(crate) async fn prompt_edit(world: &mut BenchEnv) -> Result<Vec<BenchMeasure
     Ok(vec![row.with_note(&format!("{}; {others} about others", counts.breakdown()))])
 }
 
-/// A Secret with the credentials of 100 flows gets another value.
+/// Rotates a Secret with the credentials of 100 flows.
 pub(crate) async fn secret_rotation(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     let flows = world.many().min(KEYED);
     world.remove_agents().await?;
@@ -93,7 +95,7 @@ pub(crate) async fn secret_rotation(world: &mut BenchEnv) -> Result<Vec<BenchMea
     Ok(vec![row.with_note(&format!("{counts}: {}", counts.breakdown()))])
 }
 
-/// Whether a flow runs with another configuration than before.
+/// Reports whether a flow is Running with another content hash than before.
 fn is_renewed(flow: &DynamicObject, before: &DynamicObject) -> bool {
     let hash = |flow: &DynamicObject| flow.data["status"]["contentHash"].as_str().map(str::to_owned);
     is_running(flow) && hash(flow) != hash(before)
@@ -104,7 +106,7 @@ async fn by_name(api: &Api<DynamicObject>) -> Result<BTreeMap<String, DynamicObj
     Ok(all.items.into_iter().map(|object| (object.name_any(), object)).collect())
 }
 
-/// `metadata.generation` of each, which moves when its spec does.
+/// Returns `metadata.generation` of each object, which increases with every change of its spec.
 async fn generations(api: &Api<DynamicObject>) -> Result<BTreeMap<String, i64>> {
     let all = api.list_metadata(&ListParams::default()).await.context("list Deployments")?;
     let generation =

@@ -1,4 +1,4 @@
-//! Servers elsewhere that are asked for their tools again and again, and always tell the same.
+//! Measures the periodic discovery of remote MCP servers that always return the same tools.
 
 use std::{
     collections::BTreeMap,
@@ -20,13 +20,13 @@ use crate::{
 
 const NAMESPACE: &str = "servers";
 const SERVERS: usize = 200;
-/// How often each is asked, on average: each time spread by a fifth.
+/// Average interval of the discoveries of one server; each interval has a jitter of a fifth.
 const RESYNC: Duration = Duration::from_secs(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(12);
-/// How much later than that one may be asked because of another one that hangs.
+/// Goal for the additional delay of a discovery while another server hangs, in milliseconds.
 const LATE_MS: f64 = 100.0;
 
-/// Nothing is written, the servers are asked evenly, and one that hangs delays no other.
+/// Checks that nothing is written, the discoveries are spread evenly, and a server that hangs delays no other one.
 pub(crate) async fn steady(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     world.remove_agents().await?;
     let farm = FakeMcpServers::start().await.context("serve")?;
@@ -40,8 +40,8 @@ pub(crate) async fn steady(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>
     })
     .await?;
     await_all(&servers, SERVERS, "are Available", |it| it.data["status"]["phase"] == "Available").await?;
-    // They were made all at once and so were asked all at once: a new operator spreads them.
-    world.stop_operator().await;
+    // They were created, and so discovered, all at once: a restarted operator spreads the discoveries.
+    world.stop_operator().await?;
     world.operator().await?;
     sleep(2 * LONGEST_PAUSE).await;
     world.settle().await?;
@@ -77,7 +77,7 @@ pub(crate) async fn steady(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>
     Ok(vec![writes.with_note(&counts.breakdown()), spread, late])
 }
 
-/// How many there were in each whole second.
+/// Counts the discoveries in each whole second.
 fn per_second(asked: &[ReceivedDiscovery], begun: Instant, window: Duration) -> Vec<usize> {
     let mut counts = vec![0; usize::try_from(window.as_secs()).unwrap_or_default()];
     for asked in asked {
@@ -89,7 +89,8 @@ fn per_second(asked: &[ReceivedDiscovery], begun: Instant, window: Duration) -> 
     counts
 }
 
-/// By how many milliseconds the longest pause of a server was longer than any that is meant; below zero if none was.
+/// Returns by how many milliseconds the longest interval of a server exceeds the longest intended one; negative if none
+/// does.
 fn lateness(asked: &[ReceivedDiscovery]) -> f64 {
     let mut last = BTreeMap::new();
     let mut longest = f64::MIN;

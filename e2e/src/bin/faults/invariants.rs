@@ -1,4 +1,5 @@
-//! Watches the cluster past the proxy: how often each object was made, and whether a status ever went back.
+//! Watches the cluster directly, not through the proxy: counts the creations of each object, and checks that no status goes
+//! backwards.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,31 +25,31 @@ use crate::{
     script::{FOREIGN, ScriptNamespace, resource},
 };
 
-/// What was seen.
+/// Record of the watch events.
 #[derive(Debug, Default)]
 struct Observations {
-    /// The uids under which each object was there, by namespace, kind and name.
+    /// Uids of each object, by namespace, kind and name.
     uids: BTreeMap<(String, String), BTreeSet<String>>,
-    /// The newest entry of each object's history and the generation that its status spoke of, by uid.
+    /// Highest `seq` of each object's history and the `observedGeneration` of its status, by uid.
     reported: BTreeMap<String, (i64, i64)>,
-    /// The version at which an agent was first seen with a finalizer, by uid.
+    /// Resource version at which an agent was first seen with a finalizer, by uid.
     finalizer_since: BTreeMap<String, u64>,
-    /// Deployments of agents, by uid: which, the version at which each was first seen, and its owner's uid.
+    /// Deployments of agents, by uid: the title, the resource version at which it was first seen, and the uid of its owner.
     deployments: BTreeMap<String, (String, u64, String)>,
-    /// The version of each foreign object, by uid.
+    /// Resource version of each foreign object, by uid.
     foreign: BTreeMap<String, u64>,
-    /// What must never be.
+    /// Violations of invariants so far.
     violations: Vec<String>,
 }
 
-/// A judge; it ends when it is dropped.
+/// Checker of the invariants; its watches end when it is dropped.
 pub(crate) struct InvariantChecker {
     observations: Arc<Mutex<Observations>>,
     watches: Vec<AbortHandle>,
 }
 
 impl InvariantChecker {
-    /// Begins to watch; on return no later change can be missed.
+    /// Starts the watches; after the return no later change is missed.
     pub(crate) async fn start(client: &Client) -> Result<Self> {
         let seen = Arc::<Mutex<Observations>>::default();
         let (listed, mut lists) = mpsc::unbounded_channel();
@@ -76,14 +77,14 @@ impl InvariantChecker {
         Ok(judge)
     }
 
-    /// How often each object of a namespace was made.
+    /// Returns the number of creations of each object of a namespace.
     pub(crate) fn creation_counts(&self, namespace: &str) -> BTreeMap<String, usize> {
         let seen = lock(&self.observations);
         let ours = seen.uids.iter().filter(|((found, _), _)| found == namespace);
         ours.map(|((_, object), uids)| (object.clone(), uids.len())).collect()
     }
 
-    /// What must never be and was in these namespaces; others may still be on their way out.
+    /// Returns the violations in these namespaces; those of other scenarios may still be terminating.
     pub(crate) fn violations(&self, places: &[ScriptNamespace]) -> Vec<String> {
         let seen = lock(&self.observations);
         let before = |owner: &String, version| seen.finalizer_since.get(owner).is_none_or(|guarded| guarded > version);
@@ -108,20 +109,21 @@ impl Observations {
     fn record_deletion(&mut self, kind: &str, object: &DynamicObject) {
         if object.name_any() == FOREIGN {
             let namespace = object.namespace().unwrap_or_default();
-            self.violations.push(format!("{namespace} {kind}/{FOREIGN}: O5: it is somebody else's and was deleted"));
+            self.violations.push(format!("{namespace} {kind}/{FOREIGN}: O5: it has another owner and was deleted"));
         }
     }
 
-    /// `now`: it is as it is since this very event, and not from a list.
+    /// Records an object. `now`: this event is the change itself, not an item of a list, so the version is that of the
+    /// change.
     fn record(&mut self, kind: &str, object: &DynamicObject, now: bool) {
         let uid = object.uid().unwrap_or_default();
         let named = (object.namespace().unwrap_or_default(), format!("{kind}/{}", object.name_any()));
         let title = format!("{} {}", named.0, named.1);
         let is_new = self.uids.entry(named).or_default().insert(uid.clone());
-        // All kinds are in one etcd, whose revision this is.
+        // All kinds are in one etcd, so their resource versions, which are its revisions, are comparable.
         let version = object.resource_version().and_then(|version| version.parse().ok()).unwrap_or_default();
         if object.name_any() == FOREIGN && *self.foreign.entry(uid.clone()).or_insert(version) != version {
-            self.violations.push(format!("{title}: O5: it is somebody else's and was changed"));
+            self.violations.push(format!("{title}: O5: it has another owner and was changed"));
         }
         if kind == "Deployment" && is_new && now {
             let owner = object.owner_references().iter().find(|owner| owner.kind == "Agent");
@@ -140,7 +142,7 @@ impl Observations {
             history.and_then(|history| history.last()).and_then(|entry| entry["seq"].as_i64()).unwrap_or_default();
         let observed = status["observedGeneration"].as_i64().unwrap_or_default();
         let Some((before, spoken_of)) = self.reported.insert(uid, (newest, observed)) else { return };
-        // Its first status has entries already.
+        // The first status may already have several entries.
         if now && before > 0 && newest != before && newest != before + 1 {
             self.violations.push(format!("{title}: its history went from {before} to {newest}"));
         }

@@ -1,5 +1,5 @@
-//! Two replicas of the operator, each behind a proxy of its own, of which the one that leads is disturbed: the other one takes over,
-//! and one writes at a time (O9).
+//! Runs two replicas of the operator, each behind a proxy of its own, and disturbs the leader: the other replica takes
+//! over, and only one of them writes at a time (O9).
 
 use std::time::Duration;
 
@@ -11,41 +11,42 @@ use e2e::{
 use futures::future::try_join_all;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::{Api, api::DeleteParams};
+use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use crate::{counts::is_change, fault_env::FaultEnv, script::ScriptNamespace};
 
-/// How long a leader is disturbed: longer than its lease lasts.
+/// Length of the disturbance, longer than the duration of the lease.
 const LENGTH: Duration = Duration::from_secs(30);
-/// Within what the other one takes over.
+/// Time limit for the take-over by the other replica.
 const TAKE_OVER: Duration = Duration::from_secs(15);
 
-/// What is done to the replica that leads, in the middle of the script.
+/// Disturbance of the leader in the middle of the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disturbance {
-    /// It stands still, and goes on as if nothing had been.
+    /// SIGSTOP, later SIGCONT.
     Stopped,
-    /// What it asks of the lease is never answered.
+    /// Requests for the lease get no response.
     Unanswered,
-    /// Somebody deletes the lease.
+    /// Another client deletes the lease.
     LeaseDeleted,
 }
 
-/// The scenarios.
+/// Scenarios of this file.
 pub(crate) const TAKE_OVERS: &[(&str, Disturbance)] = &[
     ("P23-lease-unanswered", Disturbance::Unanswered),
     ("P31-leader-stopped", Disturbance::Stopped),
     ("P32-lease-deleted", Disturbance::LeaseDeleted),
 ];
 
-/// One of the two.
+/// One of the two replicas.
 struct OperatorReplica {
     proxy: FaultProxy,
     operator: OperatorProcess,
 }
 
 impl OperatorReplica {
-    /// When it wrote what, in order.
+    /// Returns its writes with their times, in order.
     fn writes(&self) -> Vec<(Instant, ApiCall)> {
         let log = &self.proxy.faults.log;
         let entries = log.since(Duration::ZERO).into_iter();
@@ -54,12 +55,12 @@ impl OperatorReplica {
     }
 }
 
-/// Plays one.
+/// Plays one scenario.
 pub(crate) async fn play(world: &FaultEnv, name: &str, disturbance: Disturbance) -> Result<String> {
     world.baseline().await?;
     let places = world.create_namespaces(name, world.args.seeds.min(10)).await?;
     let played = play_in(world, name, disturbance, &places).await;
-    // The next scenario is to find none of it, after a failure too.
+    // The next scenario must not find its objects, even after a failure.
     for place in &places {
         place.remove().await?;
     }
@@ -75,7 +76,7 @@ async fn play_in(world: &FaultEnv, name: &str, disturbance: Disturbance, places:
         replicas.push(OperatorReplica { proxy, operator });
     }
     let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
-    // One after the other, so that there is much to do before, while and after.
+    // The scripts start one after the other, so that there is much to reconcile before, during and after the disturbance.
     let scripts = (0_u32..).zip(places.iter().cloned()).map(|(nth, place)| {
         tokio::spawn(async move {
             sleep(LENGTH * nth / count).await;
@@ -87,9 +88,9 @@ async fn play_in(world: &FaultEnv, name: &str, disturbance: Disturbance, places:
     let disturbed = Instant::now();
     match disturbance {
         Disturbance::Stopped => {
-            replicas[leads].operator.signal("STOP").await?;
+            replicas[leads].operator.signal(Signal::STOP)?;
             sleep(LENGTH).await;
-            replicas[leads].operator.signal("CONT").await?;
+            replicas[leads].operator.signal(Signal::CONT)?;
         }
         Disturbance::Unanswered => {
             let leases = CallFilter { verbs: &[], resource: "leases", subresource: "", namespace: "" };
@@ -123,7 +124,7 @@ async fn play_in(world: &FaultEnv, name: &str, disturbance: Disturbance, places:
 async fn until_one_writes(replicas: &[OperatorReplica]) -> Result<usize> {
     let begun = Instant::now();
     loop {
-        // In the middle of what it does, and not at its beginning.
+        // More than 20 writes: the leader is in the middle of its work.
         if let Some(leads) = replicas.iter().position(|replica| replica.writes().len() > 20) {
             return Ok(leads);
         }
@@ -132,7 +133,7 @@ async fn until_one_writes(replicas: &[OperatorReplica]) -> Result<usize> {
     }
 }
 
-/// What `old` and `new` wrote, which are the replica that led and the other one.
+/// Checks the writes of `old`, the replica that led, and of `new`, the other one.
 fn check_take_over(
     disturbance: Disturbance,
     disturbed: Instant,
@@ -140,7 +141,7 @@ fn check_take_over(
     new: &[(Instant, ApiCall)],
 ) -> Result<String> {
     let Some((first, _)) = new.first() else {
-        ensure!(disturbance == Disturbance::LeaseDeleted, "nobody took over");
+        ensure!(disturbance == Disturbance::LeaseDeleted, "no replica took over");
         return Ok("the same one goes on leading".to_owned());
     };
     let after = first.saturating_duration_since(disturbed);

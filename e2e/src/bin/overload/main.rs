@@ -1,7 +1,8 @@
-//! Overload: ten times what the Pods of a workload can do, from clients that give up after a second. What is asked is that
-//! the Pods do as much useful work as they can all the while, and that nothing is left behind.
+//! Tests overload: ten times the capacity of the Pods of a workload, from clients that give up after a second. The goodput
+//! of the Pods must stay near their capacity, and no request may be left behind.
 //!
-//! Gateway, sidecars and workloads are processes on loopback; an API server that is a script tells the gateway of them.
+//! Gateway, sidecars and workloads are processes on loopback; a fake API server provides the gateway with the agent and its
+//! EndpointSlices.
 
 mod api;
 mod clients;
@@ -21,10 +22,10 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{clients::OverloadTotals, processes::OverloadProcesses};
 
-/// Pods, and requests that each may have in flight.
+/// Number of Pods, and limit of requests in flight for each of them.
 const PODS: usize = 2;
 const CAP: usize = 4;
-/// How many times what they can do is asked of them.
+/// Offered load as a multiple of the capacity.
 const OVERLOAD_FACTOR: f64 = 10.0;
 
 /// Measures goodput and memory under overload. Exit code 1: a goal was missed.
@@ -38,16 +39,16 @@ struct Args {
     bin_dir: PathBuf,
 }
 
-/// What one overload came to.
+/// Result of one overload.
 struct OverloadResult {
     service: Duration,
     offered: f64,
-    /// Useful answers per second, as a share of what the Pods can do.
+    /// Useful responses per second, as a share of the capacity of the Pods.
     goodput: f64,
     outcome: OverloadTotals,
-    /// Of gateway and sidecars: name, KiB in the middle, KiB at the end.
+    /// Memory of gateway and sidecars: name, KiB in the middle, KiB at the end.
     memory: Vec<(String, u64, u64)>,
-    /// In flight or waiting after the end: what still was after a while, if anything.
+    /// Requests in flight or waiting that remained after the end, if any.
     left: Option<String>,
 }
 
@@ -55,7 +56,7 @@ struct OverloadResult {
 async fn main() -> Result<ExitCode> {
     let args = Args::parse();
     let mut terminate = signal(SignalKind::terminate())?;
-    // However it ends, the processes end with it.
+    // The child processes end with this function, in every case.
     tokio::select! {
         result = run_all(&args) => result,
         _ = tokio::signal::ctrl_c() => Ok(ExitCode::FAILURE),
@@ -111,7 +112,7 @@ impl OverloadResult {
         for (name, middle, end) in &self.memory {
             writeln!(out, "  memory of {name}: {middle} KiB in the middle, {end} KiB at the end")?;
         }
-        writeln!(out, "  afterwards {}", self.left.as_deref().unwrap_or("nothing is in flight and nobody waits"))?;
+        writeln!(out, "  afterwards {}", self.left.as_deref().unwrap_or("nothing is in flight or waiting"))?;
         if !self.is_good() {
             writeln!(out, "  MISSED: goodput 95 %, memory within 5 %, nothing left")?;
         }

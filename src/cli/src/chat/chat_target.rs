@@ -1,4 +1,4 @@
-//! Whom a chat is with, and what is sent there.
+//! Target of a chat: its parsing, its path at the gateway and the body of its requests.
 
 use crds::ApiKind;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
@@ -9,24 +9,24 @@ use super::super::{
     target::{check_name, find_kind},
 };
 
-/// What a segment of a path may hold as it is (RFC 3986, section 2.3).
+/// Characters that are percent-encoded in a segment of a path: all but the unreserved ones (RFC 3986, section 2.3).
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Whom a chat is with.
+/// Target of a chat: an agent, a flow, or a flow of a FlowSet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ChatTarget {
     kind: &'static str,
-    /// Of the object.
+    /// Name of the object.
     pub(super) name: String,
-    /// The flow of a set.
+    /// Name of the flow in a FlowSet.
     flow: Option<String>,
 }
 
 impl ChatTarget {
-    /// Reads `agent/NAME`, `flow/NAME` or `flowset/NAME/FLOW`.
+    /// Parses `agent/NAME`, `flow/NAME` or `flowset/NAME/FLOW`.
     ///
     /// # Errors
-    /// [`CliError::Usage`], or that there is no such kind.
+    /// [`CliError::Usage`], or the error of an unknown kind.
     pub(super) fn parse(text: &str) -> Result<Self, CliError> {
         let mut words = text.splitn(3, '/');
         let (word, name, flow) = (words.next().unwrap_or_default(), words.next(), words.next());
@@ -39,7 +39,7 @@ impl ChatTarget {
         check_name(name)?;
         match (kind.name, flow) {
             ("Agent" | "Flow", None) => {}
-            // Which flows there are, the set itself tells.
+            // The names of the flows are known only from the FlowSet itself.
             ("FlowSet", _) => {}
             ("Agent" | "Flow", Some(_)) => {
                 return usage(format!("there is nothing behind {name:?}: leave out the rest"));
@@ -55,7 +55,7 @@ impl ChatTarget {
         Ok(Self { kind: kind.name, name: name.to_owned(), flow })
     }
 
-    /// That a flow of the set has to be named, where none was; `set`: the set itself, if it could be read.
+    /// Returns a usage error if no flow of a FlowSet was named. `set` is the FlowSet, if it could be read.
     pub(super) fn lacks_flow(&self, set: Option<&Value>) -> Option<CliError> {
         if self.kind != "FlowSet" || self.flow.is_some() {
             return None;
@@ -71,26 +71,26 @@ impl ChatTarget {
         Some(CliError::Usage(format!("name one of its flows: {names}")))
     }
 
-    /// The kind of the object.
+    /// Returns the kind of the object.
     ///
     /// # Errors
-    /// That there is none, which would be a defect.
+    /// The kind is unknown, which would be a defect.
     pub(super) fn kind(&self) -> Result<&'static ApiKind, CliError> {
         find_kind(self.kind)
     }
 
-    /// Whether it remembers what was said.
+    /// Reports whether the target is an agent, which has conversations.
     pub(super) fn is_agent(&self) -> bool {
         self.kind == "Agent"
     }
 
-    /// As it is typed.
+    /// Returns the target as the user types it.
     pub(super) fn display(&self) -> String {
         let flow = self.flow.as_ref().map(|flow| format!("/{flow}")).unwrap_or_default();
         format!("{}/{}{flow}", self.kind.to_lowercase(), self.name)
     }
 
-    /// Its path at the gateway.
+    /// Returns the path of the target at the gateway.
     pub(super) fn path(&self, namespace: &str) -> String {
         let rest = match (self.kind, &self.flow) {
             ("Agent", _) => "chat".to_owned(),
@@ -100,7 +100,7 @@ impl ChatTarget {
         format!("/v1/{}s/{namespace}/{}/{rest}", self.kind.to_lowercase(), self.name)
     }
 
-    /// What is sent there.
+    /// Returns the body of a request to the target.
     pub(super) fn body(&self, message: &str, conversation: Option<&str>) -> Value {
         if !self.is_agent() {
             let variables = serde_json::from_str::<Value>(message).ok().filter(Value::is_object);
@@ -137,7 +137,7 @@ mod tests {
             ("agent/", "agent/my-agent"),
             ("agent/a/b", "leave out the rest"),
             ("tool/a", "cannot be talked to"),
-            ("agent/A B", "is no name"),
+            ("agent/A B", "is not a valid name"),
         ] {
             let error = path(text).unwrap_err();
             assert!(error.contains(said), "{text}: {error}");

@@ -1,6 +1,6 @@
-//! `recif chat`: talks to an agent, or asks a flow, through the gateway; the answer appears as it comes.
+//! `recif chat`: talks to an agent, or asks a flow, through the gateway; the answer is printed as it comes.
 //!
-//! With a message it asks once; without one it is a conversation, if somebody sits at a terminal. Ctrl-C stops an answer: the
+//! With a message it asks once; without one it is a conversation if stdin is a terminal. Ctrl-C stops an answer: the
 //! connection is closed, upon which the runtime ends the turn and forgets it.
 
 mod chat_target;
@@ -16,7 +16,7 @@ use chat_target::ChatTarget;
 use gateway::{GatewayClient, GatewayUrl};
 use session::{ChatSession, TurnEnd};
 
-/// The most that is taken as a message from standard input, in bytes.
+/// Largest message that is read from standard input, in bytes.
 const MAX_MESSAGE: u64 = 1 << 20;
 
 /// Flags of `recif chat`.
@@ -50,7 +50,7 @@ pub struct ChatArgs {
     system: SystemArgs,
 }
 
-/// Talks.
+/// Runs the command.
 pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
     let ChatArgs { target, message, conversation, gateway, connection, system } = args;
     let asked = ChatTarget::parse(&target)?;
@@ -62,7 +62,7 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
     let namespace = connection.namespace.clone();
     let live = match connection.connect().await {
         Ok(live) => Some(live),
-        // Who knows where the gateway is needs no cluster.
+        // A gateway that is given by its URL needs no cluster.
         Err(CliError::Read(error)) if place.is_some() && error.is_unreachable() => None,
         Err(error) => return Err(error),
     };
@@ -87,7 +87,7 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
     }
 }
 
-/// The message that was typed, or that standard input holds.
+/// Returns the message of the command line, or that of standard input.
 fn full_message(words: &[String]) -> Result<String, CliError> {
     let mut message = words.join(" ");
     if words.is_empty() {
@@ -95,7 +95,7 @@ fn full_message(words: &[String]) -> Result<String, CliError> {
         read.map_err(|error| CliError::Usage(format!("read the message from standard input: {error}")))?;
     }
     match message.trim() {
-        "" => Err(CliError::Usage("there is no message: give one behind the name, or by standard input".into())),
+        "" => Err(CliError::Usage("no message: give one after the name, or on standard input".into())),
         text if text.len() as u64 > MAX_MESSAGE => {
             Err(CliError::Usage(format!("the message is longer than {} KiB", MAX_MESSAGE >> 10)))
         }

@@ -23,20 +23,20 @@ use super::{
 };
 use crate::cluster::UserClient;
 
-/// How often the line about a wait is written.
+/// Interval at which the progress line is updated.
 const TICK: Duration = Duration::from_secs(1);
-/// The most that is read of an answer that is no stream, in bytes.
+/// Largest body of a response that is not a stream, in bytes.
 const MAX_ANSWER: usize = 16 << 20;
 
-/// How a turn ended.
+/// End of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TurnEnd {
     Done,
-    /// By Ctrl-C.
+    /// Stopped by Ctrl-C.
     Stopped,
 }
 
-/// What goes on between the user and one target.
+/// Chat of the user with one target.
 pub(super) struct ChatSession {
     target: ChatTarget,
     namespace: String,
@@ -47,7 +47,7 @@ pub(super) struct ChatSession {
 }
 
 impl ChatSession {
-    /// Nothing has been said yet.
+    /// Returns a chat without turns.
     pub(super) fn new(
         asked: ChatTarget,
         namespace: String,
@@ -58,16 +58,16 @@ impl ChatSession {
         Self { target: asked, namespace, gateway, client: live, conversation, screen: ChatScreen::new() }
     }
 
-    /// The conversation, once the agent named it.
+    /// Returns the conversation's id, once the agent has named it.
     pub(super) fn conversation(&self) -> Option<&str> {
         self.conversation.as_deref()
     }
 
-    /// Whether the target is there, for a caller who may look. Why it is not Ready is told at once, for the gateway waits for a Pod
-    /// before it refuses.
+    /// Checks that the target exists, if the caller may read it. Prints at once why it is not Ready, because the
+    /// gateway waits for a Pod before it refuses.
     ///
     /// # Errors
-    /// [`CliError::Missing`], or that a flow of a set has to be named.
+    /// [`CliError::Missing`], or a usage error if a flow of a FlowSet has to be named.
     pub(super) async fn check_target(&self) -> Result<(), CliError> {
         let kind = self.target.kind()?;
         let found = match &self.client {
@@ -88,10 +88,10 @@ impl ChatSession {
         Ok(())
     }
 
-    /// Asks for messages until there are no more.
+    /// Reads messages and prints their replies until the input ends.
     ///
     /// # Errors
-    /// What no further message would mend.
+    /// Errors that every further message would have, too.
     pub(super) async fn converse(&mut self) -> Result<Exit, CliError> {
         let shown = self.target.display();
         self.screen.aside(&format!("{shown}: Ctrl-C stops an answer, Ctrl-D ends the conversation"))?;
@@ -124,10 +124,10 @@ impl ChatSession {
         Ok(Exit::Done)
     }
 
-    /// Says something, and shows the answer as it comes.
+    /// Sends a message and prints the reply as it comes.
     ///
     /// # Errors
-    /// There is no answer, or it broke off.
+    /// There is no reply, or it was cut off.
     pub(super) async fn turn(&mut self, message: &str) -> Result<TurnEnd, CliError> {
         let stop = ctrl_c();
         tokio::pin!(stop);
@@ -182,15 +182,15 @@ impl ChatSession {
         }
     }
 
-    /// Why the gateway, or who is behind it, refused.
+    /// Returns the error for a refusal of the gateway or the target.
     async fn refusal_error(&self, answer: GatewayResponse) -> CliError {
         let (status, signed) = (answer.status.as_u16(), answer.has_token);
         let said = refusal(&read_all(answer.body).await.unwrap_or_default());
         let shown = self.target.display();
         match status {
             401 if !signed => CliError::Forbidden(format!(
-                "the gateway wants to know who you are, and no token was sent: the kubeconfig has none, or the way is open \
-                 to others; set RECIF_TOKEN, as in RECIF_TOKEN=$(kubectl create token NAME) ({said})"
+                "the gateway requires a token, and none was sent: the kubeconfig has none, or the connection is not \
+                 encrypted; set RECIF_TOKEN, as in RECIF_TOKEN=$(kubectl create token NAME) ({said})"
             )),
             401 | 403 => CliError::Forbidden(format!("you may not talk to {shown}: {said}")),
             404 => CliError::NotFound(format!("{shown} was not found: {said}")),
@@ -202,7 +202,7 @@ impl ChatSession {
         }
     }
 
-    /// What the target says of itself when it is not Ready.
+    /// Returns the sentence on the target's state if it is not Ready.
     async fn state(&self) -> Option<String> {
         let kind = self.target.kind().ok()?;
         let object = self.client.as_ref()?.object(kind, &self.target.name).await.ok()??;
@@ -215,7 +215,7 @@ fn cut_off(why: &str) -> CliError {
     CliError::FailedAnswer(format!("the answer was cut off: {why}"))
 }
 
-/// What a future gives; while it does not, the line says what it waits for.
+/// Waits for a future, and meanwhile shows the wait in the progress line.
 async fn with_progress<T>(progress: &mut ProgressLine, what: &str, future: impl Future<Output = T>) -> T {
     tokio::pin!(future);
     let mut ticks = interval(TICK);
@@ -227,7 +227,7 @@ async fn with_progress<T>(progress: &mut ProgressLine, what: &str, future: impl 
     }
 }
 
-/// A body as text, up to [`ANSWER`].
+/// Reads a body as text, up to [`MAX_ANSWER`].
 async fn read_all(body: impl Stream<Item = Result<Bytes, String>> + Unpin) -> Result<String, CliError> {
     let mut body = body;
     let mut bytes = Vec::new();
@@ -240,7 +240,8 @@ async fn read_all(body: impl Stream<Item = Result<Bytes, String>> + Unpin) -> Re
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What is typed, line by line; ends with standard input. A thread of its own, for reading cannot be given up.
+/// Returns the lines typed; the channel closes at the end of standard input. A thread of its own reads them, because a
+/// read cannot be cancelled.
 fn typed_lines() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(1);
     std::thread::spawn(move || {

@@ -1,7 +1,7 @@
-//! Connections to the Pods of a Service, through the API server, as `kubectl port-forward` makes them.
+//! Connections to the Pods of a Service through the API server, as `kubectl port-forward` makes them.
 //!
-//! Each connection is a stream of its own within a WebSocket to the API server, so bytes arrive as they were sent: unlike by
-//! the API server's proxy of Services, which takes `Authorization` for itself and rewrites pages.
+//! Each connection is a stream of its own within a WebSocket to the API server, so bytes arrive unchanged. The API
+//! server's proxy of Services, by contrast, consumes `Authorization` and rewrites pages.
 
 use std::{
     io,
@@ -25,30 +25,32 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use kube::{Api, Client};
+use meta::condition_type;
 use tokio::io::DuplexStream;
 
 use super::{ReadError, UserClient};
 
-/// How long a connection is kept for another request: less than servers do, whose end does not always come through.
+/// Time for which an idle connection is kept for another request: less than servers keep it, whose close is not always
+/// passed on.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Why there is no connection.
+/// Reason for which there is no connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ForwardError {
-    /// There is no Service of that name.
-    #[error("there is no Service {namespace}/{service}")]
+    /// The Service does not exist.
+    #[error("Service {namespace}/{service} not found")]
     NoService {
-        /// Where it was looked for.
+        /// Namespace in which it was looked up.
         namespace: String,
-        /// Its name.
+        /// Name of the Service.
         service: String,
     },
     /// None of its Pods takes connections.
     #[error("no Pod of Service {namespace}/{service} is ready: see `kubectl -n {namespace} get pods`")]
     NoPod {
-        /// Where it is.
+        /// Namespace of the Service.
         namespace: String,
-        /// Its name.
+        /// Name of the Service.
         service: String,
     },
     /// The API server refused, or cannot be reached.
@@ -56,7 +58,7 @@ pub(crate) enum ForwardError {
     Read(#[from] ReadError),
 }
 
-/// The way to a Service.
+/// Connector to the Pods of a Service.
 #[derive(Clone)]
 pub(crate) struct Forward {
     client: Client,
@@ -71,17 +73,17 @@ impl std::fmt::Debug for Forward {
 }
 
 impl UserClient {
-    /// The way to the first port of a Service.
+    /// Returns a connector to the first port of a Service.
     pub(crate) fn forward(&self, namespace: &str, service: &str) -> Forward {
         Forward { client: self.client.clone(), namespace: namespace.to_owned(), service: service.to_owned() }
     }
 }
 
 impl Forward {
-    /// A Pod that is ready, and the port there.
+    /// Returns a ready Pod of the Service, and the port there.
     ///
     /// # Errors
-    /// There is no such Service, or none that is ready.
+    /// The Service does not exist, or none of its Pods is ready.
     pub(crate) async fn ready_pod(&self) -> Result<(String, u16), ForwardError> {
         let Self { client, namespace, service } = self;
         let services: Api<Service> = Api::namespaced(client.clone(), namespace);
@@ -99,7 +101,7 @@ impl Forward {
         pods.iter().filter(|pod| is_ready(pod)).find_map(|pod| pod_port(pod, &target)).ok_or_else(no_pod)
     }
 
-    /// An HTTP client that goes this way, whatever the address.
+    /// Returns an HTTP client that connects to the Service, whatever the address of a request.
     pub(crate) fn client<B>(self) -> HttpClient<Self, B>
     where
         B: http_body::Body + Send,
@@ -108,10 +110,10 @@ impl Forward {
         HttpClient::builder(TokioExecutor::new()).pool_idle_timeout(IDLE_TIMEOUT).build(self)
     }
 
-    /// A connection.
+    /// Opens a connection.
     ///
     /// # Errors
-    /// As [`Forward::find`], or the API server does not lead there.
+    /// Those of [`Forward::ready_pod`], or the API server does not forward the connection.
     pub(crate) async fn connect(&self) -> Result<Tunnel, ForwardError> {
         let (pod, port) = self.ready_pod().await?;
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
@@ -124,11 +126,12 @@ impl Forward {
 
 fn is_ready(pod: &Pod) -> bool {
     let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready = conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let ready =
+        conditions.into_iter().any(|condition| condition.type_ == condition_type::READY && condition.status == "True");
     ready && pod.metadata.deletion_timestamp.is_none()
 }
 
-/// The name of the Pod, and the number of its port.
+/// Returns the name of the Pod, and the number of its port.
 fn pod_port(pod: &Pod, target: &IntOrString) -> Option<(String, u16)> {
     let number = match target {
         IntOrString::Int(number) => *number,
@@ -141,7 +144,7 @@ fn pod_port(pod: &Pod, target: &IntOrString) -> Option<(String, u16)> {
     Some((pod.metadata.name.clone()?, u16::try_from(number).ok()?))
 }
 
-/// A connection through the API server.
+/// Connection through the API server.
 #[derive(Debug)]
 pub(crate) struct Tunnel(TokioIo<DuplexStream>);
 
@@ -177,7 +180,7 @@ impl Write for Tunnel {
     }
 }
 
-/// Makes connections for an HTTP client, whatever the address: there is one way only.
+/// Connector of an HTTP client; it ignores the address.
 impl tower::Service<Uri> for Forward {
     type Response = Tunnel;
     type Error = ForwardError;

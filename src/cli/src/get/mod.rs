@@ -1,7 +1,7 @@
-//! `recif get`: what there is, in the columns that `kubectl get` has, for one kind or for all of them.
+//! `recif get`: lists objects in the columns of `kubectl get`, for one kind or for all of them.
 //!
-//! The API server itself says what the columns are and fills them in. Lists are read page by page and printed as they come,
-//! so that ten thousand objects cost no more memory than five hundred.
+//! The API server names the columns and fills them in. Lists are read page by page and printed as they come, so that
+//! ten thousand objects take no more memory than five hundred.
 
 mod columns;
 mod documents;
@@ -45,10 +45,10 @@ pub struct GetArgs {
     connection: ConnectArgs,
 }
 
-/// What is to be shown.
+/// Selection of the objects to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct GetSelection {
-    /// The one kind; `None`: all.
+    /// The one kind; `None` means all.
     kind: Option<&'static str>,
     name: Option<String>,
 }
@@ -60,7 +60,7 @@ pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
     check_flags(&wanted, all_namespaces, &selector, watch)?;
     let live = connection.connect().await?;
     let namespace = (!all_namespaces).then(|| live.namespace.clone());
-    // The column of an agent's model, which only -o wide has, is made of the object.
+    // The column with an agent's model, which only -o wide has, is computed from the object.
     let whole = matches!(output, PrintFormat::Json | PrintFormat::Yaml | PrintFormat::Wide);
     let query = |kind| TableQuery {
         kind,
@@ -84,7 +84,7 @@ pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
     for kind in KINDS {
         match list(&live, &query(kind), Some(kind), &mut printer).await {
             Ok(_) => read += 1,
-            // One who may see some kinds sees those.
+            // A caller with rights for some kinds sees those.
             Err(CliError::Read(error)) if error.is_forbidden() => refused.push(error),
             Err(error) => return Err(error),
         }
@@ -99,7 +99,8 @@ pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Reads and prints all pages; returns from where a watch goes on. `among`: the kind, where it is one of many.
+/// Reads and prints all pages; returns the version from which a watch continues. `among` is the kind if several kinds
+/// are listed.
 async fn list(
     live: &UserClient,
     query: &TableQuery,
@@ -124,7 +125,7 @@ async fn list(
     }
 }
 
-/// What the words mean.
+/// Parses the words of the command line.
 fn parse_selection(words: &[String]) -> Result<GetSelection, CliError> {
     let (word, name) = match words {
         [] => return Ok(GetSelection { kind: None, name: None }),
@@ -144,7 +145,7 @@ fn parse_selection(words: &[String]) -> Result<GetSelection, CliError> {
     }
 }
 
-/// Whether what was typed goes together.
+/// Checks that the flags do not contradict each other.
 fn check_flags(wanted: &GetSelection, all_namespaces: bool, selector: &str, watch: bool) -> Result<(), CliError> {
     let refuse = |why: &str| Err(CliError::Usage(why.into()));
     match (&wanted.name, wanted.kind) {
@@ -155,7 +156,7 @@ fn check_flags(wanted: &GetSelection, all_namespaces: bool, selector: &str, watc
     }
 }
 
-/// Prints tables in whichever form.
+/// Printer of tables in any of the formats.
 struct TablePrinter {
     output: PrintFormat,
     columns: Columns,
@@ -165,13 +166,15 @@ struct TablePrinter {
 }
 
 impl TablePrinter {
-    /// `single`: of JSON and YAML each object is a document of its own, instead of one list.
+    /// Returns a printer. With `single` each object is a JSON or YAML document of its own instead of an item of one
+    /// list.
     fn new(output: PrintFormat, namespaces: bool, single: bool) -> Self {
         let columns = Columns::new(output == PrintFormat::Wide, namespaces);
         Self { output, columns, documents: Documents::new(output, single), rows: 0, blocks: 0 }
     }
 
-    /// A piece of a list, or of a watch; `among` others the rows say of which kind they are.
+    /// Prints a page of a list, or an event of a watch. With `among` the rows name their kind, because several kinds
+    /// are listed.
     fn page(&mut self, kind: &'static ApiKind, among: bool, table: &ObjectTable) -> Result<(), CliError> {
         if table.rows.is_empty() {
             return Ok(());
@@ -195,7 +198,7 @@ impl TablePrinter {
         print(&self.documents.end())
     }
 
-    /// Says so when there was nothing to print.
+    /// Prints a hint if there were no rows.
     fn print_empty_hint(&self, what: &str, namespace: Option<&str>) {
         if self.rows == 0 && self.output.is_for_people() {
             let place = namespace.map(|namespace| format!("namespace {namespace}: -A looks in all of them"));
@@ -223,10 +226,10 @@ mod tests {
             assert_eq!(meant(words), Ok((Some("Agent"), Some("a".into()))), "{words:?}");
         }
         for (words, said) in [
-            (&["pods"][..], "there is no kind \"pods\""),
+            (&["pods"][..], "unknown kind \"pods\""),
             (&["recif/a"], "a name needs its kind"),
-            (&["agent/"], "is no name"),
-            (&["agent", "a b"], "is no name"),
+            (&["agent/"], "is not a valid name"),
+            (&["agent", "a b"], "is not a valid name"),
         ] {
             assert!(meant(words).unwrap_err().contains(said), "{words:?}");
         }

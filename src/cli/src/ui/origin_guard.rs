@@ -1,78 +1,82 @@
-//! Who may use the relay: the browser that was given the key, and only from the relay's own pages.
+//! Access control of the relay: admits only the browser that was given the key, and only from the relay's own pages.
 //!
-//! Any program of this machine can connect to a loopback port, and any page in the browser can send requests to one. The first
-//! lack the key. The second lack it too, for the cookie is `SameSite=Strict`; pages on other ports of this machine, for which a
-//! browser sends it along, are told by `Origin` and `Sec-Fetch-Site`; names of others that lead here (DNS rebinding), by `Host`.
+//! Any program of this machine can connect to a loopback port, and any page in the browser can send requests to one.
+//! Programs lack the key. Pages lack it too, because the cookie is `SameSite=Strict`. Pages on other ports of this
+//! machine, to which the browser sends the cookie, are detected by `Origin` and `Sec-Fetch-Site`; foreign names that
+//! resolve to this machine (DNS rebinding) by `Host`.
 
 use http::{HeaderMap, Uri, header};
 use url::form_urlencoded;
 
-/// The parameter that holds the key the first time.
+/// Query parameter that holds the key in the first request.
 const PARAMETER: &str = "key";
 
-/// What is known to those who may.
+/// Key of the relay, and the port for which it is valid.
 #[derive(Debug, Clone)]
 pub(super) struct OriginGuard {
     port: u16,
     key: String,
 }
 
-/// What becomes of a request.
+/// Verdict on a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum OriginCheck {
-    /// It goes on.
+    /// The request is forwarded.
     Pass,
-    /// It brought the key: it is led to the UI with this cookie.
+    /// The request brought the key: it is redirected to the UI with this cookie.
     Admit {
-        /// The value of `Set-Cookie`.
+        /// Value of `Set-Cookie`.
         cookie: String,
     },
-    /// It does not go on, for this reason.
+    /// The request is refused, for this reason.
     Refuse(&'static str),
 }
 
 impl OriginGuard {
-    /// With a key that nobody can guess.
+    /// Returns a guard with a key that cannot be guessed.
     ///
     /// # Errors
-    /// When the system has no random numbers.
+    /// The system has no random numbers.
     pub(super) fn new(port: u16) -> Result<Self, getrandom::Error> {
         let mut random = [0; 24];
         getrandom::fill(&mut random)?;
         Ok(Self { port, key: hex::encode(random) })
     }
 
-    /// What to open in a browser.
+    /// Returns the URL to open in a browser.
     pub(super) fn address(&self) -> String {
         format!("http://127.0.0.1:{}/?{PARAMETER}={}", self.port, self.key)
     }
 
-    /// Judges a request.
+    /// Checks a request.
     pub(super) fn check(&self, uri: &Uri, fields: &HeaderMap) -> OriginCheck {
         let host = only(fields, header::HOST.as_str()).unwrap_or_default();
         if !["127.0.0.1", "localhost"].iter().any(|name| host == format!("{name}:{}", self.port)) {
-            return OriginCheck::Refuse("this is asked under the name of another machine");
+            return OriginCheck::Refuse("the Host header names another machine");
         }
         let origin = fields.get(header::ORIGIN).map(|origin| origin.as_bytes() == format!("http://{host}").as_bytes());
         if origin == Some(false) {
-            return OriginCheck::Refuse("a page of another origin may not ask here");
+            return OriginCheck::Refuse("pages of other origins may not send requests here");
         }
-        // A link in a mail, or the address bar, brings the key by itself; the cookie counts for the UI's own pages only.
+        // A link in a mail, or the address bar, brings the key by itself; the cookie is valid for the UI's own pages
+        // only.
         if uri.path() == "/" && self.has_key(uri) {
             return OriginCheck::Admit {
                 cookie: format!("{}={}; Path=/; HttpOnly; SameSite=Strict", self.cookie(), self.key),
             };
         }
         if !self.has_cookie(fields) {
-            return OriginCheck::Refuse("this is for whoever typed `recif ui`: open the address that it printed");
+            return OriginCheck::Refuse(
+                "this page belongs to the user who ran `recif ui`: open the address that it printed",
+            );
         }
         match only(fields, "sec-fetch-site") {
             None | Some("same-origin" | "none") => OriginCheck::Pass,
-            Some(_) => OriginCheck::Refuse("a page of another origin may not ask here"),
+            Some(_) => OriginCheck::Refuse("pages of other origins may not send requests here"),
         }
     }
 
-    /// Cookies are not told apart by port, so the name does it.
+    /// Returns the name of the cookie. Cookies are not separated by port, so the name contains it.
     fn cookie(&self) -> String {
         format!("recif-ui-{}", self.port)
     }
@@ -89,14 +93,14 @@ impl OriginGuard {
         pairs.any(|(found, value)| found == name && self.is_key(value))
     }
 
-    /// In a time that does not say how much of it is right.
+    /// Compares in constant time, so that the time does not reveal how much of the key is right.
     fn is_key(&self, value: &str) -> bool {
         let (given, wanted) = (value.as_bytes(), self.key.as_bytes());
         given.len() == wanted.len() && given.iter().zip(wanted).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
     }
 }
 
-/// The value of a field that is there once.
+/// Returns the value of a header, or an empty text if it is there more than once.
 fn only<'a>(fields: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = fields.get_all(name).iter();
     match (values.next(), values.next()) {

@@ -1,4 +1,4 @@
-//! Whether callers are told apart, as the command lines of those say it who let them in.
+//! Command-line options of the processes that admit callers: authentication of callers.
 
 use std::net::SocketAddr;
 
@@ -7,17 +7,17 @@ use std::net::SocketAddr;
 pub enum AuthMode {
     /// By the tokens and roles of the cluster
     Kubernetes,
-    /// Not at all: everybody may do everything
+    /// Not at all: every caller may do everything
     None,
 }
 
 /// Options about callers.
 #[derive(Debug, Clone, clap::Args)]
 pub struct AuthArgs {
-    /// How callers are told apart
+    /// How callers are authenticated
     #[arg(long, env = "RECIF_AUTH", value_enum, default_value_t = AuthMode::Kubernetes, value_name = "HOW")]
     auth: AuthMode,
-    /// Let everybody in on an address that others reach: with --auth none
+    /// Allow --auth none on an address that other machines reach
     #[arg(long, env = "RECIF_INSECURE")]
     insecure: bool,
     /// Audiences that tokens may be meant for, separated by commas; the API server's own and `recif` when empty
@@ -25,13 +25,13 @@ pub struct AuthArgs {
     token_audience: Vec<String>,
 }
 
-/// An address on which everybody would be let in from everywhere.
+/// Address on which every caller, from everywhere, would be admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("--auth none on {0} would let in everybody who reaches that address: bind to 127.0.0.1, or say --insecure")]
+#[error("--auth none on {0} would let in every client that reaches that address: bind to 127.0.0.1, or say --insecure")]
 pub struct OpenBindError(SocketAddr);
 
 impl AuthArgs {
-    /// How callers are told apart, if that is fit for this address.
+    /// Returns the mode of authentication, if it is safe on this address.
     ///
     /// # Errors
     /// [`OpenBindError`].
@@ -40,14 +40,14 @@ impl AuthArgs {
         if open { Err(OpenBindError(address)) } else { Ok(self.auth) }
     }
 
-    /// Whether everybody is let in from everywhere, if callers are not told apart.
+    /// Reports whether callers from everywhere are admitted if callers are not authenticated.
     pub fn insecure(&self) -> bool {
         self.insecure
     }
 
-    /// The audiences that tokens may be meant for; none: the API server's.
+    /// Returns the audiences that tokens may be meant for; none: the API server's own and `recif`.
     pub fn audiences(&self) -> Vec<String> {
-        // An empty variable is one empty name to the parser of lists.
+        // An empty variable is parsed as a list with one empty name.
         self.token_audience.iter().filter(|name| !name.is_empty()).cloned().collect()
     }
 }

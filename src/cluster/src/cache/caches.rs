@@ -1,4 +1,4 @@
-//! The maps of every kind, as the actions see them.
+//! Informer caches of every kind, and the actions' view of them.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -7,12 +7,10 @@ use std::{
 };
 
 use actions::{
-    ports::{CacheReader, CachedChild, ChildKind, ChildRef, WorkloadPod},
+    ports::{CacheReader, Cached, CachedChild, ChildKind, ChildRef, WorkloadPod},
     render::kind_label,
 };
-use crds::{
-    Agent, Flow, FlowSet, HasReferences, MCPServer, Model, PluginConfig, Prompt, RefKind, RemoteMCPServer, Tool,
-};
+use crds::{Agent, Flow, FlowSet, HasReferences, RefKind, Tool};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{Selector, SelectorExt as _};
 use meta::{Key, PhasedObject};
@@ -20,7 +18,7 @@ use meta::{Key, PhasedObject};
 use super::{keys::Keys, pods::PodIndex};
 use crate::{ObjectMap, WatchHealth, apply::ChildMaps};
 
-/// The caches that actions read.
+/// View of the informer caches for the actions (their [`CacheReader`]).
 pub struct InformerReader {
     kinds: KindCaches,
     children: ChildMaps,
@@ -38,68 +36,86 @@ impl fmt::Debug for InformerReader {
     }
 }
 
-/// The maps of our kinds.
-#[derive(Debug, Clone, Default)]
-#[allow(missing_docs)]
-pub struct KindCaches {
-    pub agents: Arc<ObjectMap<Agent>>,
-    pub flows: Arc<ObjectMap<Flow>>,
-    pub flow_sets: Arc<ObjectMap<FlowSet>>,
-    pub tools: Arc<ObjectMap<Tool>>,
-    pub models: Arc<ObjectMap<Model>>,
-    pub plugin_configs: Arc<ObjectMap<PluginConfig>>,
-    pub prompts: Arc<ObjectMap<Prompt>>,
-    pub mcp_servers: Arc<ObjectMap<MCPServer>>,
-    pub remote_mcp_servers: Arc<ObjectMap<RemoteMCPServer>>,
+macro_rules! kind_caches {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        /// Informer cache of each kind of ours.
+        #[derive(Debug, Clone, Default)]
+        pub struct KindCaches {
+            $($module: Arc<ObjectMap<crds::$module::$kind>>,)+
+        }
+
+        $(impl MapOf<crds::$module::$kind> for KindCaches {
+            fn map(&self) -> &Arc<ObjectMap<crds::$module::$kind>> {
+                &self.$module
+            }
+        })+
+    };
+}
+crds::for_each_kind!(kind_caches);
+
+/// Holds the informer cache of a kind.
+pub trait MapOf<K> {
+    /// Returns the cache.
+    fn map(&self) -> &Arc<ObjectMap<K>>;
 }
 
-/// Where the caches of each kind come from.
+impl KindCaches {
+    /// Returns the cache of this kind.
+    pub fn of<K>(&self) -> &Arc<ObjectMap<K>>
+    where
+        Self: MapOf<K>,
+    {
+        self.map()
+    }
+}
+
+/// Informer caches of all kinds, which the watches fill.
 #[derive(Debug, Default)]
 pub struct Caches {
-    /// Our kinds.
+    /// Caches of our own kinds.
     pub kinds: KindCaches,
-    /// The children of each kind.
+    /// Caches of the children, by kind.
     pub children: HashMap<ChildKind, Arc<ObjectMap<CachedChild>>>,
-    /// The Pods.
+    /// Cache of the Pods.
     pub pods: Arc<ObjectMap<WorkloadPod>>,
-    /// The namespaces, where they may be watched.
+    /// Cache of the namespaces, where they may be watched.
     pub namespaces: Arc<ObjectMap<NamespaceState>>,
-    /// Namespaces that are being deleted, as far as that was found out otherwise.
+    /// Namespaces known to be deleted from another source than a watch.
     pub terminating: Arc<TerminatingNamespaces>,
-    /// Which Pods NetworkPolicies of others isolate.
+    /// Selectors of the Pods that NetworkPolicies of other owners isolate; `None` for a policy that isolates none.
     pub ingress: Arc<ObjectMap<Option<LabelSelector>>>,
-    /// What callers are vouched for with.
+    /// Keys by which gateways vouch for callers.
     pub keys: Keys,
 }
 
-/// What counts of a namespace.
+/// State of a namespace, as far as decisions depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceState {
     /// Its labels.
     pub labels: Arc<BTreeMap<String, String>>,
-    /// Whether it is being deleted.
+    /// True while it is being deleted.
     pub deleting: bool,
 }
 
-/// Namespaces that are being deleted, for an operator that may not watch namespaces.
+/// Set of namespaces that are being deleted, for an operator that may not watch namespaces.
 #[derive(Debug, Default)]
 pub struct TerminatingNamespaces(Mutex<HashSet<String>>);
 
 impl TerminatingNamespaces {
-    /// Takes note of whether it is being deleted; whether that is news.
+    /// Records whether a namespace is being deleted, and reports whether that is a change.
     pub fn set(&self, namespace: &str, going: bool) -> bool {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if going { names.insert(namespace.to_owned()) } else { names.remove(namespace) }
     }
 
-    /// Whether it is being deleted.
+    /// Reports whether a namespace is being deleted.
     pub fn contains(&self, namespace: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(namespace)
     }
 }
 
 impl InformerReader {
-    /// Views of these maps, which watches on this board fill. To be made before the first watch begins.
+    /// Creates a view of these caches, which watches on `board` fill. Must be called before the first watch starts.
     pub fn new(maps: &Caches, board: Arc<WatchHealth>) -> Self {
         let pods = Arc::new(PodIndex::default());
         let index = pods.clone();
@@ -117,38 +133,23 @@ impl InformerReader {
     }
 }
 
-/// Whether an object of the Tool's namespace refers to it.
+/// Reports whether an object of the Tool's namespace refers to the Tool.
 fn references_tool<K: PhasedObject + HasReferences>(map: &ObjectMap<K>, tool: &Key) -> bool {
     let users = map.keys().into_iter().filter(|key| key.namespace == tool.namespace);
     let mut users = users.filter_map(|key| map.get(&key)).filter(|user| !user.is_deleting());
     users.any(|user| user.references().iter().any(|found| found.kind == RefKind::Tool && found.name == tool.name))
 }
 
+impl<K> Cached<K> for InformerReader
+where
+    KindCaches: MapOf<K>,
+{
+    fn cached(&self, namespace: &str, name: &str) -> Option<Arc<K>> {
+        self.kinds.of::<K>().get(&Key::new(namespace, name))
+    }
+}
+
 impl CacheReader for InformerReader {
-    fn agent(&self, namespace: &str, name: &str) -> Option<Arc<Agent>> {
-        self.kinds.agents.get(&Key::new(namespace, name))
-    }
-
-    fn flow(&self, namespace: &str, name: &str) -> Option<Arc<Flow>> {
-        self.kinds.flows.get(&Key::new(namespace, name))
-    }
-
-    fn tool(&self, namespace: &str, name: &str) -> Option<Arc<Tool>> {
-        self.kinds.tools.get(&Key::new(namespace, name))
-    }
-
-    fn model(&self, namespace: &str, name: &str) -> Option<Arc<Model>> {
-        self.kinds.models.get(&Key::new(namespace, name))
-    }
-
-    fn plugin_config(&self, namespace: &str, name: &str) -> Option<Arc<PluginConfig>> {
-        self.kinds.plugin_configs.get(&Key::new(namespace, name))
-    }
-
-    fn prompt(&self, namespace: &str, name: &str) -> Option<Arc<Prompt>> {
-        self.kinds.prompts.get(&Key::new(namespace, name))
-    }
-
     fn namespace_labels(&self, namespace: &str) -> Option<Arc<BTreeMap<String, String>>> {
         self.namespaces.get(&Key::new("", namespace)).map(|seen| seen.labels.clone())
     }
@@ -164,8 +165,8 @@ impl CacheReader for InformerReader {
 
     fn published_tools(&self, kind: &'static str, namespace: &str, server: &str) -> Vec<Arc<Tool>> {
         let label = kind_label(kind);
-        let tools = self.kinds.tools.keys().into_iter().filter(|key| key.namespace == namespace);
-        let tools = tools.filter_map(|key| self.kinds.tools.get(&key));
+        let tools = self.kinds.of::<Tool>().keys().into_iter().filter(|key| key.namespace == namespace);
+        let tools = tools.filter_map(|key| self.kinds.of::<Tool>().get(&key));
         let is_its = |tool: &Arc<Tool>| {
             let labels = tool.metadata.labels.as_ref();
             labels.and_then(|labels| labels.get(&label)).is_some_and(|name| name == server)
@@ -175,17 +176,9 @@ impl CacheReader for InformerReader {
 
     fn is_tool_used(&self, namespace: &str, name: &str) -> bool {
         let tool = Key::new(namespace, name);
-        references_tool(&self.kinds.agents, &tool)
-            || references_tool(&self.kinds.flows, &tool)
-            || references_tool(&self.kinds.flow_sets, &tool)
-    }
-
-    fn mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<MCPServer>> {
-        self.kinds.mcp_servers.get(&Key::new(namespace, name))
-    }
-
-    fn remote_mcp_server(&self, namespace: &str, name: &str) -> Option<Arc<RemoteMCPServer>> {
-        self.kinds.remote_mcp_servers.get(&Key::new(namespace, name))
+        references_tool(self.kinds.of::<Agent>(), &tool)
+            || references_tool(self.kinds.of::<Flow>(), &tool)
+            || references_tool(self.kinds.of::<FlowSet>(), &tool)
     }
 
     fn child(&self, child: &ChildRef) -> Option<Arc<CachedChild>> {
@@ -195,7 +188,7 @@ impl CacheReader for InformerReader {
     fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
         let policies = self.ingress.keys().into_iter().filter(|key| key.namespace == namespace);
         let mut selectors = policies.filter_map(|key| self.ingress.get(&key)?.as_ref().clone());
-        // One that cannot be read may select them.
+        // A selector that cannot be parsed may select them.
         let spares = |selector: LabelSelector| Selector::try_from(selector).is_ok_and(|it| !it.matches(labels));
         !selectors.all(spares)
     }

@@ -1,14 +1,14 @@
-//! What is known of the cluster, in the shapes in which it is asked for.
+//! Informer caches of the cluster, and indexes over them.
 //!
-//! The maps of `cluster` hold each object once; here are the views of them that actions read, and the indexes that answer
-//! the two questions a map cannot: who refers to this, and which Pods does this workload have.
+//! An [`ObjectMap`](crate::ObjectMap) holds each object of a kind once. This module holds the view of all maps that actions read, and
+//! indexes for the two questions that a map cannot answer: which objects refer to this one, and which Pods belong to this workload.
 
 mod caches;
 mod keys;
 mod pods;
 mod references;
 
-pub use caches::{Caches, InformerReader, KindCaches, NamespaceState, TerminatingNamespaces};
+pub use caches::{Caches, InformerReader, KindCaches, MapOf, NamespaceState, TerminatingNamespaces};
 pub use keys::{IDENTITY_SECRET, Keys, KeysError, bytes, secret_data};
 pub use pods::{PodIndex, workload_label};
 pub use references::Referrers;

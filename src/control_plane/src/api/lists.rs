@@ -1,4 +1,4 @@
-//! Lists: of the whole fleet, of one kind, of MCP servers. A page is put together from bytes that are ready to be sent.
+//! Lists: the whole fleet, one kind, or MCP servers. A page is concatenated from serialized summaries.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ use crate::{
     fleet::{Cursor, FleetEntry, FleetListing, Selection, Sort, row},
 };
 
-/// Objects on a page unless somebody says how many.
+/// Page size unless the caller gives a limit.
 const DEFAULT_LIMIT: usize = 100;
-/// The most objects on a page.
+/// Limit of the page size.
 const MAX_LIMIT: i64 = 1000;
-/// The word for objects that have no phase yet.
+/// Name of the phase of objects without one.
 const NO_PHASE: &str = "none";
 
 const KIND: Param =
@@ -70,7 +70,7 @@ const CONTINUE: Param = Param {
     repeatable: false,
 };
 
-/// Parameters of the list of everything.
+/// Parameters of the list of the fleet.
 pub(super) const FLEET: &[Param] = &[KIND, NAMESPACE, PHASE, TEXT, SORT, ORDER, LIMIT, CONTINUE];
 /// Parameters of the list of a kind.
 pub(super) const OF_KIND: &[Param] = &[NAMESPACE, PHASE, TEXT, SORT, ORDER, LIMIT, CONTINUE];
@@ -96,19 +96,19 @@ fn phases() -> Vec<&'static str> {
     names
 }
 
-/// The kind of a path's first part.
+/// Finds the kind that a path's first segment names.
 ///
 /// # Errors
-/// There is none of that name.
+/// There is no kind with this plural.
 pub(super) fn kind_of(asked: &OperationRequest) -> Result<&'static ApiKind, Problem> {
     let plural = asked.path_segment("plural");
     KINDS.iter().find(|kind| kind.plural == plural).ok_or_else(|| {
         let plurals: Vec<_> = KINDS.iter().map(|kind| kind.plural).collect();
-        Problem::missing(format!("there are no {plural}, but {}", plurals.join(", ")))
+        Problem::missing(format!("unknown kind {plural}; known kinds: {}", plurals.join(", ")))
     })
 }
 
-/// Everything, whatever its kind.
+/// Lists the objects of all kinds.
 pub(super) fn fleet(
     app: SharedAppState,
     caller: ApiCaller,
@@ -122,7 +122,7 @@ pub(super) fn fleet(
     .boxed()
 }
 
-/// Everything of a kind.
+/// Lists the objects of one kind.
 pub(super) fn of_kind(
     app: SharedAppState,
     caller: ApiCaller,
@@ -136,7 +136,7 @@ pub(super) fn of_kind(
     .boxed()
 }
 
-/// The MCP servers.
+/// Lists the MCP servers.
 pub(super) fn servers(
     app: SharedAppState,
     caller: ApiCaller,
@@ -151,7 +151,7 @@ pub(super) fn servers(
             if number > 0 {
                 body.push(b',');
             }
-            // Two objects become one.
+            // Merges two JSON objects into one: the summary and the server's facts.
             let facts = record.server.as_deref().and_then(|facts| facts.strip_prefix(b"{")).unwrap_or(b"}");
             body.extend_from_slice(record.summary.strip_suffix(b"}").unwrap_or_default());
             body.push(b',');
@@ -163,7 +163,7 @@ pub(super) fn servers(
     .boxed()
 }
 
-/// A page, and what it tells besides.
+/// Page of a list, with the data that its response adds.
 struct FleetListResponse {
     listing: FleetListing,
     selection_key: String,
@@ -183,7 +183,7 @@ async fn page(
         |name: &'static str| asked.many(name).filter(|value| !value.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     let (namespaces, list) = (given("namespace"), asked.selection_key(path));
     let phases: Vec<_> = asked.many("phase").map(|name| if name == NO_PHASE { "" } else { name }.to_owned()).collect();
-    // What is counted is counted of all kinds.
+    // The counts cover all kinds, so the visibility of all kinds is needed.
     let looked_at = if counted { &[] } else { kinds };
     let visible = app.auth.visibility(caller, &app.fleet, looked_at, &namespaces).await?;
     Auth::require_visibility(&visible, &app.fleet, kinds, &namespaces)?;
@@ -192,7 +192,7 @@ async fn page(
     let after = after.map(|text| Cursor::decode(text, &list)).transpose();
     let after = after.map_err(|bad| Problem::parameter("continue", format!("continue: {bad}")))?;
     let sort = asked.one("sort").and_then(|name| Sort::ALL.iter().find(|(known, _)| *known == name));
-    // A list of servers is short, and has no pages.
+    // The list of servers is short and has no pages.
     let whole = path == "servers";
     let selection = Selection {
         rows: &rows,
@@ -225,7 +225,7 @@ impl FleetListResponse {
                 .into_iter()
                 .map(|(kind, phases)| (kind, phases.into_iter().map(named_phase).collect()))
                 .collect();
-            // Words and numbers: this cannot fail.
+            // Serializing strings and numbers cannot fail.
             end += &format!(",\"counts\":{}", serde_json::to_string(&counts).unwrap_or_default());
         }
         end.push('}');
@@ -246,7 +246,7 @@ fn named_phase((phase, count): (Box<str>, usize)) -> (String, usize) {
     (if phase.is_empty() { NO_PHASE.into() } else { phase.into() }, count)
 }
 
-/// Tells this version of a list from others: which objects, as of which change, and what else is said.
+/// Returns the entity tag of a page: a digest of its objects, the stamps of their last changes, and the rest of the body.
 fn list_etag(app: &SharedAppState, items: &[FleetEntry], end: &str) -> String {
     let mut text = Vec::with_capacity(items.len() * 8 + end.len() + 8);
     text.extend_from_slice(app.fleet.epoch().as_bytes());

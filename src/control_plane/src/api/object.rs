@@ -1,4 +1,4 @@
-//! One object, and what there is to know about it.
+//! One object and the data about it: status, history, diagnosis, children, rendered files, Events, load and tools.
 
 use crds::{
     ApiKind, ChildRecord, MCPServerSpec, Role,
@@ -8,7 +8,7 @@ use crds::{
 };
 use futures::{FutureExt as _, future::BoxFuture};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use meta::{CommonStatus, HistoryEntry, Key};
+use meta::{CommonStatus, HistoryEntry, Key, condition_type};
 use serde::Deserialize as _;
 use serde_json::Value;
 use store::gaps;
@@ -27,7 +27,7 @@ use crate::{
     fleet::{FleetEntry, MASKED, Record},
 };
 
-/// Parameters of a trace.
+/// Parameters of the history of an object.
 pub(super) const TRACE: &[Param] = &[Param {
     name: "since",
     about: "Only steps after this number.",
@@ -41,18 +41,18 @@ pub(super) const TOOLS: &[Param] = &[Param {
     values: ParamValues::OneOf(|| vec!["MCPServer", "RemoteMCPServer"]),
     repeatable: false,
 }];
-/// How many of the last steps say why.
+/// Number of last steps in a diagnosis.
 const STEPS: usize = 5;
 
 type OperationFuture = BoxFuture<'static, Result<OperationResponse, Problem>>;
 
-/// The object of a path.
+/// Finds the object of a path.
 async fn find(app: &SharedAppState, caller: &ApiCaller, asked: &OperationRequest) -> Result<FleetEntry, Problem> {
     let kind = kind_of(asked)?;
     look_up(app, caller, kind, asked).await?.ok_or_else(|| missing(kind, asked))
 }
 
-/// The object of a path, if there is one; the caller may know.
+/// Finds the object of a path, if there is one, after a check that the caller may read it.
 async fn look_up(
     app: &SharedAppState,
     caller: &ApiCaller,
@@ -66,14 +66,14 @@ async fn look_up(
 
 fn missing(kind: &ApiKind, asked: &OperationRequest) -> Problem {
     Problem::missing(format!(
-        "there is no {} {}/{}",
+        "{} {}/{} not found",
         kind.name,
         asked.path_segment("namespace"),
         asked.path_segment("name")
     ))
 }
 
-/// The whole object.
+/// Returns the whole object.
 pub(super) fn object(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let FleetEntry { stamp, record } = find(&app, &caller, &asked).await?;
@@ -88,7 +88,7 @@ pub(super) fn object(app: SharedAppState, caller: ApiCaller, asked: OperationReq
     .boxed()
 }
 
-/// Its status.
+/// Returns its status.
 pub(super) fn status(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
@@ -97,7 +97,7 @@ pub(super) fn status(app: SharedAppState, caller: ApiCaller, asked: OperationReq
     .boxed()
 }
 
-/// What it did. What is gone still has its history, of which only the database knows.
+/// Returns its history. A deleted object still has one, but only in the database.
 pub(super) fn trace(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let kind = kind_of(&asked)?;
@@ -118,7 +118,7 @@ pub(super) fn trace(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
     .boxed()
 }
 
-/// Why it is as it is.
+/// Returns its diagnosis: the reason for its state.
 pub(super) fn reason(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
@@ -141,13 +141,14 @@ pub(super) fn reason(app: SharedAppState, caller: ApiCaller, asked: OperationReq
     .boxed()
 }
 
-/// The condition that says why: Stalled when it is true, else Ready. What the schema says of a new object has no time.
+/// Returns the condition that gives the reason: Stalled if it is true, else Ready. The initial status, from the defaults of the
+/// schema, has none, because its time is no real one.
 fn condition(status: &CommonStatus) -> Option<Condition> {
     if status.is_initial() {
         return None;
     }
     let of = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
-    let found = of("Stalled").filter(|stalled| stalled.status == "True").or(of("Ready"))?;
+    let found = of(condition_type::STALLED).filter(|stalled| stalled.status == "True").or(of(condition_type::READY))?;
     Some(Condition {
         type_: found.type_.clone(),
         status: found.status.clone(),
@@ -157,8 +158,8 @@ fn condition(status: &CommonStatus) -> Option<Condition> {
     })
 }
 
-/// The lines that `recif why` adds, but for those from logs; none for an object that is ready. Of an object that the caller may
-/// not see he learns nothing.
+/// Returns the lines that `recif why` adds, without those from logs; none for an object that is ready. Of objects that the
+/// caller may not see, only their invisibility is reported.
 async fn waiting_for(
     app: &SharedAppState,
     caller: &ApiCaller,
@@ -167,7 +168,10 @@ async fn waiting_for(
     status: &CommonStatus,
 ) -> Result<Vec<String>, Problem> {
     let current = metadata.generation.is_none() || status.observed_generation >= metadata.generation;
-    let ready = status.conditions.iter().any(|condition| condition.type_ == "Ready" && condition.status == "True");
+    let ready = status
+        .conditions
+        .iter()
+        .any(|condition| condition.type_ == condition_type::READY && condition.status == "True");
     if ready && current {
         return Ok(Vec::new());
     }
@@ -190,7 +194,7 @@ async fn waiting_for(
     Ok(first_lines(lines))
 }
 
-/// What hangs on it.
+/// Returns its children.
 pub(super) fn children(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
@@ -199,7 +203,7 @@ pub(super) fn children(app: SharedAppState, caller: ApiCaller, asked: OperationR
     .boxed()
 }
 
-/// What hangs on it, but for objects of our kinds that the caller may not list.
+/// Returns its children, without the Tools that the caller may not list.
 async fn children_of(app: &SharedAppState, caller: &ApiCaller, record: &Record) -> Result<Vec<Child>, Problem> {
     let mut items = workload_children(app, record);
     let Some(tool) = ApiKind::find("Tool").filter(|_| record.server.is_some()) else { return Ok(items) };
@@ -216,7 +220,7 @@ async fn children_of(app: &SharedAppState, caller: &ApiCaller, record: &Record) 
     Ok(items)
 }
 
-/// What was made for it to run.
+/// Returns the objects that the operator made for it, and its Pods.
 fn workload_children(app: &SharedAppState, record: &Record) -> Vec<Child> {
     let key = |name: &str| Key::new(&record.key.namespace, name);
     let recorded: Vec<ChildRecord> = record.object()["status"]
@@ -238,7 +242,7 @@ fn workload_children(app: &SharedAppState, record: &Record) -> Vec<Child> {
         })
         .collect();
     if record.kind.role == Role::Workload {
-        // Made, but not yet in the status, which is written when there is something to say.
+        // The Deployment exists, but the status that lists it is not written yet.
         let recorded = items.iter().any(|child| child.kind == "Deployment");
         let made = app.related.deployments.get(&record.key).filter(|found| !recorded && found.owner == record.uid);
         items.extend(made.map(|found| Child {
@@ -259,7 +263,7 @@ fn workload_children(app: &SharedAppState, record: &Record) -> Vec<Child> {
     items
 }
 
-/// What was rendered from it.
+/// Returns its rendered files.
 pub(super) fn rendered(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
@@ -267,7 +271,7 @@ pub(super) fn rendered(app: SharedAppState, caller: ApiCaller, asked: OperationR
         for child in workload_children(&app, &record) {
             let object = format!("{}/{}", child.kind, child.name);
             match child.kind.as_str() {
-                // Nobody here reads Secrets.
+                // The control plane does not read Secrets.
                 "Secret" => files.push(File { object, name: "*".into(), text: MASKED.into() }),
                 "ConfigMap" => {
                     let map = app.related.config_maps.get(&Key::new(&record.key.namespace, &child.name));
@@ -290,7 +294,7 @@ pub(super) fn rendered(app: SharedAppState, caller: ApiCaller, asked: OperationR
     .boxed()
 }
 
-/// Events about it.
+/// Returns the Events about it.
 pub(super) fn events(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
@@ -313,7 +317,7 @@ pub(super) fn events(app: SharedAppState, caller: ApiCaller, asked: OperationReq
     .boxed()
 }
 
-/// How busy it is.
+/// Returns its load.
 pub(super) fn load(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
@@ -324,7 +328,7 @@ pub(super) fn load(app: SharedAppState, caller: ApiCaller, asked: OperationReque
     .boxed()
 }
 
-/// The tools of a server.
+/// Returns the tools of a server.
 pub(super) fn tools(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let key = Key::new(asked.path_segment("namespace"), asked.path_segment("name"));
@@ -350,12 +354,12 @@ pub(super) fn tools(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
                 }
             }
         }
-        Err(refused.unwrap_or_else(|| Problem::missing(format!("there is no MCP server {key}"))))
+        Err(refused.unwrap_or_else(|| Problem::missing(format!("MCP server {key} not found"))))
     }
     .boxed()
 }
 
-/// The path of an MCP server's endpoint.
+/// Returns the path of an MCP server's endpoint.
 fn endpoint(object: &Value) -> String {
     let spec = MCPServerSpec::deserialize(&object["spec"]);
     spec.map_or_else(|_| "/mcp".to_owned(), |spec| spec.path().to_owned())

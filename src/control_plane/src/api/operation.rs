@@ -1,4 +1,4 @@
-//! What can be asked for: one row per operation, from which router, checks of parameters and OpenAPI document are made.
+//! Operations: one row for each, from which the router, the check of parameters and the OpenAPI document are made.
 
 use std::collections::BTreeMap;
 
@@ -9,60 +9,60 @@ use url::form_urlencoded;
 use super::{problem::Problem, response::OperationResponse};
 use crate::{app::SharedAppState, auth::ApiCaller};
 
-/// How often a parameter may be given.
+/// Limit of the values of one repeatable parameter.
 const MAX_REPEATS: usize = 50;
 
-/// One operation; each is a GET.
+/// Operation of the API; each is a GET.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RestOperation {
-    /// Its path, with `{…}` for what varies.
+    /// Its path, with `{…}` for each variable segment.
     pub(super) path: &'static str,
-    /// What it is called in the document.
+    /// Its `operationId` in the document.
     pub(super) id: &'static str,
-    /// What it does, for people.
+    /// Its summary in the document.
     pub(super) about: &'static str,
-    /// What may stand behind the question mark.
+    /// Its query parameters.
     pub(super) query: &'static [Param],
-    /// What is answered.
+    /// Schema of its response.
     pub(super) response: ResponseSchema,
-    /// Does it.
+    /// Its handler.
     pub(super) handle: Handle,
 }
 
-/// What an operation answers.
+/// Schema of an operation's response.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ResponseSchema {
     /// JSON of this schema.
     Json(fn(&mut SchemaGenerator) -> Schema),
-    /// A stream of server-sent events.
+    /// Stream of server-sent events.
     Events,
 }
 
-/// Does an operation.
+/// Handler of an operation.
 pub(super) type Handle =
     fn(SharedAppState, ApiCaller, OperationRequest) -> BoxFuture<'static, Result<OperationResponse, Problem>>;
 
-/// One query parameter.
+/// Query parameter.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Param {
     /// Its name.
     pub(super) name: &'static str,
-    /// What it is for.
+    /// Its description in the document.
     pub(super) about: &'static str,
-    /// Which values it takes.
+    /// Its accepted values.
     pub(super) values: ParamValues,
-    /// Whether it may be given several times.
+    /// True if it may be given several times.
     pub(super) repeatable: bool,
 }
 
-/// Values of a parameter.
+/// Values that a parameter accepts.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum ParamValues {
     /// Any text.
     Text,
     /// One of these words.
     OneOf(fn() -> Vec<&'static str>),
-    /// A whole number in this range.
+    /// Integer in this range.
     Number(i64, i64),
 }
 
@@ -85,10 +85,10 @@ impl ParamValues {
     }
 }
 
-/// A request as its operation sees it: every parameter is known and has a value that fits.
+/// Validated request of an operation: every parameter is known and has an accepted value.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OperationRequest {
-    /// What the path says.
+    /// Variable segments of the path by name.
     pub(super) path: BTreeMap<String, String>,
     /// `Last-Event-ID`, if it was sent.
     pub(super) last_event: Option<String>,
@@ -96,17 +96,17 @@ pub(super) struct OperationRequest {
 }
 
 impl OperationRequest {
-    /// Reads the query of a request.
+    /// Parses and validates the query of a request.
     ///
     /// # Errors
-    /// A parameter that is not known, is given twice, or has a value that does not fit; the problem names it.
+    /// A parameter that is unknown, is given too often, or has a value that is not accepted; the problem names it.
     pub(super) fn read(params: &'static [Param], query: Option<&str>) -> Result<Self, Problem> {
         let mut asked = Self::default();
         for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
             let Some(param) = params.iter().find(|param| param.name == name) else {
                 let known: Vec<_> = params.iter().map(|param| param.name).collect();
                 let known = if known.is_empty() {
-                    "there is none here".into()
+                    "this path takes none".into()
                 } else {
                     format!("say one of {}", known.join(", "))
                 };
@@ -124,27 +124,27 @@ impl OperationRequest {
         Ok(asked)
     }
 
-    /// The value of a parameter that is given at most once.
+    /// Returns the value of a parameter that is given at most once.
     pub(super) fn one(&self, name: &'static str) -> Option<&str> {
         self.many(name).next()
     }
 
-    /// The values of a parameter.
+    /// Returns the values of a parameter.
     pub(super) fn many(&self, name: &'static str) -> impl Iterator<Item = &str> {
         self.query.iter().filter(move |(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The value of a number.
+    /// Returns the value of an integer parameter.
     pub(super) fn number(&self, name: &'static str) -> Option<i64> {
         self.one(name)?.parse().ok()
     }
 
-    /// A part of the path.
+    /// Returns a variable segment of the path; empty if there is none.
     pub(super) fn path_segment(&self, name: &str) -> &str {
         self.path.get(name).map(String::as_str).unwrap_or_default()
     }
 
-    /// What tells a list from others: the path and every parameter that selects or sorts.
+    /// Returns the key of a list for its cursors: the path and every parameter that filters or sorts.
     pub(super) fn selection_key(&self, path: &str) -> String {
         let selects = self.query.iter().filter(|(name, _)| !["limit", "continue"].contains(name));
         let mut parts: Vec<String> = selects.map(|(name, value)| format!("{name}={value:?}")).collect();
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(kinds(50), Ok(()));
         assert_eq!(kinds(51), Err(Problem::parameter("kind", "kind: say it at most 50 times")));
         let detail = OperationRequest::read(&[], Some("a=b")).unwrap_err();
-        assert_eq!(detail.detail(), "a: no such parameter; there is none here");
+        assert_eq!(detail.detail(), "a: no such parameter; this path takes none");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What is told of all objects or of none: the graph, the state machines, who asks.
+//! Operations about the whole fleet or no object: the graph, the state machines, the caller.
 
 use std::collections::BTreeSet;
 
@@ -31,7 +31,7 @@ pub(super) const GRAPH: &[Param] = &[Param {
 
 type OperationFuture = BoxFuture<'static, Result<OperationResponse, Problem>>;
 
-/// Who refers to what.
+/// Returns the graph of references between objects.
 pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let only = asked.one("namespace").filter(|name| !name.is_empty());
@@ -59,7 +59,7 @@ pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
                 let seen = crate::fleet::row(link.kind).is_some_and(|row| visible.sees(row, &link.namespace));
                 let found =
                     app.fleet.get(link.kind, &Key::new(&*link.namespace, &*link.name)).map(|entry| entry.record);
-                // Of what somebody may not see he does not learn whether it is there.
+                // A caller does not learn whether an object exists that it may not see.
                 let missing = seen && found.is_none();
                 let phase = found.filter(|_| seen).and_then(|found| found.phase.as_deref().map(str::to_owned));
                 let broken = missing || matches!(phase.as_deref(), Some("Error" | "Failed"));
@@ -84,13 +84,13 @@ fn node_id(kind: &str, namespace: &str, name: &str) -> String {
     format!("{kind}/{namespace}/{name}")
 }
 
-/// The state machine of a kind.
+/// Returns the state machine of a kind.
 pub(super) fn machine(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
-        // It is the same for everybody, but for nobody whom nobody knows.
+        // The response is the same for every caller with a valid token.
         app.auth.user(&caller).await?;
         let word = asked.path_segment("kind");
-        let kind = ApiKind::find(word).ok_or_else(|| Problem::missing(format!("there is no kind {word}")))?;
+        let kind = ApiKind::find(word).ok_or_else(|| Problem::missing(format!("unknown kind {word}")))?;
         let edges = match kind.role {
             Role::Reference if kind.name == RemoteMCPServer::KIND => edges(RemoteMCPServer::TABLE.edges),
             Role::Workload => edges(actions::workload::EDGES),
@@ -115,7 +115,7 @@ fn edges<P: Phase>(table: &'static [TableEdge<P>]) -> Vec<Edge> {
     table.iter().map(edge).collect()
 }
 
-/// Who asks.
+/// Returns the caller's name and the way of authentication.
 pub(super) fn me(app: SharedAppState, caller: ApiCaller, _: OperationRequest) -> OperationFuture {
     async move {
         let auth = match app.auth {
@@ -127,7 +127,7 @@ pub(super) fn me(app: SharedAppState, caller: ApiCaller, _: OperationRequest) ->
     .boxed()
 }
 
-/// What there is no operation for.
+/// Creates the problem for a path without an operation.
 pub(super) fn not_found(path: &str) -> Problem {
-    Problem::new(StatusCode::NOT_FOUND, format!("there is nothing at {path}: see /openapi.json"))
+    Problem::new(StatusCode::NOT_FOUND, format!("unknown path {path}: see /openapi.json"))
 }

@@ -1,11 +1,11 @@
-//! What a list tells of an object.
+//! Summary of an object, as lists show it.
 
 use std::collections::BTreeMap;
 
 use cluster::ObjectVersion;
 use crds::{ApiKind, ReferencePhase, Role, StatusExplanation, WorkloadPhase};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use meta::{CommonStatus, Phase, PhaseClass};
+use meta::{CommonStatus, Phase, PhaseClass, condition_type};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -69,7 +69,7 @@ pub struct Replicas {
 }
 
 impl Summary {
-    /// The summary of an object. It has a `why` when somebody should look at it.
+    /// Creates the summary of an object. Its `why` is set if the object needs attention.
     pub fn new(
         kind: &ApiKind,
         head: &ObjectVersion,
@@ -79,7 +79,7 @@ impl Summary {
         columns: &[Column],
         why: &StatusExplanation,
     ) -> Self {
-        let condition = status.conditions.iter().find(|condition| condition.type_ == "Ready");
+        let condition = status.conditions.iter().find(|condition| condition.type_ == condition_type::READY);
         let ready = match condition.map(|condition| condition.status.as_str()) {
             Some("True") => Ready::True,
             Some("False") => Ready::False,
@@ -109,7 +109,7 @@ impl Summary {
         }
     }
 
-    /// What a search looks at, in lower case.
+    /// Returns the text that a search looks through, in lower case.
     pub fn haystack(&self) -> String {
         let own = [&self.kind, &self.namespace, &self.name, &self.reason].map(String::as_str);
         let more = [self.phase.as_deref(), self.why.as_deref()].into_iter().flatten();
@@ -146,7 +146,7 @@ pub struct ServerFacts {
 }
 
 impl ServerFacts {
-    /// Of an object of this kind; `None`: it is no server.
+    /// Reads the facts from an object of this kind; `None`: it is no server.
     pub fn read(kind: &ApiKind, object: &Value) -> Option<Self> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
         let (url, protocol) = match kind.name {
@@ -158,7 +158,7 @@ impl ServerFacts {
         Some(Self { tool_count, url, protocol: protocol.unwrap_or_default() })
     }
 
-    /// As the end of a JSON object.
+    /// Serializes the facts as a JSON object.
     ///
     /// # Errors
     /// As serde.

@@ -1,8 +1,9 @@
-//! Copies the read model into the database, and keeps doing so whatever becomes of the database.
+//! Mirror: copies the read model into the database, and goes on whatever happens to the database.
 //!
-//! There is no queue: the fleet's journal holds each object once, under its newest change, and the mirror is one of its
-//! readers. While the database is slow the changes of an object merge there; while it is away nothing grows. Whenever a
-//! connection is made, what is stored is compared with what there is, so it does not matter what was lost on the way.
+//! There is no queue: the fleet's journal is a compacted log with each object under its newest change, and the mirror is one of
+//! its readers. While the database is slow, the changes of an object merge there; while it is away, nothing grows. After each
+//! connect the stored rows are reconciled with the read model, so it does not matter what was lost on the way. Retries back off
+//! exponentially with jitter.
 
 mod args;
 mod batch;
@@ -36,48 +37,48 @@ pub use args::MirrorArgs;
 pub use metrics::MirrorMetrics;
 pub use state::MirrorState;
 
-/// How long the first look waits for all lists; what is listed later is looked at then.
+/// Longest wait for all lists before the first reconciliation; a kind that is listed later is reconciled then.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it is seen whether a kind was listed, or something is due.
+/// Interval at which the mirror looks for kinds that were listed since, and for work that is due.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How often everything is compared, and old transitions are looked for.
+/// Interval at which all rows are reconciled and old transitions are pruned.
 const RESYNC_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// Copies the fleet into a database.
 #[derive(Debug)]
 pub struct Mirror {
-    /// What is copied.
+    /// Source of the copy.
     pub fleet: Arc<FleetCache>,
-    /// Where to.
+    /// Target of the copy.
     pub store: Arc<Store>,
-    /// Says which kinds were listed.
+    /// Knows which kinds were listed.
     pub watch_health: Arc<WatchHealth>,
-    /// The namespaces that the fleet is of; empty: all.
+    /// Namespaces of the fleet; empty: all.
     pub namespaces: Vec<String>,
-    /// How long transitions are kept.
+    /// Retention time of transitions.
     pub history: Duration,
-    /// How it goes, for others to see.
+    /// State of the mirror, shared with readiness and the API.
     pub state: Arc<MirrorState>,
-    /// What is counted.
+    /// Metrics of the mirror.
     pub metrics: MirrorMetrics,
 }
 
 impl Mirror {
-    /// What readiness tells of it.
+    /// Returns the function that lists the notes for readiness.
     pub fn notes(&self) -> Box<dyn Fn() -> Vec<String> + Send + Sync> {
         let (state, fleet) = (self.state.clone(), self.fleet.clone());
         Box::new(move || state.notes(&fleet))
     }
 
-    /// Sets the metrics that are only looked at.
+    /// Returns the function that updates the gauges before a scrape.
     pub fn refresh(&self) -> Box<dyn Fn() + Send + Sync> {
         let (state, fleet, metrics) = (self.state.clone(), self.fleet.clone(), self.metrics.clone());
         Box::new(move || metrics.refresh(&state, &fleet))
     }
 
-    /// Runs for ever.
+    /// Runs forever.
     pub async fn run(self) {
-        // What is not listed by then, is looked at when it is.
+        // A kind that is not listed by then is reconciled once it is.
         let _ = tokio::time::timeout(LIST_TIMEOUT, self.watch_health.settled()).await;
         let delays = ExponentialBuilder::new()
             .with_min_delay(Duration::from_millis(100))
@@ -110,12 +111,12 @@ impl Mirror {
             compared: HashSet::new(),
         };
         let mut listed = session.catch_up().await?;
-        // What was deleted meanwhile is still in the journal, with its last steps.
+        // Objects that were deleted meanwhile are still in the journal, with their last steps.
         let mut feed = self.state.position().and_then(|position| self.fleet.feed_after(position));
         let mut round = Instant::now();
         let mut deleted: Option<Instant> = None;
         if self.state.record_recovery() {
-            tracing::info!(database = self.store.display_name(), "what changes is stored");
+            tracing::info!(database = self.store.display_name(), "history is written to the database again");
         }
         loop {
             let reader = match &mut feed {
@@ -146,7 +147,7 @@ impl Mirror {
         }
     }
 
-    /// A reader of what comes after everything that there is, which is stored then.
+    /// Stores all objects if necessary, and returns a reader of the changes that come after what is stored.
     async fn resume(&self, session: &mut MirrorSession<'_>, listed: &mut u64) -> Result<Feed, StoreError> {
         loop {
             if let Some(feed) = self.fleet.feed_after(*listed) {
@@ -157,7 +158,7 @@ impl Mirror {
         }
     }
 
-    /// The kinds of which there was a complete list, by their place in [`KINDS`].
+    /// Returns the kinds with a complete list, by their index in [`KINDS`].
     fn listed(&self) -> Vec<u8> {
         let is_listed = |kind| {
             let collections = self.collections(kind);
@@ -166,12 +167,12 @@ impl Mirror {
         (0_u8..).zip(KINDS).filter(|(_, kind)| is_listed(kind)).map(|(row, _)| row).collect()
     }
 
-    /// What was heard of the watches of a kind.
+    /// Returns the activity of the watches of a kind.
     fn watch_activity(&self, kind: &crds::ApiKind) -> Vec<WatchActivity> {
         self.collections(kind).iter().flat_map(|collection| self.watch_health.activity(collection)).collect()
     }
 
-    /// What of a kind is watched.
+    /// Returns the collections of a kind that are watched.
     fn collections(&self, kind: &crds::ApiKind) -> Vec<String> {
         let Some(resource) = Resource::custom(kind.name) else { return Vec::new() };
         let everywhere = self.namespaces.is_empty().then_some(None);
@@ -180,32 +181,34 @@ impl Mirror {
     }
 }
 
-/// What is known to be stored, over all connections.
+/// Progress that outlives a connection.
+///
+/// Invariant: no step of an object up to its number in `last_steps` needs to be written.
 #[derive(Debug, Default)]
 struct StoredProgress {
-    /// The last step of each object, by uid.
+    /// Number of the last stored step of each object, by uid.
     last_steps: HashMap<Box<str>, i64>,
-    /// What was newer than the cluster, by the kinds' places in [`KINDS`].
+    /// Rows that were newer than the cluster, by the index of their kind in [`KINDS`].
     unconfirmed: HashMap<u8, UnconfirmedRows>,
-    /// When old transitions were looked for last, and none were left.
+    /// Time of the last pruning that left no old transitions.
     pruned_at: Option<Instant>,
 }
 
-/// One connection.
+/// Work over one connection to the database.
 struct MirrorSession<'a> {
     mirror: &'a Mirror,
     writer: Writer,
     progress: &'a mut StoredProgress,
-    /// The kinds whose rows were compared.
+    /// Kinds whose rows were compared over this connection.
     compared: HashSet<u8>,
 }
 
 impl MirrorSession<'_> {
-    /// Compares what is stored of each kind that was listed with what there is, and writes what is missing. Returns the
-    /// stamp of the last change in it.
+    /// Reconciles the rows of each listed kind with the read model: removes rows of deleted objects and writes missing ones.
+    /// Returns the stamp of the last change in the compared snapshot.
     async fn catch_up(&mut self) -> Result<u64, StoreError> {
         let listed = self.mirror.listed();
-        // Heard before what is compared is taken.
+        // Read before the snapshot that is compared.
         let heard: Vec<Vec<WatchActivity>> = KINDS.iter().map(|kind| self.mirror.watch_activity(kind)).collect();
         let (stamp, all) = self.mirror.fleet.snapshot();
         let live: HashSet<&str> = all.iter().map(|record| &*record.uid).collect();
@@ -247,7 +250,7 @@ impl MirrorSession<'_> {
                         break;
                     }
                     portion.add(self.record(record), false);
-                    // Reading them takes a while, and the API is served by the same thread.
+                    // Reading the objects takes a while, and the API is served by the same thread.
                     tokio::task::yield_now().await;
                 }
                 self.writer.write(portion.batch()).await?;
@@ -259,7 +262,7 @@ impl MirrorSession<'_> {
         Ok(stamp)
     }
 
-    /// Whether there is nothing to write of an object.
+    /// Reports whether nothing of an object needs to be written.
     fn is_stored(&self, record: &Record, known: &KindComparison) -> bool {
         let has_steps = record.seq <= self.last_step(record);
         let version = || known.workloads.get(&rows::key(record));
@@ -283,7 +286,7 @@ impl MirrorSession<'_> {
         Ok(())
     }
 
-    /// Writes as many of these changes as go into one transaction; returns how many.
+    /// Writes as many of these changes as fit into one transaction; returns their number.
     async fn write_some(&mut self, changes: &[ChangedObject]) -> Result<usize, StoreError> {
         let mut portion = MirrorBatch::default();
         for ChangedObject { record, deleted, .. } in changes {
@@ -306,7 +309,7 @@ impl MirrorSession<'_> {
         Ok(changes.len())
     }
 
-    /// Deletes some of the transitions that are older than what is kept.
+    /// Deletes a batch of transitions that are older than the retention time.
     async fn prune_transitions(&mut self) -> Result<(), StoreError> {
         if !self.writer.delete_transitions_before(self.mirror.kept_since()).await? {
             self.progress.pruned_at = Some(Instant::now());
@@ -314,7 +317,7 @@ impl MirrorSession<'_> {
         Ok(())
     }
 
-    /// Whether another look can tell whether what is newer than the cluster is of a past that was undone.
+    /// Reports whether another comparison can confirm rows that are newer than the cluster.
     fn can_confirm(&self) -> bool {
         let now = Instant::now();
         let mut doubts = self.progress.unconfirmed.iter();
@@ -339,7 +342,7 @@ impl MirrorSession<'_> {
 }
 
 impl Mirror {
-    /// The oldest time of which transitions are kept.
+    /// Returns the time before which transitions are not kept.
     fn kept_since(&self) -> Timestamp {
         Timestamp::now().checked_sub(self.history).unwrap_or(Timestamp::MIN)
     }

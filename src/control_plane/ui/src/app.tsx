@@ -1,4 +1,4 @@
-/** The pages and their addresses; each page but the first comes when it is first looked at. */
+/** Routes of the pages; each page but the first is loaded on its first visit. */
 
 import { createRootRoute, createRoute, createRouter, lazyRouteComponent, Link } from "@tanstack/react-router";
 
@@ -12,7 +12,7 @@ const root = createRootRoute({
   component: Shell,
   notFoundComponent: () => (
     <State icon="empty" title="No such page" action={<Link to="/" className="button">Back to fleet</Link>}>
-      This address leads nowhere.
+      There is no page at this address.
     </State>
   ),
   errorComponent: ({ error, reset }) => <Failure error={error instanceof Error ? error : new Error(String(error))} retry={reset} what="this page" />,

@@ -1,4 +1,4 @@
-//! From a credential to a yes or no.
+//! Authorizer: turns a credential into a verdict.
 
 use std::{fmt, net::IpAddr, sync::Arc};
 
@@ -13,19 +13,19 @@ use super::{
 };
 use crate::object::RoutedKind;
 
-/// A workload as rights name it.
+/// Workload as a SubjectAccessReview names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WorkloadRef<'a> {
-    /// The plural of its kind.
+    /// Plural of the kind.
     pub(super) plural: &'static str,
-    /// Its namespace.
+    /// Namespace of the workload.
     pub(super) namespace: &'a str,
-    /// Its name.
+    /// Name of the workload.
     pub(super) name: &'a str,
 }
 
 impl<'a> WorkloadRef<'a> {
-    /// What a key such as `agents/default/weather` names; `None`: nothing that could be there.
+    /// Parses a key such as `agents/default/weather`. Returns `None` if no workload can have it.
     pub(super) fn read(key: &'a [u8]) -> Option<Self> {
         let mut parts = str::from_utf8(key).ok()?.split('/');
         let (word, namespace, name) = (parts.next()?, parts.next()?, parts.next()?);
@@ -37,16 +37,16 @@ impl<'a> WorkloadRef<'a> {
         (fits(namespace) && fits(name)).then_some(Self { plural, namespace, name })
     }
 
-    /// The right to call it.
+    /// Returns the right to call the workload.
     fn right(self) -> Right<'a> {
         let Self { plural, namespace, name } = self;
         Right { verb: "create", resource: plural, subresource: "invoke", namespace, name }
     }
 }
 
-/// Tells who is let in.
+/// Authorizer of callers, with cached reviews and a penalty for addresses that send wrong tokens.
 pub(crate) struct Authorizer {
-    /// A right comes with the caller as the workload is told of him.
+    /// Cache of verdicts; a positive one carries the caller's name as the workload gets it.
     access: Access<Arc<str>>,
     penalties: Penalties,
 }
@@ -58,18 +58,19 @@ impl fmt::Debug for Authorizer {
 }
 
 impl Authorizer {
-    /// Lets in whom `reviews` knows by a token for one of `audiences` and allows it.
+    /// Creates an authorizer that uses `reviews`, and accepts tokens for one of `audiences`.
     pub(super) fn with_reviews(reviews: Arc<dyn Reviews>, audiences: Vec<String>) -> Self {
         let told = |who: &Identity| field_value(&who.name).into();
         Self { access: Access::new(reviews, audiences, told), penalties: Penalties::default() }
     }
 
-    /// Lets in whom the API server knows by a token for one of `audiences` (none: its own) and allows it.
+    /// Creates an authorizer that asks the API server, and accepts tokens for one of `audiences` (empty: those of the
+    /// API server).
     pub(crate) fn new(reviewer: Reviewer, audiences: Vec<String>) -> Self {
         Self::with_reviews(Arc::new(reviewer), audiences)
     }
 
-    /// The value of `X-Recif-User` of a caller who may call the workload, and asks for it from `origin`.
+    /// Authorizes a caller at `origin` for the workload. Returns the value of `X-Recif-User`.
     pub(super) async fn authorize(
         &self,
         credential: &Credential<'_>,
@@ -82,7 +83,9 @@ impl Authorizer {
                 return Err(unauthenticated("this needs a token: send `Authorization: Bearer <token>`"));
             }
             Credential::Unusable => {
-                return Err(unauthenticated("the credential is no single token: send `Authorization: Bearer <token>`"));
+                return Err(unauthenticated(
+                    "the credential is not a single bearer token: send `Authorization: Bearer <token>`",
+                ));
             }
         };
         let right = workload.right();
@@ -97,14 +100,14 @@ impl Authorizer {
             }
             Ok(Err(Denial::Forbidden)) => Err(forbidden(workload)),
             Err(Unavailable) => {
-                Err(Refusal::new(503, "auth-unavailable", "the API server cannot be asked who you are: try again"))
+                Err(Refusal::new(503, "auth-unavailable", "the API server could not authenticate you: try again"))
             }
         }
     }
 }
 
 impl Authorizer {
-    /// Asks who the owner of a token is, and whether he has the right, unless too many wrong ones came from there.
+    /// Reviews a token and the right of its owner, unless its address sent too many wrong tokens.
     async fn review(
         &self,
         token: &str,

@@ -1,4 +1,4 @@
-//! What is sent again, to whom, and what never is.
+//! Tests of retries: requests that are sent again, and those that never are.
 
 use super::*;
 
@@ -49,6 +49,24 @@ async fn a_pod_that_cannot_be_reached_is_passed_over() {
         read_exactly(&mut workload, 4).await;
         workload.write_all(answer).await.unwrap();
         assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_was_not_answered_does_not_make_an_unreachable_pod_available() {
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let target = gateway.shared.routes.find(b"agents/ns/a").unwrap().pods[0].clone();
+    for aborts in [true, false] {
+        let client = gateway.send(GET).await;
+        let (workload, _) = pod.next().await;
+        // As if a minute later, so that the circuit breaker outlasts the test.
+        target.unreachable(gateway.shared.clock.now() + 60_000);
+        let (gone, _stays) = if aborts { (client, workload) } else { (workload, client) };
+        drop(gone);
+        gateway.until_in_flight(0).await;
+        assert_eq!(target.load(gateway.shared.clock.now()), None, "aborted by the client: {aborts}");
+        target.answered(None, gateway.shared.clock.now());
     }
 }
 
@@ -124,7 +142,7 @@ async fn what_was_asked_too_far_ahead_ends_the_connection_also_without_an_answer
     let gateway = TestGateway::start(&[], &[pod.address]).await;
     let mut client = gateway.send(b"POST /v1/agents/ns/a HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n").await;
     let (workload, _) = pod.next().await;
-    // More than the kernel holds: the gateway has thrown some of it away when this is through.
+    // More than the kernel buffers: the gateway has discarded a part of it when this returns.
     timeout(SOON, client.write_all(&GET.repeat(400_000))).await.unwrap().unwrap();
     drop(workload);
     let mut rest = String::new();
@@ -161,7 +179,7 @@ async fn a_workload_without_the_sidecar_cannot_speak_for_one() {
     read_head(&mut workload).await;
 }
 
-/// What the sidecar of another workload says, whose Pod has an address that was another's.
+/// Response of another workload's sidecar, whose Pod got the address of an earlier Pod.
 const MISDIRECTED: &[u8] =
     b"HTTP/1.1 421 Misdirected Request\r\nContent-Length: 2\r\nx-recif-reason: misdirected\r\n\r\nno";
 
@@ -180,7 +198,7 @@ async fn an_address_that_is_another_workloads_by_now_is_passed_over() {
     assert_eq!(read_exactly(&mut workload, 2).await, "hi");
     workload.write_all(OK).await.unwrap();
     assert!(whole(&mut client).await.0.starts_with("HTTP/1.1 200 "));
-    // The connection to the stranger is not used again.
+    // The connection to the wrong Pod is not used again.
     let mut rest = Vec::new();
     timeout(SOON, other.read_to_end(&mut rest)).await.unwrap().unwrap();
 }

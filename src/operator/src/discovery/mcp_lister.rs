@@ -1,7 +1,7 @@
-//! One discovery: headers and certificates are read, the server is asked, and its answer becomes a catalogue.
+//! Queries an MCP server once: reads headers and certificates, sends the query, and turns the response into a catalogue.
 //!
-//! That goes on in a thread of its own, so that no step waits while a large answer is read. Headers and certificates are read
-//! for each discovery and are in memory for as long as it takes.
+//! The query runs on a thread of its own, so that no step waits while a large response is parsed. Headers and certificates are read for
+//! each query and are in memory only for as long as it takes.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -15,7 +15,7 @@ use actions::{
 use async_trait::async_trait;
 use cluster::cache::Keys;
 use crds::{
-    MCPServer,
+    MCPServer, reason,
     tool_server::{ServerInfo, ValueSource, is_forwarded_header},
 };
 use http::{HeaderName, HeaderValue};
@@ -36,10 +36,10 @@ use url::Url;
 
 use super::lister::{ChangeStream, ListError, ToolLister, ToolListing};
 
-/// How long a token is valid, in seconds.
+/// Lifetime of a token, in seconds.
 const TOKEN_TTL_SECS: u64 = 300;
 
-/// Asks servers over the network.
+/// Lister that queries servers over the network.
 pub(super) struct McpToolLister {
     cluster: Arc<dyn ChildClient>,
     egress: EgressClients,
@@ -49,7 +49,7 @@ pub(super) struct McpToolLister {
 }
 
 impl McpToolLister {
-    /// Addresses in the ranges that are `denied` are not connected to; servers of ours are asked by tokens of these keys.
+    /// Creates a lister. Addresses in the ranges that are `denied` are not connected to; our own servers get tokens of `keys`.
     pub(super) fn new(cluster: Arc<dyn ChildClient>, denied: Vec<Cidr>, keys: Keys) -> Self {
         Self {
             cluster,
@@ -60,7 +60,7 @@ impl McpToolLister {
         }
     }
 
-    /// How the server is asked, and by which client.
+    /// Builds the query, and the client that sends it.
     async fn request(
         &self,
         target: &DiscoveryTarget,
@@ -68,31 +68,34 @@ impl McpToolLister {
         end: Instant,
     ) -> Result<(Client, DiscoveryRequest), ListError> {
         let failed = |reason, message: String| failure(target, ServerFailure { reason, message });
-        let url =
-            Url::parse(&target.url).map_err(|error| failed("ServerRefused", format!("spec.url is no URL: {error}")))?;
-        self.egress.check_url(&url).map_err(|denied| failed("AddressDenied", denied.to_string()))?;
+        let url = Url::parse(&target.url)
+            .map_err(|error| failed(reason::SERVER_REFUSED, format!("spec.url is not a URL: {error}")))?;
+        self.egress.check_url(&url).map_err(|denied| failed(reason::ADDRESS_DENIED, denied.to_string()))?;
         let mut headers = HashMap::new();
         for header in &target.headers {
             if is_forwarded_header(&header.name) {
-                let message = format!("spec.headersFrom {:?} tells who calls, which only the gateway may", header.name);
-                return Err(failed("InvalidHeader", message));
+                let message =
+                    format!("spec.headersFrom {:?} names the caller, which only the gateway may do", header.name);
+                return Err(failed(reason::INVALID_HEADER, message));
             }
             let value = match &header.value_from {
                 None => header.value.clone().unwrap_or_default().into_bytes(),
                 Some(source) => self.value(target, source).await?,
             };
-            let bad = |what: &str| failed("InvalidHeader", format!("spec.headersFrom {:?} has {what}", header.name));
-            let name = HeaderName::try_from(&header.name).map_err(|_| bad("a name that is no header's"))?;
+            let bad =
+                |what: &str| failed(reason::INVALID_HEADER, format!("spec.headersFrom {:?} has {what}", header.name));
+            let name = HeaderName::try_from(&header.name).map_err(|_| bad("an invalid header name"))?;
             let mut value = HeaderValue::from_bytes(value.trim_ascii())
                 .map_err(|_| bad("a value that no header may have: it must be printable text in one line"))?;
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        // Only sidecars of ours know what to do with it.
+        // Only our own sidecars know what to do with it.
         if let Some(keys) = self.keys.get().filter(|_| target.kind == MCPServer::KIND) {
             let audience = audience(target.kind, &target.key.namespace, &target.key.name);
             let token = keys.token(&audience, None, unix_now() + TOKEN_TTL_SECS);
-            let mut value = HeaderValue::try_from(token).map_err(|_| failed("InvalidHeader", "no token".to_owned()))?;
+            let mut value =
+                HeaderValue::try_from(token).map_err(|_| failed(reason::INVALID_HEADER, "no token".to_owned()))?;
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static("x-recif-caller"), value);
         }
@@ -105,7 +108,8 @@ impl McpToolLister {
             Some(pem) => Trust::Additional(pem),
             None => Trust::System,
         };
-        let client = self.egress.client(&trust).map_err(|error| failed("InvalidCertificate", error.to_string()))?;
+        let client =
+            self.egress.client(&trust).map_err(|error| failed(reason::INVALID_CERTIFICATE, error.to_string()))?;
         let question = DiscoveryRequest {
             url,
             headers,
@@ -120,16 +124,18 @@ impl McpToolLister {
         Ok((client, question))
     }
 
-    /// A value, read past the cache, which holds none.
+    /// Reads a value past the cache, which holds none.
     async fn value(&self, target: &DiscoveryTarget, source: &ValueSource) -> Result<Vec<u8>, ListError> {
         let kind = if source.is_secret() { ChildKind::Secret } else { ChildKind::ConfigMap };
         let child = ChildRef { kind, namespace: target.key.namespace.clone(), name: source.name.clone() };
-        let failed = |message| failure(target, ServerFailure { reason: "InvalidHeader", message });
+        let failed = |message| failure(target, ServerFailure { reason: reason::INVALID_HEADER, message });
         let mut data: BTreeMap<String, String> = match self.cluster.get_data(&child).await {
             Ok(data) => data,
             Err(ApiError::Transient { message, .. }) => {
-                let why =
-                    ServerFailure { reason: "InvalidHeader", message: format!("{child} cannot be read: {message}") };
+                let why = ServerFailure {
+                    reason: reason::INVALID_HEADER,
+                    message: format!("{child} cannot be read: {message}"),
+                };
                 return Err(ListError::Unready(discovery_error(why, &target.url)));
             }
             Err(error) => return Err(failed(format!("{child} cannot be read: {error}"))),
@@ -139,10 +145,10 @@ impl McpToolLister {
             return Ok(text.into_bytes());
         }
         let bytes: Result<ByteString, _> = serde_json::from_value(text.into());
-        bytes.map(|bytes| bytes.0).map_err(|_| failed(format!("{child} cannot be read: its values are no base64")))
+        bytes.map(|bytes| bytes.0).map_err(|_| failed(format!("{child} cannot be read: its values are not base64")))
     }
 
-    /// The thread of the discoveries; it begins with the first of them.
+    /// Returns the thread of the queries, which starts with the first of them.
     fn thread(&self) -> Option<&runtime::Handle> {
         let begin = || {
             let runtime = runtime::Builder::new_current_thread().enable_all().build().ok()?;
@@ -168,8 +174,8 @@ impl ToolLister for McpToolLister {
             None => tokio::spawn(asking),
         };
         let stumbled = || ServerFailure {
-            reason: "InvalidServerAnswer",
-            message: "its answer made the operator stumble; please report it".to_owned(),
+            reason: reason::INVALID_SERVER_ANSWER,
+            message: "its answer caused a panic in the operator; please report it".to_owned(),
         };
         let answer = ScopedTask(running).join().await.unwrap_or_else(|| Err(stumbled()));
         answer.map_err(|failed| failure(target, failed))
@@ -204,7 +210,7 @@ fn listing(answer: ServerTools<CompactTool>) -> ToolListing {
 fn values_timeout(target: &DiscoveryTarget) -> ListError {
     let message = "what spec.headersFrom and spec.tls name was not read in time".to_owned();
     ListError::Unready(DiscoveryError {
-        reason: "InvalidHeader",
+        reason: reason::INVALID_HEADER,
         message: format!("{}: {message}", subject(&target.url)),
     })
 }
@@ -218,7 +224,7 @@ fn subject(url: &str) -> String {
     host.map(|host| format!("the MCP server at {host}")).unwrap_or_else(|_| "the MCP server".to_owned())
 }
 
-/// A failure as the object's condition tells it.
+/// Words a failure for the object's condition.
 fn discovery_error(failed: ServerFailure, url: &str) -> DiscoveryError {
     let subject = subject(url);
     let message = match failed.message.strip_prefix("it ") {
@@ -228,11 +234,11 @@ fn discovery_error(failed: ServerFailure, url: &str) -> DiscoveryError {
     DiscoveryError { reason: failed.reason, message }
 }
 
-/// A task that ends with whoever waits for it.
+/// Task that is aborted when its handle is dropped.
 struct ScopedTask<T>(JoinHandle<T>);
 
 impl<T> ScopedTask<T> {
-    /// What it came to; `None` after a panic.
+    /// Waits for the result; `None` after a panic.
     async fn join(mut self) -> Option<T> {
         (&mut self.0).await.ok()
     }
@@ -241,5 +247,16 @@ impl<T> ScopedTask<T> {
 impl<T> Drop for ScopedTask<T> {
     fn drop(&mut self) {
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crds::reason::DISCOVERY_FAILURES;
+
+    #[test]
+    fn every_reason_of_the_client_is_one_of_the_api() {
+        let unknown: Vec<_> = mcp::reason::ALL.iter().filter(|reason| !DISCOVERY_FAILURES.contains(reason)).collect();
+        assert!(unknown.is_empty(), "{unknown:?}");
     }
 }

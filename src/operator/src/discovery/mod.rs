@@ -1,15 +1,13 @@
-//! Servers that are asked for their tools: one task for each, which asks, tells the object's queue, and waits for its next turn.
+//! Discovery of the tools of MCP servers: one polling task per server, which queries it, enqueues its object, and waits for its next turn.
 //!
-//! Asking goes on beside the steps ([`asker`]), as long as the server likes within its deadline. There is a place for every
-//! server that anybody has: one that hangs holds a place and little memory, and keeps nobody waiting. Those that failed the
-//! last time have places of their own, so that not even thousands of them would be in the way of the others. A server is asked
-//! again only if its object looked at what it said ([`turns`]).
+//! A query runs beside the steps ([`mcp_lister`]), for as long as the server takes within its deadline. There are more permits than servers
+//! in any expected cluster: one that hangs holds a permit and little memory, and delays no other. Servers that failed the last time have
+//! permits of their own, so that not even thousands of them delay the others. A server is queried again only after its object has observed
+//! the last result ([`poll_loop`]).
 
 mod lister;
 mod mcp_lister;
 mod poll_loop;
-#[cfg(test)]
-mod poll_loop_tests;
 mod shared;
 
 use std::{
@@ -32,11 +30,13 @@ use tokio::sync::Semaphore;
 use self::{mcp_lister::McpToolLister, poll_loop::DiscoveryLoop};
 use crate::discovery::shared::{DiscoveryContext, LatestDiscovery, ServerTask, ServerTaskHandle, random_fraction};
 
-/// How many are asked at a time: of those that answered the last time, and of those that did not.
+/// Most queries in flight: to servers that answered the last time, and to those that did not.
 const HEALTHY_PERMITS: usize = 1024;
 const FAILING_PERMITS: usize = 512;
 
-/// The servers.
+/// Servers and their polling tasks.
+///
+/// Invariant: one task per object; it ends when its entry is dropped.
 pub struct Discoverer {
     shared: Arc<DiscoveryContext>,
     servers: Mutex<HashMap<(&'static str, Key), ServerTask>>,
@@ -49,7 +49,8 @@ impl fmt::Debug for Discoverer {
 }
 
 impl Discoverer {
-    /// Asks nobody yet. Addresses in the ranges that are `denied` are not connected to; servers of ours know us by these keys.
+    /// Creates a discoverer without servers. Addresses in the ranges that are `denied` are not connected to; our own servers recognize the
+    /// operator by `keys`.
     pub fn new(cluster: Arc<dyn ChildClient>, denied: Vec<Cidr>, keys: Keys) -> Self {
         Self::with_lister(McpToolLister::new(cluster, denied, keys))
     }
@@ -64,18 +65,18 @@ impl Discoverer {
         Self { shared: Arc::new(shared), servers: Mutex::default() }
     }
 
-    /// Whom news is told.
+    /// Sets the function that enqueues an object when its server has a new result.
     pub fn on_change(&self, wake: impl Fn(&'static str, &Key) + Send + Sync + 'static) {
-        // Set once, when the queues are made.
+        // Set once, when the queues are created.
         let _ = self.shared.trigger.set(Box::new(wake));
     }
 
-    /// The object is gone.
+    /// Forgets the server of a deleted object.
     pub fn forget(&self, kind: &'static str, key: &Key) {
         self.servers().remove(&(kind, key.clone()));
     }
 
-    /// Asks nobody any more and forgets what was said: whoever leads meanwhile asks for itself.
+    /// Stops all queries and forgets all results: the next leader queries by itself.
     pub fn clear(&self) {
         self.servers().clear();
     }
@@ -92,7 +93,7 @@ impl ToolDiscovery for Discoverer {
         let known = servers.get(&place);
         if let Some(server) = known.filter(|server| server.target == *target && !server.task.0.is_finished()) {
             let last = server.latest.last().clone();
-            // Who waits now does not wait for a turn that may be long in coming.
+            // A caller that waits does not wait for a first turn that may be far off.
             if last.is_some() || when == Schedule::OnResync || server.when == Schedule::Now {
                 server.latest.observed.notify_one();
                 return last;

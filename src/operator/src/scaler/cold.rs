@@ -1,5 +1,5 @@
-//! Waits for gateways to say that requests began to wait for a workload without a ready Pod (long polling), so that this is
-//! noticed long before the next round.
+//! Long polls to the gateways: a gateway answers when requests begin to wait for a workload without a ready Pod, so that this is noticed
+//! long before the next round.
 
 use std::{collections::HashMap, io, net::SocketAddr, time::Duration};
 
@@ -17,16 +17,16 @@ use tokio::{
 
 use super::gateways::ColdSample;
 
-/// How long a gateway that has nothing to tell is waited for.
+/// Longest wait for a gateway that has nothing to report.
 const POLL_TIMEOUT: Duration = Duration::from_secs(30);
-/// One that always has something to tell is not asked all the time.
+/// Shortest interval of the polls to a gateway that always has something to report.
 const MIN_INTERVAL: Duration = Duration::from_millis(200);
-/// When one that refuses, such as an older one that knows nothing of this, is asked again.
+/// Delay after a refusal, such as by an older gateway that does not know long polls.
 const REFUSED_RETRY: Duration = Duration::from_secs(10);
-/// Most bytes of an answer, which names every workload that is waited for.
+/// Longest response in bytes; it names every workload that requests wait for.
 const MAX_BODY_BYTES: usize = 1024 * 1024;
 
-/// What came of a poll.
+/// Outcome of a poll.
 pub(super) struct PollResponse {
     /// The gateway.
     pub(super) address: SocketAddr,
@@ -34,7 +34,9 @@ pub(super) struct PollResponse {
     reply: Result<QueryResponse, QueryError>,
 }
 
-/// The long polls of all gateways, one of each.
+/// Long polls of all gateways.
+///
+/// Invariant: of the polls of a gateway in flight, only the one with its `number` counts.
 #[derive(Default)]
 pub(super) struct ColdPolls {
     gateways: HashMap<SocketAddr, PolledGateway>,
@@ -42,19 +44,19 @@ pub(super) struct ColdPolls {
     number: u64,
 }
 
-/// A gateway that is polled.
+/// Gateway that is polled.
 #[derive(Clone, Copy, Default)]
 struct PolledGateway {
-    /// The poll that counts: one from before the gateway was away does not.
+    /// Number of the poll that counts: one from before the gateway was away does not.
     number: u64,
-    /// The `times` that it said last.
+    /// `times` of its last response.
     times: Option<u64>,
-    /// When it is asked again although it refused.
+    /// Time at which a gateway that refused is polled again.
     retry_at: Option<Instant>,
 }
 
 impl ColdPolls {
-    /// The gateways are these: polls those that are not polled yet.
+    /// Polls those gateways at `addresses` that are not polled yet, and forgets all others.
     pub(super) fn begin(&mut self, addresses: &[SocketAddr], fields: &[(&str, &str)]) {
         let now = Instant::now();
         self.gateways
@@ -67,7 +69,7 @@ impl ColdPolls {
         }
     }
 
-    /// The next answer.
+    /// Waits for the next outcome.
     pub(super) async fn next(&mut self) -> PollResponse {
         match self.in_flight.next().await {
             Some(answer) => answer,
@@ -75,7 +77,7 @@ impl ColdPolls {
         }
     }
 
-    /// Takes an answer, and polls its gateway again. One that did not answer is polled again by [`begin`](Self::begin).
+    /// Handles an outcome and polls its gateway again. One that did not answer is polled again by [`begin`](Self::begin).
     pub(super) fn handle_response(&mut self, answer: PollResponse, fields: &[(&str, &str)]) -> Option<ColdSample> {
         let PollResponse { address, number, reply } = answer;
         let gateway = self.gateways.get_mut(&address).filter(|gateway| gateway.number == number)?;
@@ -94,7 +96,7 @@ impl ColdPolls {
                 None
             }
             Err(error) => {
-                tracing::debug!(%address, %error, "a gateway does not tell who begins to wait");
+                tracing::debug!(%address, %error, "a gateway does not report which workloads have waiting requests");
                 self.gateways.remove(&address);
                 None
             }
@@ -133,7 +135,7 @@ mod tests {
 
     use super::*;
 
-    /// A gateway that answers each poll with this; how often it was asked.
+    /// Serves a gateway that answers each poll with this body, and counts the polls.
     async fn gateway(status: &'static str, body: &'static str) -> (SocketAddr, Arc<AtomicUsize>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -157,7 +159,7 @@ mod tests {
 
     const NOTHING: &str = r#"{"times":0,"workloads":[]}"#;
 
-    /// Goes on for so long, with a round each 50 ms.
+    /// Polls for so long, with a round each 50 ms.
     async fn go_on(polls: &mut ColdPolls, addresses: &[SocketAddr], length: Duration) {
         let until = Instant::now() + length;
         while Instant::now() < until {

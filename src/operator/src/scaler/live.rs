@@ -1,4 +1,4 @@
-//! The cluster itself: reads the caches of the watches, writes through the API.
+//! Port of the scaler on the cluster itself: reads the informer caches, writes through the API.
 
 use std::{
     collections::HashSet,
@@ -15,9 +15,8 @@ use async_trait::async_trait;
 use cluster::{
     Change, CustomObjects, ObjectMap, ScaleWriter, Transport, WatchHealth,
     cache::{Caches, Referrers, workload_label},
-    custom::Custom,
 };
-use crds::{Agent, Flow, FlowSet, GROUP, KINDS, RefKind};
+use crds::{Agent, CustomObject, Flow, FlowSet, GROUP, KINDS, RefKind, Tool};
 use machine::{ApiError, Clock, ObjectClient as _};
 use meta::Key;
 use tokio::sync::Notify;
@@ -30,7 +29,7 @@ use super::{
 /// Addresses behind the gateways' admin Service, by EndpointSlice.
 pub type GatewayMap = ObjectMap<Vec<SocketAddr>>;
 
-/// The workloads of the cluster.
+/// Workloads of the cluster.
 pub struct LiveFleet {
     kinds: Vec<Box<dyn KindFleet>>,
     tools: Arc<Referrers>,
@@ -47,7 +46,7 @@ impl fmt::Debug for LiveFleet {
 }
 
 impl LiveFleet {
-    /// The workloads of these maps. To be made before the first watch begins.
+    /// Creates the fleet of these caches. Must be called before the first watch starts.
     pub fn new(
         transport: &Arc<Transport>,
         maps: &Caches,
@@ -59,7 +58,7 @@ impl LiveFleet {
         let changes = Arc::new(ChangedWorkloads::default());
         let tools = Arc::new(Referrers::default());
         let follower = tools.clone();
-        maps.kinds.tools.subscribe(move |change| follower.follow(change));
+        maps.kinds.of::<Tool>().subscribe(move |change| follower.follow(change));
         let deployments = maps.children.get(&ChildKind::Deployment).cloned().unwrap_or_default();
         let sink = changes.clone();
         deployments.subscribe(move |change| {
@@ -68,9 +67,9 @@ impl LiveFleet {
             }
         });
         let kinds: Vec<Box<dyn KindFleet>> = vec![
-            KindWorkloads::<Agent>::watched(&maps.kinds.agents, transport, views, clock, &changes),
-            KindWorkloads::<Flow>::watched(&maps.kinds.flows, transport, views, clock, &changes),
-            KindWorkloads::<FlowSet>::watched(&maps.kinds.flow_sets, transport, views, clock, &changes),
+            KindWorkloads::<Agent>::watched(maps.kinds.of::<Agent>(), transport, views, clock, &changes),
+            KindWorkloads::<Flow>::watched(maps.kinds.of::<Flow>(), transport, views, clock, &changes),
+            KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, views, clock, &changes),
         ];
         let writer = ScaleWriter::new(transport.clone(), deployments);
         Self { kinds, tools, changes, gateways, writer, watch_health: board }
@@ -133,7 +132,7 @@ impl WorkloadFleet for LiveFleet {
     }
 }
 
-/// The workloads of one kind.
+/// Workloads of one kind.
 #[async_trait]
 trait KindFleet: Send + Sync {
     fn kind(&self) -> &'static str;
@@ -149,7 +148,7 @@ struct KindWorkloads<K> {
     objects: CustomObjects<K>,
 }
 
-impl<K: WorkloadKind + Custom> KindWorkloads<K> {
+impl<K: WorkloadKind + CustomObject> KindWorkloads<K> {
     fn watched(
         map: &Arc<ObjectMap<K>>,
         transport: &Arc<Transport>,
@@ -169,7 +168,7 @@ impl<K: WorkloadKind + Custom> KindWorkloads<K> {
 }
 
 #[async_trait]
-impl<K: WorkloadKind + Custom> KindFleet for KindWorkloads<K> {
+impl<K: WorkloadKind + CustomObject> KindFleet for KindWorkloads<K> {
     fn kind(&self) -> &'static str {
         K::KIND
     }
@@ -212,7 +211,7 @@ impl<K: WorkloadKind + Custom> KindFleet for KindWorkloads<K> {
     }
 }
 
-/// Workloads that changed since somebody asked.
+/// Workloads that changed since the last call of `drain`.
 #[derive(Debug, Default)]
 struct ChangedWorkloads {
     ids: Mutex<HashSet<WorkloadId>>,
@@ -236,14 +235,14 @@ impl ChangedWorkloads {
     }
 }
 
-/// Whether the scaler is to look at an object of ours: its spec is new, and it has scaling or had.
+/// Reports whether a change of a workload concerns the scaler: its identity or spec is new, and it has scaling or had.
 fn concerns_scaling<K: WorkloadKind>(change: &Change<K>) -> bool {
     let of = |cr: &Option<Arc<K>>| cr.as_ref().map(|cr| (cr.uid().to_owned(), cr.generation(), cr.is_deleting()));
     let scaled = |cr: &Option<Arc<K>>| cr.as_ref().is_some_and(|cr| cr.scaling().is_some());
     of(&change.old) != of(&change.new) && (scaled(&change.old) || scaled(&change.new))
 }
 
-/// Whether it matters to whoever sets the number of Pods: the Deployment is new, or the number changed or its owners did.
+/// Reports whether a change of a Deployment concerns the scaler: it is new, or its number of Pods or the owners of that changed.
 fn concerns_replicas(change: &Change<CachedChild>) -> bool {
     let of = |child: &Option<Arc<CachedChild>>| {
         let child = child.as_ref()?;
@@ -253,7 +252,7 @@ fn concerns_replicas(change: &Change<CachedChild>) -> bool {
     of(&change.old) != of(&change.new)
 }
 
-/// The workload that a Deployment belongs or belonged to.
+/// Returns the workload that a Deployment belongs or belonged to.
 fn owners(change: &Change<CachedChild>) -> impl Iterator<Item = WorkloadId> {
     let child = change.new.as_ref().or(change.old.as_ref());
     let owner = child.and_then(|child| match &child.controller {
@@ -313,15 +312,15 @@ mod tests {
 
         let id = WorkloadId { kind: "Agent", key: Key::new("ns", "a") };
         assert_eq!(fleet.view(&id).map(drop), Err(ViewError::Gone));
-        observe(&maps.kinds.agents, 1, agent(1, 0));
+        observe(maps.kinds.of::<Agent>(), 1, agent(1, 0));
         assert_eq!(fleet.all(), std::slice::from_ref(&id));
         assert_eq!(fleet.view(&id).unwrap().tool, None);
         let tool = json!({"apiVersion": "agents.recif.dev/v1", "kind": "Tool",
             "metadata": {"name": "ask", "namespace": "ns", "uid": "t"},
             "spec": {"name": "ask", "type": "agent", "agentRef": {"name": "a"}}});
-        observe(&maps.kinds.tools, 2, tool);
+        observe(maps.kinds.of::<Tool>(), 2, tool);
         assert_eq!(fleet.view(&id).unwrap().tool.as_deref(), Some("ask"));
-        observe(&maps.kinds.agents, 3, agent(2, 1));
+        observe(maps.kinds.of::<Agent>(), 3, agent(2, 1));
         assert_eq!(fleet.view(&id).unwrap().tool, None, "it stays anyway");
 
         let pods = board.add(&Resource::POD, None);

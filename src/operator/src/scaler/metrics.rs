@@ -1,4 +1,4 @@
-//! What the scaler counts. No label ever holds the name of an object.
+//! Metrics of the scaler. No label ever holds the name of an object.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ struct DirectionLabel {
     direction: &'static str,
 }
 
-/// The metrics of the scaler.
+/// Metrics of the scaler.
 #[derive(Debug, Clone)]
 pub struct ScalerMetrics {
     desired: Gauge,
@@ -30,7 +30,7 @@ pub struct ScalerMetrics {
 }
 
 impl ScalerMetrics {
-    /// The metrics, in this registry.
+    /// Creates the metrics in this registry.
     pub fn new(registry: &mut Registry) -> Self {
         let metrics = Self {
             desired: Gauge::default(),
@@ -44,16 +44,16 @@ impl ScalerMetrics {
             metrics.desired.clone(),
         );
         registry.register("recif_scaler_decisions", "Changes of a number of Pods", metrics.decisions.clone());
-        registry.register("recif_scaler_tick_seconds", "How long a round of questions took", metrics.tick.clone());
+        registry.register("recif_scaler_tick_seconds", "Duration of a poll of all Pods", metrics.tick.clone());
         registry.register(
             "recif_scaler_unreachable_pods",
-            "Pods that have not told their load for 10 s",
+            "Pods that have not reported their load for 10 s",
             metrics.unreachable.clone(),
         );
         metrics
     }
 
-    /// Counts a change of a number.
+    /// Counts a change of the number of Pods.
     pub(super) fn decided(&self, direction: Direction) {
         let direction = match direction {
             Direction::Up => "up",
@@ -63,14 +63,14 @@ impl ScalerMetrics {
         self.decisions.get_or_create(&DirectionLabel { direction }).inc();
     }
 
-    /// The end of a round.
+    /// Records the end of a round.
     pub(super) fn ended(&self, took: Duration, desired: i64, unreachable: usize) {
         self.tick.observe(took.as_secs_f64());
         self.desired.set(desired);
         self.unreachable.set(i64::try_from(unreachable).unwrap_or(i64::MAX));
     }
 
-    /// This replica scales nothing any more.
+    /// Resets the gauges, because this replica no longer scales.
     pub(super) fn reset(&self) {
         self.desired.set(0);
         self.unreachable.set(0);

@@ -1,20 +1,19 @@
-//! The scaler's part of a status: one field and one condition, written as a difference.
+//! Scaler's part of a status: one field and one condition, written by JSON Patch.
 //!
-//! The rest is the state machine's, which leaves these alone. The list of conditions can only be replaced whole, so it is
-//! tested to be as it was read.
+//! The rest belongs to the state machine, which leaves these alone. The list of conditions can only be replaced as a whole, so the patch
+//! tests that it is as it was read (optimistic concurrency).
 
-use actions::workload::SCALING_ACTIVE;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
-use meta::CommonStatus;
+use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fleet::{ScalingCondition, ScalingStatus};
 
-/// The condition `ScalingActive` of this list.
+/// Returns the condition `ScalingActive` of this list.
 pub(super) fn active(conditions: &[Condition]) -> Option<ScalingCondition> {
-    let found = conditions.iter().find(|found| found.type_ == SCALING_ACTIVE)?;
+    let found = conditions.iter().find(|found| found.type_ == condition_type::SCALING_ACTIVE)?;
     Some(ScalingCondition {
         status: found.status == "True",
         reason: found.reason.clone(),
@@ -22,7 +21,7 @@ pub(super) fn active(conditions: &[Condition]) -> Option<ScalingCondition> {
     })
 }
 
-/// What a stored status says about scaling.
+/// Returns the scaling part of a stored status.
 fn scaling_status(status: &Value) -> ScalingStatus {
     let active = condition(status).map(|found| ScalingCondition {
         status: found["status"] == "True",
@@ -33,7 +32,7 @@ fn scaling_status(status: &Value) -> ScalingStatus {
     ScalingStatus { desired, active }
 }
 
-/// The JSON Patch that makes the stored status say it; `None`: it does, or the state machine has not begun the status.
+/// Returns the JSON Patch that makes the stored status equal to `told`; `None`: it is, or the state machine has not begun the status.
 pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &ScalingStatus, now: Timestamp) -> Option<Value> {
     if status.is_null() || CommonStatus::deserialize(status).is_ok_and(|status| status.is_initial()) {
         return None;
@@ -49,10 +48,10 @@ pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &ScalingSt
         let seconds = Timestamp::from_second(now.as_second()).unwrap_or(now).to_string();
         let since = old.filter(|old| old["status"] == word).map(|old| old["lastTransitionTime"].clone());
         let new = json!({
-            "type": SCALING_ACTIVE, "status": word, "reason": active.reason, "message": active.message,
+            "type": condition_type::SCALING_ACTIVE, "status": word, "reason": active.reason, "message": active.message,
             "lastTransitionTime": since.unwrap_or_else(|| seconds.into()), "observedGeneration": generation,
         });
-        match conditions.iter_mut().find(|found| found["type"] == SCALING_ACTIVE) {
+        match conditions.iter_mut().find(|found| found["type"] == condition_type::SCALING_ACTIVE) {
             Some(found) => *found = new,
             None => conditions.push(new),
         }
@@ -66,7 +65,7 @@ pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &ScalingSt
 }
 
 fn condition(status: &Value) -> Option<&Value> {
-    status["conditions"].as_array()?.iter().find(|found| found["type"] == SCALING_ACTIVE)
+    status["conditions"].as_array()?.iter().find(|found| found["type"] == condition_type::SCALING_ACTIVE)
 }
 
 #[cfg(test)]

@@ -1,15 +1,17 @@
-//! Agent2Agent, version 1.0 and the methods of 0.3: how other agents and their tools talk to an agent.
+//! [Agent2Agent protocol](https://a2a-protocol.org), version 1.0 and the methods of 0.3: serves an agent to other
+//! agents and their tools.
 //!
 //! | route | answer |
 //! |---|---|
 //! | `GET /.well-known/agent-card.json` | the [card] |
-//! | `POST /` | JSON-RPC: `SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask`, `SubscribeToTask`, `ListTasks`; in 0.3 `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe` |
+//! | `POST /`, 1.0 | JSON-RPC: `SendMessage`, `SendStreamingMessage`, `GetTask`, `CancelTask`, `SubscribeToTask`, `ListTasks` |
+//! | `POST /`, 0.3 | JSON-RPC: `message/send`, `message/stream`, `tasks/get`, `tasks/cancel`, `tasks/resubscribe` |
 //!
-//! Each message becomes a [task](tasks) whose answer is one artifact, and its `contextId` is the conversation's id. A
-//! model that fails makes the task fail; every other error is one of JSON-RPC. Tasks are kept by the replica that runs
-//! them, and where conversations are in a database [there too](registry), for all replicas. They belong to the user who
-//! began them: to others they are not there. Callers without a name cannot be distinguished, so to them only the tasks of a
-//! context that they name are listed.
+//! Each message becomes a [task](tasks) whose answer is one artifact, and its `contextId` is the id of the
+//! conversation. A model error makes the task fail; every other error is a JSON-RPC error. Tasks are kept in memory by
+//! the replica that runs them and, where conversations are in a database, [in that database too](registry), for all
+//! replicas. A task belongs to the user who started it: to other users it does not exist. Callers without a user name
+//! cannot be told apart, so such a caller may list only the tasks of a context that the request names.
 
 mod card;
 mod events;
@@ -51,7 +53,7 @@ use super::{
     conversations::history::ConversationId,
 };
 
-/// An agent as other agents see it.
+/// Serves one agent over A2A. Clones share its tasks.
 #[derive(Clone)]
 pub(super) struct A2a {
     name: Arc<str>,
@@ -61,7 +63,8 @@ pub(super) struct A2a {
 }
 
 impl A2a {
-    /// The agent `name`, or why it cannot be served. Tasks that run count among `requests`.
+    /// Creates the service of the agent `name`. An `Err` holds the reason why the agent cannot be served. Running tasks
+    /// count among `requests`, so that a drain waits for them.
     pub(super) fn new(name: &str, agent: Result<Arc<Agent>, String>, requests: TaskTracker) -> Self {
         let limits = Limits::default();
         let home = agent.as_ref().map(|agent| agent.database_scope());
@@ -71,12 +74,12 @@ impl A2a {
         Self { name: name.into(), agent, requests, tasks }
     }
 
-    /// Its routes.
+    /// Returns the routes of A2A.
     pub(super) fn routes(self) -> Router {
         Router::new().route("/.well-known/agent-card.json", get(show_card)).route("/", post(call)).with_state(self)
     }
 
-    /// Does what is asked for.
+    /// Executes one JSON-RPC request.
     async fn dispatch(
         &self,
         version: Option<&str>,
@@ -102,7 +105,7 @@ impl A2a {
             A2aRequest::Subscribe(about) => {
                 let task = self.tasks.get(&about.id, &caller.user).await?;
                 if !task.is_working() {
-                    return Err(RpcError::Unsupported(format!("task `{}` has ended: ask for it", about.id)));
+                    return Err(RpcError::Unsupported(format!("task `{}` has ended: get it instead", about.id)));
                 }
                 let events = events::respond(version, id, task.clone(), about.history);
                 self.tasks.follow(task);
@@ -113,10 +116,10 @@ impl A2a {
         Ok(Json(rpc::result(&id, result)).into_response())
     }
 
-    /// A page of the caller's tasks, those first whose state changed last.
+    /// Returns a page of the caller's tasks, the most recently changed first.
     async fn list(&self, version: Version, caller: &CallerContext, list: &ListParams) -> Result<Value, RpcError> {
         if caller.user.is_none() && list.context.is_none() {
-            let why = "callers without a name are not told apart here: list the tasks of a `contextId`";
+            let why = "anonymous callers cannot be distinguished here: list the tasks of a `contextId`";
             return Err(RpcError::Unsupported(why.into()));
         }
         let mut found = self.tasks.summaries(&caller.user).await?;
@@ -126,14 +129,13 @@ impl A2a {
                 && list.after.is_none_or(|after| task.since >= after)
         });
         let total = found.len();
-        let from = match &list.token {
-            None => 0,
-            Some(token) => found
-                .iter()
-                .position(|task| task.id == *token)
-                .map(|at| at + 1)
-                .ok_or_else(|| RpcError::Params("`pageToken` is not of this list: begin anew".into()))?,
-        };
+        let from =
+            match &list.token {
+                None => 0,
+                Some(token) => found.iter().position(|task| task.id == *token).map(|at| at + 1).ok_or_else(|| {
+                    RpcError::Params("`pageToken` is not of this list: start from its first page".into())
+                })?,
+            };
         let page = &found[from..total.min(from + list.size)];
         let next = page.last().filter(|_| from + page.len() < total).map(|last| last.id.clone());
         let show = |task: &Arc<Task>| {
@@ -164,7 +166,7 @@ impl A2a {
         Ok(wire::wrapped(version, self.show(version, &task, send.history)))
     }
 
-    /// Starts a task that answers.
+    /// Starts a task that answers the message.
     async fn start(&self, send: &SendParams, caller: CallerContext) -> Result<Arc<Task>, RpcError> {
         let agent = self.agent.clone().map_err(RpcError::Unavailable)?;
         if let Some(id) = &send.task {
@@ -208,7 +210,7 @@ impl A2a {
     }
 }
 
-/// What a client asks for, with parameters that are right.
+/// Request of a client, with validated parameters.
 enum A2aRequest {
     Send(SendParams),
     Stream(SendParams),
@@ -222,7 +224,7 @@ impl A2aRequest {
     /// Reads the parameters of `operation`.
     ///
     /// # Errors
-    /// They are wrong, or the operation is not offered.
+    /// The parameters are invalid, or the operation is not offered.
     fn read(operation: A2aOperation, params: Map<String, Value>) -> Result<Self, RpcError> {
         Ok(match operation {
             A2aOperation::Send => Self::Send(SendParams::read(params)?),
@@ -241,7 +243,7 @@ impl From<TurnError> for RpcError {
     fn from(error: TurnError) -> Self {
         match error {
             TurnError::NoConversation(id) => Self::Params(format!(
-                "there is no context `{id}`: it was never begun, has been forgotten, or is another user's; leave \
+                "unknown context `{id}`: it was never begun, has been forgotten, or is another user's; leave \
                  `message.contextId` out to begin one"
             )),
             TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
@@ -250,7 +252,7 @@ impl From<TurnError> for RpcError {
     }
 }
 
-/// How long a client may use a card without asking again (specification, section 8.6.1).
+/// `Cache-Control` of the card: a client may use it for 60 s without revalidation (specification, section 8.6.1).
 const CARD_CACHE_CONTROL: &str = "private, max-age=60";
 
 async fn show_card(State(a2a): State<A2a>, headers: HeaderMap) -> Result<Response, ErrorResponse> {

@@ -1,7 +1,6 @@
-//! What a client asks for: methods and parameters of both versions of the protocol, as one request.
+//! Decodes the methods and parameters of both versions of the protocol into one request type.
 //!
-//! The versions differ in names and in what is wrapped how, not in meaning. Fields that are not read are ignored, as
-//! both ask for.
+//! The versions differ in names and in wrapping, not in meaning. Unknown fields are ignored, as both versions require.
 
 use jiff::Timestamp;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -13,40 +12,40 @@ use super::{
 };
 use crate::conversations::history::ConversationId;
 
-/// A version of the protocol.
+/// Version of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Version {
     /// 1.0, in the JSON form of its protocol buffers.
     V1,
-    /// 0.3, whose objects name their kind.
+    /// 0.3, whose objects carry a `kind`.
     V03,
 }
 
-/// What can be asked for.
+/// Operation that a method names, the same in both versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum A2aOperation {
-    /// Answer a message.
+    /// Sends a message and returns its task.
     Send,
-    /// Answer a message with events.
+    /// Sends a message and streams events.
     Stream,
-    /// Show a task.
+    /// Returns a task.
     Get,
-    /// Stop a task.
+    /// Cancels a task.
     Cancel,
-    /// Follow a task that runs.
+    /// Streams the events of a running task.
     Subscribe,
-    /// Show several tasks.
+    /// Lists tasks.
     List,
-    /// Any of those about push notifications.
+    /// Any operation on push notification configurations; not supported.
     PushNotifications,
-    /// Known and not offered; why.
+    /// Known and not offered, with the reason.
     Unsupported(&'static str),
 }
 
 const NO_LIST: &str = "tasks are listed by `ListTasks`, of version 1.0";
 const NO_CARD: &str = "there is no extended agent card";
 
-/// Method, version, meaning.
+/// Known methods: name, version, operation.
 const METHODS: [(&str, Version, A2aOperation); 22] = [
     ("SendMessage", Version::V1, A2aOperation::Send),
     ("SendStreamingMessage", Version::V1, A2aOperation::Stream),
@@ -72,10 +71,11 @@ const METHODS: [(&str, Version, A2aOperation); 22] = [
     ("agent/getAuthenticatedExtendedCard", Version::V03, A2aOperation::Unsupported(NO_CARD)),
 ];
 
-/// What `method` means. `header` is `A2A-Version`; without it the method's own version is meant.
+/// Resolves `method` to its version and operation. `header` is `A2A-Version`; without it the method's own version
+/// applies.
 ///
 /// # Errors
-/// No such method, or not in that version.
+/// The method is unknown, or does not exist in the version of the header.
 pub(super) fn method(method: &str, header: Option<&str>) -> Result<(Version, A2aOperation), RpcError> {
     let known = METHODS.iter().find(|(name, ..)| *name == method);
     let &(_, version, operation) = known.ok_or_else(|| RpcError::Method(method.into()))?;
@@ -84,7 +84,7 @@ pub(super) fn method(method: &str, header: Option<&str>) -> Result<(Version, A2a
         let mut numbers = wanted.split('.');
         let (major, minor) = (numbers.next(), numbers.next());
         match version {
-            // A later 1.x is to be understood as far as it is known.
+            // A later 1.x is accepted: unknown fields are ignored.
             Version::V1 => major == Some("1"),
             Version::V03 => (major, minor) == (Some("0"), Some("3")),
         }
@@ -95,26 +95,26 @@ pub(super) fn method(method: &str, header: Option<&str>) -> Result<(Version, A2a
     }
 }
 
-/// Parameters of the methods that send.
+/// Parameters of the methods that send a message.
 #[derive(Debug)]
 pub(super) struct SendParams {
-    /// What the client says.
+    /// Message of the user.
     pub(super) message: UserMessage,
-    /// The conversation to go on with.
+    /// Conversation to continue; `None` starts one.
     pub(super) context: Option<ConversationId>,
-    /// The task to go on with.
+    /// Task that the message refers to.
     pub(super) task: Option<String>,
-    /// Answer at once, with a task that works.
+    /// Return at once, with a working task, instead of waiting for its end.
     pub(super) return_immediately: bool,
-    /// How many messages of the task's history to show; all when unset.
+    /// Maximum number of messages of the task's history in the response; all when unset.
     pub(super) history: Option<usize>,
 }
 
 impl SendParams {
-    /// Reads them.
+    /// Reads and validates the parameters.
     ///
     /// # Errors
-    /// They are incomplete, or ask for what is not offered.
+    /// They are incomplete, or ask for something that is not offered.
     pub(super) fn read(params: Map<String, Value>) -> Result<Self, RpcError> {
         let SendBody { message, configuration } = read(params)?;
         if !matches!(message.role.as_str(), "ROLE_USER" | "user") {
@@ -150,10 +150,10 @@ impl SendParams {
         })
     }
 
-    /// The message for the model.
+    /// Returns the message as one text for the model.
     ///
     /// # Errors
-    /// There is nothing in it.
+    /// The message is blank.
     pub(super) fn text(&self) -> Result<String, RpcError> {
         let pieces = self.message.pieces.iter().map(|piece| match piece {
             MessagePart::Text(text) => text.clone(),
@@ -167,14 +167,14 @@ impl SendParams {
 /// Parameters of the methods about one task.
 #[derive(Debug, PartialEq)]
 pub(super) struct TaskParams {
-    /// The task.
+    /// Id of the task.
     pub(super) id: String,
-    /// How many messages of its history to show; all when unset.
+    /// Maximum number of messages of its history in the response; all when unset.
     pub(super) history: Option<usize>,
 }
 
 impl TaskParams {
-    /// Reads them.
+    /// Reads and validates the parameters.
     ///
     /// # Errors
     /// They are incomplete.
@@ -187,33 +187,33 @@ impl TaskParams {
     }
 }
 
-/// Parameters of the method that lists.
+/// Filters and page of `ListTasks`.
 #[derive(Debug, PartialEq)]
 pub(super) struct ListParams {
-    /// Those of this conversation alone.
+    /// Only tasks of this conversation.
     pub(super) context: Option<String>,
-    /// Those in this state alone; in one that no task ever has, there are none.
+    /// Only tasks in this state; `Some(None)` is a state that no task of this runtime ever has, so the list is empty.
     pub(super) phase: Option<Option<TaskPhase>>,
-    /// Those whose state changed later alone.
+    /// Only tasks whose state changed at this time or later.
     pub(super) after: Option<Timestamp>,
-    /// At most so many.
+    /// Page size.
     pub(super) size: usize,
-    /// Those that follow this task.
+    /// Page token: the id of the last task of the previous page.
     pub(super) token: Option<String>,
-    /// How many messages of each task's history to show; all when unset.
+    /// Maximum number of messages of each task's history in the response; all when unset.
     pub(super) history: Option<usize>,
-    /// Whether to show answers.
+    /// Include artifacts, which hold the answers.
     pub(super) artifacts: bool,
 }
 
-/// Most tasks on a page, and how many where nothing is said (specification, section 3.1.4).
+/// Maximum and default page size (specification, section 3.1.4).
 const PAGE: (i64, i64) = (100, 50);
 
 impl ListParams {
-    /// Reads them.
+    /// Reads and validates the parameters.
     ///
     /// # Errors
-    /// One of them is wrong.
+    /// One of them is invalid.
     pub(super) fn read(params: Map<String, Value>) -> Result<Self, RpcError> {
         let wire: WireList = read(params)?;
         let set = |text: Option<String>| text.filter(|text| !text.is_empty());
@@ -231,13 +231,15 @@ impl ListParams {
                 | "TASK_STATE_INPUT_REQUIRED"
                 | "TASK_STATE_REJECTED"
                 | "TASK_STATE_AUTH_REQUIRED" => Ok(None),
-                _ => Err(RpcError::Params("`status` is no state of a task".into())),
+                _ => Err(RpcError::Params("`status` is not a state of a task".into())),
             });
         let after = set(wire.status_timestamp_after).map(|text| text.parse());
         Ok(Self {
             context: set(wire.context_id),
             phase: phase.transpose()?,
-            after: after.transpose().map_err(|_| RpcError::Params("`statusTimestampAfter` is no timestamp".into()))?,
+            after: after
+                .transpose()
+                .map_err(|_| RpcError::Params("`statusTimestampAfter` is not a timestamp".into()))?,
             size: usize::try_from(size).unwrap_or_default(),
             token: set(wire.page_token),
             history: history(wire.history_length)?,
@@ -279,10 +281,10 @@ struct WireMessage {
 struct Configuration {
     accepted_output_modes: Option<Vec<String>>,
     history_length: Option<i64>,
-    /// Of 1.0.
+    /// 1.0 only.
     return_immediately: Option<bool>,
     task_push_notification_config: Option<Value>,
-    /// Of 0.3.
+    /// 0.3 only.
     blocking: Option<bool>,
     push_notification_config: Option<Value>,
 }
@@ -309,7 +311,7 @@ fn history(length: Option<i64>) -> Result<Option<usize>, RpcError> {
     length.map_err(|_| RpcError::Params("`historyLength` is negative".into()))
 }
 
-/// 1.0 tells parts apart by what they have, 0.3 by `kind`, under the same names.
+/// Decodes a part: 1.0 tells parts apart by the field that is set, 0.3 by `kind`, and the fields have the same names.
 fn piece(mut part: Map<String, Value>) -> Result<MessagePart, RpcError> {
     let is_known = |kind: &Value| matches!(kind.as_str(), Some("text" | "data" | "file"));
     if part.get("kind").is_some_and(|kind| !is_known(kind)) {
@@ -376,8 +378,8 @@ mod tests {
         for (params, text) in [
             (json!({ "pageSize": 0 }), "`pageSize` must be from 1 to 100"),
             (json!({ "pageSize": 101 }), "`pageSize` must be from 1 to 100"),
-            (json!({ "status": "bogus" }), "`status` is no state"),
-            (json!({ "statusTimestampAfter": "soon" }), "is no timestamp"),
+            (json!({ "status": "bogus" }), "`status` is not a state"),
+            (json!({ "statusTimestampAfter": "soon" }), "is not a timestamp"),
             (json!({ "historyLength": -1 }), "`historyLength` is negative"),
         ] {
             assert!(list(params.clone()).unwrap_err().to_string().contains(text), "{params}");

@@ -1,8 +1,10 @@
-//! Tasks of the agent: those of this process, and where replicas share a database those of the others.
+//! Task registry of the agent: the tasks of this process and, where replicas share a database, those of the other
+//! replicas.
 //!
-//! What this process runs or has run is answered from memory, all else from its [row](super::rows). Rows are written beside
-//! the turns: when a task begins, each second while it runs, and when it ends. A database that is away fails no turn; what
-//! it does not know is written when it is back, as long as this process remembers it.
+//! A task that this process runs or has run is answered from memory, any other from its [row](super::rows). Rows are
+//! written behind the turns (write-behind): when a task starts, every second while it runs, and when it ends. A
+//! database that is unreachable fails no turn; the missing rows are written once it is back, as long as this process
+//! still holds the tasks.
 
 use std::{
     collections::HashSet,
@@ -28,43 +30,45 @@ use crate::{
     database::DatabaseError,
 };
 
-/// How often a task that runs is written, and one that another replica runs is looked at.
+/// Interval at which the rows of running tasks are refreshed and a followed task of another replica is polled.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// How long an answer waits until other replicas know what it says.
+/// Longest wait of a response for its task's row to be written, so that other replicas can see it.
 const STORE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long a client waits for another replica to cancel a task.
+/// Longest wait for another replica to cancel a task.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How many looks at a task of another replica may find no row.
+/// Consecutive polls of a followed task that may find no row before it counts as gone.
 const MAX_MISSING_READS: u32 = 5;
 
-/// How many rows are written at a time: conversations use the same connections.
+/// Rows that are written concurrently; conversations use the same connection pool.
 const WRITE_BATCH: usize = 3;
 
-/// Why a task is not found where replicas share nothing.
+/// Reason given for an unknown task where replicas share nothing.
 const HELD_ELSEWHERE: &str = "held by another replica or gone: set storage to postgresql";
 
-/// Why a task is not found else.
+/// Reason given for an unknown task otherwise.
 const NOT_FOUND: &str = "not found or gone";
 
-/// All tasks of the agent.
+/// All tasks of the agent. Invariant: while a local task has a row to write, [`Self::write_loop`] runs, exactly one at
+/// a time; `writing` says so.
 pub(super) struct TaskRegistry {
     local: Tasks,
     rows: Option<TaskRows>,
-    /// Why a task is not found.
+    /// Reason given for an unknown task.
     not_found_reason: &'static str,
-    /// Whether rows are being written.
+    /// Set while the write loop runs.
     writing: Mutex<bool>,
-    /// Something is to be written at once.
+    /// Wakes the write loop before its next heartbeat.
     due: Notify,
-    /// Whether the database refused the last row.
+    /// Set when the last write failed: responses then do not wait for rows.
     is_degraded: AtomicBool,
 }
 
 impl TaskRegistry {
-    /// Those in memory, and those in `rows`, if replicas share them; `in_memory`: the agent was asked to keep them there.
+    /// Creates a registry of the local tasks and, if replicas share them, those in `rows`. `in_memory`: storage is
+    /// configured as memory, so other replicas may hold tasks that this one cannot see.
     pub(super) fn new(own: Tasks, rows: Option<TaskRows>, in_memory: bool) -> Self {
         let missing = if in_memory { HELD_ELSEWHERE } else { NOT_FOUND };
         Self {
@@ -77,7 +81,8 @@ impl TaskRegistry {
         }
     }
 
-    /// Keeps a task that this process runs; none when too many run. See [`Tasks::keep`].
+    /// Adds a task that this process runs and starts the write loop; `None` when too many tasks run. See
+    /// [`Tasks::insert`].
     pub(super) fn insert(self: &Arc<Self>, task: Task) -> Option<Arc<Task>> {
         let task = self.local.insert(task)?;
         let mut writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -88,10 +93,10 @@ impl TaskRegistry {
         Some(task)
     }
 
-    /// The task of `user` with that id.
+    /// Returns the task of `user` with that id.
     ///
     /// # Errors
-    /// It is not there, or the others' cannot be looked for.
+    /// It does not exist, or the tasks of other replicas cannot be queried.
     pub(super) async fn get(&self, id: &str, user: &UserName) -> Result<Arc<Task>, RpcError> {
         let known = match self.local.get(id, user) {
             Some(task) => Some(task),
@@ -101,7 +106,7 @@ impl TaskRegistry {
     }
 
     async fn find_remote(&self, id: &str, user: &UserName) -> Result<Option<Task>, DatabaseError> {
-        // No other id is ever given to a task.
+        // Tasks have only generated ids, so no other id needs a query.
         let is_ours = ConversationId::parse(id).is_some_and(|id| id.is_generated());
         match &self.rows {
             Some(rows) if is_ours => Ok(rows.load(&[id.to_owned()], user).await?.pop()),
@@ -109,10 +114,10 @@ impl TaskRegistry {
         }
     }
 
-    /// All tasks of `user`: those whose state changed last come first.
+    /// Returns all tasks of `user`, the most recently changed first.
     ///
     /// # Errors
-    /// The others' cannot be looked for.
+    /// The tasks of other replicas cannot be queried.
     pub(super) async fn summaries(&self, user: &UserName) -> Result<Vec<TaskSummary>, RpcError> {
         let head = |task: &Arc<Task>| {
             let progress = task.watch();
@@ -130,10 +135,10 @@ impl TaskRegistry {
         Ok(heads)
     }
 
-    /// The tasks of `user` that these heads are of, in their order; those that went meanwhile are left out.
+    /// Loads the tasks of `user` named by `heads`, in that order; tasks deleted meanwhile are left out.
     ///
     /// # Errors
-    /// The others' cannot be looked for.
+    /// The tasks of other replicas cannot be queried.
     pub(super) async fn load(&self, heads: &[TaskSummary], user: &UserName) -> Result<Vec<Arc<Task>>, RpcError> {
         let mut tasks: Vec<_> = heads.iter().filter_map(|head| self.local.get(&head.id, user)).collect();
         let own: HashSet<_> = tasks.iter().map(|task| task.id.clone()).collect();
@@ -145,10 +150,10 @@ impl TaskRegistry {
         Ok(tasks)
     }
 
-    /// Whether `user` has a task of that conversation.
+    /// Reports whether `user` has a task of that conversation.
     ///
     /// # Errors
-    /// The others' cannot be looked for.
+    /// The tasks of other replicas cannot be queried.
     pub(super) async fn has_context(&self, context: &str, user: &UserName) -> Result<bool, RpcError> {
         if self.local.for_user(user).iter().any(|task| task.context == context) {
             return Ok(true);
@@ -159,10 +164,11 @@ impl TaskRegistry {
         }
     }
 
-    /// Stops a task: as it is then. One that another replica runs may still work, if that replica has not answered in time.
+    /// Cancels a task and returns its state after that. A task of another replica may still be working if that replica
+    /// has not reacted within [`CANCEL_TIMEOUT`].
     ///
     /// # Errors
-    /// It has ended already, or its replica cannot be asked.
+    /// It has ended already, or its replica cannot be reached through the database.
     pub(super) async fn cancel(&self, task: Arc<Task>) -> Result<Arc<Task>, RpcError> {
         let ended = || RpcError::NotCancelable(task.id.clone());
         let (Some(rows), true) = (&self.rows, task.is_remote) else {
@@ -185,7 +191,7 @@ impl TaskRegistry {
         }
     }
 
-    /// Has a task that another replica runs go on here as it does there, as long as it is watched.
+    /// Follows a task of another replica: polls its row and copies the progress, until it ends or has no watcher.
     pub(super) fn follow(self: &Arc<Self>, task: Arc<Task>) {
         if !task.is_remote {
             return;
@@ -200,17 +206,17 @@ impl TaskRegistry {
                         missing = 0;
                         task.follow(&later.snapshot());
                     }
-                    // Its replica writes a row that went anew.
+                    // Its replica writes a deleted row again at its next heartbeat.
                     Ok(None) if missing < MAX_MISSING_READS => missing += 1,
                     Ok(None) => _ = task.end(TaskPhase::Failed, Some("the task is gone".into())),
-                    // It may go on where it runs.
+                    // The task may still run on its replica.
                     Err(error) => tracing::debug!("a task of another replica cannot be followed now: {error}"),
                 }
             }
         });
     }
 
-    /// Waits until other replicas know as much of a task of this process, but not for long.
+    /// Waits until the task's row has reached `stage`, so that other replicas see it; at most [`STORE_TIMEOUT`].
     pub(super) async fn wait_stored(&self, task: &Task, stage: RowState) {
         if self.rows.is_none() || self.is_degraded.load(Ordering::Relaxed) {
             return;
@@ -220,7 +226,7 @@ impl TaskRegistry {
         let _ = timeout(STORE_TIMEOUT, stored.wait_for(|stored| *stored >= stage)).await;
     }
 
-    /// Writes rows until those of all tasks of this process say how they ended.
+    /// Writes rows until those of all local tasks hold their final state.
     async fn write_loop(self: Arc<Self>) {
         let Some(rows) = &self.rows else { return };
         let mut beat = Instant::now() + HEARTBEAT;
@@ -241,7 +247,7 @@ impl TaskRegistry {
             }
             match (&written, self.is_degraded.swap(written.is_err(), Ordering::Relaxed)) {
                 (Err(error), false) => tracing::warn!(
-                    "A2A tasks cannot be stored now: their turns go on, this replica answers for them from memory, and \
+                    "A2A tasks cannot be stored now: their turns continue, this replica answers for them from memory, and \
                      others do not see them: {error}"
                 ),
                 (Ok(()), true) => tracing::info!("A2A tasks are stored again"),
@@ -255,7 +261,7 @@ impl TaskRegistry {
     }
 }
 
-/// Writes what the rows of `tasks` do not say yet, and with `beat` that those that run still do.
+/// Writes the rows of `tasks` that lag behind; with `beat` also the heartbeat and the text of the running ones.
 async fn write_all(rows: &TaskRows, tasks: &[Arc<Task>], beat: bool) -> Result<(), DatabaseError> {
     let due: Vec<_> = tasks.iter().filter(|task| *task.row_state.borrow() < task.expected_row_state()).collect();
     let mut refused = Ok(());
@@ -263,9 +269,9 @@ async fn write_all(rows: &TaskRows, tasks: &[Arc<Task>], beat: bool) -> Result<(
         for (task, stored) in few.iter().zip(futures::future::join_all(few.iter().map(|task| rows.store(task))).await) {
             match stored {
                 Ok(stage) => _ = task.row_state.send_replace(stage),
-                // It would be waited for again with each of the others.
+                // Each of the other rows would wait for the same timeout.
                 Err(error @ DatabaseError::Unreachable(_)) => return Err(error),
-                // A row that is refused once is refused again: the others do not wait for it.
+                // A row that is refused once is refused again: the others are written without it.
                 Err(error) => {
                     task.row_state.send_replace(RowState::Refused);
                     refused = Err(error);
@@ -280,7 +286,7 @@ async fn write_all(rows: &TaskRows, tasks: &[Arc<Task>], beat: bool) -> Result<(
             match beats.iter().find(|beat| beat.id == task.id) {
                 Some(beat) if beat.cancel => _ = task.cancel(),
                 Some(_) => {}
-                // It was taken for lost and deleted, or the table is new: it is written anew.
+                // The row was deleted as lost, or the table was recreated: it is inserted again.
                 None => _ = task.row_state.send_replace(RowState::Absent),
             }
         }

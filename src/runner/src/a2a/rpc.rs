@@ -1,6 +1,7 @@
-//! JSON-RPC 2.0: one request in, one answer out, and the errors of A2A.
+//! JSON-RPC 2.0: decodes requests, encodes results and the errors of A2A.
 //!
-//! Codes and reasons are those of the A2A specification, sections 5.4 and 9.5. Batches are no part of A2A.
+//! Codes and reasons are those of the A2A specification, sections 5.4 and 9.5. A2A has no batches. See the [JSON-RPC
+//! specification](https://www.jsonrpc.org/specification).
 
 use axum::{
     Json,
@@ -9,68 +10,69 @@ use axum::{
 };
 use serde_json::{Map, Value, json};
 
-/// A request that has the right form.
+/// Well-formed request.
 #[derive(Debug, PartialEq)]
 pub(super) struct JsonRpcRequest {
-    /// A string or a number, which the answer has too, or why it is none: what else is wrong is told first.
+    /// Id to echo in the response, a string or a number; otherwise the reason why it is not valid. Errors of method and
+    /// parameters are reported before this one.
     pub(super) id: Result<Value, &'static str>,
-    /// What to do.
+    /// Name of the method.
     pub(super) method: String,
-    /// With what; empty when there are none.
+    /// Parameters; empty when the request has none.
     pub(super) params: Map<String, Value>,
 }
 
-/// Why a request gets no result.
+/// Error response to a request.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub(super) enum RpcError {
-    /// The body is no JSON.
+    /// The body is not JSON.
     #[error("the body is not JSON: {0}")]
     Parse(String),
-    /// It is no JSON-RPC request.
+    /// The body is not a JSON-RPC request.
     #[error("{0}")]
     Request(String),
     /// The body is over the limit.
     #[error("the body is larger than 1 MiB")]
     TooLarge,
-    /// There is no such method.
-    #[error("there is no method `{0}`")]
+    /// The method does not exist.
+    #[error("unknown method `{0}`")]
     Method(String),
-    /// The parameters are wrong.
+    /// The parameters are invalid.
     #[error("{0}")]
     Params(String),
-    /// Not the client's fault.
+    /// Internal error, not caused by the client.
     #[error("{0}")]
     Internal(String),
     /// The agent cannot answer now.
     #[error("{0}")]
     Unavailable(String),
-    /// The task is not there (any more), to this caller.
-    #[error("there is no task `{id}`: {why}")]
+    /// The task does not exist (any more) for this caller.
+    #[error("unknown task `{id}`: {why}")]
     NoTask {
-        /// As it was asked for.
+        /// Requested id.
         id: String,
-        /// What may have become of it.
+        /// Possible reason.
         why: &'static str,
     },
     /// The task has ended.
     #[error("task `{0}` has ended")]
     NotCancelable(String),
-    /// Push notifications are wanted.
-    #[error("push notifications are not supported: stream, or ask for the task")]
+    /// The request asks for push notifications.
+    #[error("push notifications are not supported: stream, or poll the task")]
     Push,
     /// The operation is known and not offered.
     #[error("{0}")]
     Unsupported(String),
-    /// A kind of content that cannot be read or written.
+    /// A content type that cannot be read or written.
     #[error("{0}")]
     ContentType(String),
-    /// Another version of the protocol is wanted.
+    /// The request asks for another version of the protocol.
     #[error("version {0} of A2A is not supported by this method")]
     Version(String),
 }
 
 impl RpcError {
-    /// The code, and the reason of an error that is A2A's own.
+    /// Returns the error code, and the reason if the error is one of A2A's own.
     fn code(&self) -> (i32, Option<&'static str>) {
         match self {
             Self::Parse(_) => (-32700, None),
@@ -87,7 +89,7 @@ impl RpcError {
         }
     }
 
-    /// What says more than the code to whoever is between the client and the agent.
+    /// Returns the HTTP status. Only errors that proxies between client and agent should see differ from 200.
     fn status(&self) -> StatusCode {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
@@ -96,7 +98,7 @@ impl RpcError {
         }
     }
 
-    /// The answer to the request `id`, null for one whose id is not known.
+    /// Encodes the error response to the request `id`, null when the id is unknown.
     pub(super) fn respond(&self, id: &Value) -> Response {
         let (code, reason) = self.code();
         let mut error = json!({ "code": code, "message": self.to_string() });
@@ -108,16 +110,16 @@ impl RpcError {
     }
 }
 
-/// The answer to the request `id`.
+/// Encodes the successful response to the request `id`.
 pub(super) fn result(id: &Value, result: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
 impl JsonRpcRequest {
-    /// Reads a body.
+    /// Decodes a body.
     ///
     /// # Errors
-    /// What is wrong, with the id as far as it can be read.
+    /// The body is not a valid request; the error comes with the id as far as it can be read.
     pub(super) fn read(body: &[u8]) -> Result<Self, (Value, RpcError)> {
         let wrong = |id: &Value, what: &str| Err((id.clone(), RpcError::Request(what.into())));
         let body: Value =

@@ -1,18 +1,18 @@
 //! Conversations in PostgreSQL.
 //!
-//! A turn is one row: a user's message and all that came of it, as JSON, numbered within its conversation. The number is
-//! taken from the conversation's own row, which a writer thereby locks until its turn is in: two replicas that answer in
-//! one conversation write one after the other. What is longer than the limit loses its oldest turns in the same
-//! transaction.
+//! A turn is one row: a user's message and all messages that followed it, as JSON, numbered within its conversation.
+//! The number comes from a counter in the conversation's own row, whose row lock a writer holds until its transaction
+//! commits: two replicas that answer in one conversation write one after the other. A conversation over the limit loses
+//! its oldest turns in the same transaction.
 //!
-//! What nobody has gone on with for some days is deleted after a turn, at most once an hour by each replica, for the rows
-//! of agents would else grow for ever.
+//! Conversations that were not continued for some days are deleted after a turn, at most once an hour by each replica;
+//! otherwise the rows of agents would grow without bound.
 //!
-//! The owner is the user who began a conversation, empty for one without a name. Rows of older versions have none: they
-//! become those of the user who goes on with them first.
+//! The owner is the user who started a conversation, empty for one without a name. Rows of older versions have no
+//! owner: the first user who continues such a conversation becomes its owner.
 //!
-//! The tables are made at the first use, by whichever replica comes first. They are looked for before they are made, so a
-//! role that may only read and write rows is enough once they are there.
+//! The tables are created on first use by any replica. Their existence is checked first, so that a role which may only
+//! read and write rows is enough once they exist.
 
 use std::{
     sync::{
@@ -30,7 +30,7 @@ use crate::{
     models::message::Message,
 };
 
-/// Made if they are missing. JSON is kept as text, for the type `jsonb` takes no U+0000.
+/// Creates the tables. JSON is in text columns, because `jsonb` rejects U+0000.
 const TABLES: &str = "
 CREATE TABLE IF NOT EXISTS recif_conversations (
     namespace text NOT NULL,
@@ -56,45 +56,45 @@ CREATE TABLE IF NOT EXISTS recif_turns (
 );
 ALTER TABLE recif_conversations ADD COLUMN IF NOT EXISTS owner text;";
 
-/// Whether nothing of them is missing.
+/// Query that reports whether all tables and columns exist.
 const TABLES_EXIST: &str = "SELECT to_regclass('recif_turns') IS NOT NULL AND EXISTS ( \
      SELECT FROM pg_attribute WHERE attrelid = to_regclass('recif_conversations') AND attname = 'owner' \
      AND NOT attisdropped)";
 
-/// How often old conversations are looked for.
+/// Interval between deletions of old conversations.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// The conversations of one agent.
+/// Conversations of one agent.
 pub(crate) struct PostgresConversations {
     database: PostgresPool,
     namespace: String,
     agent: String,
-    /// Days after its last turn that a conversation is deleted; `None`: it never is.
+    /// Days after its last turn that a conversation is deleted; `None`: never.
     days: Option<i32>,
-    /// When old ones were last looked for.
+    /// Time of the last deletion of old conversations.
     last_sweep: Mutex<Option<Instant>>,
-    /// Whether the tables were there when they were last looked for.
+    /// Set once the tables are known to exist; cleared when a query reports one missing.
     ready: AtomicBool,
 }
 
 impl PostgresConversations {
-    /// Those of `agent` in `namespace`.
+    /// Opens the conversations of `agent` in `namespace`, without connecting.
     ///
     /// # Errors
-    /// What is wrong with the URL.
+    /// The problem with the URL.
     pub(super) fn open(dsn: &Dsn, namespace: &str, agent: &str, days: Option<i32>) -> Result<Self, String> {
         let (database, ready) = (PostgresPool::open(dsn)?, AtomicBool::new(false));
         let swept = Mutex::default();
         Ok(Self { database, namespace: namespace.into(), agent: agent.into(), days, last_sweep: swept, ready })
     }
 
-    /// Where the agent has its rows.
+    /// Returns the database and scope of the agent's rows.
     pub(super) fn database_scope(&self) -> DatabaseScope {
         let (database, namespace, agent) = (self.database.clone(), self.namespace.clone(), self.agent.clone());
         DatabaseScope { database, namespace, agent, days: self.days }
     }
 
-    /// See [`super::Conversations::history`].
+    /// Implements [`super::Conversations::history`].
     pub(super) async fn history(&self, id: &ConversationId, user: &UserName) -> Result<History, DatabaseError> {
         match self.database.with_deadline(self.read(id, user)).await {
             Err(error) if self.lost_tables(&error) => self.database.with_deadline(self.read(id, user)).await,
@@ -102,7 +102,7 @@ impl PostgresConversations {
         }
     }
 
-    /// See [`super::Conversations::add`].
+    /// Implements [`super::Conversations::add`].
     pub(super) async fn add(
         &self,
         id: &ConversationId,
@@ -115,7 +115,7 @@ impl PostgresConversations {
         let turn = TurnRow {
             json: serde_json::to_string(&messages).map_err(|error| sqlx::Error::Encode(error.into()))?,
             bytes: size(bytes),
-            // No text of PostgreSQL's holds U+0000.
+            // PostgreSQL's text type rejects U+0000.
             title: title.map(|title| title.replace('\0', "")),
         };
         let added = match self.database.with_deadline(self.write(id, user, &turn)).await {
@@ -123,7 +123,7 @@ impl PostgresConversations {
             result => result?,
         };
         if let Some(days) = self.days.filter(|_| self.is_time_to_sweep()) {
-            // The turn is kept; what could not be deleted is tried again in an hour.
+            // The turn is stored; a failed deletion is retried in an hour.
             if let Err(error) = self.database.with_deadline(self.sweep(days)).await {
                 tracing::warn!("old conversations were not deleted: {error}");
             }
@@ -148,12 +148,12 @@ impl PostgresConversations {
         let old = old.bind(&self.namespace).bind(&self.agent).bind(days);
         let gone = old.execute(self.database.pool()).await?.rows_affected();
         if gone > 0 {
-            tracing::info!(conversations = gone, days, "deleted what nobody went on with");
+            tracing::info!(conversations = gone, days, "deleted expired conversations");
         }
         Ok(())
     }
 
-    /// See [`super::Conversations::check`].
+    /// Implements [`super::Conversations::check`].
     pub(super) async fn check(&self) -> Result<(), DatabaseError> {
         match self.database.with_deadline(self.probe_tables()).await {
             Err(error) if self.lost_tables(&error) => self.database.with_deadline(self.probe_tables()).await,
@@ -166,7 +166,8 @@ impl PostgresConversations {
         sqlx::query("SELECT FROM recif_turns LIMIT 0").execute(self.database.pool()).await.map(drop)
     }
 
-    /// Whose the conversation is after `user` has asked for it; none when there is none.
+    /// Returns the owner of the conversation and claims one without owner for `user`; `None` when the conversation does
+    /// not exist.
     async fn owner(&self, id: &ConversationId, user: &UserName) -> Result<Option<String>, sqlx::Error> {
         let known = sqlx::query_scalar::<_, Option<String>>(
             "SELECT owner FROM recif_conversations WHERE namespace = $1 AND agent = $2 AND id = $3",
@@ -207,7 +208,7 @@ impl PostgresConversations {
         for row in rows {
             match serde_json::from_str::<Vec<Message>>(row.try_get("messages")?) {
                 Ok(turn) => messages.extend(turn.into_iter().map(Arc::new)),
-                // The text of the error may quote what was said.
+                // The text of the error may quote the message, so it is not logged.
                 Err(_) => tracing::warn!(
                     turn = row.try_get::<i64, _>("turn")?,
                     "a turn that another version of this runtime wrote cannot be read and is left out"
@@ -264,7 +265,7 @@ impl PostgresConversations {
         Ok(true)
     }
 
-    /// Whether `error` says that the tables are gone; they are then made again.
+    /// Reports whether `error` means that the tables are missing; they are then created again.
     fn lost_tables(&self, error: &DatabaseError) -> bool {
         let lost = error.is_missing_table();
         if lost {
@@ -283,7 +284,7 @@ impl PostgresConversations {
     }
 }
 
-/// A turn as it is stored.
+/// Turn in the form in which it is stored.
 struct TurnRow {
     json: String,
     bytes: i64,

@@ -1,9 +1,9 @@
-//! Flows for clients of OpenAI's API: each flow and each prompt is a model under its name.
+//! Flows as models of OpenAI's API: each flow and each prompt is a model under its name.
 //!
-//! The client's messages are the history. When the prompt has a variable `message`, that is the text of what the user
-//! said last, which is then left out of the history if the template has a place for it; so `{{role "system"}}Be kind.`
-//! chats, and `Translate: {{message}}` translates. A prompt that requires other variables cannot be asked in this way. A flow in error is not listed; who asks
-//! it is told what is wrong.
+//! The client's messages are the history. When the prompt has a variable `message`, its value is the text of the user's
+//! last message, which is then left out of the history if the template uses the variable; so
+//! `{{role "system"}}Be kind.` chats, and `Translate: {{message}}` translates. A prompt that requires other variables
+//! cannot be used in this way. A flow in error is not listed; a request for it gets the reason.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,14 +23,14 @@ use crate::{
     turn_event::TurnEvent,
 };
 
-/// What can be asked, by name, or why it cannot.
+/// Prompt endpoints by model name, or the reason why a flow cannot be served.
 pub(super) struct FlowModels(BTreeMap<String, Result<Arc<PromptEndpoint>, String>>);
 
 impl FlowModels {
-    /// All of `table`.
+    /// Collects all endpoints of `table`.
     ///
     /// # Errors
-    /// Why nothing can be asked.
+    /// The reason why none can be served.
     pub(super) fn from_table(table: &RouteTable) -> Result<Arc<dyn ModelBackend>, String> {
         let owned = |(name, target): NamedEndpoint<'_>| (name.to_owned(), target.cloned().map_err(str::to_owned));
         Ok(Arc::new(Self(table.endpoints()?.into_iter().map(owned).collect())))
@@ -44,7 +44,7 @@ impl ModelBackend for FlowModels {
     }
 
     fn unavailable_reason(&self, model: &str) -> Option<&str> {
-        // Which prompts a flow in error has is not known.
+        // The prompts of a flow in error are unknown, so any model name under it gets the flow's reason.
         let flow = model.split('/').next().unwrap_or(model);
         self.0.get(model).or_else(|| self.0.get(flow))?.as_ref().err().map(String::as_str)
     }
@@ -56,7 +56,7 @@ impl ModelBackend for FlowModels {
     ) -> Result<TurnOutcome, CompletionError> {
         let CompletionRequest { caller: _, model, mut messages, config, output } = question;
         let Some(Ok(endpoint)) = self.0.get(&model) else {
-            return Err(CompletionError::Input(format!("there is no model `{model}`")));
+            return Err(CompletionError::Input(format!("unknown model `{model}`")));
         };
         let ChatMessage { is_variable, in_template } = endpoint.message;
         let variables = if is_variable { message(&mut messages, in_template)? } else { Value::Null };
@@ -75,7 +75,7 @@ impl ModelBackend for FlowModels {
     }
 }
 
-/// The text of the user's last message, as variables; `takes` it out of `messages`.
+/// Returns the variables with the text of the user's last message; `takes` removes it from `messages`.
 fn message(messages: &mut Vec<Arc<Message>>, takes: bool) -> Result<Value, CompletionError> {
     let last = messages.iter().rposition(|message| matches!(**message, Message::User(_)));
     let last = last.map(|at| if takes { messages.remove(at) } else { messages[at].clone() });
@@ -85,6 +85,6 @@ fn message(messages: &mut Vec<Arc<Message>>, takes: bool) -> Result<Value, Compl
             Err(CompletionError::Input(text.into()))
         }
         Some(Message::User(parts)) => Ok(json!({ "message": text_of(parts) })),
-        _ => Err(CompletionError::Input("nobody asks anything: `messages` has none of a user".into())),
+        _ => Err(CompletionError::Input("`messages` has no user message".into())),
     }
 }

@@ -1,7 +1,8 @@
-//! The folder the operator's files are mounted at.
+//! Contract folder, in which the operator's files are mounted.
 //!
-//! Only names found by listing it, or names that were judged, ever become paths, so nothing a file says leads out of it.
-//! A mounted ConfigMap shows each file as a link through hidden folders such as `..data`; those are not files of ours.
+//! Only names found by listing it, or validated names, ever become paths, so a file's content cannot cause path
+//! traversal. A mounted ConfigMap shows each file as a symbolic link through hidden folders such as `..data`; those are
+//! not contract files.
 
 use std::fs;
 use std::io;
@@ -9,34 +10,34 @@ use std::path::{Component, Path, PathBuf};
 
 use super::problem::FlowProblem;
 
-/// Where the operator mounts the contract; absolute paths in it begin with this.
+/// Mount path of the contract; absolute paths in its files begin with this.
 pub(crate) const MOUNT: &str = "/genkit";
-/// Most bytes of one file. A ConfigMap holds no more in all.
+/// Maximum size of one file, in bytes. A ConfigMap holds at most that much in total.
 const FILE: u64 = 1 << 20;
 
-/// The folder, which tests put elsewhere.
+/// Contract folder; tests use another path than [`MOUNT`].
 #[derive(Debug, Clone)]
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder at `path`.
+    /// Creates the folder at `path`.
     pub(crate) fn new(path: impl Into<PathBuf>) -> Self {
         Self(path.into())
     }
 
-    /// Whether it has `file`, be it readable or not.
+    /// Reports whether `file` exists, readable or not.
     pub(crate) fn has(&self, file: &str) -> bool {
         fs::symlink_metadata(self.0.join(file)).is_ok()
     }
 
-    /// The text of `file`, a path below the folder.
+    /// Reads the text of `file`, a path relative to the folder.
     ///
     /// # Errors
     /// It cannot be read, is too large, or is not UTF-8; the last with its line.
     pub(super) fn read(&self, file: &str) -> Result<String, FlowProblem> {
         let path = self.0.join(file);
         let unread = |error: io::Error| match error.kind() {
-            io::ErrorKind::NotFound => FlowProblem::new(file, "there is no such file; the operator writes it"),
+            io::ErrorKind::NotFound => FlowProblem::new(file, "file not found; the operator writes it"),
             _ => FlowProblem::new(file, format!("it cannot be read: {error}")),
         };
         let size = fs::metadata(&path).map_err(unread)?.len();
@@ -49,7 +50,8 @@ impl Folder {
         })
     }
 
-    /// The files of `folder` that end in `suffix`, by name without it, sorted; none when there is no such folder.
+    /// Lists the files of `folder` that end in `suffix`, as sorted names without it; empty when there is no such
+    /// folder.
     ///
     /// # Errors
     /// The folder cannot be listed.
@@ -69,8 +71,8 @@ impl Folder {
         Ok(names)
     }
 
-    /// The folder that a file of the contract names: below `base`, or absolute and below where the contract is mounted.
-    /// `None` when it leads elsewhere.
+    /// Resolves a path that a file of the contract names: relative to `base`, or absolute and below the contract's
+    /// mount path. `None` when it leads out of the folder.
     pub(super) fn resolve(&self, base: &str, named: &str) -> Option<String> {
         let named = Path::new(named);
         let below = if named.is_absolute() {
@@ -82,19 +84,19 @@ impl Folder {
         if plain { below.to_str().map(str::to_owned) } else { None }
     }
 
-    /// `file` as a path of this machine.
+    /// Returns the file system path of `file`.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.0.join(file)
     }
 }
 
-/// The line that follows `text`, from 1.
+/// Returns the number of the line that follows `text`, from 1.
 pub(super) fn line_after(text: &[u8]) -> usize {
     1 + text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Whether `name` can be a part of a route and of a file's name: 1 to 253 letters, digits, `-`, `_` or `.`, the first
-/// not a `.`; a key of a ConfigMap is nothing else.
+/// Reports whether `name` is safe in a route and a file name: 1 to 253 letters, digits, `-`, `_` or `.`, the first not
+/// a `.`; keys of a ConfigMap have the same form.
 pub(super) fn is_name(name: &str) -> bool {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=253).contains(&name.len()) && !name.starts_with('.') && name.bytes().all(allowed)

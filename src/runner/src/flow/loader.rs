@@ -1,6 +1,7 @@
-//! From a flow's files to a flow that can answer, or to everything that is wrong with them.
+//! Loads flows: validates the source files of a flow and compiles them, or reports all of their problems.
 //!
-//! Nothing stops at the first problem: prompts, tools, model, credentials and entry are each judged on their own.
+//! Loading does not stop at the first problem: prompts, tools, model, credentials and entry prompt are each validated
+//! independently.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,26 +23,26 @@ use crate::{
     tools::{CallableTool, Toolbox},
 };
 
-/// What all flows of a process share.
+/// Loader of all flows of a process.
 pub(super) struct FlowLoader<'a> {
     folder: &'a Folder,
     environment: Arc<Lookup>,
     http: Http,
-    /// None; those of the flows share its connections.
+    /// Empty toolbox; the toolboxes of the flows share its HTTP connections.
     tools: Toolbox,
 }
 
 impl<'a> FlowLoader<'a> {
-    /// A judge of the flows in `folder`; `environment` finds credentials that are not files.
+    /// Creates a loader for the flows in `folder`; `environment` looks up credentials that are not files.
     pub(super) fn new(folder: &'a Folder, environment: Arc<Lookup>, metrics: RunnerMetrics) -> Self {
         let tools = Toolbox::new(Vec::new(), environment.clone(), metrics);
         Self { folder, environment, http: Http::default(), tools }
     }
 
-    /// The flow that is served alone, called `name`.
+    /// Loads the flow that is served alone, called `name`.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// All problems.
     pub(super) fn load_single(&self, files: &FlowSources, name: Option<&str>) -> Result<Flow, Vec<FlowProblem>> {
         let mut problems = Vec::new();
         if let Some(name) = name {
@@ -57,10 +58,10 @@ impl<'a> FlowLoader<'a> {
         self.load(files, entry_prompt(files, None, &mut problems), problems)
     }
 
-    /// A flow of a set; `entrypoint` is what the manifest says.
+    /// Loads a flow of a set; `entrypoint` is the manifest's.
     ///
     /// # Errors
-    /// All that is wrong.
+    /// All problems.
     pub(super) fn load_member(&self, files: &FlowSources, entrypoint: Option<&str>) -> Result<Flow, Vec<FlowProblem>> {
         let mut problems = Vec::new();
         let entry = entry_prompt(files, entrypoint, &mut problems);
@@ -75,14 +76,14 @@ impl<'a> FlowLoader<'a> {
     ) -> Result<Flow, Vec<FlowProblem>> {
         let credentials = self.credentials(files, &mut problems);
         let (tools, named) = tools(files, &mut problems);
-        // The credentials are the model's: no header refers to them.
+        // The flow's credentials are for its model: headers of tools can refer only to environment variables.
         let tools = self.tools.with_tools(tools, self.environment.clone());
         let shared = PromptCompiler { files, credentials, http: &self.http, tools, tool_names: named };
         let mut prompts = Vec::new();
         for text in &files.prompts {
             match shared.compile(text) {
                 Ok(endpoint) => prompts.push((text.name.clone(), Arc::new(endpoint))),
-                // Prompts that use one model that cannot be opened all say so.
+                // Prompts that share a model which cannot be opened report the same problem: it is listed once.
                 Err(found) => {
                     problems.extend(found.into_iter().filter(|one| !problems.contains(one)).collect::<Vec<_>>());
                 }
@@ -95,7 +96,7 @@ impl<'a> FlowLoader<'a> {
         }
     }
 
-    /// Where the flow's credentials are: its folder, then the environment.
+    /// Returns the lookup of the flow's credentials: its folder first, then the environment.
     fn credentials(&self, files: &FlowSources, problems: &mut Vec<FlowProblem>) -> Arc<Lookup> {
         let environment = self.environment.clone();
         let config = &files.config;
@@ -117,7 +118,7 @@ impl<'a> FlowLoader<'a> {
             }
         };
         for key in &config.credential_keys {
-            // Keys that no model asks for may hold anything, so a file need only be there.
+            // A key that no model uses may hold binary data, so the file need only exist.
             let there = match &folder {
                 Some(folder) => !key.contains('/') && self.folder.has(&format!("{folder}/{key}")),
                 None => lookup(key).is_some(),
@@ -134,7 +135,7 @@ impl<'a> FlowLoader<'a> {
     }
 }
 
-/// The prompt that is the flow; `named` is what the manifest says.
+/// Returns the name of the entry prompt; `named` is the manifest's.
 fn entry_prompt<'a>(
     files: &'a FlowSources,
     named: Option<&'a str>,
@@ -153,18 +154,18 @@ fn entry_prompt<'a>(
         }
         None if files.prompts.len() == 1 => Some(&files.prompts[0].name),
         None => {
-            problems.push(wrong(format!("there is no `entrypoint`; name one of its prompts: {}", names())));
+            problems.push(wrong(format!("`entrypoint` is missing; name one of its prompts: {}", names())));
             None
         }
     }
 }
 
-/// The tools, and the name of each by that of its file.
+/// Reads the tools, and maps the name of each tool's file to the name of the tool.
 fn tools(files: &FlowSources, problems: &mut Vec<FlowProblem>) -> (Vec<CallableTool>, BTreeMap<String, String>) {
     let mut tools: Vec<CallableTool> = Vec::new();
     let mut named = BTreeMap::new();
     for TextFile { name, file, text } in &files.tools {
-        // Syntax first: that error has a line.
+        // Syntax is checked first: that error has a line number.
         let read = serde_json::from_str::<IgnoredAny>(text)
             .map_err(|error| FlowProblem::json(&**file, &error))
             .and_then(|_| CallableTool::read_contract(text).map_err(|problem| FlowProblem::new(&**file, problem)));

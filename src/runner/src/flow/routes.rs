@@ -1,21 +1,21 @@
-//! The HTTP interface of flows.
+//! HTTP routes of flows.
 //!
-//! | route | answers with |
+//! | route | answered by |
 //! |---|---|
 //! | one flow: `POST /`, `POST /<flow>` | the flow's entry prompt |
 //! | one flow: `POST /<prompt>` | that prompt |
 //! | a set: `POST /<flow>` | that flow's entry prompt |
 //! | a set: `POST /<flow>/<prompt>` | that prompt of that flow |
 //!
-//! The body is a JSON object of template variables; an empty one is `{}`. The answer is the model's text as
+//! The body is a JSON object of template variables; an empty one is `{}`. The response is the model's text as
 //! `text/plain`; as `application/json` when the prompt's output format is JSON; as events ([`sse`]) when `Accept` has
-//! `text/event-stream`, where JSON is one token, because only as a whole it can be checked.
+//! `text/event-stream`, where JSON is one token, because it can only be validated as a whole.
 //!
-//! OpenAI's API ([`chat`](super::chat)) is beside it.
+//! OpenAI's API ([`chat`](super::chat)) is served beside it.
 //!
-//! Errors are as in [`shell`](crate::shell), and 400 for a body that is no object or does not fit the prompt's
-//! input schema, 500 for a template that fails with what it was given, 502 when the model fails or its answer does not fit
-//! the output schema, 503 for a flow that cannot be served, with the reason.
+//! Errors are those of [`common_routes`](crate::common_routes), and 400 for a body that is not an object or does not
+//! match the prompt's input schema, 500 for a template that fails with its variables, 502 when the model fails or its
+//! answer does not match the output schema, 503 for a flow that cannot be served, with the reason.
 
 use std::{fmt::Display, sync::Arc};
 
@@ -42,22 +42,22 @@ use crate::{
     sse,
 };
 
-/// What the routes share.
+/// State shared by the routes.
 struct FlowApp {
     table: RouteTable,
     metrics: RunnerMetrics,
 }
 
-/// The routes of `table`.
+/// Returns the router for `table`.
 pub(super) fn router(table: RouteTable, metrics: RunnerMetrics) -> Router {
-    // All routes are looked up in one map: their names come from files, and any of them may be a flow in error.
+    // One handler looks all paths up in one map: their names come from files, and any of them may be a flow in error.
     Router::new().fallback(serve).with_state(Arc::new(FlowApp { table, metrics }))
 }
 
 async fn serve(State(app): State<Arc<FlowApp>>, request: Request) -> Response {
     let (label, response) = match app.table.find(request.uri().path()) {
         RouteMatch::NotFound(known) => {
-            let text = format!("there is no such route; POST to one of: {known}");
+            let text = format!("unknown route; POST to one of: {known}");
             return ErrorResponse(StatusCode::NOT_FOUND, text).into_response();
         }
         RouteMatch::Broken(label, why) => {
@@ -102,7 +102,7 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
     }
 }
 
-/// The variables a body holds.
+/// Parses the variables in a body.
 fn variables(body: &[u8]) -> Result<Value, ErrorResponse> {
     if body.is_empty() {
         return Ok(Value::Null);

@@ -1,4 +1,4 @@
-//! A model at its provider: where the API is, the key for it, and the config of every request.
+//! Endpoint of a model at its provider: base URL, API key, and the config of every request.
 
 use reqwest::header::HeaderValue;
 use url::Url;
@@ -6,35 +6,35 @@ use url::Url;
 use super::{ModelRef, ModelRequest, generation::Generation};
 use crate::Lookup;
 
-/// How a provider is found when nothing is said.
+/// Defaults of a provider.
 pub(super) struct ProviderDefaults {
     /// Credentials that hold the API key, the preferred one first.
     pub(super) keys: &'static [&'static str],
-    /// The credential that holds the base URL.
+    /// Credential that holds the base URL.
     pub(super) base: &'static str,
-    /// The provider's own base URL.
+    /// Public base URL of the provider.
     pub(super) public: &'static str,
-    /// The same for a region, which stands for `{region}`; where there is none, a region changes nothing.
+    /// Public base URL per region, with a placeholder `{region}`; `None` for a provider where a region changes nothing.
     pub(super) regional: Option<&'static str>,
-    /// Whether the provider's own address wants a key.
+    /// Set when the public address requires a key.
     pub(super) needs_key: bool,
 }
 
-/// Which model, where and with what key.
+/// Model with its resolved base URL and key.
 pub(super) struct ModelEndpoint {
     reference: ModelRef,
     base: Url,
-    /// The API key.
+    /// API key.
     pub(super) key: Option<String>,
-    /// Whether somebody chose another address than the provider's own.
+    /// Set when the base URL is configured instead of the provider's public one.
     pub(super) is_custom: bool,
 }
 
 impl ModelEndpoint {
-    /// The endpoint of `reference`. A server at an address that was chosen may need no key.
+    /// Resolves the endpoint of `reference`. A server at a configured base URL may need no key.
     ///
     /// # Errors
-    /// What to set, without a value.
+    /// The setting that is missing or invalid, without its value.
     pub(super) fn find(reference: &ModelRef, credentials: &Lookup, names: &ProviderDefaults) -> Result<Self, String> {
         let provider = &reference.provider;
         let set = |name: &str| credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
@@ -45,7 +45,7 @@ impl ModelEndpoint {
         };
         let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).ok_or_else(|| {
             format!(
-                "the base URL of model provider `{provider}` is not an http or https URL; mend `baseUrl` in the \
+                "the base URL of model provider `{provider}` is not an http or https URL; fix `baseUrl` in the \
                  extraConfig of its PluginConfig, or {}",
                 names.base
             )
@@ -56,7 +56,7 @@ impl ModelEndpoint {
         };
         let found = names.keys.iter().copied().chain(declared).find_map(|name| Some((name, set(name)?)));
         let key = match found {
-            // A header could not hold it.
+            // Such a key cannot be sent in a header.
             Some((name, key)) if HeaderValue::from_str(&key).is_err() => {
                 return Err(format!("{name} holds characters that no API key has; set it to the key alone"));
             }
@@ -72,18 +72,18 @@ impl ModelEndpoint {
         Ok(Self { reference: reference.clone(), base, key, is_custom: chosen.is_some() })
     }
 
-    /// The model's name.
+    /// Returns the model's id.
     pub(super) fn model(&self) -> &str {
         &self.reference.id
     }
 
-    /// The config of an answer to `request`.
+    /// Returns the config of the answer to `request`.
     pub(super) fn generation(&self, request: &ModelRequest) -> Generation {
         Generation::new(&self.reference.id, &self.reference.config, &request.config)
     }
 
-    /// The base URL with `path` after it. The first segment of `path` is left out where the base URL ends with it
-    /// already: `…/v1` and `…` mean the same.
+    /// Returns the base URL with `path` appended. The first segment of `path` is left out where the base URL already
+    /// ends with it: `…/v1` and `…` mean the same.
     pub(super) fn url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
         let last = self.base.path().trim_end_matches('/').rsplit('/').next();
@@ -94,7 +94,7 @@ impl ModelEndpoint {
         url
     }
 
-    /// The key as a header's value, after `prefix`; it is left out of logs.
+    /// Returns the key as a header value, after `prefix`, marked sensitive, which keeps it out of logs.
     pub(super) fn key_header(&self, prefix: &str) -> Option<HeaderValue> {
         let key = self.key.as_ref()?;
         let mut value = HeaderValue::from_str(&format!("{prefix}{key}")).ok()?;
@@ -103,7 +103,7 @@ impl ModelEndpoint {
     }
 }
 
-/// The provider's own base URL.
+/// Returns the provider's public base URL, for the region if it has regional ones.
 fn public_base_url(reference: &ModelRef, names: &ProviderDefaults) -> Result<String, String> {
     let region = reference.region.as_deref().filter(|region| !region.is_empty());
     let Some((template, region)) = names.regional.zip(region) else { return Ok(names.public.into()) };
@@ -162,7 +162,7 @@ mod tests {
         for (reference, credentials, problem) in [
             (model(), &[][..], "model provider `a` needs an API key: set A_KEY or B_KEY, or the base URL of a server"),
             (model(), &[("A_KEY", "SECRET\nmore")], "A_KEY holds characters that no API key has"),
-            (wrong("user:SECRET@host"), &[], "the base URL of model provider `a` is not an http or https URL; mend"),
+            (wrong("user:SECRET@host"), &[], "the base URL of model provider `a` is not an http or https URL; fix"),
             (wrong("ftp://SECRET"), &[], "the base URL of model provider `a` is not"),
             (
                 ModelRef { region: Some("evil.example/".into()), ..model() },

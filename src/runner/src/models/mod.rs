@@ -1,11 +1,12 @@
-//! What the runtime asks of a language model, whoever provides it.
+//! Language models: one interface to all providers.
 //!
-//! A model sees the whole conversation on every call and keeps nothing, so any replica can answer. It streams: text as
-//! it comes, and the tools it wants called. The runtime calls them, adds their results to the conversation and asks
-//! again.
+//! Models are stateless: each call sends the whole conversation, so any replica can answer. Answers are streamed: text
+//! as it arrives, and tool calls. The runtime executes the calls, appends their results to the conversation and calls
+//! the model again.
 //!
-//! The providers' clients are our own and small. Crates that join many providers keep the body of a failed answer in
-//! their errors, do not obey `Retry-After` and set no bound to what a provider may send; here all three are promised.
+//! The clients of the providers are implemented here and are small. Crates that join many providers keep the body of a
+//! failed response in their errors, ignore `Retry-After` and set no bound to the size of a response; these clients do
+//! none of that.
 
 mod anthropic;
 mod calls;
@@ -49,115 +50,115 @@ use openai::OpenAi;
 use remote::Remote;
 use stub::Stub;
 
-/// A model by provider and name, and how to reach it.
+/// Reference to a model by provider and id, with its connection settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ModelRef {
     /// Provider, for example `stub`.
     pub(super) provider: String,
-    /// Name at the provider.
+    /// Id at the provider.
     pub(super) id: String,
-    /// Where the provider's API is; its public address when unset.
+    /// Base URL of the provider's API; its public address when unset.
     pub(super) base_url: Option<String>,
-    /// Which of the provider's public addresses, where it has one for each region.
+    /// Region, for providers with one public address per region.
     pub(super) region: Option<String>,
     /// Names of credentials that were declared for it. A single one is used when the provider's own name has no value.
     pub(super) credential_keys: Vec<String>,
-    /// Generation config of every request, unless the request says otherwise.
+    /// Generation config of every request, which the request may override.
     pub(super) config: Map<String, Value>,
 }
 
 impl ModelRef {
-    /// A model at the provider's public address, with its defaults.
+    /// Creates a reference to a model at the provider's public address, with its defaults.
     pub(super) fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
         Self { provider: provider.into(), id: id.into(), ..Self::default() }
     }
 }
 
-/// What a model is told about a tool.
+/// Declaration of a tool for a model.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ToolSpec {
-    /// The name it calls the tool by.
+    /// Name by which the model calls the tool.
     pub(super) name: String,
-    /// What the tool is for.
+    /// Purpose of the tool.
     pub(super) description: String,
     /// JSON Schema of the arguments; its type is `object`.
     pub(super) input_schema: Value,
 }
 
-/// What a model is given.
+/// Request to a model.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ModelRequest {
-    /// Instructions that come before the conversation.
+    /// System prompt.
     pub(super) system: Option<Arc<str>>,
-    /// The conversation, oldest first.
+    /// Conversation, oldest first.
     pub(super) messages: Vec<Arc<Message>>,
-    /// The tools it may ask for.
+    /// Tools that the model may call.
     pub(super) tools: Arc<[ToolSpec]>,
     /// Generation config, over that of the [`ModelRef`]: `temperature`, `maxOutputTokens`, `topP`, `topK` and
-    /// `stopSequences` mean the same everywhere, `version` asks for another model of the provider, and everything else
-    /// is handed over under the provider's own names.
+    /// `stopSequences` mean the same for every provider, `version` selects another model of the provider, and all other
+    /// settings are passed on under the provider's own names.
     pub(super) config: Arc<Map<String, Value>>,
-    /// Set when the answer is to be JSON.
+    /// Set when the answer must be JSON.
     pub(super) output: Option<OutputFormat>,
 }
 
-/// JSON is wanted. A model may still write something else, or put the JSON into a Markdown fence.
+/// Request for JSON. A model may still write something else, or put the JSON into a Markdown code fence.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct OutputFormat {
     /// JSON Schema of the answer; any JSON when unset.
     pub(super) schema: Option<Value>,
 }
 
-/// A piece of a model's answer.
+/// Piece of a streamed answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Chunk {
-    /// Text, to be shown as it comes.
+    /// Text, to be shown as it arrives.
     Token(String),
-    /// A tool to call once the stream has ended.
+    /// Tool call, to be executed once the stream has ended.
     Call(ToolCall),
-    /// The answer is not whole: it reached the most tokens it may have.
+    /// The answer is truncated: it reached its maximum number of tokens.
     Truncated,
-    /// What the answer cost, at most once and at its end; not every provider says.
+    /// Token usage, at most once and at the end; not every provider reports it.
     Usage(Usage),
 }
 
-/// Tokens that were counted by the provider.
+/// Token counts of the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Usage {
-    /// Of the request.
+    /// Input tokens.
     pub(super) input: u64,
-    /// Of the answer.
+    /// Output tokens.
     pub(super) output: u64,
 }
 
-/// A language model.
+/// Language model.
 #[async_trait]
 pub(super) trait Model: Send + Sync {
-    /// Answers the last message of the conversation. Dropping the stream ends the request.
+    /// Answers the last message of the conversation. Dropping the stream cancels the request.
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>>;
 
-    /// Names a conversation after its first message: at most 60 characters, one line. A model that does not answer
-    /// well within 10 s is not waited for: the name is then the beginning of the message.
+    /// Generates a title for a conversation from its first message: at most 60 characters, one line. After 10 s, or
+    /// without a usable answer, the title is the beginning of the message.
     async fn title(&self, first: &str) -> String {
         title::request_title(|request| self.respond(request), first).await
     }
 }
 
-/// Turns text into a vector that is near those of texts with a similar meaning.
+/// Embedding model: maps text to a vector, near those of texts with a similar meaning.
 #[async_trait]
 pub(super) trait Embedder: Send + Sync {
-    /// The vector of `text`; all vectors of one model have the same length.
+    /// Returns the vector of `text`; all vectors of one model have the same dimension.
     ///
     /// # Errors
-    /// As for an answer.
+    /// The same as for an answer.
     async fn embed(&self, text: &str) -> Result<Vec<f32>, ModelError>;
 }
 
-/// The model `reference` names; `credentials` finds API keys and addresses by name, for example `OPENAI_API_KEY`.
-/// `http` is the process's own: it is cheap to clone, and shares connections.
+/// Creates the client of the model in `reference`; `credentials` looks up API keys and base URLs by name, for example
+/// `OPENAI_API_KEY`. `http` is the client of the process: clones are cheap and share its connections.
 ///
 /// # Errors
-/// Why it cannot be served, as a sentence for `/readyz`.
+/// The reason why it cannot be served, as a sentence for `/readyz`.
 pub(super) fn open(reference: &ModelRef, credentials: &Lookup, http: &Http) -> Result<Arc<dyn Model>, String> {
     Ok(match reference.provider.as_str() {
         "stub" => Arc::new(Stub),
@@ -169,10 +170,10 @@ pub(super) fn open(reference: &ModelRef, credentials: &Lookup, http: &Http) -> R
     })
 }
 
-/// The embedding model `reference` names, as [`open`] does for one that answers.
+/// Creates the client of the embedding model in `reference`, like [`open`].
 ///
 /// # Errors
-/// Why it cannot be used.
+/// The reason why it cannot be used.
 pub(super) fn open_embedder(
     reference: &ModelRef,
     credentials: &Lookup,
@@ -180,6 +181,6 @@ pub(super) fn open_embedder(
 ) -> Result<Arc<dyn Embedder>, String> {
     match reference.provider.as_str() {
         "ollama" => Ok(Arc::new(OllamaEmbedder::new(reference, credentials, http)?)),
-        other => Err(format!("there is no embedding provider `{other}`; use ollama")),
+        other => Err(format!("unknown embedding provider `{other}`; use ollama")),
     }
 }

@@ -1,4 +1,4 @@
-//! An agent as a model.
+//! Serves an agent as a model of OpenAI's API.
 
 use std::sync::Arc;
 
@@ -8,11 +8,11 @@ use tokio::sync::mpsc::Sender;
 use super::backend::{CompletionError, CompletionRequest, ModelBackend};
 use crate::{agent::Agent, models::message::Message, turn::TurnOutcome, turn_event::TurnEvent};
 
-/// An agent under its name.
+/// Agent with the model name under which it is served.
 pub(crate) struct NamedAgent {
-    /// The name.
+    /// Name of the model.
     pub(crate) name: String,
-    /// Who answers.
+    /// Agent that answers.
     pub(crate) agent: Arc<Agent>,
 }
 
@@ -29,7 +29,7 @@ impl ModelBackend for NamedAgent {
     ) -> Result<TurnOutcome, CompletionError> {
         let CompletionRequest { caller, model: _, messages, config, output } = question;
         if messages.iter().all(|message| matches!(**message, Message::System(_) | Message::Assistant(_))) {
-            return Err(CompletionError::Input("nobody asks anything: `messages` has none of a user".into()));
+            return Err(CompletionError::Input("`messages` has no user message".into()));
         }
         Ok(self.agent.complete(&caller, messages, config, output, tokens).await?)
     }

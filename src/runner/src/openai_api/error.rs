@@ -1,4 +1,4 @@
-//! Errors in the form that OpenAI's clients turn into their own types.
+//! Error responses in OpenAI's form, which its client libraries map to their own types.
 
 use axum::{
     Json,
@@ -10,44 +10,44 @@ use serde_json::{Value, json};
 
 use super::backend::CompletionError;
 
-/// Why a request is not answered.
+/// Error response to a request.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ApiError {
     status: StatusCode,
     message: String,
-    /// What of the request is wrong, for example `messages[0].content`.
+    /// Path of the invalid field, for example `messages[0].content`.
     param: Option<String>,
     code: Option<&'static str>,
 }
 
 impl ApiError {
-    /// The request is wrong, at `param` where that is known.
+    /// Creates an error for an invalid request, at `param` if known.
     pub(super) fn invalid(param: Option<&str>, message: impl Into<String>) -> Self {
         let param = param.map(str::to_owned);
         Self { status: StatusCode::BAD_REQUEST, message: message.into(), param, code: None }
     }
 
-    /// There is no such model.
+    /// Creates an error for an unknown model.
     pub(super) fn no_model(model: &str, known: &[String]) -> Self {
         Self {
             status: StatusCode::NOT_FOUND,
-            message: format!("there is no model `{model}` here; there is: {}", known.join(", ")),
+            message: format!("unknown model `{model}`; known models: {}", known.join(", ")),
             param: Some("model".into()),
             code: Some("model_not_found"),
         }
     }
 
-    /// An error that its status tells.
+    /// Creates an error that is described by its status and a message.
     pub(crate) fn with_status(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), param: None, code: None }
     }
 
-    /// Nothing can be answered now.
+    /// Creates an error for a service that cannot answer now.
     pub(crate) fn unavailable(why: impl Into<String>) -> Self {
         Self::with_status(StatusCode::SERVICE_UNAVAILABLE, why)
     }
 
-    /// The object in a body or an event.
+    /// Returns the JSON object for a body or an event.
     pub(super) fn body(&self) -> Value {
         let kind = if self.status.is_server_error() { "server_error" } else { "invalid_request_error" };
         json!({ "error": { "message": self.message, "type": kind, "param": self.param, "code": self.code } })

@@ -1,14 +1,14 @@
-//! The part of OpenAI's API that chat clients need, so that any of them can talk to an agent or a flow.
+//! Subset of OpenAI's API that chat clients need, so that any of them can use an agent or a flow.
 //!
 //! | route | answer |
 //! |---|---|
-//! | `GET /v1/models` | what can be asked: the agent, or the flows |
+//! | `GET /v1/models` | list of models: the agent, or the flows |
 //! | `GET /v1/models/{model}` | one of them |
 //! | `POST /v1/chat/completions` | the answer to `messages`, which are the whole conversation: nothing is stored |
 //!
-//! Tools are called here and not by the client. Errors are `{"error": {"message", "type", "param", "code"}}`: 400 for a
-//! wrong request, 404 for an unknown model, 413 for a body over 1 MiB, 502 when the model fails, 503 while draining, not
-//! ready, or for a flow in error.
+//! Tools are called by this runtime, not by the client. Errors are `{"error": {"message", "type", "param", "code"}}`:
+//! 400 for an invalid request, 404 for an unknown model, 413 for a body over 1 MiB, 502 when the model fails, 503 while
+//! draining, not ready, or for a flow in error.
 
 mod agent;
 pub(crate) mod backend;
@@ -36,27 +36,24 @@ use crate::openai_api::backend::ModelBackend;
 pub(super) use self::agent::NamedAgent;
 pub(super) use self::error::ApiError;
 
-/// Who answers, or why nobody does.
+/// Backend, or the reason why nothing can be served.
 type BackendResult = Result<Arc<dyn ModelBackend>, String>;
 
 #[derive(Clone)]
 struct Api {
     backend: BackendResult,
-    /// Since when, in seconds since 1970: what models were created at.
+    /// Start of the process in seconds since 1970, reported as the creation time of all models.
     since: i64,
 }
 
-/// The routes, for whoever answers, or with why nobody does.
+/// Builds the routes for a backend; without one they respond with the reason.
 pub(super) fn routes(answers: BackendResult) -> Router {
     let api = Api { backend: answers, since: Timestamp::now().as_second() };
     Router::new()
         .route("/v1/models", get(list).fallback(not_allowed))
         .route("/v1/models/{model}", get(show).fallback(not_allowed))
         .route("/v1/chat/completions", post(complete).fallback(not_allowed))
-        .route(
-            "/v1/{*rest}",
-            any(async || ApiError::with_status(StatusCode::NOT_FOUND, "there is no such route under /v1")),
-        )
+        .route("/v1/{*rest}", any(async || ApiError::with_status(StatusCode::NOT_FOUND, "unknown route under /v1")))
         .with_state(api)
 }
 
@@ -69,7 +66,7 @@ impl Api {
         self.backend.clone().map_err(ApiError::unavailable)
     }
 
-    /// Who answers for this model.
+    /// Returns the backend if it serves the model `id`.
     fn backend_for(&self, id: &str) -> Result<Arc<dyn ModelBackend>, ApiError> {
         let answers = self.backend()?;
         let known = answers.models();

@@ -1,4 +1,4 @@
-//! A2A over HTTP: what a client sees of tasks, and what it is told when it asks for the wrong thing.
+//! A2A over HTTP: tasks and error responses, as a client sees them.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use super::Runner;
 use crate::models::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest};
 
-/// Says `one`, waits for the gate, says `two`; tells when it is dropped.
+/// Model that says `one`, waits for the gate, says `two`; notifies `dropped` when its stream is dropped.
 pub(super) struct Gated {
     pub(super) gate: Arc<Notify>,
     pub(super) dropped: mpsc::UnboundedSender<()>,
@@ -51,7 +51,7 @@ async fn gated() -> (Runner, Arc<Notify>, mpsc::UnboundedReceiver<()>) {
 }
 
 impl Runner {
-    /// The answer to a JSON-RPC request.
+    /// Returns the response to a JSON-RPC request.
     async fn rpc(&self, method: &str, params: Value) -> Value {
         let body = json!({ "jsonrpc": "2.0", "id": "1", "method": method, "params": params });
         let response = self.client.post(self.url("/")).body(body.to_string()).send().await.unwrap();
@@ -60,7 +60,7 @@ impl Runner {
         answer
     }
 
-    /// A stream whose head has arrived.
+    /// Opens a stream and waits for its header.
     async fn open(&self, method: &str, params: Value) -> reqwest::Response {
         let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
         let response = self.client.post(self.url("/")).body(body.to_string()).send().await.unwrap();
@@ -73,7 +73,7 @@ impl Runner {
     }
 }
 
-/// The results in a stream's events, up to its end.
+/// Collects the results in a stream's events, up to its end.
 pub(super) async fn results(response: reqwest::Response) -> Vec<Value> {
     let text = response.text().await.unwrap();
     let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
@@ -194,7 +194,7 @@ async fn canceling_stops_the_model_and_forgets_the_turn() {
     assert_eq!((state(&next), &next["contextId"]), ("TASK_STATE_COMPLETED", &task["contextId"]), "its task knows it");
 }
 
-/// Always fails.
+/// Model that always fails.
 struct Asleep;
 
 #[async_trait]
@@ -253,11 +253,11 @@ async fn what_cannot_be_done_has_the_code_for_it() {
         assert!(!error["message"].as_str().unwrap().is_empty());
     }
     let missing = runner.rpc("GetTask", json!({ "id": "unknown" })).await["error"].take();
-    let advice = "there is no task `unknown`: held by another replica or gone: set storage to postgresql";
+    let advice = "unknown task `unknown`: held by another replica or gone: set storage to postgresql";
     assert_eq!(missing["message"], advice);
     let unready = Runner::with(&[("CORAIL_MODEL_TYPE", "nothing".into())]).await;
     let missing = unready.rpc("GetTask", json!({ "id": "unknown" })).await["error"].take();
-    assert_eq!(missing["message"], "there is no task `unknown`: not found or gone", "its storage is not known");
+    assert_eq!(missing["message"], "unknown task `unknown`: not found or gone", "its storage is not known");
 }
 
 #[tokio::test]
@@ -353,7 +353,7 @@ async fn a_body_that_is_no_request_is_answered_as_json_rpc_wants() {
     let response = response.body(body.to_string()).send().await.unwrap();
     assert_eq!(response.status(), 503);
     let answer: Value = serde_json::from_slice(&response.bytes().await.unwrap()).unwrap();
-    assert!(answer["error"]["message"].as_str().unwrap().contains("there is no model provider `nothing`"), "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap().contains("unknown model provider `nothing`"), "{answer}");
     let (status, _) = runner.get("/").await;
     assert_eq!(status, 405);
 }

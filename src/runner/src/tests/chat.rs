@@ -1,4 +1,4 @@
-//! Routes, events, conversations, and what a failing model looks like.
+//! Routes, events, conversations and failing models of an agent.
 
 use async_trait::async_trait;
 use futures::{
@@ -22,7 +22,7 @@ async fn every_route_has_its_status_and_every_error_its_text() {
         ("POST", "/chat", r#"{"message":"a","conversation_id":"a b"}"#, 400, "`conversation_id` must be"),
         ("POST", "/chat", &big, 413, "larger than 1 MiB"),
         ("GET", "/chat", "", 405, "GET is not allowed here"),
-        ("POST", "/nothing", "", 404, "no such route"),
+        ("POST", "/nothing", "", 404, "unknown route"),
         ("GET", "/healthz", "", 200, "ok"),
         ("GET", "/readyz", "", 200, "ok"),
         ("POST", "/readyz", "", 405, "POST is not allowed here"),
@@ -104,13 +104,13 @@ async fn a_model_type_that_is_not_supported_leaves_the_process_alive_and_not_rea
     let runner = Runner::with(&[("CORAIL_MODEL_TYPE", "soap".into())]).await;
     assert_eq!(runner.get("/healthz").await.0, 200);
     let (status, why) = runner.get("/readyz").await;
-    assert!(status == 503 && why.contains("there is no model provider `soap`; use openai"), "{status} {why}");
+    assert!(status == 503 && why.contains("unknown model provider `soap`; use openai"), "{status} {why}");
     let response = runner.client.get(runner.url("/readyz")).send().await.unwrap();
     assert_eq!(response.headers()["x-recif-ready"], "never");
     assert_eq!(runner.chat(json!({"message": "hi"})).await.0, 503);
 }
 
-/// Says how many messages it was given; `fail` makes it fail after one token.
+/// Model that says how many messages it got; `fail` makes it fail after one token.
 struct Counter;
 
 #[async_trait]
@@ -143,7 +143,7 @@ async fn a_conversation_goes_on_and_a_failed_turn_leaves_no_trace() {
     assert_eq!((&other["reply"], &other["conversation_id"]), (&json!("1"), &json!("mine")));
     let (status, never) = runner.chat(json!({"message": "b", "conversation_id": "0".repeat(32)})).await;
     let why = never["error"].as_str().unwrap();
-    assert!(status == 404 && why.starts_with("there is no conversation `0000"), "{never}");
+    assert!(status == 404 && why.starts_with("unknown conversation `0000"), "{never}");
 }
 
 #[tokio::test]
@@ -201,7 +201,7 @@ async fn a_model_that_fails_in_a_stream_ends_it_with_an_error() {
     assert_eq!(events.len(), 2);
 }
 
-/// Never has enough of tools.
+/// Model that always calls another tool.
 struct Greedy;
 
 #[async_trait]

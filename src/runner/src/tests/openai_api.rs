@@ -1,4 +1,4 @@
-//! OpenAI's API over HTTP: what the official clients do not show, above all what they are told when something is wrong.
+//! OpenAI's API over HTTP: cases that the official clients do not show, above all error responses.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl Runner {
         (response.status().as_u16(), serde_json::from_slice(&response.bytes().await.unwrap()).unwrap())
     }
 
-    /// The data of all events.
+    /// Returns the data of all events.
     async fn chunks(&self, body: &Value) -> Vec<String> {
         let request = self.client.post(self.url("/v1/chat/completions")).body(body.to_string());
         let response = request.send().await.unwrap();
@@ -34,7 +34,7 @@ fn completion_body(text: &str) -> Value {
     json!({ "model": "tester", "messages": [{ "role": "user", "content": text }] })
 }
 
-/// Answers with what it was asked, counts, and breaks off or fails when told to.
+/// Model that answers with the size and config of its request, reports usage, and truncates or fails on demand.
 struct Mirror;
 
 #[async_trait]
@@ -142,7 +142,7 @@ async fn a_model_that_fails_is_a_502_or_the_last_event_of_a_stream() {
     assert_eq!(serde_json::from_str::<Value>(chunks.last().unwrap()).unwrap(), error);
 }
 
-/// Never answers; tells when nobody listens any more.
+/// Model that never answers; notifies when its stream is dropped.
 struct Silent(Arc<Notify>);
 
 struct Guard(Arc<Notify>);
@@ -189,13 +189,13 @@ async fn every_error_has_openai_s_form() {
         ("POST", chat, "{", 400, Value::Null, "chat completion request in JSON"),
         ("POST", chat, "[]", 400, Value::Null, "chat completion request in JSON"),
         ("POST", chat, "{}", 400, Value::Null, "missing field"),
-        ("POST", chat, &alone, 400, Value::Null, "nobody asks anything"),
-        ("POST", chat, &other, 404, json!("model_not_found"), "there is: tester"),
+        ("POST", chat, &alone, 400, Value::Null, "has no user message"),
+        ("POST", chat, &other, 404, json!("model_not_found"), "known models: tester"),
         ("POST", chat, &big, 413, Value::Null, "larger than 1 MiB"),
         ("GET", chat, "", 405, Value::Null, "GET is not allowed here"),
         ("POST", "/v1/models", "", 405, Value::Null, "POST is not allowed here"),
-        ("GET", "/v1/models/gpt", "", 404, json!("model_not_found"), "there is no model `gpt`"),
-        ("POST", "/v1/embeddings", "{}", 404, Value::Null, "no such route"),
+        ("GET", "/v1/models/gpt", "", 404, json!("model_not_found"), "unknown model `gpt`"),
+        ("POST", "/v1/embeddings", "{}", 404, Value::Null, "unknown route"),
     ] {
         let request = runner.client.request(method.parse().unwrap(), runner.url(path)).body(body.to_owned());
         let response = request.send().await.unwrap();

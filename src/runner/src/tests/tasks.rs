@@ -1,4 +1,4 @@
-//! A2A tasks that replicas share: two servers over one real PostgreSQL.
+//! A2A tasks shared by replicas: two servers over one real PostgreSQL.
 
 use std::{
     future::{Future, pending},
@@ -21,7 +21,7 @@ use crate::{
     database::Dsn,
 };
 
-/// A replica whose model says `one`, waits for its gate, and says `two`.
+/// Replica whose model says `one`, waits for its gate, and says `two`.
 struct Replica {
     runner: Runner,
     gate: Arc<Notify>,
@@ -49,7 +49,7 @@ impl Replica {
         if user.is_empty() { request } else { request.header("x-recif-user", user) }
     }
 
-    /// The whole answer, its HTTP status beside it.
+    /// Returns the whole response, with its HTTP status added.
     async fn rpc_as(&self, user: &str, method: &str, params: Value) -> Value {
         let response = self.request(user, method, params).send().await.unwrap();
         let status = response.status().as_u16();
@@ -64,7 +64,7 @@ impl Replica {
         answer["result"].take()
     }
 
-    /// Begins a task of alice's that works.
+    /// Starts a task of alice that keeps working.
     async fn begin(&self) -> Value {
         let mut go = message("go");
         go["configuration"] = json!({ "returnImmediately": true });
@@ -74,7 +74,7 @@ impl Replica {
         task
     }
 
-    /// Alice's task once it is as wanted.
+    /// Polls alice's task until `is_wanted` is true of it.
     async fn sees(&self, about: &Value, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         for _ in 0..300 {
@@ -96,7 +96,7 @@ fn about(task: &Value) -> Value {
     json!({ "id": task["id"] })
 }
 
-/// The events of a stream that ends by itself.
+/// Collects the events of a stream that must end by itself.
 async fn ended(response: reqwest::Response) -> Vec<Value> {
     tokio::time::timeout(Duration::from_secs(30), results(response)).await.expect("the stream goes on")
 }
@@ -116,7 +116,7 @@ async fn a_task_is_seen_and_followed_on_every_replica_by_its_user_alone() {
     for user in ["mallory", ""] {
         for method in ["GetTask", "CancelTask", "SubscribeToTask"] {
             let refused = other.rpc_as(user, method, about.clone()).await["error"].take();
-            let expected = format!("there is no task `{}`: not found or gone", task["id"].as_str().unwrap());
+            let expected = format!("unknown task `{}`: not found or gone", task["id"].as_str().unwrap());
             assert_eq!((&refused["code"], &refused["message"]), (&json!(-32001), &json!(expected)), "{method} {user}");
         }
         let listed = other.rpc_as(user, "ListTasks", json!({ "contextId": task["contextId"] })).await;
@@ -180,7 +180,7 @@ async fn a_task_is_canceled_from_another_replica() {
     assert_eq!(other.rpc_as("alice", "CancelTask", about.clone()).await["error"]["code"], -32002);
     assert_eq!(state(&other.get(&json!({ "id": stays["id"] })).await), "TASK_STATE_WORKING");
 
-    // The turn left no conversation: its task alone knows the context.
+    // The turn stored no conversation yet: only its task knows the context.
     let mut next = message("again");
     next["message"]["contextId"] = task["contextId"].clone();
     let mut foreign = next.clone();
@@ -245,7 +245,7 @@ async fn a_database_that_is_away_stops_no_turn_and_learns_of_it_later() {
     assert!(!why.contains(PASSWORD), "{why}");
     assert_eq!(one.rpc_as("alice", "ListTasks", json!({})).await["http"], 503, "a part is not given for the whole");
 
-    // The turn is answered; that its conversation is not kept is its error.
+    // The turn has its answer; the conversation that cannot be stored is its error.
     one.gate.notify_one();
     let ended = one.sees(&about(&first), |task| state(task) != "TASK_STATE_WORKING").await;
     assert_eq!((state(&ended), text(&ended)), ("TASK_STATE_FAILED", "one two"));

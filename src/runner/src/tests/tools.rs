@@ -1,4 +1,4 @@
-//! Tools as a model calls them, against a real server and real programs.
+//! Tool calls of a model, against a real server and real programs.
 
 use std::{convert::Infallible, future::pending, net::SocketAddr};
 
@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 use super::Runner;
 
-/// A server that says what it was asked, never answers, never ends, fails, or sends elsewhere.
+/// Starts a server that echoes requests, never responds, never ends, fails, or redirects.
 async fn endpoint() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -135,7 +135,7 @@ async fn what_a_call_of_a_tool_answers() {
 async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
     let runner = runner().await;
     for (call, error) in [
-        ("nothing", "there is no tool `nothing`"),
+        ("nothing", "unknown tool `nothing`"),
         ("get {}", "wrong arguments: `id` is part of the URL and must be given"),
         (r#"get {"id": ".."}"#, "wrong arguments: an argument may not turn a part of the URL's path into `.` or `..`"),
         (r#"get {"id": 1, "x": 2}"#, "wrong arguments: `id` must be a string; `x` is not a parameter"),
@@ -278,13 +278,13 @@ async fn an_mcp_server_behind_tls_is_judged_as_its_tool_says() {
         tool("unset", json!({"ca": "$SURELY_NOT_SET"})),
     ]))
     .await;
-    // Twice, the second time in the other order: what one of them is let into is no way in for another.
+    // Two rounds, the second in reverse order: the trust of one tool's connection must not be reused for another tool.
     let names = ["system", "other", "own", "anyone", "none", "unset"];
     for name in names.iter().chain(names.iter().rev()) {
         let reply = runner.say(format!(r#"/tool {name} {{"message": "hi"}}"#)).await;
         match *name {
             "own" | "anyone" => assert_eq!(reply, "Echo: hi", "{name}"),
-            "none" => assert!(reply.contains("there is no certificate in PEM"), "{reply}"),
+            "none" => assert!(reply.contains("it holds no certificate in PEM form"), "{reply}"),
             "unset" => assert!(reply.contains("SURELY_NOT_SET, which is not set"), "{reply}"),
             _ => assert!(reply.contains("certificate"), "{name}: {reply}"),
         }

@@ -1,8 +1,9 @@
-//! The HTTP client of the tools.
+//! HTTP client of the tools.
 //!
-//! It is built at the first use: loading the system's certificates costs time and memory that an agent without such
-//! tools need not pay. Redirects stay on their host and port, but for those from http to https at the usual ports, so a
-//! credential in a header cannot leave with one. Where it connects at all is [`reach`](super::reach)'s business.
+//! It is built on first use: loading the system's certificates costs time and memory that an agent without such tools
+//! need not pay. Redirects are followed only to the same host and port, or from http to https at the default ports, so
+//! that a redirect cannot carry a credential in a header to another server. The addresses that it may connect to are
+//! decided by [`egress`](super::egress).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,20 +17,20 @@ use super::{
     error::ToolError,
 };
 
-/// The clients, each built when first used.
+/// Cache of HTTP clients, each built on first use. Invariant: at most one client per source of the URL and trust.
 pub(super) struct HttpClient {
     egress: EgressPolicy,
-    /// By who chose the URL and how the server is judged.
+    /// Clients by source of the URL and trust in the server's certificate.
     built: Mutex<Vec<(UrlSource, Trust, Client)>>,
 }
 
 impl HttpClient {
-    /// Clients that connect to where `reach` lets them.
+    /// Creates an empty cache; its clients connect only to addresses that `reach` allows.
     pub(super) fn new(reach: EgressPolicy) -> Self {
         Self { egress: reach, built: Mutex::default() }
     }
 
-    /// The client for a URL that a Tool names.
+    /// Returns the client for a URL from a Tool.
     ///
     /// # Errors
     /// [`ToolError::Refused`] when the URL may not be reached from here.
@@ -37,18 +38,18 @@ impl HttpClient {
         self.client(url, UrlSource::Tool, &Trust::System).await
     }
 
-    /// The client for a URL that a model chose.
+    /// Returns the client for a URL chosen by a model.
     ///
     /// # Errors
-    /// As [`HttpClient::for_url`].
+    /// The same as [`HttpClient::for_url`].
     pub(super) async fn for_model_url(&self, url: &Url) -> Result<Client, ToolError> {
         self.client(url, UrlSource::Model, &Trust::System).await
     }
 
-    /// The client for `url` that judges its server's certificate like this.
+    /// Returns the client for `url` that verifies the server's certificate by `trust`.
     ///
     /// # Errors
-    /// As [`HttpClient::for_url`]; and certificates that cannot be read.
+    /// The same as [`HttpClient::for_url`], and certificates that cannot be parsed.
     pub(super) async fn for_server(&self, url: &Url, trust: &Trust) -> Result<Client, ToolError> {
         self.client(url, UrlSource::Tool, trust).await
     }
@@ -63,17 +64,17 @@ impl HttpClient {
             return Ok(client.clone());
         }
         let judge = trust.client_config().map_err(|problem| ToolError::Failed(problem.to_string()))?;
-        let client = build(|builder| judge(builder).dns_resolver(DnsResolver(self.egress.address_check(who))))
+        let client = build(|builder| judge(builder).dns_resolver(DnsResolver(self.egress.connection_check(who))))
             .map_err(|problem| ToolError::Failed(format!("no HTTP client: {problem}")))?;
         built.push((who, trust.clone(), client.clone()));
         Ok(client)
     }
 }
 
-/// The text of `response`, read up to the cap.
+/// Reads the text of `response` up to the cap.
 ///
 /// # Errors
-/// [`ToolError::Failed`] for a status other than 2xx, with what the server said, and for a body that breaks off.
+/// [`ToolError::Failed`] for a status other than 2xx, with the server's text, and for a body that breaks off.
 pub(super) async fn read(mut response: Response) -> Result<String, ToolError> {
     let status = response.status();
     let mut body = BoundedBuffer::default();
@@ -93,7 +94,7 @@ pub(super) async fn read(mut response: Response) -> Result<String, ToolError> {
     }))
 }
 
-/// A failed request as text: the whole chain of causes, without the URL, which the model wrote itself.
+/// Converts a failed request: the text has the whole chain of causes, without the URL, which the model wrote itself.
 pub(super) fn failed(error: reqwest::Error) -> ToolError {
     let error = error.without_url();
     let mut text = error.to_string();
@@ -112,7 +113,7 @@ fn build(with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String
             .redirect(same_host())
             .pool_max_idle_per_host(4)
     };
-    // An image without CA certificates can still call plain http.
+    // An image without CA certificates can still use plain http.
     builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| error.to_string())
 }
 

@@ -1,16 +1,18 @@
-//! Egress rules: which addresses a tool connects to.
+//! Egress policy: addresses to which tools may connect, as a defence against [server-side request
+//! forgery](https://owasp.org/www-community/attacks/Server_Side_Request_Forgery).
 //!
 //! | address | URL of a Tool | URL that a model chose |
 //! |---|---|---|
 //! | metadata services, link-local | never | never |
 //! | this Pod's own | never | never |
-//! | loopback (an extra container) | where the Tool's own text names it, but for the ports of sidecar and runner | never |
+//! | loopback (an extra container) | if the Tool's URL names it literally, except the ports of sidecar and runner | never |
 //! | private ranges | yes | never |
 //!
-//! A Tool may be written by others than the agent's owner, and what a model chooses comes in the end from anyone. Names
-//! are judged where they are resolved and not before, so an address that changes between check and use is no way around
-//! it. With a proxy, which resolves by itself, the name is resolved here as well before the request is sent; a name that
-//! only the proxy knows is the proxy's business.
+//! A Tool may be written by others than the agent's owner, and a URL chosen by a model may come from anyone. Names are
+//! checked by the addresses they resolve to when the connection is made, so DNS rebinding between check and use cannot
+//! bypass the policy. With a proxy, which resolves names itself, the name is also resolved here before the request is
+//! sent; a name that only the proxy can resolve is left to the proxy. The client may connect to the proxy itself wherever
+//! it is, but a URL to the proxy's host is judged like any other: by the port, or `NO_PROXY`, it leads to another server.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket},
@@ -22,35 +24,35 @@ use url::{Host, Url};
 
 use crate::Lookup;
 
-/// The sidecar's port.
+/// Port of the sidecar.
 const SIDECAR: u16 = 8888;
-/// Where the Internet does not lead: RFC 1918, RFC 6598, RFC 2544, RFC 4193.
+/// Ranges that are not routed on the Internet: RFC 1918, RFC 6598, RFC 2544, RFC 4193.
 const PRIVATE: [&str; 6] =
     ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7"];
-/// Variables that name a proxy, as the HTTP client reads them.
+/// Variables that configure a proxy, as the HTTP client reads them.
 const PROXIES: [&str; 6] = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 
-/// Who chose a URL.
+/// Origin of a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UrlSource {
-    /// Whoever wrote the Tool.
+    /// The author of the Tool.
     Tool,
     /// The model.
     Model,
 }
 
-/// The rules of a process.
+/// Egress policy of the process.
 pub(super) struct EgressPolicy {
-    /// Ports of this Pod that are not a tool's.
+    /// Ports of this Pod that belong to the runtime or the sidecar.
     ports: Vec<u16>,
-    /// Whether the process runs on a developer's machine, whose servers Tools may name as they like.
+    /// Set on a developer's machine, where Tools may reach loopback under any name.
     local: bool,
-    /// The hosts of the proxies that are used.
+    /// Host names of the configured proxies.
     proxies: Arc<[String]>,
 }
 
 impl EgressPolicy {
-    /// The rules that follow from the variables of the process.
+    /// Creates the policy from the environment variables of the process.
     pub(super) fn new(environment: &Lookup) -> Self {
         let set = |name: &str| environment(name).filter(|value| !value.is_empty());
         let port = |name: &str| set(name).and_then(|text| text.parse().ok());
@@ -67,10 +69,10 @@ impl EgressPolicy {
         }
     }
 
-    /// Judges what the text of `url` tells of where it leads.
+    /// Checks `url` by its text, and with a proxy also the addresses of its host name.
     ///
     /// # Errors
-    /// Why it is not connected to, for the model.
+    /// The reason for the refusal, for the model.
     pub(super) async fn check_url(&self, url: &Url, who: UrlSource) -> Result<(), String> {
         let port = url.port_or_known_default().unwrap_or_default();
         if self.ports.contains(&port) && names_loopback(url) {
@@ -78,25 +80,32 @@ impl EgressPolicy {
         }
         let judge = self.address_check(who);
         check_url(url, &judge).map_err(|denied| denied.to_string())?;
-        if let (Some(Host::Domain(name)), false) = (url.host(), self.proxies.is_empty())
-            && let Err(problem) = lookup(name, &judge).await
-            && let Some(denied) = problem.downcast_ref::<DeniedAddress>()
-        {
-            return Err(denied.to_string());
+        match url.host() {
+            Some(Host::Domain(name)) if is_among(&self.proxies, name) => check_all(name, &judge).await,
+            Some(Host::Domain(name)) if !self.proxies.is_empty() => match lookup(name, &judge).await {
+                Err(problem) => {
+                    problem.downcast_ref::<DeniedAddress>().map_or(Ok(()), |denied| Err(denied.to_string()))
+                }
+                Ok(_) => Ok(()),
+            },
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    /// What judges the addresses that names have. A name that is empty stands for an address that is written in the URL.
-    pub(super) fn address_check(&self, who: UrlSource) -> AddressPolicy {
+    /// Returns the check of the addresses that the HTTP client resolves. It admits a proxy's name, by which the client
+    /// connects to the proxy; [`Self::check_url`] has judged the URLs to that host.
+    pub(super) fn connection_check(&self, who: UrlSource) -> AddressPolicy {
+        let (judge, proxies) = (self.address_check(who), self.proxies.clone());
+        Arc::new(move |name, address| if is_among(&proxies, name) { Ok(()) } else { judge(name, address) })
+    }
+
+    /// Returns the check of resolved addresses. An empty name stands for an address that is literally in the URL.
+    fn address_check(&self, who: UrlSource) -> AddressPolicy {
         let ranges = |texts: &[&str]| -> Vec<Cidr> { texts.iter().filter_map(|text| text.parse().ok()).collect() };
         let (denied, loopback, private) = (ranges(DENIED_RANGES), ranges(LOOPBACK_RANGES), ranges(&PRIVATE));
-        let (local, proxies) = (self.local && who == UrlSource::Tool, self.proxies.clone());
+        let local = self.local && who == UrlSource::Tool;
         Arc::new(move |name, address| {
             let deny = |why: String| Err(DeniedAddress { address, why });
-            if proxies.iter().any(|proxy| proxy == name) {
-                return Ok(());
-            }
             if let Some(range) = range_of(&denied, address) {
                 return deny(format!(
                     "is in {range}, link-local or of a cloud's metadata service: no tool connects there"
@@ -123,7 +132,18 @@ impl EgressPolicy {
     }
 }
 
-/// Whether the text of `url` says loopback.
+/// Reports whether `name` is the host name of a proxy.
+fn is_among(proxies: &[String], name: &str) -> bool {
+    proxies.iter().any(|proxy| proxy.eq_ignore_ascii_case(name))
+}
+
+/// Checks every address of a proxy's name, because the client may connect to each of them ([`EgressPolicy::connection_check`]).
+async fn check_all(name: &str, judge: &AddressPolicy) -> Result<(), String> {
+    let addresses = tokio::net::lookup_host((name, 0)).await.map_err(|error| format!("{name}: {error}"))?;
+    addresses.into_iter().try_for_each(|address| judge(name, address.ip())).map_err(|denied| denied.to_string())
+}
+
+/// Reports whether the host of `url` is literally a loopback address or name.
 fn names_loopback(url: &Url) -> bool {
     let is_loopback = |address: IpAddr| {
         let address = address.to_canonical();
@@ -137,13 +157,14 @@ fn names_loopback(url: &Url) -> bool {
     }
 }
 
-/// Names that are always loopback (RFC 6761, section 6.3).
+/// Reports whether the name is always loopback (RFC 6761, section 6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Whether `address` is one of this Pod's: then the kernel would send to it from itself. Nothing is sent to find out.
+/// Reports whether `address` is one of this Pod's: the kernel then selects it as the source address of a connection to
+/// it. A UDP socket sends no packet on connect.
 fn is_own(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -216,7 +237,19 @@ mod tests {
         assert!(!admits(&proxied, "http://localhost:9/", UrlSource::Model).await);
         assert!(admits(&proxied, "http://localhost:9/", UrlSource::Tool).await);
         assert!(admits(&proxied, "http://surely-not-there.invalid/", UrlSource::Model).await);
-        assert!(proxied.address_check(UrlSource::Model)("proxy.corp", [10, 0, 0, 1].into()).is_ok());
+        assert!(proxied.connection_check(UrlSource::Model)("proxy.corp", [10, 0, 0, 1].into()).is_ok());
+        assert!(proxied.connection_check(UrlSource::Model)("other.corp", [10, 0, 0, 1].into()).is_err());
+    }
+
+    #[tokio::test]
+    async fn a_url_to_the_host_of_a_proxy_is_judged_like_any_other() {
+        let proxied = reach(&[("HTTPS_PROXY", "http://LocalHost:3128"), ("HTTP_PROXY", "surely-not-there.invalid:1")]);
+        for port in [80, 3128, 9200] {
+            let url = format!("http://localhost:{port}/");
+            assert!(!admits(&proxied, &url, UrlSource::Model).await, "{url}");
+            assert!(admits(&proxied, &url, UrlSource::Tool).await, "{url}");
+        }
+        assert!(!admits(&proxied, "http://surely-not-there.invalid/", UrlSource::Model).await, "it may resolve later");
     }
 
     #[test]

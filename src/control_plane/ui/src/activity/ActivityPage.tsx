@@ -69,7 +69,7 @@ export function ActivityPage(): ReactElement {
         <Failure error={feed.error} retry={feed.more ?? undefined} what="the activity" />
       ) : feed.list.length ? (
         <State icon="search" title="Nothing matches" action={feed.more && <button type="button" className="button" onClick={feed.more}>Look further back</button>}>
-          None of the last {feed.list.length} transitions is of that sort.
+          None of the last {feed.list.length} transitions matches.
         </State>
       ) : (
         <State icon="activity" title="Quiet">
@@ -84,17 +84,17 @@ interface Feed {
   list: readonly Transition[];
   loading: boolean;
   error: Error | null;
-  /** Reads what came before; null when there is no more. */
+  /** Loads the next page of older transitions; null when there is none. */
   more: (() => void) | null;
   paused: boolean;
-  /** How many came during the pause. */
+  /** Number of transitions that came during the pause. */
   held: number;
   toggle: () => void;
 }
 
 function useFeed(): Feed {
   const [list, setList] = useState<readonly Transition[]>([]);
-  // What was shown when it was paused: the list goes on behind it.
+  // Snapshot of the list at the moment of the pause; the list itself goes on behind it.
   const [frozen, setFrozen] = useState<readonly Transition[] | null>(null);
   const [next, setNext] = useState<string | null>("");
   const [loading, setLoading] = useState(true);
@@ -135,7 +135,7 @@ function useFeed(): Feed {
         waiting.push(transition);
         timer ??= setTimeout(show, 100);
       },
-      // What was missed is read.
+      // Loads the transitions that the stream missed.
       reset: () => void read(null),
     });
     return () => {
@@ -145,7 +145,7 @@ function useFeed(): Feed {
   }, [read]);
 
   const toggle = (): void => setFrozen(frozen ? null : list);
-  // With the oldest dropped, the next page would not go on where the list ends.
+  // At the limit the oldest transitions are dropped, so the next page would not continue where the list ends.
   const more = next === null || list.length >= KEPT ? null : () => void read(next || null);
   return { list: frozen ?? list, loading, error, more, paused: frozen !== null, held: frozen ? newer(list, frozen) : 0, toggle };
 }
@@ -164,7 +164,7 @@ function List({ list, more, loading }: { list: readonly Transition[]; more: (() 
   const lastShown = items.at(-1)?.index ?? 0;
   useEffect(() => {
     if (lastShown > list.length - 30 && !loading) more?.();
-    // Once per length of the list: a page that brings nothing is not asked for for ever.
+    // Once per length of the list, so that a page without new transitions is not loaded forever.
   }, [lastShown > list.length - 30, list.length]);
   return (
     <div className="feed" ref={scroller} tabIndex={0} role="feed" aria-label="Transitions" aria-busy={loading}>

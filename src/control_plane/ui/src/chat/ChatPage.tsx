@@ -75,7 +75,7 @@ function Talkers({ chosen }: { chosen: string | undefined }): ReactElement {
   );
 }
 
-/** Agents first, and those that run before those that do not. */
+/** Ranks agents before flows, and running objects before others. */
 function rank(row: Summary): number {
   return (row.kind === "Agent" ? 0 : 1) + (row.phase === "Running" ? 0 : 2);
 }
@@ -133,7 +133,7 @@ function Turns({ turns, again, target }: { turns: readonly Turn[]; again: () => 
   }, [turns]);
   const scrolled = (): void => {
     const here = scroller.current;
-    // Whoever scrolls up to read is left alone.
+    // A user who has scrolled up is not scrolled down again.
     if (here) stick.current = here.scrollHeight - here.scrollTop - here.clientHeight < 40;
   };
   if (!turns.length) {
@@ -155,7 +155,7 @@ function Turns({ turns, again, target }: { turns: readonly Turn[]; again: () => 
   );
 }
 
-/** Of a long conversation only the turn that grows is drawn anew. */
+/** Memoized: in a long conversation only the growing turn is rendered again. */
 const TurnView = memo(function TurnView({ turn, last, again }: { turn: Turn; last: boolean; again: () => void }): ReactElement {
   const { reply } = turn;
   const over = reply.status !== "waiting" && reply.status !== "streaming";
@@ -216,7 +216,7 @@ function PieceView({ piece, over }: { piece: Piece; over: boolean }): ReactEleme
           <ToneSign tone={tone} size={14} />
         </span>
         <code>{piece.name}</code>
-        <span className="muted small">{running ? "runs …" : piece.ok === null ? "was not heard of again" : `${piece.ok ? "answered" : "failed"}${piece.tookMs === null ? "" : ` in ${piece.tookMs === 0 ? "under 1 ms" : duration(piece.tookMs)}`}`}</span>
+        <span className="muted small">{running ? "runs …" : piece.ok === null ? "reported no result" : `${piece.ok ? "answered" : "failed"}${piece.tookMs === null ? "" : ` in ${piece.tookMs === 0 ? "under 1 ms" : duration(piece.tookMs)}`}`}</span>
       </summary>
       <pre className="code" tabIndex={0}>
         {JSON.stringify(piece.arguments ?? {}, null, 2)}
@@ -299,7 +299,7 @@ function Composer({ conversation, text, setText, label, placeholder, body, flow,
   );
 }
 
-/** The variables of a flow, and in a set which flow. */
+/** Form for the variables of a flow, and the choice of a flow in a set. */
 function FlowComposer(props: { conversation: Conversation; target: Target; text: string; setText: (text: string) => void; flow: string | null; setFlow: (flow: string) => void }): ReactElement {
   const { conversation, target, text, setText, setFlow } = props;
   const object = useQuery(objectQuery({ plural: pluralOf(target.kind), namespace: target.namespace, name: target.name }));

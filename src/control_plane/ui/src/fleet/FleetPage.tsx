@@ -97,11 +97,11 @@ export function FleetPage(): ReactElement {
             </Link>
           }
         >
-          None of {count(everything)} objects has all that you ask for.
+          None of {count(everything)} objects matches all filters.
         </State>
       ) : view.complete ? (
         <State icon="empty" title="An empty fleet">
-          Nothing of Récif's is in the namespaces that you may see. Begin with an agent:
+          There are no objects of Récif in the namespaces that you may see. Start with an agent:
           <ExampleCode />
         </State>
       ) : (
@@ -120,7 +120,7 @@ function ExampleCode(): ReactElement {
   );
 }
 
-/** One button per kind: how many there are, and how they are. */
+/** One button per kind, with the number of objects and their phases. */
 function Kinds({ counts, search, change }: { counts: Counts; search: FleetSearch; change: (kind: string[] | undefined) => void }): ReactElement {
   const unknown = Object.keys(counts).filter((kind) => !KINDS.some((known) => known.kind === kind));
   const kinds = [...KINDS.map((kind) => kind.kind).filter((kind) => counts[kind] || search.kind?.includes(kind)), ...unknown];
@@ -149,7 +149,7 @@ function Kinds({ counts, search, change }: { counts: Counts; search: FleetSearch
   );
 }
 
-/** The phases of a kind as parts of a line. */
+/** Phases of a kind as parts of a bar. */
 function Share({ phases, sum }: { phases: Record<string, number>; sum: number }): ReactElement {
   const tones = new Map<string, number>();
   for (const phase of [...PHASES, NO_PHASE]) {
@@ -191,7 +191,7 @@ function Search({ value, change }: { value: string | undefined; change: (q: stri
   const [text, setText] = useState(value ?? "");
   const field = useRef<HTMLInputElement>(null);
   const sent = useRef(value ?? "");
-  // The address may change by the browser's buttons too.
+  // The address may also change by the browser's buttons.
   useEffect(() => {
     if ((value ?? "") === sent.current) return;
     sent.current = value ?? "";

@@ -102,7 +102,7 @@ export function ObjectPage(): ReactElement {
   );
 }
 
-/** A deleted object still has its history. */
+/** Shows a deleted object: it still has its history. */
 function Gone({ name, message }: { name: Name; message: string }): ReactElement {
   const trace = useQuery(traceQuery(name));
   const known = trace.data && trace.data.entries.length > 0;
@@ -198,7 +198,7 @@ function Overview(props: { name: Name; workload: boolean; phase: string | null; 
   );
 }
 
-/** One sentence: why it is not as it should be, and what to do. */
+/** Shows one sentence: the reason why the object is not as its spec asks, and a remedy. */
 function Why({ name, phase }: { name: Name; phase: string | null }): ReactElement | null {
   const why = useQuery(whyQuery(name));
   if (!why.data) return why.error && <Notice tone="warn">Why it is in this phase cannot be told: {why.error.message}</Notice>;
@@ -241,7 +241,7 @@ function Rendered({ name, workload }: { name: Name; workload: boolean }): ReactE
   if (!rendered.data.files.length) {
     return (
       <State icon="empty" title="No configuration">
-        {workload ? "Nothing is written for it yet: that happens in the phase Rendering." : "Nothing is written for objects of this kind: those that refer to it take it in."}
+        {workload ? "Nothing is written for it yet: that happens in the phase Rendering." : "Objects of this kind have no configuration of their own: it is written for the objects that refer to them."}
       </State>
     );
   }

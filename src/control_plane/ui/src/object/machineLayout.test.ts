@@ -12,7 +12,7 @@ const machine: Machine = {
     { from: "Available", to: "Resolving", by: "monitor", why: "a reference changed" },
     { from: "Available", to: "Resolving", by: "monitor", why: "it was deleted" },
     { from: "*", to: "Pending", by: "SpecChanged", why: "the spec changed" },
-    ...["Pending", "Resolving", "Available", "Paused"].map((from) => ({ from, to: "Error", by: "Fail", why: "failed for good" })),
+    ...["Pending", "Resolving", "Available", "Paused"].map((from) => ({ from, to: "Error", by: "Fail", why: "failed permanently" })),
   ],
 };
 

@@ -1,7 +1,8 @@
 /**
- * Asks who the user is before anything else: a control plane without sign-in lets everybody in, another one gets a token.
+ * Session: identifies the user before anything is shown. A control plane without sign-in admits every user; otherwise the user
+ * enters a token.
  *
- * A token that is refused later leads back to the sign-in, and from there to the same page.
+ * When the token is refused later, the user signs in again and returns to the same page.
  */
 
 import { QueryClientProvider } from "@tanstack/react-query";
@@ -28,7 +29,7 @@ export function Session(): ReactElement {
 
   const ask = useCallback(async (): Promise<void> => {
     setStage({ at: "asking" });
-    // Where everybody is let in, the first rows are on their way meanwhile.
+    // Without sign-in this already loads the first rows.
     fleet.open();
     try {
       setStage({ at: "in", me: await get<Me>("/me") });
@@ -55,7 +56,7 @@ export function Session(): ReactElement {
     if (!inside) return;
     live.start();
     fleet.open();
-    return onRefused(() => leave("Your token is no longer accepted. Sign in again to go on where you were."));
+    return onRefused(() => leave("Your token is no longer accepted. Sign in again to continue where you were."));
   }, [inside, leave]);
 
   const value = useMemo(() => (stage.at === "in" ? { me: stage.me, signOut: () => leave(null) } : null), [stage, leave]);
@@ -93,7 +94,7 @@ export function Session(): ReactElement {
   }
 }
 
-/** Nothing for a moment, which is how long an answer should take. */
+/** Shows nothing at first, because the response should come within a moment. */
 function Asking(): ReactElement {
   return (
     <main className="asking">

@@ -8,7 +8,7 @@ import { Notice } from "./states.tsx";
 
 const COMMAND = "kubectl create token <service account>";
 
-/** Takes a token, tries it, and keeps it in memory. */
+/** Form that takes a token, tries it, and keeps it in memory. */
 export function SignIn({ why, signedIn }: { why: string | null; signedIn: (me: Me) => void }): ReactElement {
   const [token, setText] = useState("");
   const [error, setError] = useState<string | null>(null);
@@ -24,7 +24,7 @@ export function SignIn({ why, signedIn }: { why: string | null; signedIn: (me: M
     event.preventDefault();
     const given = token.trim().replace(/^bearer\s+/i, "");
     if (!given) return setError("Paste a token first.");
-    if (/[^\x21-\x7e]/.test(given)) return setError("This is no token: it has blanks or characters that no token has.");
+    if (/[^\x21-\x7e]/.test(given)) return setError("This is not a token: it has blanks or characters that no token has.");
     setBusy(true);
     setError(null);
     setToken(given);
@@ -47,7 +47,7 @@ export function SignIn({ why, signedIn }: { why: string | null; signedIn: (me: M
           <h1>Récif</h1>
         </div>
         {!isSecureContext && (
-          <Notice tone="warn">This connection is not encrypted: whoever is on its way can read your token. Come by https, or by a port of your own machine.</Notice>
+          <Notice tone="warn">This connection is not encrypted: others on the network can read your token. Use https, or a port that is forwarded to your own machine.</Notice>
         )}
         {why && <Notice tone="warn">{why}</Notice>}
         <div className="field">

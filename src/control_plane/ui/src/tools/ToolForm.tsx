@@ -1,4 +1,4 @@
-/** A form for a tool's arguments; submitting calls the tool through the gateway, as the user. */
+/** Form for a tool's arguments; submitting calls the tool through the gateway, as the user. */
 
 import { type FormEvent, type ReactElement, useEffect, useId, useMemo, useRef, useState } from "react";
 
@@ -147,7 +147,7 @@ function OutcomeView({ outcome }: { outcome: NonNullable<Outcome> }): ReactEleme
       <div className="row">
         <span className={`phase grow tone-${result.isError ? "bad" : "good"}`}>
           <Icon name={result.isError ? "warn" : "check"} />
-          {result.isError ? "The tool says that it failed" : "Answered"}
+          {result.isError ? "The tool reports an error" : "Answered"}
           <span className="muted nums"> in {duration(tookMs)}</span>
         </span>
         <CopyButton text={() => whole} />

@@ -114,7 +114,7 @@ function Server({ server, chosen }: { server: ToolServer; chosen: string | undef
         <Loading />
       ) : !all.length ? (
         <State icon="empty" title="No tools">
-          This server told of no tools{server.phase === "Available" || server.phase === "Running" ? "." : " yet."}
+          This server has listed no tools{server.phase === "Available" || server.phase === "Running" ? "." : " yet."}
         </State>
       ) : !shown.length ? (
         <State icon="search" title="Nothing matches">
@@ -134,7 +134,7 @@ function Server({ server, chosen }: { server: ToolServer; chosen: string | undef
 }
 
 function Tool({ server, tool, callPath, open }: { server: ToolServer; tool: ServerTool; callPath: string | null; open: boolean }): ReactElement {
-  // Of a thousand tools few are open.
+  // Rendered only for open tools, of which there are few among a thousand.
   const schema = open ? JSON.stringify(tool.inputSchema ?? {}, null, 2) : "";
   return (
     <section className="card tool" aria-label={tool.name}>

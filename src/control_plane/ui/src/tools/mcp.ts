@@ -1,8 +1,8 @@
 /**
- * A tool called by MCP over Streamable HTTP, through the gateway.
+ * Client that calls a tool by [MCP](https://modelcontextprotocol.io) over Streamable HTTP, through the gateway.
  *
- * Servers of the older era want a session: initialize, the call, and its end. Servers of the newer one (2026-07-28) know none
- * and take the call at once; a server is of the newer era if it does not know `initialize`.
+ * Servers of the older era need a session: initialize, the call, and a DELETE at its end. Servers of the newer one (2026-07-28)
+ * have no session and take the call at once; a server that does not know `initialize` is of the newer era.
  */
 
 import { ApiError, GATEWAY, request } from "../api/client.ts";
@@ -22,11 +22,11 @@ export interface Content {
 export interface ToolResult {
   content: Content[];
   structuredContent?: unknown;
-  /** The tool ran and says that it failed. */
+  /** True if the tool ran and failed. */
   isError?: boolean;
 }
 
-/** The server refused by a JSON-RPC error. */
+/** JSON-RPC error of the server. */
 export class RpcError extends Error {
   override name = "RpcError";
   readonly code: number;
@@ -63,7 +63,7 @@ export async function callTool(
     await post(url, { jsonrpc: "2.0", method: "notifications/initialized" }, headers, signal);
     return resultOf(await post(url, rpc(2, "tools/call", { name: tool, arguments: args }), headers, signal)) as ToolResult;
   } finally {
-    // Also of a call that was stopped.
+    // Also after an aborted call.
     if (opened.session) request(url, { method: "DELETE", headers }).catch(() => undefined);
   }
 }
@@ -79,14 +79,17 @@ async function newer(url: string, tool: string, args: Record<string, unknown>, s
   return resultOf(await post(url, call, headers, signal)) as ToolResult;
 }
 
-/** What no header can hold is encoded, as the specification says. */
+/** Returns a text for a header, in base64 if a header cannot hold it as it is, as the specification requires. */
 export function headerText(text: string): string {
   const plain = /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/.test(text) && !text.startsWith("=?base64?");
   if (plain) return text;
   return `=?base64?${btoa(String.fromCharCode(...new TextEncoder().encode(text)))}?=`;
 }
 
-/** JSON-RPC's "method not found", or a version that is not supported; or a refusal of the whole request for it. */
+/**
+ * Reports whether an error means that the server does not know `initialize`: JSON-RPC's "method not found", an unsupported
+ * version, or a 400 for the whole request.
+ */
 function knowsNoHandshake(error: unknown): boolean {
   if (error instanceof RpcError) return [-32601, -32020, -32022, -32602].includes(error.code);
   return error instanceof ApiError && error.status === 400;
@@ -126,6 +129,6 @@ function checked(message: Record<string, unknown>, session: string | null): Answ
 
 function resultOf(answer: Answer): object {
   const result = answer.message?.result;
-  if (typeof result !== "object" || result === null) throw new ApiError(0, "The server answered something else than asked.");
+  if (typeof result !== "object" || result === null) throw new ApiError(0, "The server sent an answer that does not fit the request.");
   return result;
 }

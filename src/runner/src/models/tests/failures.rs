@@ -1,4 +1,4 @@
-//! What goes wrong, the same for every provider.
+//! Failures that are handled the same for every provider.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::{
 };
 use crate::tests::log::Log;
 
-/// Each provider with a good answer, a failure within an answer, and what follows each piece of an answer.
+/// Provider, a good answer, a failure within an answer, and the separator of the answer's frames.
 const PROVIDERS: [(&str, &str, &str, &str); 4] = [
     ("openai", openai::GOOD, openai::FAILED, "\n\n"),
     ("anthropic", anthropic::GOOD, anthropic::FAILED, "\n\n"),
@@ -18,7 +18,7 @@ const PROVIDERS: [(&str, &str, &str, &str); 4] = [
     ("ollama", ollama::GOOD, ollama::FAILED, "\n"),
 ];
 
-/// A good answer up to the piece that holds its first word.
+/// Returns a good answer up to the frame that holds its first word.
 fn beginning(good: &str, end: &str) -> String {
     let word = good.find("Hello").unwrap();
     good[..word + good[word..].find(end).unwrap() + end.len()].to_owned()
@@ -146,7 +146,7 @@ async fn a_provider_that_goes_silent_is_given_up() {
         let server = Provider::new([ScriptedReply::ok(beginning(good, end)).ending(ReplyEnd::Silent)]).await;
         let mut answer = server.model(provider).respond(hello());
         assert!(answer.next().await.unwrap().is_ok());
-        // From here on nothing is received, so that time may jump.
+        // No more bytes arrive from here on, so that the clock may be advanced.
         tokio::time::pause();
         assert_eq!(kind_of(collect(answer).await), ModelErrorKind::Timeout, "{provider}");
         tokio::time::resume();
@@ -184,7 +184,7 @@ fn what_is_missing_is_said_before_anything_is_asked() {
         ("openai", "model provider `openai` needs an API key: set OPENAI_API_KEY, or the base URL"),
         ("anthropic", "model provider `anthropic` needs an API key: set ANTHROPIC_API_KEY, or the base URL"),
         ("googleai", "model provider `googleai` needs an API key: set GEMINI_API_KEY or GOOGLE_API_KEY or"),
-        ("soap", "there is no model provider `soap`; use openai"),
+        ("soap", "unknown model provider `soap`; use openai"),
     ] {
         let found = open(&ModelRef::new(provider, "m"), &|_: &str| None, &http).err().unwrap();
         assert!(found.starts_with(problem), "{found}");

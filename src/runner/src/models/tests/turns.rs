@@ -1,4 +1,4 @@
-//! A whole turn: the model asks for two tools, gets their results and answers.
+//! A whole turn: the model calls two tools, gets their results and answers.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{Provider, ScriptedReply, anthropic, gemini, hello, ollama, openai};
 use crate::{metrics::RunnerMetrics, tools::Toolbox, turn::TurnLoop};
 
-/// What the second request of the turn holds after the user's message.
+/// Returns the messages of the turn's second request that follow the user's message.
 async fn second_request(provider: &str, calls: &str, good: &str, messages: &str) -> Vec<Value> {
     let server = Provider::new([ScriptedReply::ok(calls), ScriptedReply::ok(good)]).await;
     let model = server.model(provider);
@@ -35,8 +35,8 @@ async fn openai_gets_its_calls_and_results_back() {
                 call("call_a", "weather", r#"{"city":"Bern"}"#),
                 call("call_b", "time", "{}"),
             ]}),
-            json!({"role": "tool", "tool_call_id": "call_a", "content": "Error: there is no tool `weather`; there are: none"}),
-            json!({"role": "tool", "tool_call_id": "call_b", "content": "Error: there is no tool `time`; there are: none"}),
+            json!({"role": "tool", "tool_call_id": "call_a", "content": "Error: unknown tool `weather`; known tools: none"}),
+            json!({"role": "tool", "tool_call_id": "call_b", "content": "Error: unknown tool `time`; known tools: none"}),
         ]
     );
 }
@@ -45,7 +45,7 @@ async fn openai_gets_its_calls_and_results_back() {
 async fn anthropic_gets_its_thoughts_calls_and_results_back() {
     let result = |id: &str, name: &str| {
         json!({
-            "type": "tool_result", "tool_use_id": id, "content": format!("there is no tool `{name}`; there are: none"), "is_error": true,
+            "type": "tool_result", "tool_use_id": id, "content": format!("unknown tool `{name}`; known tools: none"), "is_error": true,
         })
     };
     let [thought, redacted] = &anthropic::thoughts()[..] else { panic!() };
@@ -70,7 +70,7 @@ async fn gemini_gets_its_calls_signature_and_results_back() {
     let id = &found[0]["parts"][0]["functionCall"]["id"];
     assert_eq!(id.as_str().unwrap().len(), 21);
     let result = |id: &Value, name: &str| {
-        let response = json!({"error": format!("there is no tool `{name}`; there are: none")});
+        let response = json!({"error": format!("unknown tool `{name}`; known tools: none")});
         json!({"functionResponse": {"id": id, "name": name, "response": response}})
     };
     assert_eq!(
@@ -94,8 +94,8 @@ async fn ollama_gets_its_calls_and_results_back() {
                 {"function": {"name": "weather", "arguments": {"city": "Bern"}}},
                 {"function": {"name": "time", "arguments": {}}},
             ]}),
-            json!({"role": "tool", "tool_name": "weather", "content": "Error: there is no tool `weather`; there are: none"}),
-            json!({"role": "tool", "tool_name": "time", "content": "Error: there is no tool `time`; there are: none"}),
+            json!({"role": "tool", "tool_name": "weather", "content": "Error: unknown tool `weather`; known tools: none"}),
+            json!({"role": "tool", "tool_name": "time", "content": "Error: unknown tool `time`; known tools: none"}),
         ]
     );
 }

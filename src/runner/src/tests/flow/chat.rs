@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{ContractFolder, Runner};
 
 impl Runner {
-    /// What `model` says to a conversation, or the error.
+    /// Returns the status and the answer of `model` to a conversation, or its error.
     async fn converse(&self, model: &str, messages: Value) -> (u16, String) {
         let (status, text) =
             self.post("/v1/chat/completions", json!({ "model": model, "messages": messages }).to_string()).await;
@@ -38,12 +38,7 @@ async fn flows_and_prompts_are_models() {
         ("main", said("/prompt"), 200, "be brief"),
         ("translate", said("cat"), 200, "echo: In French: cat"),
         ("typed", said("cat"), 200, "echo: <cat>"),
-        (
-            "translate",
-            json!([{"role": "system", "content": "x"}]),
-            400,
-            "nobody asks anything: `messages` has none of a user",
-        ),
+        ("translate", json!([{"role": "system", "content": "x"}]), 400, "`messages` has no user message"),
         ("strict", said("Rome"), 400, "`city` is required and missing"),
         (
             "translate",
@@ -57,12 +52,7 @@ async fn flows_and_prompts_are_models() {
             502,
             "the model's answer does not fit the prompt's output: it is not JSON: expected ident at line 1 column 2",
         ),
-        (
-            "other",
-            said("x"),
-            404,
-            "there is no model `other` here; there is: json, main, shop, strict, translate, typed",
-        ),
+        ("other", said("x"), 404, "unknown model `other`; known models: json, main, shop, strict, translate, typed"),
     ] {
         assert_eq!(runner.converse(model, messages).await, (status, answer.to_owned()), "{model}");
     }

@@ -1,4 +1,4 @@
-//! Routes, bodies and answers of one flow.
+//! Routes, bodies and responses of one flow.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ async fn every_route_has_its_status_and_every_error_its_text() {
     let contract = greeter();
     let runner = contract.serve(&[("RECIF_FLOW_NAME", "greeter")]).await;
     let big = json!({ "name": "x".repeat(2 << 20) }).to_string();
-    let known = "there is no such route; POST to one of: /, /asks.system, /greeter, /main, /other";
+    let known = "unknown route; POST to one of: /, /asks.system, /greeter, /main, /other";
     for (method, path, body, status, text) in [
         ("POST", "/", r#"{"name": "Ada & Bob"}"#, 200, "echo: <Ada & Bob> 1"),
         ("POST", "/greeter", r#"{"name": "Ada", "times": 2}"#, 200, "echo: <Ada> 2"),
@@ -144,7 +144,7 @@ async fn the_only_prompt_is_the_entry_unless_something_else_is_said() {
     let (status, why) = contract.serve(&[]).await.refused("/", "").await;
     assert_eq!(
         (status, why.as_str()),
-        (503, "config.json: there is no `entrypoint`; name one of its prompts: lonely, second")
+        (503, "config.json: `entrypoint` is missing; name one of its prompts: lonely, second")
     );
 }
 

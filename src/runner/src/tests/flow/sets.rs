@@ -1,4 +1,4 @@
-//! Sets of flows: one that is broken stops no other.
+//! Sets of flows: a broken flow does not affect the others.
 
 use serde_json::{Value, json};
 
@@ -18,7 +18,7 @@ async fn a_broken_flow_says_why_and_the_others_serve() {
     assert_eq!((status, &ready["status"], &ready["flows"]["good"]), (200, &json!("degraded"), &json!("ok")));
     for (name, problem) in [
         ("bad", "flows/bad/prompts/main.prompt:2: "),
-        ("gone", "flows/gone/config.json: there is no such file"),
+        ("gone", "flows/gone/config.json: file not found"),
         ("chat", "manifest.json:5: `chat` is a route of the runtime's own"),
     ] {
         let why = ready["flows"][name].as_str().unwrap();
@@ -31,7 +31,7 @@ async fn a_broken_flow_says_why_and_the_others_serve() {
         let (status, text) = runner.refused(path, "{}").await;
         assert_eq!(
             (status, text.as_str()),
-            (404, "there is no such route; POST to one of: /bad, /chat, /gone, /good, /good/main")
+            (404, "unknown route; POST to one of: /bad, /chat, /gone, /good, /good/main")
         );
     }
     let (_, metrics) = runner.get("/metrics").await;

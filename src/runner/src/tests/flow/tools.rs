@@ -1,4 +1,4 @@
-//! Tools of flows: which a prompt has, and that a bad one is the model's business.
+//! Tools of flows: selection by the prompt, and failures as results for the model.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -11,7 +11,7 @@ use tokio::net::TcpListener;
 
 use super::ContractFolder;
 
-/// Tools that never answer, answer 1 GiB, and answer no JSON; prompts that call them.
+/// Creates tools that never respond, return 1 GiB, and return invalid JSON, with prompts that call them.
 async fn contract() -> ContractFolder {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = format!("http://{}", listener.local_addr().unwrap());
@@ -46,7 +46,7 @@ async fn a_tool_that_answers_badly_is_the_models_business() {
     assert!(answer.len() < (1 << 20) + 100);
     assert_eq!(
         runner.post("/", r#"{"tool": "none"}"#).await,
-        (200, "tool none failed: there is no tool `none`; there are: hangs, huge, text".into())
+        (200, "tool none failed: unknown tool `none`; known tools: hangs, huge, text".into())
     );
 }
 
@@ -68,10 +68,7 @@ async fn a_prompt_has_the_tools_it_names_or_all() {
     assert_eq!(runner.post("/all", "").await, (200, "hangs: d\nhuge: d\ntext: d".into()));
     assert_eq!(
         runner.post("/none", "").await,
-        (200, "tool text failed: there is no tool `text`; there are: none".into())
+        (200, "tool text failed: unknown tool `text`; known tools: none".into())
     );
-    assert_eq!(
-        runner.post("/one", "").await,
-        (200, "tool huge failed: there is no tool `huge`; there are: text".into())
-    );
+    assert_eq!(runner.post("/one", "").await, (200, "tool huge failed: unknown tool `huge`; known tools: text".into()));
 }

@@ -1,0 +1,145 @@
+//! Tests hot loops: a CRD that drops fields that decide on steps, and transitions without an outside change.
+
+use std::time::Duration;
+
+use crds::WorkloadPhase;
+use machine::StepOutcome;
+use meta::PhasedObject;
+use serde_json::json;
+
+use super::{Does, MINUTE, operator, ready, status};
+use crate::fake::{Operator, Sim, agent, agent_id, id, secret, tool, tool_id};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn written(sim: &Sim) -> usize {
+    sim.take_writes().into_iter().filter(|write| write == "Status Agent/a").count()
+}
+
+fn condition(sim: &Sim, type_: &str) -> serde_json::Value {
+    let conditions = status(sim, "/conditions");
+    conditions
+        .as_array()
+        .and_then(|all| all.iter().find(|found| found["type"] == json!(type_)))
+        .cloned()
+        .unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crd_that_drops_what_steps_are_chosen_by_is_named_with_backoff_until_it_is_upgraded() {
+    for fields in [&["renderVersion"][..], &["specDigest"], &["inputs"], &["contentHash"], &["children"], &["failure"]]
+    {
+        let sim = Sim::new();
+        sim.store().unknown = fields;
+        sim.store().create(&agent_id("a"), agent(json!({})));
+        let mut operator = Operator::start(&sim);
+        operator.run(10 * SECOND).await;
+        let first = written(&sim);
+        operator.run(10 * MINUTE).await;
+        let later = written(&sim);
+        assert!(first <= 7 && later <= 14, "{fields:?}: {first} writes in 10 s, {later} in 10 min");
+        // Fields that are written only now and then are reported only then.
+        if !matches!(fields[0], "specDigest" | "failure" | "children") {
+            let said = format!("the CRD agents.agents.recif.dev drops status.{}: upgrade the CRDs", fields[0]);
+            assert_eq!(ready(&sim).0, "CRDOutdated", "{fields:?}");
+            assert!(ready(&sim).1.starts_with(&said), "{}", ready(&sim).1);
+            let defects = operator.trace.take().into_iter().filter(|step| step.outcome == StepOutcome::Defect);
+            assert!(defects.count() > 3, "{fields:?}");
+        }
+        sim.store().unknown = &[];
+        operator.run(15 * MINUTE).await;
+        assert_eq!(status(&sim, "/phase"), json!("Running"), "{fields:?}");
+        sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+        operator.run(MINUTE).await;
+        assert_eq!((ready(&sim).0, condition(&sim, "CRDOutdated")), ("Running".into(), json!(null)), "{fields:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_crd_that_drops_anything_else_is_told_in_a_condition_alone() {
+    let sim = Sim::new();
+    sim.store().unknown = &["selector"];
+    sim.store().create(&agent_id("a"), agent(json!({})));
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!((status(&sim, "/phase"), ready(&sim).0), (json!("Running"), "Running".into()));
+    assert_eq!(written(&sim), 4);
+    let said = condition(&sim, "CRDOutdated");
+    assert_eq!((&said["status"], &said["reason"]), (&json!("True"), &json!("FieldsDropped")));
+    assert!(said["message"].as_str().is_some_and(|it| it.contains(" drops status.selector: ")), "{said}");
+    Operator::start(&sim).run(30 * MINUTE).await;
+    assert_eq!(written(&sim), 0, "a restart");
+    sim.store().unknown = &[];
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+    Operator::start(&sim).run(MINUTE).await;
+    assert_eq!(condition(&sim, "CRDOutdated"), json!(null), "with the next write");
+}
+
+/// Returns an action that never renders, and resolves all references again instead.
+fn restless() -> Does {
+    let work = Does::new(|cr| Ok(Some(cr.moved_to(WorkloadPhase::Resolving))));
+    Does { name: "render", phases: &[WorkloadPhase::Rendering], ..work }
+}
+
+#[tokio::test(start_paused = true)]
+async fn moves_without_a_cause_are_made_ever_more_rarely_and_said() {
+    let sim = Sim::new();
+    let mut operator = operator(&sim, restless());
+    operator.run(10 * SECOND).await;
+    let first = written(&sim);
+    assert!((21..26).contains(&first), "{first} writes in 10 s");
+    assert_eq!(ready(&sim).0, "Oscillating");
+    let words = "it keeps changing phase although nothing outside changed, last from ";
+    assert!(ready(&sim).1.starts_with(words), "{}", ready(&sim).1);
+    assert!(operator.trace.take().iter().any(|step| step.outcome == StepOutcome::Oscillating));
+    operator.run(60 * MINUTE).await;
+    let hour = written(&sim);
+    assert!((8..25).contains(&hour), "{hour} writes in an hour");
+    // A label, an edit and a tool end the back-off, each for a while.
+    sim.store().edit(&agent_id("a"), |body| body["metadata"]["labels"] = json!({"x": "y"}));
+    operator.run(SECOND).await;
+    assert!(written(&sim) >= 20);
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["tools"] = json!(["weather"]));
+    operator.run(SECOND).await;
+    written(&sim);
+    sim.store().create(&tool_id("weather"), tool("http://weather"));
+    operator.run(2 * SECOND).await;
+    assert!(written(&sim) >= 20, "a reference");
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_hundred_edits_and_thirty_of_its_tools_are_no_loop() {
+    let sim = Sim::new();
+    let tools: Vec<_> = (0..5).map(|n| format!("t{n}")).collect();
+    for name in &tools {
+        sim.store().create(&tool_id(name), tool("http://weather"));
+    }
+    sim.store().create(&agent_id("a"), agent(json!({"tools": tools})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    for n in 0..200 {
+        sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!(n.to_string()));
+        operator.run(SECOND / 10).await;
+    }
+    operator.run(10 * SECOND).await;
+    for n in 0..30 {
+        sim.store().edit(&tool_id(&tools[n % 5]), |body| body["spec"]["endpoint"] = json!(format!("http://other/{n}")));
+        operator.run(SECOND).await;
+    }
+    operator.run(10 * SECOND).await;
+    let braked = operator.trace.take().into_iter().filter(|step| step.outcome == StepOutcome::Oscillating).count();
+    assert_eq!((braked, status(&sim, "/phase")), (0, json!("Running")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_wakes_it_without_a_change_ends_no_pause() {
+    let sim = Sim::new();
+    let mut operator = operator(&sim, restless());
+    operator.run(10 * SECOND).await;
+    written(&sim);
+    for n in 0..60 {
+        sim.store().create(&id("Secret", &format!("other{n}")), secret(json!({})));
+        operator.run(SECOND).await;
+    }
+    let writes = written(&sim);
+    assert!(writes <= 10, "{writes} writes in a minute");
+}

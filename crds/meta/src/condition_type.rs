@@ -1,0 +1,36 @@
+//! Types of the conditions in a status: those of our kinds, and those of Pods and Deployments that are read.
+//!
+//! [`READY`], [`RECONCILING`] and [`STALLED`] follow
+//! [kstatus](https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus). Every kind has them and [`AVAILABLE`] from its
+//! first status on.
+
+/// True if the object is in the desired state (kstatus). A Pod has a condition of this type too: it can take requests.
+pub const READY: &str = "Ready";
+/// True while the operator works on the object or waits for something (kstatus: abnormal-true).
+pub const RECONCILING: &str = "Reconciling";
+/// True if the object failed and needs a change to go on (kstatus: abnormal-true).
+pub const STALLED: &str = "Stalled";
+/// True if the object can be used: a workload has an available Pod or is scaled to zero. Unlike [`READY`] it stays true during a
+/// rollout.
+pub const AVAILABLE: &str = "Available";
+/// True if everything that a workload refers to can be used.
+pub const REFERENCES_RESOLVED: &str = "ReferencesResolved";
+/// True if an Agent's knowledge bases have a database; absent without knowledge bases.
+pub const KNOWLEDGE_BASES_CONFIGURED: &str = "KnowledgeBasesConfigured";
+/// True if all tools of a server are known.
+pub const TOOLS_DISCOVERED: &str = "ToolsDiscovered";
+/// True if all Tools that a server is to publish exist; absent if it publishes none.
+pub const TOOLS_PUBLISHED: &str = "ToolsPublished";
+/// True if the server of a discovered Tool answers; absent for other Tools.
+pub const SERVER_REACHABLE: &str = "ServerReachable";
+/// True if the scaler can set the number of Pods; written by the scaler, and absent without `spec.scaling`.
+pub const SCALING_ACTIVE: &str = "ScalingActive";
+/// True while the API server drops fields of the status, because the CRDs are older than the operator; absent otherwise.
+pub const CRD_OUTDATED: &str = "CRDOutdated";
+
+/// Pod: a node was found for it.
+pub const POD_SCHEDULED: &str = "PodScheduled";
+/// Deployment: False if its rollout passed the deadline.
+pub const PROGRESSING: &str = "Progressing";
+/// Deployment: True if its Pods cannot be created or deleted.
+pub const REPLICA_FAILURE: &str = "ReplicaFailure";

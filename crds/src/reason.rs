@@ -1,0 +1,74 @@
+//! Reasons of conditions and failures: those of every kind, and those of our kinds. [`hint`](crate::why::hint) has the advice
+//! for them.
+
+pub use meta::reason::*;
+
+/// The API server does not take the spec, or it says something that cannot be.
+pub const INVALID_SPEC: &str = "InvalidSpec";
+/// A reference is missing or cannot be used.
+pub const MISSING_DEPENDENCY: &str = "MissingDependency";
+/// References form a circle.
+pub const REFERENCE_CYCLE: &str = "ReferenceCycle";
+/// The object works, but not with everything that it refers to.
+pub const DEGRADED: &str = "Degraded";
+
+/// The server cannot be connected to, or answers HTTP 5xx.
+pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
+/// The server did not tell its tools in time.
+pub const SERVER_TIMEOUT: &str = "ServerTimeout";
+/// The server refuses the query.
+pub const SERVER_REFUSED: &str = "ServerRefused";
+/// The server answers something else than MCP, or too much.
+pub const INVALID_SERVER_ANSWER: &str = "InvalidServerAnswer";
+/// The URL leads to an address that may not be called.
+pub const ADDRESS_DENIED: &str = "AddressDenied";
+/// A header for the server cannot be read or sent.
+pub const INVALID_HEADER: &str = "InvalidHeader";
+/// The certificate authorities for the server cannot be read.
+pub const INVALID_CERTIFICATE: &str = "InvalidCertificate";
+/// Reasons of failed discoveries of a server's tools. The operator retries them by itself, without a write to the status.
+pub const DISCOVERY_FAILURES: &[&str] = &[
+    SERVER_UNREACHABLE,
+    SERVER_TIMEOUT,
+    SERVER_REFUSED,
+    INVALID_SERVER_ANSWER,
+    ADDRESS_DENIED,
+    INVALID_HEADER,
+    INVALID_CERTIFICATE,
+];
+/// The server of a Tool has no such tool.
+pub const TOOL_NOT_FOUND: &str = "ToolNotFound";
+/// A Tool calls a workload that only gateways may call.
+pub const IDENTITY_REQUIRED: &str = "IdentityRequired";
+
+/// An object of this name exists and belongs to something else.
+pub const NAME_CONFLICT: &str = "NameConflict";
+/// Another client keeps changing an object that the operator applies.
+pub const CONTESTED: &str = "Contested";
+/// A child is being deleted, and will be applied again after that.
+pub const DELETING: &str = "Deleting";
+/// The object is being deleted, and waits for its children.
+pub const DRAINING: &str = "Draining";
+/// Storage or knowledge bases need a database, and none is configured.
+pub const MISSING_DATABASE_URL: &str = "MissingDatabaseUrl";
+/// `spec.databaseUrl` cannot be parsed.
+pub const INVALID_DATABASE_URL: &str = "InvalidDatabaseUrl";
+
+/// An image cannot be pulled.
+pub const IMAGE_PULL: &str = "ImagePull";
+/// A container ends again and again.
+pub const CRASH_LOOP: &str = "CrashLoop";
+/// A container cannot be created, as a Secret, ConfigMap or key is missing.
+pub const CREATE_CONTAINER_CONFIG_ERROR: &str = "CreateContainerConfigError";
+/// No node takes a Pod.
+pub const UNSCHEDULABLE: &str = "Unschedulable";
+/// The Pods of a rollout are not ready yet.
+pub const NOT_READY: &str = "NotReady";
+/// A running workload has fewer available Pods than wanted.
+pub const PODS_NOT_READY: &str = "PodsNotReady";
+/// A running workload had no available Pod for too long.
+pub const UNHEALTHY: &str = "Unhealthy";
+/// The Pods were not ready before the deadline of the Deployment.
+pub const PROGRESS_DEADLINE_EXCEEDED: &str = "ProgressDeadlineExceeded";
+/// The Pods cannot be created, because of a quota, a LimitRange or a Pod Security level.
+pub const REPLICA_FAILURE: &str = "ReplicaFailure";

@@ -1,0 +1,362 @@
+//! Authentication and authorization of callers: the rights on our kinds that `kubectl get` needs, checked by TokenReview and
+//! SubjectAccessReview.
+
+use std::{collections::HashSet, net::IpAddr, sync::Arc};
+
+use cluster::{
+    access::{Access, Denial, Network, OWN_AUTHORIZATION, Penalties, TokenState, Unavailable, bearer},
+    reviews::{Identity, Right},
+};
+use crds::{ApiKind, KINDS, digest::sha256_hex};
+use futures::{StreamExt as _, stream};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+
+use super::{
+    api::problem::Problem,
+    fleet::{FleetCache, KindVisibility, Visibility},
+};
+
+/// SubjectAccessReviews of one caller that run at the same time.
+pub(super) const CONCURRENT_REVIEWS: usize = 16;
+
+/// Way in which callers are authenticated.
+#[derive(Debug)]
+pub(super) enum Auth {
+    /// Without authentication. Unless `any_host`, only requests under a loopback name are answered, against DNS rebinding: a
+    /// page of another site could let its own name resolve to this machine.
+    None {
+        /// Accepts any value of `Host`.
+        any_host: bool,
+    },
+    /// By the API server: TokenReview and SubjectAccessReview.
+    Kubernetes(Access<()>, TokenPenalties),
+}
+
+/// Counter of refused tokens by the client address that sent them.
+#[derive(Debug, Default)]
+pub(super) struct TokenPenalties {
+    penalties: Penalties,
+    trusted: Vec<Network>,
+}
+
+impl TokenPenalties {
+    /// Creates an empty counter that believes `X-Forwarded-For` of proxies in these networks.
+    pub(super) fn with_trusted_proxies(trusted: Vec<Network>) -> Self {
+        Self { penalties: Penalties::default(), trusted }
+    }
+
+    fn origin(&self, fields: &HeaderMap, peer: IpAddr) -> IpAddr {
+        let chain: Vec<_> = fields.get_all("x-forwarded-for").iter().map(HeaderValue::as_bytes).collect();
+        Network::client_address(&self.trusted, peer.to_canonical(), Network::hops(&chain))
+    }
+}
+
+/// Caller of a request, by the token that it sent; the token is not reviewed yet.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ApiCaller {
+    /// Bearer token; `None` where callers are not authenticated.
+    token: Option<Arc<str>>,
+}
+
+impl Auth {
+    /// Reads the caller from these header fields. No review is made here: the operation that shows an object checks the right
+    /// to see it, which is cached for a while, or queries the name.
+    ///
+    /// # Errors
+    /// The request has no token, or not exactly one.
+    pub(super) fn caller(&self, fields: &HeaderMap) -> Result<ApiCaller, Problem> {
+        if let Self::None { any_host: anywhere } = self {
+            return check_local_request(*anywhere, fields).map(|()| ApiCaller::default());
+        }
+        let own = fields.contains_key(OWN_AUTHORIZATION);
+        let mut values = fields.get_all(if own { OWN_AUTHORIZATION } else { header::AUTHORIZATION }).iter();
+        let token = match (values.next(), values.next()) {
+            (None, _) => return Err(unauthenticated("this needs a token: send `Authorization: Bearer <token>`")),
+            (Some(value), None) => bearer(value.as_bytes()),
+            _ => None,
+        };
+        let single = "the credential is not a single bearer token: send `Authorization: Bearer <token>`";
+        let token = token.ok_or_else(|| unauthenticated(single))?;
+        Ok(ApiCaller { token: Some(token.into()) })
+    }
+
+    /// Returns a caller's name; `None` where callers are not authenticated.
+    ///
+    /// # Errors
+    /// The token is not valid, or the API server cannot be queried.
+    pub(super) async fn user(&self, caller: &ApiCaller) -> Result<Option<String>, Problem> {
+        match self.identity(caller).await {
+            None => Ok(None),
+            Some(Ok(Ok(identity))) => Ok(Some(identity.name.clone())),
+            Some(Ok(Err(_))) => Err(invalid_token()),
+            Some(Err(Unavailable)) => Err(unavailable()),
+        }
+    }
+
+    /// Returns the key by which a caller's streams are counted: the name, or the token's digest while the API server cannot be
+    /// queried; `None` where callers are not authenticated.
+    ///
+    /// # Errors
+    /// The token is not valid.
+    pub(super) async fn account(&self, caller: &ApiCaller) -> Result<Option<String>, Problem> {
+        match self.identity(caller).await {
+            Some(Err(Unavailable)) => Ok(caller.token.as_deref().map(|token| sha256_hex(token.as_bytes()))),
+            _ => self.user(caller).await,
+        }
+    }
+
+    /// Lets a request pass unless its token is refused. A refusal counts against the client address. Without a token, or while
+    /// no review can be made, the operation decides.
+    ///
+    /// # Errors
+    /// The token is not valid, or too many invalid tokens came from that address.
+    pub(super) async fn check_token(&self, fields: &HeaderMap, peer: Option<IpAddr>) -> Result<(), Problem> {
+        let (Self::Kubernetes(access, guesses), Some(peer)) = (self, peer) else { return Ok(()) };
+        let Ok(ApiCaller { token: Some(token) }) = self.caller(fields) else { return Ok(()) };
+        match access.token_state(&token) {
+            TokenState::Known => return Ok(()),
+            TokenState::Refused => return Err(invalid_token()),
+            TokenState::Unknown => {}
+        }
+        let (penalties, origin) = (&guesses.penalties, guesses.origin(fields, peer));
+        if penalties.is_blocked(origin) {
+            let detail =
+                "too many tokens from this address were refused: wait for 10 s, then try again with one that is right";
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, detail));
+        }
+        if let Ok(Err(_)) = access.identify(&token).await {
+            penalties.record_refusal(origin, &token);
+            return Err(invalid_token());
+        }
+        Ok(())
+    }
+
+    async fn identity(&self, caller: &ApiCaller) -> Option<Result<Result<Arc<Identity>, Denial>, Unavailable>> {
+        let (Self::Kubernetes(access, _), Some(token)) = (self, &caller.token) else { return None };
+        Some(access.identify(token).await)
+    }
+
+    /// Lets a request with these header fields pass to the gateway. With authentication the gateway judges it. Without, only
+    /// requests under a loopback name pass, and none from pages of other sites; the relay checks `Origin` itself.
+    ///
+    /// # Errors
+    /// The request comes from a page of another site, or its `Host` names another machine.
+    pub(super) fn may_relay(&self, fields: &HeaderMap) -> Result<(), Problem> {
+        let Self::None { any_host: anywhere } = self else { return Ok(()) };
+        check_local_request(*anywhere, fields)?;
+        if fields.get("sec-fetch-site").is_some_and(|site| site == "same-site") {
+            Err(foreign_origin())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Moves the cluster token to a header field that no workload gets, even behind a gateway that authenticates no callers:
+    /// such a gateway would forward `Authorization`.
+    pub(super) fn hide_cluster_token(&self, fields: &mut HeaderMap) {
+        if matches!(self, Self::None { .. }) || fields.contains_key(OWN_AUTHORIZATION) {
+            return;
+        }
+        let mut values = fields.get_all(header::AUTHORIZATION).iter();
+        if let (Some(value), None) = (values.next(), values.next())
+            && bearer(value.as_bytes()).is_some()
+        {
+            let value = value.clone();
+            fields.remove(header::AUTHORIZATION);
+            fields.insert(OWN_AUTHORIZATION, value);
+        }
+    }
+
+    /// Checks that a caller may read one object.
+    ///
+    /// # Errors
+    /// The caller may not; the problem names the missing right.
+    pub(super) async fn may_get(
+        &self,
+        caller: &ApiCaller,
+        kind: &ApiKind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<(), Problem> {
+        let right = Right { verb: "get", resource: kind.plural, subresource: "", namespace, name };
+        if self.may(caller, &right).await? { Ok(()) } else { Err(forbidden("get", kind, namespace)) }
+    }
+
+    /// Reports whether a caller has a right.
+    ///
+    /// # Errors
+    /// The token is not valid, or the API server cannot be queried.
+    async fn may(&self, caller: &ApiCaller, right: &Right<'_>) -> Result<bool, Problem> {
+        let (Self::Kubernetes(access, _), Some(token)) = (self, &caller.token) else { return Ok(true) };
+        match access.is_allowed(token, right).await {
+            Ok(Ok(())) => Ok(true),
+            Ok(Err(Denial::Forbidden)) => Ok(false),
+            Ok(Err(Denial::Unknown)) => Err(invalid_token()),
+            Err(Unavailable) => Err(unavailable()),
+        }
+    }
+
+    /// Reports whether a caller may read one object.
+    ///
+    /// # Errors
+    /// The token is not valid, or the API server cannot be queried.
+    pub(super) async fn sees(
+        &self,
+        caller: &ApiCaller,
+        kind: &ApiKind,
+        namespace: &str,
+        name: &str,
+    ) -> Result<bool, Problem> {
+        self.may(caller, &Right { verb: "get", resource: kind.plural, subresource: "", namespace, name }).await
+    }
+
+    /// Reports whether a caller may list the objects of a kind in a namespace, or in the whole cluster if the namespace is
+    /// empty.
+    ///
+    /// # Errors
+    /// The token is not valid, or the API server cannot be queried.
+    pub(super) async fn may_list(&self, caller: &ApiCaller, kind: &ApiKind, namespace: &str) -> Result<bool, Problem> {
+        let right = Right { verb: "list", resource: kind.plural, subresource: "", namespace, name: "" };
+        self.may(caller, &right).await
+    }
+
+    /// Returns the caller's visibility of these kinds (of all kinds if there are none): the right to list them in the whole
+    /// cluster, or else in each namespace that has objects of the kind. If namespaces are named, only those are reviewed.
+    ///
+    /// # Errors
+    /// The API server cannot be queried, or [`Auth::require_visibility`] refuses.
+    pub(super) async fn visibility(
+        &self,
+        caller: &ApiCaller,
+        fleet: &FleetCache,
+        kinds: &[&'static ApiKind],
+        namespaces: &[String],
+    ) -> Result<Visibility, Problem> {
+        if matches!(self, Self::None { .. }) {
+            return Ok(Visibility::ALL);
+        }
+        let mut sights = Vec::with_capacity(KINDS.len());
+        for (row, kind) in (0_u8..).zip(KINDS) {
+            let wanted = kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
+            sights.push(if wanted {
+                self.kind_visibility(caller, kind, fleet.namespaces(row), namespaces).await?
+            } else {
+                KindVisibility::Namespaces(HashSet::new())
+            });
+        }
+        let visible = Visibility::only(sights);
+        Self::require_visibility(&visible, fleet, kinds, namespaces)?;
+        Ok(visible)
+    }
+
+    /// Refuses a caller that may see nothing of these kinds (of all kinds if there are none): an empty list would claim that
+    /// there are no objects. If there really are none, the empty list is true and passes.
+    ///
+    /// # Errors
+    /// The caller may not list the kinds in the one named namespace, or in any namespace that has objects of them.
+    pub(super) fn require_visibility(
+        visible: &Visibility,
+        fleet: &FleetCache,
+        kinds: &[&'static ApiKind],
+        namespaces: &[String],
+    ) -> Result<(), Problem> {
+        let Some(sights) = visible.by_kind() else { return Ok(()) };
+        let wanted = |kind: &ApiKind| kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
+        let mut there = false;
+        for ((row, _), sight) in (0_u8..).zip(KINDS).zip(sights).filter(|((_, kind), _)| wanted(kind)) {
+            if !matches!(sight, KindVisibility::Namespaces(names) if names.is_empty()) {
+                return Ok(());
+            }
+            there = there || !fleet.namespaces(row).is_empty();
+        }
+        match (kinds, namespaces) {
+            // The error is the same whether or not that namespace has objects.
+            ([kind], [namespace]) => Err(forbidden("list", kind, namespace)),
+            ([kind], _) if there => Err(forbidden("list", kind, "")),
+            ([], [_]) => Err(nothing_visible()),
+            _ if there => Err(nothing_visible()),
+            _ => Ok(()),
+        }
+    }
+
+    async fn kind_visibility(
+        &self,
+        caller: &ApiCaller,
+        kind: &'static ApiKind,
+        mut there: Vec<String>,
+        named: &[String],
+    ) -> Result<KindVisibility, Problem> {
+        if self.may_list(caller, kind, "").await? {
+            return Ok(KindVisibility::All);
+        }
+        match named {
+            [] => {}
+            // The review is made even if the namespace has no objects, so that only the right decides.
+            [one] => there = vec![one.clone()],
+            // Named namespaces without objects are dropped: there may be many, each of which would cost a review.
+            _ => there.retain(|namespace| named.contains(namespace)),
+        }
+        let may = async |namespace: String| Ok(self.may_list(caller, kind, &namespace).await?.then_some(namespace));
+        let answers: Vec<_> = stream::iter(there).map(may).buffer_unordered(CONCURRENT_REVIEWS).collect().await;
+        let seen = answers.into_iter().filter_map(Result::transpose).collect::<Result<HashSet<_>, _>>()?;
+        Ok(KindVisibility::Namespaces(seen))
+    }
+}
+
+/// Refuses requests whose `Host` is no loopback name, unless `anywhere`, and cross-site requests of browsers, by [Fetch
+/// Metadata](https://www.w3.org/TR/fetch-metadata/). Used where callers are not authenticated.
+fn check_local_request(anywhere: bool, fields: &HeaderMap) -> Result<(), Problem> {
+    let own = anywhere || fields.get(header::HOST).is_none_or(|host| is_loopback_name(host.as_bytes()));
+    let cross = fields.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
+    if own && !cross { Ok(()) } else { Err(foreign_origin()) }
+}
+
+fn foreign_origin() -> Problem {
+    let detail = "without sign-in only requests to localhost are answered, and none from pages of other origins";
+    Problem::new(StatusCode::FORBIDDEN, detail)
+}
+
+/// Reports whether a value of `Host` is `localhost` or a loopback address.
+fn is_loopback_name(host: &[u8]) -> bool {
+    let Ok(host) = str::from_utf8(host) else { return false };
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
+    };
+    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn unauthenticated(detail: &str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, detail)
+}
+
+fn invalid_token() -> Problem {
+    unauthenticated("the token is not valid here: it is wrong, has expired, or is meant for others")
+}
+
+fn unavailable() -> Problem {
+    Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the API server could not authenticate you: try again")
+}
+
+fn forbidden(verb: &str, kind: &ApiKind, namespace: &str) -> Problem {
+    let place = if namespace.is_empty() { "in any namespace".to_owned() } else { format!("in namespace {namespace}") };
+    let detail = format!(
+        "you may not {verb} {plural} {place}: it takes the right to {verb} {plural} in API group {}, which the ClusterRole \
+         recif-view gives",
+        crds::GROUP,
+        plural = kind.plural,
+    );
+    Problem::new(StatusCode::FORBIDDEN, detail)
+}
+
+fn nothing_visible() -> Problem {
+    let detail = format!(
+        "you cannot list objects of Récif (API group {}): ask for the ClusterRole recif-view, as in `kubectl create rolebinding \
+         NAME --clusterrole=recif-view --serviceaccount=NAMESPACE:NAME -n NAMESPACE`",
+        crds::GROUP,
+    );
+    Problem::new(StatusCode::FORBIDDEN, detail)
+}
+
+#[cfg(test)]
+mod tests;

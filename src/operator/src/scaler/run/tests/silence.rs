@@ -1,0 +1,181 @@
+//! Tests of the control loop with Pods, gateways and an API server that do not answer, or answer late.
+
+use super::*;
+
+#[tokio::test]
+async fn a_pod_that_never_answers_ends_no_scaling_and_keeps_no_connections() {
+    let load = Arc::new(AtomicU64::new(0));
+    let port = sidecars("127.0.0.1:0", load.clone()).await.port();
+    let mute = TcpListener::bind(("127.0.0.78", port)).await.unwrap();
+    let open = Arc::new(AtomicU64::new(0));
+    let count = open.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = mute.accept().await.unwrap();
+            let count = count.clone();
+            tokio::spawn(async move {
+                count.fetch_add(1, Ordering::Relaxed);
+                while stream.read(&mut [0; 1024]).await.is_ok_and(|read| read > 0) {}
+                count.fetch_sub(1, Ordering::Relaxed);
+            });
+        }
+    });
+    let toy = FakeFleet::new(scaling(1), ours(), 2);
+    toy.change(|seen| seen.pods[1] = Arc::new(pod("mute", [127, 0, 0, 78])));
+    let _leading = toy.scaler(port);
+    sleep(Duration::from_millis(500)).await;
+    load.store(40, Ordering::Relaxed);
+    toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
+    toy.until(|| open.load(Ordering::Relaxed) <= 2).await;
+}
+
+#[tokio::test]
+async fn a_workload_whose_pods_have_answered_waits_for_no_gateway() {
+    let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
+    // Connections to this gateway are made, and it never answers.
+    let mute = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let toy = FakeFleet::new(scaling(1), ours(), 1);
+    toy.gateways.lock().unwrap().push(mute.local_addr().unwrap());
+    let _leading = toy.scaler_each(Duration::from_secs(3600), port);
+    toy.waits_for(|said| said == ["5"]).await;
+}
+
+#[tokio::test]
+async fn a_workload_whose_pods_were_not_listed_is_scaled_once_they_are() {
+    let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
+    let toy = FakeFleet::new(scaling(1), ours(), 1);
+    toy.is_unlisted.store(true, Ordering::Relaxed);
+    let _leading = toy.scaler(port);
+    toy.changes.notify_one();
+    sleep(Duration::from_millis(300)).await;
+    assert_eq!(toy.writes(), Vec::<String>::new());
+    toy.is_unlisted.store(false, Ordering::Relaxed);
+    toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
+}
+
+#[tokio::test]
+async fn time_in_which_the_pods_were_not_listed_is_no_time_without_load() {
+    let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
+    let toy = FakeFleet::new(scaling(1), ours(), 4);
+    toy.is_unlisted.store(true, Ordering::Relaxed);
+    let _leading = toy.scaler(port);
+    sleep(Duration::from_millis(1500)).await;
+    let listed = Instant::now();
+    toy.is_unlisted.store(false, Ordering::Relaxed);
+    toy.waits_for(|said| !said.is_empty()).await;
+    assert!(listed.elapsed() > Duration::from_millis(900), "{:?}: {:?}", listed.elapsed(), toy.writes());
+}
+
+/// Serves a gateway at which no request waits. It counts its answers, and gives none while `mute` is set.
+async fn fickle_gateway(mute: Arc<AtomicBool>, answers: Arc<AtomicU64>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (mute, answers) = (mute.clone(), answers.clone());
+            tokio::spawn(async move {
+                let mut request = [0; 1024];
+                while stream.read(&mut request).await.is_ok_and(|read| read > 0) {
+                    while mute.load(Ordering::Relaxed) {
+                        sleep(Duration::from_millis(5)).await;
+                    }
+                    let body = r#"{"instance":"g","uptimeMs":1,"workloads":[]}"#;
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        return;
+                    }
+                    answers.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_gateway_that_stopped_answering_keeps_the_last_pod() {
+    let (mute, answers) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
+    let gateway = fickle_gateway(mute.clone(), answers.clone()).await;
+    let toy = FakeFleet::new(scaling(0), ours(), 1);
+    toy.gateways.lock().unwrap().push(gateway);
+    let _leading = toy.scaler(port);
+    toy.until(|| answers.load(Ordering::Relaxed) > 0).await;
+    mute.store(true, Ordering::Relaxed);
+    sleep(Duration::from_millis(2500)).await;
+    assert_eq!(toy.writes(), Vec::<String>::new());
+    mute.store(false, Ordering::Relaxed);
+    toy.waits_for(|said| said == ["0"]).await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_answers_nonsense_keeps_the_last_pod_and_one_that_is_gone_does_not() {
+    let well = serve("127.0.0.1:0", || r#"{"instance":"g","uptimeMs":1,"workloads":[]}"#.to_owned()).await;
+    let ill = serve("127.0.0.1:0", || "{}".to_owned()).await;
+    let port = sidecars("127.0.0.1:0", Arc::default()).await.port();
+    let toy = FakeFleet::new(scaling(0), ours(), 1);
+    toy.gateways.lock().unwrap().extend([well, ill]);
+    let _leading = toy.scaler(port);
+    sleep(Duration::from_millis(2500)).await;
+    assert_eq!(toy.writes(), Vec::<String>::new());
+    toy.gateways.lock().unwrap()[1] = SocketAddr::from(([127, 0, 0, 77], 1));
+    toy.waits_for(|said| said == ["0"]).await;
+}
+
+/// A [`FakeFleet`] whose API server takes half a second for each write.
+struct SlowFleet(Arc<FakeFleet>);
+
+#[async_trait]
+impl WorkloadFleet for SlowFleet {
+    fn all(&self) -> Vec<WorkloadId> {
+        self.0.all()
+    }
+
+    async fn changed(&self) -> Vec<WorkloadId> {
+        self.0.changed().await
+    }
+
+    fn view(&self, id: &WorkloadId) -> Result<WorkloadView, ViewError> {
+        self.0.view(id)
+    }
+
+    fn gateways(&self) -> Vec<SocketAddr> {
+        self.0.gateways()
+    }
+
+    async fn set_replicas(&self, deployment: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
+        self.0.told.lock().unwrap().push("begun".to_owned());
+        sleep(Duration::from_millis(500)).await;
+        self.0.set_replicas(deployment, replicas).await
+    }
+
+    async fn set_deletion_cost(&self, namespace: &str, pod: &WorkloadPod, cost: Option<i32>) -> Result<(), ApiError> {
+        self.0.set_deletion_cost(namespace, pod, cost).await
+    }
+
+    async fn write_status(&self, id: &WorkloadId, uid: &str, told: &ScalingStatus) -> Result<(), ApiError> {
+        self.0.write_status(id, uid, told).await
+    }
+}
+
+#[tokio::test]
+async fn a_workload_has_one_write_under_way() {
+    let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
+    let toy = FakeFleet::new(scaling(1), ours(), 1);
+    let metrics = ScalerMetrics::new(&mut Registry::default());
+    let fleet = Arc::new(SlowFleet(toy.clone()));
+    let mut leading = JoinSet::new();
+    leading.spawn(Arc::new(Scaler::new(fleet, Duration::from_millis(50), port, Keys::default(), metrics)).run());
+    toy.waits_for(|said| said.iter().any(|one| one == "5")).await;
+    assert_eq!(toy.writes().iter().position(|one| one == "5"), Some(1), "{:?}", toy.writes());
+}
+
+#[test]
+fn what_changed_at_the_same_moment_is_no_refusal() {
+    for error in [ApiError::Stale, ApiError::WrongUid("v".into()), ApiError::NotFound] {
+        assert!(!should_log(&error), "{error}");
+    }
+    let busy = ApiError::Transient { message: "busy".into(), after: None };
+    assert!(should_log(&busy) && should_log(&ApiError::Forbidden("no".into())));
+}
