@@ -1,6 +1,7 @@
-//! Holds the members to what they may import of each other and of the crates behind which the outside stands.
+//! Checks the allowed imports of each workspace member: of other members, and of the crates that access the outside. Checks the diagram
+//! of the members in `ARCHITECTURE.md`, too.
 //!
-//! That an edge exists only where a `Cargo.toml` names it, and that there is no circle, cargo sees to.
+//! Cargo itself ensures that an edge needs an entry in a `Cargo.toml`, and that there is no cycle.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,7 +9,7 @@ use std::{collections::BTreeSet, process::Command};
 
 use serde_json::Value;
 
-/// A member, and the members that it may import.
+/// Workspace members, each with the members that it may import.
 const MEMBERS: &[(&str, &str)] = &[
     ("meta", ""),
     ("crds", "meta"),
@@ -33,7 +34,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("e2e", "crds meta testing"),
 ];
 
-/// A crate behind which the outside stands, and the members that may import it.
+/// Crates that access the outside, each with the members that may import it.
 const OUTSIDE: &[(&str, &str)] =
     &[("kube", "crds actions cluster cli e2e"), ("reqwest", "mcp runner operator cli e2e"), ("rmcp", "mcp")];
 
@@ -60,5 +61,33 @@ fn a_member_imports_only_what_it_may() {
             };
             assert!(allowed, "{name} may not import {dependency}");
         }
+    }
+}
+
+/// Returns the allowed imports of a member.
+fn imports(member: &str) -> impl Iterator<Item = &'static str> + use<> {
+    let row = MEMBERS.iter().find(|(name, _)| *name == member);
+    row.into_iter().flat_map(|(_, allowed)| allowed.split_whitespace())
+}
+
+/// Returns the members that a member imports, directly or through others.
+fn reachable(member: &str) -> BTreeSet<&'static str> {
+    imports(member).flat_map(|next| reachable(next).into_iter().chain([next])).collect()
+}
+
+#[test]
+fn the_diagram_shows_the_imports_that_do_not_follow_from_others() {
+    let page = include_str!("../ARCHITECTURE.md");
+    let (_, diagram) = page.split_once("```mermaid\n").unwrap();
+    let (diagram, _) = diagram.split_once("```").unwrap();
+    let drawn: BTreeSet<_> = diagram.lines().filter_map(|line| line.trim().split_once(" --> ")).collect();
+    let mut expected = BTreeSet::new();
+    for (member, _) in MEMBERS {
+        let follows = |wanted: &str| imports(member).any(|other| reachable(other).contains(wanted));
+        expected.extend(imports(member).filter(|wanted| !follows(wanted)).map(|wanted| (*member, wanted)));
+    }
+    assert_eq!(drawn, expected);
+    for (member, _) in MEMBERS {
+        assert!(page.contains(&format!("\n| `{member}` | ")), "{member} has no line");
     }
 }
