@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Annotation of a Tool with the digest of the spec that was applied. It separates the fields of ours from those of other
-/// clients: a field that the server told once and no longer tells is removed, and one that it never told is another client's.
+/// clients: a field that the server listed once and no longer lists is removed, and one that it never listed is another client's.
 const APPLIED: &str = "recif.dev/applied";
 
 /// Delay after which Tools that are to be deleted are checked again: a server gets no event when its Tools are no longer used.

@@ -2,7 +2,7 @@
 //!
 //! Messages pass through unchanged, because no other client uses the child. A client that reads slowly slows down its
 //! own child only. The session ends with its child, when its client deletes it, or when it was idle for too long. Then
-//! the child ends, requests in flight fail, and the session's id is unknown, upon which clients begin a new session.
+//! the child ends, requests in flight fail, and the session's id becomes unknown, so clients begin a new session.
 
 use std::{
     io,

@@ -124,7 +124,7 @@ async fn read_while_waiting<S: ClientStream>(client: &mut Connection<S>) -> bool
 /// Acquires a slot of the Pod that holds the session, even if that Pod is at its cap.
 ///
 /// # Errors
-/// No Pod holds the session, upon which clients open a new one, or the Pods of the workload must not be used any more.
+/// No Pod holds the session, so clients open a new one, or the Pods of the workload must not be used any more.
 pub(super) fn session_slot(route: &Route, session: &SessionRef<'_>) -> Result<SlotPermit, LocalResponse> {
     if let Some(halt) = route.object.no_pod.as_ref().filter(|halt| !halt.pods_serve) {
         return Err(LocalResponse::new(503, "unavailable", String::from(&*halt.sentence)));

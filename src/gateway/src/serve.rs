@@ -128,7 +128,7 @@ async fn serve(io: TcpStream, address: IpAddr, tls: Option<Tls>, shared: Arc<Gat
 }
 
 async fn serve_tls(io: TcpStream, address: IpAddr, tls: Tls, shared: Arc<GatewayContext>) {
-    // The TLS alert has told the client about a failed handshake.
+    // The TLS alert reports a failed handshake to the client.
     let Ok(io) = tls.accept(io).await else { return };
     let peer = shared.peer(address, "https");
     if negotiated_h2(&io) {

@@ -104,7 +104,7 @@ impl<'o> HeadWriter<'o> {
         } else if close {
             self.field("Connection", "close")
         } else if version == Version::Http10 {
-            // An HTTP/1.0 client that asked for a persistent connection must be told that it gets one.
+            // An HTTP/1.0 client that asked for a persistent connection needs a field that says that it gets one.
             self.field("Connection", "keep-alive")
         } else {
             self

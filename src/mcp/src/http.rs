@@ -1,7 +1,7 @@
 //! Adapts rmcp's HTTP client to two deviations of servers from the specification.
 //!
 //! By the [specification](https://modelcontextprotocol.io/specification/2025-06-18/basic/transports#session-management) the
-//! answer to an unknown session is HTTP 404, upon which rmcp opens another session and repeats the request. The servers of the
+//! answer to an unknown session is HTTP 404, and rmcp then opens another session and repeats the request. The servers of the
 //! official SDK send a JSON-RPC error instead, often without the id of the request, for which rmcp would wait for ever. So an
 //! error about a session is returned as that 404, and any other without an id gets the id of the request.
 

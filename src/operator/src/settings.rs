@@ -32,7 +32,7 @@ pub(super) fn settings(
     })
 }
 
-/// Returns the agents' database, and the namespaces that inherit it. An operator of all namespaces has to be told: no default is right,
+/// Returns the agents' database, and the namespaces that inherit it. An operator of all namespaces needs the flag: no default is right,
 /// because one would give the database to every editor of the cluster, and the other would keep stored conversations in memory instead
 /// without a word.
 ///

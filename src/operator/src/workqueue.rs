@@ -70,7 +70,7 @@ pub struct Workqueue {
     lossy: Option<AtomicU64>,
 }
 
-/// Invariant: a key is queued, delayed or processing, never two of them, and `states` tells which.
+/// Invariant: a key is queued, delayed or processing, never two of them, and `states` says which.
 #[derive(Default)]
 struct WorkqueueState {
     running: bool,

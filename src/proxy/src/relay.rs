@@ -206,7 +206,7 @@ fn only_listens(head: &RequestHead<'_>) -> bool {
     head.method == b"GET" || head.value("mcp-method") == Some(b"subscriptions/listen")
 }
 
-/// Reason of an MCP server's bridge without room for another session, upon which a gateway tries another Pod.
+/// Reason of an MCP server's bridge without room for another session: a gateway then tries another Pod.
 const NO_SESSION: &[u8] = b"no-session";
 
 /// Policy for the response: rewrites its head for the client.

@@ -1,7 +1,7 @@
 //! `recif chat`: talks to an agent, or asks a flow, through the gateway; the answer is printed as it comes.
 //!
 //! With a message it asks once; without one it is a conversation if stdin is a terminal. Ctrl-C stops an answer: the
-//! connection is closed, upon which the runtime ends the turn and forgets it.
+//! connection is closed, and the runtime then ends the turn and forgets it.
 
 mod chat_target;
 mod gateway;

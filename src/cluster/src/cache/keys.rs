@@ -41,7 +41,7 @@ impl Keys {
         self.0.keys.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns a receiver that is notified each time the Secret is read anew or deleted; its value tells whether the Secret exists.
+    /// Returns a receiver that is notified each time the Secret is read anew or deleted; its value says whether the Secret exists.
     pub fn subscribe(&self) -> watch::Receiver<bool> {
         self.0.exists.subscribe()
     }

@@ -39,7 +39,7 @@ const REVIEW_INTERVAL: Duration = Duration::from_secs(30);
 struct EventSubscriber {
     app: SharedAppState,
     caller: ApiCaller,
-    /// Stamp up to which the client is told.
+    /// Stamp up to which the client has received changes.
     position: u64,
     ticks: watch::Receiver<Tick>,
     visibility: SubscriberVisibility,

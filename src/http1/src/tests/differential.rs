@@ -116,7 +116,7 @@ fn what_we_let_pass_and_hyper_does_not_is_known() {
     }
 }
 
-/// Checks that an HTTP/1.0 client is told of no chunks, neither by a server that streams nor by this relay of chunks.
+/// Checks that an HTTP/1.0 client gets no chunked coding, neither from a server that streams nor from this relay.
 #[test]
 fn an_older_client_is_answered_as_hyper_does() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

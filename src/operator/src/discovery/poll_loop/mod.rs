@@ -4,7 +4,7 @@
 //! Secret, has no use for another result, and its server is left alone until it does.
 //!
 //! A failed server is retried by exponential back-off with jitter. A change of a server's tools is written to the cluster and replaces the
-//! Pods of all that use them. So a server that keeps changing is queried ever more rarely, and its object is told so.
+//! Pods of all that use them. So a server that keeps changing is queried ever more rarely, and its status says so.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ const MAX_TTL: Duration = Duration::from_secs(24 * 3600);
 const CHANGE_BACKOFF_BASE: Duration = Duration::from_secs(1);
 /// Longest back-off between changes. A change that comes so long after the last one, and after its back-off, is the first again.
 const CHANGE_BACKOFF_MAX: Duration = Duration::from_secs(300);
-/// Number of changes in a row from which the object is told that its server keeps changing.
+/// Number of changes in a row from which the status says that the server keeps changing.
 const UNSTABLE_AFTER: u32 = 4;
 
 #[async_trait]
