@@ -10,6 +10,7 @@ PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrac
 # Additional packages of the tests, including a browser; hack/peers installs the rest.
 TEST_PACKAGES=(python3-venv postgresql chromium)
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
+PARTS_PACKAGES=("${KUBERNETES_PARTS[@]/#/k8s.io/kubernetes/cmd/}" ./etcd ./coredns)
 
 # missing_of PACKAGE…: prints those that are not installed.
 missing_of() {
@@ -55,48 +56,46 @@ need_packages() { need_none "$(missing_packages)"; }
 need_test_packages() { need_none "$(missing_test_packages)"; }
 need_none() { [ -z "$1" ] || die "missing packages: $(echo $1): install them with 'hack/cluster packages'"; }
 
-# Prints the cache folder of a kind of components, which is named by its version and its pins.
+# Prints the cache folder of the components, which is named by their version and their pins.
 parts_dir() {
     local pins
-    pins=$(cd "$HACK/kubernetes/$1" && cat go.mod go.sum $(ls ./*.go 2>/dev/null) | sha256sum | cut -c1-8)
-    echo "$CACHE/$1-$2-$pins"
+    pins=$(cd "$HACK/kubernetes" && cat go.mod go.sum ./*/main.go | sha256sum | cut -c1-8)
+    echo "$CACHE/cluster-$KUBERNETES_VERSION-$pins"
 }
-kubernetes_dir() { parts_dir kubernetes "$KUBERNETES_VERSION"; }
-etcd_dir() { parts_dir etcd "$ETCD_VERSION"; }
-coredns_dir() { parts_dir coredns "$COREDNS_VERSION"; }
 
-# build_module KIND VERSION MODULE OUTPUT ARGUMENTS…: runs one `go build`, whose results become the cache folder of the
-# kind.
-build_module() {
-    local kind=$1 version=$2 module=$3 output=$4 out began=$SECONDS
-    shift 4
-    out=$(parts_dir "$kind" "$version")
+# need_pinned MODULE VERSION
+need_pinned() {
+    grep -Eq "$1 v$2( //.*)?\$" "$HACK/kubernetes/go.mod" ||
+        die "hack/kubernetes/go.mod has not $1 at $2 as hack/versions says: run 'hack/cluster pin' and commit"
+}
+
+# Compiles all components in one `go build`, whose results become the cache folder.
+build_programs() {
+    local minor=${KUBERNETES_VERSION#1.} out package stamps= began=$SECONDS
+    out=$(parts_dir)
     [ ! -d "$out" ] || return 0
-    grep -Eq "$module v$version( //.*)?\$" "$HACK/kubernetes/$kind/go.mod" ||
-        die "hack/kubernetes/$kind/go.mod is not at $version as hack/versions says: run 'hack/cluster pin' and commit"
-    command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of hack/kubernetes/$kind/go.mod): install it in /usr/local/go or put it on PATH"
-    say "building $kind $version"
-    rm -rf "$out.new"
-    mkdir -p "$out.new"
-    (cd "$HACK/kubernetes/$kind" && CGO_ENABLED=0 go build -trimpath -buildvcs=false -o "$out.new/$output" "$@" </dev/null) >"$out.log" 2>&1 9>&- ||
-        { tail -20 "$out.log" >&2; die "building $kind failed (log: $out.log)"; }
-    mv "$out.new" "$out"
-    rm -f "$out.log"
-    say "built $kind in $((SECONDS - began))s"
-}
-
-build_parts() {
-    local minor=${KUBERNETES_VERSION#1.} package stamps=
-    lock "$CACHE"
-    # Without these version stamps a component reports v0.0.0, in decisions by version and in its User-Agent.
+    need_pinned k8s.io/kubernetes "$KUBERNETES_VERSION"
+    need_pinned go.etcd.io/etcd/server/v3 "$ETCD_VERSION"
+    need_pinned github.com/coredns/coredns "$COREDNS_VERSION"
+    command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of hack/kubernetes/go.mod): install it in /usr/local/go or put it on PATH"
+    say "building Kubernetes $KUBERNETES_VERSION, etcd $ETCD_VERSION and CoreDNS $COREDNS_VERSION"
+    # Without these version stamps a component of Kubernetes reports v0.0.0, in decisions by version and in its User-Agent.
     for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
         stamps+=" -X $package.gitVersion=v$KUBERNETES_VERSION -X $package.gitMajor=1 -X $package.gitMinor=${minor%%.*} -X $package.gitCommit=none"
     done
-    build_module kubernetes "$KUBERNETES_VERSION" k8s.io/kubernetes "" \
-        -ldflags "-s -w$stamps" \
-        "${KUBERNETES_PARTS[@]/#/k8s.io/kubernetes/cmd/}"
-    build_module etcd "$ETCD_VERSION" go.etcd.io/etcd/server/v3 etcd -ldflags "-s -w" go.etcd.io/etcd/server/v3
-    build_module coredns "$COREDNS_VERSION" github.com/coredns/coredns coredns -ldflags "-s -w" .
+    rm -rf "$out.new"
+    mkdir -p "$out.new"
+    # With -v a line per package, which `hack/up` counts.
+    (cd "$HACK/kubernetes" && CGO_ENABLED=0 go build -v -trimpath -buildvcs=false -ldflags "-s -w$stamps" -o "$out.new/" "${PARTS_PACKAGES[@]}" </dev/null) >"$out.log" 2>&1 9>&- ||
+        { tail -20 "$out.log" >&2; die "building the cluster's parts failed (log: $out.log)"; }
+    mv "$out.new" "$out"
+    rm -f "$out.log"
+    say "built the cluster's parts in $((SECONDS - began))s"
+}
+
+build_parts() {
+    lock "$CACHE"
+    build_programs
     build_pause
     unlock
 }

@@ -66,7 +66,7 @@ start_node() {
     say "node ready"
 }
 
-kubectl_here() { "$(kubernetes_dir)/kubectl" --kubeconfig "$STATE/kubeconfig" "$@"; }
+kubectl_here() { "$(parts_dir)/kubectl" --kubeconfig "$STATE/kubeconfig" "$@"; }
 
 stop_cluster() {
     [ -d "$STATE" ] || return 0
@@ -83,7 +83,7 @@ clean_cluster() {
 
 link_tools() {
     mkdir -p "$STATE/bin"
-    ln -sfn "$(kubernetes_dir)/kubectl" "$STATE/bin/kubectl"
+    ln -sfn "$(parts_dir)/kubectl" "$STATE/bin/kubectl"
     ln -sfn "$(binaries_dir)/recif" "$STATE/bin/recif"
 }
 binaries_dir() {

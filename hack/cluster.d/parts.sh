@@ -52,18 +52,18 @@ known_part() { [[ " ${CONTROL_PLANE[*]} ${NODE_PARTS[*]} " == *" $1 "* ]] || die
 part_log() { known_part "$1"; cat "$STATE/logs/$(processes_of "$1" | cut -d' ' -f1).log"; }
 
 start_part() {
-    local kube pki=$STATE/pki
-    kube=$(kubernetes_dir)
+    local parts pki=$STATE/pki
+    parts=$(parts_dir)
     known_part "$1"
     [ "$(part_state "$1")" = stopped ] || return 0
     case $1 in
     etcd)
-        spawn etcd "$(etcd_dir)/etcd" --name recif --data-dir "$STATE/etcd" --unsafe-no-fsync --log-level warn \
+        spawn etcd "$parts/etcd" --name recif --data-dir "$STATE/etcd" --unsafe-no-fsync --log-level warn \
             --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
             --listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380 \
             --initial-cluster recif=http://127.0.0.1:2380 ;;
     apiserver)
-        spawn apiserver "$kube/kube-apiserver" --etcd-servers http://127.0.0.1:2379 \
+        spawn apiserver "$parts/kube-apiserver" --etcd-servers http://127.0.0.1:2379 \
             --bind-address "$NODE_IP" --advertise-address "$NODE_IP" --secure-port 6443 --allow-privileged \
             --tls-cert-file "$pki/apiserver.crt" --tls-private-key-file "$pki/apiserver.key" --cert-dir "$STATE/run" \
             --client-ca-file "$pki/ca.crt" --token-auth-file "$pki/tokens.csv" --authorization-mode Node,RBAC \
@@ -74,11 +74,11 @@ start_part() {
             --kubelet-preferred-address-types InternalIP \
             --audit-policy-file "$STATE/config/audit.yaml" --audit-log-path "$STATE/audit.log" --audit-log-maxsize 1000 --audit-log-maxbackup 1 ;;
     controller-manager)
-        spawn controller-manager "$kube/kube-controller-manager" --kubeconfig "$pki/controller-manager.kubeconfig" \
+        spawn controller-manager "$parts/kube-controller-manager" --kubeconfig "$pki/controller-manager.kubeconfig" \
             --controllers "$(controllers)" --leader-elect=false --kube-api-qps 300 --kube-api-burst 600 --use-service-account-credentials --root-ca-file "$pki/ca.crt" \
             --service-account-private-key-file "$pki/service-accounts.key" --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
     scheduler)
-        spawn scheduler "$kube/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" --leader-elect=false \
+        spawn scheduler "$parts/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" --leader-elect=false \
             --kube-api-qps 300 --kube-api-burst 600 --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
     relay)
         signal_part KILL relay
@@ -88,13 +88,13 @@ start_part() {
         make_cgroups
         spawn containerd containerd --config "$STATE/config/containerd.toml" ;;
     kubelet)
-        spawn kubelet "$kube/kubelet" --kubeconfig "$pki/kubelet.kubeconfig" --config "$STATE/config/kubelet.yaml" \
+        spawn kubelet "$parts/kubelet" --kubeconfig "$pki/kubelet.kubeconfig" --config "$STATE/config/kubelet.yaml" \
             --root-dir "$STATE/kubelet" --cert-dir "$STATE/kubelet/pki" --hostname-override "$NODE_NAME" --node-ip "$NODE_IP" ;;
     proxy)
-        spawn proxy "$kube/kube-proxy" --kubeconfig "$pki/proxy.kubeconfig" --hostname-override "$NODE_NAME" \
+        spawn proxy "$parts/kube-proxy" --kubeconfig "$pki/proxy.kubeconfig" --hostname-override "$NODE_NAME" \
             --cluster-cidr "$POD_RANGE" --proxy-mode iptables --conntrack-max-per-core 0 --oom-score-adj 0 ;;
     dns)
-        spawn dns "$(coredns_dir)/coredns" -conf "$STATE/config/Corefile" ;;
+        spawn dns "$parts/coredns" -conf "$STATE/config/Corefile" ;;
     esac
 }
 

@@ -16,7 +16,7 @@ is_running() { room_pid >/dev/null; }
 
 inside() { nsenter -t "$(room_pid)" -n -p -m -- "$@"; }
 inside_with_env() {
-    nsenter -t "$(room_pid)" -n -p -m -- env -C "$PWD" "KUBECONFIG=$STATE/pki/admin.kubeconfig" "PATH=$(kubernetes_dir):$PATH" "$@"
+    nsenter -t "$(room_pid)" -n -p -m -- env -C "$PWD" "KUBECONFIG=$STATE/pki/admin.kubeconfig" "PATH=$(parts_dir):$PATH" "$@"
 }
 
 # Loads kernel modules that a distribution does not load by default. They are loaded outside, because the namespaces have no
