@@ -1,4 +1,5 @@
-# All images, from one file. On a machine with a registry `docker build --target operator .` compiles and packs. On one without,
+# All images, from one file. On a machine with a registry `docker build --target operator .` compiles and packs
+# (--build-arg PROFILE=release: sooner built, and slower). On one without,
 # hack/images compiles outside and gives two images of its own: BASE, and BINARIES with the programs at its root.
 ARG BASE=gcr.io/distroless/cc-debian12:nonroot
 ARG RUST=rust:1-bookworm
@@ -11,13 +12,14 @@ COPY src/control_plane/ui .
 RUN npm ci --ignore-scripts && npm run build
 
 FROM ${RUST} AS compile
+ARG PROFILE=dist
 WORKDIR /src
 COPY . .
 COPY --from=ui /ui/dist src/control_plane/ui/dist
-RUN cargo build --profile dist --locked --bin recif --bin recif-runner \
-    && cp target/dist/recif target/dist/recif-runner / \
-    && RECIF_PROFILE=dist hack/build-proxy \
-    && cp target/dist/recif-proxy /
+RUN cargo build --profile $PROFILE --locked --bin recif --bin recif-runner \
+    && cp target/$PROFILE/recif target/$PROFILE/recif-runner / \
+    && RECIF_PROFILE=$PROFILE hack/build-proxy \
+    && cp target/$PROFILE/recif-proxy /
 
 FROM ${BINARIES} AS binaries
 

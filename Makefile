@@ -1,4 +1,5 @@
-# The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev).
+# The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
+# and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
 .PHONY: help up test lint unit e2e faults test-faults test-upgrade fuzz ui deny manifests generate images docker-build down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
@@ -11,7 +12,7 @@ endif
 help: ## say what there is
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([^:]*):[^#]*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-22s %s\n", $$1, $$2}'
 
-up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF_CLUSTER=existing: into yours, by KUBECONFIG)
+up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF_CLUSTER=kind: in a cluster of kind)
 	@hack/up
 
 test: lint unit faults e2e ## everything that CI runs
@@ -57,7 +58,7 @@ manifests generate: cargo-found ## write config/crd, the rights on our kinds, th
 images docker-build: ## build the images and load them into the running cluster
 	@hack/images
 
-down: ## stop the local cluster; its data stays
+down: ## stop the local cluster; its data stays (one that make up created with kind is deleted)
 	@hack/cluster stop
 
 clean: ## remove the local cluster and its data

@@ -5,7 +5,8 @@
 
 . "$HACK/path"
 
-STARTED_AT=$SECONDS
+# Commands that a command starts count from its start.
+export RECIF_STARTED_AT=${RECIF_STARTED_AT:-$EPOCHSECONDS}
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/recif
 
 # Addresses inside the namespaces, from the range that RFC 2544 reserves for test networks.
@@ -16,20 +17,29 @@ API_SERVICE_IP=198.19.0.1
 DNS_IP=198.19.0.10
 NODE_NAME=recif
 
-say() { printf '%4ds  %s\n' $((SECONDS - STARTED_AT)) "$*" >&2; }
+# In a job (jobs.sh) a message goes to the file of events, from where the waiting process prints it.
+say() {
+    local line
+    line=$(printf '%4ds  %s' $((EPOCHSECONDS - RECIF_STARTED_AT)) "$*")
+    if [ -n "${RECIF_EVENTS:-}" ]; then echo "$line" >>"$RECIF_EVENTS"; else echo "$line" >&2; fi
+}
 die() {
     printf 'hack/%s: %s\n' "$(basename "$0")" "$*" >&2
     exit 1
 }
 
+# With kind, k3d or minikube the rest is as for an existing cluster.
 choose_cluster() {
-    CLUSTER=$1
+    CLUSTER=$1 TOOL=
+    case $1 in
+    kind | k3d | minikube | kind:* | k3d:* | minikube:*) choose_tool "$1"; return ;;
+    esac
     [[ $CLUSTER =~ ^[a-z0-9][a-z0-9-]{0,30}$ ]] || die "cluster name '$CLUSTER': use lower-case letters, digits and '-', 31 at most"
     STATE=${XDG_STATE_HOME:-$HOME/.local/state}/recif/$CLUSTER
 }
 
 need_root() { [ "$(id -u)" = 0 ] || die "namespaces and packages need root: run it with sudo"; }
-need_own() { [ "$CLUSTER" != existing ] || die "RECIF_CLUSTER=existing is somebody else's cluster: it is not started or stopped from here"; }
+need_own() { [ "$CLUSTER" != existing ] || die "RECIF_CLUSTER=${RECIF_CLUSTER:-existing} is not a cluster of hack/cluster: it is not started or stopped from here"; }
 need_running() {
     need_own
     need_root

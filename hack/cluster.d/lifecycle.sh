@@ -96,6 +96,7 @@ print_env() {
     if [ "$CLUSTER" = existing ]; then
         : "${KUBECONFIG:?RECIF_CLUSTER=existing needs KUBECONFIG}"
         printf 'export PATH=%q:$PATH\n' "$(binaries_dir)"
+        [ -z "$TOOL" ] || printf 'export KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\n' "$KUBECONFIG" "$RECIF_CLUSTER"
         return
     fi
     printf 'export PATH=%q:$PATH\nexport KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\nexport RECIF_STATE=%q\n' "$STATE/bin" "$STATE/kubeconfig" "$CLUSTER" "$STATE"
@@ -104,7 +105,7 @@ print_env() {
 print_status() {
     local part
     if [ "$CLUSTER" = existing ]; then
-        echo "cluster existing: ${KUBECONFIG:-no KUBECONFIG set}"
+        echo "cluster ${RECIF_CLUSTER:-existing}: ${KUBECONFIG:-no KUBECONFIG set}"
         return
     fi
     if ! is_running; then
