@@ -42,9 +42,7 @@ count_of() {
         total=$(awk '$1 == "crates:" { sum += $2 } END { print sum + 0 }' "$log") ;;
     *) echo "$1"; return ;;
     esac
-    # An upper limit: what cargo or go has from earlier builds is not compiled again.
-    [ "$done" -le "$total" ] || total=$done
-    if [ "$total" = 0 ]; then echo "$1"; else echo "$1 $done/$total"; fi
+    if [ "$total" = 0 ]; then echo "$1"; else echo "$1 $((done < total ? done : total))/$total"; fi
 }
 # note_crates ARGUMENTS…: says to the line of progress how many crates a build of these packages has.
 note_crates() {
