@@ -150,6 +150,23 @@ impl Env {
         command.args(arguments);
         output(command, None, Duration::from_secs(60)).await
     }
+
+    /// Runs `kubectl <arguments>` with this standard input and returns its standard output.
+    pub(crate) async fn kubectl_with(&self, arguments: &[&str], input: String) -> Result<String> {
+        let mut command = self.in_cluster(&self.file("hack/kubectl"));
+        command.args(arguments);
+        output(command, Some(input), Duration::from_secs(60)).await
+    }
+
+    /// Runs `helm <arguments>` and returns its standard output. The first run builds it.
+    pub(crate) async fn helm(&self, arguments: &[&str]) -> Result<String> {
+        let mut tool = Command::new(self.file("hack/tools"));
+        tool.arg("helm");
+        let path = output(tool, None, Duration::from_secs(900)).await?;
+        let mut command = Command::new(path.trim());
+        command.args(arguments);
+        output(command, None, Duration::from_secs(150)).await
+    }
 }
 
 /// Result of a command.

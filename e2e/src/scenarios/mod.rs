@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bad_requests;
+mod chart;
 mod chat;
 mod children;
 mod cli;
@@ -85,7 +86,8 @@ macro_rules! scenarios {
 }
 use scenarios;
 
-/// All themes. The longest come first; `steady` comes last, when no other scenario disturbs it.
+/// All themes. The longest come first; `steady` comes when no other scenario disturbs it, and `chart`, which replaces the
+/// installation, after all.
 const THEMES: &[&[Scenario]] = &[
     gateway_auth::SCENARIOS,
     drain::SCENARIOS,
@@ -132,6 +134,7 @@ const THEMES: &[&[Scenario]] = &[
     namespaced::ALONE,
     drain::ALONE,
     steady::SCENARIOS,
+    chart::SCENARIOS,
 ];
 
 /// Returns the scenarios whose title contains one of the filters; without filters all.

@@ -9,3 +9,4 @@ pub mod database;
 pub mod mcp_server;
 pub mod peers;
 pub mod postgres;
+pub mod tools;

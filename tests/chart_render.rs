@@ -1,0 +1,265 @@
+//! Renders the Helm charts, and compares them with config/, object by object.
+
+#![allow(clippy::panic, clippy::unwrap_used)]
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::OnceLock,
+};
+
+use serde::Deserialize as _;
+use serde_json::Value;
+use testing::tools;
+
+/// Objects by kind, namespace and name.
+type Objects = BTreeMap<String, Value>;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs a tool, with nothing of the user's around it.
+fn run(name: &str, arguments: &[&str]) -> Output {
+    static PATHS: [OnceLock<PathBuf>; 2] = [const { OnceLock::new() }; 2];
+    let path = PATHS[usize::from(name == "helm")].get_or_init(|| tools::path(name));
+    let mut command = Command::new(path);
+    for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        command.env(variable, Path::new(env!("CARGO_TARGET_TMPDIR")).join("helm"));
+    }
+    command.env_remove("KUBECONFIG").current_dir(root()).args(arguments).output().unwrap()
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// Runs a tool that must succeed, and returns its output.
+fn successful(name: &str, arguments: &[&str]) -> String {
+    let output = run(name, arguments);
+    assert!(output.status.success(), "{name} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    text(&output)
+}
+
+fn template<'a>(chart: &'a str, namespace: &'a str, sets: &[&'a str]) -> Output {
+    let folder = format!("config/helm/{chart}");
+    let mut arguments = vec!["template", chart, &folder, "--namespace", namespace];
+    sets.iter().for_each(|set| arguments.extend(["--set-json", set]));
+    run("helm", &arguments)
+}
+
+fn rendered(chart: &str, sets: &[&str]) -> String {
+    let output = template(chart, "recif-system", sets);
+    assert!(output.status.success(), "{chart} {sets:?}: {}", String::from_utf8_lossy(&output.stderr));
+    text(&output)
+}
+
+/// Returns the error of an installation that is refused.
+fn refused(sets: &[&str]) -> String {
+    let output = template("recif", "recif-system", sets);
+    assert!(!output.status.success(), "{sets:?} is accepted");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+fn objects(manifests: &str) -> Objects {
+    let documents = serde_yaml::Deserializer::from_str(manifests).map(|document| Value::deserialize(document).unwrap());
+    let mut found = Objects::new();
+    for object in documents.filter(|document| !document.is_null()) {
+        let text = |pointer| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let key = format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+        assert!(found.insert(key.clone(), object).is_none(), "{key} is there twice");
+    }
+    found
+}
+
+/// Removes what differs by intent.
+fn comparable(manifests: &str) -> Objects {
+    let mut objects = objects(manifests);
+    objects.retain(|key, object| {
+        !key.starts_with("Namespace ") && object["metadata"]["annotations"]["helm.sh/hook"].is_null()
+    });
+    for object in objects.values_mut() {
+        if let Some(labels) = object["metadata"].get_mut("labels").and_then(Value::as_object_mut) {
+            labels.remove("helm.sh/chart");
+            ["managed-by", "instance", "version"].map(|name| labels.remove(&format!("app.kubernetes.io/{name}")));
+            if labels.is_empty() {
+                object["metadata"].as_object_mut().unwrap().remove("labels");
+            }
+        }
+        for container in
+            object.pointer_mut("/spec/template/spec/containers").and_then(Value::as_array_mut).into_iter().flatten()
+        {
+            container["image"] = Value::Null;
+            let Some(variables) = container.get_mut("env").and_then(Value::as_array_mut) else { continue };
+            variables.retain(|variable| variable["name"] != "RECIF_AGENT_IMAGE");
+            for variable in variables {
+                if ["RECIF_RUNNER_IMAGE", "RECIF_PROXY_IMAGE"].iter().any(|name| variable["name"] == *name) {
+                    variable["value"] = Value::Null;
+                }
+            }
+        }
+    }
+    objects
+}
+
+/// Checks that both charts with these values make what the folder of a kustomization makes.
+fn same(folder: &str, sets: &[&str]) {
+    let ours = rendered("recif-crds", &["keep=false"]) + "\n---\n" + &rendered("recif", sets);
+    let (ours, theirs) = (comparable(&ours), comparable(&successful("kustomize", &["build", folder])));
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "the objects of {folder}");
+    assert!(theirs.len() > 40, "{} objects", theirs.len());
+    for (key, object) in &theirs {
+        assert_eq!(ours[key], *object, "{key} of the chart (left) and of {folder} (right)");
+    }
+}
+
+#[test]
+fn the_defaults_are_config_default() {
+    same("config/default", &[]);
+}
+
+#[test]
+fn watched_namespaces_are_config_namespaced() {
+    same("config/namespaced", &[r#"watchNamespaces=["team-a"]"#]);
+}
+
+#[test]
+fn a_secret_for_tls_is_the_component() {
+    // A kustomization refers to others by relative paths.
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("with-tls");
+    let up: PathBuf = folder.components().skip(1).map(|_| "..").collect();
+    let config = up.join(root().strip_prefix("/").unwrap()).join("config");
+    fs::create_dir_all(&folder).unwrap();
+    let (default, tls) = (config.join("default"), config.join("gateway/tls"));
+    let text = format!("resources: [{}]\ncomponents: [{}]\n", default.display(), tls.display());
+    fs::write(folder.join("kustomization.yaml"), text).unwrap();
+    same(folder.to_str().unwrap(), &[r#"gateway.tls.secretName="recif-gateway-tls""#]);
+}
+
+#[test]
+fn the_linter_has_no_complaint() {
+    for chart in ["recif-crds", "recif"] {
+        successful("helm", &["lint", "--strict", &format!("config/helm/{chart}")]);
+        let all = format!("tests/chart/{chart}.yaml");
+        successful("helm", &["lint", "--strict", &format!("config/helm/{chart}"), "--values", &all]);
+    }
+}
+
+#[test]
+fn values_that_cannot_be_meant_are_refused() {
+    let digest = format!(r#"images.runner.digest="sha256:{}""#, "a".repeat(64));
+    for (sets, text) in [
+        (&["replicaCount=3"][..], "additional properties 'replicaCount' not allowed"),
+        (&["gateway.replicaCount=3"], "additional properties 'replicaCount' not allowed"),
+        (
+            &["controlPlane.replicas=2"],
+            "controlPlane.replicas is 2 and its history is in a file: set controlPlane.database.required=true and create the \
+             Secret recif-database, or keep 1",
+        ),
+        (&[&digest, r#"image.tag="1.0""#], "images.runner.digest is set: leave image.tag out, or remove the digest"),
+    ] {
+        let error = refused(sets);
+        assert!(error.contains(text), "{sets:?}: {error}");
+    }
+}
+
+#[test]
+fn the_definitions_outlive_the_chart_unless_told_otherwise() {
+    for (sets, kept) in [(&[][..], crds::KINDS.len()), (&["keep=false"], 0)] {
+        assert_eq!(rendered("recif-crds", sets).matches("helm.sh/resource-policy: keep").count(), kept);
+    }
+}
+
+#[test]
+fn nothing_names_a_namespace_but_that_of_the_release() {
+    let output = template("recif", "elsewhere", &[]);
+    let text = text(&output);
+    assert!(output.status.success() && !text.contains("recif-system"), "recif-system is named");
+    let others = objects(&text).into_keys().filter(|key| !key.contains(" elsewhere/") && !key.contains(" /")).count();
+    assert_eq!(others, 0);
+}
+
+#[test]
+fn the_notes_say_what_to_do_next() {
+    let notes = |chart: &str, arguments: &[&str]| {
+        let folder = format!("config/helm/{chart}");
+        let base = ["install", chart, &folder, "--namespace", "recif-system", "--dry-run=client"];
+        let text = successful("helm", &[&base[..], arguments].concat());
+        text.split_once("NOTES:\n").unwrap().1.to_owned()
+    };
+    let first = notes("recif", &[]);
+    for text in [
+        "kubectl apply -f -",
+        "kubectl wait --for condition=Ready",
+        "recif chat agent/hello",
+        "ends with the control plane's Pod",
+    ] {
+        assert!(first.contains(text), "{text}: {first}");
+    }
+    assert!(first.contains("THE KINDS OF RÉCIF ARE MISSING"), "{first}");
+    let kept = notes("recif", &["--set", "controlPlane.persistence.enabled=true"]);
+    assert!(kept.contains("on a volume"), "{kept}");
+    assert!(notes("recif-crds", &["--set", "keep=false"]).contains("deletes the definitions"));
+}
+
+/// Values that have an effect only beside others: a prefix, and the others.
+const BESIDE: &[(&str, &str)] = &[
+    ("controlPlane.replicas", "controlPlane.database.required=true"),
+    ("controlPlane.persistence.size", "controlPlane.persistence.enabled=true"),
+    ("controlPlane.persistence.storageClassName", "controlPlane.persistence.enabled=true"),
+    ("controlPlane.persistence.existingClaim", "controlPlane.persistence.enabled=true"),
+    ("controlPlane.podDisruptionBudget", "controlPlane.database.required=true,controlPlane.replicas=2"),
+];
+/// Values that exclude another of tests/chart/recif.yaml, or turn a part of it off.
+const APART: &[(&str, &str)] = &[
+    ("image.tag", r#""1.0""#),
+    ("controlPlane.enabled", "false"),
+    ("controlPlane.replicas", "3"),
+    ("controlPlane.database.required", "true"),
+    ("controlPlane.persistence.existingClaim", r#""mine""#),
+    ("admissionPolicy.enabled", "false"),
+    ("rbac.create", "false"),
+    ("rbac.aggregate", "false"),
+    ("networkPolicy.enabled", "false"),
+    ("tests.enabled", "false"),
+];
+
+/// Adds the path of each value that the chart itself reads, by the schema.
+fn paths(schema: &Value, of: &Value, prefix: &str, found: &mut Vec<String>) {
+    for (name, property) in of["properties"].as_object().unwrap() {
+        let reference = property["$ref"].as_str().map(|reference| reference.trim_start_matches('#'));
+        let property = reference.map_or(property, |reference| schema.pointer(reference).unwrap());
+        let path = format!("{prefix}{name}");
+        match property["properties"].is_object() {
+            true => paths(schema, property, &format!("{path}."), found),
+            false => found.push(path),
+        }
+    }
+}
+
+#[test]
+fn each_value_changes_what_is_made() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let schema: Value = serde_json::from_str(&read("config/helm/recif/values.schema.json")).unwrap();
+    let all: Value = serde_yaml::from_str(&read("tests/chart/recif.yaml")).unwrap();
+    let mut values = Vec::new();
+    paths(&schema, &schema, "", &mut values);
+    values.retain(|path| path != "global");
+    let mut bases = BTreeMap::new();
+    for path in values {
+        let apart = APART.iter().find(|(name, _)| *name == path).map(|(_, value)| (*value).to_owned());
+        let value = apart.unwrap_or_else(|| {
+            let value = all.pointer(&format!("/{}", path.replace('.', "/")));
+            value.unwrap_or_else(|| panic!("{path} is not in tests/chart/recif.yaml")).to_string()
+        });
+        let beside = BESIDE.iter().find(|(name, _)| path.starts_with(name)).map(|(_, sets)| *sets);
+        let base = bases.entry(beside).or_insert_with(|| rendered("recif", beside.as_slice()));
+        let set = format!("{path}={value}");
+        let sets: Vec<&str> = beside.into_iter().chain([set.as_str()]).collect();
+        let changed = rendered("recif", &sets);
+        assert!(changed != *base, "{set} changes nothing");
+        objects(&changed);
+    }
+}
