@@ -83,7 +83,9 @@ fn comparable(manifests: &str) -> Objects {
     for object in objects.values_mut() {
         if let Some(labels) = object["metadata"].get_mut("labels").and_then(Value::as_object_mut) {
             labels.remove("helm.sh/chart");
-            ["managed-by", "instance", "version"].map(|name| labels.remove(&format!("app.kubernetes.io/{name}")));
+            for name in ["managed-by", "instance", "version"] {
+                labels.remove(&format!("app.kubernetes.io/{name}"));
+            }
             if labels.is_empty() {
                 object["metadata"].as_object_mut().unwrap().remove("labels");
             }
