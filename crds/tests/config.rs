@@ -79,6 +79,36 @@ fn the_keys_of_every_list_map_are_required_or_have_a_default() {
     }
 }
 
+/// Collects the fields without a description, for which `kubectl explain` shows nothing.
+fn undescribed(path: &str, schema: &Value, found: &mut Vec<String>) {
+    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        if field["description"].as_str().unwrap_or_default().is_empty() {
+            found.push(path.clone());
+        }
+        undescribed(&path, field, found);
+    }
+    for key in ["items", "additionalProperties"] {
+        schema.get(key).into_iter().for_each(|inner| undescribed(path, inner, found));
+    }
+}
+
+#[test]
+fn kubectl_explain_has_a_text_for_every_field() {
+    for kind in crds::KINDS {
+        let definition = serde_json::to_value(kind.definition()).unwrap();
+        let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
+        assert!(schema["description"].is_string(), "{}", kind.name);
+        let mut found = Vec::new();
+        // The API server itself describes the metadata, and takes no text for it.
+        for part in ["spec", "status"] {
+            assert!(schema["properties"][part]["description"].is_string(), "{}: {part}", kind.name);
+            undescribed(part, &schema["properties"][part], &mut found);
+        }
+        assert!(found.is_empty(), "{}: no description of {found:#?}", kind.name);
+    }
+}
+
 #[test]
 fn what_the_api_server_accepts_the_operator_can_read() {
     for file in files("e2e/manifests/accept") {
