@@ -6,6 +6,7 @@ pub mod bad_requests;
 pub mod certificates;
 pub mod connection;
 pub mod database;
+pub mod markdown;
 pub mod mcp_server;
 pub mod peers;
 pub mod postgres;
