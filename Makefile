@@ -49,9 +49,10 @@ deny: cargo-found ## licenses, sources and doubled versions of what is depended 
 	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny' first" >&2; exit 1; }
 	cargo deny --offline check licenses bans sources
 
-manifests generate: cargo-found ## write config/crd, the rights on our kinds, the charts' copies, the diagrams and the web UI's types anew from the types
+manifests generate: cargo-found ## write config/crd, the rights on our kinds, the charts' copies, the diagrams, pages of docs/ and the web UI's types anew from the types
 	cargo run -q --locked --bin recif -- crds --write config/crd
 	RECIF_WRITE=1 cargo test -q --locked --test diagrams
+	RECIF_WRITE=1 cargo test -q --locked --test docs the_page_of
 	RECIF_WRITE=1 cargo test -q --locked --test rbac the_rules_on_our_kinds
 	RECIF_WRITE=1 cargo test -q --locked --test chart the_generated_files
 	RECIF_WRITE=1 cargo test -q --locked -p control_plane --lib the_copy_that_the_web_ui_is_made_from

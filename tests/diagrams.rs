@@ -1,4 +1,4 @@
-//! Checks that the diagrams in README.md and docs/*.md are equal to the output of `recif machine`.
+//! Checks that the diagrams in docs/*.md are equal to the output of `recif machine`.
 //!
 //! A block begins with the line `<!-- machine:agent -->` and ends with `<!-- /machine -->`. This command rewrites all
 //! blocks: `RECIF_WRITE=1 cargo test --test diagrams`.
@@ -29,14 +29,11 @@ fn the_diagrams_in_the_documentation_are_those_of_the_tables() {
 
 fn documents() -> Vec<PathBuf> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let mut documents: Vec<_> = fs::read_dir(root.join("docs"))
+    fs::read_dir(root.join("docs"))
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
-        .collect();
-    documents.push(root.join("README.md"));
-    documents.retain(|path| path.exists());
-    documents
+        .collect()
 }
 
 /// Returns the text with every block renewed, and the number of blocks.

