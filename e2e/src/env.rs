@@ -1,6 +1,7 @@
 //! Cluster under test: its API, and the files and programs that belong to it.
 
 use std::{
+    ffi::OsString,
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
@@ -129,6 +130,13 @@ impl Env {
         let mut command = self.in_cluster(&self.file("hack/cluster"));
         command.args(arguments);
         output(command, None, Duration::from_secs(120)).await.map(drop)
+    }
+
+    /// Returns the `PATH` of a user of the cluster: `recif` and `kubectl` come first.
+    pub(crate) fn path(&self) -> Result<OsString> {
+        let before = std::env::var_os("PATH").unwrap_or_default();
+        let tools = [self.paths.bin_dir.clone(), self.paths.state.join("bin")];
+        Ok(std::env::join_paths(tools.into_iter().chain(std::env::split_paths(&before)))?)
     }
 
     /// Returns the command of the built `recif`, to be run as a process of the test.

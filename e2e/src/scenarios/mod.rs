@@ -10,6 +10,7 @@ mod commands;
 mod conditions;
 mod control_plane;
 mod deletion;
+mod docs;
 mod drain;
 mod environment;
 mod faults;
@@ -113,6 +114,7 @@ const THEMES: &[&[Scenario]] = &[
     scaling::SCENARIOS,
     deletion::SCENARIOS,
     start::SCENARIOS,
+    docs::SCENARIOS,
     conditions::SCENARIOS,
     bad_input::SCENARIOS,
     requests::SCENARIOS,
