@@ -136,8 +136,8 @@ pub(super) fn start(
     tracing::info!(child = name, pid = child.id(), "started");
     let (lines, waiting) = mpsc::unbounded_channel();
     let space = Arc::new(Semaphore::new(MAX_QUEUED));
-    let deaf = CancellationToken::new();
-    let writer = tokio::spawn(write(stdin, waiting, space.clone(), deaf.clone()));
+    let unresponsive = CancellationToken::new();
+    let writer = tokio::spawn(write(stdin, waiting, space.clone(), unresponsive.clone()));
     tokio::spawn(log(stderr, name.to_owned()));
     let output = ChildOutput {
         stdout,
@@ -147,8 +147,9 @@ pub(super) fn start(
         memory: memory.clone(),
         permit: MemoryPermit::default(),
     };
-    let input = ChildInput { lines, space, forced: Arc::new(Semaphore::new(MAX_FORCED)), unresponsive: deaf.clone() };
-    Ok((input, output, ChildProcess { pid, ended, exit: None, writer, unresponsive: deaf }))
+    let input =
+        ChildInput { lines, space, forced: Arc::new(Semaphore::new(MAX_FORCED)), unresponsive: unresponsive.clone() };
+    Ok((input, output, ChildProcess { pid, ended, exit: None, writer, unresponsive }))
 }
 
 /// Logs output of a child that is not a message.
@@ -213,7 +214,7 @@ async fn write(
     mut stdin: ChildStdin,
     mut waiting: mpsc::UnboundedReceiver<(Bytes, OwnedSemaphorePermit)>,
     space: Arc<Semaphore>,
-    deaf: CancellationToken,
+    unresponsive: CancellationToken,
 ) {
     let mut lines = Vec::new();
     while waiting.recv_many(&mut lines, 64).await > 0 {
@@ -227,7 +228,7 @@ async fn write(
         lines.clear();
     }
     space.close();
-    deaf.cancel();
+    unresponsive.cancel();
 }
 
 /// Forwards a child's standard error to the log, line by line.
@@ -263,16 +264,16 @@ mod tests {
     #[test]
     fn a_child_that_lets_everything_wait_is_given_up() {
         let (lines, mut waiting) = mpsc::unbounded_channel();
-        let deaf = CancellationToken::new();
+        let unresponsive = CancellationToken::new();
         let (space, forced) = (Arc::new(Semaphore::new(MAX_QUEUED)), Arc::new(Semaphore::new(MAX_FORCED)));
-        let input = ChildInput { lines, space, forced, unresponsive: deaf.clone() };
+        let input = ChildInput { lines, space, forced, unresponsive: unresponsive.clone() };
         let line = Bytes::from(vec![b'x'; MAX_FORCED / 4]);
         (0..4).for_each(|_| input.force(line.clone()));
         assert!(waiting.recv().now_or_never().is_some(), "it reads");
         input.force(line.clone());
-        assert!(!deaf.is_cancelled());
+        assert!(!unresponsive.is_cancelled());
         input.force(line);
-        assert!(deaf.is_cancelled());
+        assert!(unresponsive.is_cancelled());
         assert!(std::iter::from_fn(|| waiting.recv().now_or_never().flatten()).count() <= 4);
     }
 }

@@ -162,10 +162,10 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_a_client_that_leaves_goes_on() {
+    fn a_sender_goes_on_when_its_client_leaves() {
         let left = Arc::new(AtomicBool::new(false));
-        let told = left.clone();
-        let (outlet, inlet) = channel(move || told.store(true, Ordering::Relaxed));
+        let is_closed = left.clone();
+        let (outlet, inlet) = channel(move || is_closed.store(true, Ordering::Relaxed));
         assert_eq!(outlet.try_send(message(MAX_QUEUED_BYTES as usize)), Ok(()));
         let mut waiting = Box::pin(outlet.send(message(1)));
         assert!(waiting.as_mut().now_or_never().is_none());

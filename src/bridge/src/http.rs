@@ -18,10 +18,10 @@ use super::{
     message::{self, Message, RpcId},
     reply::{self, Accepts, SESSION_HEADER},
     rewrite,
-    serve::Bridge,
     session::ChildSession,
     session_state::StreamKind,
     sessions::{SessionError, SessionUser},
+    state::Bridge,
     stateless::{StatelessRequest, UnavailableError},
 };
 
@@ -44,10 +44,14 @@ pub(super) enum Overload {
 }
 
 /// Answers a request.
-pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crowd: Overload) -> Response<BridgeBody> {
+pub(super) async fn handle(
+    bridge: Arc<Bridge>,
+    request: Request<Incoming>,
+    overload: Overload,
+) -> Response<BridgeBody> {
     match request.uri().path() {
         "/livez" => return reply::text(StatusCode::OK, "ok\n"),
-        "/readyz" if bridge.closing.is_cancelled() => {
+        "/readyz" if bridge.resources.closing.is_cancelled() => {
             return reply::text(StatusCode::SERVICE_UNAVAILABLE, "about to end\n");
         }
         "/readyz" => {
@@ -56,18 +60,18 @@ pub(super) async fn handle(bridge: Arc<Bridge>, request: Request<Incoming>, crow
                 Some(why) => reply::text(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
             };
         }
-        path if path != bridge.options.path => return reply::text(StatusCode::NOT_FOUND, "unknown path\n"),
+        path if path != bridge.resources.options.path => return reply::text(StatusCode::NOT_FOUND, "unknown path\n"),
         _ => {}
     }
     if let Some(origin) = request.headers().get(header::ORIGIN)
-        && !bridge.options.allowed_origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
+        && !bridge.resources.options.allowed_origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes())
     {
         let why = "this origin is not allowed; those that are, are in --allowed-origins of the bridge, or RECIF_ALLOWED_ORIGINS in \
                    spec.deployment.env of its MCPServer";
         return reply::error_response(StatusCode::FORBIDDEN, None, -32600, why);
     }
-    let why = match crowd {
-        _ if bridge.closing.is_cancelled() => Some("the MCP server is about to end"),
+    let why = match overload {
+        _ if bridge.resources.closing.is_cancelled() => Some("the MCP server is about to end"),
         Overload::Yes => Some("there are as many connections as there may be; try again"),
         Overload::No => None,
     };
@@ -164,7 +168,7 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> HandlerResult
         let why = "accept application/json and text/event-stream";
         return Err(error_response(StatusCode::NOT_ACCEPTABLE, None, -32000, why));
     }
-    let received = read(body, &bridge.memory).await?;
+    let received = read(body, &bridge.resources.memory).await?;
     let text = received.text.as_str();
     let bad =
         |error: message::MessageError| error_response(StatusCode::BAD_REQUEST, None, error.code(), &error.to_string());
@@ -196,7 +200,7 @@ async fn post(bridge: &Arc<Bridge>, request: Request<Incoming>) -> HandlerResult
             }
             let wants_log = meta.is_some_and(|meta| meta.log_level.is_some());
             let given = StatelessRequest { id: id.clone(), method: &method, params, token, wants_log };
-            let inlet = bridge.stateless.send_request(given, bridge).await;
+            let inlet = bridge.stateless.send_request(given, &bridge.resources).await;
             let busy = |why: UnavailableError| {
                 let status = match why {
                     UnavailableError::NotStarted(_) => StatusCode::BAD_GATEWAY,
@@ -250,7 +254,7 @@ async fn open_session(
         let why = "this session is open: end it by DELETE, or leave the header Mcp-Session-Id out to open another";
         return Err(error_response(StatusCode::BAD_REQUEST, Some(&id), -32600, why));
     }
-    let session = bridge.sessions.begin(id.clone(), user(headers), bridge).await.map_err(|error| {
+    let session = bridge.sessions.begin(id.clone(), user(headers), &bridge.resources).await.map_err(|error| {
         let full = matches!(error, SessionError::Full(_));
         let status = if full { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::BAD_GATEWAY };
         tracing::warn!("no new session: {error}");
@@ -259,7 +263,7 @@ async fn open_session(
             refusal.headers_mut().insert(REASON_HEADER, HeaderValue::from_static(NO_SESSION));
         }
         if let SessionError::Start(error) = error {
-            bridge.stateless.not_started(error, bridge);
+            bridge.stateless.not_started(error, &bridge.resources);
         }
         refusal
     })?;

@@ -25,12 +25,14 @@ mod memory;
 mod message;
 mod reaper;
 mod reply;
+mod resources;
 mod rewrite;
 mod scanner;
 mod serve;
 mod session;
 mod session_state;
 mod sessions;
+mod state;
 mod stateless;
 mod stateless_state;
 

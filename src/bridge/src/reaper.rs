@@ -72,17 +72,17 @@ impl Reaper {
         // The lock is held while the process starts, so that one that ends at once is registered before it is reaped.
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let child = start()?;
-        let (tell, told) = oneshot::channel();
-        waiting.insert(i32::try_from(child.id()).map_err(io::Error::other)?, tell);
-        Ok((child, told))
+        let (sender, receiver) = oneshot::channel();
+        waiting.insert(i32::try_from(child.id()).map_err(io::Error::other)?, sender);
+        Ok((child, receiver))
     }
 
     fn reap(&self) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
-            if let (Some(tell), Some(exit)) = (waiting.remove(&Pid::as_raw(Some(pid))), exit(status)) {
+            if let (Some(sender), Some(exit)) = (waiting.remove(&Pid::as_raw(Some(pid))), exit(status)) {
                 // The receiver may be gone.
-                let _ = tell.send(exit);
+                let _ = sender.send(exit);
             }
         }
     }

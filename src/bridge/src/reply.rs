@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_a_head_longer_than_for_a_sign_of_life() {
+    async fn a_head_is_sent_no_later_than_a_keep_alive() {
         let (_outlet, inlet) = channel(|| ());
         assert_eq!(kind(&respond(inlet, BOTH).await), (200, "text/event-stream"));
     }

@@ -13,16 +13,14 @@ use tokio::{
     net::{TcpListener, TcpStream},
     time::{sleep, timeout},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
 use super::{
-    args::{Args, BridgeOptions},
+    args::Args,
     command::ArgsError,
     http::{self, Overload},
-    memory::MemoryBudget,
-    reaper::Reaper,
-    sessions::Sessions,
-    stateless::StatelessChild,
+    resources::Resources,
+    state::Bridge,
 };
 
 /// Longest time for requests in flight to finish.
@@ -39,23 +37,6 @@ const MAX_CONNECTIONS: usize = 1024;
 const MAX_OVERLOADED_CONNECTIONS: usize = MAX_CONNECTIONS + 64;
 /// Silence on the network after which a client counts as gone.
 const USER_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// State that all parts of the bridge share.
-#[derive(Debug)]
-pub(super) struct Bridge {
-    pub(super) options: BridgeOptions,
-    pub(super) reaper: Arc<Reaper>,
-    pub(super) sessions: Sessions,
-    pub(super) stateless: Arc<StatelessChild>,
-    /// Memory budget of messages.
-    pub(super) memory: MemoryBudget,
-    /// Tasks that serve children; each ends with its child.
-    pub(super) tasks: TaskTracker,
-    /// Cancelled when no new request may begin.
-    pub(super) closing: CancellationToken,
-    /// Cancelled when the children have to end.
-    pub(super) children_end: CancellationToken,
-}
 
 /// The bridge cannot serve.
 #[derive(Debug, thiserror::Error)]
@@ -76,13 +57,6 @@ pub enum ServeError {
     Runtime(#[from] RuntimeError),
 }
 
-impl Bridge {
-    /// Returns how long a child may take for each step of its end.
-    pub(super) fn stop_timeout(&self) -> Duration {
-        if self.closing.is_cancelled() { Duration::from_secs(1) } else { Duration::from_secs(2) }
-    }
-}
-
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
@@ -96,16 +70,8 @@ pub async fn run(args: Args) -> Result<(), ServeError> {
     let listener = bind(address).await.map_err(bad)?;
     let address = listener.local_addr().map_err(bad)?;
     tracing::info!(%address, path = options.path, "listening");
-    let bridge = Arc::new(Bridge {
-        reaper: Reaper::start().map_err(RuntimeError::Signals)?,
-        sessions: Sessions::new(options.max_sessions),
-        stateless: Arc::default(),
-        memory: MemoryBudget::default(),
-        tasks: TaskTracker::new(),
-        closing: CancellationToken::new(),
-        children_end: CancellationToken::new(),
-        options,
-    });
+    let resources = Resources::new(options).map_err(RuntimeError::Signals)?;
+    let bridge = Arc::new(Bridge::new(resources));
     let connections = TaskTracker::new();
     let stop = async {
         shutdown.cancelled().await;
@@ -151,15 +117,15 @@ async fn accept(listener: TcpListener, bridge: &Arc<Bridge>, connections: &TaskT
     }
 }
 
-async fn connection(io: TcpStream, bridge: Arc<Bridge>, crowd: Overload) {
+async fn connection(io: TcpStream, bridge: Arc<Bridge>, overload: Overload) {
     let keepalive = TcpKeepalive::new().with_time(USER_TIMEOUT / 2).with_interval(USER_TIMEOUT / 6);
     if io.set_nodelay(true).and_then(|()| SockRef::from(&io).set_tcp_keepalive(&keepalive)).is_err() {
         return;
     }
-    let closing = bridge.closing.clone();
+    let closing = bridge.resources.closing.clone();
     let service = service_fn(move |request| {
         let bridge = bridge.clone();
-        async move { Ok::<_, Infallible>(http::handle(bridge, request, crowd).await) }
+        async move { Ok::<_, Infallible>(http::handle(bridge, request, overload).await) }
     });
     let mut server = http1::Builder::new();
     server.timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(MAX_BUFFER);
@@ -184,16 +150,16 @@ async fn connection(io: TcpStream, bridge: Arc<Bridge>, crowd: Overload) {
 /// Shuts everything down, in order.
 async fn close(bridge: &Bridge, connections: &TaskTracker) {
     tracing::info!("ending");
-    bridge.closing.cancel();
+    bridge.resources.closing.cancel();
     bridge.sessions.end_listening();
     bridge.stateless.end_subscriptions();
     connections.close();
     if timeout(DRAIN_TIMEOUT, connections.wait()).await.is_err() {
         tracing::warn!("requests in flight are cut off: they did not end within {} s", DRAIN_TIMEOUT.as_secs());
     }
-    bridge.children_end.cancel();
-    bridge.tasks.close();
-    bridge.tasks.wait().await;
+    bridge.resources.children_end.cancel();
+    bridge.resources.tasks.close();
+    bridge.resources.tasks.wait().await;
     // Responses that failed because of the shutdown still have to be sent.
     let _ = timeout(FLUSH_TIMEOUT, connections.wait()).await;
 }

@@ -23,7 +23,7 @@ use super::{
     framing::{Frame, UndeliveredMessage},
     memory::{MemoryBudget, NO_ROOM},
     message::{self, Message, RpcId, RpcOutcome},
-    serve::Bridge,
+    resources::Resources,
     session_state::{DuplicateId, StreamKind, Streams},
 };
 
@@ -59,12 +59,13 @@ impl ChildSession {
     pub(super) fn start(
         id: String,
         opening: RpcId,
-        bridge: &Bridge,
+        resources: &Resources,
         slot: OwnedSemaphorePermit,
     ) -> io::Result<(Arc<Self>, SessionParts)> {
-        let (input, output, process) = child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, &id)?;
+        let (input, output, process) =
+            child::start(&resources.options.command, &resources.reaper, &resources.memory, &id)?;
         let (streams, opening) = (Mutex::new(Streams::new()), Mutex::new(Some(opening)));
-        let memory = bridge.memory.clone();
+        let memory = resources.memory.clone();
         let session = Self { id, input, streams, opening, memory, over: CancellationToken::new() };
         Ok((Arc::new(session), SessionParts { output, process, slot }))
     }
@@ -132,9 +133,9 @@ impl ChildSession {
     }
 
     /// Serves the session until it ends.
-    pub(super) async fn run(self: Arc<Self>, bridge: Arc<Bridge>, parts: SessionParts) {
+    pub(super) async fn run(&self, resources: &Resources, parts: SessionParts) {
         let SessionParts { mut output, mut process, slot } = parts;
-        let deaf = process.unresponsive();
+        let unresponsive = process.unresponsive();
         let why = {
             let reading = async {
                 while let Some(frame) = output.next().await {
@@ -149,20 +150,19 @@ impl ChildSession {
                     let _ = timeout(FINAL_OUTPUT_TIMEOUT, &mut reading).await;
                     "ended by itself"
                 }
-                () = deaf.cancelled() => {
+                () = unresponsive.cancelled() => {
                     let _ = timeout(FINAL_OUTPUT_TIMEOUT, &mut reading).await;
                     "takes no input any more"
                 }
                 () = self.over.cancelled() => "was no longer wanted",
-                () = self.idle(bridge.options.idle) => "had nothing to do for too long",
-                () = bridge.children_end.cancelled() => "ends with the bridge",
+                () = self.idle(resources.options.idle) => "had nothing to do for too long",
+                () = resources.children_end.cancelled() => "ends with the bridge",
             }
         };
         self.over.cancel();
-        bridge.sessions.forget(&self.id);
         let failure = |id: &RpcId| message::error_message(Some(id), -32000, "the MCP server's session ended").into();
         self.streams().end(failure);
-        let exit = process.end(bridge.stop_timeout()).await;
+        let exit = process.end(resources.stop_timeout()).await;
         tracing::info!(child = self.id, "the session's MCP server {why}, {exit}");
         drop(slot);
     }

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_kept_for_the_next_stream() {
+    fn an_undelivered_message_is_kept_for_the_next_stream() {
         let mut streams = Streams::new();
         for number in 0..MAX_KEPT + 3 {
             let dropped = streams.keep(Bytes::from(number.to_string()));
@@ -246,7 +246,7 @@ mod tests {
         );
         let number = again(&mut streams).unwrap();
         streams.close(number);
-        assert!(streams.complete_request(&RpcId::Number(1)).is_none(), "nobody waits any more");
+        assert!(streams.complete_request(&RpcId::Number(1)).is_none(), "no request waits any more");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{message::RpcId, serve::Bridge, session::ChildSession};
+use super::{message::RpcId, resources::Resources, session::ChildSession};
 
 /// Longest wait until the child of an evicted session has ended.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(10);
@@ -63,19 +63,23 @@ impl Sessions {
     /// # Errors
     /// There are too many, or its child cannot be started.
     pub(super) async fn begin(
-        &self,
+        self: &Arc<Self>,
         opening: RpcId,
         user: SessionUser,
-        bridge: &Arc<Bridge>,
+        resources: &Arc<Resources>,
     ) -> Result<Arc<ChildSession>, SessionError> {
         let slot = match self.permits.clone().try_acquire_owned() {
             Ok(slot) => slot,
             Err(_) => self.evict(&user).await.ok_or(SessionError::Full(self.max_sessions))?,
         };
         let id = random_hex::<16>()?;
-        let (session, parts) = ChildSession::start(id.clone(), opening, bridge, slot)?;
+        let (session, parts) = ChildSession::start(id.clone(), opening, resources, slot)?;
         self.by_id().insert(id, (user, session.clone()));
-        bridge.tasks.spawn(session.clone().run(bridge.clone(), parts));
+        let (sessions, served, shared) = (self.clone(), session.clone(), resources.clone());
+        resources.tasks.spawn(async move {
+            served.run(&shared, parts).await;
+            sessions.by_id().remove(&served.id);
+        });
         Ok(session)
     }
 
@@ -90,15 +94,16 @@ impl Sessions {
     fn eviction_candidate(&self, user: &SessionUser) -> Option<Arc<ChildSession>> {
         let by_id = self.by_id();
         let mut counts = HashMap::from([(user, 0)]);
-        for (owner, session) in by_id.values() {
-            *counts.entry(owner).or_insert(0) += usize::from(!session.is_over());
+        let live = || by_id.values().filter(|(_, session)| !session.is_over());
+        for (owner, _) in live() {
+            *counts.entry(owner).or_insert(0) += 1;
         }
         let share = (self.max_sessions / counts.len()).max(1);
         if counts[user] >= share {
             return None;
         }
         let most = counts.values().copied().max().filter(|most| *most > share)?;
-        let of_them = by_id.values().filter(|(owner, session)| counts[owner] == most && !session.is_over());
+        let of_them = live().filter(|(owner, _)| counts.get(owner) == Some(&most));
         let idle = of_them.filter_map(|(_, session)| Some((session.idle_since()?, session)));
         idle.min_by_key(|(since, _)| *since).map(|(_, session)| session.clone())
     }
@@ -108,11 +113,6 @@ impl Sessions {
         let by_id = self.by_id();
         let (_, session) = by_id.get(id).filter(|(owner, session)| owner == user && !session.is_over())?;
         Some(session.clone())
-    }
-
-    /// Removes a session.
-    pub(super) fn forget(&self, id: &str) {
-        self.by_id().remove(id);
     }
 
     /// Ends the streams that would never end by themselves.

@@ -18,8 +18,8 @@ use super::{
     framing::{Frame, UndeliveredMessage},
     memory::{MemoryBudget, NO_ROOM},
     message::{self, Message, RpcId},
+    resources::Resources,
     rewrite,
-    serve::Bridge,
     stateless_state::{Delivery, PendingRequest, PendingRequests},
 };
 
@@ -95,10 +95,10 @@ impl StatelessChild {
 
     /// Records that the child of a session could not be started: the shared one could not be, either. Starting it is
     /// retried until it succeeds, and the Pod is unready meanwhile.
-    pub(super) fn not_started(self: &Arc<Self>, error: std::io::Error, bridge: &Arc<Bridge>) {
+    pub(super) fn not_started(self: &Arc<Self>, error: std::io::Error, resources: &Arc<Resources>) {
         let mut state = self.state();
         if let ChildState::None = state.child {
-            state.not_started(self, bridge, error);
+            state.not_started(self, resources, error);
         }
     }
 
@@ -109,17 +109,17 @@ impl StatelessChild {
     pub(super) async fn send_request(
         self: &Arc<Self>,
         ask: StatelessRequest<'_>,
-        bridge: &Arc<Bridge>,
+        resources: &Arc<Resources>,
     ) -> Result<StreamReceiver, UnavailableError> {
         // The length before the number is known, which takes a few bytes.
         let length = ask.method.len() + ask.params.map_or(0, |params| params.get().len()) + 100;
-        let share = bridge.memory.try_acquire(length).ok_or(UnavailableError::NoRoom)?;
+        let share = resources.memory.try_acquire(length).ok_or(UnavailableError::NoRoom)?;
         let (number, inlet, input) = {
             let mut state = self.state();
             if state.requests.count() >= MAX_IN_FLIGHT {
                 return Err(UnavailableError::Full);
             }
-            let input = state.input(self, bridge)?;
+            let input = state.input(self, resources)?;
             // The number is known only once the stream exists.
             let cell = Arc::new(OnceLock::new());
             let (shared, number) = (self.clone(), cell.clone());
@@ -161,7 +161,7 @@ impl StatelessChild {
     /// Runs one child after another, beginning with `first`.
     async fn supervise(
         self: Arc<Self>,
-        bridge: Arc<Bridge>,
+        resources: Arc<Resources>,
         first: std::io::Result<(ChildInput, ChildOutput, ChildProcess)>,
     ) {
         let mut next = first;
@@ -170,8 +170,8 @@ impl StatelessChild {
             let began = Instant::now();
             match next {
                 Ok((input, output, process)) => {
-                    let why = self.run(&bridge, &input, output, process).await;
-                    if bridge.children_end.is_cancelled() {
+                    let why = self.run(&resources, &input, output, process).await;
+                    if resources.children_end.is_cancelled() {
                         return;
                     }
                     tracing::warn!(child = "shared", "the MCP server ended {why}");
@@ -181,10 +181,10 @@ impl StatelessChild {
             pause = if began.elapsed() >= BACKOFF_RESET_AFTER { MIN_BACKOFF } else { pause };
             tokio::select! {
                 () = sleep(pause) => {}
-                () = bridge.children_end.cancelled() => return,
+                () = resources.children_end.cancelled() => return,
             }
             pause = (2 * pause).min(MAX_BACKOFF);
-            next = child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, "shared");
+            next = child::start(&resources.options.command, &resources.reaper, &resources.memory, "shared");
             let mut state = self.state();
             match &next {
                 Ok((input, ..)) => {
@@ -198,17 +198,17 @@ impl StatelessChild {
     /// Serves one child until it ends; returns a text on its exit.
     async fn run(
         &self,
-        bridge: &Bridge,
+        resources: &Resources,
         input: &ChildInput,
         mut output: ChildOutput,
         mut process: ChildProcess,
     ) -> String {
         let began = Instant::now();
-        let deaf = process.unresponsive();
+        let unresponsive = process.unresponsive();
         {
             let reading = async {
                 while let Some(frame) = output.next().await {
-                    self.handle_frame(frame, input, &bridge.memory);
+                    self.handle_frame(frame, input, &resources.memory);
                 }
             };
             let proving = async {
@@ -226,11 +226,11 @@ impl StatelessChild {
                     // for ever.
                     let _ = timeout(HEALTHY_AFTER, &mut reading).await;
                 }
-                () = deaf.cancelled() => {
+                () = unresponsive.cancelled() => {
                     tracing::warn!(child = "shared", "it takes no input any more");
                     let _ = timeout(HEALTHY_AFTER, &mut reading).await;
                 }
-                () = bridge.children_end.cancelled() => {}
+                () = resources.children_end.cancelled() => {}
                 () = proving => {}
             }
         }
@@ -244,7 +244,7 @@ impl StatelessChild {
                 message::error_message(Some(&asked.id), -32000, "the MCP server ended before it answered").into();
             asked.sender.force(StreamEvent::Response { message, status: 200 });
         }
-        let exit = process.end(bridge.stop_timeout()).await;
+        let exit = process.end(resources.stop_timeout()).await;
         format!("{exit} after {} s", began.elapsed().as_secs())
     }
 
@@ -301,27 +301,31 @@ impl StatelessState {
         self.cause.clone().map_or(UnavailableError::Died, UnavailableError::NotStarted)
     }
 
-    fn not_started(&mut self, shared: &Arc<StatelessChild>, bridge: &Arc<Bridge>, error: std::io::Error) {
+    fn not_started(&mut self, shared: &Arc<StatelessChild>, resources: &Arc<Resources>, error: std::io::Error) {
         (self.child, self.cause) = (ChildState::Died, Some(error.to_string().into()));
-        bridge.tasks.spawn(shared.clone().supervise(bridge.clone(), Err(error)));
+        resources.tasks.spawn(shared.clone().supervise(resources.clone(), Err(error)));
     }
 
     /// Returns the input of the child; the first request starts it.
-    fn input(&mut self, shared: &Arc<StatelessChild>, bridge: &Arc<Bridge>) -> Result<ChildInput, UnavailableError> {
+    fn input(
+        &mut self,
+        shared: &Arc<StatelessChild>,
+        resources: &Arc<Resources>,
+    ) -> Result<ChildInput, UnavailableError> {
         match &self.child {
             ChildState::Running { input, .. } => return Ok(input.clone()),
             ChildState::Died => return Err(self.unavailable_error()),
             ChildState::None => {}
         }
-        match child::start(&bridge.options.command, &bridge.reaper, &bridge.memory, "shared") {
+        match child::start(&resources.options.command, &resources.reaper, &resources.memory, "shared") {
             Ok(started) => {
                 let input = started.0.clone();
                 self.child = ChildState::Running { input: input.clone(), proven: true };
-                bridge.tasks.spawn(shared.clone().supervise(bridge.clone(), Ok(started)));
+                resources.tasks.spawn(shared.clone().supervise(resources.clone(), Ok(started)));
                 Ok(input)
             }
             Err(error) => {
-                self.not_started(shared, bridge, error);
+                self.not_started(shared, resources, error);
                 Err(self.unavailable_error())
             }
         }
