@@ -12,7 +12,7 @@ use handlebars::template::{
 };
 use serde_json::Value;
 
-use super::PromptError;
+use super::error::PromptError;
 use super::helpers::{self, HelperPosition, PRINT, RESOLVE, SECTION};
 use super::messages::with_marks;
 

@@ -2,7 +2,7 @@
 //! anything else is for the runtime to decide. The readers are handlebars.js and the `handlebars` crate; where they differ, the
 //! template passes if one of the two would accept it.
 
-use super::PromptError;
+use super::error::PromptError;
 
 /// Block that has begun.
 struct OpenBlock<'t> {

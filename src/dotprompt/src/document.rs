@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use super::PromptError;
+use super::error::PromptError;
 
 /// Parts of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,10 +62,10 @@ pub(super) fn fields(yaml: &str) -> Result<Map<String, Value>, PromptError> {
     let yaml: serde_yaml::Value = serde_yaml::from_str(yaml).map_err(|error| {
         // The text's first line is the one before the YAML's.
         let line = error.location().map_or(1, |location| location.line()) + 1;
-        let said = error.to_string();
+        let message = error.to_string();
         // The message counts lines from the YAML's first.
-        let said = said.split(" at line ").next().unwrap_or_default();
-        PromptError::at(line, format!("the frontmatter is not YAML: {said}"))
+        let message = message.split(" at line ").next().unwrap_or_default();
+        PromptError::at(line, format!("the frontmatter is not YAML: {message}"))
     })?;
     match to_json(yaml).map_err(|problem| PromptError::at(2, problem))? {
         Value::Null => Ok(Map::new()),

@@ -2,8 +2,38 @@
 
 use serde_json::{Map, Value};
 
+use super::error::PromptError;
 use super::picoschema::to_json_schema;
-use super::{Metadata, OutputFormat, PromptError};
+
+/// Format of a model's answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// Text.
+    Text,
+    /// One JSON document.
+    Json,
+}
+
+/// Fields of a frontmatter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metadata {
+    /// Name of the model, if the prompt asks for one.
+    pub model: Option<String>,
+    /// Configuration of the model (`temperature`, …), not checked.
+    pub config: Map<String, Value>,
+    /// Names of the tools that the model may call, if the prompt chooses.
+    pub tools: Option<Vec<String>>,
+    /// Most turns of tool calls, at least 1.
+    pub max_turns: Option<u32>,
+    /// Default values of variables that an input need not have.
+    pub input_default: Map<String, Value>,
+    /// JSON Schema of the input.
+    pub input_schema: Option<Value>,
+    /// Format of the answer; JSON if there is a schema and nothing else is said.
+    pub output_format: OutputFormat,
+    /// JSON Schema of the answer.
+    pub output_schema: Option<Value>,
+}
 
 /// Reads the metadata of a frontmatter and checks the types of its keys; `fields` were read from `yaml`.
 ///

@@ -42,6 +42,7 @@
 mod adapt;
 mod blocks;
 mod document;
+mod error;
 mod frontmatter;
 mod helpers;
 mod input;
@@ -58,76 +59,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jsonschema::Validator;
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use document::{Document, fields, split};
+pub use error::{PromptError, RenderError};
+pub use frontmatter::{Metadata, OutputFormat};
+pub use messages::{Part, RenderedMessage, Role};
 use template::PromptTemplate;
-
-/// Part of a message.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Part {
-    /// Text.
-    Text(String),
-    /// A picture, a sound or a document.
-    Media {
-        /// A `data:` URL, or the URL from which the provider fetches it.
-        url: String,
-        /// MIME type; that of the `data:` URL if unset.
-        content_type: Option<String>,
-    },
-}
-
-/// Role of a message's author.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// Instructions for the model.
-    System,
-    /// The user.
-    User,
-    /// The model.
-    Model,
-}
-
-/// Message for a model.
-#[derive(Debug, Clone, PartialEq)]
-pub struct RenderedMessage {
-    /// Role of its author.
-    pub role: Role,
-    /// Parts, in order. In a rendered message they are never empty, and no text is only white space.
-    pub parts: Vec<Part>,
-}
-
-/// Format of a model's answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum OutputFormat {
-    /// Text.
-    Text,
-    /// One JSON document.
-    Json,
-}
-
-/// Fields of a frontmatter.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Metadata {
-    /// Name of the model, if the prompt asks for one.
-    pub model: Option<String>,
-    /// Configuration of the model (`temperature`, …), not checked.
-    pub config: Map<String, Value>,
-    /// Names of the tools that the model may call, if the prompt chooses.
-    pub tools: Option<Vec<String>>,
-    /// Most turns of tool calls, at least 1.
-    pub max_turns: Option<u32>,
-    /// Default values of variables that an input need not have.
-    pub input_default: Map<String, Value>,
-    /// JSON Schema of the input.
-    pub input_schema: Option<Value>,
-    /// Format of the answer; JSON if there is a schema and nothing else is said.
-    pub output_format: OutputFormat,
-    /// JSON Schema of the answer.
-    pub output_schema: Option<Value>,
-}
 
 /// Parsed prompt, which can be rendered.
 #[derive(Debug)]
@@ -145,38 +83,6 @@ pub struct RenderedPrompt {
     pub messages: Vec<RenderedMessage>,
     /// Fields of the frontmatter for the call: model, configuration, tools, output.
     pub metadata: Arc<Metadata>,
-}
-
-/// Error: a text is not a prompt.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{}{message}", line.map(|line| format!("line {line}: ")).unwrap_or_default())]
-pub struct PromptError {
-    /// Line in the text, from 1, if it is known.
-    pub line: Option<usize>,
-    /// Problem and correction.
-    pub message: String,
-}
-
-impl PromptError {
-    fn at(line: usize, message: impl Into<String>) -> Self {
-        Self { line: Some(line), message: message.into() }
-    }
-}
-
-/// Error: a prompt cannot be rendered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RenderError {
-    /// The input is wrong: the caller's mistake. It quotes no value of the input.
-    #[error("{0}")]
-    Input(String),
-    /// The template cannot be rendered with this input: the prompt's mistake.
-    #[error("prompt `{prompt}`: {message}")]
-    Template {
-        /// Name of the prompt.
-        prompt: String,
-        /// Problem.
-        message: String,
-    },
 }
 
 impl Prompt {

@@ -4,7 +4,42 @@
 //! which no template may hold and which are removed from every value, so that nothing in an input can make itself a system
 //! message.
 
-use super::{Part, RenderedMessage, Role};
+use serde::{Deserialize, Serialize};
+
+/// Part of a message.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// Text.
+    Text(String),
+    /// A picture, a sound or a document.
+    Media {
+        /// A `data:` URL, or the URL from which the provider fetches it.
+        url: String,
+        /// MIME type; that of the `data:` URL if unset.
+        content_type: Option<String>,
+    },
+}
+
+/// Role of a message's author.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Instructions for the model.
+    System,
+    /// The user.
+    User,
+    /// The model.
+    Model,
+}
+
+/// Message for a model.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RenderedMessage {
+    /// Role of its author.
+    pub role: Role,
+    /// Parts, in order. In a rendered message they are never empty, and no text is only white space.
+    pub parts: Vec<Part>,
+}
 
 /// Delimiter before and after a mark.
 const NUL: char = '\0';

@@ -7,9 +7,9 @@ use handlebars::template::Template as Parsed;
 use handlebars::{Context, Handlebars, TemplateErrorReason};
 use serde_json::Value;
 
-use super::PromptError;
 use super::adapt::{TemplateDefinition, TemplateSyntaxError, Variable, adapt};
 use super::blocks;
+use super::error::PromptError;
 use super::helpers;
 use super::messages::is_clean;
 
@@ -63,8 +63,8 @@ impl PromptTemplate {
             Some(MAIN) | None => in_main(wrong),
             Some(name) => in_partial(name, wrong),
         })?;
-        let places = input_variables(&definitions);
-        Ok(Self { registry, lines_before, variables: places })
+        let variables = input_variables(&definitions);
+        Ok(Self { registry, lines_before, variables })
     }
 
     /// Reports whether it uses the variable `name` of its input.

@@ -12,8 +12,9 @@ use tokio::{
 };
 
 use super::{
-    Connection, Fields, HEAD_TIMEOUT, InvalidMessage, KEEP_ALIVE,
+    Connection, Fields, InvalidMessage,
     connection::{ReadOutcome, Scratch, with_scratch},
+    head::{HEAD_TIMEOUT, KEEP_ALIVE},
     head_length,
     timer::poll_due,
 };

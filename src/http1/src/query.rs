@@ -226,9 +226,9 @@ mod tests {
             (&["HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}"], "its answer cannot be read: it ends too early"),
             (&["HTTP/1.1 200 OK\r\n"], "its answer cannot be read: it ends within its head"),
         ];
-        for (answer, said) in cases {
+        for (answer, expected) in cases {
             let address = serve(vec![vec![answer]]).await;
-            assert_eq!(ask_once(address, None).await.unwrap_err().to_string(), said);
+            assert_eq!(ask_once(address, None).await.unwrap_err().to_string(), expected);
         }
         let nothing: Pieces = &[];
         let address = serve(vec![vec![nothing]]).await;

@@ -8,7 +8,7 @@ use ring::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use super::verifier::Claims;
+use super::claims::Claims;
 
 /// Key in the Secret's data of the pair that signs.
 const CURRENT: &str = "current";

@@ -5,6 +5,7 @@
 //! Pods long before it signs, so that a rotation restarts no Pod: running Pods already know the key that signs from
 //! then on.
 
+mod claims;
 mod keys;
 mod tokens;
 mod verifier;
@@ -14,14 +15,13 @@ mod tests;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+pub use claims::{ISSUER, audience};
 pub use keys::{KeyError, KeyPair, KeySet, PublicKey, public_keys};
 pub use tokens::TokenCache;
 pub use verifier::{TokenError, VerifiedCaller, Verifier};
 
 /// Request header that carries a token.
 pub const CALLER_HEADER: &str = "X-Recif-Caller";
-/// `iss` of every token.
-pub const ISSUER: &str = "recif";
 /// `aud` of the tokens with which the operator requests [`DEMAND_PATH`] from gateways.
 pub const DEMAND_AUDIENCE: &str = "gateway/demand";
 /// Path at which a gateway lists every workload for which requests come in.
@@ -29,11 +29,6 @@ pub const DEMAND_PATH: &str = "/_recif/demand";
 /// Path at which a gateway responds as soon as requests begin to wait for a workload without a ready Pod (long
 /// polling).
 pub const COLD_DEMAND_PATH: &str = "/_recif/demand/cold";
-
-/// Returns the `aud` of tokens for the workload of this kind (`Agent`), namespace and name.
-pub fn audience(kind: &str, namespace: &str, name: &str) -> String {
-    format!("{}/{namespace}/{name}", kind.to_lowercase())
-}
 
 /// Returns the seconds since 1970.
 pub fn unix_now() -> u64 {

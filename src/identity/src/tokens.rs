@@ -9,7 +9,12 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{ISSUER, KeySet, Verifier, unix_now, verifier::Claims};
+use super::{
+    claims::{Claims, ISSUER},
+    keys::KeySet,
+    unix_now,
+    verifier::Verifier,
+};
 
 /// Validity of a token.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(300);

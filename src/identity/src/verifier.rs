@@ -1,29 +1,17 @@
 //! Verifies a token: its signature, its audience and its expiry.
 
-use std::borrow::Cow;
-
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD as BASE64};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use super::{ISSUER, PublicKey};
+use super::{
+    claims::{Claims, ISSUER},
+    keys::PublicKey,
+};
 
 /// Largest difference of the clocks of two nodes, in seconds.
 const LEEWAY: u64 = 60;
 /// Longest token that is read.
 const MAX_TOKEN_LENGTH: usize = 4096;
-
-/// Claims of a token.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Claims<'a> {
-    #[serde(borrow)]
-    pub(super) iss: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(super) aud: Cow<'a, str>,
-    /// Caller; absent for one who came in by an anonymous path.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) sub: Option<String>,
-    pub(super) exp: u64,
-}
 
 #[derive(Deserialize)]
 struct Header {

@@ -149,9 +149,10 @@ fn compare(cases: &[PromptCase]) {
     for (case, theirs) in cases.iter().zip(theirs(cases)) {
         let ours = ours(case);
         if !agree(&ours, &theirs) {
-            let said = |of: &Value| of.get("error").unwrap_or(&of["messages"]).to_string();
-            let (said, schemas) = ([said(&ours), said(&theirs)], [&ours["outputSchema"], &theirs["outputSchema"]]);
-            wrong.push(format!("{:?}\n  ours, then theirs: {said:#?} {schemas:?}", case.source));
+            let sentence = |of: &Value| of.get("error").unwrap_or(&of["messages"]).to_string();
+            let (sentence, schemas) =
+                ([sentence(&ours), sentence(&theirs)], [&ours["outputSchema"], &theirs["outputSchema"]]);
+            wrong.push(format!("{:?}\n  ours, then theirs: {sentence:#?} {schemas:?}", case.source));
         }
     }
     assert!(wrong.is_empty(), "{} of {} cases differ:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
