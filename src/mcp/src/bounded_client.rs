@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::egress::DeniedAddress;
 use super::error_text::causes;
-use super::http::normalize_response;
+use super::http::{normalize_response, request_id};
 use super::read_budget::{MAX_DISCOVERY_BYTES, ReadBudget, ReadPermits};
 use super::reason;
 
@@ -71,10 +71,10 @@ type DiscoveryHeaders = HashMap<HeaderName, HeaderValue>;
 type DiscoveryTransportError = StreamableHttpError<reqwest::Error>;
 
 impl BoundedClient {
-    pub(super) fn new(client: Client, places: ReadPermits, terminates: bool, silence: Duration) -> Self {
+    pub(super) fn new(client: Client, permits: ReadPermits, terminates: bool, silence: Duration) -> Self {
         Self {
             client,
-            budget: ReadBudget::new(places),
+            budget: ReadBudget::new(permits),
             failure: Arc::default(),
             terminates_session: terminates,
             idle_timeout: silence,
@@ -189,11 +189,11 @@ impl BoundedClient {
         }
         let body = self.read_excerpt(response).await;
         let secret = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
-        let said = serde_json::from_str::<ServerJsonRpcMessage>(&body).ok().filter(|_| json);
+        let parsed = serde_json::from_str::<ServerJsonRpcMessage>(&body).ok().filter(|_| json);
         if let ClientJsonRpcMessage::Request(request) = message
             && !secret
             && status != StatusCode::MISDIRECTED_REQUEST
-            && let Some(error) = match (said, &request.request) {
+            && let Some(error) = match (parsed, &request.request) {
                 (Some(JsonRpcMessage::Error(error)), _) => Some(error.error),
                 // A server of the older era does not know this request, and may say so in any way.
                 (_, ClientRequest::DiscoverRequest(_))
@@ -289,10 +289,7 @@ impl StreamableHttpClient for BoundedClient {
         _: Option<String>,
         headers: DiscoveryHeaders,
     ) -> Result<StreamableHttpPostResponse, DiscoveryTransportError> {
-        let asked = match &message {
-            JsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
-        };
+        let asked = request_id(&message);
         let request = self.client.post(uri.as_ref()).header(ACCEPT, format!("{JSON}, {EVENTS}"));
         let response = self.send(with_headers(request, headers, session.as_deref()).json(&message)).await?;
         if !response.status().is_success() {

@@ -134,11 +134,11 @@ impl From<Tool> for McpTool {
 /// The reason why the tools are not known.
 pub async fn discover<T>(
     client: Client,
-    places: ReadPermits,
+    permits: ReadPermits,
     question: &DiscoveryRequest,
     reduce: impl Fn(McpTool) -> T,
 ) -> Result<ServerTools<T>, ServerFailure> {
-    let client = BoundedClient::new(client, places, question.terminates_session, question.idle_timeout);
+    let client = BoundedClient::new(client, permits, question.terminates_session, question.idle_timeout);
     // The steps after the list have time-outs of their own and are no part of the answer.
     match timeout_at(question.deadline, query_server(&client, question, reduce)).await {
         Ok(asked) => finish_discovery(&client, asked?).await,
@@ -219,11 +219,11 @@ async fn query_server<T>(
             match open(client, question, eras[1]).await {
                 Ok(service) => (service, eras[1]),
                 Err(second) => {
-                    let said = match (eras[1], error) {
+                    let cause = match (eras[1], error) {
                         (Era::Discover, Some(first)) => first,
                         _ => second,
                     };
-                    let message = format!("no MCP session could be opened: {}", error_text::startup(&said));
+                    let message = format!("no MCP session could be opened: {}", error_text::startup(&cause));
                     let failed = client.take_failure();
                     return Err(failed.unwrap_or_else(|| ServerFailure::new(reason::INVALID_SERVER_ANSWER, message)));
                 }
@@ -328,9 +328,9 @@ impl std::fmt::Debug for ToolListChanges {
 impl ToolListChanges {
     /// Waits until the server notifies that its tools changed; for ever if it has gone silent for good.
     pub async fn next(&mut self) {
-        let told = self.service.service().changed.clone();
+        let changed = self.service.service().changed.clone();
         tokio::select! {
-            () = told.notified() => {}
+            () = changed.notified() => {}
             () = subscribed(&mut self.subscription) => {}
         }
     }

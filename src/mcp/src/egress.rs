@@ -103,8 +103,8 @@ fn translations(octets: [u8; 16]) -> Vec<Ipv4Addr> {
     if !octets.starts_with(&NAT64_LOCAL) {
         return Vec::new();
     }
-    let places = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]];
-    let found = places.into_iter().map(|place| Ipv4Addr::from(place.map(|at: usize| octets[at])));
+    let layouts = [[6, 7, 9, 10], [7, 9, 10, 11], [9, 10, 11, 12], [12, 13, 14, 15]];
+    let found = layouts.into_iter().map(|place| Ipv4Addr::from(place.map(|at: usize| octets[at])));
     // 0.0.0.0/8 is what a wrong length reads from zeros. A packet to it is delivered nowhere.
     found.filter(|found| found.octets()[0] != 0).collect()
 }

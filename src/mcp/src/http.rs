@@ -37,10 +37,7 @@ impl StreamableHttpClient for SessionHttpClient {
         authorization: Option<String>,
         headers: CallHeaders,
     ) -> Result<StreamableHttpPostResponse, CallTransportError> {
-        let asked = match &message {
-            JsonRpcMessage::Request(request) => Some(request.id.clone()),
-            _ => None,
-        };
+        let asked = request_id(&message);
         let in_session = session.is_some();
         let sent =
             self.0.post_message_with_max_sse_event_size(uri, message, session, authorization, headers, MAX_EVENT);
@@ -66,6 +63,14 @@ impl StreamableHttpClient for SessionHttpClient {
         headers: CallHeaders,
     ) -> Result<BoxStream<'static, Result<Sse, SseError>>, CallTransportError> {
         self.0.get_stream_with_max_sse_event_size(uri, session, last_event, authorization, headers, MAX_EVENT).await
+    }
+}
+
+/// Returns the id of a request; `None` for a message that is none.
+pub(super) fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
+    match message {
+        JsonRpcMessage::Request(request) => Some(request.id.clone()),
+        _ => None,
     }
 }
 

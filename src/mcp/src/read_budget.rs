@@ -55,8 +55,8 @@ struct ReadCount {
 pub(super) struct ReadLimitExceeded;
 
 impl ReadBudget {
-    pub(super) fn new(places: ReadPermits) -> Self {
-        Self { permits: places, max_bytes: MAX_DISCOVERY_BYTES, max_event: SMALL_ANSWER, count: Arc::default() }
+    pub(super) fn new(permits: ReadPermits) -> Self {
+        Self { permits, max_bytes: MAX_DISCOVERY_BYTES, max_event: SMALL_ANSWER, count: Arc::default() }
     }
 
     /// Returns the budget for a server whose tools are called: unlimited in all, limited for each event.
@@ -120,36 +120,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_answers_wait_for_nobody_and_large_ones_for_each_other() {
-        let places = ReadPermits::default();
-        let large: Vec<_> = (0..LARGE_ANSWERS).map(|_| ReadBudget::new(places.clone())).collect();
+    fn small_answers_wait_for_none_and_large_ones_for_each_other() {
+        let permits = ReadPermits::default();
+        let large: Vec<_> = (0..LARGE_ANSWERS).map(|_| ReadBudget::new(permits.clone())).collect();
         for reading in &large {
             assert_eq!(reading.acquire(&[0; SMALL_ANSWER + 1]).now_or_never(), Some(Ok(())));
         }
-        let small = ReadBudget::new(places.clone());
+        let small = ReadBudget::new(permits.clone());
         assert_eq!(small.acquire(&[0; SMALL_ANSWER]).now_or_never(), Some(Ok(())));
         assert_eq!(small.acquire(&[0; 1]).now_or_never(), None, "it is large now, and there is no place");
         large[0].listen();
         assert_eq!(small.acquire(&[0; 1]).now_or_never(), Some(Ok(())));
         drop(large);
-        assert_eq!(places.0.available_permits(), LARGE_ANSWERS - 1);
+        assert_eq!(permits.0.available_permits(), LARGE_ANSWERS - 1);
     }
 
     #[test]
     fn a_place_that_comes_when_the_answer_is_taken_in_is_given_back() {
-        let places = ReadPermits::default();
-        let large: Vec<_> = (0..LARGE_ANSWERS).map(|_| ReadBudget::new(places.clone())).collect();
+        let permits = ReadPermits::default();
+        let large: Vec<_> = (0..LARGE_ANSWERS).map(|_| ReadBudget::new(permits.clone())).collect();
         for reading in &large {
             assert_eq!(reading.acquire(&[0; SMALL_ANSWER + 1]).now_or_never(), Some(Ok(())));
         }
-        let late = ReadBudget::new(places.clone());
+        let late = ReadBudget::new(permits.clone());
         let piece = [0; SMALL_ANSWER + 1];
         let mut waits = Box::pin(late.acquire(&piece));
         assert_eq!(waits.as_mut().now_or_never(), None);
         late.listen();
         drop(large);
         assert_eq!(waits.now_or_never(), Some(Ok(())));
-        assert_eq!(places.0.available_permits(), LARGE_ANSWERS);
+        assert_eq!(permits.0.available_permits(), LARGE_ANSWERS);
     }
 
     #[test]

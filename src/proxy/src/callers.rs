@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     hash::{BuildHasherDefault, Hasher},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -36,8 +36,11 @@ pub(super) struct CallerVerifier {
     verifier: Verifier,
     /// Set if requests without a valid token are refused.
     required: bool,
-    verified: Mutex<HashMap<u64, VerifiedToken, BuildHasherDefault<SignatureHasher>>>,
+    verified: Mutex<VerifiedTokens>,
 }
+
+/// Tokens by a part of their signature.
+type VerifiedTokens = HashMap<u64, VerifiedToken, BuildHasherDefault<SignatureHasher>>;
 
 /// Token whose signature was valid.
 #[derive(Debug)]
@@ -101,18 +104,24 @@ impl CallerVerifier {
     /// Returns the number of cached tokens.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> usize {
-        self.verified.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.verified().len()
+    }
+
+    fn verified(&self) -> MutexGuard<'_, VerifiedTokens> {
+        self.verified.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn verify(&self, token: &[u8], now: Instant) -> Result<ForwardedUser, TokenError> {
         let key = cache_key(token).ok_or(TokenError::Malformed)?;
-        let mut known = self.verified.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = known.get(&key).filter(|known| *known.token == *token && now < known.expires) {
-            return Ok(known.user.clone());
+        let is_it = |known: &&VerifiedToken| *known.token == *token && now < known.expires;
+        if let Some(user) = self.verified().get(&key).filter(is_it).map(|known| known.user.clone()) {
+            return Ok(user);
         }
         let unix = unix_now();
+        // Without the lock, so that other requests do not wait for a signature.
         let caller = self.verifier.verify(token, unix)?;
         let user = caller.user.map_or(ForwardedUser::Unknown, |user| ForwardedUser::Named(user.into()));
+        let mut known = self.verified();
         if known.len() >= MAX_TOKENS {
             known.retain(|_, known| now < known.expires);
         }

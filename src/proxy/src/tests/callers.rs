@@ -29,7 +29,7 @@ fn get(fields: &str) -> Vec<u8> {
 }
 
 /// Returns the `X-Recif-*` lines that the workload gets.
-async fn told(proxy: &mut TestProxy, fields: &str) -> Vec<String> {
+async fn reported(proxy: &mut TestProxy, fields: &str) -> Vec<String> {
     let (_client, _workload, head) = proxy.request(&get(fields)).await;
     head.lines().filter(|line| line.to_lowercase().starts_with("x-recif-")).map(str::to_owned).collect()
 }
@@ -41,22 +41,22 @@ async fn the_workload_is_told_the_name_that_a_gateway_signed_and_nothing_else() 
     let spoofed = "X-Recif-User: admin\r\nx-recif-approver: admin\r\nX-Recif-Via: g\r\n";
     let signed = format!("{spoofed}{}", token(&keys, "alice", -300));
     for _ in 0..2 {
-        assert_eq!(told(&mut proxy, &signed).await, ["X-Recif-User: alice"], "the first time and from memory");
+        assert_eq!(reported(&mut proxy, &signed).await, ["X-Recif-User: alice"], "the first time and from memory");
     }
     let elsewhere = format!("X-Recif-Caller: {}\r\n", keys.token("agent/ns/b", Some("alice"), unix_now() + 300));
     let twice = token(&keys, "alice", -300).repeat(2);
     let forged = token(&keys, "alice", -300).replace("X-Recif-Caller: ey", "X-Recif-Caller: ez");
     for unsigned in ["", "X-Recif-Caller: x\r\n", &forged, &token(&others, "alice", -300), &elsewhere, &twice] {
-        assert!(told(&mut proxy, &format!("{spoofed}{unsigned}")).await.is_empty(), "{unsigned}");
+        assert!(reported(&mut proxy, &format!("{spoofed}{unsigned}")).await.is_empty(), "{unsigned}");
     }
-    assert_eq!(told(&mut proxy, &token(&keys, "alice", 58)).await, ["X-Recif-User: alice"], "clocks differ");
-    assert!(told(&mut proxy, &token(&keys, "alice", 61)).await.is_empty());
+    assert_eq!(reported(&mut proxy, &token(&keys, "alice", 58)).await, ["X-Recif-User: alice"], "clocks differ");
+    assert!(reported(&mut proxy, &token(&keys, "alice", 61)).await.is_empty());
 }
 
 #[tokio::test]
 async fn a_sidecar_without_keys_believes_what_it_is_told() {
     let mut proxy = TestProxy::start(&[]).await;
-    assert_eq!(told(&mut proxy, "X-Recif-User: alice\r\n").await, ["X-Recif-User: alice"]);
+    assert_eq!(reported(&mut proxy, "X-Recif-User: alice\r\n").await, ["X-Recif-User: alice"]);
 }
 
 #[tokio::test]
@@ -69,16 +69,16 @@ async fn where_identity_is_required_others_than_gateways_get_401() {
         assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("x-recif-reason: identity\r\n"), "{answer}");
     }
     assert!(proxy.accepted.try_recv().is_err(), "nothing reached the workload");
-    assert_eq!(told(&mut proxy, &token(&keys, "alice", -300)).await, ["X-Recif-User: alice"]);
+    assert_eq!(reported(&mut proxy, &token(&keys, "alice", -300)).await, ["X-Recif-User: alice"]);
     let nameless = format!("X-Recif-Caller: {}\r\n", keys.token("agent/ns/a", None, unix_now() + 300));
-    assert!(told(&mut proxy, &nameless).await.is_empty(), "let in by an anonymous path");
+    assert!(reported(&mut proxy, &nameless).await.is_empty(), "let in by an anonymous path");
     for probe in ["/healthz", "/readyz", "/metrics", "/_recif/inflight"] {
         let request = format!("GET {probe} HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
         assert!(proxy.answer(request.as_bytes()).await.starts_with("HTTP/1.1 200 "), "{probe}");
     }
     let keyless = TestProxy::start(&[("RECIF_REQUIRE_IDENTITY", "true")]).await;
     let answer = keyless.answer(&get("Connection: close\r\n")).await;
-    assert!(answer.starts_with("HTTP/1.1 401 "), "without keys nobody is believed: {answer}");
+    assert!(answer.starts_with("HTTP/1.1 401 "), "without keys no caller is believed: {answer}");
 }
 
 #[tokio::test]

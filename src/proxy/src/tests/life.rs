@@ -121,7 +121,7 @@ async fn a_drain_for_a_restart_waits_for_five_seconds_at_most() {
     assert_eq!(
         (begun.elapsed().as_secs(), shared.drain.stage()),
         (6, DrainStage::Restarting),
-        "nobody listens at that port"
+        "no socket listens at that port"
     );
     // A lame duck overrides a restart.
     shared.drain.begin_lame_duck();

@@ -200,7 +200,7 @@ async fn a_gateway_learns_that_the_pod_can_serve_from_the_question_that_the_kube
     let proxy = TestProxy::before(address, &with("/ready?x")).await;
     assert!(ask(&proxy, "").await.starts_with("HTTP/1.1 400 "));
     assert!(ask(&proxy, "X-Recif-Workload: agent/ns/b\r\n").await.starts_with("HTTP/1.1 421 "));
-    for (said, status) in [
+    for (expected, status) in [
         ("HTTP/1.1 503 Not yet\r\n\r\n", 503),
         ("HTTP/1.1 200 OK\r\nx-recif-ready: never\r\n\r\n", 503),
         ("HTTP/1.1 302 Found\r\nLocation: /login\r\n\r\n", 503),
@@ -211,13 +211,13 @@ async fn a_gateway_learns_that_the_pod_can_serve_from_the_question_that_the_kube
         let answer = async {
             let (mut io, _) = workload.accept().await.unwrap();
             assert!(read_head(&mut io).await.starts_with("GET /ready?x HTTP/1.1\r\n"));
-            io.write_all(said.as_bytes()).await.unwrap();
+            io.write_all(expected.as_bytes()).await.unwrap();
         };
         // A new proxy per case, without a cached result.
         let proxy = TestProxy::before(address, &with("/ready?x")).await;
-        let (told, ()) = tokio::join!(ask(&proxy, ours), answer);
-        assert!(told.starts_with(&format!("HTTP/1.1 {status} ")), "{said}: {told}");
-        assert_eq!(told.ends_with("{\"pod\":\"p1\"}"), status == 200, "{told}");
+        let (reported, ()) = tokio::join!(ask(&proxy, ours), answer);
+        assert!(reported.starts_with(&format!("HTTP/1.1 {status} ")), "{expected}: {reported}");
+        assert_eq!(reported.ends_with("{\"pod\":\"p1\"}"), status == 200, "{reported}");
     }
     assert!(ask(&TestProxy::before(address, &with("tcp")).await, ours).await.starts_with("HTTP/1.1 200 "));
     assert!(ask(&TestProxy::before(address, &with("")).await, ours).await.starts_with("HTTP/1.1 404 "));

@@ -18,7 +18,7 @@ async fn bad_requests_are_answered_and_never_passed_on() {
             bad.name
         );
     }
-    assert!(proxy.accepted.try_recv().is_err(), "nobody knocked at the workload");
+    assert!(proxy.accepted.try_recv().is_err(), "no connection reached the workload");
 }
 
 #[tokio::test]

@@ -25,14 +25,14 @@ async fn no_more_than_the_cap_reaches_the_workload() {
 #[tokio::test]
 async fn of_a_workloads_own_words_only_that_it_has_no_session_is_passed_on() {
     let mut proxy = TestProxy::start(&[]).await;
-    for (said, passed) in [("no-session", true), ("over-capacity", false), ("draining", false)] {
+    for (expected, passed) in [("no-session", true), ("over-capacity", false), ("draining", false)] {
         let (mut client, mut workload, _) = proxy.request(GET).await;
         let answer = format!(
-            "HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 0\r\nx-recif-reason: {said}\r\nx-recif-load: 9/9\r\n\r\n"
+            "HTTP/1.1 503 Full\r\nConnection: close\r\nContent-Length: 0\r\nx-recif-reason: {expected}\r\nx-recif-load: 9/9\r\n\r\n"
         );
         workload.write_all(answer.as_bytes()).await.unwrap();
         let seen = read_head(&mut client).await;
-        assert_eq!(seen.contains(&format!("x-recif-reason: {said}\r\n")), passed, "{seen}");
+        assert_eq!(seen.contains(&format!("x-recif-reason: {expected}\r\n")), passed, "{seen}");
         assert!(!seen.contains("9/9"), "{seen}");
         proxy.until_in_flight(0).await;
     }

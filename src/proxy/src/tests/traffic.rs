@@ -172,7 +172,7 @@ async fn a_large_upload_may_take_longer_than_the_wait_for_an_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_nobody_uses_is_closed_before_the_workload_does() {
+async fn an_idle_connection_is_closed_before_the_workload_does() {
     let mut proxy = TestProxy::start(&[]).await;
     let (mut client, mut workload, _) = proxy.request(GET).await;
     workload.write_all(OK).await.unwrap();

@@ -71,11 +71,11 @@ async fn a_server_that_says_that_its_tools_changed_is_heard_and_its_session_is_e
             let result = match (method, request["method"].as_str()) {
                 (Method::GET, _) => {
                     let event = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-                    let told = stream::once(async move {
+                    let reported = stream::once(async move {
                         tell.notified().await;
                         Ok::<_, Infallible>(format!("event: message\ndata: {event}\n\n"))
                     });
-                    let body = Body::from_stream(told.chain(stream::pending()));
+                    let body = Body::from_stream(reported.chain(stream::pending()));
                     return ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response();
                 }
                 (Method::DELETE, _) => {

@@ -13,7 +13,7 @@ async fn more_tools_than_are_taken_are_said() {
 }
 
 #[tokio::test]
-async fn a_server_that_wants_other_credentials_says_so_and_nobody_reads_them() {
+async fn a_server_that_rejects_credentials_is_reported_without_them() {
     let (mut question, _) = start_older(1, 1).await;
     question.headers =
         HashMap::from([(HeaderName::from_static("authorization"), HeaderValue::from_static("Bearer hunter2"))]);
@@ -162,7 +162,7 @@ async fn nothing_that_a_server_says_in_an_error_is_repeated() {
 }
 
 #[tokio::test]
-async fn tools_that_are_there_in_time_are_told_though_nobody_answers_the_wish_to_listen() {
+async fn tools_that_come_in_time_are_reported_without_an_answer_to_the_listen_request() {
     let answer = |body: Bytes| async move {
         let request: Value = serde_json::from_slice(&body).unwrap_or_default();
         if request["method"] == "subscriptions/listen" {

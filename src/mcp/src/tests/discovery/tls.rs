@@ -5,7 +5,7 @@ use testing::certificates::{certificate, serve_tls};
 use super::*;
 
 #[tokio::test]
-async fn a_certificate_is_taken_by_its_authority_or_because_nobody_looks_and_else_refused() {
+async fn a_certificate_is_accepted_by_its_authority_or_unchecked_and_else_refused() {
     let plain = newer(Arc::default(), Arc::default()).await;
     let plain = plain.trim_start_matches("http://").trim_end_matches("/mcp").to_owned();
     let url = format!("https://localhost:{}/mcp", serve_tls(plain).await);
