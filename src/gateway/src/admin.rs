@@ -183,7 +183,7 @@ async fn cold(
     let _ = timeout(LONGEST_POLL, cold.wait_for(|times| Some(*times) != after)).await;
     let times = *cold.borrow();
     let routes = admin.shared.routes.all().into_iter();
-    let waited = routes.filter(|route| route.pods.is_empty() && route.workload.has_waiters());
+    let waited = routes.filter(|route| route.pods.is_empty() && route.workload.slots.has_waiters());
     Ok(Json(ColdDemand { times, workloads: waited.map(|route| WorkloadDemand::of(&route.workload)).collect() }))
 }
 

@@ -1,6 +1,5 @@
 //! Admission of a request: acquires a slot of a Pod at once if there is room, and queues the request if there is none.
 
-use crate::local_response::unknown_workload;
 use std::{sync::Arc, time::Duration};
 
 use http1::Connection;
@@ -9,13 +8,12 @@ use tokio::time::{Instant, sleep};
 use super::{
     clock::random_between,
     cold_start,
-    local_response::LocalResponse,
+    local_response::{LocalResponse, unknown_workload},
     peer::ClientStream,
     routes::Route,
     sessions::{self, SessionRef},
-    slot::SlotPermit,
+    slots::{QueueTicket, SlotPermit},
     state::GatewayContext,
-    workload::QueueTicket,
 };
 
 /// Most bytes of a request that are buffered while it waits. One read may add more.
@@ -41,8 +39,8 @@ pub(super) async fn acquire_slot<S: ClientStream>(
     shared: &Arc<GatewayContext>,
 ) -> Result<SlotPermit, SlotError> {
     check_available(route)?;
-    if let Some(lease) = route.workload.acquire(&route.pods) {
-        return Ok(lease);
+    if let Some(permit) = route.workload.slots.acquire(&route.pods) {
+        return Ok(permit);
     }
     // Boxed, because few requests wait and the future of every connection is as large as its largest state.
     Box::pin(wait_for_slot(client, key, route, arrived, shared)).await
@@ -58,7 +56,7 @@ async fn wait_for_slot<S: ClientStream>(
     let settings = &shared.settings;
     let mut cold = false;
     let mut pause = 25;
-    let mut place: Option<QueueTicket> = None;
+    let mut ticket: Option<QueueTicket> = None;
     let _depth = shared.metrics.begin_wait(route.workload.kind);
     loop {
         cold |= route.pods.is_empty();
@@ -68,10 +66,10 @@ async fn wait_for_slot<S: ClientStream>(
             route.workload.count_refused();
             return Err(SlotError::Refused(timeout_response(cold)));
         }
-        let granted = match &mut place {
-            Some(place) => place,
-            None => match route.workload.enqueue(arrived, settings.queue_per_workload) {
-                Some(joined) => place.insert(joined),
+        let granted = match &mut ticket {
+            Some(ticket) => ticket,
+            None => match route.workload.slots.enqueue(arrived, settings.queue_per_workload) {
+                Some(joined) => ticket.insert(joined),
                 None => {
                     route.workload.count_refused();
                     let error = "as many requests as allowed wait for this workload already";
@@ -85,15 +83,15 @@ async fn wait_for_slot<S: ClientStream>(
         let wake = Instant::now() + Duration::from_millis(random_between(pause / 2, pause));
         tokio::select! {
             biased;
-            lease = &mut granted.granted => match lease {
-                Ok(lease) => {
+            permit = &mut granted.granted => match permit {
+                Ok(permit) => {
                     if cold {
                         shared.metrics.record_cold_start(route.workload.kind, arrived.elapsed());
                     }
-                    return Ok(lease);
+                    return Ok(permit);
                 }
                 // The queue was cleared because the state of the workload changed: check it again and enqueue anew.
-                Err(_) => place = None,
+                Err(_) => ticket = None,
             },
             there = read_while_waiting(client) => {
                 if !there {
@@ -103,7 +101,7 @@ async fn wait_for_slot<S: ClientStream>(
             }
             () = sleep(until.min(wake).saturating_duration_since(Instant::now())) => {
                 pause = (pause * 2).min(200);
-                route.workload.dispatch();
+                route.workload.slots.dispatch();
             }
         }
         *route = shared.routes.find(key).ok_or_else(workload_gone)?;
@@ -126,21 +124,21 @@ async fn read_while_waiting<S: ClientStream>(client: &mut Connection<S>) -> bool
 /// # Errors
 /// No Pod holds the session, so clients open a new one, or the Pods of the workload must not be used any more.
 pub(super) fn session_slot(route: &Route, session: &SessionRef<'_>) -> Result<SlotPermit, LocalResponse> {
-    if let Some(halt) = route.object.no_pod.as_ref().filter(|halt| !halt.pods_serve) {
-        return Err(LocalResponse::new(503, "unavailable", String::from(&*halt.sentence)));
+    if let Some(no_pod) = route.object.no_pod.as_ref().filter(|no_pod| !no_pod.pods_serve) {
+        return Err(LocalResponse::new(503, "unavailable", String::from(&*no_pod.sentence)));
     }
     let pod = route.all.iter().find(|pod| pod.tag == session.tag);
-    pod.map(|pod| route.workload.acquire_pinned(pod)).ok_or_else(sessions::session_gone)
+    pod.map(|pod| route.workload.slots.acquire_pinned(pod)).ok_or_else(sessions::session_gone)
 }
 
 /// Refuses the request if no Pod is going to become ready for it.
 fn check_available(route: &Route) -> Result<(), SlotError> {
     match &route.object.no_pod {
-        Some(halt) if route.pods.is_empty() || !halt.pods_serve => {
-            if halt.ended_by_pods {
+        Some(no_pod) if route.pods.is_empty() || !no_pod.pods_serve => {
+            if no_pod.ended_by_pods {
                 route.workload.count_halted();
             }
-            Err(SlotError::Refused(LocalResponse::new(503, "unavailable", String::from(&*halt.sentence))))
+            Err(SlotError::Refused(LocalResponse::new(503, "unavailable", String::from(&*no_pod.sentence))))
         }
         _ => Ok(()),
     }

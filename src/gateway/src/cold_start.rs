@@ -63,7 +63,7 @@ async fn probe_until_ready(flight: ProbePermit, key: Box<[u8]>, shared: Arc<Gate
     let mut asked: Vec<PodEndpoint> = Vec::new();
     let mut mute: Vec<PodEndpoint> = Vec::new();
     let mut lines = FuturesUnordered::new();
-    while flight.workload().has_waiters()
+    while flight.workload().slots.has_waiters()
         && let Some(route) = shared.routes.find(&key).filter(|route| is_cold(route))
     {
         asked.retain(|endpoint| route.unready.contains(endpoint));
@@ -80,15 +80,15 @@ async fn probe_until_ready(flight: ProbePermit, key: Box<[u8]>, shared: Arc<Gate
             }
         }
         tokio::select! {
-            Some((line, said)) = lines.next(), if !lines.is_empty() => {
-                if said == ProbeResult::Ready {
+            Some((line, result)) = lines.next(), if !lines.is_empty() => {
+                if result == ProbeResult::Ready {
                     tracing::debug!(workload = %flight.workload().full_name, pod = %line.endpoint.uid, "ready, by its own word");
                     shared.routes.mark_self_reported(flight.workload(), &line.endpoint.uid);
                 }
                 if !asked.contains(&line.endpoint) {
                     continue;
                 }
-                if said == ProbeResult::Unknown && line.started.elapsed() > SILENT_POD_TIMEOUT && route.unready.len() > asked.len() {
+                if result == ProbeResult::Unknown && line.started.elapsed() > SILENT_POD_TIMEOUT && route.unready.len() > asked.len() {
                     asked.retain(|endpoint| *endpoint != line.endpoint);
                     mute.push(line.endpoint);
                 } else {
@@ -136,11 +136,11 @@ impl PodProbe {
         let Ok(Ok(reply)) = timeout(RESPONSE_TIMEOUT, asked).await else { return (self, ProbeResult::Unknown) };
         self.connection = reply.connection;
         let is_it = |ready: ReadyBody| ready.pod == self.endpoint.uid;
-        let said = match reply.status {
+        let result = match reply.status {
             200 if serde_json::from_slice(&reply.body).is_ok_and(is_it) => ProbeResult::Ready,
             503 => ProbeResult::NotReady,
             _ => ProbeResult::Unknown,
         };
-        (self, said)
+        (self, result)
     }
 }

@@ -43,12 +43,12 @@ pub(super) fn write_request_head(call: &RequestContext<'_>, workload: &WorkloadS
         }
     });
     writer = forwarded_for(call, writer);
-    let said = |name| head.value(name).filter(|_| peer.trusted);
-    if let Some(host) = said("x-forwarded-host").or(Some(head.host)).filter(|host| !host.is_empty()) {
+    let trusted_value = |name| head.value(name).filter(|_| peer.trusted);
+    if let Some(host) = trusted_value("x-forwarded-host").or(Some(head.host)).filter(|host| !host.is_empty()) {
         writer = writer.field("X-Forwarded-Host", host);
     }
-    writer = writer.field("X-Forwarded-Proto", said("x-forwarded-proto").unwrap_or(peer.proto.as_bytes()));
-    writer = match said("x-forwarded-prefix") {
+    writer = writer.field("X-Forwarded-Proto", trusted_value("x-forwarded-proto").unwrap_or(peer.proto.as_bytes()));
+    writer = match trusted_value("x-forwarded-prefix") {
         Some(before) => writer.field("X-Forwarded-Prefix", prefix(before, path)),
         None => writer.field("X-Forwarded-Prefix", path.prefix),
     };

@@ -34,7 +34,7 @@ mod retry_budget;
 mod routes;
 mod serve;
 mod sessions;
-mod slot;
+mod slots;
 mod state;
 mod workload;
 

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_what_does_not_come() {
+    fn no_request_waits_for_a_pod_that_does_not_come() {
         let missing = r#","phase":"Resolving","conditions":[{"type":"ReferencesResolved","status":"False",
             "reason":"MissingDependency","message":"Tool/t is missing","lastTransitionTime":"2026-01-01T00:00:00Z"}]"#;
         for (status, metadata, pods_serve) in [

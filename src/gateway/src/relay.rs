@@ -62,7 +62,7 @@ pub(super) async fn relay<S: ClientStream>(
     let mut tried: Vec<PodTag> = Vec::new();
     let mut elsewhere = false;
     loop {
-        let other = elsewhere.then(|| route.workload.acquire_other(&route.pods, &tried)).flatten();
+        let other = elsewhere.then(|| route.workload.slots.acquire_other(&route.pods, &tried)).flatten();
         let lease = match (&call.session, other) {
             (Some(session), _) => admission::session_slot(&route, session).map_err(SlotError::Refused),
             (None, Some(lease)) => Ok(lease),
@@ -250,7 +250,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
             let load = load.and_then(LoadHeader::read);
             self.pod.answered(load, shared.clock.now());
             // The Pod may have room for waiting requests.
-            self.workload.dispatch();
+            self.workload.slots.dispatch();
             shared.metrics.answered(self.workload.kind, head.status, arrived.elapsed());
             if self.sidecar && head.status == 502 && reason(head) == Some(b"connect") {
                 distrust_self_report(self.pod, self.workload, shared);

@@ -154,7 +154,7 @@ impl Routes {
             }
         }
         let stands = |object: &Option<Arc<Object>>| object.as_ref().map(|object| object.no_pod.is_some());
-        parts.workload.set_pods(pods, stands(&before) != stands(&parts.object));
+        parts.workload.slots.set_pods(pods, stands(&before) != stands(&parts.object));
         if parts.object.is_none() && parts.slices.is_empty() {
             all.remove(&key);
         }
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ready_pods_of_every_slice_are_asked_each_once_and_those_that_go_when_nobody_is_ready() {
+    fn the_ready_pods_of_every_slice_are_used_each_once_and_leaving_ones_when_none_is_ready() {
         use EndpointState::{Leaving, Ready, Unready};
         let routes = routes();
         let (a, b) = (Key::new("ns", "f-a"), Key::new("ns", "f-b"));

@@ -60,8 +60,8 @@ impl fmt::Debug for Authorizer {
 impl Authorizer {
     /// Creates an authorizer that uses `reviews`, and accepts tokens for one of `audiences`.
     pub(super) fn with_reviews(reviews: Arc<dyn Reviews>, audiences: Vec<String>) -> Self {
-        let told = |who: &Identity| field_value(&who.name).into();
-        Self { access: Access::new(reviews, audiences, told), penalties: Penalties::default() }
+        let name_of = |who: &Identity| field_value(&who.name).into();
+        Self { access: Access::new(reviews, audiences, name_of), penalties: Penalties::default() }
     }
 
     /// Creates an authorizer that asks the API server, and accepts tokens for one of `audiences` (empty: those of the

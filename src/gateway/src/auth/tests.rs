@@ -107,7 +107,7 @@ async fn who_has_the_right_is_let_in_and_named() {
     assert_eq!(admit(&auth, ALICE, CHAT).await, Ok(let_in.clone()));
     assert_eq!(roles.asked(), ["good-alice for [\"recif\"]", "alice [\"g\"]: create agents/invoke ns/a"]);
     assert_eq!(admit(&auth, ALICE, "/v1/agents/ns/a/other?q").await, Ok(let_in));
-    assert_eq!(roles.asked(), [""; 0], "the second request asks nobody");
+    assert_eq!(roles.asked(), [""; 0], "the second request sends no review");
     let own = "X-Recif-Authorization: Bearer good-alice\r\nAuthorization: Basic eA==\r\n";
     let let_in = RequestCaller { admission: Admission::Right, user: Some("alice".into()), hides_authorization: false };
     assert_eq!(admit(&auth, own, CHAT).await, Ok(let_in));
@@ -253,7 +253,7 @@ async fn one_wrong_token_often_is_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn reviews_of_unknown_tokens_are_bounded_and_in_nobodys_way() {
+async fn reviews_of_unknown_tokens_are_bounded_and_delay_no_others() {
     let (roles, auth) = gate();
     let auth = Arc::new(auth);
     admit(&auth, ALICE, CHAT).await.unwrap();

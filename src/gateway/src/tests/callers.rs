@@ -9,7 +9,7 @@ const AS_ALICE: &[u8] =
     b"GET /v1/agents/ns/a/x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer good-alice\r\nX-Recif-Caller: x\r\nX-Recif-User: admin\r\n\r\n";
 
 /// Sends these bytes and returns the head that the Pod gets.
-async fn told(gateway: &TestGateway, pod: &mut TestPod, bytes: &[u8]) -> String {
+async fn reported(gateway: &TestGateway, pod: &mut TestPod, bytes: &[u8]) -> String {
     let mut client = gateway.send(bytes).await;
     let (mut io, head) = pod.next().await;
     io.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").await.unwrap();
@@ -27,7 +27,7 @@ async fn three_gateways_vouch_for_a_caller_alike() {
         let gateway = TestGateway::with_auth(gate().1, &[], &[pod.address]).await;
         gateway.shared.keys.set(keys.clone());
         for _ in 0..2 {
-            let head = told(&gateway, &mut pod, AS_ALICE).await;
+            let head = reported(&gateway, &mut pod, AS_ALICE).await;
             assert_eq!(head.matches("X-Recif-Caller: ").count(), 1, "what the client says goes: {head}");
             assert_eq!(field(&head, "X-Recif-User"), Some("alice"), "for sidecars without keys");
             let token = field(&head, "X-Recif-Caller").unwrap();
@@ -44,9 +44,9 @@ async fn who_is_let_in_without_a_name_is_vouched_for_without_one() {
     let sidecar = Verifier::new(public_keys(&keys.public()).unwrap(), audience("Agent", "ns", "a"));
     let mut pod = TestPod::start().await;
     let gateway = TestGateway::start(&[], &[pod.address]).await;
-    assert_eq!(field(&told(&gateway, &mut pod, GET).await, "X-Recif-Caller"), None, "there are no keys yet");
+    assert_eq!(field(&reported(&gateway, &mut pod, GET).await, "X-Recif-Caller"), None, "there are no keys yet");
     gateway.shared.keys.set(keys);
-    let head = told(&gateway, &mut pod, GET).await;
+    let head = reported(&gateway, &mut pod, GET).await;
     let token = field(&head, "X-Recif-Caller").unwrap();
     assert_eq!(sidecar.verify(token.as_bytes(), unix_now()).unwrap().user, None);
     assert_eq!(field(&head, "X-Recif-User"), None);

@@ -65,7 +65,7 @@ async fn a_session_is_named_with_its_pod_and_stays_there() {
 }
 
 #[tokio::test]
-async fn a_session_that_nobody_has_is_told_so_in_the_protocol() {
+async fn an_unknown_session_is_refused_in_the_protocol() {
     let (mut a, gone) = (TestPod::start().await, closed_port().await);
     let gateway = TestGateway::start(&[], &[]).await;
     gateway.mcp(&[(a.address, EndpointState::Ready)]);

@@ -71,7 +71,7 @@ async fn a_request_that_was_not_answered_does_not_make_an_unreachable_pod_availa
 }
 
 #[tokio::test]
-async fn nobody_reachable_is_said_so_after_two_retries() {
+async fn no_reachable_pod_is_reported_after_two_retries() {
     let (one, two, three, four) = (closed_port().await, closed_port().await, closed_port().await, closed_port().await);
     let gateway = TestGateway::start(&[], &[one, two, three, four]).await;
     let mut client = gateway.send(GET).await;
@@ -133,7 +133,7 @@ async fn a_pod_that_stops_being_ready_loses_its_idle_connections() {
     workload.write_all(OK).await.unwrap();
     whole(&mut client).await;
     timeout(SOON, workload.read_to_end(&mut rest)).await.unwrap().unwrap();
-    assert_eq!(rest, b"", "one that is going serves while nobody is ready, and keeps no connection");
+    assert_eq!(rest, b"", "one that is going serves while none is ready, and keeps no connection");
 }
 
 #[tokio::test]

@@ -137,12 +137,12 @@ fn ready(uid: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_pod_that_can_serve_before_the_kubelet_says_so_is_found_while_somebody_waits() {
+async fn a_pod_that_can_serve_before_the_kubelet_says_so_is_found_while_a_request_waits() {
     let gateway = TestGateway::start(&[], &[]).await;
     let mut pod = TestPod::start().await;
     gateway.pods(&[(pod.address, EndpointState::Unready)]);
     sleep(Duration::from_millis(80)).await;
-    assert!(!pod.has_connections(), "nobody waits, so nobody asks");
+    assert!(!pod.has_connections(), "no request waits, so no probe is sent");
     let mut client = gateway.send(GET).await;
     let (mut line, question) = pod.next().await;
     assert!(question.starts_with("GET /_recif/ready HTTP/1.1\r\n"), "{question}");
@@ -162,7 +162,7 @@ async fn a_pod_that_can_serve_before_the_kubelet_says_so_is_found_while_somebody
     let metrics = gateway.shared.metrics.encode().unwrap();
     assert!(metrics.contains("recif_gateway_cold_start_seconds_count{kind=\"Agent\"} 1\n"), "{metrics}");
     sleep(Duration::from_millis(80)).await;
-    assert!(!pod.has_connections(), "and nobody asks any more");
+    assert!(!pod.has_connections(), "and no probe is sent any more");
 }
 
 #[tokio::test]
@@ -183,9 +183,9 @@ async fn the_scaler_learns_at_once_of_who_begins_to_wait_for_no_pod() {
     let mut polled = tokio::spawn(cold("?after=0"));
     assert!(timeout(Duration::from_millis(100), &mut polled).await.is_err(), "nothing has happened");
     let client = gateway.send(GET).await;
-    let told = polled.await.unwrap();
+    let reported = polled.await.unwrap();
     let waits = r#"{"times":1,"workloads":[{"kind":"Agent","namespace":"ns","name":"a","waiting":1,"waitingMs":"#;
-    assert!(told.starts_with(waits), "{told}");
+    assert!(reported.starts_with(waits), "{reported}");
     assert!(cold("?after=0").await.starts_with(waits), "what happened between two questions is not lost");
     let other = gateway.send(GET).await;
     gateway.until_waiting(2).await;
@@ -255,7 +255,7 @@ async fn two_pods_are_asked_at_a_time_and_none_without_a_sidecar() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_what_does_not_come() {
+async fn no_request_waits_for_a_pod_that_does_not_come() {
     let gateway = TestGateway::start(&[], &[]).await;
     let mut early = gateway.send(GET).await;
     gateway.until_waiting(1).await;

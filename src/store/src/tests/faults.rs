@@ -72,7 +72,7 @@ async fn a_folder_that_cannot_be_made_is_named() {
     drop(place.store.writer().await.unwrap());
     let file = place.url.source().unwrap().file.unwrap();
     let mode = fs::metadata(file.parent().unwrap()).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o700, "nobody else reads what is stored");
+    assert_eq!(mode & 0o777, 0o700, "no other user reads what is stored");
     let url = DatabaseUrl::file(&file.join("below a file/recif.db"));
     let error = Store::open(&url).unwrap().writer().await.unwrap_err();
     assert!(error.to_string().starts_with(&format!("folder {}", file.join("below a file").display())), "{error}");

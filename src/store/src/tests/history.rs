@@ -81,7 +81,7 @@ pub(super) async fn old_steps_are_forgotten(place: &TestStore) {
     while writer.delete_transitions_before(at(2_398)).await.unwrap() {
         rounds += 1;
     }
-    assert_eq!(rounds, 3, "some at a time, so that nobody waits for long");
+    assert_eq!(rounds, 3, "some at a time, so that no query waits for long");
     let left = place.table("SELECT seq FROM transitions ORDER BY seq").await;
     assert_eq!(left, [["2398"], ["2399"], ["2400"]]);
 }
