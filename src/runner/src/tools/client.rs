@@ -5,10 +5,14 @@
 //! that a redirect cannot carry a credential in a header to another server. The addresses that it may connect to are
 //! decided by [`egress`](super::egress).
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use mcp::{DnsResolver, Trust};
 use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
+use tokio::time::Instant;
 use url::Url;
 
 use super::{
@@ -17,11 +21,21 @@ use super::{
     error::ToolError,
 };
 
+/// Time without a call after which a client with certificate authorities of its own is dropped.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+
 /// Cache of HTTP clients, each built on first use. Invariant: at most one client per source of the URL and trust.
 pub(super) struct HttpClient {
     egress: EgressPolicy,
-    /// Clients by source of the URL and trust in the server's certificate.
-    built: Mutex<Vec<(UrlSource, Trust, Client)>>,
+    built: Mutex<Vec<CachedClient>>,
+}
+
+/// Client for URLs from this source that verifies certificates by this trust.
+struct CachedClient {
+    source: UrlSource,
+    trust: Trust,
+    client: Client,
+    used: Instant,
 }
 
 impl HttpClient {
@@ -60,13 +74,17 @@ impl HttpClient {
         }
         self.egress.check_url(url, who).await.map_err(ToolError::Refused)?;
         let mut built = self.built.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((.., client)) = built.iter().find(|(known, judged, _)| *known == who && judged == trust) {
-            return Ok(client.clone());
+        let now = Instant::now();
+        if let Some(known) = built.iter_mut().find(|known| known.source == who && known.trust == *trust) {
+            known.used = now;
+            return Ok(known.client.clone());
         }
         let judge = trust.client_config().map_err(|problem| ToolError::Failed(problem.to_string()))?;
         let client = build(|builder| judge(builder).dns_resolver(DnsResolver(self.egress.connection_check(who))))
             .map_err(|problem| ToolError::Failed(format!("no HTTP client: {problem}")))?;
-        built.push((who, trust.clone(), client.clone()));
+        // Authorities are rotated, and no call uses the former ones again.
+        built.retain(|known| !matches!(known.trust, Trust::Additional(_)) || now - known.used < IDLE_TIMEOUT);
+        built.push(CachedClient { source: who, trust: trust.clone(), client: client.clone(), used: now });
         Ok(client)
     }
 }
@@ -127,4 +145,28 @@ fn same_host() -> Policy {
         });
         if !stays || attempt.previous().len() > 5 { attempt.stop() } else { attempt.follow() }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use testing::certificates::certificate;
+    use tokio::time::advance;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn clients_of_former_authorities_are_dropped() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = HttpClient::new(EgressPolicy::new(&|_: &str| None));
+        let url = Url::parse("https://127.0.0.1:9/").unwrap();
+        let (one, two) = (certificate("one"), certificate("two"));
+        let both = Trust::Additional([one.clone(), two.clone()].concat());
+        for (trust, expected) in
+            [(&Trust::System, 1), (&Trust::Additional(one), 2), (&Trust::Additional(two), 3), (&both, 3), (&both, 3)]
+        {
+            client.for_server(&url, trust).await.unwrap();
+            assert_eq!(client.built.lock().unwrap().len(), expected);
+            advance(IDLE_TIMEOUT / 2).await;
+        }
+    }
 }
