@@ -13,12 +13,12 @@ use tracing_subscriber::{filter::Targets, fmt, prelude::*};
 #[command(version, after_help = proxy::help())]
 struct Cli {
     #[command(subcommand)]
-    instead: Option<Instead>,
+    command: Option<ProxyCommand>,
 }
 
 /// What the program does instead of being a sidecar.
 #[derive(Subcommand)]
-enum Instead {
+enum ProxyCommand {
     McpBridge(bridge::Args),
     /// Notifies the sidecar in this container that its Pod is terminating: the container's preStop hook. It has the sidecar's
     /// environment.
@@ -32,7 +32,7 @@ enum Instead {
 
 fn main() -> ExitCode {
     // A sidecar has no arguments, and every Pod pays for the memory pages it touches: the argument parser's stay on disk.
-    let instead = if std::env::args_os().len() > 1 { Cli::parse().instead } else { None };
+    let command = if std::env::args_os().len() > 1 { Cli::parse().command } else { None };
     let wanted = std::env::var("RUST_LOG").ok().and_then(|text| text.parse().ok());
     let filter = wanted.unwrap_or_else(|| Targets::new().with_default(tracing::Level::INFO));
     let lines = fmt::layer().with_writer(std::io::stderr).json().flatten_event(true);
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return failed(1, error),
     };
-    match instead {
+    match command {
         None => {
             daemon::limits::raise_open_files();
             match ProxyConfig::read(|name| std::env::var(name).ok()) {
@@ -50,15 +50,15 @@ fn main() -> ExitCode {
                 Err(error) => failed(2, error),
             }
         }
-        Some(Instead::LameDuck) => match ProxyConfig::read(|name| std::env::var(name).ok()) {
+        Some(ProxyCommand::LameDuck) => match ProxyConfig::read(|name| std::env::var(name).ok()) {
             Ok(config) => ended(runtime.block_on(proxy::lame_duck(&config))),
             Err(error) => failed(2, error),
         },
-        Some(Instead::McpBridge(args)) => match runtime.block_on(bridge::run(args)) {
+        Some(ProxyCommand::McpBridge(args)) => match runtime.block_on(bridge::run(args)) {
             Err(error @ ServeError::Args(_)) => failed(2, error),
             end => ended(end),
         },
-        Some(Instead::Install { file }) => ended(bridge::install(&file)),
+        Some(ProxyCommand::Install { file }) => ended(bridge::install(&file)),
     }
 }
 

@@ -14,12 +14,12 @@ use tracing_subscriber::EnvFilter;
 #[command(version, after_help = runner::help())]
 struct Cli {
     #[command(subcommand)]
-    instead: Option<Instead>,
+    command: Option<RunnerCommand>,
 }
 
 /// What the program does instead of serving an agent or flows.
 #[derive(Subcommand)]
-enum Instead {
+enum RunnerCommand {
     /// Serves the tools of CORAIL_TOOLS as an MCP server over standard input and output.
     Mcp,
 }
@@ -32,11 +32,11 @@ enum Program {
 fn main() -> ExitCode {
     // Fails only when a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let Cli { instead } = Cli::parse();
+    let Cli { command } = Cli::parse();
     let variable = |name: &str| std::env::var(name).ok();
-    let program = match instead {
+    let program = match command {
         None => Mode::read(&variable).map(Program::Serve),
-        Some(Instead::Mcp) => RunnerConfig::read(&variable).map(|config| Program::Tools(config.into())),
+        Some(RunnerCommand::Mcp) => RunnerConfig::read(&variable).map(|config| Program::Tools(config.into())),
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

@@ -205,15 +205,15 @@ impl Agent {
         let mut line = AccessLog { caller, began: Instant::now(), tools: Vec::new(), outcome: "cut off" };
         let before = request.messages.len();
         let talk = turn::TurnLoop { model: &*self.model, tools: &self.tools, events: tokens };
-        let said = talk.run(request, &mut { TOOL_TURNS }).await;
+        let outcome = talk.run(request, &mut { TOOL_TURNS }).await;
         let name = |message: &Arc<Message>| match &**message {
             // The name comes from the model and may be of any length.
             Message::Call(call) => Some(call.name.chars().take(64).collect()),
             _ => None,
         };
         line.tools = request.messages[before..].iter().filter_map(name).collect();
-        line.outcome = if said.is_ok() { "answered" } else { "failed" };
-        said
+        line.outcome = if outcome.is_ok() { "answered" } else { "failed" };
+        outcome
     }
 
     /// Checks that conversations can be read and written.

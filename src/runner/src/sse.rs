@@ -37,8 +37,8 @@ where
     let state = StreamState::Running(receiver, AbortOnDropHandle::new(tokio::spawn(turn(sender))));
     let events = stream::unfold(state, |state| async move {
         let StreamState::Running(mut receiver, task) = state else { return None };
-        if let Some(told) = receiver.recv().await {
-            return Some((to_event(told), StreamState::Running(receiver, task)));
+        if let Some(event) = receiver.recv().await {
+            return Some((to_event(event), StreamState::Running(receiver, task)));
         }
         let last = match task.await {
             Ok(Ok(last)) => event(Some("done"), last),
@@ -50,8 +50,8 @@ where
     Sse::new(events).keep_alive(KeepAlive::default()).into_response()
 }
 
-fn to_event(told: TurnEvent) -> Result<Event, Infallible> {
-    match told {
+fn to_event(turn_event: TurnEvent) -> Result<Event, Infallible> {
+    match turn_event {
         TurnEvent::Text(text) => event(None, json!({ "token": text })),
         TurnEvent::Call(call) => {
             event(Some("tool_call"), json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))

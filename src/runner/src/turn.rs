@@ -61,7 +61,7 @@ impl TurnLoop<'_> {
         tool_turns: &mut usize,
     ) -> Result<TurnOutcome, ModelError> {
         let allowed = *tool_turns;
-        let mut said = TurnOutcome::default();
+        let mut outcome = TurnOutcome::default();
         loop {
             let mut calls = Vec::new();
             let mut text = String::new();
@@ -75,29 +75,29 @@ impl TurnLoop<'_> {
                     }
                     Chunk::Truncated => {
                         tracing::info!("the model's answer reached the most tokens it may have");
-                        said.truncated = true;
+                        outcome.truncated = true;
                     }
                     Chunk::Usage(usage) => {
                         tracing::debug!(input = usage.input, output = usage.output, "tokens");
-                        let total = said.usage.get_or_insert_default();
+                        let total = outcome.usage.get_or_insert_default();
                         total.input += usage.input;
                         total.output += usage.output;
                     }
                 }
             }
-            said.text.push_str(&text);
+            outcome.text.push_str(&text);
             if !text.is_empty() {
                 request.messages.push(Arc::new(Message::Assistant(text)));
             }
             if calls.is_empty() {
-                return Ok(said);
+                return Ok(outcome);
             }
             if *tool_turns == 0 {
                 let note = format!("[stopped: the model asked for tools more than {allowed} times]");
-                said.text.push_str(&note);
+                outcome.text.push_str(&note);
                 request.messages.push(Arc::new(Message::Assistant(note.clone())));
                 self.emit(TurnEvent::Text(note)).await;
-                return Ok(said);
+                return Ok(outcome);
             }
             *tool_turns -= 1;
             // Providers require all calls of one answer before the first result.
@@ -120,9 +120,9 @@ impl TurnLoop<'_> {
     }
 
     /// Sends an event to the receiver, if any. A closed channel is ignored: the owner of the turn drops it.
-    async fn emit(&self, told: TurnEvent) {
+    async fn emit(&self, event: TurnEvent) {
         if let Some(tokens) = self.events {
-            let _ = tokens.send(told).await;
+            let _ = tokens.send(event).await;
         }
     }
 }

@@ -32,9 +32,9 @@ impl From<&str> for TurnEvent {
 
 /// Receives the next piece of the answer and skips all other events; `None` when the turn is over. Cancel-safe: no
 /// piece is lost when the future is dropped.
-pub(super) async fn next_text(told: &mut Receiver<TurnEvent>) -> Option<String> {
+pub(super) async fn next_text(events: &mut Receiver<TurnEvent>) -> Option<String> {
     loop {
-        if let TurnEvent::Text(text) = told.recv().await? {
+        if let TurnEvent::Text(text) = events.recv().await? {
             return Some(text);
         }
     }

@@ -13,7 +13,7 @@ use futures::stream;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::params::Version;
+use super::method::Version;
 use super::tasks::{Task, TaskPhase, TaskProgress};
 use super::{rpc, wire};
 

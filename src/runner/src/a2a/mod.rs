@@ -15,6 +15,7 @@
 
 mod card;
 mod events;
+mod method;
 mod params;
 mod registry;
 mod rows;
@@ -40,7 +41,8 @@ use serde_json::{Map, Value, json};
 use tokio_util::task::TaskTracker;
 
 use self::{
-    params::{A2aOperation, ListParams, SendParams, TaskParams, Version},
+    method::{A2aOperation, Version, method},
+    params::{ListParams, SendParams, TaskParams},
     registry::TaskRegistry,
     rows::TaskRows,
     rpc::{JsonRpcRequest, RpcError},
@@ -86,8 +88,8 @@ impl A2a {
         caller: CallerContext,
         call: JsonRpcRequest,
     ) -> Result<Response, RpcError> {
-        let JsonRpcRequest { id, method, params } = call;
-        let (version, operation) = params::method(&method, version)?;
+        let JsonRpcRequest { id, method: name, params } = call;
+        let (version, operation) = method(&name, version)?;
         let request = A2aRequest::read(operation, params)?;
         let id = id.map_err(|why| RpcError::Request(why.into()))?;
         let result = match request {

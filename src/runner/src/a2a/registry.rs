@@ -291,10 +291,10 @@ async fn write_all(rows: &TaskRows, tasks: &[Arc<Task>], beat: bool) -> Result<(
             }
         }
         for few in working.chunks(WRITE_BATCH) {
-            for told in futures::future::join_all(few.iter().map(|task| rows.store_text(task))).await {
-                match told {
+            for stored in futures::future::join_all(few.iter().map(|task| rows.store_text(task))).await {
+                match stored {
                     Err(error @ DatabaseError::Unreachable(_)) => return Err(error),
-                    told => refused = refused.and(told),
+                    stored => refused = refused.and(stored),
                 }
             }
         }

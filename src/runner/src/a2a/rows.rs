@@ -170,12 +170,12 @@ impl TaskRows {
             let row = row.bind(&self.scope.namespace).bind(&self.scope.agent).bind(&task.id).bind(&text);
             row.execute(self.scope.database.pool()).await.map(drop)
         };
-        let told = self.run_query(write).await;
+        let written = self.run_query(write).await;
         // A text that was refused would be refused again; the final write brings the whole answer.
-        if !matches!(told, Err(DatabaseError::Unreachable(_))) {
+        if !matches!(written, Err(DatabaseError::Unreachable(_))) {
             task.written_bytes.store(length, Ordering::Relaxed);
         }
-        told
+        written
     }
 
     /// Writes the heartbeat of working tasks and returns their `cancel` flags. A task missing from the result has no
@@ -331,11 +331,11 @@ impl TaskRows {
 fn task(row: &PgRow, user: &UserName) -> Result<Option<Task>, sqlx::Error> {
     let id: String = row.try_get("id")?;
     // The text of the error may quote the message, so it is not logged.
-    let (Ok(said), Some(progress)) = (serde_json::from_str(row.try_get("message")?), progress(row)?) else {
+    let (Ok(message), Some(progress)) = (serde_json::from_str(row.try_get("message")?), progress(row)?) else {
         tracing::warn!(task = id, "a task that another version of this runtime wrote cannot be read and is left out");
         return Ok(None);
     };
-    Ok(Some(Task::remote(id, row.try_get("context")?, user.clone(), said, progress)))
+    Ok(Some(Task::remote(id, row.try_get("context")?, user.clone(), message, progress)))
 }
 
 fn progress(row: &PgRow) -> Result<Option<TaskProgress>, sqlx::Error> {

@@ -136,15 +136,15 @@ pub(super) struct Tasks {
 
 impl Task {
     /// Creates a working task.
-    pub(super) fn new(id: String, context: String, user: UserName, said: UserMessage) -> Self {
+    pub(super) fn new(id: String, context: String, user: UserName, message: UserMessage) -> Self {
         let progress =
             TaskProgress { phase: TaskPhase::Working, since: Timestamp::now(), text: String::new(), error: None };
-        let size = said.pieces.iter().map(MessagePart::bytes).sum();
+        let size = message.pieces.iter().map(MessagePart::bytes).sum();
         Self {
             id,
             context,
             user,
-            message: said,
+            message,
             size,
             progress: watch::Sender::new(progress),
             canceled: CancellationToken::new(),
@@ -159,11 +159,11 @@ impl Task {
         id: String,
         context: String,
         user: UserName,
-        said: UserMessage,
+        message: UserMessage,
         progress: TaskProgress,
     ) -> Self {
         let progress = watch::Sender::new(progress);
-        Self { progress, is_remote: true, ..Self::new(id, context, user, said) }
+        Self { progress, is_remote: true, ..Self::new(id, context, user, message) }
     }
 
     /// Subscribes to the progress.
@@ -301,8 +301,8 @@ mod tests {
     use super::*;
 
     fn task(id: &str, bytes: usize) -> Task {
-        let said = UserMessage { id: "m".into(), pieces: vec![MessagePart::Text("x".repeat(bytes))] };
-        Task::new(id.into(), "c".into(), None, said)
+        let message = UserMessage { id: "m".into(), pieces: vec![MessagePart::Text("x".repeat(bytes))] };
+        Task::new(id.into(), "c".into(), None, message)
     }
 
     #[test]

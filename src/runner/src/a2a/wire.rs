@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{
-    params::Version,
+    method::Version,
     tasks::{MessagePart, Task, TaskPhase, TaskProgress},
 };
 
@@ -122,12 +122,12 @@ mod tests {
     use super::*;
 
     fn failed() -> (Task, TaskProgress) {
-        let said =
+        let message =
             UserMessage { id: "m".into(), pieces: vec![MessagePart::Text("hi".into()), MessagePart::Data(json!([1]))] };
         let since = "2026-01-02T03:04:05.6789Z".parse().unwrap();
         let progress =
             TaskProgress { phase: TaskPhase::Failed, since, text: "so far".into(), error: Some("asleep".into()) };
-        (Task::new("t".into(), "c".into(), None, said), progress)
+        (Task::new("t".into(), "c".into(), None, message), progress)
     }
 
     #[test]
@@ -158,9 +158,9 @@ mod tests {
         let (one, progress) = failed();
         let found = task(Version::V03, &one, &progress, Some(1));
         assert_eq!((&found["kind"], &found["status"]["state"]), (&json!("task"), &json!("failed")));
-        let said = &found["history"][0];
-        assert_eq!((&said["kind"], &said["role"]), (&json!("message"), &json!("user")));
-        assert_eq!(said["parts"], json!([{ "kind": "text", "text": "hi" }, { "kind": "data", "data": [1] }]));
+        let message = &found["history"][0];
+        assert_eq!((&message["kind"], &message["role"]), (&json!("message"), &json!("user")));
+        assert_eq!(message["parts"], json!([{ "kind": "text", "text": "hi" }, { "kind": "data", "data": [1] }]));
         assert_eq!(found["artifacts"][0]["parts"], json!([{ "kind": "text", "text": "so far" }]));
         assert!(task(Version::V03, &one, &progress, Some(0)).get("history").is_none());
     }

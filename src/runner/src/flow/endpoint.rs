@@ -94,23 +94,23 @@ impl PromptEndpoint {
         let listener = tokens.filter(|_| self.output.is_none());
         let turn = TurnLoop { model: &*self.model, tools: &self.tools, events: listener };
         let mut left = self.tool_turns;
-        let mut said = turn.run(&mut request, &mut left).await?;
-        let Some(output) = &self.output else { return Ok(said) };
-        said.text = match output.check(last_reply(&request)) {
+        let mut outcome = turn.run(&mut request, &mut left).await?;
+        let Some(output) = &self.output else { return Ok(outcome) };
+        outcome.text = match output.check(last_reply(&request)) {
             Ok(json) => json.to_owned(),
             Err(problem) if left == 0 => return Err(PromptRunError::Output(problem)),
             Err(problem) => {
                 let text = format!("That does not fit: {problem}. Answer again, with JSON alone.");
                 request.messages.push(Arc::new(Message::user(text)));
-                said.add(turn.run(&mut request, &mut { left - 1 }).await?);
+                outcome.add(turn.run(&mut request, &mut { left - 1 }).await?);
                 output.check(last_reply(&request)).map_err(PromptRunError::Output)?.to_owned()
             }
         };
         if let Some(tokens) = tokens {
             // If the receiver is gone, the whole turn is being dropped.
-            let _ = tokens.send(TurnEvent::Text(said.text.clone())).await;
+            let _ = tokens.send(TurnEvent::Text(outcome.text.clone())).await;
         }
-        Ok(said)
+        Ok(outcome)
     }
 }
 
@@ -198,7 +198,7 @@ mod tests {
 
     async fn run_prompt(endpoint: &PromptEndpoint) -> Result<String, String> {
         let request = endpoint.render(&json!({ "name": "Ada" }), &[]).unwrap();
-        endpoint.respond(request, None).await.map(|said| said.text).map_err(|error| error.to_string())
+        endpoint.respond(request, None).await.map(|outcome| outcome.text).map_err(|error| error.to_string())
     }
 
     #[tokio::test]
@@ -210,9 +210,9 @@ mod tests {
         let asked = &model.1.lock().unwrap()[0];
         assert_eq!((asked.system.as_deref(), asked.config["temperature"].as_f64()), (Some("be kind"), Some(0.5)));
         let media = Part::Media { url: "data:image/png;base64,AA==".into(), content_type: None };
-        let said: Vec<_> = asked.messages.iter().map(|message| (**message).clone()).collect();
+        let outcome: Vec<_> = asked.messages.iter().map(|message| (**message).clone()).collect();
         assert_eq!(
-            said,
+            outcome,
             [
                 Message::user("I am Ada"),
                 Message::Assistant("Hello".into()),

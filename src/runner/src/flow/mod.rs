@@ -110,12 +110,12 @@ fn broken(label: &str, problems: &[FlowProblem]) -> (RouteTable, ReadyzBody) {
 }
 
 fn load_set(settings: &FlowSettings, judge: &FlowLoader) -> (RouteTable, ReadyzBody) {
-    let places = match manifest::read(&settings.folder) {
-        Ok(places) => places,
+    let entries = match manifest::read(&settings.folder) {
+        Ok(entries) => entries,
         Err(problems) => return broken("set", &problems),
     };
-    let mut flows = Vec::with_capacity(places.len());
-    for (name, place) in places {
+    let mut flows = Vec::with_capacity(entries.len());
+    for (name, place) in entries {
         let flow = place.and_then(|place| {
             FlowSources::read(&settings.folder, &place.folder)
                 .and_then(|files| judge.load_member(&files, place.entrypoint.as_deref()))

@@ -96,8 +96,10 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
         }));
     }
     match endpoint.respond(prompt, None).await {
-        Ok(said) if endpoint.output.is_some() => Ok(([(CONTENT_TYPE, "application/json")], said.text).into_response()),
-        Ok(said) => Ok(said.text.into_response()),
+        Ok(outcome) if endpoint.output.is_some() => {
+            Ok(([(CONTENT_TYPE, "application/json")], outcome.text).into_response())
+        }
+        Ok(outcome) => Ok(outcome.text.into_response()),
         Err(error) => Err(ErrorResponse(StatusCode::BAD_GATEWAY, error.to_string())),
     }
 }

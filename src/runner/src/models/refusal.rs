@@ -35,8 +35,8 @@ fn message<'s>(body: &str, secrets: impl Iterator<Item = &'s str>) -> String {
     let json: Value = serde_json::from_str(body).unwrap_or_default();
     // Gemini wraps some errors in a list of one.
     let json = json.get(0).unwrap_or(&json);
-    let places = [&json["error"]["message"], &json["error"], &json["message"], &json["detail"]];
-    let mut text = places.iter().find_map(|place| place.as_str()).unwrap_or(body).to_owned();
+    let fields = [&json["error"]["message"], &json["error"], &json["message"], &json["detail"]];
+    let mut text = fields.iter().find_map(|place| place.as_str()).unwrap_or(body).to_owned();
     for secret in secrets {
         let secret = secret.rsplit(' ').next().unwrap_or(secret);
         if !secret.is_empty() {
@@ -75,7 +75,7 @@ mod tests {
     fn a_message_is_found_cut_and_holds_no_credential() {
         let secrets = ["Bearer my-own-key-1", "plainkey"];
         let long = "x".repeat(600);
-        for (body, said) in [
+        for (body, expected) in [
             (r#"{"error": {"message": "`tools` is not supported", "type": "x"}}"#, "`tools` is not supported"),
             (r#"{"error": "model not found"}"#, "model not found"),
             (r#"[{"error": {"message": "quota"}}]"#, "quota"),
@@ -94,7 +94,7 @@ mod tests {
             (r#"{"error": {"message": "a risk-assessment task-force"}}"#, "a risk-assessment task-force"),
             (&long, &long[..500]),
         ] {
-            assert_eq!(message(body, secrets.into_iter()), said, "{body}");
+            assert_eq!(message(body, secrets.into_iter()), expected, "{body}");
         }
     }
 }

@@ -39,7 +39,7 @@ impl Model for Stub {
 
 /// Returns the whole answer to `request`.
 fn decide(request: &ModelRequest) -> Vec<Chunk> {
-    let said = match request.messages.last().map(Arc::as_ref) {
+    let input = match request.messages.last().map(Arc::as_ref) {
         Some(Message::User(parts)) => text_of(parts),
         Some(Message::ToolResult { outcome: Ok(text), .. }) => return tokens(text),
         Some(Message::ToolResult { name, outcome: Err(text), .. }) => {
@@ -47,7 +47,7 @@ fn decide(request: &ModelRequest) -> Vec<Chunk> {
         }
         _ => return Vec::new(),
     };
-    let (command, rest) = said.trim().split_once(char::is_whitespace).unwrap_or((said.trim(), ""));
+    let (command, rest) = input.trim().split_once(char::is_whitespace).unwrap_or((input.trim(), ""));
     match command {
         "/prompt" => tokens(request.system.as_deref().unwrap_or("there is no system prompt")),
         "/tools" => {
@@ -55,7 +55,7 @@ fn decide(request: &ModelRequest) -> Vec<Chunk> {
             tokens(&lines.collect::<Vec<_>>().join("\n"))
         }
         "/tool" => call(rest.trim(), request.messages.len()),
-        _ => tokens(&format!("echo: {said}")),
+        _ => tokens(&format!("echo: {input}")),
     }
 }
 
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn what_the_stub_answers() {
-        for (said, answer) in [
+        for (input, answer) in [
             ("hello there", "echo: hello there"),
             (" /prompt ", "be brief"),
             ("/prompts", "echo: /prompts"),
@@ -110,7 +110,7 @@ mod tests {
             ("/tool x {", "write `/tool <name> {json}`"),
             ("/tool x {}", "<call>"),
         ] {
-            assert_eq!(text(say(Message::user(said))), answer, "{said}");
+            assert_eq!(text(say(Message::user(input))), answer, "{input}");
         }
         let failed = Message::ToolResult { id: "call_1".into(), name: "x".into(), outcome: Err("no".into()) };
         assert_eq!(text(say(failed)), "tool x failed: no");

@@ -106,6 +106,6 @@ async fn complete(
         return reply::stream(head, include_usage, answers, question).await;
     }
     let asked = question.bytes();
-    let said = answers.respond(question, None).await?;
-    Ok(Json(head.completion(said, asked)).into_response())
+    let outcome = answers.respond(question, None).await?;
+    Ok(Json(head.completion(outcome, asked)).into_response())
 }

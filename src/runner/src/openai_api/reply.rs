@@ -52,13 +52,13 @@ impl CompletionHead {
     }
 
     /// Encodes the whole answer to a request of `asked` bytes.
-    pub(super) fn completion(&self, said: TurnOutcome, asked: usize) -> Value {
-        let usage = usage(&said, asked);
+    pub(super) fn completion(&self, outcome: TurnOutcome, asked: usize) -> Value {
+        let usage = usage(&outcome, asked);
         let choice = json!({
             "index": 0,
-            "message": { "role": "assistant", "content": said.text, "refusal": null },
+            "message": { "role": "assistant", "content": outcome.text, "refusal": null },
             "logprobs": null,
-            "finish_reason": finish_reason(said.truncated),
+            "finish_reason": finish_reason(outcome.truncated),
         });
         let mut completion = self.object("chat.completion", json!([choice]));
         completion["usage"] = usage;
@@ -90,8 +90,8 @@ pub(super) async fn stream(
     match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, next_text(&mut tokens)).await {
         Ok(Some(token)) => chunks.push(json!({ "content": token }), None),
         Ok(None) => {
-            let said = (&mut turn).await.map_err(|_| cut_off())??;
-            chunks.end(&said);
+            let outcome = (&mut turn).await.map_err(|_| cut_off())??;
+            chunks.end(&outcome);
             return Ok(chunks.respond());
         }
         Err(_) => {}
@@ -132,8 +132,8 @@ impl Chunks {
                 self.push(json!({ "content": token }), None);
                 self.turn = Some((tokens, turn));
             } else {
-                match turn.await.map_err(|_| cut_off()).and_then(|said| Ok(said?)) {
-                    Ok(said) => self.end(&said),
+                match turn.await.map_err(|_| cut_off()).and_then(|outcome| Ok(outcome?)) {
+                    Ok(outcome) => self.end(&outcome),
                     Err(error) => self.queue.push_back(error.body().to_string()),
                 }
             }
@@ -149,11 +149,11 @@ impl Chunks {
         self.queue.push_back(chunk.to_string());
     }
 
-    fn end(&mut self, said: &TurnOutcome) {
-        self.push(json!({}), Some(finish_reason(said.truncated)));
+    fn end(&mut self, outcome: &TurnOutcome) {
+        self.push(json!({}), Some(finish_reason(outcome.truncated)));
         if self.include_usage {
             let mut last = self.head.object("chat.completion.chunk", json!([]));
-            last["usage"] = usage(said, self.prompt_bytes);
+            last["usage"] = usage(outcome, self.prompt_bytes);
             self.queue.push_back(last.to_string());
         }
         self.queue.push_back("[DONE]".into());
@@ -166,13 +166,13 @@ fn finish_reason(truncated: bool) -> &'static str {
 
 /// Encodes token usage: always numbers, because clients rely on them. Without counts of the provider they are estimated
 /// at four bytes per token, and marked as `estimated`.
-fn usage(said: &TurnOutcome, asked: usize) -> Value {
+fn usage(outcome: &TurnOutcome, asked: usize) -> Value {
     let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
-    let estimate = || Usage { input: tokens(asked), output: tokens(said.text.len()) };
-    let Usage { input, output } = said.usage.unwrap_or_else(estimate);
+    let estimate = || Usage { input: tokens(asked), output: tokens(outcome.text.len()) };
+    let Usage { input, output } = outcome.usage.unwrap_or_else(estimate);
     let total = input.saturating_add(output);
     let mut usage = json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": total });
-    if said.usage.is_none() {
+    if outcome.usage.is_none() {
         usage["estimated"] = true.into();
     }
     usage

@@ -185,9 +185,9 @@ fn messages(wire: Vec<WireMessage>) -> Result<Vec<Arc<Message>>, ApiError> {
             }
             WireMessage::User { content: value } => messages.push(Message::User(parts(value, &content)?)),
             WireMessage::Assistant { content: value, tool_calls } => {
-                let said = value.map(|value| text(value, &content)).transpose()?.unwrap_or_default();
-                if !said.is_empty() {
-                    messages.push(Message::Assistant(said));
+                let text = value.map(|value| text(value, &content)).transpose()?.unwrap_or_default();
+                if !text.is_empty() {
+                    messages.push(Message::Assistant(text));
                 }
                 for WireCall { id, function } in tool_calls.unwrap_or_default() {
                     // Several models write an empty string for no arguments.

@@ -143,9 +143,9 @@ async fn a_stream_begins_with_the_task_and_ends_with_its_end() {
     let last = &events.last().unwrap()["statusUpdate"];
     assert_eq!((state(last), &last["taskId"]), ("TASK_STATE_COMPLETED", &events[0]["task"]["id"]));
 
-    let said =
+    let sentence =
         json!({ "messageId": "m", "role": "user", "kind": "message", "parts": [{ "kind": "text", "text": "a" }] });
-    let events = runner.stream("message/stream", json!({ "message": said })).await;
+    let events = runner.stream("message/stream", json!({ "message": sentence })).await;
     let last = events.last().unwrap();
     assert_eq!((&last["kind"], &last["final"], state(last)), (&json!("status-update"), &json!(true), "completed"));
 }

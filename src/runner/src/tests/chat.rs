@@ -94,8 +94,8 @@ async fn a_stream_tells_which_tools_are_called_and_how_that_went() {
         assert_eq!((call.as_str(), result.as_str()), ("tool_call", "tool_result"));
         assert_eq!((&called["arguments"], &called["id"]), (&arguments, &outcome["id"]));
         assert!(outcome["ok"] == ok && outcome["tookMs"].is_u64(), "{outcome}");
-        let said: String = rest.iter().filter_map(|(_, data)| data["token"].as_str()).collect();
-        assert!(said.contains(text), "{said}");
+        let sentence: String = rest.iter().filter_map(|(_, data)| data["token"].as_str()).collect();
+        assert!(sentence.contains(text), "{sentence}");
     }
 }
 

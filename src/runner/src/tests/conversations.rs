@@ -176,7 +176,7 @@ async fn a_conversation_is_its_users_alone_and_an_older_one_of_who_goes_on_first
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_nobody_goes_on_with_is_deleted_and_nothing_else() {
+async fn idle_conversations_are_deleted_and_no_others() {
     let server = PostgresServer::start().await;
     for (namespace, agent, talk) in [("n", "a", "old"), ("n", "a", "young"), ("n", "b", "old"), ("o", "a", "old")] {
         open(&server, namespace, agent).add(&id(talk), &None, user_message("x"), None).await.unwrap();

@@ -43,18 +43,18 @@ impl Model for Mirror {
         let Some(Message::User(parts)) = request.messages.last().map(|last| (**last).clone()) else {
             return stream::empty().boxed();
         };
-        let said = format!("{parts:?}");
+        let message = format!("{parts:?}");
         let asleep = || Err(ModelError::new(ModelErrorKind::Unavailable, "it is asleep"));
-        if said.contains("fail at once") {
+        if message.contains("fail at once") {
             return stream::iter([asleep()]).boxed();
         }
         let seen =
             json!({ "messages": request.messages.len(), "config": *request.config, "json": request.output.is_some() });
         let mut chunks = vec![Ok(Chunk::Token(seen.to_string())), Ok(Chunk::Token("!".into()))];
-        if said.contains("fail late") {
+        if message.contains("fail late") {
             chunks.push(asleep());
         }
-        if said.contains("long") {
+        if message.contains("long") {
             chunks.push(Ok(Chunk::Truncated));
         }
         chunks.push(Ok(Chunk::Usage(Usage { input: 3, output: 2 })));

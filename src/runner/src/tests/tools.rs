@@ -224,8 +224,8 @@ async fn a_program_sees_of_the_environment_what_its_tool_names() {
     ]))
     .await;
     let names = async |tool: &str| {
-        let said = runner.say(format!(r#"/tool {tool} {{"args": ["PROBE=1"]}}"#)).await;
-        said.lines().map(|line| line.split('=').next().unwrap().to_owned()).collect::<Vec<_>>()
+        let message = runner.say(format!(r#"/tool {tool} {{"args": ["PROBE=1"]}}"#)).await;
+        message.lines().map(|line| line.split('=').next().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let plain = names("env").await;
     assert!(plain.contains(&"PROBE".into()) && plain.contains(&"PATH".into()), "{plain:?}");

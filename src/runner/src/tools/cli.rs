@@ -166,8 +166,8 @@ fn exit_result(status: ExitStatus, out: String, err: String) -> Result<String, T
     if status.success() {
         return Ok(out);
     }
-    let said = if err.trim().is_empty() { out } else { err };
-    Err(ToolError::Failed(format!("{status}: {}", said.trim())))
+    let output = if err.trim().is_empty() { out } else { err };
+    Err(ToolError::Failed(format!("{status}: {}", output.trim())))
 }
 
 #[cfg(test)]

@@ -17,11 +17,11 @@ fn rows(server: &PostgresServer, days: Option<i32>, limits: Limits) -> TaskRows 
 }
 
 fn working(id: &str, text: &str) -> Task {
-    let said = UserMessage {
+    let sentence = UserMessage {
         id: "m\0".into(),
         pieces: vec![MessagePart::Text(text.into()), MessagePart::Data(serde_json::json!({ "a": 1 }))],
     };
-    Task::new(id.into(), "c".into(), None, said)
+    Task::new(id.into(), "c".into(), None, sentence)
 }
 
 async fn ended(rows: &TaskRows, id: &str, text: &str) {

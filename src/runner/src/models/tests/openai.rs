@@ -130,7 +130,7 @@ async fn a_request_with_everything() {
 }
 
 #[tokio::test]
-async fn a_server_of_somebody_elses_needs_no_key() {
+async fn a_compatible_server_needs_no_key() {
     let server = Provider::new([ScriptedReply::ok(GOOD)]).await;
     let reference = server.reference("openai");
     let model = super::open(&reference, &|_: &str| None, &server.http).unwrap();

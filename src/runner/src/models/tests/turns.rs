@@ -12,8 +12,8 @@ async fn second_request(provider: &str, calls: &str, good: &str, messages: &str)
     let server = Provider::new([ScriptedReply::ok(calls), ScriptedReply::ok(good)]).await;
     let model = server.model(provider);
     let tools = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), RunnerMetrics::default());
-    let said = TurnLoop { model: &*model, tools: &tools, events: None }.run(&mut hello(), &mut 5).await.unwrap();
-    assert!(said.text.ends_with("Hello thére"), "{provider}: {}", said.text);
+    let message = TurnLoop { model: &*model, tools: &tools, events: None }.run(&mut hello(), &mut 5).await.unwrap();
+    assert!(message.text.ends_with("Hello thére"), "{provider}: {}", message.text);
     let asked = server.requests();
     assert_eq!(asked.len(), 2);
     let mut messages = asked[1].body[messages].as_array().unwrap().clone();
@@ -112,7 +112,7 @@ async fn a_title_is_asked_for_and_a_failing_model_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_ends_its_request() {
+async fn an_unread_answer_ends_its_request() {
     let server = Provider::new([ScriptedReply::ok(openai::GOOD).ending(super::ReplyEnd::Silent)]).await;
     let mut watched = server.silent.clone();
     let mut answer = server.model("openai").respond(hello());

@@ -32,14 +32,14 @@ async fn flows_and_prompts_are_models() {
     ]);
     let runner = contract.serve(&[("RECIF_FLOW_NAME", "shop")]).await;
     assert_eq!(runner.models().await, ["json", "main", "shop", "strict", "translate", "typed"]);
-    let said = |text: &str| json!([{"role": "user", "content": "before"}, {"role": "assistant", "content": "ok"}, {"role": "user", "content": text}]);
+    let sentence = |text: &str| json!([{"role": "user", "content": "before"}, {"role": "assistant", "content": "ok"}, {"role": "user", "content": text}]);
     for (model, messages, status, answer) in [
-        ("shop", said("hello"), 200, "echo: hello"),
-        ("main", said("/prompt"), 200, "be brief"),
-        ("translate", said("cat"), 200, "echo: In French: cat"),
-        ("typed", said("cat"), 200, "echo: <cat>"),
+        ("shop", sentence("hello"), 200, "echo: hello"),
+        ("main", sentence("/prompt"), 200, "be brief"),
+        ("translate", sentence("cat"), 200, "echo: In French: cat"),
+        ("typed", sentence("cat"), 200, "echo: <cat>"),
         ("translate", json!([{"role": "system", "content": "x"}]), 400, "`messages` has no user message"),
-        ("strict", said("Rome"), 400, "`city` is required and missing"),
+        ("strict", sentence("Rome"), 400, "`city` is required and missing"),
         (
             "translate",
             json!([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://h/x.png"}}]}]),
@@ -48,15 +48,20 @@ async fn flows_and_prompts_are_models() {
         ),
         (
             "json",
-            said("x"),
+            sentence("x"),
             502,
             "the model's answer does not fit the prompt's output: it is not JSON: expected ident at line 1 column 2",
         ),
-        ("other", said("x"), 404, "unknown model `other`; known models: json, main, shop, strict, translate, typed"),
+        (
+            "other",
+            sentence("x"),
+            404,
+            "unknown model `other`; known models: json, main, shop, strict, translate, typed",
+        ),
     ] {
         assert_eq!(runner.converse(model, messages).await, (status, answer.to_owned()), "{model}");
     }
-    let mut body = json!({ "model": "translate", "messages": said("cat"), "stream": true });
+    let mut body = json!({ "model": "translate", "messages": sentence("cat"), "stream": true });
     let (_, events) = runner.post("/v1/chat/completions", body.to_string()).await;
     assert!(events.contains(r#""content":"French: ""#) && events.ends_with("data: [DONE]\n\n"), "{events}");
     body["messages"] = json!([]);
@@ -85,8 +90,8 @@ async fn a_message_is_never_lost_by_a_template_that_only_mentions_the_word() {
     let texts: Vec<_> = prompts.iter().map(|(name, text, _)| (*name, *text)).collect();
     let runner = ContractFolder::flow(&texts).serve(&[]).await;
     for (name, text, answer) in prompts.iter().filter(|(name, ..)| *name != "_quoted") {
-        let said = json!([{"role": "user", "content": "MINE"}]);
-        assert_eq!(runner.converse(name, said).await, (200, (*answer).to_owned()), "{text}");
+        let sentence = json!([{"role": "user", "content": "MINE"}]);
+        assert_eq!(runner.converse(name, sentence).await, (200, (*answer).to_owned()), "{text}");
     }
 }
 

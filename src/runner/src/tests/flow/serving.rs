@@ -164,7 +164,7 @@ async fn an_answer_that_must_be_json_is_checked() {
     );
     let runner = contract.serve(&[]).await;
     let say = |text: &str| json!({ "say": text.replace('"', "\\\"") }).to_string();
-    for (path, said, status, answer) in [
+    for (path, expected, status, answer) in [
         ("/", r#"{"n": [1]}"#, 200, r#"{"n": [1]}"#),
         ("/free", r#"[1]"#, 200, "[1]"),
         (
@@ -180,8 +180,8 @@ async fn an_answer_that_must_be_json_is_checked() {
             r#"{"error":"the model's answer does not fit the prompt's output: \"n\" is a required property"}"#,
         ),
     ] {
-        let (found, text) = runner.post(path, say(said)).await;
-        assert_eq!((found, text.as_str()), (status, answer), "{said}");
+        let (found, text) = runner.post(path, say(expected)).await;
+        assert_eq!((found, text.as_str()), (status, answer), "{expected}");
     }
     let response = runner.client.post(runner.url("/free")).body(say("{}")).send().await.unwrap();
     assert_eq!(response.headers()["content-type"], "application/json");

@@ -1,0 +1,33 @@
+//! Interface to all language models.
+
+use async_trait::async_trait;
+use futures::stream::BoxStream;
+
+use super::{
+    error::ModelError,
+    request::{Chunk, ModelRequest},
+    title,
+};
+
+/// Language model.
+#[async_trait]
+pub(crate) trait Model: Send + Sync {
+    /// Answers the last message of the conversation. Dropping the stream cancels the request.
+    fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>>;
+
+    /// Generates a title for a conversation from its first message: at most 60 characters, one line. After 10 s, or
+    /// without a usable answer, the title is the beginning of the message.
+    async fn title(&self, first: &str) -> String {
+        title::request_title(|request| self.respond(request), first).await
+    }
+}
+
+/// Embedding model: maps text to a vector, near those of texts with a similar meaning.
+#[async_trait]
+pub(crate) trait Embedder: Send + Sync {
+    /// Returns the vector of `text`; all vectors of one model have the same dimension.
+    ///
+    /// # Errors
+    /// The same as for an answer.
+    async fn embed(&self, text: &str) -> Result<Vec<f32>, ModelError>;
+}

@@ -1,0 +1,88 @@
+//! Request to a model, and the pieces of its answer.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::message::{Message, ToolCall};
+
+/// Reference to a model by provider and id, with its connection settings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct ModelRef {
+    /// Provider, for example `stub`.
+    pub(crate) provider: String,
+    /// Id at the provider.
+    pub(crate) id: String,
+    /// Base URL of the provider's API; its public address when unset.
+    pub(crate) base_url: Option<String>,
+    /// Region, for providers with one public address per region.
+    pub(crate) region: Option<String>,
+    /// Names of credentials that were declared for it. A single one is used when the provider's own name has no value.
+    pub(crate) credential_keys: Vec<String>,
+    /// Generation config of every request, which the request may override.
+    pub(crate) config: Map<String, Value>,
+}
+
+impl ModelRef {
+    /// Creates a reference to a model at the provider's public address, with its defaults.
+    pub(crate) fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
+        Self { provider: provider.into(), id: id.into(), ..Self::default() }
+    }
+}
+
+/// Declaration of a tool for a model.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ToolSpec {
+    /// Name by which the model calls the tool.
+    pub(crate) name: String,
+    /// Purpose of the tool.
+    pub(crate) description: String,
+    /// JSON Schema of the arguments; its type is `object`.
+    pub(crate) input_schema: Value,
+}
+
+/// Request to a model.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ModelRequest {
+    /// System prompt.
+    pub(crate) system: Option<Arc<str>>,
+    /// Conversation, oldest first.
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// Tools that the model may call.
+    pub(crate) tools: Arc<[ToolSpec]>,
+    /// Generation config, over that of the [`ModelRef`]: `temperature`, `maxOutputTokens`, `topP`, `topK` and
+    /// `stopSequences` mean the same for every provider, `version` selects another model of the provider, and all other
+    /// settings are passed on under the provider's own names.
+    pub(crate) config: Arc<Map<String, Value>>,
+    /// Set when the answer must be JSON.
+    pub(crate) output: Option<OutputFormat>,
+}
+
+/// Request for JSON. A model may still write something else, or put the JSON into a Markdown code fence.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct OutputFormat {
+    /// JSON Schema of the answer; any JSON when unset.
+    pub(crate) schema: Option<Value>,
+}
+
+/// Piece of a streamed answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Chunk {
+    /// Text, to be shown as it arrives.
+    Token(String),
+    /// Tool call, to be executed once the stream has ended.
+    Call(ToolCall),
+    /// The answer is truncated: it reached its maximum number of tokens.
+    Truncated,
+    /// Token usage, at most once and at the end; not every provider reports it.
+    Usage(Usage),
+}
+
+/// Token counts of the provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Input tokens.
+    pub(crate) input: u64,
+    /// Output tokens.
+    pub(crate) output: u64,
+}
