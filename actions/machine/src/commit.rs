@@ -148,8 +148,13 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         let cr = &step.cr;
         let lost = self.dropped.learn::<K>(&cr.status_json(), &done.status_json(), &answer.status_json());
         if affect_decisions(&lost, self.table()) {
-            let (object, world) = (external_digest(cr.meta()), || self.dependency_digest(cr));
-            let pause = self.retry_state.record_lost_write((step.key, cr.uid()), object, world, self.clock.elapsed());
+            let (object, dependency_digest) = (external_digest(cr.meta()), || self.dependency_digest(cr));
+            let pause = self.retry_state.record_lost_write(
+                (step.key, cr.uid()),
+                object,
+                dependency_digest,
+                self.clock.elapsed(),
+            );
             return Some((pause, sentence::<K>(&lost)));
         }
         if !self.dropped.affects_decisions(self.table()) {

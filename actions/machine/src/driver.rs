@@ -136,7 +136,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     /// Creates a driver over these actions and ports.
     pub fn new(
         registry: Registry<K, D>,
-        world: Arc<D>,
+        deps: Arc<D>,
         objects: Arc<dyn ObjectClient<K>>,
         clock: Arc<dyn Clock>,
         sinks: Vec<Arc<dyn Sink>>,
@@ -145,7 +145,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         Self {
             leading_since: began,
             registry,
-            deps: world,
+            deps,
             objects,
             clock,
             sinks,
@@ -310,15 +310,15 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         };
         step.owner = EdgeOwner::Action(action.name());
         let result = run_bounded(action, &cx, step.cr.clone()).await;
-        let said = cx.notes.take();
+        let notes = cx.notes.take();
         let usual = action.recheck(&step.cr).map(|usual| status::jitter(usual, step.cr.uid()));
-        step.recheck = match (said.requeue_after, usual) {
-            (Some(said), Some(usual)) => Some(said.min(usual)),
-            (said, usual) => said.or(usual),
+        step.recheck = match (notes.requeue_after, usual) {
+            (Some(requested), Some(usual)) => Some(requested.min(usual)),
+            (requested, usual) => requested.or(usual),
         };
-        step.facts = said.facts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
-        step.wait = said.wait;
-        step.reason = said.reason;
+        step.facts = notes.facts.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ");
+        step.wait = notes.wait;
+        step.reason = notes.reason;
         result
     }
 }
@@ -341,12 +341,12 @@ async fn run_bounded<K: PhasedObject, D: Sync>(
     match tokio::time::timeout(action.deadline(), run).await {
         Ok(Ok(result)) => result,
         Ok(Err(panic)) => {
-            let said = panic
+            let message = panic
                 .downcast_ref::<String>()
                 .map(String::as_str)
                 .or_else(|| panic.downcast_ref::<&str>().copied())
                 .unwrap_or("no message");
-            Err(ActionError::retry(reason::PANIC, format!("{} panicked: {said}; please report it", action.name())))
+            Err(ActionError::retry(reason::PANIC, format!("{} panicked: {message}; please report it", action.name())))
         }
         Err(_) => {
             let message = format!("{} took longer than {} s", action.name(), action.deadline().as_secs());

@@ -122,10 +122,10 @@ mod tests {
         let stored = json!({"phase": "Pending", "children": [{"uid": "u"}]});
         assert_eq!(learned(&dropped, json!({}), sent.clone(), stored), ["children[].replicas", "renderVersion"]);
         assert!(dropped.affects_decisions(&TABLE));
-        let said = dropped.sentence::<Lamp>().unwrap_or_default();
+        let text = dropped.sentence::<Lamp>().unwrap_or_default();
         let start =
             "the CRD lamps.example.com drops status.children[].replicas, status.renderVersion: upgrade the CRDs";
-        assert!(said.starts_with(start), "{said}");
+        assert!(text.starts_with(start), "{text}");
         assert_eq!(learned(&dropped, json!({}), sent.clone(), sent), Vec::<String>::new());
         assert_eq!(dropped.sentence::<Lamp>(), None);
     }

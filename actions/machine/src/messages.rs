@@ -96,14 +96,14 @@ mod tests {
 
     #[test]
     fn the_rule_stands_in_words_without_its_expression() {
-        let said = readable_message(
+        let sentence = readable_message(
             "apply Deployment ns/t: Deployment.apps \"t\" is invalid: spec.template.spec.serviceAccountName: Invalid value: \
              \"{{x}}\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
              '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*') (422)",
         );
         assert_eq!(
-            said,
+            sentence,
             "apply Deployment ns/t: Deployment.apps \"t\" is invalid: spec.template.spec.serviceAccountName: Invalid value: \
              \"{{x}}\": a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must \
              start and end with an alphanumeric character (e.g. 'example.com') (422)"
@@ -121,14 +121,14 @@ mod tests {
     #[test]
     fn the_reason_of_a_policy_is_not_lost_behind_names() {
         let name = "n".repeat(60);
-        let said = readable_message(&format!(
+        let sentence = readable_message(&format!(
             "apply Deployment {name}/new: deployments.apps \"new\" is forbidden: ValidatingAdmissionPolicy '{name}' with \
              binding '{name}' denied request: no Deployments today (422)"
         ));
         let expected = format!(
             "apply Deployment {name}/new: ValidatingAdmissionPolicy '{name}' denied request: no Deployments today (422)"
         );
-        assert_eq!(said, expected);
+        assert_eq!(sentence, expected);
         let quota = "apply Deployment ns/a: deployments.apps \"a\" is forbidden: exceeded quota: limit (403)";
         assert_eq!(readable_message(quota), "apply Deployment ns/a: exceeded quota: limit (403)");
         assert_eq!(
@@ -142,8 +142,11 @@ mod tests {
     fn long_values_are_cut_and_so_is_the_whole() {
         let long =
             format!("Invalid value: \"{}\\\"{}\": must be no more than 63 characters", "x".repeat(500), "y".repeat(9));
-        let said = readable_message(&long);
-        assert!(said.ends_with("…\": must be no more than 63 characters") && said.chars().count() < 150, "{said}");
+        let sentence = readable_message(&long);
+        assert!(
+            sentence.ends_with("…\": must be no more than 63 characters") && sentence.chars().count() < 150,
+            "{sentence}"
+        );
         assert_eq!(readable_message(&"é ".repeat(1000)).chars().count(), 300);
         assert_eq!(readable_message("short"), "short");
     }

@@ -46,16 +46,16 @@ impl MoveBackoff {
         Self { external: outside, moves: 0, begun: now, last: now, pauses: 0, until: now, write_lost: false }
     }
 
-    /// Reports whether the transition that is about to be made is one too many. `world`, the digest of the dependencies, is
+    /// Reports whether the transition that is about to be made is one too many. `dependency_digest`, the digest of the dependencies, is
     /// computed only if it decides.
-    pub(super) fn exceeds_limit(&mut self, object: u64, world: impl Fn() -> u64, now: Duration) -> bool {
+    pub(super) fn exceeds_limit(&mut self, object: u64, dependency_digest: impl Fn() -> u64, now: Duration) -> bool {
         let counted = self.pauses > 0 || now.saturating_sub(self.begun) <= WINDOW;
         if self.external.object != object || !counted || self.is_expired(now) {
-            *self = Self::new(ExternalState { object, dependencies: world() }, now);
+            *self = Self::new(ExternalState { object, dependencies: dependency_digest() }, now);
         }
         let due = self.moves >= MAX_MOVES || self.write_lost;
-        if due && self.external.dependencies != world() {
-            *self = Self::new(ExternalState { object, dependencies: world() }, now);
+        if due && self.external.dependencies != dependency_digest() {
+            *self = Self::new(ExternalState { object, dependencies: dependency_digest() }, now);
             return false;
         }
         due
@@ -89,12 +89,17 @@ impl MoveBackoff {
     }
 
     /// Returns the rest of the pause; `None` if there is none or something outside changed.
-    pub(super) fn left(&mut self, object: u64, world: impl FnOnce() -> u64, now: Duration) -> Option<Duration> {
+    pub(super) fn left(
+        &mut self,
+        object: u64,
+        dependency_digest: impl FnOnce() -> u64,
+        now: Duration,
+    ) -> Option<Duration> {
         let left = self.until.saturating_sub(now);
         if left.is_zero() {
             return None;
         }
-        let same = self.external.object == object && self.external.dependencies == world();
+        let same = self.external.object == object && self.external.dependencies == dependency_digest();
         if !same {
             // The outside change starts a new count with the next transition.
             *self = Self { begun: Duration::ZERO, pauses: 0, until: Duration::ZERO, ..self.clone() };
@@ -116,12 +121,12 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Returns the pauses after this many transitions in a row, each made as soon as it is allowed.
-    fn pauses(moves: u32, world: impl Fn(u32) -> u64, object: impl Fn(u32) -> u64) -> Vec<u64> {
+    fn pauses(moves: u32, dependency_digest: impl Fn(u32) -> u64, object: impl Fn(u32) -> u64) -> Vec<u64> {
         let mut now = 100 * SECOND;
-        let mut brake = MoveBackoff::new(ExternalState { object: object(0), dependencies: world(0) }, now);
+        let mut brake = MoveBackoff::new(ExternalState { object: object(0), dependencies: dependency_digest(0) }, now);
         let mut found = Vec::new();
         for n in 0..moves {
-            let due = brake.exceeds_limit(object(n), || world(n), now);
+            let due = brake.exceeds_limit(object(n), || dependency_digest(n), now);
             let pause = brake.record_move(now, "u");
             assert_eq!(due, pause.is_some());
             found.extend(pause.map(|pause| pause.as_secs()));

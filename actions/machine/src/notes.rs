@@ -98,8 +98,8 @@ impl StepNotes {
 
     /// Removes a wait of this reason that was noted before more was known.
     pub fn withdraw(&self, reason: &str) {
-        let mut said = self.lock();
-        said.wait = said.wait.take().filter(|wait| wait.reason != reason);
+        let mut notes = self.lock();
+        notes.wait = notes.wait.take().filter(|wait| wait.reason != reason);
     }
 
     /// Adds a fact to the trace, such as `applied` = `Deployment/a`.
@@ -114,8 +114,8 @@ impl StepNotes {
 
     /// Requests a requeue after this delay without a watch event; the shortest delay requested counts.
     pub fn requeue_after(&self, after: Duration) {
-        let mut said = self.lock();
-        said.requeue_after = Some(said.requeue_after.map_or(after, |before| before.min(after)));
+        let mut notes = self.lock();
+        notes.requeue_after = Some(notes.requeue_after.map_or(after, |before| before.min(after)));
     }
 
     /// Takes all notes.
@@ -125,9 +125,9 @@ impl StepNotes {
 
     /// Keeps the first wait, unless a later one needs a user and the first one does not.
     fn set(&self, wait: Wait) {
-        let mut said = self.lock();
-        if said.wait.as_ref().is_none_or(|first| wait.needs_user && !first.needs_user) {
-            said.wait = Some(wait);
+        let mut notes = self.lock();
+        if notes.wait.as_ref().is_none_or(|first| wait.needs_user && !first.needs_user) {
+            notes.wait = Some(wait);
         }
     }
 

@@ -270,10 +270,10 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         if stays {
             return;
         }
-        let (object, world) = (external_digest(cr.meta()), || self.dependency_digest(cr));
+        let (object, dependency_digest) = (external_digest(cr.meta()), || self.dependency_digest(cr));
         step.backed_off =
-            self.retry_state.exceeds_move_limit((step.key, cr.uid()), object, world, self.clock.elapsed());
-        let said = match self.dropped.sentence::<K>().filter(|_| self.dropped.affects_decisions(self.table())) {
+            self.retry_state.exceeds_move_limit((step.key, cr.uid()), object, dependency_digest, self.clock.elapsed());
+        let problem = match self.dropped.sentence::<K>().filter(|_| self.dropped.affects_decisions(self.table())) {
             Some(sentence) => Some((reason::CRD_OUTDATED, sentence)),
             None => step.backed_off.then(|| {
                 let from = cr.raw_phase().unwrap_or_default();
@@ -286,7 +286,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
                 (reason::OSCILLATING, message)
             }),
         };
-        if let Some((reason, message)) = said.filter(|_| step.wait.is_none()) {
+        if let Some((reason, message)) = problem.filter(|_| step.wait.is_none()) {
             step.wait = Some(Wait { needs_user: true, ..Wait::new(reason, message, Duration::ZERO) });
         }
     }

@@ -153,14 +153,14 @@ impl RetryState {
         &self,
         (key, uid): (&Key, &str),
         object: u64,
-        world: impl Fn() -> u64,
+        dependency_digest: impl Fn() -> u64,
         now: Duration,
     ) -> bool {
         let mut objects = self.lock();
         let brake = &mut entry_of(&mut objects.entries, key, uid).move_backoff;
         brake
-            .get_or_insert_with(|| MoveBackoff::new(ExternalState { object, dependencies: world() }, now))
-            .exceeds_limit(object, world, now)
+            .get_or_insert_with(|| MoveBackoff::new(ExternalState { object, dependencies: dependency_digest() }, now))
+            .exceeds_limit(object, dependency_digest, now)
     }
 
     /// Counts the object's transition, and returns the pause after it, if any.
@@ -173,13 +173,13 @@ impl RetryState {
         &self,
         (key, uid): (&Key, &str),
         object: u64,
-        world: impl FnOnce() -> u64,
+        dependency_digest: impl FnOnce() -> u64,
         now: Duration,
     ) -> Duration {
         let mut objects = self.lock();
         let brake = &mut entry_of(&mut objects.entries, key, uid).move_backoff;
         brake
-            .get_or_insert_with(|| MoveBackoff::new(ExternalState { object, dependencies: world() }, now))
+            .get_or_insert_with(|| MoveBackoff::new(ExternalState { object, dependencies: dependency_digest() }, now))
             .pause_for_lost_write(now, uid)
     }
 
@@ -195,12 +195,12 @@ impl RetryState {
         &self,
         (key, uid): (&Key, &str),
         object: u64,
-        world: impl FnOnce() -> u64,
+        dependency_digest: impl FnOnce() -> u64,
         now: Duration,
     ) -> Option<Duration> {
         let mut objects = self.lock();
         let known = objects.entries.get_mut(key).filter(|known| known.uid == uid)?;
-        known.move_backoff.as_mut()?.left(object, world, now)
+        known.move_backoff.as_mut()?.left(object, dependency_digest, now)
     }
 
     /// Records that another operator wrote this history entry last, `alive` after this one became the leader or not, and returns

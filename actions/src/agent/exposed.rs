@@ -14,14 +14,14 @@ use crate::{
 };
 
 /// Returns the first header of one of the agent's tools that refers to such a key, as a sentence.
-pub(super) fn exposed_credentials(agent: &Agent, world: &Deps) -> Option<String> {
-    let (namespace, views) = (namespace(agent), &world.cache);
-    let model = views.get::<Model>(namespace, &agent.spec.model_ref.as_ref()?.name)?;
-    let plugin = views.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
+pub(super) fn exposed_credentials(agent: &Agent, deps: &Deps) -> Option<String> {
+    let (namespace, cache) = (namespace(agent), &deps.cache);
+    let model = cache.get::<Model>(namespace, &agent.spec.model_ref.as_ref()?.name)?;
+    let plugin = cache.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
     let secret = &plugin.spec.credentials_ref.as_ref()?.name;
     let keys_of = |kind, name: &str| -> Vec<String> {
         let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
-        views.child(&child).map(|child| child.data.keys().cloned().collect()).unwrap_or_default()
+        cache.child(&child).map(|child| child.data.keys().cloned().collect()).unwrap_or_default()
     };
     let mut keys = plugin.spec.credential_keys.clone();
     if keys.is_empty() {
@@ -36,7 +36,7 @@ pub(super) fn exposed_credentials(agent: &Agent, world: &Deps) -> Option<String>
         own.extend(brought.map(|key| format!("{prefix}{key}")));
     }
     agent.spec.tools.iter().find_map(|tool| {
-        let found = views.get::<Tool>(namespace, tool).filter(|found| found.spec.enabled)?;
+        let found = cache.get::<Tool>(namespace, tool).filter(|found| found.spec.enabled)?;
         found.spec.headers.iter().find_map(|(header, value)| {
             let is_taken = |name: &&str| keys.iter().any(|key| key == name) && !own.iter().any(|own| own == name);
             let name = variables(value).find(is_taken)?;

@@ -74,40 +74,40 @@ impl WorkloadKind for Agent {
         render::check_pod_security(&running, overlay, settings.pod_security).map_err(terminal)
     }
 
-    fn inputs(&self, world: &Deps) -> Inputs {
+    fn inputs(&self, deps: &Deps) -> Inputs {
         let (namespace, name) = (namespace(self), self.metadata.name.as_deref().unwrap_or_default());
-        let lookup = Resolver::new(world, namespace);
+        let lookup = Resolver::new(deps, namespace);
         let mut inputs = lookup.inputs(Some(&Node::new(RefKind::Agent, name)), &self.references());
-        inputs.add("Settings", references::Resolution::Resolved(settings_digest(&world.settings, namespace)));
+        inputs.add("Settings", references::Resolution::Resolved(settings_digest(&deps.settings, namespace)));
         inputs
     }
 
-    fn model_problem(&self, world: &Deps) -> Option<String> {
+    fn model_problem(&self, deps: &Deps) -> Option<String> {
         let spec = &self.spec;
-        if spec.image != world.settings.runner_image {
+        if spec.image != deps.settings.runner_image {
             return None;
         }
-        let (views, namespace) = (world.cache.as_ref(), namespace(self));
-        let mut given = AvailableVariables::of(views, namespace, &spec.env, &spec.env_from, spec.pod_template.as_ref());
+        let (cache, namespace) = (deps.cache.as_ref(), namespace(self));
+        let mut given = AvailableVariables::of(cache, namespace, &spec.env, &spec.env_from, spec.pod_template.as_ref());
         match &spec.model_ref {
             None => given.provider_problem(&spec.model_type),
             Some(named) => {
-                let model = views.get::<Model>(namespace, &named.name)?;
+                let model = cache.get::<Model>(namespace, &named.name)?;
                 let config = &model.spec.plugin_config_ref.name;
                 given.plugin_config_problem(
-                    views,
+                    cache,
                     namespace,
                     config,
-                    &views.get::<PluginConfig>(namespace, config)?.spec,
+                    &cache.get::<PluginConfig>(namespace, config)?.spec,
                 )
             }
         }
     }
 
-    fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
-        let found = AgentReferences::look_up(self, world);
-        let config = render::agent_config(self, &found.parts()?, &world.settings).map_err(terminal)?;
-        let image = self.proxy_image(&world.settings);
+    fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
+        let found = AgentReferences::look_up(self, deps);
+        let config = render::agent_config(self, &found.parts()?, &deps.settings).map_err(terminal)?;
+        let image = self.proxy_image(&deps.settings);
         let running = render::agent_workload_children(self, &config, self.pinned_proxy(&image), replicas);
         let knowledge = (!self.spec.knowledge_bases.is_empty()).then(|| match config.knowledge_bases_missing_dsn {
             false => condition(condition_type::KNOWLEDGE_BASES_CONFIGURED, true, "Configured", ""),
@@ -128,11 +128,11 @@ impl WorkloadKind for Agent {
             overlay: self.spec.pod_template.is_some(),
             conditions: Vec::from_iter(knowledge),
         };
-        Ok(workload::with_policy(self, world, rendered))
+        Ok(workload::with_policy(self, deps, rendered))
     }
 
-    fn exposed_credentials(&self, world: &Deps) -> Option<String> {
-        exposed::exposed_credentials(self, world)
+    fn exposed_credentials(&self, deps: &Deps) -> Option<String> {
+        exposed::exposed_credentials(self, deps)
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {

@@ -28,27 +28,27 @@ pub(super) struct AgentReferences {
 
 impl AgentReferences {
     /// Looks up in the informer caches those references that may be used.
-    pub(super) fn look_up(agent: &Agent, world: &Deps) -> Self {
-        let (namespace, spec, views) = (namespace(agent), &agent.spec, &world.cache);
-        let lookup = Resolver::new(world, namespace);
+    pub(super) fn look_up(agent: &Agent, deps: &Deps) -> Self {
+        let (namespace, spec, cache) = (namespace(agent), &agent.spec, &deps.cache);
+        let lookup = Resolver::new(deps, namespace);
         let usable = |kind, name: &str| {
             matches!(lookup.find(&Reference::new(kind, name)), references::Resolution::Resolved(_))
                 .then(|| name.to_owned())
         };
         let tools = spec.tools.iter().filter_map(|name| usable(RefKind::Tool, name)).map(|name| {
-            let tool = views.get::<Tool>(namespace, &name);
-            let tool = tool.map(|tool| resolve_tool(views.as_ref(), namespace, &tool).unwrap_or(tool));
-            let address = tool.as_ref().and_then(|tool| address(&tool.spec, views.as_ref(), namespace));
+            let tool = cache.get::<Tool>(namespace, &name);
+            let tool = tool.map(|tool| resolve_tool(cache.as_ref(), namespace, &tool).unwrap_or(tool));
+            let address = tool.as_ref().and_then(|tool| address(&tool.spec, cache.as_ref(), namespace));
             (name, tool, address)
         });
         let prompt = spec.prompt_ref.as_ref().and_then(|prompt| usable(RefKind::Prompt, &prompt.name));
         let model = spec.model_ref.as_ref().and_then(|model| usable(RefKind::Model, &model.name));
-        let model = model.and_then(|name| views.get::<Model>(namespace, &name));
+        let model = model.and_then(|name| cache.get::<Model>(namespace, &name));
         Self {
             tools: tools.collect(),
-            prompt: prompt.and_then(|name| views.get::<Prompt>(namespace, &name)),
+            prompt: prompt.and_then(|name| cache.get::<Prompt>(namespace, &name)),
             model: model.and_then(|model| {
-                let plugin = views.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
+                let plugin = cache.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
                 Some((model, plugin))
             }),
             data: lookup.data(&agent.references()),
@@ -84,14 +84,14 @@ fn slot<'a>(name: &'a str, tool: Option<&'a Tool>, address: Option<&'a str>) -> 
 }
 
 /// Returns the endpoint of the flow or agent that a tool calls, from that workload's status.
-pub(crate) fn address(tool: &ToolSpec, views: &dyn CacheReader, namespace: &str) -> Option<String> {
+pub(crate) fn address(tool: &ToolSpec, cache: &dyn CacheReader, namespace: &str) -> Option<String> {
     match tool.tool_type()? {
         ToolType::Flow => {
-            let flow = views.get::<Flow>(namespace, &tool.flow_ref.as_ref()?.name)?;
+            let flow = cache.get::<Flow>(namespace, &tool.flow_ref.as_ref()?.name)?;
             flow.status.as_ref()?.endpoint.clone()
         }
         ToolType::Agent => {
-            let agent = views.get::<Agent>(namespace, &tool.agent_ref.as_ref()?.name)?;
+            let agent = cache.get::<Agent>(namespace, &tool.agent_ref.as_ref()?.name)?;
             agent.status.as_ref()?.endpoint.clone()
         }
         _ => None,

@@ -7,7 +7,7 @@ use std::{
 
 use crds::{digest, json_schema, tool_server::DiscoveredTool};
 
-use super::{Definitions, MAX_TOOLS, McpToolDefinition};
+use super::definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
 
 /// Most bytes of a server's definitions in its ConfigMap.
 const MAX_BYTES: usize = 900 * 1024;
@@ -56,10 +56,10 @@ impl From<&McpToolDefinition> for CompactTool {
 
 impl Catalog {
     /// Builds the catalog of a server's tools; `more` if the server has more than were taken.
-    pub fn of(told: impl IntoIterator<Item = CompactTool>, more: bool) -> Self {
+    pub fn of(listed: impl IntoIterator<Item = CompactTool>, more: bool) -> Self {
         let (mut tools, mut refused) = (BTreeMap::<String, CompactTool>::new(), Vec::new());
         let mut unfit = Vec::new();
-        for mut tool in told {
+        for mut tool in listed {
             if let Some(why) = tool.rejection.take() {
                 unfit.push(format!("{} ({why})", tool.name));
                 continue;

@@ -5,10 +5,27 @@
 
 use std::{borrow::Cow, collections::BTreeMap, fmt, ops::Range};
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
 
-use super::McpToolDefinition;
+/// Most tools that are taken from a server.
+pub const MAX_TOOLS: usize = 1000;
+
+/// Tool as its server defines it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct McpToolDefinition {
+    /// Name of the tool.
+    pub name: String,
+    /// Description of its purpose.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub input_schema: Value,
+    /// JSON Schema of its structured result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Value>,
+}
 
 /// Definitions, by name. Invariant: each range covers the definition of its name in `text`.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -37,23 +54,23 @@ impl Definitions {
             let start = (raw.get().as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
             Some((Box::from(named.name.as_ref()), start..start + raw.get().len()))
         };
-        let places = all.into_iter().filter_map(place).collect();
-        Self { text: text.into(), ranges: places }
+        let ranges = all.into_iter().filter_map(place).collect();
+        Self { text: text.into(), ranges }
     }
 
     /// Joins definitions, each with its name, in the order of their names.
     pub(super) fn join<'a>(definitions: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        let (mut text, mut places) = ("[".to_owned(), BTreeMap::new());
+        let (mut text, mut ranges) = ("[".to_owned(), BTreeMap::new());
         for (name, definition) in definitions {
             if text.len() > 1 {
                 text.push(',');
             }
             let start = text.len();
             text.push_str(definition);
-            places.insert(Box::from(name), start..text.len());
+            ranges.insert(Box::from(name), start..text.len());
         }
         text.push(']');
-        Self { text: text.into(), ranges: places }
+        Self { text: text.into(), ranges }
     }
 
     /// Returns all definitions as JSON.
@@ -95,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_somebody_else_is_read_as_far_as_it_goes() {
+    fn a_foreign_text_is_read_as_far_as_it_goes() {
         for text in ["", "{", "{}", "[1]", r#"[{"name":1}]"#] {
             assert_eq!(Definitions::read(text).names().count(), 0, "{text}");
         }

@@ -17,11 +17,9 @@ mod unpublish;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crds::tool_server::{ServerHeader, ServerInfo, ServerTls};
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 pub use catalog::{Catalog, CompactTool};
-pub use definitions::Definitions;
+pub use definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
 pub use server::ToolServer;
 pub(crate) use server_tool::{ToolState, resolve_tool, tool_state};
 pub use store::store_tools;
@@ -29,9 +27,6 @@ pub use unpublish::Unpublishing;
 
 use machine::ActionError;
 use meta::Key;
-
-/// Most tools that are taken from a server.
-pub const MAX_TOOLS: usize = 1000;
 
 /// Port through which servers are queried for their tools.
 pub trait ToolDiscovery: Send + Sync {
@@ -94,22 +89,6 @@ pub struct Discovered {
     pub era: String,
     /// `true` if its tools keep changing, so that it is queried with an exponential back-off.
     pub restless: bool,
-}
-
-/// Tool as its server defines it.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct McpToolDefinition {
-    /// Name of the tool.
-    pub name: String,
-    /// Description of its purpose.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub description: String,
-    /// JSON Schema of its arguments.
-    pub input_schema: Value,
-    /// JSON Schema of its structured result.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Value>,
 }
 
 /// Reason why a server's tools are not known.

@@ -32,7 +32,7 @@ pub(super) async fn persist<K: ToolServer>(
 ) -> Result<Option<(ToolServerStatus, Condition)>, ActionError> {
     let catalogue = &found.catalog;
     let known = before.tools_digest.as_ref() == Some(&catalogue.digest);
-    let said = match (write(cx, cr, catalogue, known).await?, &catalogue.problem) {
+    let condition = match (write(cx, cr, catalogue, known).await?, &catalogue.problem) {
         (Written::Deleting, _) => return Ok(None),
         (Written::BackedOff(message), _) => {
             condition(condition_type::TOOLS_DISCOVERED, false, reason::CONTESTED, message)
@@ -56,7 +56,7 @@ pub(super) async fn persist<K: ToolServer>(
         server_info: Some(found.server.clone()),
         era: Some(found.era.clone()),
     };
-    Ok(Some((status, said)))
+    Ok(Some((status, condition)))
 }
 
 /// Result of writing the definitions.

@@ -42,14 +42,14 @@ struct Published {
 pub(super) async fn publish<K: ToolServer>(
     cx: &Context,
     cr: &mut K,
-    told: &Catalog,
+    catalog: &Catalog,
     before: Option<&String>,
 ) -> Result<(), ActionError> {
-    let published = publish_tools(cx, cr, told, before == Some(&told.digest)).await?;
+    let published = publish_tools(cx, cr, catalog, before == Some(&catalog.digest)).await?;
     cr.tools_status_mut().published_tools = published.count;
     let conditions = &mut cr.common_mut().conditions;
     match published.condition {
-        Some(said) => update_condition(conditions, said),
+        Some(condition) => update_condition(conditions, condition),
         None => conditions.retain(|known| known.type_ != condition_type::TOOLS_PUBLISHED),
     }
     Ok(())
@@ -61,23 +61,24 @@ pub(super) async fn publish<K: ToolServer>(
 async fn publish_tools<K: ToolServer>(
     cx: &Context,
     cr: &K,
-    told: &Catalog,
+    catalog: &Catalog,
     known: bool,
 ) -> Result<Published, ActionError> {
     let wanted = cr.publish().cloned().unwrap_or_default();
-    let before = cr.tools_status().and_then(|told| told.published_tools);
+    let before = cr.tools_status().and_then(|status| status.published_tools);
     if !wanted.enabled && before.is_none() {
         return Ok(Published::default());
     }
     if before.is_none() {
         cx.notes.requeue_after(Duration::ZERO);
-        let said = condition(condition_type::TOOLS_PUBLISHED, false, "Publishing", "the Tools are about to be made");
-        return Ok(Published { count: Some(0), condition: Some(said) });
+        let condition =
+            condition(condition_type::TOOLS_PUBLISHED, false, "Publishing", "the Tools are about to be made");
+        return Ok(Published { count: Some(0), condition: Some(condition) });
     }
     let key = cr.key();
     let (mut tools, mut refused) = (BTreeMap::new(), Vec::new());
     // Sorted, so that of tools whose names give the same object name the same one wins in whatever order the server lists them.
-    for tool in told.definitions.names().filter(|tool| wanted.enabled && wanted.selects(tool)) {
+    for tool in catalog.definitions.names().filter(|tool| wanted.enabled && wanted.selects(tool)) {
         match tools.entry(object_name(&wanted.prefix, tool)) {
             Entry::Vacant(place) if !place.key().is_empty() => {
                 place.insert(tool);
@@ -87,7 +88,7 @@ async fn publish_tools<K: ToolServer>(
     }
     let (mut count, mut disputed) = (0, Vec::new());
     for (name, tool) in &tools {
-        let Some(tool) = told.definitions.get(tool) else { continue };
+        let Some(tool) = catalog.definitions.get(tool) else { continue };
         match ensure(cx, cr, name, &tool, known).await {
             Ok(PublishOutcome::Done) => count += 1,
             Ok(PublishOutcome::BackedOff(message)) => disputed.push(message),
@@ -119,7 +120,7 @@ async fn publish_tools<K: ToolServer>(
     if !wanted.enabled && used.is_empty() {
         return Ok(Published::default());
     }
-    let said = if !refused.is_empty() {
+    let condition = if !refused.is_empty() {
         condition(condition_type::TOOLS_PUBLISHED, false, reason::NAME_CONFLICT, first_few(&refused))
     } else if !disputed.is_empty() {
         condition(condition_type::TOOLS_PUBLISHED, false, reason::CONTESTED, first_few(&disputed))
@@ -129,7 +130,7 @@ async fn publish_tools<K: ToolServer>(
     } else {
         condition(condition_type::TOOLS_PUBLISHED, true, "Published", "")
     };
-    Ok(Published { count: Some(count), condition: Some(said) })
+    Ok(Published { count: Some(count), condition: Some(condition) })
 }
 
 /// Result of publishing one Tool.

@@ -43,10 +43,10 @@ struct ToolServerView {
 }
 
 impl ToolServerView {
-    fn find(views: &dyn CacheReader, kind: RefKind, namespace: &str, name: &str) -> Option<Self> {
+    fn find(cache: &dyn CacheReader, kind: RefKind, namespace: &str, name: &str) -> Option<Self> {
         match kind {
             RefKind::RemoteMCPServer => {
-                let server = views.get::<RemoteMCPServer>(namespace, name)?;
+                let server = cache.get::<RemoteMCPServer>(namespace, name)?;
                 let status = server.status.clone().unwrap_or_default();
                 let current = status.machine.observed_generation == server.metadata.generation;
                 let url = server.spec.url.clone();
@@ -57,7 +57,7 @@ impl ToolServerView {
                 Some(Self { url, machine, tools, current, in_cluster: false, headers, sse, tls, allowed })
             }
             RefKind::MCPServer => {
-                let server = views.get::<MCPServer>(namespace, name)?;
+                let server = cache.get::<MCPServer>(namespace, name)?;
                 let status = server.status.clone().unwrap_or_default();
                 let (machine, url) = (status.workload.machine, status.workload.endpoint.unwrap_or_default());
                 let current = machine.observed_generation == server.metadata.generation;
@@ -108,12 +108,12 @@ impl ToolServerView {
 }
 
 /// Returns the state of this tool of the server for objects in the namespace `from`.
-pub(crate) fn tool_state(views: &dyn CacheReader, reference: &Reference, from: &str, tool: &str) -> ToolState {
+pub(crate) fn tool_state(cache: &dyn CacheReader, reference: &Reference, from: &str, tool: &str) -> ToolState {
     let (namespace, name) = (reference.namespace.as_deref().unwrap_or(from), reference.name.as_str());
-    let Some(server) = ToolServerView::find(views, reference.kind, namespace, name) else {
+    let Some(server) = ToolServerView::find(cache, reference.kind, namespace, name) else {
         return ToolState::Missing("not found".to_owned());
     };
-    if namespace != from && !server.allowed.admits(views.namespace_labels(from).as_deref()) {
+    if namespace != from && !server.allowed.admits(cache.namespace_labels(from).as_deref()) {
         let ask = "let its spec.allowedNamespaces allow it";
         return ToolState::Missing(format!("may not be used from namespace {from:?}: {ask}"));
     }
@@ -130,7 +130,7 @@ pub(crate) fn tool_state(views: &dyn CacheReader, reference: &Reference, from: &
             Some((_, why)) => ToolState::Missing(format!("is in phase Error: {why}")),
             None => ToolState::NoSuchTool(format!("has no tool {tool:?}{}", other_tool_names(&server.tools))),
         },
-        Some(known) => match definitions_config_map(views, reference.kind, namespace, name) {
+        Some(known) => match definitions_config_map(cache, reference.kind, namespace, name) {
             Some(kept) if kept.data.get(TOOLS_KEY) == server.tools.tools_digest.as_ref() => {
                 match kept.definitions.as_ref().is_some_and(|definitions| definitions.contains(tool)) {
                     false => ToolState::Missing(format!("has too many definitions: that of {tool:?} is left out")),
@@ -139,13 +139,13 @@ pub(crate) fn tool_state(views: &dyn CacheReader, reference: &Reference, from: &
                         let call = server.access_from(namespace, from);
                         if call != ServerAccess::default() {
                             let sources = call.headers.iter().map(|header| header.value_from.clone());
-                            let values: Vec<_> = sources.map(|it| value_digest(views, namespace, &it?)).collect();
+                            let values: Vec<_> = sources.map(|it| value_digest(cache, namespace, &it?)).collect();
                             used["call"] = json!({ "headers": call.headers, "values": values, "sse": call.sse });
                         }
                         if call.tls != ServerTls::default() {
                             used["tls"] = json!(call.tls);
                             let authority = call.tls.ca_secret_ref.map(ValueSource::from);
-                            used["authority"] = json!(authority.map(|it| value_digest(views, namespace, &it)));
+                            used["authority"] = json!(authority.map(|it| value_digest(cache, namespace, &it)));
                         }
                         ToolState::Known { digest: digest(&used), unreachable: server.problem() }
                     }
@@ -157,10 +157,10 @@ pub(crate) fn tool_state(views: &dyn CacheReader, reference: &Reference, from: &
 }
 
 /// Returns the digest of a value in a Secret or ConfigMap.
-fn value_digest(views: &dyn CacheReader, namespace: &str, from: &ValueSource) -> Option<String> {
+fn value_digest(cache: &dyn CacheReader, namespace: &str, from: &ValueSource) -> Option<String> {
     let kind = if from.is_secret() { ChildKind::Secret } else { ChildKind::ConfigMap };
     let (namespace, name) = (namespace.to_owned(), from.name.clone());
-    views.child(&ChildRef { kind, namespace, name })?.data.get(&from.key).cloned()
+    cache.child(&ChildRef { kind, namespace, name })?.data.get(&from.key).cloned()
 }
 
 /// Lists the names of a few tools, for the author of a Tool that names another one.
@@ -175,14 +175,14 @@ fn other_tool_names(server: &ToolServerStatus) -> String {
 
 /// Returns the Tool as it is rendered: with the URL of its server, and the server's definition where the Tool leaves a field
 /// unset. `None`: it refers to no server, or its definition is not known.
-pub(crate) fn resolve_tool(views: &dyn CacheReader, namespace: &str, tool: &Tool) -> Option<Arc<Tool>> {
+pub(crate) fn resolve_tool(cache: &dyn CacheReader, namespace: &str, tool: &Tool) -> Option<Arc<Tool>> {
     let (reference, name) = tool.spec.served_by()?;
     let from = namespace;
     let namespace = reference.namespace.as_deref().filter(|other| !other.is_empty()).unwrap_or(from);
     let kind = RefKind::parse(&reference.kind)?;
-    let server = ToolServerView::find(views, kind, namespace, &reference.name)?;
+    let server = ToolServerView::find(cache, kind, namespace, &reference.name)?;
     let definition =
-        definitions_config_map(views, kind, namespace, &reference.name)?.definitions.as_ref()?.get(name)?;
+        definitions_config_map(cache, kind, namespace, &reference.name)?.definitions.as_ref()?.get(name)?;
     let mut tool = tool.clone();
     let spec = &mut tool.spec;
     spec.call = server.access_from(namespace, from);
@@ -204,11 +204,11 @@ pub(crate) fn resolve_tool(views: &dyn CacheReader, namespace: &str, tool: &Tool
 }
 
 fn definitions_config_map(
-    views: &dyn CacheReader,
+    cache: &dyn CacheReader,
     kind: RefKind,
     namespace: &str,
     server: &str,
 ) -> Option<Arc<CachedChild>> {
     let (namespace, name) = (namespace.to_owned(), tools_config_map(kind.as_str(), server));
-    views.child(&ChildRef { kind: ChildKind::ConfigMap, namespace, name })
+    cache.child(&ChildRef { kind: ChildKind::ConfigMap, namespace, name })
 }

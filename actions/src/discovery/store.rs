@@ -13,9 +13,9 @@ use crate::kind::Context;
 /// `Terminal` if the name of the ConfigMap is taken; any error of the API server.
 pub async fn store_tools<K: ToolServer>(cx: &Context, next: &mut K, found: &Discovered) -> Result<bool, ActionError> {
     let before = next.tools_status().cloned().unwrap_or_default();
-    let Some((server, said)) = persist(cx, next, &before, found).await? else { return Ok(false) };
+    let Some((server, condition)) = persist(cx, next, &before, found).await? else { return Ok(false) };
     *next.tools_status_mut() = server;
-    update_condition(&mut next.common_mut().conditions, said);
+    update_condition(&mut next.common_mut().conditions, condition);
     publish(cx, next, &found.catalog, before.tools_digest.as_ref()).await?;
     Ok(true)
 }

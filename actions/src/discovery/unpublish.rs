@@ -59,7 +59,7 @@ impl<K: ToolServer, A: Action<K, Deps>> Action<K, Deps> for Unpublishing<A> {
 
 /// Returns the object without its published Tools if nothing is to be published any more; `None` if it stays as it is.
 async fn unpublished<K: ToolServer>(cx: &Context, cr: &K) -> Result<Option<K>, ActionError> {
-    let published = cr.tools_status().is_some_and(|told| told.published_tools.is_some());
+    let published = cr.tools_status().is_some_and(|status| status.published_tools.is_some());
     if !published || cr.publish().is_some_and(|publish| publish.enabled) {
         return Ok(None);
     }

@@ -11,6 +11,7 @@ mod objects;
 mod operator;
 mod patch;
 mod ports;
+mod requests;
 mod samples;
 mod servers;
 mod state;
@@ -25,7 +26,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub(crate) use objects::{Obj, ObjectId};
 pub(crate) use operator::{Operator, RunEnd, run_with_restarts};
-pub(crate) use ports::{LoggedRequest, RequestFault, Verb};
+pub(crate) use requests::{LoggedRequest, RequestFault, Verb};
 pub(crate) use samples::{NS, agent, agent_id, child_id, id, object, secret, settings, tool, tool_id};
 pub(crate) use servers::lists_tools;
 pub(crate) use store::{Cascade, Health, Store};
@@ -64,7 +65,7 @@ impl Clock for SimClock {
 pub(crate) struct Sim {
     pub(crate) clock: SimClock,
     store: Arc<Mutex<Store>>,
-    faults: Arc<Mutex<ports::Faults>>,
+    faults: Arc<Mutex<requests::Faults>>,
     servers: servers::ServerResponses,
     /// Public keys of the gateways.
     caller_keys: Arc<Mutex<Option<String>>>,
@@ -136,7 +137,7 @@ impl Sim {
         self.take_requests().into_iter().filter(LoggedRequest::is_write).map(|request| request.to_string()).collect()
     }
 
-    fn faults(&self) -> MutexGuard<'_, ports::Faults> {
+    fn faults(&self) -> MutexGuard<'_, requests::Faults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -178,7 +178,7 @@ impl Obj {
 
     fn deployment(&self) -> DeploymentState {
         let count = |pointer: &str| i32::try_from(self.number(pointer)).unwrap_or_default();
-        let said = |pointer: &str| self.body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let text_at = |pointer: &str| self.body.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
         DeploymentState {
             observed_generation: self.number("/status/observedGeneration"),
             desired: count("/spec/replicas"),
@@ -186,8 +186,8 @@ impl Obj {
             updated: count("/status/updated"),
             ready: count("/status/ready"),
             available: count("/status/ready"),
-            stalled: said("/status/stalled"),
-            replica_failure: said("/status/replicaFailure"),
+            stalled: text_at("/status/stalled"),
+            replica_failure: text_at("/status/replicaFailure"),
             replicas_managers: self.replicas_managers(),
         }
     }

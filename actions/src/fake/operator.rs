@@ -83,7 +83,7 @@ impl Operator {
     pub(crate) fn with(sim: &Sim, actions: Registry<Agent>, settings: RenderSettings) -> Self {
         let ports = Ports::start(sim);
         let servers = Servers::start(sim.clock, sim.servers.clone());
-        let world = Arc::new(Deps {
+        let deps = Arc::new(Deps {
             client: ports.clone(),
             cache: ports.clone(),
             discovery: servers.clone(),
@@ -97,8 +97,8 @@ impl Operator {
         let sinks: Vec<Arc<dyn Sink>> = vec![trace.clone()];
         let queued = sim.store().objs.keys().filter(|id| is_driven(id.kind)).cloned().collect::<Vec<_>>();
         let now = sim.clock.elapsed();
-        let agents = Arc::new(Driver::new(actions, world.clone(), ports.clone(), clock.clone(), sinks.clone()));
-        let mut drivers = drivers(&world, &ports, &clock, &sinks);
+        let agents = Arc::new(Driver::new(actions, deps.clone(), ports.clone(), clock.clone(), sinks.clone()));
+        let mut drivers = drivers(&deps, &ports, &clock, &sinks);
         drivers.insert(Agent::KIND, agents.clone());
         Self {
             agents,
@@ -255,13 +255,13 @@ impl Operator {
 
     fn last_steps(&self) -> Vec<String> {
         let steps = self.trace.take();
-        let said = steps.iter().rev().take(12).map(|step| {
+        let lines = steps.iter().rev().take(12).map(|step| {
             format!(
                 "{} {} {}→{} {:?} {} {}",
                 step.name, step.action, step.from, step.to, step.outcome, step.reason, step.waiting_for
             )
         });
-        said.collect()
+        lines.collect()
     }
 }
 
@@ -281,13 +281,13 @@ impl<K: PhasedObject> Reconcile for Driver<K> {
 macro_rules! drivers {
     ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
         fn drivers(
-            world: &Arc<Deps>,
+            deps: &Arc<Deps>,
             ports: &Arc<Ports>,
             clock: &Arc<dyn Clock>,
             sinks: &[Arc<dyn Sink>],
         ) -> BTreeMap<&'static str, Arc<dyn Reconcile>> {
             let mut drivers: BTreeMap<_, Arc<dyn Reconcile>> = BTreeMap::new();
-            $(drivers.insert(stringify!($kind), Arc::new(driver::<crds::$module::$kind>(world, ports, clock, sinks)));)+
+            $(drivers.insert(stringify!($kind), Arc::new(driver::<crds::$module::$kind>(deps, ports, clock, sinks)));)+
             drivers
         }
     };
@@ -295,12 +295,12 @@ macro_rules! drivers {
 crds::for_each_kind!(drivers);
 
 fn driver<K: ControlledKind + DeserializeOwned>(
-    world: &Arc<Deps>,
+    deps: &Arc<Deps>,
     ports: &Arc<Ports>,
     clock: &Arc<dyn Clock>,
     sinks: &[Arc<dyn Sink>],
 ) -> Driver<K> {
-    Driver::new(K::registry().expect("a sound table"), world.clone(), ports.clone(), clock.clone(), sinks.to_vec())
+    Driver::new(K::registry().expect("a sound table"), deps.clone(), ports.clone(), clock.clone(), sinks.to_vec())
 }
 
 /// Runs operators one after the other for this long: if one dies, the next one starts.

@@ -57,7 +57,8 @@ impl Servers {
         let mut woken = Vec::new();
         for (id, known) in self.known().iter_mut() {
             if known.ends.is_some_and(|at| at <= now) {
-                let unreachable = DiscoveryError { reason: "ServerUnreachable", message: "nobody is there".to_owned() };
+                let unreachable =
+                    DiscoveryError { reason: "ServerUnreachable", message: "no server is there".to_owned() };
                 let answer = answers.get(&known.target.url).cloned();
                 known.last = Some(Arc::new(answer.unwrap_or(Err(unreachable))));
                 known.ends = None;

@@ -13,6 +13,7 @@ use crds::{
     flow::{FlowDefinition, Runtime},
     reason,
 };
+use kube::Resource;
 use machine::{ActionError, Table, TableError};
 use meta::PhasedObject;
 
@@ -83,34 +84,33 @@ impl WorkloadKind for Flow {
         rendered(self, &parts, &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
 
-    fn inputs(&self, world: &Deps) -> Inputs {
+    fn inputs(&self, deps: &Deps) -> Inputs {
         let key = self.key();
         let node = Node::new(RefKind::Flow, key.name);
-        let mut inputs = Resolver::new(world, &key.namespace).inputs(Some(&node), &self.references());
-        inputs.add("Settings", Resolution::Resolved(settings_digest(&world.settings)));
+        let mut inputs = Resolver::new(deps, &key.namespace).inputs(Some(&node), &self.references());
+        inputs.add("Settings", Resolution::Resolved(settings_digest(&deps.settings)));
         inputs
     }
 
-    fn model_problem(&self, world: &Deps) -> Option<String> {
-        model_problem(world, &self.key().namespace, &self.spec.runtime, &self.spec.definition)
+    fn model_problem(&self, deps: &Deps) -> Option<String> {
+        model_problem(deps, &self.key().namespace, &self.spec.runtime, &self.spec.definition)
     }
 
-    fn rejection(&self, world: &Deps) -> Option<String> {
+    fn rejection(&self, deps: &Deps) -> Option<String> {
         let key = self.key();
-        let parts = flow_parts(world, &key.namespace, &key.name, &self.spec.definition);
-        rejection(world, FLOW, &self.spec.runtime, &parts, 1)
+        let parts = flow_parts(deps, &key.namespace, &key.name, &self.spec.definition);
+        rejection(deps, FLOW, &self.spec.runtime, &parts, 1)
     }
 
-    fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
+    fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
-        let parts = flow_parts(world, &key.namespace, &key.name, &self.spec.definition);
-        let data = Resolver::new(world, &key.namespace).data(&self.spec.runtime.references());
-        Ok(workload::with_policy(self, world, rendered(self, &parts, &data, &world.settings, replicas)?))
+        let parts = flow_parts(deps, &key.namespace, &key.name, &self.spec.definition);
+        let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
+        Ok(workload::with_policy(self, deps, rendered(self, &parts, &data, &deps.settings, replicas)?))
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
-        let runner = offered_runner(FLOW, self.spec.runtime.image.as_deref(), settings);
-        runner.into_iter().chain(self.offered_proxy(settings)).collect()
+        offered_images(self, FLOW, &self.spec.runtime, settings)
     }
 
     fn network_policy(&self) -> ChildManifest {
@@ -135,7 +135,7 @@ fn runs_own_runner(runtime: &Runtime, settings: &RenderSettings) -> bool {
 /// Returns the reason why our runner would refuse the prompts of a flow; `flows` is the number of flows that are evaluated together.
 /// A container whose image, command or arguments the overlay sets is not evaluated.
 pub(crate) fn rejection(
-    world: &Deps,
+    deps: &Deps,
     kind: FlowKind,
     runtime: &Runtime,
     parts: &FlowParts,
@@ -145,30 +145,30 @@ pub(crate) fn rejection(
     let replaced = containers.into_iter().flatten().any(|container| {
         container["name"] == kind.name && ["image", "command", "args"].iter().any(|key| container.get(key).is_some())
     });
-    let judged = runs_own_runner(runtime, &world.settings) && !replaced;
+    let judged = runs_own_runner(runtime, &deps.settings) && !replaced;
     judged
-        .then(|| world.prompt_rejections.rejection(&parts.prompts, flows))
+        .then(|| deps.prompt_rejections.rejection(&parts.prompts, flows))
         .flatten()
         .map(|sentence| sentence.to_string())
 }
 
 /// Returns the reason why a flow could never answer in our runner, as far as the provider and the key of its model tell.
 pub(crate) fn model_problem(
-    world: &Deps,
+    deps: &Deps,
     namespace: &str,
     runtime: &Runtime,
     definition: &FlowDefinition,
 ) -> Option<String> {
-    if !runs_own_runner(runtime, &world.settings) {
+    if !runs_own_runner(runtime, &deps.settings) {
         return None;
     }
-    let views = world.cache.as_ref();
+    let cache = deps.cache.as_ref();
     let config = match (&definition.model_ref, &definition.model_spec) {
-        (Some(named), _) => views.get::<Model>(namespace, &named.name)?.spec.plugin_config_ref.name.clone(),
+        (Some(named), _) => cache.get::<Model>(namespace, &named.name)?.spec.plugin_config_ref.name.clone(),
         (None, inline) => inline.as_ref()?.plugin_config_ref.name.clone(),
     };
-    let mut given = AvailableVariables::of(views, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
-    given.plugin_config_problem(views, namespace, &config, &views.get::<PluginConfig>(namespace, &config)?.spec)
+    let mut given = AvailableVariables::of(cache, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
+    given.plugin_config_problem(cache, namespace, &config, &cache.get::<PluginConfig>(namespace, &config)?.spec)
 }
 
 fn rendered(
@@ -178,42 +178,49 @@ fn rendered(
     settings: &RenderSettings,
     replicas: Option<i32>,
 ) -> Result<RenderedWorkload, ActionError> {
-    let runtime = &flow.spec.runtime;
     let contract = FlowContract::of_flow(parts, data).map_err(terminal)?;
-    let (runner, proxy) = (runner_image(flow, FLOW, runtime.image.as_deref(), settings), flow.proxy_image(settings));
-    let images = FlowImages { runner: &runner, proxy: flow.pinned_proxy(&proxy) };
-    let running = render::flow_workload_children(flow, FLOW, runtime, &contract, images, replicas);
+    let model = parts.model.as_ref().map(|model| format!("{}/{}", model.plugin.type_, model.model.model));
+    let rendered = rendered_contract(flow, FLOW, &flow.spec.runtime, contract, settings, replicas)?;
+    Ok(RenderedWorkload { model, ..rendered })
+}
+
+/// Renders the children of a Flow or FlowSet whose Pods read the files of this contract.
+pub(crate) fn rendered_contract<K: WorkloadKind + Resource<DynamicType = ()>>(
+    cr: &K,
+    kind: FlowKind,
+    runtime: &Runtime,
+    contract: FlowContract,
+    settings: &RenderSettings,
+    replicas: Option<i32>,
+) -> Result<RenderedWorkload, ActionError> {
+    let runner = match runtime.image.as_deref().filter(|name| !name.is_empty()) {
+        Some(named) => named.to_owned(),
+        None => cr.pinned_image(kind.name, &settings.runner_image),
+    };
+    let proxy = cr.proxy_image(settings);
+    let images = FlowImages { runner: &runner, proxy: cr.pinned_proxy(&proxy) };
+    let running = render::flow_workload_children(cr, kind, runtime, &contract, images, replicas);
     Ok(RenderedWorkload {
-        config: render::flow_config_children(flow, FLOW, runtime, &contract),
+        config: render::flow_config_children(cr, kind, runtime, &contract),
         running: Vec::from(running.map_err(terminal)?),
         content_hash: contract.content_hash,
         overlay: runtime.pod_template.is_some(),
-        model: parts.model.as_ref().map(|model| format!("{}/{}", model.plugin.type_, model.model.model)),
+        model: None,
         conditions: Vec::new(),
     })
 }
 
-/// Returns the container that runs the operator's image, with the image of the operator's current settings; `None` if the spec
-/// names an image.
-pub(crate) fn offered_runner(
-    kind: FlowKind,
-    named: Option<&str>,
-    settings: &RenderSettings,
-) -> Option<(String, String)> {
-    named.unwrap_or_default().is_empty().then(|| (kind.name.to_owned(), settings.runner_image.clone()))
-}
-
-/// Returns the image of the container: the spec's, else the pinned one, else the operator's.
-pub(crate) fn runner_image<K: WorkloadKind>(
+/// Returns the containers whose image comes from the operator, with the image of its current settings: that of the runner
+/// unless the spec names one, and that of the sidecar.
+pub(crate) fn offered_images<K: WorkloadKind>(
     cr: &K,
     kind: FlowKind,
-    named: Option<&str>,
+    runtime: &Runtime,
     settings: &RenderSettings,
-) -> String {
-    match named.filter(|name| !name.is_empty()) {
-        Some(named) => named.to_owned(),
-        None => cr.pinned_image(kind.name, &settings.runner_image),
-    }
+) -> BTreeMap<String, String> {
+    let is_named = runtime.image.as_deref().is_some_and(|image| !image.is_empty());
+    let runner = (!is_named).then(|| (kind.name.to_owned(), settings.runner_image.clone()));
+    runner.into_iter().chain(cr.offered_proxy(settings)).collect()
 }
 
 /// Returns the digest of those settings of the operator that flows use; not of the image, which is pinned.

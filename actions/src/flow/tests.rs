@@ -298,7 +298,7 @@ async fn a_flow_whose_model_has_no_key_waits_and_names_the_secret_and_the_key() 
     for (expected, plugin, more) in cases {
         let sim = Sim::new();
         needs(&mut sim.store());
-        let said = format!("{plugin} {more}");
+        let text = format!("{plugin} {more}");
         sim.store().edit(&id("PluginConfig", "p"), |body| {
             body["spec"]["credentialKeys"] = json!([]);
             body["spec"].as_object_mut().unwrap().extend(plugin.as_object().unwrap().clone());
@@ -307,14 +307,14 @@ async fn a_flow_whose_model_has_no_key_waits_and_names_the_secret_and_the_key() 
         let mut operator = Operator::start(&sim);
         operator.run(MINUTE).await;
         if expected.is_empty() {
-            assert_eq!(phase(&sim, "f"), "Running", "{said}: {}", message(&sim));
+            assert_eq!(phase(&sim, "f"), "Running", "{text}: {}", message(&sim));
             continue;
         }
-        assert_eq!((phase(&sim, "f"), message(&sim)), ("Resolving".into(), expected.into()), "{said}");
+        assert_eq!((phase(&sim, "f"), message(&sim)), ("Resolving".into(), expected.into()), "{text}");
         let key = expected.split(' ').nth(5).unwrap();
         sim.store().edit(&id("Secret", "keys"), |body| body["data"][key] = json!("b25l"));
         operator.run(MINUTE).await;
-        assert_eq!(phase(&sim, "f"), "Running", "{said}");
+        assert_eq!(phase(&sim, "f"), "Running", "{text}");
     }
 }
 

@@ -26,9 +26,9 @@ pub(super) enum Member {
 }
 
 /// Classifies each flow; returns them by name, in the order of the spec.
-pub(super) fn members<'a>(set: &'a FlowSet, world: &Deps) -> Vec<(&'a str, Member)> {
+pub(super) fn members<'a>(set: &'a FlowSet, deps: &Deps) -> Vec<(&'a str, Member)> {
     let key = set.key();
-    let lookup = Resolver::new(world, &key.namespace);
+    let lookup = Resolver::new(deps, &key.namespace);
     let resolving = set.phase() == Some(WorkloadPhase::Resolving);
     let flows = set.spec.flows.iter().map(|flow| {
         let inputs = lookup.inputs(None, &flow.definition.references());
@@ -39,12 +39,12 @@ pub(super) fn members<'a>(set: &'a FlowSet, world: &Deps) -> Vec<(&'a str, Membe
             Some(wait) => Member::Pending(wait.sentence),
             None if anew && let Some(problem) = inline_problem(&flow.definition) => Member::Broken(problem),
             None => {
-                let parts = flow_parts(world, &key.namespace, &flow.name, &flow.definition);
+                let parts = flow_parts(deps, &key.namespace, &flow.name, &flow.definition);
                 match check_member(&key.name, &parts) {
                     Ok(()) if anew => {
                         let runtime = &set.spec.runtime;
-                        let never = model_problem(world, &key.namespace, runtime, &flow.definition);
-                        match never.or_else(|| rejection(world, FLOW_SET, runtime, &parts, set.spec.flows.len())) {
+                        let never = model_problem(deps, &key.namespace, runtime, &flow.definition);
+                        match never.or_else(|| rejection(deps, FLOW_SET, runtime, &parts, set.spec.flows.len())) {
                             None => Member::Ready(inputs),
                             Some(sentence) => Member::Broken(sentence),
                         }

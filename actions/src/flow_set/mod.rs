@@ -14,11 +14,11 @@ use meta::PhasedObject;
 
 use crate::{
     deps::Deps,
-    flow::{flow_parts, offered_runner, runner_image, settings_digest, terminal},
+    flow::{flow_parts, offered_images, rendered_contract, settings_digest, terminal},
     kind::{ControlledKind, Registry},
     ports::{ChildKind, ChildManifest},
     references::{Inputs, Resolution, Resolver},
-    render::{self, FLOW_SET, FlowContract, FlowImages, FlowParts, RenderError, RenderSettings},
+    render::{self, FLOW_SET, FlowContract, FlowParts, RenderError, RenderSettings},
     workload::{self, Degradable, RenderedWorkload, WorkloadKind, is_available},
 };
 
@@ -60,15 +60,15 @@ impl WorkloadKind for FlowSet {
     }
 
     /// Collects the references of the flows that can be rendered, each object once, and for each flow whether it is served.
-    fn inputs(&self, world: &Deps) -> Inputs {
+    fn inputs(&self, deps: &Deps) -> Inputs {
         let key = self.key();
-        let lookup = Resolver::new(world, &key.namespace);
+        let lookup = Resolver::new(deps, &key.namespace);
         let mut inputs = lookup.inputs(None, &self.spec.runtime.references());
-        inputs.add("Settings", Resolution::Resolved(settings_digest(&world.settings)));
-        let members = members(self, world);
+        inputs.add("Settings", Resolution::Resolved(settings_digest(&deps.settings)));
+        let members = members(self, deps);
         let any = members.iter().any(|(_, member)| matches!(member, Member::Ready(_)));
         for (name, member) in members {
-            let said = |sentence| format!("{}{sentence}", prefix(name));
+            let prefixed = |sentence| format!("{}{sentence}", prefix(name));
             let found = match member {
                 Member::Ready(used) => {
                     for (reference, found) in used.0 {
@@ -78,9 +78,9 @@ impl WorkloadKind for FlowSet {
                     }
                     Resolution::Resolved(SERVED.to_owned())
                 }
-                Member::Pending(sentence) if !any || !is_omitted(self, name) => Resolution::Pending(said(sentence)),
-                Member::Broken(sentence) if !any => Resolution::Missing(said(sentence)),
-                Member::Pending(sentence) | Member::Broken(sentence) => Resolution::Omitted(said(sentence)),
+                Member::Pending(sentence) if !any || !is_omitted(self, name) => Resolution::Pending(prefixed(sentence)),
+                Member::Broken(sentence) if !any => Resolution::Missing(prefixed(sentence)),
+                Member::Pending(sentence) | Member::Broken(sentence) => Resolution::Omitted(prefixed(sentence)),
             };
             inputs.add(input_name(name), found);
         }
@@ -95,18 +95,17 @@ impl WorkloadKind for FlowSet {
         Some(self)
     }
 
-    fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
+    fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
         let served = self.spec.flows.iter().filter(|flow| is_served(self, &flow.name));
-        let parts = served.map(|flow| flow_parts(world, &key.namespace, &flow.name, &flow.definition));
-        let data = Resolver::new(world, &key.namespace).data(&self.spec.runtime.references());
-        let rendered = rendered(self, &parts.collect::<Vec<_>>(), &data, &world.settings, replicas)?;
-        Ok(workload::with_policy(self, world, rendered))
+        let parts = served.map(|flow| flow_parts(deps, &key.namespace, &flow.name, &flow.definition));
+        let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
+        let rendered = rendered(self, &parts.collect::<Vec<_>>(), &data, &deps.settings, replicas)?;
+        Ok(workload::with_policy(self, deps, rendered))
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
-        let runner = offered_runner(FLOW_SET, self.spec.runtime.image.as_deref(), settings);
-        runner.into_iter().chain(self.offered_proxy(settings)).collect()
+        offered_images(self, FLOW_SET, &self.spec.runtime, settings)
     }
 
     fn network_policy(&self) -> ChildManifest {
@@ -184,17 +183,6 @@ fn rendered(
     settings: &RenderSettings,
     replicas: Option<i32>,
 ) -> Result<RenderedWorkload, ActionError> {
-    let runtime = &set.spec.runtime;
     let contract = FlowContract::of_set(&set.key().name, flows, data).map_err(terminal)?;
-    let (runner, proxy) = (runner_image(set, FLOW_SET, runtime.image.as_deref(), settings), set.proxy_image(settings));
-    let images = FlowImages { runner: &runner, proxy: set.pinned_proxy(&proxy) };
-    let running = render::flow_workload_children(set, FLOW_SET, runtime, &contract, images, replicas);
-    Ok(RenderedWorkload {
-        config: render::flow_config_children(set, FLOW_SET, runtime, &contract),
-        running: Vec::from(running.map_err(terminal)?),
-        content_hash: contract.content_hash,
-        overlay: runtime.pod_template.is_some(),
-        model: None,
-        conditions: Vec::new(),
-    })
+    rendered_contract(set, FLOW_SET, &set.spec.runtime, contract, settings, replicas)
 }

@@ -46,11 +46,11 @@ fn status(sim: &Sim, pointer: &str) -> Value {
 
 /// Returns status, reason and message of the Ready condition.
 fn ready(sim: &Sim) -> (String, String, String) {
-    said(sim, "Ready")
+    message(sim, "Ready")
 }
 
 /// Returns status, reason and message of a condition.
-fn said(sim: &Sim, condition: &str) -> (String, String, String) {
+fn message(sim: &Sim, condition: &str) -> (String, String, String) {
     let conditions = status(sim, "/conditions");
     let found = conditions.as_array().unwrap().iter().find(|found| found["type"] == condition).unwrap();
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
@@ -171,7 +171,7 @@ async fn what_is_on_its_way_is_waited_for_but_not_for_ever() {
     assert_eq!(status(&sim, "/phase"), "Resolving");
     let why = r#"flow "b": flow "slow" is Resolving, not available (referenced by tool "slow")"#;
     let unmet = ("False".to_owned(), "MissingDependency".to_owned(), why.to_owned());
-    assert_eq!((said(&sim, "Ready"), said(&sim, "ReferencesResolved")), (unmet.clone(), unmet));
+    assert_eq!((message(&sim, "Ready"), message(&sim, "ReferencesResolved")), (unmet.clone(), unmet));
     operator.run(Duration::from_secs(5)).await;
     assert_ne!(status(&sim, "/phase"), "Resolving");
     operator.run(MINUTE).await;
@@ -230,7 +230,7 @@ async fn a_prompt_that_the_runner_refuses_degrades_only_its_flow_until_it_is_men
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_run_together_are_a_conflict_and_nobody_loses_anything() {
+async fn names_that_run_together_are_a_conflict_and_nothing_is_lost() {
     let sim = Sim::new();
     needs(&mut sim.store());
     sim.store().create(&id("FlowSet", "a"), set(&[entry("b-c", "hello")]));
@@ -299,12 +299,12 @@ async fn dying_at_any_write_changes_nothing_in_the_end() {
         let reference = outcome(None).await;
         for (n, write) in reference.take_writes().into_iter().enumerate() {
             for fault in [RequestFault::DieBefore, RequestFault::DieUnanswered, RequestFault::DieAfter] {
-                let said = format!("{name}: {fault:?} at write {n} ({write})");
+                let message = format!("{name}: {fault:?} at write {n} ({write})");
                 let sim = outcome(Some((n, fault))).await;
-                assert_eq!(reference.store().end_state(), sim.store().end_state(), "{said}");
+                assert_eq!(reference.store().end_state(), sim.store().end_state(), "{message}");
                 sim.take_requests();
                 Operator::start(&sim).run(10 * MINUTE).await;
-                assert_eq!(sim.take_writes(), Vec::<String>::new(), "{said}: written although all is well");
+                assert_eq!(sim.take_writes(), Vec::<String>::new(), "{message}: written although all is well");
             }
         }
     }

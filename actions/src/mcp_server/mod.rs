@@ -14,6 +14,7 @@ use crds::{HasReferences, MCPServer, Proxy, Traffic, WorkloadPhase, WorkloadStat
 use machine::{Action, ActionError, Table, TableError};
 use meta::{PhasedObject, condition_type};
 
+use self::monitor::{ANSWERS_HTTP, Monitor};
 use crate::{
     deps::Deps,
     discovery::{ToolServer as _, Unpublishing},
@@ -24,12 +25,6 @@ use crate::{
     render::{self, BRIDGE, MCP_SERVER_LABEL, RenderSettings, ServerImages},
     workload::{self, Accept, Deploy, Drain, Recover, Render, RenderedWorkload, Resolve, WorkloadKind, with_policy},
 };
-
-/// Prefix of the failure message of a server that did answer, with an HTTP status.
-const ANSWERS_HTTP: &str = "it answers HTTP";
-
-/// Condition reason of a server that answers only callers that it authenticates.
-const UNAUTHORIZED: &str = "Unauthorized";
 
 /// Condition types that the actions of this kind write.
 const CONDITIONS: &[&str] = &[
@@ -58,7 +53,7 @@ impl ControlledKind for MCPServer {
             Arc::new(Unpublishing(Resolve)),
             Arc::new(Unpublishing(Render)),
             Arc::new(Unpublishing(Deploy)),
-            Arc::new(Unpublishing(monitor::Monitor)),
+            Arc::new(Unpublishing(Monitor)),
             Arc::new(Unpublishing(Recover)),
             Arc::new(Drain),
         ];
@@ -103,17 +98,17 @@ impl WorkloadKind for MCPServer {
         rendered(self, &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
 
-    fn inputs(&self, world: &Deps) -> Inputs {
+    fn inputs(&self, deps: &Deps) -> Inputs {
         let key = self.key();
-        let mut inputs = Resolver::new(world, &key.namespace).inputs(None, &self.references());
-        inputs.add("Settings", Resolution::Resolved(settings_digest(&world.settings)));
+        let mut inputs = Resolver::new(deps, &key.namespace).inputs(None, &self.references());
+        inputs.add("Settings", Resolution::Resolved(settings_digest(&deps.settings)));
         inputs
     }
 
-    fn render(&self, world: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
+    fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
-        let data = Resolver::new(world, &key.namespace).data(&self.references());
-        Ok(with_policy(self, world, rendered(self, &data, &world.settings, replicas)?))
+        let data = Resolver::new(deps, &key.namespace).data(&self.references());
+        Ok(with_policy(self, deps, rendered(self, &data, &deps.settings, replicas)?))
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
@@ -138,9 +133,9 @@ impl WorkloadKind for MCPServer {
     fn unready(&self) -> Option<Unresolved> {
         let conditions = self.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
         let is_true = |type_: &str| conditions.iter().any(|found| found.type_ == type_ && found.status == "True");
-        let told = self.tools_status().is_some_and(|told| told.tools_digest.is_some());
+        let is_known = self.tools_status().is_some_and(|status| status.tools_digest.is_some());
         // For a server that was ready before, the Pods alone decide.
-        if told || is_true(condition_type::TOOLS_DISCOVERED) || is_true(condition_type::READY) {
+        if is_known || is_true(condition_type::TOOLS_DISCOVERED) || is_true(condition_type::READY) {
             return None;
         }
         let Some(found) = conditions.iter().find(|found| found.type_ == condition_type::TOOLS_DISCOVERED) else {

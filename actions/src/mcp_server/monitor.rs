@@ -10,13 +10,18 @@ use machine::{Action, ActionError, ApiError, RECHECK};
 use meta::{PhasedObject, condition, condition_type, update_condition};
 use serde_json::json;
 
-use super::{ANSWERS_HTTP, UNAUTHORIZED};
 use crate::{
     deps::Deps,
     discovery::{DiscoveryTarget, Schedule, ToolServer as _, store_tools},
     kind::Context,
     workload::{self, WorkloadKind as _, is_available, note_unready},
 };
+
+/// Prefix of the failure message of a server that did answer, with an HTTP status.
+pub(super) const ANSWERS_HTTP: &str = "it answers HTTP";
+
+/// Condition reason of a server that answers only callers that it authenticates.
+const UNAUTHORIZED: &str = "Unauthorized";
 
 /// Longest silence on a stream that only listens: the bridge sends something every 15 s.
 const SILENCE: Duration = Duration::from_secs(300);
@@ -78,7 +83,7 @@ fn set_undiscovered(next: &mut MCPServer, reason: &'static str, message: &str) {
 }
 
 async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError> {
-    let known = next.tools_status().is_some_and(|told| told.tools_digest.is_some());
+    let known = next.tools_status().is_some_and(|status| status.tools_digest.is_some());
     let when = if known { Schedule::OnResync } else { Schedule::Now };
     match cx.discovery.query(&target(cx, next), when).as_deref() {
         None => {}

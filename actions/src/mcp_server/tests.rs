@@ -51,7 +51,7 @@ fn container(sim: &Sim, pointer: &str) -> Value {
     at(sim, &id("Deployment", "files"), &format!("/spec/template/spec{pointer}"))
 }
 
-fn world() -> Sim {
+fn cluster() -> Sim {
     let sim = Sim::new();
     sim.serve(URL, lists_tools(&["read", "write"]));
     sim.store().create(&server_id(), stdio(json!({})));
@@ -64,7 +64,7 @@ fn world() -> Sim {
 
 #[tokio::test(start_paused = true)]
 async fn it_runs_is_asked_for_its_tools_and_then_costs_nothing() {
-    let sim = world();
+    let sim = cluster();
     Operator::start(&sim).run(2 * MINUTE).await;
     for id in [server_id(), agent_id("a")] {
         assert_eq!(phase(&sim, &id), "Running", "{id}");
@@ -80,7 +80,7 @@ async fn it_runs_is_asked_for_its_tools_and_then_costs_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_program_that_speaks_over_its_standard_output_runs_under_the_bridge() {
-    let sim = world();
+    let sim = cluster();
     Operator::start(&sim).run(MINUTE).await;
     assert_eq!(container(&sim, "/containers/0/command"), json!(["/recif/recif-proxy"]));
     let args = ["mcp-bridge", "--port", "3000", "--path", "/mcp", "--", "files", "--root", "/data"];
@@ -123,7 +123,7 @@ async fn a_program_that_serves_http_runs_as_its_image_says() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_tell_its_tools_runs_on_and_keeps_them() {
-    let sim = world();
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     operator.run(2 * MINUTE).await;
     let message = "the MCP server did not answer".to_owned();
@@ -140,13 +140,13 @@ async fn a_server_that_does_not_tell_its_tools_runs_on_and_keeps_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_name_that_is_taken_is_said_and_takes_no_server_out_of_running() {
-    let sim = world();
+    let sim = cluster();
     sim.store().create(&id("ConfigMap", "files.mcp-server-tools"), json!({"metadata": {}, "data": {"a": "b"}}));
     let mut operator = Operator::start(&sim);
     operator.run(2 * MINUTE).await;
     assert_eq!(phase(&sim, &server_id()), "Running");
-    let told = condition(&sim, &server_id(), "ToolsDiscovered");
-    assert_eq!((&told["status"], &told["reason"]), (&json!("False"), &json!("NameConflict")));
+    let reported = condition(&sim, &server_id(), "ToolsDiscovered");
+    assert_eq!((&reported["status"], &reported["reason"]), (&json!("False"), &json!("NameConflict")));
     sim.take_writes();
     operator.run(60 * MINUTE).await;
     assert_eq!(sim.take_writes(), [""; 0]);
@@ -157,7 +157,7 @@ async fn a_name_that_is_taken_is_said_and_takes_no_server_out_of_running() {
 
 #[tokio::test(start_paused = true)]
 async fn new_pods_are_asked_at_once() {
-    let sim = world();
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     operator.run(2 * MINUTE).await;
     sim.serve(URL, lists_tools(&["read", "write", "list"]));
@@ -169,7 +169,7 @@ async fn new_pods_are_asked_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_goes_does_not_have_the_last_word() {
-    let sim = world();
+    let sim = cluster();
     sim.store().grace = Duration::from_secs(20);
     let mut operator = Operator::start(&sim);
     operator.run(2 * MINUTE).await;
@@ -183,7 +183,7 @@ async fn a_pod_that_goes_does_not_have_the_last_word() {
 
 #[tokio::test(start_paused = true)]
 async fn its_tools_wait_for_it_and_survive_a_pod_that_is_lost() {
-    let sim = world();
+    let sim = cluster();
     sim.store().set_health(Health::Bad(None));
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
@@ -201,7 +201,7 @@ async fn its_tools_wait_for_it_and_survive_a_pod_that_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn zero_replicas_stop_it_and_deleting_it_takes_its_pods_first() {
-    let sim = world();
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     operator.run(2 * MINUTE).await;
     sim.store().edit(&server_id(), |body| body["spec"]["deployment"]["replicas"] = json!(0));
@@ -249,7 +249,7 @@ async fn publishing_that_is_switched_off_while_no_pod_serves_takes_its_tools_bac
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_that_is_published_no_more_goes_when_nobody_uses_it_in_whatever_phase() {
+async fn an_unpublished_tool_goes_once_it_is_unused_in_any_phase() {
     let hindered = |phase: &str, sim: &Sim| match phase {
         "Resolving" => sim.store().edit(&server_id(), |body| {
             body["spec"]["deployment"]["secretRefs"] = json!([{"name": "missing"}]);
@@ -299,25 +299,25 @@ async fn it_is_ready_only_when_it_has_answered_once() {
         (fails("ServerRefused", "it answers HTTP 401 Unauthorized: give it credentials"), "Running", "True"),
         (lists_tools(&[]), "Running", "True"),
     ] {
-        let sim = world();
-        let said = format!("{answer:?}");
+        let sim = cluster();
+        let text = format!("{answer:?}");
         sim.serve(URL, answer);
         let mut operator = Operator::start(&sim);
         operator.run(2 * MINUTE).await;
-        assert_eq!(phase(&sim, &server_id()), "Running", "{said}");
-        assert_eq!(ready(&sim), (json!(reason), json!(status)), "{said}");
+        assert_eq!(phase(&sim, &server_id()), "Running", "{text}");
+        assert_eq!(ready(&sim), (json!(reason), json!(status)), "{text}");
         sim.take_requests();
         Operator::start(&sim).run(5 * MINUTE).await;
-        assert_eq!(sim.take_writes(), Vec::<String>::new(), "{said}: a restart");
+        assert_eq!(sim.take_writes(), Vec::<String>::new(), "{text}: a restart");
         sim.serve(URL, lists_tools(&["read"]));
         let mut operator = Operator::start(&sim);
         operator.run(30 * MINUTE).await;
-        assert_eq!(ready(&sim), (json!("Running"), json!("True")), "{said}");
+        assert_eq!(ready(&sim), (json!("Running"), json!("True")), "{text}");
         sim.serve(URL, fails("ServerTimeout", "it did not list its tools within 30 s"));
         operator.run(30 * MINUTE).await;
-        assert_eq!(ready(&sim), (json!("Running"), json!("True")), "{said}: it has answered once");
+        assert_eq!(ready(&sim), (json!("Running"), json!("True")), "{text}: it has answered once");
     }
-    let sim = world();
+    let sim = cluster();
     sim.serve(URL, fails("ServerRefused", "it answers HTTP 403 Forbidden: give it credentials"));
     Operator::start(&sim).run(MINUTE).await;
     assert_eq!(condition(&sim, &server_id(), "ToolsDiscovered")["reason"], "Unauthorized");

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use crds::ReferencePhase;
 use machine::{Action, ActionError};
 
-use super::ReferenceKind;
+use super::kind::ReferenceKind;
 use crate::{deps::Deps, kind::Context};
 
 /// Action `accept`; see the module.

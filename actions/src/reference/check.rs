@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crds::ReferencePhase;
 use machine::{Action, ActionError, RECHECK};
 
-use super::ReferenceKind;
+use super::kind::ReferenceKind;
 use crate::{deps::Deps, kind::Context, references::Unresolved};
 
 /// Action `check`; see the module.

@@ -3,6 +3,7 @@
 
 mod accept;
 mod check;
+mod kind;
 mod monitor;
 #[cfg(test)]
 mod tests;
@@ -13,53 +14,23 @@ use std::{
 };
 
 use crds::{
-    HasReferences, RefKind,
     ReferencePhase::{self, Available, Error, Pending, Resolving},
-    cycle::Node,
     reason,
 };
-use machine::{Action, ActionError, Edge, EdgeFrom, Rule, Table, TableError};
+use machine::{Action, Edge, EdgeFrom, Rule, Table, TableError};
 use meta::condition_type;
 
-use crate::{
-    deps::Deps,
-    kind::{ControlledKind, Registry},
-    references::{Inputs, Resolver},
-};
+use crate::{deps::Deps, kind::Registry};
 
 pub use accept::Accept;
 pub use check::CheckReferences;
+pub use kind::ReferenceKind;
 pub use monitor::Monitor;
 
-/// Kind that other objects refer to.
-pub trait ReferenceKind: ControlledKind<Phase = ReferencePhase> + HasReferences {
-    /// Validates what the CRD cannot.
-    ///
-    /// # Errors
-    /// [`ActionError::Terminal`], which says what to change.
-    fn validate(&self) -> Result<(), ActionError>;
-
-    /// Returns the error of an object that can never be used as things stand, although all references exist.
-    fn rejection(&self, _world: &Deps) -> Option<ActionError> {
-        None
-    }
-
-    /// Writes the kind's own fields into the status, while the object can be used.
-    fn report_status(&mut self, _world: &Deps) {}
-
-    /// Resolves everything it refers to, by presence only. An edit of a reference does not concern this object: the objects that
-    /// use it resolve the references behind it themselves.
-    fn inputs(&self, world: &Deps) -> Inputs {
-        let key = self.key();
-        let node = RefKind::parse(Self::KIND).map(|kind| Node::new(kind, key.name));
-        Resolver::new(world, &key.namespace).inputs(node.as_ref(), &self.references()).by_presence()
-    }
-}
-
 /// Returns the digest of the dependencies that other clients may change, for the detection of hot loops.
-pub(crate) fn external_digest<K: ReferenceKind>(cr: &K, world: &Deps) -> u64 {
+pub(crate) fn external_digest<K: ReferenceKind>(cr: &K, deps: &Deps) -> u64 {
     let mut digest = DefaultHasher::new();
-    cr.inputs(world).pin().hash(&mut digest);
+    cr.inputs(deps).pin().hash(&mut digest);
     digest.finish()
 }
 

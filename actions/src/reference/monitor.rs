@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crds::ReferencePhase;
 use machine::{Action, ActionError, RECHECK, is_due};
 
-use super::ReferenceKind;
+use super::kind::ReferenceKind;
 use crate::{deps::Deps, kind::Context};
 
 /// Action `monitor`; see the module.

@@ -22,7 +22,7 @@ impl AvailableVariables {
     /// Collects the variables of a workload itself: its `env`, all keys of the Secrets and ConfigMaps of its `envFrom`, and its
     /// overlay.
     pub(crate) fn of(
-        views: &dyn CacheReader,
+        cache: &dyn CacheReader,
         namespace: &str,
         env: &[EnvVar],
         env_from: &[EnvFromSource],
@@ -36,18 +36,18 @@ impl AvailableVariables {
         for source in env_from {
             let prefix = source.prefix.as_deref().unwrap_or_default();
             if let Some(secret) = &source.secret_ref {
-                given.add_data(views, namespace, ChildKind::Secret, &secret.name, prefix);
+                given.add_data(cache, namespace, ChildKind::Secret, &secret.name, prefix);
             }
             if let Some(config_map) = &source.config_map_ref {
-                given.add_data(views, namespace, ChildKind::ConfigMap, &config_map.name, prefix);
+                given.add_data(cache, namespace, ChildKind::ConfigMap, &config_map.name, prefix);
             }
         }
         given
     }
 
-    fn add_data(&mut self, views: &dyn CacheReader, namespace: &str, kind: ChildKind, name: &str, prefix: &str) {
+    fn add_data(&mut self, cache: &dyn CacheReader, namespace: &str, kind: ChildKind, name: &str, prefix: &str) {
         let child = ChildRef { kind, namespace: namespace.to_owned(), name: name.to_owned() };
-        let data = views.child(&child);
+        let data = cache.child(&child);
         self.names.extend(data.iter().flat_map(|data| data.data.keys()).map(|key| format!("{prefix}{key}")));
     }
 
@@ -71,7 +71,7 @@ impl AvailableVariables {
     /// to the variables.
     pub(crate) fn plugin_config_problem(
         &mut self,
-        views: &dyn CacheReader,
+        cache: &dyn CacheReader,
         namespace: &str,
         config: &str,
         spec: &PluginConfigSpec,
@@ -85,7 +85,7 @@ impl AvailableVariables {
         }
         match &spec.credentials_ref {
             Some(secret) if spec.credential_keys.is_empty() => {
-                self.add_data(views, namespace, ChildKind::Secret, &secret.name, "");
+                self.add_data(cache, namespace, ChildKind::Secret, &secret.name, "");
             }
             _ => self.names.extend(spec.credential_keys.iter().cloned()),
         }

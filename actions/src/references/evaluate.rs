@@ -2,16 +2,43 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{HasReferences, RefKind, Reference, ReferencePhase, WorkloadPhase, WorkloadStatus, cycle::Node, digest};
+use crds::{
+    HasReferences, RefKind, Reference, ReferencePhase, WorkloadPhase, WorkloadStatus,
+    cycle::{Node, cycle_through},
+    digest,
+};
 use meta::{Phase, PhasedObject, condition_type};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Resolution, Resolver, Usage};
+use super::inputs::Resolution;
 use crate::{
+    deps::Deps,
     discovery::{ToolState, tool_state},
     ports::{CacheReader, Cached, CachedChild, ChildKind, ChildRef},
 };
+
+/// Usage of an object for which references of it count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Usage {
+    /// Secrets and ConfigMaps that are read when it is used.
+    Data,
+    /// Objects that are called when it is called.
+    Calls,
+}
+
+/// Resolver of the references of the objects in one namespace.
+#[derive(Clone, Copy)]
+pub struct Resolver<'a> {
+    pub(super) cache: &'a dyn CacheReader,
+    pub(super) namespace: &'a str,
+}
+
+impl std::fmt::Debug for Resolver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Resolver").field("namespace", &self.namespace).finish_non_exhaustive()
+    }
+}
 
 /// Kind that other objects refer to. The file of each kind implements it; [`crds::for_each_kind`] finds it by the reference's kind.
 pub(crate) trait Referable: PhasedObject + HasReferences {
@@ -273,7 +300,22 @@ impl Query<'_> {
 /// Problem of a workload with `proxy.requireIdentity`, which no Pod can call directly.
 pub(crate) const ONLY_GATEWAYS: &str = "answers only requests through the gateway (proxy.requireIdentity)";
 
-impl Resolver<'_> {
+impl<'a> Resolver<'a> {
+    /// Creates a resolver for the objects of this namespace.
+    pub fn new(deps: &'a Deps, namespace: &'a str) -> Self {
+        Self { cache: deps.cache.as_ref(), namespace }
+    }
+
+    /// Returns the dependency cycle of an object, as a sentence.
+    pub(super) fn cycle(&self, of: &Node) -> Option<String> {
+        cycle_through(of, |node| {
+            let of = (node.kind, self.namespace, node.name.as_str());
+            let references = references_for(self.cache, of, Usage::Calls).into_iter();
+            let calls = references.filter(|it| matches!(it.kind, RefKind::Tool | RefKind::Flow | RefKind::Agent));
+            calls.map(|it| Node::new(it.kind, it.name)).collect()
+        })
+    }
+
     /// Returns the Secret or ConfigMap of a reference.
     pub(super) fn data_of(&self, reference: &Reference) -> Option<Arc<CachedChild>> {
         let kind = if reference.kind == RefKind::Secret { ChildKind::Secret } else { ChildKind::ConfigMap };

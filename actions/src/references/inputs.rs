@@ -80,12 +80,12 @@ impl Inputs {
     pub fn waiting_for(&self) -> Option<Unresolved> {
         let cycle = self.0.iter().any(|(_, found)| matches!(found, Resolution::Cycle(_)));
         let missing = cycle || self.0.iter().any(|(_, found)| matches!(found, Resolution::Missing(_)));
-        let said = self.0.iter().filter_map(|(_, found)| match found {
+        let omitted = self.0.iter().filter_map(|(_, found)| match found {
             Resolution::Resolved(_) | Resolution::Omitted(_) => None,
             Resolution::Pending(sentence) => (!cycle).then_some(sentence.as_str()),
             Resolution::Missing(sentence) | Resolution::Cycle(sentence) => Some(sentence.as_str()),
         });
-        let sentence = said.collect::<Vec<_>>().join("; ");
+        let sentence = omitted.collect::<Vec<_>>().join("; ");
         let reason = if cycle { reason::REFERENCE_CYCLE } else { reason::MISSING_DEPENDENCY };
         (!sentence.is_empty()).then_some(Unresolved { reason, sentence, needs_user: missing })
     }
@@ -98,8 +98,8 @@ impl Inputs {
     /// Returns the same as [`Inputs::changed_since`] for an object that waited for nothing when its references were pinned: a
     /// reference that was missing then is no change while it is missing.
     pub fn changed_since_stopped(&self, pinned: &BTreeMap<String, String>) -> Option<String> {
-        let told = self.0.iter().filter(|(name, found)| found.pinned().is_some() || pinned.contains_key(name));
-        told.into_iter().find_map(|(name, found)| changed(name, found, pinned))
+        let relevant = self.0.iter().filter(|(name, found)| found.pinned().is_some() || pinned.contains_key(name));
+        relevant.into_iter().find_map(|(name, found)| changed(name, found, pinned))
     }
 }
 

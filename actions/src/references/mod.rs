@@ -13,46 +13,14 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use crds::{
-    RefKind, Reference,
-    cycle::{Node, cycle_through},
-};
+use crds::{RefKind, Reference, cycle::Node};
 
 pub(crate) use credentials::AvailableVariables;
-pub(crate) use evaluate::{Evaluation, ONLY_GATEWAYS, Query, Referable, used_digest};
-
+pub use evaluate::Resolver;
+pub(crate) use evaluate::{Evaluation, ONLY_GATEWAYS, Query, Referable, Usage, used_digest};
 pub use inputs::{Inputs, Resolution, Unresolved};
 
-use crate::{deps::Deps, ports::CacheReader};
-
-/// Usage of an object for which references of it count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Usage {
-    /// Secrets and ConfigMaps that are read when it is used.
-    Data,
-    /// Objects that are called when it is called.
-    Calls,
-}
-
-/// Resolver of the references of the objects in one namespace.
-#[derive(Clone, Copy)]
-pub struct Resolver<'a> {
-    cache: &'a dyn CacheReader,
-    namespace: &'a str,
-}
-
-impl std::fmt::Debug for Resolver<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Resolver").field("namespace", &self.namespace).finish_non_exhaustive()
-    }
-}
-
-impl<'a> Resolver<'a> {
-    /// Creates a resolver for the objects of this namespace.
-    pub fn new(world: &'a Deps, namespace: &'a str) -> Self {
-        Self { cache: world.cache.as_ref(), namespace }
-    }
-
+impl Resolver<'_> {
     /// Resolves all references of an object. `of` is the object if other objects may call it, so that it may be on a dependency
     /// cycle.
     pub fn inputs(&self, of: Option<&Node>, references: &[Reference]) -> Inputs {
@@ -101,16 +69,6 @@ impl<'a> Resolver<'a> {
 
     fn references_for(&self, reference: &Reference, usage: Usage) -> Vec<Reference> {
         evaluate::references_for(self.cache, (reference.kind, self.namespace, &reference.name), usage)
-    }
-
-    /// Returns the dependency cycle of an object, as a sentence.
-    fn cycle(&self, of: &Node) -> Option<String> {
-        cycle_through(of, |node| {
-            let of = (node.kind, self.namespace, node.name.as_str());
-            let references = evaluate::references_for(self.cache, of, Usage::Calls).into_iter();
-            let calls = references.filter(|it| matches!(it.kind, RefKind::Tool | RefKind::Flow | RefKind::Agent));
-            calls.map(|it| Node::new(it.kind, it.name)).collect()
-        })
     }
 
     fn evaluate(&self, reference: &Reference, by: Option<(RefKind, &str)>, on_cycle: bool) -> Evaluation {

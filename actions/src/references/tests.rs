@@ -156,18 +156,18 @@ fn what_is_there_may_be_used() {
 #[test]
 fn all_that_is_missing_is_named_at_once_in_a_fixed_order() {
     let nothing = whole().without("Prompt/p").without("Tool/t").without("Model/m");
-    let said = r#"prompt "p" not found; tool "t" not found; model "m" not found"#;
-    assert_eq!(nothing.flow(), Some((said.into(), true)));
+    let message = r#"prompt "p" not found; tool "t" not found; model "m" not found"#;
+    assert_eq!(nothing.flow(), Some((message.into(), true)));
     let behind = whole().without("Prompt/p").without("Secret/h").without("PluginConfig/pc");
-    let said = r#"prompt "p" not found; secret "h" not found (referenced by tool "t"); pluginconfig "pc" not found (referenced by model "m")"#;
-    assert_eq!(behind.flow(), Some((said.into(), true)));
+    let message = r#"prompt "p" not found; secret "h" not found (referenced by tool "t"); pluginconfig "pc" not found (referenced by model "m")"#;
+    assert_eq!(behind.flow(), Some((message.into(), true)));
 }
 
 #[test]
 fn a_kind_without_a_definition_is_named_as_the_cause() {
     let undefined = whole().without("Tool/t").with("undefined/Tool", "", json!({}));
-    let said = r#"tool "t" not found: its CustomResourceDefinition is missing, apply config/crd"#;
-    assert_eq!(undefined.flow(), Some((said.into(), true)));
+    let message = r#"tool "t" not found: its CustomResourceDefinition is missing, apply config/crd"#;
+    assert_eq!(undefined.flow(), Some((message.into(), true)));
 }
 
 #[test]
@@ -176,11 +176,11 @@ fn the_cause_is_named_and_not_who_waits_for_it() {
         let waiting = |objects: TestObjects| {
             objects.set("PluginConfig/pc", "/status/phase", json!(phase)).set("Model/m", "/status/phase", json!(phase))
         };
-        let said = r#"secret "s" not found (referenced by pluginconfig "pc")"#;
-        assert_eq!(waiting(whole().without("Secret/s")).flow(), Some((said.into(), true)), "{phase}");
+        let message = r#"secret "s" not found (referenced by pluginconfig "pc")"#;
+        assert_eq!(waiting(whole().without("Secret/s")).flow(), Some((message.into(), true)), "{phase}");
         let lacking = whole().secret("s", json!({ "OTHER": "1" }));
-        let said = r#"secret "s" has no key "KEY" (referenced by pluginconfig "pc"); secret "s" has no key "ORG" (referenced by pluginconfig "pc")"#;
-        assert_eq!(waiting(lacking).flow(), Some((said.into(), true)), "{phase}");
+        let message = r#"secret "s" has no key "KEY" (referenced by pluginconfig "pc"); secret "s" has no key "ORG" (referenced by pluginconfig "pc")"#;
+        assert_eq!(waiting(lacking).flow(), Some((message.into(), true)), "{phase}");
     }
 }
 
@@ -188,12 +188,12 @@ fn the_cause_is_named_and_not_who_waits_for_it() {
 fn an_error_is_missing_and_what_has_not_settled_is_on_its_way() {
     let error = |id: &str| whole().set(id, "/status/phase", json!("Error")).flow();
     assert_eq!(error("Tool/t"), Some((r#"tool "t" is in phase Error: the cause"#.into(), true)));
-    let said = r#"pluginconfig "pc" is in phase Error: the cause (referenced by model "m")"#;
-    assert_eq!(error("PluginConfig/pc"), Some((said.into(), true)));
+    let message = r#"pluginconfig "pc" is in phase Error: the cause (referenced by model "m")"#;
+    assert_eq!(error("PluginConfig/pc"), Some((message.into(), true)));
     let pending = |id: &str| whole().set(id, "/status/phase", json!("Pending")).flow();
     assert_eq!(pending("Prompt/p"), Some((r#"prompt "p" is Pending"#.into(), false)));
-    let said = r#"pluginconfig "pc" is Pending (referenced by model "m")"#;
-    assert_eq!(pending("PluginConfig/pc"), Some((said.into(), false)));
+    let message = r#"pluginconfig "pc" is Pending (referenced by model "m")"#;
+    assert_eq!(pending("PluginConfig/pc"), Some((message.into(), false)));
     let edited = whole().set("Model/m", "/metadata/generation", json!(2));
     assert_eq!(edited.flow(), Some((r#"model "m" is Available"#.into(), false)), "its status speaks of an older spec");
     for unseen in [json!(null), CommonStatus::initial()] {
@@ -301,12 +301,12 @@ fn an_agent_that_is_called_is_asked_whether_it_is_available_and_not_for_its_phas
     for phase in ["Running", "Deploying", "Failed", "Hibernating"] {
         assert_eq!(caller(phase, true).flow(), None, "{phase}");
     }
-    let said = r#"agent "a" is Deploying, not available (referenced by tool "t")"#;
-    assert_eq!(caller("Deploying", false).flow(), Some((said.into(), false)));
-    let said = r#"agent "a" is in phase Failed: the cause (referenced by tool "t")"#;
-    assert_eq!(caller("Failed", false).flow(), Some((said.into(), true)));
-    let said = r#"agent "a" not found (referenced by tool "t")"#;
-    assert_eq!(caller("Running", true).without("Agent/a").flow(), Some((said.into(), true)));
+    let message = r#"agent "a" is Deploying, not available (referenced by tool "t")"#;
+    assert_eq!(caller("Deploying", false).flow(), Some((message.into(), false)));
+    let message = r#"agent "a" is in phase Failed: the cause (referenced by tool "t")"#;
+    assert_eq!(caller("Failed", false).flow(), Some((message.into(), true)));
+    let message = r#"agent "a" not found (referenced by tool "t")"#;
+    assert_eq!(caller("Running", true).without("Agent/a").flow(), Some((message.into(), true)));
 }
 
 #[test]
@@ -319,23 +319,29 @@ fn of_an_agent_that_is_called_only_the_address_counts() {
 }
 
 #[test]
-fn a_circle_is_named_on_every_member_and_on_whoever_leads_into_it() {
+fn a_cycle_is_named_on_every_member_and_on_each_object_that_leads_into_it() {
     let circle = caller("Resolving", false).set("Agent/a", "/spec/tools", json!(["u"])).with(
         "Tool/u",
         "Resolving",
         json!({ "name": "u", "type": "flow", "flowRef": { "name": "f" } }),
     );
-    let said = |inputs: Inputs| inputs.waiting_for().map(|wait| (wait.reason, wait.sentence)).unwrap();
+    let message = |inputs: Inputs| inputs.waiting_for().map(|wait| (wait.reason, wait.sentence)).unwrap();
     let cycle = |text: &str| ("ReferenceCycle", format!("cycle: {text}"));
-    assert_eq!(said(circle.inputs::<Flow>(RefKind::Flow, "f")), cycle("Flow/f → Tool/t → Agent/a → Tool/u → Flow/f"));
-    assert_eq!(said(circle.inputs::<Tool>(RefKind::Tool, "u")), cycle("Tool/u → Flow/f → Tool/t → Agent/a → Tool/u"));
     assert_eq!(
-        said(circle.inputs::<Agent>(RefKind::Agent, "a")),
+        message(circle.inputs::<Flow>(RefKind::Flow, "f")),
+        cycle("Flow/f → Tool/t → Agent/a → Tool/u → Flow/f")
+    );
+    assert_eq!(
+        message(circle.inputs::<Tool>(RefKind::Tool, "u")),
+        cycle("Tool/u → Flow/f → Tool/t → Agent/a → Tool/u")
+    );
+    assert_eq!(
+        message(circle.inputs::<Agent>(RefKind::Agent, "a")),
         cycle("Agent/a → Tool/u → Flow/f → Tool/t → Agent/a")
     );
     let outside = circle.with("Agent/z", "Resolving", json!({ "name": "Z", "framework": "corail", "tools": ["t"] }));
     let waits = r#"tool "t" waits for itself, cycle: Tool/t → Agent/a → Tool/u → Flow/f → Tool/t"#;
-    assert_eq!(said(outside.inputs::<Agent>(RefKind::Agent, "z")), ("MissingDependency", waits.to_owned()));
+    assert_eq!(message(outside.inputs::<Agent>(RefKind::Agent, "z")), ("MissingDependency", waits.to_owned()));
     let open = outside.set("Tool/u", "/spec/enabled", json!(false));
     let found = open.inputs::<Flow>(RefKind::Flow, "f");
     assert!(

@@ -8,7 +8,7 @@ use crds::{ReferencePhase, RemoteMCPServer};
 use machine::{Action, ActionError};
 use meta::PhasedObject;
 
-use super::{cross_namespace, target};
+use super::{cross_namespace, target::target};
 use crate::{
     deps::Deps,
     discovery::{Schedule, store_tools},

@@ -4,6 +4,7 @@
 mod check;
 mod cross_namespace;
 mod monitor;
+mod target;
 #[cfg(test)]
 mod tests;
 
@@ -15,15 +16,15 @@ use crds::{
     RemoteMCPServer, reason,
 };
 use machine::{Action, ActionError, Edge, EdgeFrom, Rule, Table, TableError};
-use meta::{PhasedObject, condition_type};
+use meta::condition_type;
 
 use crate::{
     deps::Deps,
-    discovery::{DiscoveryTarget, Unpublishing},
+    discovery::Unpublishing,
     kind::{ControlledKind, Registry},
     ports::ChildKind,
     reference::{self, Accept, ReferenceKind},
-    references::{Evaluation, Query, Referable, Resolver, Usage},
+    references::{Evaluation, Query, Referable, Usage},
 };
 
 /// Phase transitions of a RemoteMCPServer.
@@ -81,25 +82,5 @@ impl ReferenceKind for RemoteMCPServer {
             Some("http" | "https") => Ok(()),
             _ => Err(ActionError::terminal(reason::INVALID_SPEC, "spec.url must be an http or https URL")),
         }
-    }
-}
-
-/// Returns the target of the discovery.
-fn target(cr: &RemoteMCPServer, world: &Deps) -> DiscoveryTarget {
-    let key = cr.key();
-    let spec = &cr.spec;
-    DiscoveryTarget {
-        kind: RemoteMCPServer::KIND,
-        uid: cr.uid().to_owned(),
-        url: spec.url.clone(),
-        headers: spec.headers_from.clone(),
-        tls: spec.tls.clone().unwrap_or_default(),
-        sse: spec.protocol == "SSE",
-        silence: spec.sse_read_timeout(),
-        terminates: spec.terminate_on_close,
-        timeout: spec.timeout(),
-        resync: spec.resync(),
-        data: Resolver::new(world, &key.namespace).data(&cr.references()),
-        key,
     }
 }

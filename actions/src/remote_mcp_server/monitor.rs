@@ -8,7 +8,7 @@ use crds::{ReferencePhase, RemoteMCPServer};
 use machine::{Action, ActionError, RECHECK};
 use meta::PhasedObject;
 
-use super::{cross_namespace, target};
+use super::{cross_namespace, target::target};
 use crate::{
     deps::Deps,
     discovery::{Schedule, store_tools},
@@ -62,11 +62,11 @@ impl Action<RemoteMCPServer, Deps> for Monitor {
             None => Ok(None),
             Some(Ok(found)) => {
                 let mut next = cr.as_ref().clone();
-                let told = store_tools(cx, &mut next, found).await?;
-                if failed && told {
+                let stored = store_tools(cx, &mut next, found).await?;
+                if failed && stored {
                     return move_on("the server lists its tools".to_owned());
                 }
-                Ok((told && next.status != cr.status).then_some(next))
+                Ok((stored && next.status != cr.status).then_some(next))
             }
             Some(Err(error)) => Err(error.into()),
         }

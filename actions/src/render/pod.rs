@@ -107,9 +107,9 @@ fn container(running: &WorkloadParts<'_>) -> Value {
     if !container.env_from.is_empty() {
         rendered["envFrom"] = Value::Array(container.env_from.clone());
     }
-    let told = running.sidecar.as_ref().and_then(|sidecar| sidecar.variable(&container.env));
-    if told.is_some() || !container.env.is_empty() {
-        rendered["env"] = container.env.iter().cloned().chain(told).collect();
+    let variable = running.sidecar.as_ref().and_then(|sidecar| sidecar.variable(&container.env));
+    if variable.is_some() || !container.env.is_empty() {
+        rendered["env"] = container.env.iter().cloned().chain(variable).collect();
     }
     if !container.resources.is_null() {
         rendered["resources"] = container.resources.clone();

@@ -195,9 +195,9 @@ impl<'a> Sidecar<'a> {
     /// Returns the variable that announces the sidecar to the workload's container, unless the spec sets it. It is set only if
     /// the sidecar verifies callers, and never for an MCPServer.
     pub(super) fn variable(&self, env: &[Value]) -> Option<Value> {
-        let told = self.pinned.caller_keys.is_some() && !self.listens;
+        let listens_behind = self.pinned.caller_keys.is_some() && !self.listens;
         let taken = env.iter().any(|variable| variable["name"] == BEHIND_SIDECAR);
-        (told && !taken).then(|| json!({ "name": BEHIND_SIDECAR, "value": "true" }))
+        (listens_behind && !taken).then(|| json!({ "name": BEHIND_SIDECAR, "value": "true" }))
     }
 
     fn hook(&self, path: &str) -> Value {

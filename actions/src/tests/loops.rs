@@ -40,9 +40,9 @@ async fn a_crd_that_drops_what_steps_are_chosen_by_is_named_with_backoff_until_i
         assert!(first <= 7 && later <= 14, "{fields:?}: {first} writes in 10 s, {later} in 10 min");
         // Fields that are written only now and then are reported only then.
         if !matches!(fields[0], "specDigest" | "failure" | "children") {
-            let said = format!("the CRD agents.agents.recif.dev drops status.{}: upgrade the CRDs", fields[0]);
+            let text = format!("the CRD agents.agents.recif.dev drops status.{}: upgrade the CRDs", fields[0]);
             assert_eq!(ready(&sim).0, "CRDOutdated", "{fields:?}");
-            assert!(ready(&sim).1.starts_with(&said), "{}", ready(&sim).1);
+            assert!(ready(&sim).1.starts_with(&text), "{}", ready(&sim).1);
             let defects = operator.trace.take().into_iter().filter(|step| step.outcome == StepOutcome::Defect);
             assert!(defects.count() > 3, "{fields:?}");
         }
@@ -63,9 +63,9 @@ async fn a_crd_that_drops_anything_else_is_told_in_a_condition_alone() {
     Operator::start(&sim).run(MINUTE).await;
     assert_eq!((status(&sim, "/phase"), ready(&sim).0), (json!("Running"), "Running".into()));
     assert_eq!(written(&sim), 4);
-    let said = condition(&sim, "CRDOutdated");
-    assert_eq!((&said["status"], &said["reason"]), (&json!("True"), &json!("FieldsDropped")));
-    assert!(said["message"].as_str().is_some_and(|it| it.contains(" drops status.selector: ")), "{said}");
+    let text = condition(&sim, "CRDOutdated");
+    assert_eq!((&text["status"], &text["reason"]), (&json!("True"), &json!("FieldsDropped")));
+    assert!(text["message"].as_str().is_some_and(|it| it.contains(" drops status.selector: ")), "{text}");
     Operator::start(&sim).run(30 * MINUTE).await;
     assert_eq!(written(&sim), 0, "a restart");
     sim.store().unknown = &[];

@@ -99,7 +99,7 @@ async fn an_object_left_behind_in_a_namespace_that_is_gone_is_tried_ever_more_ra
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_has_to_bring_is_said_at_once_and_all_of_it() {
+async fn all_that_a_user_has_to_provide_is_reported_at_once() {
     let sim = Sim::new();
     let env = json!([{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}]);
     sim.store().create(&agent_id("a"), agent_body(json!({"tools": ["weather", "news"], "env": env})));

@@ -49,14 +49,14 @@ impl reference::ReferenceKind for Tool {
         }
     }
 
-    fn rejection(&self, world: &Deps) -> Option<ActionError> {
+    fn rejection(&self, deps: &Deps) -> Option<ActionError> {
         let key = self.key();
-        let lookup = Resolver::new(world, &key.namespace);
+        let lookup = Resolver::new(deps, &key.namespace);
         if let Some(called) = self.references().iter().find(|reference| lookup.requires_identity(reference)) {
             let message = format!("{} \"{}\" {ONLY_GATEWAYS}", called.kind.as_str().to_lowercase(), called.name);
             return Some(ActionError::terminal(reason::IDENTITY_REQUIRED, message));
         }
-        match server_tool_state(self, world)? {
+        match server_tool_state(self, deps)? {
             (server, ToolState::NoSuchTool(what)) => {
                 let namespace = server.namespace.map(|namespace| namespace + "/").unwrap_or_default();
                 let (kind, name) = (server.kind.as_str().to_lowercase(), server.name);
@@ -67,8 +67,8 @@ impl reference::ReferenceKind for Tool {
         }
     }
 
-    fn report_status(&mut self, world: &Deps) {
-        let said = match server_tool_state(self, world) {
+    fn report_status(&mut self, deps: &Deps) {
+        let condition = match server_tool_state(self, deps) {
             Some((_, ToolState::Known { unreachable: Some((reason, message)), .. })) => {
                 condition(condition_type::SERVER_REACHABLE, false, &reason, message)
             }
@@ -82,16 +82,16 @@ impl reference::ReferenceKind for Tool {
                 return;
             }
         };
-        update_condition(&mut self.common_mut().conditions, said);
+        update_condition(&mut self.common_mut().conditions, condition);
     }
 }
 
 /// Returns the server of a Tool, and the state of the tool there.
-fn server_tool_state(tool: &Tool, world: &Deps) -> Option<(Reference, ToolState)> {
+fn server_tool_state(tool: &Tool, deps: &Deps) -> Option<(Reference, ToolState)> {
     let (server, name) = tool.spec.served_by()?;
     let namespace = tool.metadata.namespace.as_deref().unwrap_or_default();
     RefKind::parse(&server.kind)?;
     let reference =
         tool.references().into_iter().find(|found| found.keys.contains(name) && found.name == server.name)?;
-    Some((reference.clone(), tool_state(world.cache.as_ref(), &reference, namespace, name)))
+    Some((reference.clone(), tool_state(deps.cache.as_ref(), &reference, namespace, name)))
 }

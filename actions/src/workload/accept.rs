@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use crds::WorkloadPhase;
 use machine::{Action, ActionError};
 
-use super::WorkloadKind;
+use super::kind::WorkloadKind;
 use crate::{deps::Deps, kind::Context};
 
 /// Action `accept`; see the module.

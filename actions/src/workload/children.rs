@@ -12,7 +12,7 @@ use machine::{ActionError, ApiError, StepNotes};
 use meta::{Phase, PhasedObject};
 use serde_json::{Value, json};
 
-use super::{WorkloadKind, replicas};
+use super::{kind::WorkloadKind, replicas};
 use crate::{
     applied::{is_record_of, stored_record},
     kind::Context,

@@ -1,6 +1,5 @@
 //! Graceful degradation: a workload of several members serves those that can be rendered, and names the others.
 
-use super::WorkloadKind;
 use crate::references::Inputs;
 
 /// Workload that serves a part of its members while the others lack something.
@@ -13,14 +12,4 @@ pub trait Degradable {
 
     /// Returns the references without the pending ones that it can do without, for when those have been waited for long enough.
     fn omit_pending(&self, inputs: Inputs) -> Inputs;
-}
-
-/// Returns [`Degradable::report_members`]; false for a workload without members.
-pub(super) fn report_members<K: WorkloadKind>(cr: &mut K, inputs: &Inputs) -> bool {
-    cr.degradable_mut().is_some_and(|members| members.report_members(inputs))
-}
-
-/// Returns [`Degradable::degraded`], if it has members.
-pub(super) fn degraded<K: WorkloadKind>(cr: &K) -> Option<String> {
-    cr.degradable()?.degraded()
 }

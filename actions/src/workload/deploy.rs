@@ -8,11 +8,10 @@ use crds::{WorkloadPhase, reason};
 use machine::{Action, ActionError, RECHECK};
 
 use super::{
-    WorkloadKind,
     children::{Drift, drift, ensure, records, remove_unwanted, scale},
-    degradation::report_members,
     health::{self, Rollout, STOPPING, explain, note_unready, observe, observed_change, rollout},
     inputs::{changed_inputs, inputs, is_unsettled},
+    kind::WorkloadKind,
     replicas,
 };
 use crate::{
@@ -118,7 +117,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
         remove_unwanted(cx, &mut next, &wanted).await?;
         observe(&mut next, Some(&state), stopped);
         next.set_phase(if stopped { WorkloadPhase::Terminated } else { WorkloadPhase::Running });
-        report_members(&mut next, &inputs);
+        next.record_members(&inputs);
         note_unready(cx, &next);
         Ok(Some(next))
     }

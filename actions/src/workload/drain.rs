@@ -12,7 +12,7 @@ use crds::{WorkloadPhase, reason};
 use machine::{Action, ActionError, RECHECK};
 use meta::PhasedObject;
 
-use super::{WorkloadKind, children::is_orphaning};
+use super::{children::is_orphaning, kind::WorkloadKind};
 use crate::{deps::Deps, kind::Context, ports::CachedChild};
 
 /// Action `drain`; see the module.

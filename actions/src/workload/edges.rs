@@ -60,7 +60,7 @@ pub const NOT_RETRYABLE: &[&str] = &[
 ];
 
 /// Paths in the status that decide on steps, besides those that all kinds have.
-pub const STEERED_BY: &[&str] = &[
+pub const DECISION_PATHS: &[&str] = &[
     "contentHash",
     "children",
     "children[].kind",

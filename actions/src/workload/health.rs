@@ -5,7 +5,7 @@ use std::time::Duration;
 use crds::{WorkloadPhase, pod_problem::PodProblem, reason};
 use meta::{Phase, PhaseClass, condition, condition_type, set_condition};
 
-use super::{WorkloadKind, children::renew_service, degradation::report_members, replicas};
+use super::{children::renew_service, kind::WorkloadKind, replicas};
 use crate::{
     kind::Context,
     ports::{CachedChild, DeploymentState, WorkloadPod},
@@ -67,7 +67,7 @@ pub(super) fn observe<K: WorkloadKind>(next: &mut K, deployment: Option<&Deploym
         && scaled
         && deployment.is_some_and(|deployment| deployment.desired == 0 && deployment.replicas_managers.scaler);
     let kind = K::KIND;
-    let said = match (stopped, available, manager) {
+    let condition = match (stopped, available, manager) {
         _ if asleep => condition(
             condition_type::AVAILABLE,
             true,
@@ -98,7 +98,7 @@ pub(super) fn observe<K: WorkloadKind>(next: &mut K, deployment: Option<&Deploym
     }
     status.replicas = Some(ready);
     status.current_replicas = Some(pods);
-    set_condition(&mut status.machine.conditions, said);
+    set_condition(&mut status.machine.conditions, condition);
 }
 
 /// Returns the object with the state of its Deployment if its availability, the uid of its Service or the status of its kind
@@ -108,8 +108,8 @@ pub(super) fn observed_change<K: WorkloadKind>(cx: &Context, cr: &K, inputs: &In
     let mut next = cr.clone();
     observe(&mut next, live.as_ref().and_then(|live| live.deployment.as_ref()), cr.replicas() == 0);
     let renewed = renew_service(cx, &mut next);
-    let told = report_members(&mut next, inputs);
-    (told || renewed || is_available(&next) != is_available(cr)).then_some(next)
+    let recorded = next.record_members(inputs);
+    (recorded || renewed || is_available(&next) != is_available(cr)).then_some(next)
 }
 
 /// Notes, for the status that begins the rollout, how many Pods the rollout waits for.

@@ -7,7 +7,7 @@ use crds::{WorkloadPhase, digest, reason};
 use machine::ActionError;
 use serde_json::Value;
 
-use super::{RenderedWorkload, WorkloadKind};
+use super::kind::{RenderedWorkload, WorkloadKind};
 use crate::{kind::Context, ports::ChildKind};
 
 /// Renders `next` with the pinned images and keys, and stores them in its status.

@@ -4,7 +4,7 @@ use crds::{WorkloadPhase, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::condition_type;
 
-use super::WorkloadKind;
+use super::kind::WorkloadKind;
 use crate::{
     kind::Context,
     references::{Inputs, Resolution},

@@ -9,15 +9,14 @@ use machine::{Action, ActionError, RECHECK};
 use meta::condition_type;
 
 use super::{
-    WorkloadKind,
     children::{
         Drift, drift, ensure, kind_of, records, remove_unwanted, renew_service, restore_records, scale, unrecorded,
     },
-    degradation::report_members,
     health::{STOPPING, explain, explain_cold_start, is_scaled_to_zero, note_rollout, note_unready, observe},
     images::{is_template_new, note_unknown_keys},
     inputs::{changed_inputs, inputs, is_unsettled},
-    is_governed, replicas,
+    kind::{WorkloadKind, is_governed},
+    replicas,
 };
 use crate::{
     deps::Deps,
@@ -146,10 +145,10 @@ impl<K: WorkloadKind> Action<K, Deps> for Monitor {
         if running && state.available < replicas::required(cr.as_ref(), &state) {
             self.check_failing(cx, cr.as_ref(), &state)?;
         }
-        let told = report_members(&mut next, &inputs);
+        let recorded = next.record_members(&inputs);
         note_unready(cx, &next);
         note_unknown_keys(cx, &next);
-        let changed = told || next.status() != cr.status() || next.has_finalizer() != cr.has_finalizer();
+        let changed = recorded || next.status() != cr.status() || next.has_finalizer() != cr.has_finalizer();
         Ok(changed.then_some(next))
     }
 }

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use machine::ActionError;
 use serde_json::Value;
 
-use super::{WorkloadKind, children::is_owned};
+use super::{children::is_owned, kind::WorkloadKind};
 use crate::{kind::Context, ports::ChildManifest, render::MAX_OBJECT};
 
 /// Returns the manifest with those files of the live object that it would remove from running Pods, as far as there is room.

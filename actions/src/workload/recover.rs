@@ -10,10 +10,10 @@ use machine::{Action, ActionError, ApiError, RECHECK, is_due};
 use meta::condition_type;
 
 use super::{
-    WorkloadKind,
     children::is_owned,
     health::{Rollout, observed_change, rollout},
     inputs::inputs,
+    kind::WorkloadKind,
     replicas,
 };
 use crate::{deps::Deps, kind::Context, ports::ChildManifest, references::Inputs};

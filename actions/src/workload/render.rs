@@ -10,13 +10,12 @@ use meta::set_condition;
 use serde_json::Value;
 
 use super::{
-    WorkloadKind,
     children::{check_owner, ensure},
-    degradation::report_members,
     edges::RENDERED_CONDITIONS,
     health::note_rollout,
     images::render_with_images,
     inputs::{changed_inputs, inputs, is_unsettled},
+    kind::WorkloadKind,
     old_files::keep_old_files,
 };
 use crate::{
@@ -91,7 +90,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Render {
         for condition in rendered.conditions {
             set_condition(conditions, condition);
         }
-        report_members(&mut next, &inputs);
+        next.record_members(&inputs);
         note_rollout(cx, cr.as_ref());
         Ok(Some(next))
     }

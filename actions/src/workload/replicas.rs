@@ -11,7 +11,7 @@
 
 use crds::{ChildRecord, Scaling};
 
-use super::WorkloadKind;
+use super::kind::WorkloadKind;
 use crate::ports::DeploymentState;
 
 /// Field manager of the scaler.

@@ -9,10 +9,10 @@ use machine::{Action, ActionError, RECHECK};
 use meta::{condition, condition_type, with_condition};
 
 use super::{
-    WorkloadKind,
-    degradation::{degraded, report_members},
+    degradation::Degradable,
     health::observed_change,
     inputs::{inputs, resolved},
+    kind::WorkloadKind,
 };
 use crate::{
     deps::Deps,
@@ -80,8 +80,8 @@ impl<K: WorkloadKind> Action<K, Deps> for Resolve {
                     return Ok(None);
                 }
                 next.common_mut().inputs = Some(inputs.pin());
-                report_members(&mut next, &inputs);
-                let resolved = match degraded(&next) {
+                next.record_members(&inputs);
+                let resolved = match next.degradable().and_then(Degradable::degraded) {
                     None => condition(condition_type::REFERENCES_RESOLVED, true, "Resolved", ""),
                     Some(sentence) => condition(condition_type::REFERENCES_RESOLVED, false, reason::DEGRADED, sentence),
                 };

@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn replicas_belong_to_somebody_else_only_when_they_are_not_ours() {
+    fn replicas_have_another_manager_only_when_they_are_not_ours() {
         let kubectl = r#"{"manager":"kubectl","operation":"Update","subresource":"scale","fieldsV1":{"f:spec":{"f:replicas":{}}}}"#;
         let by = |entries: &str| deployment(entries).deployment.unwrap().replicas_managers;
         assert_eq!(by(&format!("{OURS},{kubectl}")).other_manager(), Some("kubectl"));

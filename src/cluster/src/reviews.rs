@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_is_nobodys_unless_it_is_authenticated_for_us() {
+    async fn a_token_counts_only_if_it_is_authenticated_for_us() {
         let unknown = json!({"spec": {}, "status": {"authenticated": false, "error": "expired"}}).to_string();
         let nameless = json!({"spec": {}, "status": {"authenticated": true, "user": {}}}).to_string();
         let none = json!({"spec": {}}).to_string();

@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newer_version_wins_whoever_brings_it() {
+    fn the_newer_version_wins_from_any_source() {
         let map = ObjectMap::default();
         let log = log(&map);
         map.observe(seen("a", 5), ChangeSource::Write);

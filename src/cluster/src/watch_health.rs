@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn after_the_first_list_a_refusal_is_a_note_and_keeps_nobody_from_being_ready() {
+    fn after_the_first_list_a_refusal_is_a_note_and_the_process_stays_ready() {
         let (board, [a, b]) = board(["a", "b"]);
         assert_eq!(board.unready().len(), 2);
         board.record_list(a);

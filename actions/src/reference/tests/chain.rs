@@ -102,18 +102,18 @@ async fn everything_that_is_missing_is_named_until_it_comes_one_after_the_other(
             "secret \"keys\" not found (referenced by pluginconfig \"pc\")",
         ),
     ];
-    for (what, come, said) in steps {
+    for (what, come, expected) in steps {
         come(&mut sim.store());
         operator.run(MINUTE).await;
-        assert_eq!(message(&sim, &agent_id("a")), said, "after the {what}");
+        assert_eq!(message(&sim, &agent_id("a")), expected, "after the {what}");
     }
     assert_eq!(message(&sim, &id("PluginConfig", "pc")), "secret \"keys\" not found");
     assert_eq!(message(&sim, &id("Model", "m")), "secret \"keys\" not found (referenced by pluginconfig \"pc\")");
     sim.store().create(&id("Secret", "keys"), secret(json!({"OTHER": "MQ=="})));
     operator.run(MINUTE).await;
-    let said = "secret \"keys\" has no key \"KEY\"";
-    assert_eq!(message(&sim, &id("PluginConfig", "pc")), said);
-    assert_eq!(message(&sim, &agent_id("a")), format!("{said} (referenced by pluginconfig \"pc\")"));
+    let expected = "secret \"keys\" has no key \"KEY\"";
+    assert_eq!(message(&sim, &id("PluginConfig", "pc")), expected);
+    assert_eq!(message(&sim, &agent_id("a")), format!("{expected} (referenced by pluginconfig \"pc\")"));
     sim.store().edit(&id("Secret", "keys"), |body| body["data"]["KEY"] = json!("MQ=="));
     operator.run(MINUTE).await;
     assert_eq!(phase(&sim, &agent_id("a")), "Running");
@@ -157,7 +157,7 @@ async fn a_rotated_secret_rolls_its_users_once_and_moves_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_reads_of_a_secret_or_prompt_writes_nothing_to_its_users() {
+async fn unread_parts_of_a_secret_or_prompt_write_nothing_to_its_users() {
     let (sim, mut operator) = running().await;
     sim.store().edit(&id("Secret", "keys"), |body| body["data"]["OTHER"] = json!("Mg=="));
     operator.run(10 * MINUTE).await;
@@ -175,9 +175,9 @@ async fn a_prompt_that_is_broken_names_the_line_until_it_is_mended() {
     };
     edit("---\nmodel: x\n");
     operator.run(MINUTE).await;
-    let said = "content, line 1: the frontmatter that begins here does not end: add a line `---` after it";
-    assert_eq!((phase(&sim, &id("Prompt", "p")), message(&sim, &id("Prompt", "p"))), ("Error".into(), said.into()));
-    assert_eq!(message(&sim, &agent_id("a")), format!("prompt \"p\" is in phase Error: {said}"));
+    let expected = "content, line 1: the frontmatter that begins here does not end: add a line `---` after it";
+    assert_eq!((phase(&sim, &id("Prompt", "p")), message(&sim, &id("Prompt", "p"))), ("Error".into(), expected.into()));
+    assert_eq!(message(&sim, &agent_id("a")), format!("prompt \"p\" is in phase Error: {expected}"));
     edit(" \n ");
     operator.run(MINUTE).await;
     assert_eq!(message(&sim, &id("Prompt", "p")), "content is blank: write the text for the model");

@@ -20,15 +20,15 @@ fn status(sim: &Sim, pointer: &str) -> Value {
 fn conditions(sim: &Sim) -> Vec<(String, String, String, String)> {
     let list = status(sim, "/conditions");
     let text = |found: &Value, field: &str| found[field].as_str().unwrap_or_default().to_owned();
-    let said = list
+    let conditions = list
         .as_array()
         .into_iter()
         .flatten()
         .map(|found| (text(found, "type"), text(found, "status"), text(found, "reason"), text(found, "message")));
-    said.collect()
+    conditions.collect()
 }
 
-fn said(type_: &str, status: &str, reason: &str, message: &str) -> (String, String, String, String) {
+fn expected_condition(type_: &str, status: &str, reason: &str, message: &str) -> (String, String, String, String) {
     (type_.into(), status.into(), reason.into(), message.into())
 }
 
@@ -41,7 +41,7 @@ async fn a_valid_tool_is_available_after_two_writes_and_then_costs_nothing() {
     assert_eq!(status(&sim, "/phase"), json!("Available"));
     let all = conditions(&sim);
     for (type_, holds) in [("Ready", "True"), ("Reconciling", "False"), ("Stalled", "False"), ("Available", "True")] {
-        assert!(all.contains(&said(type_, holds, "Available", "")), "{type_}: {all:?}");
+        assert!(all.contains(&expected_condition(type_, holds, "Available", "")), "{type_}: {all:?}");
     }
     Operator::start(&sim).run(60 * MINUTE).await;
     assert_eq!(sim.take_requests(), []);
@@ -66,7 +66,7 @@ async fn an_invalid_tool_says_what_it_lacks_until_it_is_edited() {
         assert_eq!(status(&sim, "/phase"), json!("Error"));
         let all = conditions(&sim);
         for (type_, holds) in [("Ready", "False"), ("Stalled", "True"), ("Available", "False")] {
-            assert!(all.contains(&said(type_, holds, "InvalidSpec", message)), "{type_}: {all:?}");
+            assert!(all.contains(&expected_condition(type_, holds, "InvalidSpec", message)), "{type_}: {all:?}");
         }
         sim.take_requests();
         operator.run(60 * MINUTE).await;
@@ -116,7 +116,10 @@ async fn a_tool_that_calls_what_only_gateways_may_call_says_so_until_it_is_opene
         assert_eq!(status(&sim, "/phase"), json!("Error"), "{kind}");
         let message =
             format!("{} \"b\" answers only requests through the gateway (proxy.requireIdentity)", kind.to_lowercase());
-        assert!(conditions(&sim).contains(&said("Ready", "False", "IdentityRequired", &message)), "{kind}");
+        assert!(
+            conditions(&sim).contains(&expected_condition("Ready", "False", "IdentityRequired", &message)),
+            "{kind}"
+        );
         sim.store().edit(&id(kind, "b"), |body| drop(body["spec"].as_object_mut().unwrap().remove("proxy")));
         operator.run(10 * MINUTE).await;
         assert_eq!(status(&sim, "/phase"), json!("Available"), "{kind}");

@@ -203,7 +203,7 @@ async fn a_service_of_another_namespace_is_asked_only_where_its_server_allows_it
 
 #[tokio::test(start_paused = true)]
 async fn what_a_tool_says_itself_counts_more_than_what_its_server_says() {
-    let sim = world();
+    let sim = cluster();
     let schema = json!({"type": "object", "properties": {"text": {"type": "string", "maxLength": 9}}});
     sim.store().edit(&tool_id("echo"), |body| {
         body["spec"]["description"] = json!("Mine");

@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn tools_are_discovered_kept_and_rendered_and_then_cost_nothing() {
-    let sim = world();
+    let sim = cluster();
     Operator::start(&sim).run(MINUTE).await;
     assert_eq!((phase(&sim, &server_id()), phase(&sim, &agent_id("a"))), (json!("Available"), json!("Running")));
     assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 2);
@@ -25,7 +25,7 @@ async fn tools_are_discovered_kept_and_rendered_and_then_cost_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn other_tools_are_told_in_place_and_move_only_their_users() {
-    let sim = world();
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     sim.take_requests();
@@ -41,8 +41,8 @@ async fn other_tools_are_told_in_place_and_move_only_their_users() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_is_down_keeps_its_tools_and_drags_nobody_along() {
-    let sim = world();
+async fn a_server_that_is_down_keeps_its_tools_and_its_users() {
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     sim.serve(URL, down());
@@ -69,7 +69,7 @@ async fn a_server_that_is_down_keeps_its_tools_and_drags_nobody_along() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_is_in_error_while_its_server_does_not_have_it() {
-    let sim = world();
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     sim.serve(URL, lists_tools(&[("add", "Adds")]));
@@ -119,7 +119,7 @@ async fn a_secret_that_is_missing_is_waited_for_and_one_that_changes_is_used_at_
 
 #[tokio::test(start_paused = true)]
 async fn an_edit_asks_the_new_server() {
-    let sim = world();
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     sim.serve("http://other/", lists_tools(&[("echo", "Echoes")]));
@@ -132,8 +132,8 @@ async fn an_edit_asks_the_new_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn definitions_that_somebody_deletes_or_changes_come_back_and_those_of_others_stay() {
-    let sim = world();
+async fn deleted_or_changed_definitions_come_back_and_foreign_ones_stay() {
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     let kept = at(&sim, &definitions(), "/data");
@@ -160,10 +160,10 @@ async fn definitions_that_somebody_deletes_or_changes_come_back_and_those_of_oth
 
 #[tokio::test(start_paused = true)]
 async fn it_ends_the_same_wherever_the_operator_dies() {
-    let calm = world();
+    let calm = cluster();
     run_with_restarts(&calm, 5 * MINUTE).await;
     for nth in 0.. {
-        let sim = world();
+        let sim = cluster();
         let mut died = false;
         sim.plan(move |request, _| {
             let dies = !died && request.is_write() && request.nth_write == nth;
@@ -183,7 +183,7 @@ async fn it_ends_the_same_wherever_the_operator_dies() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_is_made_again_under_its_name_is_asked_anew() {
-    let sim = world();
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     sim.serve(URL, lists_tools(&[("echo", "Another"), ("add", "Adds")]));
@@ -199,7 +199,7 @@ async fn one_that_is_made_again_under_its_name_is_asked_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_that_fails_in_other_words_is_told_in_those() {
-    let sim = world();
+    let sim = cluster();
     let mut operator = Operator::start(&sim);
     for words in ["it answers HTTP 500", "it answers HTTP 401: give it credentials"] {
         sim.serve(URL, Err(DiscoveryError { reason: "ServerRefused", message: words.into() }));

@@ -70,7 +70,7 @@ fn message(sim: &Sim, id: &ObjectId) -> String {
 }
 
 /// Returns a cluster with a server of two tools, a Tool for each, and an Agent that uses one of them.
-fn world() -> Sim {
+fn cluster() -> Sim {
     let sim = Sim::new();
     sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
     sim.store().create(&server_id(), server(json!({})));

@@ -153,7 +153,7 @@ async fn a_tool_of_an_older_build_that_is_as_it_should_be_is_not_written() {
 #[tokio::test(start_paused = true)]
 async fn another_writer_of_our_fields_starts_no_write_war_and_is_said() {
     let tools = id("ConfigMap", &crds::tool_server::tools_config_map("RemoteMCPServer", "everything"));
-    for (object, field, said) in
+    for (object, field, expected) in
         [(tool_id("add"), "/spec/description", "ToolsPublished"), (tools, "/data/tools.json", "ToolsDiscovered")]
     {
         let (sim, mut operator) = publishing().await;
@@ -165,16 +165,16 @@ async fn another_writer_of_our_fields_starts_no_write_war_and_is_said() {
         let applied = format!("Apply {object}");
         let applies = sim.take_writes().into_iter().filter(|write| *write == applied).count();
         assert!((5..16).contains(&applies), "{object}: {applies} in 20 minutes");
-        let (_, reason, message) = condition(&sim, &server_id(), said).unwrap();
+        let (_, reason, message) = condition(&sim, &server_id(), expected).unwrap();
         assert_eq!(reason, "Contested", "{message}");
         assert!(message.contains(&object.name), "{message}");
         operator.run(20 * MINUTE).await;
-        assert_eq!(condition(&sim, &server_id(), said).unwrap().0, "True", "when it stops");
+        assert_eq!(condition(&sim, &server_id(), expected).unwrap().0, "True", "when it stops");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tool_of_somebody_else_is_left_alone_and_said() {
+async fn a_foreign_tool_is_left_alone_and_reported() {
     let sim = Sim::new();
     sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
     sim.store().create(&tool_id("echo"), crate::fake::tool("http://mine"));

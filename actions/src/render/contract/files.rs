@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 
-use super::{FlowModel, FlowPlacement};
+use super::parts::{FlowModel, FlowPlacement};
 
 /// Returns the folder of a flow of a set, below `/genkit`.
 pub(super) fn folder(flow: &str) -> String {

@@ -7,20 +7,19 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
-use super::FlowContract;
+use super::flow_files::FlowFiles;
 
 /// Content by flow, kind of file and file name. An empty flow stands for all flows.
 type HashedFiles<'a> = BTreeMap<(&'a str, &'static str, &'a str), &'a str>;
 
-/// Returns SHA-256 (hex) of everything in `contract`, and of the data that the environment refers to.
-pub(super) fn content_hash(contract: &FlowContract, data: &BTreeMap<String, String>) -> String {
-    let manifest = contract.manifest();
+/// Returns SHA-256 (hex) of everything that the Pods read, and of the data that the environment refers to.
+pub(super) fn content_hash(manifest: Option<&str>, flows: &[FlowFiles], data: &BTreeMap<String, String>) -> String {
     let mut parts = HashedFiles::new();
-    if let Some(manifest) = &manifest {
+    if let Some(manifest) = manifest {
         parts.insert(("", "manifest", "manifest.json"), manifest);
     }
     parts.extend(data.iter().map(|(object, digest)| (("", "data", object.as_str()), digest.as_str())));
-    for flow in &contract.flows {
+    for flow in flows {
         let credentials = flow.credentials.as_ref().map(|credentials| &credentials.values);
         let folders = [
             ("prompt", Some(&flow.prompts)),

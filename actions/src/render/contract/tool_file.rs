@@ -10,8 +10,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    FlowTool,
     files::{Sorted, pretty},
+    parts::FlowTool,
 };
 use crate::render::{CallTls, call_tls, headers};
 

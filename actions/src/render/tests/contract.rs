@@ -286,8 +286,8 @@ fn names_must_do_as_files_and_routes() {
         (json!([inline(&"a".repeat(247))]), "f", "is too long for a key of a ConfigMap"),
         (json!([]), "f", "a flow needs a prompt"),
     ] {
-        let said = refused(prompts, flow).unwrap_or_default();
-        assert!(said.starts_with("InvalidSpec: ") && said.contains(why), "{why}: {said}");
+        let message = refused(prompts, flow).unwrap_or_default();
+        assert!(message.starts_with("InvalidSpec: ") && message.contains(why), "{why}: {message}");
     }
 }
 
@@ -296,10 +296,10 @@ fn what_the_runner_could_not_use_is_refused() {
     let prompt = |size: usize| FlowParts { prompts: vec![("a".into(), "x".repeat(size))], ..parts("f") };
     let name = "a.prompt".len();
     assert!(FlowContract::of_flow(&prompt(1024 * 1024 - name), &Texts::new()).is_ok());
-    let said = |result: Result<(), crate::render::RenderError>| result.unwrap_err().to_string();
-    let alone = |parts: &FlowParts| said(FlowContract::of_flow(parts, &Texts::new()).map(drop));
+    let message = |result: Result<(), crate::render::RenderError>| result.unwrap_err().to_string();
+    let alone = |parts: &FlowParts| message(FlowContract::of_flow(parts, &Texts::new()).map(drop));
     assert!(alone(&prompt(1024 * 1024)).starts_with("ConfigMap/f-prompts would hold 1048584 bytes"));
-    assert!(said(check_member("s", &prompt(1024 * 1024))).starts_with("ConfigMap/s-f-prompts would hold"));
+    assert!(message(check_member("s", &prompt(1024 * 1024))).starts_with("ConfigMap/s-f-prompts would hold"));
 
     let alike = |name: &str| object(json!({ "name": name, "endpoint": "http://a" }), None, &[]);
     let two = FlowParts { tools: vec![("a".into(), alike("x")), ("b".into(), alike("x"))], ..parts("f") };
@@ -316,7 +316,7 @@ fn what_the_runner_could_not_use_is_refused() {
         FlowParts { tools: vec![("a".into(), secret("a-b", "x"))], ..parts("one") },
         FlowParts { tools: vec![("a".into(), secret("a_b", "y"))], ..parts("other") },
     ];
-    assert!(said(FlowContract::of_set("s", &sets, &Texts::new()).map(drop)).contains("TOOL_A_B_KEY"));
+    assert!(message(FlowContract::of_set("s", &sets, &Texts::new()).map(drop)).contains("TOOL_A_B_KEY"));
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::render::{
 };
 
 /// Returns the error for an agent with this overlay, at this level.
-fn said(overlay: &Value, level: PodSecurity) -> Option<String> {
+fn message(overlay: &Value, level: PodSecurity) -> Option<String> {
     let agent = agent(json!({ "podTemplate": overlay, "proxy": { "enabled": false } }));
     let config = agent_config(&agent, &AgentParts::default(), &bare()).unwrap();
     let running = agent_workload_children(&agent, &config, "proxy".into(), None).unwrap();
@@ -49,10 +49,10 @@ fn an_overlay_beyond_the_level_is_refused_by_its_field() {
         ),
     ] {
         for level in [PodSecurity::Baseline, PodSecurity::Restricted] {
-            let error = said(&overlay, level).unwrap_or_default();
+            let error = message(&overlay, level).unwrap_or_default();
             assert!(error.contains(field) && error.contains("--pod-security"), "{overlay}: {error}");
         }
-        assert_eq!(said(&overlay, PodSecurity::Privileged), None, "{overlay}");
+        assert_eq!(message(&overlay, PodSecurity::Privileged), None, "{overlay}");
     }
     let extra = json!({ "spec": { "containers": [{ "name": "extra", "image": "x" }] } });
     for (overlay, field) in [
@@ -63,8 +63,8 @@ fn an_overlay_beyond_the_level_is_refused_by_its_field() {
         (pod(json!({ "seccompProfile": null })), "securityContext.seccompProfile"),
         (context(json!({ "capabilities": { "add": ["CHOWN"] } })), "securityContext.capabilities.add"),
     ] {
-        assert_eq!(said(&overlay, PodSecurity::Baseline), None, "{overlay}");
-        let error = said(&overlay, PodSecurity::Restricted).unwrap_or_default();
+        assert_eq!(message(&overlay, PodSecurity::Baseline), None, "{overlay}");
+        let error = message(&overlay, PodSecurity::Restricted).unwrap_or_default();
         assert!(error.contains(field) && error.contains("restricted"), "{overlay}: {error}");
     }
 }
@@ -72,7 +72,7 @@ fn an_overlay_beyond_the_level_is_refused_by_its_field() {
 #[test]
 fn what_we_render_and_what_config_holds_is_restricted() {
     for overlay in [json!({}), json!({ "spec": { "nodeSelector": { "disk": "ssd" } } })] {
-        assert_eq!(said(&overlay, PodSecurity::Restricted), None);
+        assert_eq!(message(&overlay, PodSecurity::Restricted), None);
     }
     for part in ["operator", "gateway", "control-plane"] {
         let path = format!("{}/../config/{part}/deployment.yaml", env!("CARGO_MANIFEST_DIR"));

@@ -24,13 +24,13 @@ async fn dies_at_every_write(fault: RequestFault) {
         let stage = scenario.stage().await;
         let reference = outcome(&stage, *scenario, None).await;
         for (n, write) in reference.take_writes().into_iter().enumerate() {
-            let said = format!("{}: {fault:?} at write {n} ({write})", scenario.name);
+            let text = format!("{}: {fault:?} at write {n} ({write})", scenario.name);
             let sim = outcome(&stage, *scenario, Some((n, fault.clone()))).await;
-            same(&reference.store(), &sim.store(), &said);
-            assert_eq!(reference.store().counts, sim.store().counts, "{said}: objects made and deleted");
+            same(&reference.store(), &sim.store(), &text);
+            assert_eq!(reference.store().counts, sim.store().counts, "{text}: objects made and deleted");
             sim.take_requests();
             Operator::start(&sim).run(REST * 10).await;
-            assert_eq!(sim.take_writes(), Vec::<String>::new(), "{said}: written although all is well");
+            assert_eq!(sim.take_writes(), Vec::<String>::new(), "{text}: written although all is well");
         }
     }
 }

@@ -22,7 +22,7 @@ async fn at_every_request(fault: RequestFault) {
         (scenario.happens)(&mut reference.store());
         Operator::start(&reference).run(REST).await;
         for (n, request) in reference.take_requests().into_iter().enumerate() {
-            let said = format!("{}: {fault:?} at request {n} ({request})", scenario.name);
+            let text = format!("{}: {fault:?} at request {n} ({request})", scenario.name);
             let sim = stage.fork();
             (scenario.happens)(&mut sim.store());
             let once = fault.clone();
@@ -31,14 +31,14 @@ async fn at_every_request(fault: RequestFault) {
             operator.run(REST).await;
             if matches!(fault, RequestFault::Refuse(ApiError::Invalid(_) | ApiError::Refused(_))) {
                 // It passed through Failed, which the status remembers.
-                assert_eq!(phase(&sim), phase(&reference), "{said}");
+                assert_eq!(phase(&sim), phase(&reference), "{text}");
                 continue;
             }
-            same(&reference.store(), &sim.store(), &said);
-            assert_eq!(reference.store().counts, sim.store().counts, "{said}: objects made and deleted");
+            same(&reference.store(), &sim.store(), &text);
+            assert_eq!(reference.store().counts, sim.store().counts, "{text}: objects made and deleted");
             sim.take_requests();
             Operator::start(&sim).run(REST * 10).await;
-            assert_eq!(sim.take_writes(), Vec::<String>::new(), "{said}: written although all is well");
+            assert_eq!(sim.take_writes(), Vec::<String>::new(), "{text}: written although all is well");
         }
     }
 }
@@ -115,7 +115,7 @@ async fn nothing_is_asked_for_an_object_before_the_time_is_over_that_the_api_ser
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_server_that_is_away_for_an_hour_fails_nobody() {
+async fn an_api_server_that_is_away_for_an_hour_fails_no_object() {
     // Most requests in an hour: two per attempt, every 2.5 s, 5 s or 30 s, and one a second for an object that a watch is to
     // deliver.
     let errors = [

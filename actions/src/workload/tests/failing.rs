@@ -58,8 +58,8 @@ async fn why_a_pod_does_not_come_up_is_said_within_ten_seconds_in_the_users_word
     for (trouble, why, sentence) in cases {
         let (sim, mut operator) = created(Health::Bad(Some(trouble)), 10 * SECOND).await;
         assert_eq!((reason(&sim), message(&sim)), (why.into(), sentence.into()));
-        let told = operator.trace.take().into_iter().filter_map(|step| step.event);
-        let warnings: Vec<_> = told.filter(|event| event.warning).map(|event| event.reason).collect();
+        let reported = operator.trace.take().into_iter().filter_map(|step| step.event);
+        let warnings: Vec<_> = reported.filter(|event| event.warning).map(|event| event.reason).collect();
         assert_eq!(warnings, [why], "an Event as soon as it is known, once");
         sim.store().set_health(Health::Good);
         operator.run(MINUTE).await;
@@ -213,21 +213,21 @@ fn refusing(sim: &Sim, kind: &'static str) {
 }
 
 /// Runs until the rejection is in the status, for an hour without a write, and until the Agent runs after the rejection ends.
-async fn refused_then_taken(sim: &Sim, operator: &mut Operator, said: &str) {
+async fn refused_then_taken(sim: &Sim, operator: &mut Operator, text: &str) {
     operator.run(MINUTE).await;
-    assert_eq!((phase(sim), reason(sim)), ("Failed".into(), "Refused".into()), "{said}");
+    assert_eq!((phase(sim), reason(sim)), ("Failed".into(), "Refused".into()), "{text}");
     let first = message(sim);
-    assert!(first.starts_with("denied by a policy") && first.chars().count() == 300, "{said}: {first}");
+    assert!(first.starts_with("denied by a policy") && first.chars().count() == 300, "{text}: {first}");
     sim.take_requests();
     operator.run(60 * MINUTE).await;
     let requests = sim.take_requests();
-    assert!(requests.iter().all(|request| !request.is_write()), "{said}: looking writes nothing");
+    assert!(requests.iter().all(|request| !request.is_write()), "{text}: looking writes nothing");
     let looks = requests.iter().filter(|request| request.verb == Verb::DryRun).count();
-    assert!((12..150).contains(&looks), "{said}: {looks} dry runs in an hour");
-    assert_eq!(message(sim), first, "{said}");
+    assert!((12..150).contains(&looks), "{text}: {looks} dry runs in an hour");
+    assert_eq!(message(sim), first, "{text}");
     sim.clear_faults();
     operator.run(6 * MINUTE).await;
-    assert_eq!(phase(sim), "Running", "{said}");
+    assert_eq!(phase(sim), "Running", "{text}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -245,8 +245,8 @@ async fn what_a_policy_refuses_is_said_once_and_taken_when_the_policy_is_gone() 
             body["spec"]["systemPrompt"] = json!("another one");
             body["spec"]["podTemplate"] = overlay.clone();
         });
-        let said = format!("an edit with podTemplate {overlay}");
-        refused_then_taken(&sim, &mut operator, &said).await;
+        let text = format!("an edit with podTemplate {overlay}");
+        refused_then_taken(&sim, &mut operator, &text).await;
         assert_eq!(sim.store().at(&child_id("Deployment"), "/status/ready"), json!(1));
     }
 }

@@ -51,17 +51,17 @@ async fn a_second_outage_has_five_minutes_of_its_own() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_its_end_and_a_stop_are_told_once_each() {
-    let told = |operator: &Operator| -> Vec<(bool, String)> {
+    let reported = |operator: &Operator| -> Vec<(bool, String)> {
         let events = operator.trace.take().into_iter().filter_map(|step| step.event);
         events.map(|event| (event.warning, event.reason)).collect()
     };
     let (sim, mut operator) = created(Health::Bad(None), 11 * MINUTE).await;
     operator.run(60 * MINUTE).await;
-    assert_eq!(told(&operator), [(true, "ProgressDeadlineExceeded".to_owned())]);
+    assert_eq!(reported(&operator), [(true, "ProgressDeadlineExceeded".to_owned())]);
     sim.store().set_health(Health::Good);
     operator.run(MINUTE).await;
-    assert_eq!(told(&operator), [(false, "Recovered".to_owned())]);
+    assert_eq!(reported(&operator), [(false, "Recovered".to_owned())]);
     scale(&mut sim.store(), 0);
     operator.run(MINUTE).await;
-    assert_eq!(told(&operator), [(false, "Terminated".to_owned())]);
+    assert_eq!(reported(&operator), [(false, "Terminated".to_owned())]);
 }

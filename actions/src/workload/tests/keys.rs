@@ -156,17 +156,17 @@ async fn a_sidecar_learns_to_tell_that_its_pod_is_ready_with_the_next_template_o
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
     let asked = |sim: &Sim| variable(sim, "proxy", "RECIF_READINESS");
-    let told = |sim: &Sim| sim.store().at(&id("Agent", "a"), "/status/tellsReady");
-    assert_eq!((asked(&sim), told(&sim)), (json!("/healthz"), json!(true)), "a new one can at once");
+    let reported = |sim: &Sim| sim.store().at(&id("Agent", "a"), "/status/tellsReady");
+    assert_eq!((asked(&sim), reported(&sim)), (json!("/healthz"), json!(true)), "a new one can at once");
     // Status that an older operator left.
     sim.store().edit(&id("Agent", "a"), |body| {
         body["status"].as_object_mut().unwrap().remove("tellsReady");
     });
     sim.store().edit(&id("Agent", "a"), |body| body["spec"]["expose"] = json!({ "anonymousPaths": ["/a"] }));
     operator.run(MINUTE).await;
-    assert_eq!((asked(&sim), told(&sim)), (Value::Null, Value::Null), "no other template, nothing new in it");
+    assert_eq!((asked(&sim), reported(&sim)), (Value::Null, Value::Null), "no other template, nothing new in it");
     edit(&sim, &mut operator, "registry/two:1").await;
-    assert_eq!((asked(&sim), told(&sim)), (json!("/healthz"), json!(true)));
+    assert_eq!((asked(&sim), reported(&sim)), (json!("/healthz"), json!(true)));
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,7 +21,7 @@ async fn a_watch_that_lags_behind_the_others_changes_nothing_in_the_end() {
         (scenario.happens)(&mut reference.store());
         Operator::start(&reference).run(REST).await;
         for kind in ["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"] {
-            let said = format!("{}: the watch of {kind} lags", scenario.name);
+            let sentence = format!("{}: the watch of {kind} lags", scenario.name);
             let sim = stage.fork();
             let mut operator = Operator::start(&sim);
             (scenario.happens)(&mut sim.store());
@@ -29,8 +29,8 @@ async fn a_watch_that_lags_behind_the_others_changes_nothing_in_the_end() {
             operator.run(Duration::from_secs(25)).await;
             operator.lagging.clear();
             operator.run(REST).await;
-            same(&reference.store(), &sim.store(), &said);
-            assert_eq!(reference.store().counts, sim.store().counts, "{said}: objects made and deleted");
+            same(&reference.store(), &sim.store(), &sentence);
+            assert_eq!(reference.store().counts, sim.store().counts, "{sentence}: objects made and deleted");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod anywhere;
 mod crash;
+mod drift;
 mod errors;
 mod failing;
 mod failure_reports;

@@ -72,7 +72,7 @@ async fn it_comes_and_goes_with_the_next_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn there_is_none_beside_a_policy_of_somebody_else() {
+async fn there_is_none_beside_a_foreign_policy() {
     let sim = Sim::new();
     sim.store().create(&agent_id("a"), agent(json!({})));
     let mut operator = operator(&sim, true);

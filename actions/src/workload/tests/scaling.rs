@@ -193,7 +193,7 @@ async fn an_edit_while_there_are_no_pods_ends_in_running_without_any() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_sets_is_taken_back() {
+async fn a_foreign_number_is_taken_back() {
     let (sim, mut operator) = created(json!({"scaling": {}}), 2).await;
     sim.store().edit_as(&child_id("Deployment"), "/spec/replicas", Some(json!(9)), "kubectl");
     operator.run(MINUTE).await;

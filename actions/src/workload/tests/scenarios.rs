@@ -113,17 +113,17 @@ pub(super) fn lose(store: &mut Store, kind: &'static str) {
 }
 
 /// Asserts that both clusters are in the same state, and names only the differences.
-pub(super) fn same(want: &Store, got: &Store, said: &str) {
+pub(super) fn same(want: &Store, got: &Store, text: &str) {
     let (want, got) = (want.end_state(), got.end_state());
     let keys: BTreeSet<_> = want.keys().chain(got.keys()).collect();
     for key in keys {
-        assert_eq!(want.contains_key(key), got.contains_key(key), "{said}: whether {key} is there");
+        assert_eq!(want.contains_key(key), got.contains_key(key), "{text}: whether {key} is there");
         for (field, value) in want[key].as_object().into_iter().flatten() {
             let other = &got[key][field];
             for (part, value) in value.as_object().into_iter().flatten() {
-                assert_eq!(value, &other[part], "{said}: {key}.{field}.{part}");
+                assert_eq!(value, &other[part], "{text}: {key}.{field}.{part}");
             }
-            assert_eq!(value, other, "{said}: {key}.{field}");
+            assert_eq!(value, other, "{text}: {key}.{field}");
         }
     }
 }

@@ -154,8 +154,8 @@ async fn one_that_failed_under_an_older_build_stays_as_it_is() {
 async fn on_its_way_it_always_says_what_it_does() {
     let sim = Sim::new();
     sim.store().create(&agent_id("a"), agent(json!({})));
-    let said = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
-    let seen = said.clone();
+    let text = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = text.clone();
     sim.plan(move |request, _| {
         for step in request.body.as_array().into_iter().flatten().filter(|step| step["op"] == json!("add")) {
             for found in step["value"].as_array().into_iter().flatten().filter(|found| found["type"] == json!("Ready"))
@@ -166,9 +166,9 @@ async fn on_its_way_it_always_says_what_it_does() {
         RequestFault::No
     });
     Operator::start(&sim).run(MINUTE).await;
-    let said = said.lock().expect("not poisoned").clone();
-    assert_eq!(said.len(), 4);
+    let text = text.lock().expect("not poisoned").clone();
+    assert_eq!(text.len(), 4);
     let silent: Vec<_> =
-        said.iter().filter(|(status, message)| *status == json!("False") && *message == json!("")).collect();
-    assert!(silent.is_empty(), "{said:?}");
+        text.iter().filter(|(status, message)| *status == json!("False") && *message == json!("")).collect();
+    assert!(silent.is_empty(), "{text:?}");
 }

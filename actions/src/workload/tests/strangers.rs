@@ -16,7 +16,7 @@ async fn between_any_two_requests(compared: bool, meddles: fn(&mut Store)) {
         meddles(&mut reference.store());
         Operator::start(&reference).run(REST).await;
         for (n, request) in requests.into_iter().enumerate() {
-            let said = format!("{}: before request {n} ({request})", scenario.name);
+            let text = format!("{}: before request {n} ({request})", scenario.name);
             let sim = stage.fork();
             (scenario.happens)(&mut sim.store());
             sim.plan(move |request, store| {
@@ -28,11 +28,11 @@ async fn between_any_two_requests(compared: bool, meddles: fn(&mut Store)) {
             let mut operator = Operator::start(&sim);
             operator.run(REST).await;
             if compared {
-                same(&reference.store(), &sim.store(), &said);
+                same(&reference.store(), &sim.store(), &text);
             }
             sim.take_requests();
             Operator::start(&sim).run(REST * 10).await;
-            assert_eq!(sim.take_writes(), Vec::<String>::new(), "{said}: written although all is well");
+            assert_eq!(sim.take_writes(), Vec::<String>::new(), "{text}: written although all is well");
         }
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_let_in_without_being_asked_for_by_accident() {
+    fn access_is_never_open_by_accident() {
         for (flags, address, expected) in [
             (&[][..], "0.0.0.0:1", Some(AuthMode::Kubernetes)),
             (&["--auth", "none"], "127.0.0.1:1", Some(AuthMode::None)),

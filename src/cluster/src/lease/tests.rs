@@ -121,7 +121,7 @@ async fn a_released_lease_is_taken_within_a_second() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_somebody_deletes_stays_its_holders() {
+async fn a_deleted_lease_stays_its_holders() {
     let fake = Arc::new(Fake::default());
     let (mut first, may_first) = replica(&fake, "first");
     let (mut second, may_second) = replica(&fake, "second");

@@ -96,7 +96,7 @@ async fn a_yes_that_was_taken_back_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_old_yes_serves_for_five_minutes_while_nobody_can_be_asked() {
+async fn a_known_grant_serves_for_five_minutes_without_the_api_server() {
     let scripted = Scripted::new(&[Ok(Ok(1)), Err(Unavailable)]);
     assert_eq!(scripted.get(0).await, Ok(Ok(1)));
     advance(Duration::from_secs(61)).await;
