@@ -136,9 +136,9 @@ fn subscribe<K: ReconciledKind>(shared: &ControllerContext, map: &ObjectMap<K>, 
             users.enqueue_referrers(kind, &change.key);
         }
     });
-    let views = &shared.maps.caches;
+    let caches = &shared.maps.caches;
     for kind in K::CHILDREN {
-        let Some(children) = views.children.get(kind) else { continue };
+        let Some(children) = caches.children.get(kind) else { continue };
         let queue = queue.clone();
         children.subscribe(move |change| {
             if triggers::triggers_owner(change) {
@@ -148,7 +148,7 @@ fn subscribe<K: ReconciledKind>(shared: &ControllerContext, map: &ObjectMap<K>, 
     }
     if K::HAS_PODS {
         let queue = queue.clone();
-        views.pods.subscribe(move |change| {
+        caches.pods.subscribe(move |change| {
             if triggers::triggers_workload(change) {
                 triggers::workloads(K::KIND, change).for_each(|workload| queue.add(&workload));
             }

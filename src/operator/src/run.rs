@@ -223,7 +223,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let board = Arc::new(WatchHealth::default());
     let children = Arc::new(ChildWriter::new(transport.clone(), maps.caches.children.clone()));
     let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.caches.keys.clone()));
-    let world = Deps {
+    let deps = Deps {
         cache: Arc::new(InformerReader::new(&maps.caches, board.clone())),
         client: children,
         discovery: discoverer.clone(),
@@ -235,16 +235,16 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let sinks: Vec<Arc<dyn Sink>> = vec![Arc::new(PhaseTrace), Arc::new(steps.clone()), Arc::new(EventSink(events))];
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
-    let fleet = LiveFleet::new(&transport, &maps.caches, &world.cache, &clock, behind_gateways.clone(), board.clone());
+    let fleet = LiveFleet::new(&transport, &maps.caches, &deps.cache, &clock, behind_gateways.clone(), board.clone());
     let scaler =
         Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.caches.keys.clone(), scaler_metrics));
-    let world = Arc::new(world);
+    let deps = Arc::new(deps);
     let users = Arc::default();
     let instance = format!("{operator_namespace}/{lease_name}");
     let shared = ControllerContext {
         maps: maps.clone(),
         transport: transport.clone(),
-        deps: world,
+        deps,
         clock,
         referrer_queues: users,
         sinks,

@@ -31,8 +31,8 @@ impl fmt::Debug for SyncGate {
 
 impl SyncGate {
     /// Creates a gate for these caches, by the state on `board`.
-    pub(super) fn new(board: Arc<WatchHealth>, kinds: KindCaches, views: Arc<dyn CacheReader>) -> Self {
-        Self { watch_health: board, kinds, caches: views }
+    pub(super) fn new(board: Arc<WatchHealth>, kinds: KindCaches, caches: Arc<dyn CacheReader>) -> Self {
+        Self { watch_health: board, kinds, caches }
     }
 
     /// Returns a kind that a step of this object would read and that is not synced; `None`: all are.

@@ -55,19 +55,19 @@ fn measure(server: &mut Child) -> io::Result<()> {
 
 async fn bench(url: &str) -> io::Result<()> {
     let discoverer = Discoverer::new(Arc::new(EmptyCluster), Vec::new(), Default::default());
-    let (news, mut told) = mpsc::unbounded_channel();
+    let (news, mut reported) = mpsc::unbounded_channel();
     discoverer.on_change(move |_, key| drop(news.send(key.clone())));
     let (mut took, mut first) = (Vec::new(), 0);
     for number in 0..TIMES {
         let target = target(url, number);
         let begun = Instant::now();
         discoverer.query(&target, Schedule::Now);
-        timeout(PATIENCE, told.recv()).await?;
+        timeout(PATIENCE, reported.recv()).await?;
         took.push(begun.elapsed());
-        let said = discoverer.query(&target, Schedule::OnResync);
-        let found = said.as_deref().and_then(|said| said.as_ref().ok()).map(|found| found.catalog.tools.len());
+        let text = discoverer.query(&target, Schedule::OnResync);
+        let found = text.as_deref().and_then(|text| text.as_ref().ok()).map(|found| found.catalog.tools.len());
         if found != Some(server::TOOLS) {
-            return Err(io::Error::other(format!("the server told {found:?} tools: {said:?}")));
+            return Err(io::Error::other(format!("the server told {found:?} tools: {text:?}")));
         }
         // All servers but one are forgotten, so that the growth is not from kept results.
         discoverer.forget(target.kind, &target.key);

@@ -110,9 +110,9 @@ impl WorkloadFleet for IdleFleet {
         Ok(())
     }
 
-    async fn write_status(&self, id: &WorkloadId, _: &str, told: &ScalingStatus) -> Result<(), ApiError> {
+    async fn write_status(&self, id: &WorkloadId, _: &str, status: &ScalingStatus) -> Result<(), ApiError> {
         if let Some(seen) = self.all_of_them().get_mut(id) {
-            seen.status = told.clone();
+            seen.status = status.clone();
         }
         Ok(())
     }

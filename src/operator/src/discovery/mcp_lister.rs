@@ -167,8 +167,8 @@ impl ToolLister for McpToolLister {
         let end = Instant::now() + target.timeout;
         let (client, question) =
             timeout_at(end, self.request(target, era, end)).await.map_err(|_| values_timeout(target))??;
-        let places = self.permits.clone();
-        let asking = async move { discover(client, places, &question, compact_tool).await.map(listing) };
+        let permits = self.permits.clone();
+        let asking = async move { discover(client, permits, &question, compact_tool).await.map(listing) };
         let running = match self.thread() {
             Some(thread) => thread.spawn(asking),
             None => tokio::spawn(asking),

@@ -103,10 +103,10 @@ impl ToolDiscovery for Discoverer {
             Schedule::OnResync if known.is_none() => target.resync.mul_f64(random_fraction()),
             _ => Duration::ZERO,
         };
-        let told = Arc::<LatestDiscovery>::default();
-        let turns = DiscoveryLoop::new(self.shared.clone(), target.clone(), told.clone());
-        let task = ServerTaskHandle(tokio::spawn(turns.run(delay)).abort_handle());
-        servers.insert(place, ServerTask { target: target.clone(), when, latest: told, task });
+        let latest = Arc::<LatestDiscovery>::default();
+        let poll_loop = DiscoveryLoop::new(self.shared.clone(), target.clone(), latest.clone());
+        let task = ServerTaskHandle(tokio::spawn(poll_loop.run(delay)).abort_handle());
+        servers.insert(place, ServerTask { target: target.clone(), when, latest, task });
         None
     }
 }

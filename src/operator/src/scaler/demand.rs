@@ -262,8 +262,8 @@ mod tests {
     fn short_requests_of_two_pods_are_traffic_and_a_silence_is_no_idleness() {
         let mut meter = Meter::new(Duration::ZERO);
         let both = |uptime_ms, completed| {
-            let said = || sample("1", uptime_ms, 0, completed, 0);
-            heard(&[("a", said()), ("b", said())])
+            let same = || sample("1", uptime_ms, 0, completed, 0);
+            heard(&[("a", same()), ("b", same())])
         };
         meter.update(&both(1000, 0), SECOND);
         assert_eq!(meter.update(&both(9000, 1), 9 * SECOND).idle, Duration::ZERO);

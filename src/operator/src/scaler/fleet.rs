@@ -101,5 +101,5 @@ pub trait WorkloadFleet: Send + Sync {
     ///
     /// # Errors
     /// The failure of the request, classified.
-    async fn write_status(&self, id: &WorkloadId, uid: &str, told: &ScalingStatus) -> Result<(), ApiError>;
+    async fn write_status(&self, id: &WorkloadId, uid: &str, status: &ScalingStatus) -> Result<(), ApiError>;
 }

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_listens_nobody_waits() {
+    fn without_a_listener_there_is_no_gateway_to_wait_for() {
         let mut gateways = Gateways::new(Duration::ZERO);
         gateways.set_addresses(&[address(1), address(2)]);
         gateways.record_sample(address(1), sample("i", 10, json!([])), None, SECOND);
@@ -328,7 +328,7 @@ mod tests {
     fn none_is_known_when_none_has_answered_for_long() {
         let mut gateways = one();
         assert!(!gateways.all_respond(), "not heard yet");
-        assert!(!gateways.no_gateway_known(29 * SECOND), "a new leader wakes nobody for this");
+        assert!(!gateways.no_gateway_known(29 * SECOND), "a new leader wakes no workload for this");
         assert!(gateways.no_gateway_known(30 * SECOND));
         gateways.record_sample(address(1), sample("i", 10, json!([])), None, 31 * SECOND);
         assert!(!gateways.no_gateway_known(60 * SECOND) && gateways.all_respond());

@@ -50,7 +50,7 @@ impl LiveFleet {
     pub fn new(
         transport: &Arc<Transport>,
         maps: &Caches,
-        views: &Arc<dyn CacheReader>,
+        caches: &Arc<dyn CacheReader>,
         clock: &Arc<dyn Clock>,
         gateways: Arc<GatewayMap>,
         board: Arc<WatchHealth>,
@@ -67,9 +67,9 @@ impl LiveFleet {
             }
         });
         let kinds: Vec<Box<dyn KindFleet>> = vec![
-            KindWorkloads::<Agent>::watched(maps.kinds.of::<Agent>(), transport, views, clock, &changes),
-            KindWorkloads::<Flow>::watched(maps.kinds.of::<Flow>(), transport, views, clock, &changes),
-            KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, views, clock, &changes),
+            KindWorkloads::<Agent>::watched(maps.kinds.of::<Agent>(), transport, caches, clock, &changes),
+            KindWorkloads::<Flow>::watched(maps.kinds.of::<Flow>(), transport, caches, clock, &changes),
+            KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, caches, clock, &changes),
         ];
         let writer = ScaleWriter::new(transport.clone(), deployments);
         Self { kinds, tools, changes, gateways, writer, watch_health: board }
@@ -124,9 +124,9 @@ impl WorkloadFleet for LiveFleet {
         self.writer.set_deletion_cost(namespace, pod, cost).await
     }
 
-    async fn write_status(&self, id: &WorkloadId, uid: &str, told: &ScalingStatus) -> Result<(), ApiError> {
+    async fn write_status(&self, id: &WorkloadId, uid: &str, status: &ScalingStatus) -> Result<(), ApiError> {
         match self.kind(id) {
-            Some(kind) => kind.write_status(&id.key, uid, told).await,
+            Some(kind) => kind.write_status(&id.key, uid, status).await,
             None => Ok(()),
         }
     }
@@ -138,7 +138,7 @@ trait KindFleet: Send + Sync {
     fn kind(&self) -> &'static str;
     fn keys(&self) -> Vec<Key>;
     fn view(&self, key: &Key) -> Option<WorkloadView>;
-    async fn write_status(&self, key: &Key, uid: &str, told: &ScalingStatus) -> Result<(), ApiError>;
+    async fn write_status(&self, key: &Key, uid: &str, status: &ScalingStatus) -> Result<(), ApiError>;
 }
 
 struct KindWorkloads<K> {
@@ -152,7 +152,7 @@ impl<K: WorkloadKind + CustomObject> KindWorkloads<K> {
     fn watched(
         map: &Arc<ObjectMap<K>>,
         transport: &Arc<Transport>,
-        views: &Arc<dyn CacheReader>,
+        caches: &Arc<dyn CacheReader>,
         clock: &Arc<dyn Clock>,
         changes: &Arc<ChangedWorkloads>,
     ) -> Box<dyn KindFleet> {
@@ -163,7 +163,7 @@ impl<K: WorkloadKind + CustomObject> KindWorkloads<K> {
             }
         });
         let objects = CustomObjects::new(transport.clone(), map.clone()).managed_by(SCALER);
-        Box::new(Self { map: map.clone(), caches: views.clone(), clock: clock.clone(), objects })
+        Box::new(Self { map: map.clone(), caches: caches.clone(), clock: clock.clone(), objects })
     }
 }
 
@@ -202,9 +202,9 @@ impl<K: WorkloadKind + CustomObject> KindFleet for KindWorkloads<K> {
         })
     }
 
-    async fn write_status(&self, key: &Key, uid: &str, told: &ScalingStatus) -> Result<(), ApiError> {
+    async fn write_status(&self, key: &Key, uid: &str, status: &ScalingStatus) -> Result<(), ApiError> {
         let Some(cr) = self.map.get(key).filter(|cr| cr.uid() == uid) else { return Ok(()) };
-        match status::patch(uid, cr.generation(), &cr.status_json(), told, self.clock.now()) {
+        match status::patch(uid, cr.generation(), &cr.status_json(), status, self.clock.now()) {
             Some(patch) => self.objects.patch_status(key, patch).await.map(drop),
             None => Ok(()),
         }
@@ -306,9 +306,9 @@ mod tests {
         let children = HashMap::from([(ChildKind::Deployment, Arc::default())]);
         let maps = Caches { children, ..Caches::default() };
         let board = Arc::new(WatchHealth::default());
-        let views: Arc<dyn CacheReader> = Arc::new(InformerReader::new(&maps, board.clone()));
+        let caches: Arc<dyn CacheReader> = Arc::new(InformerReader::new(&maps, board.clone()));
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
-        let fleet = LiveFleet::new(&Arc::new(transport), &maps, &views, &clock, Arc::default(), board.clone());
+        let fleet = LiveFleet::new(&Arc::new(transport), &maps, &caches, &clock, Arc::default(), board.clone());
 
         let id = WorkloadId { kind: "Agent", key: Key::new("ns", "a") };
         assert_eq!(fleet.view(&id).map(drop), Err(ViewError::Gone));

@@ -33,13 +33,13 @@ fn scaling_status(status: &Value) -> ScalingStatus {
 }
 
 /// Returns the JSON Patch that makes the stored status equal to `told`; `None`: it is, or the state machine has not begun the status.
-pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &ScalingStatus, now: Timestamp) -> Option<Value> {
+pub(super) fn patch(uid: &str, generation: i64, status: &Value, next: &ScalingStatus, now: Timestamp) -> Option<Value> {
     if status.is_null() || CommonStatus::deserialize(status).is_ok_and(|status| status.is_initial()) {
         return None;
     }
     let before = self::scaling_status(status);
     let mut steps = vec![json!({"op": "test", "path": "/metadata/uid", "value": uid})];
-    if let Some(active) = told.active.as_ref().filter(|_| told.active != before.active) {
+    if let Some(active) = next.active.as_ref().filter(|_| next.active != before.active) {
         let stored = &status["conditions"];
         let mut conditions: Vec<Value> = stored.as_array().cloned().unwrap_or_default();
         let old = condition(status);
@@ -58,8 +58,8 @@ pub(super) fn patch(uid: &str, generation: i64, status: &Value, told: &ScalingSt
         steps.push(json!({"op": "test", "path": "/status/conditions", "value": stored}));
         steps.push(json!({"op": "add", "path": "/status/conditions", "value": conditions}));
     }
-    if told.desired.is_some() && told.desired != before.desired {
-        steps.push(json!({"op": "add", "path": "/status/desiredReplicas", "value": told.desired}));
+    if next.desired.is_some() && next.desired != before.desired {
+        steps.push(json!({"op": "add", "path": "/status/desiredReplicas", "value": next.desired}));
     }
     (steps.len() > 1).then_some(Value::Array(steps))
 }

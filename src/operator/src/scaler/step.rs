@@ -103,7 +103,7 @@ mod tests {
     fn the_least_busy_are_marked_then_the_step_is_taken() {
         let step = |pods: &[fn(&mut WorkloadPod)], target| names(prepare(&fleet(pods), target, load));
         assert_eq!(step(&[PLAIN, PLAIN, PLAIN, PLAIN], 2), ["p3", "p2"]);
-        assert_eq!(step(&[PLAIN, MARKED, PLAIN, PLAIN], 2), ["p3"], "whoever is marked already goes");
+        assert_eq!(step(&[PLAIN, MARKED, PLAIN, PLAIN], 2), ["p3"], "the Pod that is marked already goes");
         assert_eq!(step(&[PLAIN, MARKED, PLAIN, MARKED], 2), ["take"]);
         assert_eq!(step(&[PLAIN, UNREADY, PLAIN, PLAIN], 2), ["p3"], "one that is not ready goes unasked");
         assert_eq!(step(&[PLAIN, ENDING, PLAIN, PLAIN], 2), ["p3"]);

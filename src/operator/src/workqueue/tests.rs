@@ -111,7 +111,7 @@ async fn what_moved_goes_on_at_once_behind_the_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_forgets_nobody() {
+async fn a_panic_loses_no_key() {
     let (_queue, mut steps, _task) = start(&["a"], 1, Duration::ZERO, |_| panic!("a defect"));
     assert_eq!(steps.recv().await.unwrap().1, Duration::ZERO);
     assert_eq!(steps.recv().await.unwrap().1, SECOND * 60);

@@ -52,8 +52,8 @@ pub(super) struct DiscoveryLoop {
 }
 
 impl DiscoveryLoop {
-    pub(super) fn new(shared: Arc<DiscoveryContext>, target: DiscoveryTarget, told: Arc<LatestDiscovery>) -> Self {
-        Self { shared, target, latest: told, era: None, failures: 0, changes: 0, changed_at: None }
+    pub(super) fn new(shared: Arc<DiscoveryContext>, target: DiscoveryTarget, latest: Arc<LatestDiscovery>) -> Self {
+        Self { shared, target, latest, era: None, failures: 0, changes: 0, changed_at: None }
     }
 
     /// Queries for ever, the first time after `delay`.
@@ -82,9 +82,9 @@ impl DiscoveryLoop {
         changed: bool,
     ) -> (Duration, Option<Box<dyn ChangeStream>>) {
         let (outcome, holds, changes): (DiscoveryResult, _, _) = match answer {
-            Ok(said) => {
-                (self.era, self.failures) = (Some(said.era), 0);
-                let ToolListing { mut discovered, ttl: holds, changes, .. } = said;
+            Ok(listing) => {
+                (self.era, self.failures) = (Some(listing.era), 0);
+                let ToolListing { mut discovered, ttl: holds, changes, .. } = listing;
                 let last = self.latest.last().clone();
                 let differs = |last: &Discovered| last.catalog.digest != discovered.catalog.digest;
                 self.count_changes(changed || last.is_some_and(|last| last.as_ref().as_ref().is_ok_and(differs)));

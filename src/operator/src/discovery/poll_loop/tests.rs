@@ -214,7 +214,7 @@ async fn the_era_that_worked_is_asked_first_until_it_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_that_hang_keep_nobody_waiting() {
+async fn servers_that_hang_delay_no_others() {
     let (servers, begin) = (FakeServers::default(), Instant::now());
     let discoverer = discoverer(&servers, true);
     for n in 0..400 {
@@ -259,6 +259,6 @@ async fn what_a_server_said_stands_while_its_headers_cannot_be_read() {
     discoverer.query(&target("b"), Schedule::Now);
     servers.behave("b", ServerBehavior::Unready);
     sleep(Duration::from_secs(1)).await;
-    let said = discoverer.query(&target("b"), Schedule::OnResync).unwrap();
-    assert!(said.is_err(), "nothing is known of it, so it is said why");
+    let text = discoverer.query(&target("b"), Schedule::OnResync).unwrap();
+    assert!(text.is_err(), "nothing is known of it, so it is said why");
 }

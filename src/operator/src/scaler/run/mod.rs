@@ -3,6 +3,8 @@
 //! Everything is concurrent, and no workload waits for the Pods of another: a workload is evaluated when the last of its own Pods has
 //! answered, at the latest when the time for answers is over. Writes go on beside the next round; a workload has at most one in flight.
 
+mod writes;
+
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash as _, Hasher as _},
@@ -13,11 +15,7 @@ use std::{
 
 use actions::ports::WorkloadPod;
 use cluster::cache::Keys;
-use futures::{
-    StreamExt,
-    future::{BoxFuture, try_join_all},
-    stream::FuturesUnordered,
-};
+use futures::{StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use http1::{QueryError, QueryResponse, get_request, query};
 use identity::{CALLER_HEADER, DEMAND_AUDIENCE, DEMAND_PATH, TokenCache};
 use machine::ApiError;
@@ -28,6 +26,7 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 
+use self::writes::{WRITE_BACKOFF, apply_writes, should_log};
 use super::{
     PodSample, ScalerMetrics, ViewError, WorkloadFleet, WorkloadId, WorkloadView,
     cold::{ColdPolls, PollResponse},
@@ -39,8 +38,6 @@ use super::{
 pub const PROXY_PORT: u16 = crds::PROXY_PORT as u16;
 /// Interval of the queries to an idle workload, in rounds.
 const IDLE_INTERVALS: u32 = 5;
-/// Back-off after a failed write.
-const WRITE_BACKOFF: Duration = Duration::from_secs(5);
 /// Delay of the restart after a panic.
 const PANIC_BACKOFF: Duration = Duration::from_secs(1);
 /// Most writes in flight.
@@ -306,8 +303,8 @@ impl ScalerTerm {
         };
         let Some(seen) = self.view(id) else { return };
         let Some(tracked) = self.workloads.get_mut(id) else { return };
-        let orders = tracked.evaluate(&seen, state, now);
-        self.write(id, seen, orders);
+        let writes = tracked.evaluate(&seen, state, now);
+        self.write(id, seen, writes);
     }
 
     /// Handles changes from the watches: the ownership of `replicas` is settled without any query.
@@ -317,24 +314,24 @@ impl ScalerTerm {
             self.workloads.entry(id.clone()).or_insert_with(|| TrackedWorkload::new(now)).next = now;
             let Some(seen) = self.view(&id) else { continue };
             let Some(tracked) = self.workloads.get_mut(&id) else { continue };
-            let orders = tracked.handover(&seen);
-            self.write(&id, seen, orders);
+            let writes = tracked.handover(&seen);
+            self.write(&id, seen, writes);
         }
     }
 
-    fn write(&mut self, id: &WorkloadId, seen: WorkloadView, orders: PlannedWrites) {
+    fn write(&mut self, id: &WorkloadId, seen: WorkloadView, writes: PlannedWrites) {
         let Some(tracked) = self.workloads.get_mut(id).filter(|tracked| !tracked.writing) else { return };
-        if orders.is_empty() {
+        if writes.is_empty() {
             return;
         }
         tracked.writing = true;
-        if let Some(direction) = orders.direction {
+        if let Some(direction) = writes.direction {
             self.scaler.metrics.decided(direction);
         }
         let (fleet, slots, id) = (self.scaler.fleet.clone(), self.write_permits.clone(), id.clone());
         self.writes.push(Box::pin(async move {
             let slot = slots.acquire().await;
-            let result = apply_writes(fleet.as_ref(), &id, &seen, &orders).await;
+            let result = apply_writes(fleet.as_ref(), &id, &seen, &writes).await;
             drop(slot);
             if result.as_ref().is_err_and(should_log) {
                 sleep(WRITE_BACKOFF).await;
@@ -379,31 +376,6 @@ fn spread(id: &WorkloadId) -> f64 {
     let mut hasher = DefaultHasher::new();
     id.hash(&mut hasher);
     (hasher.finish() % 1000) as f64 / 1000.0
-}
-
-/// Reports whether the error is more than a change at the same moment, which the next round takes into account.
-fn should_log(error: &ApiError) -> bool {
-    !matches!(error, ApiError::Stale | ApiError::WrongUid(_) | ApiError::NotFound)
-}
-
-/// Writes the deletion costs first, then `replicas`, then the status.
-async fn apply_writes(
-    fleet: &dyn WorkloadFleet,
-    id: &WorkloadId,
-    seen: &WorkloadView,
-    orders: &PlannedWrites,
-) -> Result<(), ApiError> {
-    let costs = orders.costs.iter().map(|(pod, cost)| fleet.set_deletion_cost(&id.key.namespace, pod, *cost));
-    try_join_all(costs).await?;
-    if let (Some(replicas), Some(deployment)) = (orders.replicas, &seen.deployment) {
-        fleet.set_replicas(deployment, replicas).await?;
-        let (namespace, name) = (&id.key.namespace, &id.key.name);
-        tracing::info!(kind = id.kind, namespace, name, replicas, "replicas set by the scaler");
-    }
-    match &orders.status {
-        Some(told) => fleet.write_status(id, &seen.uid, told).await,
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -178,19 +178,19 @@ impl TrackedWorkload {
     /// Returns the writes that the ownership of `replicas` asks for at once, whatever the load.
     pub(super) fn handover(&mut self, seen: &WorkloadView) -> PlannedWrites {
         let scaling = seen.scaling.as_ref().filter(|_| !seen.stopped);
-        let mut orders = PlannedWrites::default();
-        let mut told = seen.status.clone();
+        let mut writes = PlannedWrites::default();
+        let mut status = seen.status.clone();
         let live = seen.deployment.as_deref().filter(|live| !live.deleting).and_then(|live| live.deployment.as_ref());
         match live.map(|live| handover(scaling, live)) {
             Some(ReplicasHandover::Acquire(replicas)) => {
-                orders.replicas = Some(Some(replicas));
-                told.desired = Some(replicas);
+                writes.replicas = Some(Some(replicas));
+                status.desired = Some(replicas);
             }
-            Some(ReplicasHandover::Release) => orders.replicas = Some(None),
+            Some(ReplicasHandover::Release) => writes.replicas = Some(None),
             _ => {}
         }
         if seen.stopped && seen.scaling.is_some() {
-            told = ScalingStatus {
+            status = ScalingStatus {
                 desired: Some(0),
                 active: Some(active(
                     false,
@@ -199,9 +199,9 @@ impl TrackedWorkload {
                 )),
             };
         }
-        self.desired = told.desired.unwrap_or_default();
-        orders.status = (told != seen.status && seen.scaling.is_some()).then_some(told);
-        orders
+        self.desired = status.desired.unwrap_or_default();
+        writes.status = (status != seen.status && seen.scaling.is_some()).then_some(status);
+        writes
     }
 
     /// Evaluates a round, and returns the writes that follow.
@@ -223,17 +223,17 @@ impl TrackedWorkload {
         }
         self.failed = seen.failed;
         let demand = self.meter.update(&LoadReport { pods, waiting, refused, halted }, now);
-        let mut orders = self.handover(seen);
+        let mut writes = self.handover(seen);
         let own = |live: &&Arc<CachedChild>| {
             let state = live.deployment.as_ref().filter(|_| !live.deleting);
             state.is_some_and(|state| handover(seen.scaling.as_ref(), state) == ReplicasHandover::Owned)
         };
         if let (Some(scaling), false, Some(live)) = (&seen.scaling, seen.stopped, seen.deployment.as_ref().filter(own))
         {
-            self.scale(seen, scaling, live, &demand, gateways, now, &mut orders);
+            self.scale(seen, scaling, live, &demand, gateways, now, &mut writes);
         }
-        self.active = demand.load > 0.0 || demand.halted || !orders.is_empty();
-        orders
+        self.active = demand.load > 0.0 || demand.halted || !writes.is_empty();
+        writes
     }
 
     /// Returns the Pods that were ready lately and are no longer, and those that were started lately; none that is being deleted. A Pod of
@@ -268,7 +268,7 @@ impl TrackedWorkload {
         demand: &LoadDemand,
         gateways: GatewayState,
         now: Duration,
-        orders: &mut PlannedWrites,
+        writes: &mut PlannedWrites,
     ) {
         let current = live.deployment.as_ref().map_or(0, |state| state.desired);
         let awake = (scaling.min_replicas == 0).then(|| keeps_last_pod(seen, gateways)).flatten();
@@ -291,22 +291,22 @@ impl TrackedWorkload {
             Direction::Up => desired = decision.replicas,
             Direction::Down if is_settled(live) => match prepare(&seen.pods, decision.replicas, in_flight) {
                 ScaleDownStep::LowerReplicas => desired = decision.replicas,
-                ScaleDownStep::Mark(pods) => orders.costs = pods.into_iter().map(|pod| (pod, Some(MARK))).collect(),
+                ScaleDownStep::Mark(pods) => writes.costs = pods.into_iter().map(|pod| (pod, Some(MARK))).collect(),
             },
             Direction::Down | Direction::Hold => {}
         }
         if desired != current {
-            orders.replicas = Some(Some(desired));
-            orders.direction = Some(decision.direction);
+            writes.replicas = Some(Some(desired));
+            writes.direction = Some(decision.direction);
         }
         if decision.direction != Direction::Down {
-            orders.costs = stale_marks(&seen.pods, current).into_iter().map(|pod| (pod, None)).collect();
+            writes.costs = stale_marks(&seen.pods, current).into_iter().map(|pod| (pod, None)).collect();
         }
         let kept = || active(true, "Failed", FAILED_MESSAGE);
         let awake = awake.or_else(|| (seen.failed && scaling.min_replicas == 0).then(kept));
-        let told = ScalingStatus { desired: Some(desired), active: self.scaling_condition(seen, awake, now) };
+        let status = ScalingStatus { desired: Some(desired), active: self.scaling_condition(seen, awake, now) };
         self.desired = desired;
-        orders.status = (told != seen.status).then_some(told);
+        writes.status = (status != seen.status).then_some(status);
     }
 
     /// Returns the condition `ScalingActive`.

@@ -93,7 +93,7 @@ fn who_waits_in_a_gateway_wakes_what_sleeps() {
 }
 
 #[test]
-fn the_last_pod_goes_when_nobody_called_for_long_and_every_gateway_says_so() {
+fn the_last_pod_goes_after_long_without_calls_when_every_gateway_says_so() {
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     let silent = GatewayState { all_respond: false, ..QUIET };
     let mut at = |second, gateways| round(&mut tracked, &seen(1, 0), gateways, second, &[Some(0)]).replicas;
@@ -106,16 +106,16 @@ fn the_last_pod_goes_when_nobody_called_for_long_and_every_gateway_says_so() {
 fn the_last_pod_stays_while_a_tool_refers_to_it_or_no_gateway_is_known_and_the_condition_says_why() {
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     let in_use = WorkloadView { tool: Some("ask".into()), ..seen(1, 0) };
-    let told = round(&mut tracked, &in_use, QUIET, 1000, &[Some(0)]).status.unwrap().active.unwrap();
-    let said = "one Pod stays: Tool/ask refers to it, past the gateway";
-    assert_eq!((told.status, told.reason.as_str(), told.message.as_str()), (true, "InUse", said));
-    let nobody = GatewayState { all_respond: false, no_gateway_known: true, ..QUIET };
-    let told = round(&mut tracked, &seen(1, 0), nobody, 2000, &[Some(0)]).status.unwrap().active.unwrap();
-    assert_eq!(told.reason, "NoGateway");
-    assert_eq!(round(&mut tracked, &seen(0, 0), nobody, 3000, &[]).replicas, Some(Some(1)), "and comes back");
+    let reported = round(&mut tracked, &in_use, QUIET, 1000, &[Some(0)]).status.unwrap().active.unwrap();
+    let text = "one Pod stays: Tool/ask refers to it, past the gateway";
+    assert_eq!((reported.status, reported.reason.as_str(), reported.message.as_str()), (true, "InUse", text));
+    let no_gateway = GatewayState { all_respond: false, no_gateway_known: true, ..QUIET };
+    let reported = round(&mut tracked, &seen(1, 0), no_gateway, 2000, &[Some(0)]).status.unwrap().active.unwrap();
+    assert_eq!(reported.reason, "NoGateway");
+    assert_eq!(round(&mut tracked, &seen(0, 0), no_gateway, 3000, &[]).replicas, Some(Some(1)), "and comes back");
     let other = WorkloadView { tool: Some("ask".into()), ..seen(1, 1) };
-    let told = round(&mut tracked, &other, QUIET, 4000, &[Some(0)]).status;
-    assert_eq!(told.unwrap().active.unwrap().reason, "FollowsLoad", "it stays anyway");
+    let reported = round(&mut tracked, &other, QUIET, 4000, &[Some(0)]).status;
+    assert_eq!(reported.unwrap().active.unwrap().reason, "FollowsLoad", "it stays anyway");
 }
 
 #[test]
@@ -127,11 +127,11 @@ fn a_silent_pod_keeps_all_pods_and_is_named_when_it_was_silent_for_ten_seconds()
     assert_eq!((&first.status, first.is_empty()), (&None, true), "for a moment that is no news");
     let orders = round(&mut tracked, &there, QUIET, 110, &loads);
     assert!(orders.replicas.is_none() && orders.costs.is_empty());
-    let told = orders.status.unwrap();
-    let active = told.active.clone().unwrap();
+    let reported = orders.status.unwrap();
+    let active = reported.active.clone().unwrap();
     assert_eq!((active.status, active.reason.as_str()), (false, "PodUnreachable"));
     assert!(active.message.contains("Pod p1") && active.message.contains("attempt 100"), "{}", active.message);
-    let there = WorkloadView { status: told, ..there };
+    let there = WorkloadView { status: reported, ..there };
     assert!(round(&mut tracked, &there, QUIET, 130, &loads).is_empty(), "the same words");
     assert_eq!(tracked.unreachable(SECOND * 130).count(), 1);
     let again = round(&mut tracked, &there, QUIET, 131, &[Some(0), Some(0), Some(0)]);
@@ -166,7 +166,7 @@ fn pods_are_marked_before_the_number_is_lowered_and_marks_are_taken_back() {
 }
 
 #[test]
-fn nobody_goes_before_the_deployment_has_come_to_rest() {
+fn no_pod_goes_before_the_deployment_has_settled() {
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     let mut there = seen(3, 1);
     there.status.active = tracked.scaling_condition(&there, None, SECOND);
@@ -198,10 +198,10 @@ fn a_stopped_workload_is_not_scaled_and_says_so() {
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     let stopped = WorkloadView { stopped: true, ..seen(0, 1) };
     let orders = round(&mut tracked, &stopped, QUIET, 100, &[]);
-    let told = orders.status.unwrap();
-    assert_eq!((orders.replicas, told.desired), (None, Some(0)));
-    assert_eq!(told.active.clone().unwrap().reason, "Stopped");
-    assert!(round(&mut tracked, &WorkloadView { status: told, ..stopped }, QUIET, 101, &[]).is_empty());
+    let reported = orders.status.unwrap();
+    assert_eq!((orders.replicas, reported.desired), (None, Some(0)));
+    assert_eq!(reported.active.clone().unwrap().reason, "Stopped");
+    assert!(round(&mut tracked, &WorkloadView { status: reported, ..stopped }, QUIET, 101, &[]).is_empty());
 }
 
 /// Returns a workload that may scale to zero after 5 minutes, is Failed, and whose Pods are not ready.
@@ -217,8 +217,8 @@ fn failed(desired: i32) -> WorkloadView {
 fn a_failed_workload_keeps_one_pod_for_half_an_hour_so_that_it_can_become_ready() {
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     round(&mut tracked, &seen(1, 0), QUIET, 1, &[Some(0)]);
-    let told = round(&mut tracked, &failed(1), QUIET, 301, &[]).status.unwrap().active.unwrap();
-    assert_eq!((told.status, told.reason.as_str()), (true, "Failed"));
+    let reported = round(&mut tracked, &failed(1), QUIET, 301, &[]).status.unwrap().active.unwrap();
+    assert_eq!((reported.status, reported.reason.as_str()), (true, "Failed"));
     for second in [302, 360, 660, 2100] {
         assert_eq!(round(&mut tracked, &failed(1), QUIET, second, &[]).replicas, None, "{second}");
     }
@@ -317,28 +317,28 @@ fn a_round_is_over_with_the_last_answer_and_not_before() {
 fn a_silent_pod_is_told_of_when_it_is_the_only_one_and_no_longer_when_it_is_gone() {
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     round(&mut tracked, &seen(1, 1), QUIET, 100, &[None]);
-    let told = round(&mut tracked, &seen(1, 1), QUIET, 110, &[None]).status.unwrap();
-    assert_eq!(told.active.unwrap().reason, "PodUnreachable");
+    let reported = round(&mut tracked, &seen(1, 1), QUIET, 110, &[None]).status.unwrap();
+    assert_eq!(reported.active.unwrap().reason, "PodUnreachable");
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     round(&mut tracked, &seen(2, 1), QUIET, 100, &[Some(0), None]);
-    let told = round(&mut tracked, &seen(2, 1), QUIET, 110, &[Some(0), None]).status.unwrap();
-    assert_eq!(told.active.as_ref().unwrap().reason, "PodUnreachable");
-    let alone = WorkloadView { status: told, ..seen(1, 1) };
-    let told = round(&mut tracked, &alone, QUIET, 111, &[Some(0)]).status.unwrap();
-    assert_eq!(told.active.unwrap().reason, "FollowsLoad");
+    let reported = round(&mut tracked, &seen(2, 1), QUIET, 110, &[Some(0), None]).status.unwrap();
+    assert_eq!(reported.active.as_ref().unwrap().reason, "PodUnreachable");
+    let alone = WorkloadView { status: reported, ..seen(1, 1) };
+    let reported = round(&mut tracked, &alone, QUIET, 111, &[Some(0)]).status.unwrap();
+    assert_eq!(reported.active.unwrap().reason, "FollowsLoad");
     assert_eq!(tracked.unreachable(SECOND * 130).count(), 0);
 }
 
 #[test]
 fn only_a_failure_of_what_may_sleep_is_said_to_keep_its_pod() {
-    let said = |there: WorkloadView| {
+    let text = |there: WorkloadView| {
         let there = WorkloadView { status: ScalingStatus::default(), ..there };
         let orders = round(&mut TrackedWorkload::new(Duration::ZERO), &there, QUIET, 1, &[Some(0)]);
         orders.status.unwrap().active.unwrap().reason
     };
-    assert_eq!(said(seen(1, 0)), "FollowsLoad");
-    assert_eq!(said(WorkloadView { failed: true, ..seen(1, 1) }), "FollowsLoad");
-    assert_eq!(said(WorkloadView { failed: true, ..seen(1, 0) }), "Failed");
+    assert_eq!(text(seen(1, 0)), "FollowsLoad");
+    assert_eq!(text(WorkloadView { failed: true, ..seen(1, 1) }), "FollowsLoad");
+    assert_eq!(text(WorkloadView { failed: true, ..seen(1, 0) }), "Failed");
 }
 
 #[test]

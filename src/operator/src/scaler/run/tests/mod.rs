@@ -68,7 +68,7 @@ async fn sidecars(address: &str, load: Arc<AtomicU64>) -> SocketAddr {
 struct FakeFleet {
     seen: Mutex<WorkloadView>,
     gateways: Mutex<Vec<SocketAddr>>,
-    told: Mutex<Vec<String>>,
+    reported: Mutex<Vec<String>>,
     changes: Notify,
     /// True while its Pods are not listed.
     is_unlisted: AtomicBool,
@@ -96,7 +96,7 @@ impl FakeFleet {
         let toy = Self {
             seen: Mutex::new(seen),
             gateways: Mutex::default(),
-            told: Mutex::default(),
+            reported: Mutex::default(),
             changes: Notify::new(),
             is_unlisted: AtomicBool::new(false),
         };
@@ -117,7 +117,7 @@ impl FakeFleet {
                 seen.pods.remove(0);
             }
             while seen.pods.len() < wanted {
-                let name = format!("p{}", self.told.lock().unwrap().len() * 100 + seen.pods.len());
+                let name = format!("p{}", self.reported.lock().unwrap().len() * 100 + seen.pods.len());
                 seen.pods.push(Arc::new(pod(&name, [127, 0, 0, 1])));
             }
         });
@@ -137,7 +137,7 @@ impl FakeFleet {
     }
 
     fn writes(&self) -> Vec<String> {
-        self.told.lock().unwrap().clone()
+        self.reported.lock().unwrap().clone()
     }
 
     /// Waits until the writes are enough, or panics after a long time.
@@ -190,8 +190,8 @@ impl WorkloadFleet for FakeFleet {
     }
 
     async fn set_replicas(&self, _: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
-        let said = replicas.map_or("left out".to_owned(), |replicas| replicas.to_string());
-        self.told.lock().unwrap().push(said);
+        let text = replicas.map_or("left out".to_owned(), |replicas| replicas.to_string());
+        self.reported.lock().unwrap().push(text);
         self.by(|by| by.scaler = replicas.is_some());
         if let Some(replicas) = replicas {
             self.deploy(replicas);
@@ -200,7 +200,7 @@ impl WorkloadFleet for FakeFleet {
     }
 
     async fn set_deletion_cost(&self, _: &str, pod: &WorkloadPod, cost: Option<i32>) -> Result<(), ApiError> {
-        self.told.lock().unwrap().push("mark".to_owned());
+        self.reported.lock().unwrap().push("mark".to_owned());
         self.change(|seen| {
             for found in seen.pods.iter_mut().filter(|found| found.uid == pod.uid) {
                 *found = Arc::new(WorkloadPod { deletion_cost: cost, ..pod.clone() });
@@ -209,9 +209,9 @@ impl WorkloadFleet for FakeFleet {
         Ok(())
     }
 
-    async fn write_status(&self, _: &WorkloadId, _: &str, told: &ScalingStatus) -> Result<(), ApiError> {
-        let told = told.clone();
-        self.change(|seen| seen.status = told);
+    async fn write_status(&self, _: &WorkloadId, _: &str, reported: &ScalingStatus) -> Result<(), ApiError> {
+        let reported = reported.clone();
+        self.change(|seen| seen.status = reported);
         Ok(())
     }
 }
@@ -231,16 +231,16 @@ async fn the_number_follows_the_load_up_at_once_and_down_by_halves_of_marked_pod
     let port = sidecars("127.0.0.1:0", load.clone()).await.port();
     let toy = FakeFleet::new(scaling(1), ours(), 1);
     let _leading = toy.scaler(port);
-    toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
+    toy.waits_for(|writes| writes.first().is_some_and(|first| first == "5")).await;
     load.store(0, Ordering::Relaxed);
-    toy.waits_for(|said| said.last().is_some_and(|last| last == "1")).await;
-    let said = toy.writes();
-    let down = &said[said.iter().rposition(|one| one.parse::<i32>().is_ok_and(|number| number >= 5)).unwrap()..];
+    toy.waits_for(|writes| writes.last().is_some_and(|last| last == "1")).await;
+    let writes = toy.writes();
+    let down = &writes[writes.iter().rposition(|one| one.parse::<i32>().is_ok_and(|number| number >= 5)).unwrap()..];
     let numbers: Vec<i32> = down.iter().filter_map(|one| one.parse().ok()).collect();
     let halved = numbers.windows(2).all(|step| step[0] > step[1] && step[0] - step[1] <= (step[0] / 2).max(1));
-    assert!(halved, "{said:?}");
+    assert!(halved, "{writes:?}");
     let marks = down.iter().filter(|one| *one == "mark").count();
-    assert_eq!(marks, usize::try_from(numbers[0] - 1).unwrap(), "{said:?}");
+    assert_eq!(marks, usize::try_from(numbers[0] - 1).unwrap(), "{writes:?}");
     toy.until(|| toy.seen.lock().unwrap().status.desired == Some(1)).await;
 }
 
@@ -254,11 +254,11 @@ async fn a_silent_pod_forbids_every_step_down_until_it_answers() {
     sleep(Duration::from_millis(2500)).await;
     assert_eq!(toy.writes(), Vec::<String>::new());
     toy.change(|seen| seen.pods[1] = Arc::new(pod("speaks", [127, 0, 0, 1])));
-    toy.waits_for(|said| said.last().is_some_and(|last| last == "1")).await;
+    toy.waits_for(|writes| writes.last().is_some_and(|last| last == "1")).await;
 }
 
 #[tokio::test]
-async fn who_waits_in_a_gateway_wakes_what_sleeps_and_it_sleeps_again_when_nobody_does() {
+async fn a_request_that_waits_in_a_gateway_wakes_a_workload_that_sleeps_again_without_requests() {
     let waiting = Arc::new(AtomicU64::new(0));
     let (asked, clock) = (waiting.clone(), Instant::now());
     let gateway = serve("127.0.0.1:0", move || {
@@ -273,11 +273,11 @@ async fn who_waits_in_a_gateway_wakes_what_sleeps_and_it_sleeps_again_when_nobod
     toy.gateways.lock().unwrap().push(gateway);
     let leading = toy.scaler(port);
     waiting.store(1000, Ordering::Relaxed);
-    toy.waits_for(|said| said == ["10"]).await;
+    toy.waits_for(|writes| writes == ["10"]).await;
     waiting.store(0, Ordering::Relaxed);
     drop(leading);
     let _next = toy.scaler(port);
-    toy.waits_for(|said| said.last().is_some_and(|last| last == "0")).await;
+    toy.waits_for(|writes| writes.last().is_some_and(|last| last == "0")).await;
 }
 
 /// Serves a gateway where this many requests wait, all of which began to wait when there was no Pod.
@@ -324,7 +324,7 @@ async fn who_begins_to_wait_is_noticed_long_before_the_next_round() {
     sleep(Duration::from_millis(500)).await;
     assert_eq!(toy.writes(), Vec::<String>::new());
     waiting.store(1, Ordering::Relaxed);
-    toy.waits_for(|said| said == ["1"]).await;
+    toy.waits_for(|writes| writes == ["1"]).await;
 }
 
 #[tokio::test]
@@ -333,9 +333,9 @@ async fn the_number_changes_hands_without_waiting_for_any_answer() {
     let toy = FakeFleet::new(scaling(1), operator, 5);
     // No process listens on this port.
     let _leading = toy.scaler(1);
-    toy.waits_for(|said| said == ["5"]).await;
+    toy.waits_for(|writes| writes == ["5"]).await;
     toy.by(|by| by.operator = false);
     toy.change(|seen| seen.scaling = None);
     toy.by(|by| by.operator = true);
-    toy.waits_for(|said| said == ["5", "left out"]).await;
+    toy.waits_for(|writes| writes == ["5", "left out"]).await;
 }

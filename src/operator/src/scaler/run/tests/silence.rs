@@ -25,7 +25,7 @@ async fn a_pod_that_never_answers_ends_no_scaling_and_keeps_no_connections() {
     let _leading = toy.scaler(port);
     sleep(Duration::from_millis(500)).await;
     load.store(40, Ordering::Relaxed);
-    toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
+    toy.waits_for(|writes| writes.first().is_some_and(|first| first == "5")).await;
     toy.until(|| open.load(Ordering::Relaxed) <= 2).await;
 }
 
@@ -37,7 +37,7 @@ async fn a_workload_whose_pods_have_answered_waits_for_no_gateway() {
     let toy = FakeFleet::new(scaling(1), ours(), 1);
     toy.gateways.lock().unwrap().push(mute.local_addr().unwrap());
     let _leading = toy.scaler_each(Duration::from_secs(3600), port);
-    toy.waits_for(|said| said == ["5"]).await;
+    toy.waits_for(|writes| writes == ["5"]).await;
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn a_workload_whose_pods_were_not_listed_is_scaled_once_they_are() {
     sleep(Duration::from_millis(300)).await;
     assert_eq!(toy.writes(), Vec::<String>::new());
     toy.is_unlisted.store(false, Ordering::Relaxed);
-    toy.waits_for(|said| said.first().is_some_and(|first| first == "5")).await;
+    toy.waits_for(|writes| writes.first().is_some_and(|first| first == "5")).await;
 }
 
 #[tokio::test]
@@ -62,7 +62,7 @@ async fn time_in_which_the_pods_were_not_listed_is_no_time_without_load() {
     sleep(Duration::from_millis(1500)).await;
     let listed = Instant::now();
     toy.is_unlisted.store(false, Ordering::Relaxed);
-    toy.waits_for(|said| !said.is_empty()).await;
+    toy.waits_for(|writes| !writes.is_empty()).await;
     assert!(listed.elapsed() > Duration::from_millis(900), "{:?}: {:?}", listed.elapsed(), toy.writes());
 }
 
@@ -106,7 +106,7 @@ async fn a_gateway_that_stopped_answering_keeps_the_last_pod() {
     sleep(Duration::from_millis(2500)).await;
     assert_eq!(toy.writes(), Vec::<String>::new());
     mute.store(false, Ordering::Relaxed);
-    toy.waits_for(|said| said == ["0"]).await;
+    toy.waits_for(|writes| writes == ["0"]).await;
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn a_gateway_that_answers_nonsense_keeps_the_last_pod_and_one_that_is_gone
     sleep(Duration::from_millis(2500)).await;
     assert_eq!(toy.writes(), Vec::<String>::new());
     toy.gateways.lock().unwrap()[1] = SocketAddr::from(([127, 0, 0, 77], 1));
-    toy.waits_for(|said| said == ["0"]).await;
+    toy.waits_for(|writes| writes == ["0"]).await;
 }
 
 /// A [`FakeFleet`] whose API server takes half a second for each write.
@@ -145,7 +145,7 @@ impl WorkloadFleet for SlowFleet {
     }
 
     async fn set_replicas(&self, deployment: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
-        self.0.told.lock().unwrap().push("begun".to_owned());
+        self.0.reported.lock().unwrap().push("begun".to_owned());
         sleep(Duration::from_millis(500)).await;
         self.0.set_replicas(deployment, replicas).await
     }
@@ -154,8 +154,8 @@ impl WorkloadFleet for SlowFleet {
         self.0.set_deletion_cost(namespace, pod, cost).await
     }
 
-    async fn write_status(&self, id: &WorkloadId, uid: &str, told: &ScalingStatus) -> Result<(), ApiError> {
-        self.0.write_status(id, uid, told).await
+    async fn write_status(&self, id: &WorkloadId, uid: &str, reported: &ScalingStatus) -> Result<(), ApiError> {
+        self.0.write_status(id, uid, reported).await
     }
 }
 
@@ -167,7 +167,7 @@ async fn a_workload_has_one_write_under_way() {
     let fleet = Arc::new(SlowFleet(toy.clone()));
     let mut leading = JoinSet::new();
     leading.spawn(Arc::new(Scaler::new(fleet, Duration::from_millis(50), port, Keys::default(), metrics)).run());
-    toy.waits_for(|said| said.iter().any(|one| one == "5")).await;
+    toy.waits_for(|writes| writes.iter().any(|one| one == "5")).await;
     assert_eq!(toy.writes().iter().position(|one| one == "5"), Some(1), "{:?}", toy.writes());
 }
 
