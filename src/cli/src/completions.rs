@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use clap_complete::{Shell, generate};
 use crds::KINDS;
 
-use super::{CliError, Exit, print};
+use crate::{error::CliError, exit::Exit, output::print};
 
 /// Commands whose first argument is a kind: the generator for fish does not complete those.
 const KIND_COMMANDS: &str = "get why trace rollout machine";
@@ -96,13 +96,13 @@ mod tests {
     #[test]
     fn kubectl_is_told_what_could_follow() {
         let root = crate::CliCommand::augment_subcommands(clap::Command::new("recif"));
-        let told = |words: &[&str]| {
+        let completions = |words: &[&str]| {
             let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
             for_kubectl(&root, &words)
         };
-        assert_eq!(told(&["tr"]), "trace\n:4\n");
-        assert_eq!(told(&["why", "a"]), "agents\n:4\n");
-        assert_eq!(told(&["get", "--all"]), "--all-namespaces\n:4\n");
-        assert!(told(&[""]).starts_with("get\nwhy\n") && told(&[]).contains("chat\n"));
+        assert_eq!(completions(&["tr"]), "trace\n:4\n");
+        assert_eq!(completions(&["why", "a"]), "agents\n:4\n");
+        assert_eq!(completions(&["get", "--all"]), "--all-namespaces\n:4\n");
+        assert!(completions(&[""]).starts_with("get\nwhy\n") && completions(&[]).contains("chat\n"));
     }
 }

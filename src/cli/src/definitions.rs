@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use super::{CliError, Exit, print};
+use crate::{error::CliError, exit::Exit, output::print};
 
 /// Flags of `recif crds`.
 #[derive(Debug, clap::Args)]

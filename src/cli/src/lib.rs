@@ -29,7 +29,7 @@ use std::{path::Path, process::ExitCode};
 pub use error::CliError;
 pub use exit::Exit;
 pub use output::PrintFormat;
-use output::{hint, print, print_foreign};
+use output::{hint, print};
 pub use target::{ConnectArgs, SystemArgs, TargetArgs};
 
 /// The commands besides the processes of the cluster.

@@ -15,10 +15,15 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{
-    CliError, ConnectArgs, Exit, TargetArgs, hint, print_foreign, trace::split_timestamp, why::explain_not_ready,
+use crate::{
+    cluster::{ReadError, UserClient, pods_of},
+    error::CliError,
+    exit::Exit,
+    output::{hint, print_foreign},
+    target::{ConnectArgs, TargetArgs},
+    trace::split_timestamp,
+    why::explain_not_ready,
 };
-use crate::cluster::{ReadError, UserClient, pods_of};
 
 /// Interval at which `-f` looks for new Pods.
 const POD_POLL_INTERVAL: Duration = Duration::from_secs(2);
@@ -66,11 +71,11 @@ pub(super) async fn run(args: LogsArgs) -> Result<Exit, CliError> {
     let pods = live.pods(&live.namespace, &pods_of(kind, name)).await?;
     if pods.is_empty() {
         let why = explain_not_ready(&live, kind, name, &object).await.join("\n");
-        let said = format!("{} {name} has no Pods{}{why}", kind.name, if why.is_empty() { "" } else { ":\n" });
+        let message = format!("{} {name} has no Pods{}{why}", kind.name, if why.is_empty() { "" } else { ":\n" });
         if !follow {
-            return Err(CliError::NotReady(said));
+            return Err(CliError::NotReady(message));
         }
-        hint(&said);
+        hint(&message);
     }
     let wanted = LogSelection { container, tail, previous };
     if follow { wanted.follow(&live, kind, name).await } else { wanted.print(&live, &pods).await }

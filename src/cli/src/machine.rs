@@ -8,8 +8,10 @@ use machine::{Edge, EdgeFrom, EdgeOwner};
 use meta::{Phase, PhaseClass};
 use serde_json::{Value, json};
 
-use super::{
-    CliError, Exit, PrintFormat, print,
+use crate::{
+    error::CliError,
+    exit::Exit,
+    output::{PrintFormat, print},
     target::{ObjectWord, find_kind},
 };
 

@@ -8,7 +8,7 @@ use clap::{
 };
 use serde::Serialize;
 
-use super::CliError;
+use crate::error::CliError;
 
 /// A form. Each command takes those that fit it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

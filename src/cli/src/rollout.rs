@@ -12,13 +12,16 @@ use kube::api::DynamicObject;
 use serde_json::json;
 use tokio::time::{interval, timeout};
 
-use super::{
-    CliError, ConnectArgs, Exit, PrintFormat, TargetArgs, print,
+use crate::{
+    cluster::{ObjectEvent, UserClient},
+    error::CliError,
+    exit::Exit,
+    output::{PrintFormat, print},
     progress::ProgressLine,
+    target::{ConnectArgs, TargetArgs},
     trace::status_of,
     why::{StatusSummary, summarize},
 };
-use crate::cluster::{ObjectEvent, UserClient};
 
 /// Interval at which the progress line is updated.
 const TICK: Duration = Duration::from_secs(1);
@@ -103,13 +106,13 @@ enum RolloutStatus {
 }
 
 /// Returns the state of the rollout from the steps after `before`, the last one written when the rollout was requested.
-fn rollout_status(object: &DynamicObject, said: &StatusSummary, before: i64) -> RolloutStatus {
+fn rollout_status(object: &DynamicObject, summary: &StatusSummary, before: i64) -> RolloutStatus {
     let status = status_of(object);
-    let phase = said.phase.as_deref().unwrap_or_default();
+    let phase = summary.phase.as_deref().unwrap_or_default();
     let moved = status.history.iter().any(|entry| entry.seq > before && entry.from != entry.to && entry.to == phase);
     match phase {
         "Failed" if moved => RolloutStatus::Failed,
-        "Running" | "Terminated" if moved && said.ready => RolloutStatus::Done,
+        "Running" | "Terminated" if moved && summary.ready => RolloutStatus::Done,
         _ => RolloutStatus::InProgress,
     }
 }
@@ -133,12 +136,12 @@ async fn wait_until_done(
         tokio::select! {
             sight = seen.next() => {
                 let Some(ObjectEvent::Changed(object)) = sight else { return Err(CliError::missing(live, kind, name)) };
-                let said = summarize(kind, &object);
-                match rollout_status(&object, &said, before) {
-                    RolloutStatus::Failed => return Err(CliError::NotReady(said.sentence)),
+                let summary = summarize(kind, &object);
+                match rollout_status(&object, &summary, before) {
+                    RolloutStatus::Failed => return Err(CliError::NotReady(summary.sentence)),
                     // A rollout that was in progress already ends before this one.
                     RolloutStatus::Done if has_template(live, name, at).await => return Ok(()),
-                    RolloutStatus::Done | RolloutStatus::InProgress => now = said.sentence,
+                    RolloutStatus::Done | RolloutStatus::InProgress => now = summary.sentence,
                 }
             }
             _ = ticks.tick() => {}

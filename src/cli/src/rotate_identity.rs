@@ -11,7 +11,12 @@ use identity::KeySet;
 use kube::api::DynamicObject;
 use serde_json::json;
 
-use super::{CliError, ConnectArgs, Exit, PrintFormat, SystemArgs, print};
+use crate::{
+    error::CliError,
+    exit::Exit,
+    output::{PrintFormat, print},
+    target::{ConnectArgs, SystemArgs},
+};
 
 /// Flags of `recif rotate-identity`.
 #[derive(Debug, clap::Args)]

@@ -5,8 +5,11 @@ use std::{ffi::OsStr, path::PathBuf};
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use crds::{ApiKind, KINDS};
 
-use super::{CliError, names::is_name};
-use crate::cluster::{ConnectOptions, UserClient};
+use crate::{
+    cluster::{ConnectOptions, UserClient},
+    error::CliError,
+    names::is_name,
+};
 
 /// How the cluster is reached.
 #[derive(Debug, Clone, Default, clap::Args)]

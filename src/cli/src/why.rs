@@ -15,8 +15,14 @@ use kube::api::{DynamicObject, LogParams};
 use meta::condition_type;
 use serde_json::json;
 
-use super::{CliError, ConnectArgs, Exit, PrintFormat, TargetArgs, hint, print_foreign, trace::status_of};
-use crate::cluster::{UserClient, pods_of};
+use crate::{
+    cluster::{UserClient, pods_of},
+    error::CliError,
+    exit::Exit,
+    output::{PrintFormat, hint, print_foreign},
+    target::{ConnectArgs, TargetArgs},
+    trace::status_of,
+};
 
 /// Lines that are read from the end of a log.
 const LOG_LINES: i64 = 20;
@@ -43,22 +49,23 @@ pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
     let (kind, name) = args.target.parse()?;
     let live = args.connection.connect().await?;
     let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
-    let said = summarize(kind, &object);
+    let summary = summarize(kind, &object);
     if args.output == PrintFormat::Plain {
-        print_foreign(&format!("{}\n", said.sentence))?;
+        print_foreign(&format!("{}\n", summary.sentence))?;
     }
-    let details = if said.ready { Vec::new() } else { first_lines(collect_details(&live, kind, name, &object).await) };
+    let details =
+        if summary.ready { Vec::new() } else { first_lines(collect_details(&live, kind, name, &object).await) };
     let notes: Vec<_> = pod_state_note(&live, kind, name, &object).await.into_iter().collect();
     match args.output {
         PrintFormat::Json | PrintFormat::Yaml => {
-            let StatusSummary { sentence, phase, ready, reason } = &said;
+            let StatusSummary { sentence, phase, ready, reason } = &summary;
             let answer = json!({ "kind": kind.name, "namespace": live.namespace, "name": name, "phase": phase, "ready": ready,
                 "reason": reason, "sentence": sentence, "waitingFor": details, "notes": notes });
             print_foreign(&args.output.document("the answer", &answer)?)?;
         }
         _ => print_foreign(&details.iter().chain(&notes).map(|line| format!("  {line}\n")).collect::<String>())?,
     }
-    Ok(if said.ready { Exit::Done } else { Exit::NotReady })
+    Ok(if summary.ready { Exit::Done } else { Exit::NotReady })
 }
 
 /// Explains why an object is not Ready, as `recif why` does: the sentence, then the details. Empty for a Ready object.
@@ -68,12 +75,12 @@ pub(super) async fn explain_not_ready(
     name: &str,
     object: &DynamicObject,
 ) -> Vec<String> {
-    let said = summarize(kind, object);
-    if said.ready {
+    let summary = summarize(kind, object);
+    if summary.ready {
         return Vec::new();
     }
     let details = first_lines(collect_details(live, kind, name, object).await);
-    [said.sentence].into_iter().chain(details.into_iter().map(|line| format!("  {line}"))).collect()
+    [summary.sentence].into_iter().chain(details.into_iter().map(|line| format!("  {line}"))).collect()
 }
 
 /// Summary of an object's status.
@@ -242,8 +249,8 @@ mod tests {
                 "spec": { "name": "one", "framework": "corail" }, "status": { "phase": "Deploying", "conditions": [condition] } });
             serde_json::from_value::<DynamicObject>(agent).unwrap()
         };
-        let told = explain_not_ready(&live, kind, "one", &agent("False")).await;
-        assert!(told[0].contains("Deploying") && told[1].contains("ImagePullBackOff"), "{told:?}");
+        let lines = explain_not_ready(&live, kind, "one", &agent("False")).await;
+        assert!(lines[0].contains("Deploying") && lines[1].contains("ImagePullBackOff"), "{lines:?}");
         assert!(explain_not_ready(&live, kind, "one", &agent("True")).await.is_empty());
     }
 
@@ -269,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deployment_that_somebody_else_made_says_nothing() {
+    async fn a_foreign_deployment_explains_nothing() {
         let deployment = |labels: Value| {
             json!({ "apiVersion": "apps/v1", "kind": "Deployment",
                 "metadata": { "namespace": "a", "name": "one", "labels": labels },
@@ -277,9 +284,9 @@ mod tests {
                     "message": "quota" }] } })
         };
         let spec = json!({ "name": "one", "framework": "corail" });
-        for (labels, told) in [(json!({}), false), (json!({ MANAGED_BY_LABEL: MANAGED_BY }), true)] {
+        for (labels, expected) in [(json!({}), false), (json!({ MANAGED_BY_LABEL: MANAGED_BY }), true)] {
             let live = live(&[("/apis/apps/v1/namespaces/a/deployments/one", deployment(labels.clone()))]);
-            assert_eq!(!collected(&live, "Agent", spec.clone()).await.is_empty(), told, "{labels}");
+            assert_eq!(!collected(&live, "Agent", spec.clone()).await.is_empty(), expected, "{labels}");
         }
     }
 }

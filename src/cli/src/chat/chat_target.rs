@@ -4,8 +4,8 @@ use crds::ApiKind;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::super::{
-    CliError,
+use crate::{
+    error::CliError,
     target::{check_name, find_kind},
 };
 
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_can_be_asked_has_a_path_at_the_gateway() {
+    fn every_chat_target_has_a_path_at_the_gateway() {
         assert_eq!(path("agent/a").as_deref(), Ok("/v1/agents/ns/a/chat"));
         assert_eq!(path("ag/a").as_deref(), Ok("/v1/agents/ns/a/chat"));
         assert_eq!(path("flows/greeter").as_deref(), Ok("/v1/flows/ns/greeter/"));
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_asked_says_what_can() {
-        for (text, said) in [
+        for (text, expected) in [
             ("my-agent", "write agent/my-agent"),
             ("agent", "agent/my-agent"),
             ("agent/", "agent/my-agent"),
@@ -140,7 +140,7 @@ mod tests {
             ("agent/A B", "is not a valid name"),
         ] {
             let error = path(text).unwrap_err();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(expected), "{text}: {error}");
         }
     }
 
@@ -149,9 +149,9 @@ mod tests {
         let set = json!({ "spec": { "flows": [{ "name": "haiku" }, { "name": "ode" }] } });
         for text in ["flowset/desk", "flowset/desk/"] {
             let asked = ChatTarget::parse(text).unwrap();
-            let said = |set| asked.lacks_flow(set).unwrap().to_string();
-            assert_eq!(said(Some(&set)), "name one of its flows: flowset/desk/haiku, flowset/desk/ode");
-            assert_eq!(said(None), "name one of its flows: flowset/desk/my-flow");
+            let expected = |set| asked.lacks_flow(set).unwrap().to_string();
+            assert_eq!(expected(Some(&set)), "name one of its flows: flowset/desk/haiku, flowset/desk/ode");
+            assert_eq!(expected(None), "name one of its flows: flowset/desk/my-flow");
         }
         assert!(ChatTarget::parse("flowset/desk/haiku").unwrap().lacks_flow(Some(&set)).is_none());
         assert!(ChatTarget::parse("agent/a").unwrap().lacks_flow(None).is_none());

@@ -13,8 +13,10 @@ use http_body_util::{BodyDataStream, Full};
 use hyper_util::client::legacy::Client;
 use url::{Host, Url};
 
-use super::super::CliError;
-use crate::cluster::{CallerCredentials, Forward, UserClient, error_chain};
+use crate::{
+    cluster::{CallerCredentials, Forward, UserClient, error_chain},
+    error::CliError,
+};
 
 /// Name of the gateway in messages.
 const COMPONENT: &str = "gateway";
@@ -174,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_goes_only_where_nobody_reads_it_on_the_way() {
+    fn a_token_is_sent_only_over_private_connections() {
         for (url, private) in [
             ("https://gateway.example", true),
             ("http://127.0.0.1:8080", true),

@@ -11,7 +11,12 @@ mod session;
 
 use std::io::{self, IsTerminal as _, Read as _};
 
-use super::{CliError, ConnectArgs, Exit, SystemArgs, output::hint};
+use crate::{
+    error::CliError,
+    exit::Exit,
+    output::hint,
+    target::{ConnectArgs, SystemArgs},
+};
 use chat_target::ChatTarget;
 use gateway::{GatewayClient, GatewayUrl};
 use session::{ChatSession, TurnEnd};

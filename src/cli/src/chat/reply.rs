@@ -59,8 +59,8 @@ pub(super) fn full_text(body: &str) -> (String, Option<String>) {
 /// first line of another body.
 pub(super) fn refusal(body: &str) -> String {
     let answer: Value = serde_json::from_str(body).unwrap_or_default();
-    let told = ["/error/message", "/error", "/detail", "/message"];
-    match told.iter().find_map(|field| answer.pointer(field)?.as_str()) {
+    let fields = ["/error/message", "/error", "/detail", "/message"];
+    match fields.iter().find_map(|field| answer.pointer(field)?.as_str()) {
         Some(text) => text.to_owned(),
         None => body.lines().next().unwrap_or_default().chars().take(300).collect(),
     }
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn each_event_of_a_turn_is_understood() {
         let done = |conversation: Option<&str>| ReplyChunk::Done { conversation: conversation.map(str::to_owned) };
-        for (name, data, said) in [
+        for (name, data, expected) in [
             (None, r#"{"token": "Hel"}"#, ReplyChunk::Text("Hel".into())),
             (
                 Some("tool_call"),
@@ -95,7 +95,7 @@ mod tests {
             (Some("usage"), "{}", ReplyChunk::Other),
             (None, "not json", ReplyChunk::Text(String::new())),
         ] {
-            assert_eq!(read(&event(name, data)), said, "{name:?} {data}");
+            assert_eq!(read(&event(name, data)), expected, "{name:?} {data}");
         }
     }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_in_the_words_of_whoever_refused() {
+    fn a_refusal_is_shown_in_the_words_of_its_server() {
         assert_eq!(refusal(r#"{"error": "no", "reason": "x"}"#), "no");
         assert_eq!(refusal(r#"{"error": {"message": "bad key"}}"#), "bad key");
         assert_eq!(refusal("<h1>Bad gateway</h1>\nmore"), "<h1>Bad gateway</h1>");

@@ -2,8 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
-use super::super::{
-    CliError,
+use crate::{
+    error::CliError,
     output::{print, print_foreign, sanitize},
 };
 

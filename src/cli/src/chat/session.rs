@@ -11,17 +11,19 @@ use sse_stream::SseStream;
 use tokio::{signal::ctrl_c, sync::mpsc, time::interval};
 
 use super::{
-    super::{
-        CliError, Exit, hint,
-        progress::ProgressLine,
-        why::{explain_not_ready, summarize},
-    },
     chat_target::ChatTarget,
     gateway::{GatewayClient, GatewayResponse},
     reply::{ReplyChunk, full_text, read, refusal},
     screen::ChatScreen,
 };
-use crate::cluster::UserClient;
+use crate::{
+    cluster::UserClient,
+    error::CliError,
+    exit::Exit,
+    output::hint,
+    progress::ProgressLine,
+    why::{explain_not_ready, summarize},
+};
 
 /// Interval at which the progress line is updated.
 const TICK: Duration = Duration::from_secs(1);
@@ -185,19 +187,19 @@ impl ChatSession {
     /// Returns the error for a refusal of the gateway or the target.
     async fn refusal_error(&self, answer: GatewayResponse) -> CliError {
         let (status, signed) = (answer.status.as_u16(), answer.has_token);
-        let said = refusal(&read_all(answer.body).await.unwrap_or_default());
+        let text = refusal(&read_all(answer.body).await.unwrap_or_default());
         let shown = self.target.display();
         match status {
             401 if !signed => CliError::Forbidden(format!(
                 "the gateway requires a token, and none was sent: the kubeconfig has none, or the connection is not \
-                 encrypted; set RECIF_TOKEN, as in RECIF_TOKEN=$(kubectl create token NAME) ({said})"
+                 encrypted; set RECIF_TOKEN, as in RECIF_TOKEN=$(kubectl create token NAME) ({text})"
             )),
-            401 | 403 => CliError::Forbidden(format!("you may not talk to {shown}: {said}")),
-            404 => CliError::NotFound(format!("{shown} was not found: {said}")),
-            400..=499 => CliError::FailedAnswer(format!("{shown} refused: {said}")),
+            401 | 403 => CliError::Forbidden(format!("you may not talk to {shown}: {text}")),
+            404 => CliError::NotFound(format!("{shown} was not found: {text}")),
+            400..=499 => CliError::FailedAnswer(format!("{shown} refused: {text}")),
             _ => match self.state().await {
-                Some(sentence) => CliError::NotReady(format!("{shown} does not answer: {said}\n  {sentence}")),
-                None => CliError::FailedAnswer(format!("{shown} does not answer ({status}): {said}")),
+                Some(sentence) => CliError::NotReady(format!("{shown} does not answer: {text}\n  {sentence}")),
+                None => CliError::FailedAnswer(format!("{shown} does not answer ({status}): {text}")),
             },
         }
     }
@@ -206,8 +208,8 @@ impl ChatSession {
     async fn state(&self) -> Option<String> {
         let kind = self.target.kind().ok()?;
         let object = self.client.as_ref()?.object(kind, &self.target.name).await.ok()??;
-        let said = summarize(kind, &object);
-        (!said.ready).then_some(said.sentence)
+        let summary = summarize(kind, &object);
+        (!summary.ready).then_some(summary.sentence)
     }
 }
 

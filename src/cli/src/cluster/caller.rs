@@ -10,7 +10,7 @@ use kube::{
 };
 use tower::{BoxError, Layer as _, ServiceExt as _, service_fn};
 
-use super::ReadError;
+use super::read_error::ReadError;
 
 type TokenSource = dyn Fn() -> BoxFuture<'static, Result<Option<HeaderValue>, String>> + Send + Sync;
 

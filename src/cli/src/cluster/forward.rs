@@ -28,7 +28,7 @@ use kube::{Api, Client};
 use meta::condition_type;
 use tokio::io::DuplexStream;
 
-use super::{ReadError, UserClient};
+use super::{UserClient, read_error::ReadError};
 
 /// Time for which an idle connection is kept for another request: less than servers keep it, whose close is not always
 /// passed on.

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::form_urlencoded::Serializer;
 
-use super::{ReadError, UserClient};
+use super::{UserClient, read_error::ReadError};
 
 /// Objects per page.
 const PAGE_SIZE: &str = "500";

@@ -2,11 +2,11 @@
 
 use serde_json::Value;
 
-use super::super::{
-    CliError,
+use crate::{
+    cluster::{ObjectTable, TableRow},
+    error::CliError,
     output::{PrintFormat, json, yaml},
 };
-use crate::cluster::{ObjectTable, TableRow};
 
 /// Writer of objects, one after the other.
 #[derive(Debug)]

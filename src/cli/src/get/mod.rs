@@ -5,18 +5,19 @@
 
 mod columns;
 mod documents;
+mod printer;
 mod watch;
 
-use columns::Columns;
 use crds::{ApiKind, KINDS};
-use documents::Documents;
 
-use super::{
-    CliError, ConnectArgs, Exit,
-    output::{PrintFormat, hint, print, print_foreign},
-    target::{ObjectWord, check_name, find_kind},
+use self::printer::{TablePrinter, list};
+use crate::{
+    cluster::TableQuery,
+    error::CliError,
+    exit::Exit,
+    output::{PrintFormat, hint},
+    target::{ConnectArgs, ObjectWord, check_name, find_kind},
 };
-use crate::cluster::{ObjectTable, TableQuery, UserClient};
 
 /// Flags of `recif get`.
 #[derive(Debug, clap::Args)]
@@ -99,32 +100,6 @@ pub(super) async fn run(args: GetArgs) -> Result<Exit, CliError> {
     Ok(Exit::Done)
 }
 
-/// Reads and prints all pages; returns the version from which a watch continues. `among` is the kind if several kinds
-/// are listed.
-async fn list(
-    live: &UserClient,
-    query: &TableQuery,
-    among: Option<&'static ApiKind>,
-    printer: &mut TablePrinter,
-) -> Result<String, CliError> {
-    let mut next = String::new();
-    loop {
-        let page = live.table(query, &next).await.map_err(|error| match error.status() {
-            Some(400) if !query.selector.is_empty() => {
-                CliError::Usage(format!("the labels {:?} cannot be read: {error}", query.selector))
-            }
-            _ => error.into(),
-        })?;
-        let name = query.name.as_deref().unwrap_or_default();
-        let table = page.ok_or_else(|| CliError::missing(live, query.kind, name))?;
-        printer.page(query.kind, among.is_some(), &table)?;
-        if table.metadata.next.is_empty() {
-            return Ok(table.metadata.resource_version);
-        }
-        next = table.metadata.next;
-    }
-}
-
 /// Parses the words of the command line.
 fn parse_selection(words: &[String]) -> Result<GetSelection, CliError> {
     let (word, name) = match words {
@@ -156,57 +131,6 @@ fn check_flags(wanted: &GetSelection, all_namespaces: bool, selector: &str, watc
     }
 }
 
-/// Printer of tables in any of the formats.
-struct TablePrinter {
-    output: PrintFormat,
-    columns: Columns,
-    documents: Documents,
-    rows: usize,
-    blocks: usize,
-}
-
-impl TablePrinter {
-    /// Returns a printer. With `single` each object is a JSON or YAML document of its own instead of an item of one
-    /// list.
-    fn new(output: PrintFormat, namespaces: bool, single: bool) -> Self {
-        let columns = Columns::new(output == PrintFormat::Wide, namespaces);
-        Self { output, columns, documents: Documents::new(output, single), rows: 0, blocks: 0 }
-    }
-
-    /// Prints a page of a list, or an event of a watch. With `among` the rows name their kind, because several kinds
-    /// are listed.
-    fn page(&mut self, kind: &'static ApiKind, among: bool, table: &ObjectTable) -> Result<(), CliError> {
-        if table.rows.is_empty() {
-            return Ok(());
-        }
-        self.rows += table.rows.len();
-        match self.output {
-            PrintFormat::Json | PrintFormat::Yaml => print_foreign(&self.documents.page(table)?),
-            PrintFormat::Name => print(&columns::names(kind, table)),
-            PrintFormat::Plain | PrintFormat::Table | PrintFormat::Wide => {
-                let prefix = among.then(|| format!("{}/", kind.name.to_lowercase()));
-                let begins = self.columns.begin(kind.name, table);
-                let gap = if begins && self.blocks > 0 { "\n" } else { "" };
-                self.blocks += usize::from(begins);
-                let text = self.columns.lines(prefix.as_deref().unwrap_or_default(), table);
-                print_foreign(&format!("{gap}{text}"))
-            }
-        }
-    }
-
-    fn end(&mut self) -> Result<(), CliError> {
-        print(&self.documents.end())
-    }
-
-    /// Prints a hint if there were no rows.
-    fn print_empty_hint(&self, what: &str, namespace: Option<&str>) {
-        if self.rows == 0 && self.output.is_for_people() {
-            let place = namespace.map(|namespace| format!("namespace {namespace}: -A looks in all of them"));
-            hint(&format!("no {what} in {}", place.unwrap_or_else(|| "any namespace".into())));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,13 +149,13 @@ mod tests {
         for words in [&["agents", "a"][..], &["agent/a"], &["agent.agents.recif.dev/a"]] {
             assert_eq!(meant(words), Ok((Some("Agent"), Some("a".into()))), "{words:?}");
         }
-        for (words, said) in [
+        for (words, expected) in [
             (&["pods"][..], "unknown kind \"pods\""),
             (&["recif/a"], "a name needs its kind"),
             (&["agent/"], "is not a valid name"),
             (&["agent", "a b"], "is not a valid name"),
         ] {
-            assert!(meant(words).unwrap_err().contains(said), "{words:?}");
+            assert!(meant(words).unwrap_err().contains(expected), "{words:?}");
         }
     }
 
@@ -239,13 +163,13 @@ mod tests {
     fn what_does_not_go_together_is_refused_with_what_to_do() {
         let one = GetSelection { kind: Some("Agent"), name: Some("a".into()) };
         let all = GetSelection { kind: None, name: None };
-        for (wanted, everywhere, selector, watch, said) in [
+        for (wanted, everywhere, selector, watch, expected) in [
             (&one, true, "", false, "-n NAMESPACE"),
             (&one, false, "a=b", false, "leave out the name"),
             (&all, false, "", true, "recif get agents --watch"),
         ] {
             let error = check_flags(wanted, everywhere, selector, watch).unwrap_err();
-            assert!(error.to_string().contains(said) && error.code() == Exit::Usage, "{error}");
+            assert!(error.to_string().contains(expected) && error.code() == Exit::Usage, "{error}");
         }
         assert!(check_flags(&one, false, "", true).is_ok() && check_flags(&all, true, "a=b", false).is_ok());
     }

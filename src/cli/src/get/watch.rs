@@ -5,8 +5,13 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use kube::api::WatchEvent;
 
-use super::{super::Exit, CliError, TablePrinter, hint, list};
-use crate::cluster::{ObjectTable, TableQuery, UserClient};
+use super::printer::{TablePrinter, list};
+use crate::{
+    cluster::{ObjectTable, TableQuery, UserClient},
+    error::CliError,
+    exit::Exit,
+    output::hint,
+};
 
 /// Delay before a broken watch is opened again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
@@ -20,7 +25,7 @@ pub(super) async fn follow(
     mut version: String,
     printer: &mut TablePrinter,
 ) -> Result<Exit, CliError> {
-    let mut told = false;
+    let mut hinted = false;
     loop {
         let mut broken = None;
         match live.table_changes(query, &version).await {
@@ -29,7 +34,7 @@ pub(super) async fn follow(
                 while let Some(event) = events.next().await {
                     match event {
                         Ok(WatchEvent::Added(table) | WatchEvent::Modified(table) | WatchEvent::Deleted(table)) => {
-                            told = false;
+                            hinted = false;
                             printer.page(query.kind, false, &table)?;
                             version = last_version(&table).unwrap_or(version);
                         }
@@ -45,7 +50,7 @@ pub(super) async fn follow(
         match broken {
             Some((GONE, _)) => version = list(live, query, None, printer).await?,
             Some((_, why)) => {
-                if !std::mem::replace(&mut told, true) {
+                if !std::mem::replace(&mut hinted, true) {
                     hint(&format!("note: the watch broke off and is opened again: {why}"));
                 }
                 tokio::time::sleep(RETRY_DELAY).await;

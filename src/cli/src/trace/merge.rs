@@ -17,9 +17,9 @@ pub fn merge<'a>(history: impl IntoIterator<Item = &'a HistoryEntry>, lines: &[T
     let mut lines = lines.to_vec();
     lines.sort_by_key(|line| line.at);
     // A write that says nothing new carries the trace id of the entry before it: only the first line is that entry.
-    let mut told = BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for mut line in lines {
-        let first = told.insert((line.trace_id.clone(), line.from.clone(), line.to.clone()));
+        let first = seen.insert((line.trace_id.clone(), line.from.clone(), line.to.clone()));
         match entries.iter_mut().find(|entry| entry.written && first && same_step(entry, &line)) {
             Some(entry) => complete(entry, line),
             None => {

@@ -28,8 +28,13 @@ pub use line::parse_line;
 pub use merge::{merge, spans};
 pub use text::{PlainTimeline, data, status_of};
 
-use super::{CliError, ConnectArgs, Exit, PrintFormat, SystemArgs, TargetArgs, hint, print_foreign};
-use crate::cluster::{ObjectEvent, ReadError, UserClient};
+use crate::{
+    cluster::{ObjectEvent, ReadError, UserClient},
+    error::CliError,
+    exit::Exit,
+    output::{PrintFormat, hint, print_foreign},
+    target::{ConnectArgs, SystemArgs, TargetArgs},
+};
 
 /// Labels of the operator's Pods.
 const OPERATOR: &str = "app.kubernetes.io/name=recif-operator";
@@ -228,9 +233,9 @@ impl TimelinePrinter {
     fn entries(&mut self, entries: &[TimelineEntry]) -> Result<(), CliError> {
         for entry in entries {
             let identities: Vec<_> = entry.identities().collect();
-            let told = identities.iter().any(|identity| self.printed.contains(identity));
+            let printed = identities.iter().any(|identity| self.printed.contains(identity));
             self.printed.extend(identities);
-            if !told {
+            if !printed {
                 let text = match self.output {
                     PrintFormat::Plain => self.plain.entry(entry),
                     output => data(output, entry)?,

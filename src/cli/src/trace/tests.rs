@@ -126,8 +126,8 @@ fn a_write_that_says_nothing_new_is_not_taken_for_the_entry_before_it() {
         line(9.0, "Running", "Running", json!({ "seq": 1, "trace_id": "t1", "outcome": "acted", "action": "monitor" })),
     ];
     let merged = merge(&running, &lines);
-    let told: Vec<_> = merged.iter().map(|entry| (entry.at.to_string(), entry.outcome.as_str())).collect();
-    assert_eq!(told, [("2026-11-21T11:03:05.2Z".into(), "moved"), ("2026-11-21T11:03:09Z".into(), "acted")]);
+    let reported: Vec<_> = merged.iter().map(|entry| (entry.at.to_string(), entry.outcome.as_str())).collect();
+    assert_eq!(reported, [("2026-11-21T11:03:05.2Z".into(), "moved"), ("2026-11-21T11:03:09Z".into(), "acted")]);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn time_in_a_phase_is_the_sum_of_its_stays() {
         { "seq": 5, "at": "2026-11-21T11:03:31Z", "from": "Rendering", "to": "Resolving", "action": "render" },
     ])));
     let entries = merge(&steps, &[]);
-    let told =
+    let reported =
         |now| spans(&entries, now).into_iter().map(|span| (span.phase, span.ms, span.ongoing)).collect::<Vec<_>>();
     let expected = |ms, ongoing| {
         vec![
@@ -161,8 +161,8 @@ fn time_in_a_phase_is_the_sum_of_its_stays() {
             ("Rendering".to_owned(), 1000, false),
         ]
     };
-    assert_eq!(told(Some(at("2026-11-21T11:03:41Z"))), expected(39_000, true));
-    assert_eq!(told(None), expected(29_000, false));
+    assert_eq!(reported(Some(at("2026-11-21T11:03:41Z"))), expected(39_000, true));
+    assert_eq!(reported(None), expected(29_000, false));
     let summary = text::summary(&spans(&entries, Some(at("2026-11-21T11:03:41Z"))));
     assert_eq!(summary, "\nTime in each phase: Pending under 1 s, Resolving 39 s so far, Rendering 1 s\n");
 }
@@ -206,14 +206,14 @@ fn times_known_to_the_second_yield_no_fractions() {
         };
         history(times.iter().enumerate().map(entry).collect())
     };
-    let told = |times: &[HistoryEntry]| {
+    let reported = |times: &[HistoryEntry]| {
         let entries = merge(times, &[]);
         let after: Vec<_> = entries.iter().map(|entry| entry.after_ms).collect();
         (after, text::summary(&spans(&entries, Some(at("2026-11-21T11:03:40.9Z")))))
     };
     let seconds =
         times(["2026-11-21T11:03:34Z", "2026-11-21T11:03:34.789114Z", "2026-11-21T11:03:35Z", "2026-11-21T11:03:39Z"]);
-    let (after, summary) = told(&seconds);
+    let (after, summary) = reported(&seconds);
     assert_eq!(after, [None, None, Some(1000), Some(4000)]);
     assert_eq!(
         summary,
@@ -225,7 +225,7 @@ fn times_known_to_the_second_yield_no_fractions() {
         "2026-11-21T11:03:35.000001Z",
         "2026-11-21T11:03:39.250000Z",
     ]);
-    let (after, summary) = told(&exact);
+    let (after, summary) = reported(&exact);
     assert_eq!(after, [None, Some(289), Some(211), Some(4250)]);
     assert_eq!(
         summary,

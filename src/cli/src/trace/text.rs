@@ -6,7 +6,8 @@ use jiff::{Timestamp, tz::TimeZone};
 use kube::api::DynamicObject;
 use meta::CommonStatus;
 
-use super::{CliError, PhaseSpan, PrintFormat, TimelineEntry};
+use super::{PhaseSpan, TimelineEntry};
+use crate::{error::CliError, output::PrintFormat};
 
 /// Returns the common part of the status of an object of the API; empty if it is missing or cannot be parsed.
 pub fn status_of(object: &DynamicObject) -> CommonStatus {

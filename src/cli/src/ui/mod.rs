@@ -8,7 +8,6 @@
 mod origin_guard;
 mod relay;
 
-use crate::ui::relay::SERVICE;
 use std::{
     net::{Ipv4Addr, SocketAddr},
     time::Duration,
@@ -23,7 +22,13 @@ use tokio::{
     time::sleep,
 };
 
-use super::{CliError, ConnectArgs, Exit, SystemArgs, hint, print};
+use crate::{
+    error::CliError,
+    exit::Exit,
+    output::{hint, print},
+    target::{ConnectArgs, SystemArgs},
+    ui::relay::SERVICE,
+};
 
 /// Flags of `recif ui`.
 #[derive(Debug, clap::Args)]

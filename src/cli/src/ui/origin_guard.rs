@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_gets_in() {
+    fn other_requests_are_refused() {
         let gate = OriginGuard::new(7000).unwrap();
         let host = ("host", "127.0.0.1:7000");
         let pair = format!("recif-ui-7000={}", gate.key);
