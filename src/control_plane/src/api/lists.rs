@@ -47,7 +47,7 @@ const TEXT: Param = Param {
 };
 const SORT: Param = Param {
     name: "sort",
-    about: "What to sort by; then by kind, namespace and name. attention: what somebody should look at comes first.",
+    about: "What to sort by; then by kind, namespace and name. attention: objects that need attention come first.",
     values: ParamValues::OneOf(sorts),
     repeatable: false,
 };

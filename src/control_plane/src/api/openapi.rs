@@ -71,7 +71,7 @@ fn describe(operation: &RestOperation, generator: &mut SchemaGenerator) -> Value
         }
     };
     responses.insert("200".into(), ok);
-    for status in ["400", "401", "403", "404", "406", "503"] {
+    for status in ["400", "401", "403", "404", "406", "429", "500", "503"] {
         responses.insert(status.into(), json!({ "$ref": "#/components/responses/Problem" }));
     }
     if matches!(operation.response, ResponseSchema::Json(_)) {

@@ -55,7 +55,7 @@ pub enum Ready {
     False,
     /// It is.
     True,
-    /// Nobody has said.
+    /// Not reported.
     Unknown,
 }
 
