@@ -92,7 +92,7 @@ pub(super) async fn stored_steps(app: &SharedAppState, record: &Record, since: i
         return Vec::new();
     }
     let steps = with_timeout(app.store.steps(&record.uid, since, MAX_STORED_STEPS)).await.unwrap_or_default();
-    steps.into_iter().map(|told| told.step.into()).filter(|step: &Step| step.seq < first).collect()
+    steps.into_iter().map(|row| row.step.into()).filter(|step: &Step| step.seq < first).collect()
 }
 
 /// Reads the steps after this number of the last deleted object with this name; `None`: the database has none, or does not
@@ -111,7 +111,7 @@ pub(super) async fn steps_of_deleted(
             None => Ok(None),
         }
     });
-    Some(steps.await??.into_iter().map(|told| told.step.into()).collect())
+    Some(steps.await??.into_iter().map(|row| row.step.into()).collect())
 }
 
 /// Returns the result of a query of the database; `None` after an error or [`STORE_TIMEOUT`].

@@ -38,12 +38,12 @@ pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
         let visible = app.auth.visibility(&caller, &app.fleet, &[], &[]).await?;
         let (_, records) = app.fleet.snapshot();
         let mut graph = Graph { nodes: Vec::new(), edges: Vec::new() };
-        let mut told = BTreeSet::new();
+        let mut nodes = BTreeSet::new();
         let shown = |record: &&std::sync::Arc<Record>| {
             only.is_none_or(|only| only == record.key.namespace) && visible.sees(record.row, &record.key.namespace)
         };
         for record in records.iter().filter(shown) {
-            told.insert(node_id(record.kind.name, &record.key.namespace, &record.key.name));
+            nodes.insert(node_id(record.kind.name, &record.key.namespace, &record.key.name));
             graph.nodes.push(Node {
                 kind: record.kind.name.to_owned(),
                 namespace: record.key.namespace.clone(),
@@ -63,7 +63,7 @@ pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
                 let missing = seen && found.is_none();
                 let phase = found.filter(|_| seen).and_then(|found| found.phase.as_deref().map(str::to_owned));
                 let broken = missing || matches!(phase.as_deref(), Some("Error" | "Failed"));
-                if told.insert(to.clone()) {
+                if nodes.insert(to.clone()) {
                     graph.nodes.push(Node {
                         kind: link.kind.name.to_owned(),
                         namespace: link.namespace.to_string(),

@@ -31,9 +31,9 @@ async fn no_request_of_schemathesis_is_answered_wrongly() {
     command.current_dir(&folder).stdin(Stdio::null()).kill_on_drop(true);
     let output = command.output().await.unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.contains("Tested: "), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(stdout.contains("Tested: "), "{stdout}");
     stop.cancel();
     server.await.unwrap();
 }

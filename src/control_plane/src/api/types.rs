@@ -351,15 +351,15 @@ pub(crate) struct Transition {
 }
 
 impl From<store::TransitionRow> for Step {
-    fn from(told: store::TransitionRow) -> Self {
-        let store::TransitionRow { seq, at, from, to, action, reason, took_ms, trace_id } = told;
+    fn from(row: store::TransitionRow) -> Self {
+        let store::TransitionRow { seq, at, from, to, action, reason, took_ms, trace_id } = row;
         Self { seq, at: at.to_string(), from, to, action, reason, took_ms, trace_id }
     }
 }
 
 impl From<store::ObjectTransition> for Transition {
-    fn from(told: store::ObjectTransition) -> Self {
-        let store::ObjectTransition { kind, namespace, name, uid, step } = told;
+    fn from(row: store::ObjectTransition) -> Self {
+        let store::ObjectTransition { kind, namespace, name, uid, step } = row;
         Self { kind, namespace, name, uid, step: step.into() }
     }
 }

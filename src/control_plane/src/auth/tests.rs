@@ -107,7 +107,7 @@ async fn an_object_is_shown_to_whom_may_get_it() {
 }
 
 #[tokio::test]
-async fn what_nobody_has_heard_of_is_not_asked_about() {
+async fn an_unknown_namespace_is_not_reviewed() {
     let (roles, auth) = auth();
     let (stage, agents) = (stage(), ApiKind::find("Agent").unwrap());
     let mut named: Vec<_> = (0..40).map(|number| format!("n{number}")).collect();

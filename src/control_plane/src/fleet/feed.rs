@@ -37,8 +37,20 @@ pub struct Feed {
     position: u64,
 }
 
+impl FleetCache {
+    /// Creates a reader from the beginning: first it gets every object, then each change.
+    pub fn feed(self: &Arc<Self>) -> Feed {
+        Feed::new(self.clone(), 0)
+    }
+
+    /// Creates a reader of the changes after this stamp; `None`: see [`FleetCache::knows`].
+    pub fn feed_after(self: &Arc<Self>, stamp: u64) -> Option<Feed> {
+        self.knows(stamp).then(|| Feed::new(self.clone(), stamp))
+    }
+}
+
 impl Feed {
-    pub(super) fn new(fleet: Arc<FleetCache>, read: u64) -> Self {
+    fn new(fleet: Arc<FleetCache>, read: u64) -> Self {
         let stamps = fleet.stamps.subscribe();
         Self { fleet, stamps, position: read }
     }

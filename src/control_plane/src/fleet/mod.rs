@@ -108,8 +108,8 @@ impl FleetCache {
         let inner = match (&change.new, &change.old) {
             (Some(new), old) => {
                 // A new object under the same name shares no history with the old one.
-                let told = old.as_ref().filter(|old| old.uid == new.uid).map_or(0, |old| old.seq);
-                let moves = if self.live.load(Relaxed) { new.history_after(told) } else { Vec::new() };
+                let seq = old.as_ref().filter(|old| old.uid == new.uid).map_or(0, |old| old.seq);
+                let moves = if self.live.load(Relaxed) { new.history_after(seq) } else { Vec::new() };
                 let mut inner = self.lock();
                 inner.put(row, new.clone(), moves);
                 inner
@@ -176,16 +176,6 @@ impl FleetCache {
     pub fn snapshot(&self) -> (u64, Vec<Arc<Record>>) {
         let inner = self.lock();
         (inner.journal.last(), inner.all().map(|entry| entry.record.clone()).collect())
-    }
-
-    /// Creates a reader from the beginning: first it gets every object, then each change.
-    pub fn feed(self: &Arc<Self>) -> Feed {
-        Feed::new(self.clone(), 0)
-    }
-
-    /// Creates a reader of the changes after this stamp; `None`: see [`FleetCache::knows`].
-    pub fn feed_after(self: &Arc<Self>, stamp: u64) -> Option<Feed> {
-        self.knows(stamp).then(|| Feed::new(self.clone(), stamp))
     }
 
     /// Reports whether the journal still holds everything that changed after this stamp. It does not if the stamp is from

@@ -104,7 +104,7 @@ fn applied(epoch: &str, change: &ChangedObject, text: &mut Vec<u8>) {
 }
 
 fn transition(record: &Record, entry: &meta::HistoryEntry, text: &mut Vec<u8>) {
-    let told = Transition {
+    let transition = Transition {
         kind: record.kind.name.to_owned(),
         namespace: record.key.namespace.clone(),
         name: record.key.name.clone(),
@@ -113,7 +113,7 @@ fn transition(record: &Record, entry: &meta::HistoryEntry, text: &mut Vec<u8>) {
     };
     text.extend_from_slice(b"event: transition\ndata: ");
     // Serializing strings and numbers cannot fail.
-    text.extend_from_slice(&serde_json::to_vec(&told).unwrap_or_default());
+    text.extend_from_slice(&serde_json::to_vec(&transition).unwrap_or_default());
     text.extend_from_slice(b"\n\n");
 }
 

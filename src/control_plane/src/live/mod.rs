@@ -68,14 +68,14 @@ pub(super) async fn subscribe(
     let epoch = app.fleet.epoch();
     let known = last.map(|id| parse_event_id(epoch, id).filter(|stamp| app.fleet.knows(*stamp)));
     let lost = matches!(known, Some(None));
-    let told = known.flatten().unwrap_or_else(|| app.fleet.last());
-    let first = if lost { reset(epoch, told) } else { id(epoch, told) };
+    let position = known.flatten().unwrap_or_else(|| app.fleet.last());
+    let first = if lost { reset(epoch, position) } else { id(epoch, position) };
     let now = Instant::now();
     let client = EventSubscriber {
         ticks: app.subscribers.ticker.subscribe(&app.fleet, &app.subscribers.stop),
         app,
         caller,
-        position: told,
+        position,
         visibility: sight,
         reviewed_at: now,
         sent_at: now,

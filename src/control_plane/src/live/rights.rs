@@ -54,11 +54,11 @@ impl SubscriberVisibility {
         &mut self,
         app: &SharedAppState,
         caller: &ApiCaller,
-        places: BTreeSet<ListScope>,
+        scopes: BTreeSet<ListScope>,
     ) -> Result<(), Problem> {
         match self {
             Self::Unrestricted => Ok(()),
-            Self::Restricted(rights) => rights.query(app, caller, places).await,
+            Self::Restricted(rights) => rights.query(app, caller, scopes).await,
         }
     }
 
@@ -108,10 +108,10 @@ impl Rights {
     }
 
     /// Drops the verdicts on all other scopes.
-    fn retain(&mut self, places: &BTreeSet<ListScope>) {
+    fn retain(&mut self, scopes: &BTreeSet<ListScope>) {
         self.0.retain(|name, answers| {
             for (row, answer) in (0_u8..).zip(answers.iter_mut()) {
-                *answer = answer.filter(|_| places.contains(&(row, name.clone())));
+                *answer = answer.filter(|_| scopes.contains(&(row, name.clone())));
             }
             answers.iter().any(Option::is_some)
         });
@@ -121,26 +121,26 @@ impl Rights {
         &mut self,
         app: &SharedAppState,
         caller: &ApiCaller,
-        places: BTreeSet<ListScope>,
+        scopes: BTreeSet<ListScope>,
     ) -> Result<(), Problem> {
-        let rows: BTreeSet<u8> = places.iter().map(|(row, _)| *row).collect();
+        let rows: BTreeSet<u8> = scopes.iter().map(|(row, _)| *row).collect();
         self.query_undecided(app, caller, rows.into_iter().map(|row| (row, String::new())).collect()).await?;
-        self.query_undecided(app, caller, places.into_iter().collect()).await
+        self.query_undecided(app, caller, scopes.into_iter().collect()).await
     }
 
     async fn query_undecided(
         &mut self,
         app: &SharedAppState,
         caller: &ApiCaller,
-        mut places: Vec<ListScope>,
+        mut scopes: Vec<ListScope>,
     ) -> Result<(), Problem> {
-        places.retain(|(row, namespace)| self.get(*row, namespace).is_none());
+        scopes.retain(|(row, namespace)| self.get(*row, namespace).is_none());
         let ask = async |(row, namespace): ListScope| {
             let Some(kind) = KINDS.get(usize::from(row)) else { return Ok((row, namespace, false)) };
             let may = app.auth.may_list(caller, kind, &namespace).await?;
             Ok((row, namespace, may))
         };
-        let answers: Vec<_> = stream::iter(places).map(ask).buffer_unordered(CONCURRENT_REVIEWS).collect().await;
+        let answers: Vec<_> = stream::iter(scopes).map(ask).buffer_unordered(CONCURRENT_REVIEWS).collect().await;
         for answer in answers {
             let (row, namespace, may) = answer?;
             if let Some(known) = self.0.entry(namespace).or_default().get_mut(usize::from(row)) {

@@ -53,42 +53,42 @@ async fn a_client_is_told_where_it_is_and_what_changes_from_there() {
     let mut stage = TestFleet::new();
     stage.agent("ns", "old", "Running");
     let app = app(&stage.fleet, "");
-    let mut told = TestSubscriber::new(&app, None).await;
-    assert_eq!(told.events().await, "id e-1");
+    let mut reported = TestSubscriber::new(&app, None).await;
+    assert_eq!(reported.events().await, "id e-1");
     stage.agent("ns", "new", "Pending");
-    assert_eq!(told.events().await, "applied new e-2");
+    assert_eq!(reported.events().await, "applied new e-2");
     stage.delete("Agent", "ns", "old");
-    assert_eq!(told.events().await, "deleted old e-3");
+    assert_eq!(reported.events().await, "deleted old e-3");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_happens_while_a_client_does_not_read_comes_in_its_newest_state() {
     let mut stage = TestFleet::new();
     let app = app(&stage.fleet, "");
-    let mut told = TestSubscriber::new(&app, None).await;
-    told.piece().await;
+    let mut reported = TestSubscriber::new(&app, None).await;
+    reported.piece().await;
     for _ in 0..1000 {
         stage.agent("ns", "a", "Pending");
     }
     stage.agent("ns", "b", "Pending");
     stage.agent("ns", "a", "Running");
-    assert_eq!(told.events().await, "applied b e-1001, applied a e-1002");
+    assert_eq!(reported.events().await, "applied b e-1001, applied a e-1002");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_happens_within_a_moment_comes_together() {
     let mut stage = TestFleet::new();
     let app = app(&stage.fleet, "");
-    let mut told = TestSubscriber::new(&app, None).await;
-    told.piece().await;
+    let mut reported = TestSubscriber::new(&app, None).await;
+    reported.piece().await;
     let begin = Instant::now();
     stage.agent("ns", "a", "Pending");
-    assert_eq!(told.events().await, "applied a e-1");
+    assert_eq!(reported.events().await, "applied a e-1");
     assert_eq!(begin.elapsed(), Duration::ZERO, "what comes first is told at once");
     stage.agent("ns", "b", "Pending");
     tokio::time::advance(Duration::from_millis(20)).await;
     stage.agent("ns", "c", "Pending");
-    assert_eq!(told.events().await, "applied b e-2, applied c e-3");
+    assert_eq!(reported.events().await, "applied b e-2, applied c e-3");
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,11 +111,11 @@ async fn a_client_that_is_far_behind_is_told_everything_in_portions() {
     let mut stage = TestFleet::new();
     (0..600).for_each(|number| stage.agent("ns", &format!("a{number}"), "Running"));
     let app = app(&stage.fleet, "");
-    let mut told = TestSubscriber::new(&app, Some("e-0")).await;
-    told.piece().await;
+    let mut reported = TestSubscriber::new(&app, Some("e-0")).await;
+    reported.piece().await;
     let mut all = Vec::new();
     for expected in [256, 256, 88] {
-        let events = told.events().await;
+        let events = reported.events().await;
         assert_eq!(events.split(", ").count(), expected);
         all.push(events);
     }
@@ -129,12 +129,12 @@ async fn a_client_goes_on_where_it_was_or_begins_anew() {
     let mut stage = TestFleet::new();
     ["a", "b", "c"].iter().for_each(|name| stage.agent("ns", name, "Pending"));
     let app = app(&stage.fleet, "");
-    let mut told = TestSubscriber::new(&app, Some("e-1")).await;
-    assert_eq!(told.events().await, "id e-1");
-    assert_eq!(told.events().await, "applied b e-2, applied c e-3");
+    let mut reported = TestSubscriber::new(&app, Some("e-1")).await;
+    assert_eq!(reported.events().await, "id e-1");
+    assert_eq!(reported.events().await, "applied b e-2, applied c e-3");
     for unknown in ["other-1", "e-4", "e-x", "e", "1", "e--1"] {
-        let mut told = TestSubscriber::new(&app, Some(unknown)).await;
-        assert_eq!(told.events().await, "reset e-3", "{unknown}");
+        let mut reported = TestSubscriber::new(&app, Some(unknown)).await;
+        assert_eq!(reported.events().await, "reset e-3", "{unknown}");
     }
 }
 
@@ -143,28 +143,28 @@ async fn a_client_that_missed_too_much_reads_its_lists_again() {
     let mut stage = TestFleet::new();
     stage.agent("ns", "a", "Running");
     let app = app(&stage.fleet, "");
-    let mut told = TestSubscriber::new(&app, None).await;
-    told.piece().await;
+    let mut reported = TestSubscriber::new(&app, None).await;
+    reported.piece().await;
     for number in 0..4200 {
         let name = format!("n{number}");
         stage.agent("ns", &name, "Pending");
         stage.delete("Agent", "ns", &name);
     }
-    assert_eq!(told.events().await, format!("reset e-{}", stage.fleet.last()));
+    assert_eq!(reported.events().await, format!("reset e-{}", stage.fleet.last()));
     stage.agent("ns", "a", "Failed");
-    assert!(told.events().await.starts_with("applied a"));
+    assert!(reported.events().await.starts_with("applied a"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn steps_come_before_the_change_that_they_led_to() {
     let mut stage = TestFleet::new();
     let app = app(&stage.fleet, "");
-    let mut told = TestSubscriber::new(&app, None).await;
-    told.piece().await;
+    let mut reported = TestSubscriber::new(&app, None).await;
+    reported.piece().await;
     let entry = |seq: i64, from: &str, to: &str| json!({ "seq": seq, "at": "2026-01-01T00:00:00Z", "from": from, "to": to, "action": "x" });
     let history = json!([entry(1, "", "Pending"), entry(2, "Pending", "Resolving")]);
     stage.put("Prompt", "ns", "p", json!({ "content": "c" }), json!({ "phase": "Resolving", "history": history }));
-    assert_eq!(told.events().await, ">Pending, Pending>Resolving, applied p e-1");
+    assert_eq!(reported.events().await, ">Pending, Pending>Resolving, applied p e-1");
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,15 +174,15 @@ async fn silence_is_filled_and_the_end_is_an_end() {
     let mut parts = Arc::into_inner(app(&stage.fleet, "")).unwrap();
     parts.subscribers = Subscribers::new(stop.clone());
     let app = Arc::new(parts);
-    let mut told = TestSubscriber::new(&app, None).await;
-    told.piece().await;
+    let mut reported = TestSubscriber::new(&app, None).await;
+    reported.piece().await;
     let begin = Instant::now();
-    assert_eq!(told.piece().await, ":\n\n");
+    assert_eq!(reported.piece().await, ":\n\n");
     assert_eq!(begin.elapsed(), KEEPALIVE_INTERVAL);
     assert_eq!(app.subscribers.count(), 1);
     stop.cancel();
-    assert!(told.0.next().await.is_none());
-    drop(told);
+    assert!(reported.0.next().await.is_none());
+    drop(reported);
     assert_eq!(app.subscribers.count(), 0);
 }
 
@@ -204,7 +204,7 @@ fn caller(app: &SharedAppState, name: &str) -> ApiCaller {
 }
 
 #[tokio::test]
-async fn nobody_takes_the_places_of_others() {
+async fn a_client_takes_no_permits_of_others() {
     let stage = TestFleet::new();
     let (app, _) = app_with_rights(&stage.fleet);
     let mut all = Vec::new();
@@ -224,13 +224,13 @@ async fn what_a_client_may_not_see_is_passed_over() {
     let (app, given) = app_with_rights(&stage.fleet);
     assert!(matches!(app.auth, Auth::Kubernetes(..)));
     given.grant("alice list agents mine");
-    let mut told = TestSubscriber::of(&app, caller(&app, "alice"), None).await;
-    told.piece().await;
+    let mut reported = TestSubscriber::of(&app, caller(&app, "alice"), None).await;
+    reported.piece().await;
     stage.agent("theirs", "a", "Running");
     stage.put("Prompt", "mine", "p", json!({ "content": "c" }), json!(null));
     // That namespace had no objects when the stream began.
     stage.agent("mine", "b", "Running");
-    assert_eq!(told.events().await, "applied b e-3");
+    assert_eq!(reported.events().await, "applied b e-3");
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,9 +240,9 @@ async fn the_end_of_the_last_object_of_a_namespace_is_told() {
     stage.delete("Agent", "mine", "a");
     let (app, given) = app_with_rights(&stage.fleet);
     given.grant("alice list agents mine");
-    let mut told = TestSubscriber::of(&app, caller(&app, "alice"), Some("e-1")).await;
-    told.piece().await;
-    assert_eq!(told.events().await, "deleted a e-2");
+    let mut reported = TestSubscriber::of(&app, caller(&app, "alice"), Some("e-1")).await;
+    reported.piece().await;
+    assert_eq!(reported.events().await, "deleted a e-2");
 }
 
 #[tokio::test(start_paused = true)]
@@ -250,16 +250,16 @@ async fn whose_rights_change_reads_his_lists_again() {
     let mut stage = TestFleet::new();
     stage.agent("mine", "a", "Running");
     let (app, given) = app_with_rights(&stage.fleet);
-    let mut told = TestSubscriber::of(&app, caller(&app, "alice"), None).await;
-    told.piece().await;
+    let mut reported = TestSubscriber::of(&app, caller(&app, "alice"), None).await;
+    reported.piece().await;
     for change in [GrantedRights::grant, GrantedRights::revoke] {
         change(&given, "alice list agents mine");
-        let mut piece = told.piece().await;
+        let mut piece = reported.piece().await;
         for _ in 0..20 {
             if piece != ":\n\n" {
                 break;
             }
-            piece = told.piece().await;
+            piece = reported.piece().await;
         }
         assert!(piece.starts_with("event: reset\n"), "{piece}");
     }

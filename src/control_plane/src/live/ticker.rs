@@ -35,7 +35,7 @@ impl Ticker {
 }
 
 async fn send_ticks(mut stamps: watch::Receiver<u64>, beats: watch::Sender<Tick>, stop: CancellationToken) {
-    let told = async {
+    let changed = async {
         // The loop ends when the fleet is dropped.
         while stamps.changed().await.is_ok() {
             beats.send_replace(Some(*stamps.borrow_and_update()));
@@ -43,7 +43,7 @@ async fn send_ticks(mut stamps: watch::Receiver<u64>, beats: watch::Sender<Tick>
         }
     };
     tokio::select! {
-        () = told => {}
+        () = changed => {}
         () = stop.cancelled() => {}
     }
     beats.send_replace(None);

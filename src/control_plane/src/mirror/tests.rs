@@ -171,12 +171,12 @@ async fn what_there_is_and_every_change_of_it_is_stored(database: &TestDatabase)
 
 async fn tools_are_those_of_the_config_map_that_the_status_speaks_of(database: &TestDatabase) {
     let (first, second) = (r#"[{"name":"a"},{"name":"b"}]"#, r#"[{"name":"c"}]"#);
-    let told = |text: &str| json!({ "phase": "Available", "toolsDigest": sha256_hex(text.as_bytes()) });
+    let reported = |text: &str| json!({ "phase": "Available", "toolsDigest": sha256_hex(text.as_bytes()) });
     let spec = json!({ "url": "https://user:SECRET@h/mcp", "protocol": "SSE", "description": "d" });
     let mut stage = TestFleet::new();
     let (kind, key) = (crds::ApiKind::find("RemoteMCPServer").unwrap(), Key::new("ns", "s"));
     let mirror = start(&stage, database);
-    stage.put(kind.name, "ns", "s", spec.clone(), told(first));
+    stage.put(kind.name, "ns", "s", spec.clone(), reported(first));
     stage.fleet.set_tools(kind, &key, Some(first.into()));
     settled(&stage, database, &mirror).await;
     let tools = async || database.table("SELECT name FROM tools ORDER BY position").await;
@@ -184,7 +184,7 @@ async fn tools_are_those_of_the_config_map_that_the_status_speaks_of(database: &
     let query = "SELECT description, protocol, url, phase FROM tool_servers";
     assert_eq!(database.table(query).await, [["d", "SSE", &format!("https://{MASKED}@h/mcp"), "Available"]]);
     // The status is seen before the ConfigMap.
-    stage.put(kind.name, "ns", "s", spec, told(second));
+    stage.put(kind.name, "ns", "s", spec, reported(second));
     settled(&stage, database, &mirror).await;
     assert_eq!(tools().await, [["a"], ["b"]]);
     stage.fleet.set_tools(kind, &key, Some(second.into()));

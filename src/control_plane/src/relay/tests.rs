@@ -218,7 +218,7 @@ fn only_pages_of_this_origin_ask_through_here_and_the_gateway_hears_of_no_page()
 }
 
 #[tokio::test]
-async fn a_workload_redirects_nobody_to_another_one() {
+async fn a_workload_redirects_no_client_to_another_one() {
     let elsewhere = any(|uri: Uri| async move {
         let location = percent_encoding::percent_decode_str(uri.query().unwrap()).decode_utf8().unwrap().into_owned();
         (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)])
@@ -255,8 +255,8 @@ async fn a_gateway_and_this_process_speak_tls() {
     let tls = Tls::load(&certificates::file("one.crt"), &certificates::file("one.key"), &[HTTP1]).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (port, stop) = (listener.local_addr().unwrap().port(), CancellationToken::new());
-    let told = any(|request: Request| async move { format!("{:?}", request.extensions().get::<serve::Peer>()) });
-    tokio::spawn(serve::run(listener, Some(tls), Router::new().fallback(told), stop.clone()));
+    let reported = any(|request: Request| async move { format!("{:?}", request.extensions().get::<serve::Peer>()) });
+    tokio::spawn(serve::run(listener, Some(tls), Router::new().fallback(reported), stop.clone()));
     let url = format!("https://localhost:{port}");
     let ask = async |authority: &str| {
         let relay = Relay::new(&url, Some(&certificates::file(authority))).unwrap();
@@ -267,13 +267,13 @@ async fn a_gateway_and_this_process_speak_tls() {
     let body = answer.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&body).contains("https"), "{body:?}");
     assert_eq!(ask("two.crt").await.status(), 502, "its certificate is signed by another authority");
-    for (authority, said) in [
+    for (authority, sentence) in [
         (None, "--gateway-ca"),
         (Some(certificates::file("none.crt")), "none.crt"),
         (Some(certificates::file("one.key")), "no certificate"),
     ] {
         let error = Relay::new(&url, authority.as_deref()).unwrap_err().to_string();
-        assert!(error.contains(said), "{error}");
+        assert!(error.contains(sentence), "{error}");
     }
     stop.cancel();
 }

@@ -118,7 +118,7 @@ async fn an_answer_without_a_length_comes_in_chunks_to_those_who_know_them() {
 }
 
 #[tokio::test]
-async fn whoever_wants_the_head_alone_goes_on_asking() {
+async fn a_connection_goes_on_after_a_head_request() {
     let (address, stop) = start(Router::new().route("/", get(three)), WRITE_TIMEOUT).await;
     let asked = "HEAD / HTTP/1.1\r\nHost: h\r\n\r\nHEAD / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
     let both = answer(address, asked).await;

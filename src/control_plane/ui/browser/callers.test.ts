@@ -42,7 +42,7 @@ describe("the sign-in", () => {
     await ui.page.locator("[data-seq]").first().waitFor();
   });
 
-  it("shows nobody more than he may see", async () => {
+  it("shows no user more than they may see", async () => {
     await signIn(ui.page, `${ui.control.url}/ui/`, await token(namespace, "eve"));
     await ui.page.getByText(/You cannot see the fleet|An empty fleet/).waitFor();
     expect(await ui.page.locator(".table-row").count()).toBe(0);

@@ -36,7 +36,7 @@ it.each(PAGES)("/ui/%s can be used by everybody: light, dark, and on a phone", a
   }
 });
 
-it("asks nobody but the control plane, and its first view is small", async () => {
+it("sends requests to the control plane alone, and its first view is small", async () => {
   const page = ui.page;
   const asked: string[] = [];
   page.on("request", (request) => asked.push(request.url()));

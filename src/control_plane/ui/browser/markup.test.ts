@@ -14,7 +14,7 @@ const PLACES: [path: string, shown: string][] = [
   [`graph?focus=Agent/${namespace}/${encodeURIComponent(MARKUP)}`, ".state"],
 ];
 
-it.each(PLACES)("what somebody wrote is shown as it is, never run: /ui/%s", async (path, shown) => {
+it.each(PLACES)("what a user wrote is shown as it is, never run: /ui/%s", async (path, shown) => {
   const harmed = async (): Promise<unknown> => await ui.page.evaluate(() => "harmed" in globalThis);
   await ui.page.goto(`${ui.control.url}/ui/${path}`);
   await ui.page.locator(shown).first().waitFor();

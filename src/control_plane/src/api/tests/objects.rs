@@ -55,10 +55,14 @@ async fn what_hangs_on_an_object_is_shown() {
     let pod = related::pod(&head("flow-1"), &pod.to_string()).unwrap();
     api.app.related.pods.observe(cluster::Versioned::new(head("flow-1"), pod), cluster::ChangeSource::Watch);
     let (_, children) = api.get("/v1/flows/a/flow/children").await;
-    let told = children["items"].as_array().unwrap().iter();
-    let told: Vec<_> =
-        told.map(|child| format!("{} {}", child["kind"].as_str().unwrap(), child["state"].as_str().unwrap())).collect();
-    assert_eq!(told, ["ConfigMap Applied", "Secret Applied", "Deployment Missing", "Service Applied", "Pod Pending"]);
+    let reported = children["items"].as_array().unwrap().iter();
+    let reported: Vec<_> = reported
+        .map(|child| format!("{} {}", child["kind"].as_str().unwrap(), child["state"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        reported,
+        ["ConfigMap Applied", "Secret Applied", "Deployment Missing", "Service Applied", "Pod Pending"]
+    );
     let (_, why) = api.get("/v1/flows/a/flow/why").await;
     assert_eq!(why["waitingFor"][1], "Pod flow-1: Unschedulable: no node");
     let (_, rendered) = api.get("/v1/flows/a/flow/rendered").await;
@@ -105,8 +109,8 @@ async fn nothing_is_told_of_objects_that_the_caller_may_not_see() {
     given.grant("bob get mcpservers a");
     given.grant("bob list tools a");
     let answer = api.send(Method::GET, "/v1/mcpservers/a/files/children", &[("authorization", "Bearer bob")]).await;
-    let told: Value = serde_json::from_slice(&bytes(answer).await).unwrap();
-    assert_eq!(told["items"][0]["name"], "files-read");
+    let reported: Value = serde_json::from_slice(&bytes(answer).await).unwrap();
+    assert_eq!(reported["items"][0]["name"], "files-read");
     given.grant("carol list agents");
     let carol = [("authorization", "Bearer carol")];
     assert_eq!(api.send(Method::GET, "/v1/fleet?kind=Agent", &carol).await.status(), 200);

@@ -33,7 +33,7 @@ fn names(stage: &TestFleet, selection: &Selection<'_>) -> String {
 }
 
 #[test]
-fn what_needs_somebody_comes_first() {
+fn what_needs_attention_comes_first() {
     assert_eq!(names(&stage(), &ANY), "a/two c/new a/three b/one a/words");
 }
 

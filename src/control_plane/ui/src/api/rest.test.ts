@@ -71,7 +71,7 @@ it("keeps the stream when the page is hidden for a moment only", async () => {
   expect([asked.length, open]).toEqual([1, 1]);
 });
 
-it("does not begin in a page that nobody has seen yet, nor after somebody signed out", async () => {
+it("does not begin in a page that was not seen yet, nor after a sign-out", async () => {
   page.hidden = true;
   restWhileHidden(page as unknown as Document, live);
   live.start();

@@ -55,7 +55,7 @@ it("is read without a stream, a small page first, and knows at once how many the
   expect(asked()).toBe("");
 });
 
-it("shows the page that is on its way when the stream begins, and reads anew what nobody told", async () => {
+it("shows the page that is on its way when the stream begins, and reads anew what was not announced", async () => {
   store.open();
   told.reset?.();
   told.reset?.();
