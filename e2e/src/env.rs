@@ -14,7 +14,7 @@ use e2e::audit::Audit;
 use kube::{Api, Client, Config};
 use tokio::{io::AsyncWriteExt as _, process::Command, sync::OnceCell};
 
-use crate::{gateway, kinds::KubeKind, netns::NetnsRuntime, object::Object, operator};
+use crate::{kinds::KubeKind, netns::NetnsRuntime, object::Object};
 
 /// Where things are.
 #[derive(Debug, Clone, Args)]
@@ -33,10 +33,10 @@ pub(crate) struct TestPaths {
     cluster: String,
     /// Deploys config/default with this image first; unset: the operator is there already.
     #[arg(long, env = "RECIF_OPERATOR_IMAGE")]
-    operator_image: Option<String>,
+    pub(crate) operator_image: Option<String>,
     /// The operator loses one wake of a hundred, and looks at every object again within five seconds.
     #[arg(long, env = "RECIF_LOSE_WAKES")]
-    lose_wakes: bool,
+    pub(crate) lose_wakes: bool,
 }
 
 /// Cluster under test.
@@ -49,21 +49,22 @@ pub(crate) struct Env {
     pub(crate) audit: Audit,
     netns: OnceCell<Arc<NetnsRuntime>>,
     token: String,
-    paths: TestPaths,
+    /// Where things are.
+    pub(crate) paths: TestPaths,
 }
 
 impl Env {
     /// Connects to the cluster of KUBECONFIG.
-    pub(crate) async fn connect(places: TestPaths) -> Result<Self> {
+    pub(crate) async fn connect(paths: TestPaths) -> Result<Self> {
         let mut config = Config::infer().await.context("read KUBECONFIG")?;
         let client = Client::try_from(config.clone()).context("make a client")?;
         config.default_retry = false;
         let user = serde_json::to_value(&config.auth_info)?;
         let token = user["token"].as_str().unwrap_or_default().to_owned();
-        let impatient = Client::try_from(config).context("make a client")?;
+        let client_without_retry = Client::try_from(config).context("make a client")?;
         client.apiserver_version().await.context("ask the API server for its version")?;
-        let audit = Audit::new(client.clone(), places.state.join("audit.log"));
-        Ok(Self { client, client_without_retry: impatient, audit, netns: OnceCell::new(), token, paths: places })
+        let audit = Audit::new(client.clone(), paths.state.join("audit.log"));
+        Ok(Self { client, client_without_retry, audit, netns: OnceCell::new(), token, paths })
     }
 
     /// Returns the runtime whose sockets are in the network namespace of the cluster; it is started once.
@@ -78,27 +79,8 @@ impl Env {
         Ok(&self.token)
     }
 
-    /// Deploys operator and gateway, if an image was given.
-    pub(crate) async fn deploy(&self) -> Result<()> {
-        let Some(image) = &self.paths.operator_image else { return Ok(()) };
-        let minute = Duration::from_secs(60);
-        let kubectl = self.file("hack/kubectl");
-        let mut build = self.in_cluster(&kubectl);
-        build.arg("kustomize").arg(self.file("config/default"));
-        let manifests = output(build, None, minute).await?.replace("recif.local/operator:dev", image);
-        let mut apply = self.in_cluster(&kubectl);
-        apply.args(["apply", "--server-side", "--force-conflicts", "--filename", "-"]);
-        output(apply, Some(manifests), minute).await?;
-        if self.paths.lose_wakes {
-            let deployment = format!("deployment/{}", operator::NAME);
-            self.kubectl(&["--namespace", operator::NAMESPACE, "set", "env", &deployment, "RECIF_LOSE_WAKES=true"])
-                .await?;
-        }
-        operator::ready(self, operator::replicas(self).await?).await?;
-        gateway::ready(self, 0).await
-    }
-
-    fn in_cluster(&self, program: &Path) -> Command {
+    /// Returns the command of a program of `hack/` that works on this cluster.
+    pub(crate) fn in_cluster(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env("RECIF_CLUSTER", &self.paths.cluster);
         command
@@ -148,8 +130,8 @@ impl Env {
     pub(crate) async fn recif(&self, arguments: &[&str]) -> Result<(i32, String)> {
         let mut command = self.recif_command();
         command.args(arguments);
-        let ProcessOutput { code, stdout: said, stderr: complained } = run_to_exit(command, None).await?;
-        Ok((code, said + &complained))
+        let ProcessOutput { code, stdout, stderr } = run_to_exit(command, None).await?;
+        Ok((code, stdout + &stderr))
     }
 
     /// Runs `kubectl <arguments>` and returns its standard output.
@@ -194,11 +176,11 @@ pub(crate) async fn run_to_exit(command: Command, input: Option<String>) -> Resu
 }
 
 /// Runs a command that must succeed and returns its standard output.
-async fn output(command: Command, input: Option<String>, deadline: Duration) -> Result<String> {
+pub(crate) async fn output(command: Command, input: Option<String>, deadline: Duration) -> Result<String> {
     let shown = format!("{:?}", command.as_std());
-    let ProcessOutput { code, stdout: said, stderr: complained } = run(command, input, deadline).await?;
-    ensure!(code == 0, "{shown}: exit code {code}\n{said}{complained}");
-    Ok(said)
+    let ProcessOutput { code, stdout, stderr } = run(command, input, deadline).await?;
+    ensure!(code == 0, "{shown}: exit code {code}\n{stdout}{stderr}");
+    Ok(stdout)
 }
 
 async fn run(mut command: Command, input: Option<String>, deadline: Duration) -> Result<ProcessOutput> {
@@ -214,6 +196,6 @@ async fn run(mut command: Command, input: Option<String>, deadline: Duration) ->
         bail!("{shown} did not end within {deadline:?}")
     };
     let output = output.with_context(|| format!("run {shown}"))?;
-    let [said, complained] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
-    Ok(ProcessOutput { code: output.status.code().unwrap_or(-1), stdout: said, stderr: complained })
+    let [stdout, stderr] = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(ProcessOutput { code: output.status.code().unwrap_or(-1), stdout, stderr })
 }

@@ -18,7 +18,9 @@ mod object;
 mod operator;
 mod report;
 mod run;
+mod scenario;
 mod scenarios;
+mod setup;
 mod traffic;
 mod watch;
 
@@ -44,26 +46,26 @@ struct Args {
     #[arg(long, default_value_t = 6)]
     jobs: usize,
     #[command(flatten)]
-    places: TestPaths,
+    paths: TestPaths,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Args { filters, list, deploy_only, jobs, places } = Args::parse();
+    let Args { filters, list, deploy_only, jobs, paths } = Args::parse();
     let chosen = scenarios::matching(&filters);
     if list {
         chosen.iter().for_each(|scenario| report::line(&scenario.title()));
         return ExitCode::SUCCESS;
     }
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let env = match Env::connect(places).await {
+    let env = match Env::connect(paths).await {
         Ok(env) => Arc::new(env),
         Err(error) => {
             report::line(&format!("no cluster to test: {error:#}"));
             return ExitCode::FAILURE;
         }
     };
-    if let Err(error) = env.deploy().await {
+    if let Err(error) = setup::deploy(&env).await {
         report::line(&format!("the operator could not be deployed: {error:#}"));
         return ExitCode::FAILURE;
     }

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    io,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
@@ -15,29 +14,18 @@ use http::{
     header::{CONTENT_LENGTH, RETRY_AFTER},
 };
 use http_body::{Body, Frame};
-use http_body_util::{BodyExt, BodyStream, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, BodyStream, StreamBody};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use tower::{Layer, Service};
 
 use super::{
-    ApiCall, CallLog, FaultSchedule, ProxyFault,
-    watch::{BodyFrames, disturb_events},
+    body::{BodyFrames, ConnectionLostError, FaultBody, connection_lost},
+    call::ApiCall,
+    log::CallLog,
+    schedule::{FaultSchedule, ProxyFault},
+    watch::disturb_events,
 };
-
-/// Body of a response under faults.
-pub type FaultBody = UnsyncBoxBody<Bytes, ConnectionLostError>;
-
-/// Error of a request whose connection must be reset: there is no response, or not the rest of it.
-#[derive(Debug, thiserror::Error)]
-#[error("the connection was lost: {0}")]
-pub struct ConnectionLostError(String);
-
-impl From<ConnectionLostError> for io::Error {
-    fn from(lost: ConnectionLostError) -> Self {
-        Self::new(io::ErrorKind::ConnectionReset, lost)
-    }
-}
 
 /// Tower layer that injects faults.
 #[derive(Debug, Clone)]
@@ -166,7 +154,7 @@ where
     }
     let of_events: Vec<_> = met.into_iter().map(|(fault, _)| fault).filter(ProxyFault::is_of_events).collect();
     if call.verb == "watch" && !of_events.is_empty() {
-        frames = disturb_events(frames, call, of_events, &faults, number);
+        frames = disturb_events(frames, call, of_events, (faults.schedule, faults.log), number);
     }
     Ok(Response::from_parts(head, StreamBody::new(frames).boxed_unsync()))
 }
@@ -223,8 +211,4 @@ fn refusal(code: u16, reason: &str, after: Option<u32>) -> Response<FaultBody> {
         response.headers_mut().insert(RETRY_AFTER, seconds.into());
     }
     response
-}
-
-fn connection_lost(why: impl std::fmt::Display) -> ConnectionLostError {
-    ConnectionLostError(why.to_string())
 }

@@ -6,6 +6,7 @@
 //! replayed. [`FaultLayer`] is a tower layer that applies a schedule: around a client in the same process, or inside of a
 //! [`FaultProxy`] for the client of another process. Every call is recorded in a [`CallLog`].
 
+mod body;
 mod call;
 mod layer;
 mod log;
@@ -13,8 +14,9 @@ mod proxy;
 mod schedule;
 mod watch;
 
+pub use body::{ConnectionLostError, FaultBody};
 pub use call::ApiCall;
-pub use layer::{ConnectionLostError, FaultBody, FaultLayer};
+pub use layer::FaultLayer;
 pub use log::{CallLog, CallRecord};
 pub use proxy::FaultProxy;
 pub use schedule::{CallFilter, FaultRule, FaultSchedule, FaultTrigger, ProxyFault};

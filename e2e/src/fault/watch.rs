@@ -1,10 +1,10 @@
 //! Applies faults to the events of a watch: one JSON document per line.
 
-use std::{pin::Pin, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{
-    SinkExt as _, Stream, StreamExt as _,
+    SinkExt as _, StreamExt as _,
     channel::mpsc::{self, Sender, UnboundedSender},
 };
 use http_body::Frame;
@@ -12,10 +12,12 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{ApiCall, ConnectionLostError, FaultLayer, ProxyFault};
-
-/// Frames of a response body.
-pub(super) type BodyFrames = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, ConnectionLostError>> + Send>>;
+use super::{
+    body::{BodyFrames, ConnectionLostError},
+    call::ApiCall,
+    log::CallLog,
+    schedule::{FaultSchedule, ProxyFault},
+};
 
 /// Interval of the checks whether the faults are over.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
@@ -33,12 +35,11 @@ pub(super) fn disturb_events(
     frames: BodyFrames,
     call: ApiCall,
     met: Vec<ProxyFault>,
-    faults: &FaultLayer,
+    (plan, log): (Arc<FaultSchedule>, Arc<CallLog>),
     number: usize,
 ) -> BodyFrames {
     let (mut out, events) = mpsc::channel(16);
     let (read, mut lines) = mpsc::unbounded();
-    let (plan, log) = (faults.schedule.clone(), faults.log.clone());
     let reading = tokio::spawn(read_lines(frames, read));
     tokio::spawn(async move {
         let mut ordinal = 0_u64;

@@ -6,17 +6,17 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, EVENT},
     manifests::{agent, tool},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::ObjectExt as _,
     operator,
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
-    bad_input_is_said_within_ten_seconds_and_harms_nobody_else,
+    bad_input_is_reported_within_ten_seconds_and_harms_no_other_object,
     a_password_is_never_shown,
     a_mended_agent_runs,
 );
@@ -62,7 +62,7 @@ fn cases() -> Vec<(&'static str, Value, &'static str, &'static [&'static str])> 
     ]
 }
 
-async fn bad_input_is_said_within_ten_seconds_and_harms_nobody_else(ns: Namespace) -> Result<()> {
+async fn bad_input_is_reported_within_ten_seconds_and_harms_no_other_object(ns: Namespace) -> Result<()> {
     ns.apply(&tool("broken", json!({"type": "cli"}))).await?;
     let neighbour = ns.start(&agent("neighbour", json!({}))).await?;
     let pods = ns.pod_uids("neighbour").await?;
@@ -73,9 +73,9 @@ async fn bad_input_is_said_within_ten_seconds_and_harms_nobody_else(ns: Namespac
 
     for (name, fields, phase, words) in cases() {
         ns.apply(&agent(name, fields)).await?;
-        let said = ns.await_agent_not_ready(name, REPORT_TIMEOUT, phase, words).await?;
-        let stalled = said.condition("Stalled").is_true();
-        ensure!(stalled == (phase == "Failed"), "Stalled is {stalled}: {}", said.describe());
+        let sentence = ns.await_agent_not_ready(name, REPORT_TIMEOUT, phase, words).await?;
+        let stalled = sentence.condition("Stalled").is_true();
+        ensure!(stalled == (phase == "Failed"), "Stalled is {stalled}: {}", sentence.describe());
     }
     // Objects that wait or have failed cause no writes, and no other object was changed.
     ns.stays_the_same(Duration::from_secs(3)).await?;

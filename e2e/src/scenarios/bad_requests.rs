@@ -12,11 +12,13 @@ use tokio::{
     time::{interval, timeout},
 };
 
-use super::{
-    Scenario, scenarios,
-    traffic::{await_response, send_request, targets_of},
+use super::traffic::{await_response, send_request, targets_of};
+use crate::{
+    client::ClientTarget,
+    manifests::workload,
+    namespace::Namespace,
+    scenario::{Scenario, scenarios},
 };
-use crate::{client::ClientTarget, manifests::workload, namespace::Namespace};
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     bad_requests_are_refused_and_never_passed_on,

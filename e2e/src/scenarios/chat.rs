@@ -7,17 +7,16 @@ use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 use super::{
-    Scenario,
     commands::interrupt,
     flows::provide_stub,
     gateway_auth::{send_request, token},
-    scenarios,
 };
 use crate::{
     client::ClientTarget,
     env::{ProcessOutput, run_to_exit},
     manifests::{agent, flow, flow_set, workload},
     namespace::{Namespace, REPORT_TIMEOUT},
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 
@@ -49,17 +48,17 @@ async fn start_gated_chat(ns: &Namespace, gate: &str) -> Result<(tokio::process:
     command.args(["chat", "agent/talks", "gate", gate, "-n", &ns.name]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut process = command.spawn().context("start the chat")?;
-    let mut said = process.stdout.take().context("no standard output")?;
+    let mut message = process.stdout.take().context("no standard output")?;
     let mut first = [0; 6];
-    let read = tokio::time::timeout(SOON, said.read_exact(&mut first)).await;
+    let read = tokio::time::timeout(SOON, message.read_exact(&mut first)).await;
     read.context("no first word")?.context("the chat ended")?;
     ensure!(first == *b"first ", "{:?}", String::from_utf8_lossy(&first));
-    Ok((process, said))
+    Ok((process, message))
 }
 
 async fn a_chat_shows_the_first_word_before_the_last(ns: Namespace) -> Result<()> {
     ns.start(&workload("talks", json!({}))).await?;
-    let (mut process, mut said) = start_gated_chat(&ns, "g").await?;
+    let (mut process, mut message) = start_gated_chat(&ns, "g").await?;
     // The workload has not sent the last word yet.
     let service = ClientTarget::service(&ns, "talks").await?;
     // The cluster IP of the Service may not be routed for a moment after the Pod is ready.
@@ -69,7 +68,7 @@ async fn a_chat_shows_the_first_word_before_the_last(ns: Namespace) -> Result<()
     })
     .await?;
     let mut rest = String::new();
-    tokio::time::timeout(SOON, said.read_to_string(&mut rest)).await.context("no last word")??;
+    tokio::time::timeout(SOON, message.read_to_string(&mut rest)).await.context("no last word")??;
     ensure!(rest == "last\n" && process.wait().await?.code() == Some(0), "{rest:?}");
     Ok(())
 }
@@ -106,8 +105,8 @@ async fn flows_are_asked_with_their_variables(ns: Namespace) -> Result<()> {
     ns.start(&flow("says", &["say"], json!({}))).await?;
     ns.start(&flow_set("set", &[("one", &["say"])], json!({}))).await?;
     for target in ["flow/says", "flowset/set/one"] {
-        let said = chat(&ns, &[target, r#"{"text": "Ada"}"#], "", None).await?;
-        ensure!(said.code == 0 && said.stdout == "echo: Ada\n", "{target}: {said:?}");
+        let message = chat(&ns, &[target, r#"{"text": "Ada"}"#], "", None).await?;
+        ensure!(message.code == 0 && message.stdout == "echo: Ada\n", "{target}: {message:?}");
     }
     Ok(())
 }
@@ -138,8 +137,8 @@ async fn a_chat_says_why_there_is_no_answer(ns: Namespace) -> Result<()> {
 async fn a_chat_says_what_it_waits_for_before_it_waits(ns: Namespace) -> Result<()> {
     ns.apply(&agent("typo", json!({"image": "corial:latest"}))).await?;
     poll(SOON, "the kubelet misses the image", || async {
-        let (_, said) = ns.env.recif(&["why", "agent/typo", "-n", &ns.name]).await?;
-        Ok(said.contains("ErrImage").then_some(()))
+        let (_, message) = ns.env.recif(&["why", "agent/typo", "-n", &ns.name]).await?;
+        Ok(message.contains("ErrImage").then_some(()))
     })
     .await?;
     let mut command = ns.env.recif_command();
@@ -147,7 +146,7 @@ async fn a_chat_says_what_it_waits_for_before_it_waits(ns: Namespace) -> Result<
     command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut process = command.spawn().context("start the chat")?;
     let mut lines = BufReader::new(process.stderr.take().context("no standard error")?).lines();
-    let told = async {
+    let reported = async {
         while let Some(line) = lines.next_line().await? {
             if line.contains("corial:latest") {
                 return Ok(());
@@ -155,7 +154,7 @@ async fn a_chat_says_what_it_waits_for_before_it_waits(ns: Namespace) -> Result<
         }
         anyhow::bail!("it ended")
     };
-    tokio::time::timeout(SOON, told).await.context("nothing was told")??;
+    tokio::time::timeout(SOON, reported).await.context("nothing was told")??;
     ensure!(process.try_wait()?.is_none(), "it waits for an answer meanwhile");
     process.kill().await.context("end it")
 }

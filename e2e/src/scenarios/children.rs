@@ -8,12 +8,12 @@ use e2e::audit::{AuditEvent, AuditOffset, describe_requests};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, KubeKind, NETWORK_POLICY, SECRET, SERVICE, SERVICE_ACCOUNT},
     manifests::{agent, http_tool},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -23,7 +23,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_child_that_lost_its_label_or_owner_is_taken_back,
     a_foreign_annotation_on_a_child_costs_nothing,
     replicas_of_another_manager_are_left_alone,
-    a_field_that_somebody_keeps_changing_starts_no_write_war,
+    a_field_that_a_client_keeps_changing_starts_no_write_war,
 );
 
 /// Time limit for the repair.
@@ -170,12 +170,12 @@ async fn a_foreign_annotation_on_a_child_costs_nothing(ns: Namespace) -> Result<
 async fn replicas_of_another_manager_are_left_alone(ns: Namespace) -> Result<()> {
     start(&ns).await?;
     ns.scale(DEPLOYMENT, "owner", 2, "horizontal-autoscaler").await?;
-    let told = |it: &Object| {
+    let reported = |it: &Object| {
         let all = it.at("/status/conditions").as_array().into_iter().flatten();
         let mut messages = all.filter_map(|condition| condition["message"].as_str());
         messages.any(|message| message.contains("horizontal-autoscaler"))
     };
-    ns.until(AGENT, "owner", START_TIMEOUT, "says who owns replicas", told).await?;
+    ns.until(AGENT, "owner", START_TIMEOUT, "says who owns replicas", reported).await?;
     let ready = |it: &Object| it.number("/status/readyReplicas") == 2;
     let deployment = ns.until(DEPLOYMENT, "owner", START_TIMEOUT, "has two ready Pods", ready).await?;
     ensure!(deployment.number("/spec/replicas") == 2, "replicas were set back");
@@ -186,7 +186,7 @@ async fn replicas_of_another_manager_are_left_alone(ns: Namespace) -> Result<()>
     Ok(())
 }
 
-async fn a_field_that_somebody_keeps_changing_starts_no_write_war(ns: Namespace) -> Result<()> {
+async fn a_field_that_a_client_keeps_changing_starts_no_write_war(ns: Namespace) -> Result<()> {
     start(&ns).await?;
     let mark = ns.mark().await?;
     let stubborn = async {

@@ -3,10 +3,10 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     manifests::agent,
     namespace::{Namespace, REPORT_TIMEOUT},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -29,15 +29,15 @@ async fn why_says_what_a_running_a_waiting_and_a_failed_agent_are(ns: Namespace)
         ("waits", false, &["nowhere", "not found"]),
         ("fails", false, &["MissingDatabaseUrl"]),
     ] {
-        let (code, said) = ns.env.recif(&["why", &format!("agent/{name}"), "-n", &ns.name]).await?;
-        ensure!(code == if ready { 0 } else { NOT_READY }, "of {name} exit code {code}: {said}");
-        let told = |word: &&str| said.to_lowercase().contains(&word.to_lowercase());
-        ensure!(words.iter().all(told), "of {name}, instead of {words:?}: {said}");
+        let (code, text) = ns.env.recif(&["why", &format!("agent/{name}"), "-n", &ns.name]).await?;
+        ensure!(code == if ready { 0 } else { NOT_READY }, "of {name} exit code {code}: {text}");
+        let reported = |word: &&str| text.to_lowercase().contains(&word.to_lowercase());
+        ensure!(words.iter().all(reported), "of {name}, instead of {words:?}: {text}");
     }
-    let (code, said) = ns.env.recif(&["why", "agent/absent", "-n", &ns.name]).await?;
-    ensure!(code == 4, "of an agent that is not there exit code {code}: {said}");
-    let (code, said) = ns.env.recif(&["why", "agent/waits", "-n", &ns.name, "-o", "json"]).await?;
-    let answer: Value = serde_json::from_str(&said).with_context(|| said.clone())?;
+    let (code, text) = ns.env.recif(&["why", "agent/absent", "-n", &ns.name]).await?;
+    ensure!(code == 4, "of an agent that is not there exit code {code}: {text}");
+    let (code, text) = ns.env.recif(&["why", "agent/waits", "-n", &ns.name, "-o", "json"]).await?;
+    let answer: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
     ensure!(code == NOT_READY && answer["phase"] == "Resolving" && answer["ready"] == false, "{answer}");
     ensure!(answer["waitingFor"][0].as_str().is_some_and(|line| line.contains("nowhere")), "{answer}");
     Ok(())

@@ -10,19 +10,20 @@ use tokio::{
     process::Command,
 };
 
-use super::{Scenario, gateway_auth::token, scenarios};
+use super::gateway_auth::token;
 use crate::{
     client::{ClientTarget, HttpClientConnection},
     env::{ProcessOutput, run_to_exit},
     manifests::{agent, tool},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::ObjectExt as _,
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     get_shows_what_kubectl_shows,
     get_prints_each_form,
-    the_ui_is_shown_to_whoever_has_the_key,
+    the_ui_is_shown_to_holders_of_the_key,
     a_rollout_is_waited_for,
     logs_are_those_of_the_pods,
     completions_work_in_bash,
@@ -101,7 +102,7 @@ async fn get_prints_each_form(ns: Namespace) -> Result<()> {
     watch.kill().await.context("end the watch")
 }
 
-async fn the_ui_is_shown_to_whoever_has_the_key(ns: Namespace) -> Result<()> {
+async fn the_ui_is_shown_to_holders_of_the_key(ns: Namespace) -> Result<()> {
     ns.start(&agent("seen", json!({}))).await?;
     let mut command = ns.env.recif_command();
     command.arg("ui").stdout(Stdio::piped()).kill_on_drop(true);
@@ -167,10 +168,10 @@ async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
                 COMP_WORDS=(recif rol); COMP_CWORD=1; _recif recif rol recif; echo \"${COMPREPLY[@]}\"\n";
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-s"]).env_remove("BASH_ENV");
-    let told = run_to_exit(bash, Some(script.stdout + asks)).await?;
-    let mut lines = told.stdout.lines();
+    let reported = run_to_exit(bash, Some(script.stdout + asks)).await?;
+    let mut lines = reported.stdout.lines();
     let (kinds, commands) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    ensure!(told.code == 0 && told.stderr.is_empty() && commands == "rollout", "{told:?}");
+    ensure!(reported.code == 0 && reported.stderr.is_empty() && commands == "rollout", "{reported:?}");
     ensure!(kinds.contains("remotemcpservers") && kinds.contains("--all-namespaces"), "{kinds}");
     for shell in ["zsh", "fish"] {
         let script = recif(&ns, &["completions", shell]).await?;
@@ -198,7 +199,7 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
     ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
     let (stranger, nowhere) = (["--kubeconfig", &stranger], ["--kubeconfig", &nowhere]);
     let none: [&str; 0] = [];
-    for (arguments, more, code, said) in [
+    for (arguments, more, code, expected) in [
         (&["get", "pods"][..], &none[..], 2, "unknown kind \"pods\""),
         (&["get", "agents", "-l", "a=b=c"], &none, 2, "label"),
         (&["get", "--nonsense"], &none, 2, "--nonsense"),
@@ -220,7 +221,7 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
         let arguments = [arguments, &["-n", &ns.name], more].concat();
         let ended = recif(ns, &arguments).await?;
         let all = format!("{}{}", ended.stdout, ended.stderr);
-        ensure!(ended.code == code && all.contains(said), "{arguments:?}: not {code}, {said}: {ended:?}");
+        ensure!(ended.code == code && all.contains(expected), "{arguments:?}: not {code}, {expected}: {ended:?}");
         ensure!(!ended.stderr.contains("panicked"), "{arguments:?}: {ended:?}");
     }
     Ok(())

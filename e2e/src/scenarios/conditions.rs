@@ -3,12 +3,12 @@
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, TOOL},
     manifests::{agent, tool},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -48,14 +48,14 @@ async fn a_tools_conditions_follow_its_phase_at_every_moment(ns: Namespace) -> R
 /// Checks the conditions of one observation against the table of phases and conditions.
 fn consistent(it: &Object) -> Result<()> {
     let [ready, reconciling, stalled] = ["Ready", "Reconciling", "Stalled"].map(|type_| it.condition(type_));
-    let said = [ready, reconciling, stalled].map(|condition| condition.status);
+    let text = [ready, reconciling, stalled].map(|condition| condition.status);
     let expected: &[[&str; 3]] = match it.phase() {
         "Running" => &[["True", "False", "False"], ["False", "True", "False"]],
         "Available" | "Terminated" => &[["True", "False", "False"]],
         "Failed" | "Error" => &[["False", "False", "True"]],
         _ => &[["False", "True", "False"]],
     };
-    ensure!(expected.contains(&said), "Ready, Reconciling, Stalled are {said:?}: {}", it.describe());
+    ensure!(expected.contains(&text), "Ready, Reconciling, Stalled are {text:?}: {}", it.describe());
     let observed = it.number("/status/observedGeneration");
     for type_ in ["Ready", "Reconciling", "Stalled", "Available"] {
         let condition = it.condition(type_);

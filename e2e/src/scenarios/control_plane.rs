@@ -5,17 +5,14 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{
-    Scenario,
-    gateway_auth::{bind, send_request, token, with_token, without_token},
-    scenarios,
-};
+use super::gateway_auth::{bind, send_request, token, with_token, without_token};
 use crate::{
     client::{ClientTarget, HttpClientConnection},
     kinds::AGENT,
     manifests::agent,
     namespace::{Namespace, REPORT_TIMEOUT},
     object::ObjectExt as _,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 
@@ -109,12 +106,12 @@ async fn why_and_trace_say_what_the_commands_say(ns: Namespace) -> Result<()> {
     for name in ["runs", "waits", "fails"] {
         let path = format!("/v1/agents/{}/{name}/why", ns.name);
         poll(SHOWN, &path, || async {
-            let (_, said) = ns.env.recif(&["why", &format!("agent/{name}"), "-n", &ns.name]).await?;
-            let mut lines = said.lines();
+            let (_, message) = ns.env.recif(&["why", &format!("agent/{name}"), "-n", &ns.name]).await?;
+            let mut lines = message.lines();
             let (_, why) = get(&ns, &target, &path).await?;
-            ensure!(why["sentence"].as_str() == lines.next(), "{why} instead of {said}");
+            ensure!(why["sentence"].as_str() == lines.next(), "{why} instead of {message}");
             let details: Vec<&str> = lines.map(str::trim).filter(|line| !line.contains(" says: ")).collect();
-            ensure!(why["waitingFor"] == json!(details), "{why} instead of {said}");
+            ensure!(why["waitingFor"] == json!(details), "{why} instead of {message}");
             Ok(Some(()))
         })
         .await?;
@@ -233,9 +230,15 @@ async fn a_caller_sees_what_he_may_see(ns: Namespace) -> Result<()> {
     let bot = with_token(&target, "Authorization", &token);
     let object = format!("/v1/agents/{}/mine", ns.name);
     let (status, problem) = get(&ns, &bot, &object).await?;
-    ensure!(status == 403 && problem["detail"].as_str().is_some_and(|said| said.contains("get agents")), "{problem}");
+    ensure!(
+        status == 403 && problem["detail"].as_str().is_some_and(|message| message.contains("get agents")),
+        "{problem}"
+    );
     let (status, problem) = get(&ns, &bot, &format!("/v1/agents?namespace={}", ns.name)).await?;
-    ensure!(status == 403 && problem["detail"].as_str().is_some_and(|said| said.contains("list agents")), "{problem}");
+    ensure!(
+        status == 403 && problem["detail"].as_str().is_some_and(|message| message.contains("list agents")),
+        "{problem}"
+    );
     let (status, me) = get(&ns, &bot, "/v1/me").await?;
     ensure!(status == 200 && me["user"] == format!("system:serviceaccount:{}:bot", ns.name), "{me}");
     bind(&ns, "bot", "ClusterRole", "recif-view").await?;

@@ -8,12 +8,12 @@ use e2e::audit::{AuditEvent, describe_requests};
 use kube::{ResourceExt as _, api::PropagationPolicy};
 use serde_json::json;
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, CHILDREN, DEPLOYMENT, NAMESPACE},
     manifests::{agent, http_tool},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::ObjectExt as _,
+    scenario::{Scenario, scenarios},
     watch::await_condition,
 };
 

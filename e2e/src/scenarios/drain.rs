@@ -7,10 +7,7 @@ use kube::ResourceExt as _;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{
-    Scenario, number, scenarios,
-    traffic::{await_response, targets_of},
-};
+use super::traffic::{await_response, targets_of};
 use crate::{
     cleanup::await_ended_namespaces,
     client::{BackgroundLoad, ClientTarget, LoadProfile},
@@ -20,6 +17,7 @@ use crate::{
     namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _, ObjectsByName},
     operator,
+    scenario::{Scenario, number, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:

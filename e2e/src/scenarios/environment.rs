@@ -8,13 +8,13 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     environment::has,
     kinds::{AGENT, SECRET, TOOL},
     manifests::{tool, workload},
     namespace::{Namespace, START_TIMEOUT},
     object::{ObjectExt as _, ObjectsByName},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:

@@ -13,7 +13,6 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     cleanup::await_ended_namespaces,
     kinds::{AGENT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, CONFIG_MAP, DEPLOYMENT, SECRET, SERVICE},
@@ -21,6 +20,7 @@ use crate::{
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, ObjectsByName},
     operator, report,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 
@@ -192,11 +192,11 @@ async fn a_missing_right_is_named_and_its_return_is_noticed(ns: Namespace) -> Re
 
 async fn without_the_right(ns: &Namespace) -> Result<()> {
     ns.apply(&agent("late", json!({}))).await?;
-    let said = |it: &Object| {
+    let sentence = |it: &Object| {
         let ready = it.condition("Ready");
         ready.is_false() && ready.message.contains("create") && ready.message.contains("services")
     };
-    ns.until(AGENT, "late", REPORT_TIMEOUT, "names the verb and the resource", said).await?;
+    ns.until(AGENT, "late", REPORT_TIMEOUT, "names the verb and the resource", sentence).await?;
     let edited = ns.edit(AGENT, "early", json!({"spec": {"systemPrompt": "go on"}})).await?;
     let goes_on = |it: &Object| it.is_running() && it.generation() == edited.generation();
     ns.until(AGENT, "early", START_TIMEOUT, "goes on", goes_on).await?;

@@ -6,12 +6,13 @@ use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::{Scenario, flows::provide_stub, scenarios};
+use super::flows::provide_stub;
 use crate::{
     kinds::{CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, KubeKind, MODEL, PLUGIN_CONFIG, PROMPT, REPLICA_SET, SECRET},
     manifests::{agent, flow, flow_set, model, plugin_config, prompt, secret},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, ObjectsByName},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -200,8 +201,8 @@ async fn a_template_that_cannot_be_read_leaves_the_old_pods_serving(ns: Namespac
     // Only the runtime knows the available tools.
     ns.edit(PROMPT, "say", json!({"spec": {"content": "---\ntools: [absent]\n---\n{{text}}"}})).await?;
     ns.await_not_ready(FLOW, "steady", START_TIMEOUT, "Deploying", &["NotReady"]).await?;
-    let (code, said) = ns.env.recif(&["why", "flow/steady", "-n", &ns.name]).await?;
-    ensure!(code == 3 && said.contains("prompts/say.prompt:2: "), "recif why: exit code {code}: {said}");
+    let (code, message) = ns.env.recif(&["why", "flow/steady", "-n", &ns.name]).await?;
+    ensure!(code == 3 && message.contains("prompts/say.prompt:2: "), "recif why: exit code {code}: {message}");
     let now = ns.get(FLOW, "steady").await?;
     ensure!(now.condition("Available").is_true(), "its old Pods do not count: {}", now.describe());
     let pods = ns.pod_uids("steady").await?;
@@ -218,8 +219,8 @@ async fn a_rollout_that_is_asked_for_happens_once(ns: Namespace) -> Result<()> {
     let set = RolloutBaseline::start(&ns, &flow_set("set", &[("one", &["say"])], json!({}))).await?;
     let agent = RolloutBaseline::start(&ns, &agent("agent", json!({}))).await?;
     for target in ["flow/asked", "flowset/set", "agent/agent"] {
-        let (code, said) = ns.env.recif(&["rollout", target, "-n", &ns.name]).await?;
-        ensure!(code == 0, "recif rollout {target}: exit code {code}: {said}");
+        let (code, message) = ns.env.recif(&["rollout", target, "-n", &ns.name]).await?;
+        ensure!(code == 0, "recif rollout {target}: exit code {code}: {message}");
     }
     for before in [&asked, &set, &agent] {
         let name = before.name();

@@ -6,12 +6,13 @@ use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::{Scenario, flows::provide_stub, scenarios};
+use super::flows::provide_stub;
 use crate::{
     kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, FLOW, FLOW_SET, KubeKind, POD, PROMPT},
     manifests::{agent, flow, flow_set, http_tool, prompt},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, ObjectsByName},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -37,7 +38,7 @@ fn flow_state<'a>(set: &'a Object, name: &str) -> (bool, &'a str) {
 /// Waits until the set is Running and all its flows except one are served, for which the status gives this reason.
 async fn degraded(ns: &Namespace, set: &str, flow: &str, why: &str) -> Result<Object> {
     let what = format!("is Running and Degraded, {flow} says {why:?}");
-    let said = |it: &Object| {
+    let sentence = |it: &Object| {
         let ready = it.condition("Ready");
         let (served, message) = flow_state(it, flow);
         it.phase() == "Running"
@@ -49,7 +50,7 @@ async fn degraded(ns: &Namespace, set: &str, flow: &str, why: &str) -> Result<Ob
             && message.contains(why)
             && it.number("/status/readyFlows") == it.number("/status/totalFlows") - 1
     };
-    ns.until(FLOW_SET, set, START_TIMEOUT, &what, said).await
+    ns.until(FLOW_SET, set, START_TIMEOUT, &what, sentence).await
 }
 
 async fn thirty_flows_of_a_set_all_answer(ns: Namespace) -> Result<()> {
@@ -119,10 +120,10 @@ async fn a_template_that_cannot_be_read_costs_only_its_flow(ns: Namespace) -> Re
     let pods = ns.list(POD).await?;
     let pod = pods.first().context("the set has no Pod")?;
     let ready = ns.get_from_pod(&pod.name_any(), 8080, "/readyz").await?;
-    let said: Value = serde_json::from_str(&ready.text).with_context(|| format!("read {ready:?}"))?;
-    let lacking = said["flows"]["lacking"].as_str();
-    ensure!(lacking.is_some_and(|why| why.contains("the flow has no tool `absent`")), "/readyz says {said}");
-    ensure!(said["flows"]["whole"] == "ok", "/readyz says {said}");
+    let sentence: Value = serde_json::from_str(&ready.text).with_context(|| format!("read {ready:?}"))?;
+    let lacking = sentence["flows"]["lacking"].as_str();
+    ensure!(lacking.is_some_and(|why| why.contains("the flow has no tool `absent`")), "/readyz says {sentence}");
+    ensure!(sentence["flows"]["whole"] == "ok", "/readyz says {sentence}");
     Ok(())
 }
 

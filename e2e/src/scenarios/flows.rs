@@ -3,12 +3,12 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Scenario, columns, scenarios};
 use crate::{
     kinds::{AGENT, CONFIG_MAP, FLOW, FLOW_SET, MODEL, PLUGIN_CONFIG, PROMPT, SECRET},
     manifests::{agent, flow, flow_set, http_tool, model, object, plugin_config, prompt, secret, tool},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::{ObjectExt as _, phases},
+    scenario::{Scenario, columns, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -88,8 +88,8 @@ async fn a_caller_who_asks_wrongly_is_told_so(ns: Namespace) -> Result<()> {
         ("/elsewhere", json!({"count": 3}), 404, "/strict"),
     ] {
         let answer = ns.post("strict", path, variables.clone()).await?;
-        let told = answer.status == status && answer.text.contains(says);
-        ensure!(told, "{path} {variables}: {status} with {says:?} is expected, got {answer:?}");
+        let reported = answer.status == status && answer.text.contains(says);
+        ensure!(reported, "{path} {variables}: {status} with {says:?} is expected, got {answer:?}");
     }
     let answer = ns.get_path("strict", "/").await?;
     ensure!(answer.status == 405, "GET is answered {answer:?}");
@@ -132,13 +132,13 @@ async fn an_agent_takes_its_model_and_prompt_from_objects(ns: Namespace) -> Resu
     ns.provide(&prompt("role", "You are brief.")).await?;
     let fields = json!({"modelRef": {"name": "echo"}, "promptRef": {"name": "role"}});
     let before = ns.start(&agent("told", fields)).await?;
-    let said = ns.chat("told", "/prompt").await?;
-    ensure!(said == "You are brief.", "its prompt is {said:?}");
+    let message = ns.chat("told", "/prompt").await?;
+    ensure!(message == "You are brief.", "its prompt is {message:?}");
 
     ns.edit(PROMPT, "role", json!({"spec": {"content": "You are wordy."}})).await?;
     ns.await_reconfigured(AGENT, &before).await?;
-    let said = ns.chat("told", "/prompt").await?;
-    ensure!(said == "You are wordy.", "its prompt is {said:?}");
+    let message = ns.chat("told", "/prompt").await?;
+    ensure!(message == "You are wordy.", "its prompt is {message:?}");
     Ok(())
 }
 

@@ -6,12 +6,12 @@ use anyhow::{Context as _, Result, bail, ensure};
 use e2e::audit::OPERATOR;
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, CHILDREN, CONFIG_MAP, DEPLOYMENT, KubeKind, NETWORK_POLICY, ROLE_BINDING, SECRET, SERVICE},
     manifests::{agent, http_tool},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:

@@ -3,16 +3,14 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{
-    Scenario, scenarios,
-    traffic::{await_response, send_request},
-};
+use super::traffic::{await_response, send_request};
 use crate::{
     client::{ClientTarget, HttpClientConnection, HttpClientResponse},
     kinds::{AGENT, SERVICE},
     manifests::{agent, workload},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::ObjectExt as _,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 

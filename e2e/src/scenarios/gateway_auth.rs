@@ -7,13 +7,13 @@ use e2e::audit::describe_requests;
 use kube::client::Body;
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     client::{ClientTarget, HttpClientConnection, HttpClientResponse},
     kinds::{AGENT, ROLE, ROLE_BINDING, SERVICE_ACCOUNT},
     manifests::agent,
     namespace::{Namespace, REPORT_TIMEOUT},
     object::ObjectExt as _,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 

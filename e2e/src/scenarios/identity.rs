@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Scenario, gateway_auth::send_request, scenarios};
+use super::gateway_auth::send_request;
 use crate::{
     client::{ClientTarget, HttpClientResponse},
     kinds::{AGENT, DEPLOYMENT, NETWORK_POLICY, SECRET, TOOL},
@@ -13,6 +13,7 @@ use crate::{
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::ObjectExt as _,
     operator,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 
@@ -115,13 +116,13 @@ async fn a_rotation_costs_no_request_and_no_pod(ns: Namespace) -> Result<()> {
     };
     let rotation = async {
         let before = ns.env.within(operator::NAMESPACE, SECRET).get("recif-identity").await?;
-        let (code, said) = ns.env.recif(&["rotate-identity"]).await?;
+        let (code, message) = ns.env.recif(&["rotate-identity"]).await?;
         let now = ns.env.within(operator::NAMESPACE, SECRET).get("recif-identity").await?;
-        ensure!(code == 0 && now.at("/data/current") == before.at("/data/next"), "{code}: {said}");
+        ensure!(code == 0 && now.at("/data/current") == before.at("/data/next"), "{code}: {message}");
         // The Pods know the current signing key, but not the one after it.
-        let (code, said) = ns.env.recif(&["rotate-identity"]).await?;
+        let (code, message) = ns.env.recif(&["rotate-identity"]).await?;
         let named = format!("agent/strict -n {}", ns.name);
-        ensure!(code == 3 && said.contains(&named), "{code}: {said}");
+        ensure!(code == 3 && message.contains(&named), "{code}: {message}");
         done.store(true, Relaxed);
         Ok::<_, anyhow::Error>(())
     };

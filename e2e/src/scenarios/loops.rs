@@ -9,12 +9,12 @@ use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, DEFINITION, SERVICE},
     manifests::agent,
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 
@@ -114,8 +114,8 @@ async fn with_an_older_crd(ns: &Namespace) -> Result<()> {
     let first = writes(ns, mark, "slowed").await?;
     ensure!(first.len() <= FEW, "{}", describe_requests(&first));
     let words = ["CRDOutdated", "status.renderVersion", "upgrade the CRDs"];
-    let said = |it: &Object| words.iter().all(|word| it.condition("Ready").contains(word));
-    ns.until(AGENT, "slowed", START_TIMEOUT, "says that the CRD is old", said).await?;
+    let sentence = |it: &Object| words.iter().all(|word| it.condition("Ready").contains(word));
+    ns.until(AGENT, "slowed", START_TIMEOUT, "says that the CRD is old", sentence).await?;
     let mark = ns.mark().await?;
     sleep(WINDOW).await;
     let later = writes(ns, mark, "slowed").await?;

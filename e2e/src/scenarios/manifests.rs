@@ -4,12 +4,12 @@ use anyhow::{Context as _, Result, ensure};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, DEFINITION},
     manifests::{agent, documents, files},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::ObjectExt as _,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 

@@ -10,13 +10,13 @@ use e2e::audit::{AuditEvent, describe_requests};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::{Scenario, columns, scenarios};
 use crate::{
     client::{ClientTarget, HttpClientConnection},
     kinds::{AGENT, CONFIG_MAP, MCP_SERVER, NAMESPACE, POD, REMOTE_MCP_SERVER, SECRET, TOOL},
     manifests::{WORKLOAD, agent, object, secret, tool, workload},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, columns, scenarios},
     watch::poll,
 };
 
@@ -139,11 +139,11 @@ async fn a_server_that_misbehaves_says_how_and_delays_no_other(ns: Namespace) ->
     ns.apply(&remote(&ns, "well", "", json!({}))).await?;
     ns.until(REMOTE_MCP_SERVER, "well", REPORT_TIMEOUT, "is Available", |it| it.phase() == "Available").await?;
     for (manner, reason, words) in manners {
-        let said = |it: &Object| {
+        let message = |it: &Object| {
             let stalled = it.condition("Stalled");
             it.phase() == "Error" && stalled.is_true() && stalled.reason == reason && stalled.contains(words)
         };
-        ns.until(REMOTE_MCP_SERVER, manner, RESYNC, &format!("is in Error, {reason}: {words}"), said).await?;
+        ns.until(REMOTE_MCP_SERVER, manner, RESYNC, &format!("is in Error, {reason}: {words}"), message).await?;
     }
     let denied = json!({"url": "http://169.254.169.254/mcp"});
     ns.apply(&remote(&ns, "metadata", "", denied)).await?;
@@ -281,8 +281,8 @@ pub(super) async fn start_servers_and_a_user(ns: &Namespace) -> Result<()> {
     let mut pipes = run("pipes", "stdio", json!({"cmd": "/workload", "args": ["mcp", "echo", "add"]}));
     pipes["spec"]["resync"] = json!("1h");
     ns.start(&pipes).await?;
-    let told = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
-    ns.until(MCP_SERVER, "pipes", RESYNC, "has listed its tools", told).await?;
+    let reported = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
+    ns.until(MCP_SERVER, "pipes", RESYNC, "has listed its tools", reported).await?;
     let url = format!("http://pipes.{}.svc.cluster.local:3000/mcp", ns.name);
     let elsewhere = json!({"url": url, "resync": "1h", "publish": {"enabled": true}});
     ns.apply(&object(REMOTE_MCP_SERVER, "elsewhere", elsewhere)).await?;
@@ -300,8 +300,8 @@ pub(super) async fn start_servers_and_a_user(ns: &Namespace) -> Result<()> {
 async fn a_program_that_speaks_over_pipes_is_served_and_called(ns: Namespace) -> Result<()> {
     ns.apply(&tool_of("pipes")).await?;
     ns.start(&run("pipes", "stdio", json!({"cmd": "/workload", "args": ["mcp", "echo", "add"]}))).await?;
-    let told = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
-    let server = ns.until(MCP_SERVER, "pipes", RESYNC, "has listed its tools", told).await?;
+    let reported = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
+    let server = ns.until(MCP_SERVER, "pipes", RESYNC, "has listed its tools", reported).await?;
     ensure!(server.text("/status/endpoint").ends_with(":3000/mcp"), "{}", server.describe());
     columns(&ns, MCP_SERVER, &["Name", "Transport", "Tools", "Phase", "Replicas", "Age"]).await?;
     ns.start(&agent("caller", json!({"tools": ["echo"]}))).await?;

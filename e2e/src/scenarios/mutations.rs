@@ -10,7 +10,6 @@ use e2e::audit::describe_requests;
 use kube::ResourceExt as _;
 use serde_json::Value;
 
-use super::{Scenario, number, scenarios};
 use crate::{
     env::Env,
     kinds::{DEFINITION, KubeKind, OURS, POD},
@@ -19,6 +18,7 @@ use crate::{
     namespace::Namespace,
     object::{Object, ObjectExt as _},
     operator,
+    scenario::{Scenario, number, scenarios},
     watch::poll,
 };
 

@@ -11,7 +11,6 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{
         AGENT, CLUSTER_ROLE, CLUSTER_ROLE_BINDING, DEPLOYMENT, KubeKind, NAMESPACE, POD, ROLE_BINDING, SERVICE_ACCOUNT,
@@ -20,6 +19,7 @@ use crate::{
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, ObjectsByName},
     operator,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 

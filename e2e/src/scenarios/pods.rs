@@ -3,12 +3,12 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, POD, SECRET},
     manifests::{CRASH, agent},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, phases},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -24,8 +24,8 @@ async fn a_crashing_image_is_never_called_running(ns: Namespace) -> Result<()> {
     let recorder = ns.record(AGENT, "crasher").await?;
     ns.apply(&agent("crasher", json!({"image": CRASH}))).await?;
     until_pod(&ns, "backs off from restarting", |reason| reason == "CrashLoopBackOff").await?;
-    let told = await_reason(&ns, "crasher", &["CrashLoop", "1"]).await?;
-    let seen = recorder.up_to(&told).await?;
+    let reported = await_reason(&ns, "crasher", &["CrashLoop", "1"]).await?;
+    let seen = recorder.up_to(&reported).await?;
     let phases = phases(&seen);
     ensure!(phases == ["Pending", "Resolving", "Rendering", "Deploying"], "phases: {phases:?}");
     ensure!(!seen.iter().any(|it| it.condition("Ready").is_true()), "it was called ready");
@@ -36,8 +36,8 @@ async fn an_image_that_does_not_exist_is_said_and_a_better_one_runs(ns: Namespac
     let recorder = ns.record(AGENT, "typo").await?;
     ns.apply(&agent("typo", json!({"image": "corial:latest"}))).await?;
     until_pod(&ns, "has no image", |reason| reason.starts_with("ErrImage")).await?;
-    let told = await_reason(&ns, "typo", &["ImagePull", "corial:latest"]).await?;
-    ensure!(!phases(&recorder.up_to(&told).await?).contains(&"Running"), "it was called Running");
+    let reported = await_reason(&ns, "typo", &["ImagePull", "corial:latest"]).await?;
+    ensure!(!phases(&recorder.up_to(&reported).await?).contains(&"Running"), "it was called Running");
 
     ns.edit(AGENT, "typo", json!({"spec": {"image": "corail:latest"}})).await?;
     ns.await_agent_running("typo").await?;
@@ -90,8 +90,8 @@ async fn an_edit_to_a_bad_image_keeps_the_old_pods(ns: Namespace) -> Result<()> 
     let pods = ns.pod_uids("careful").await?;
     ns.edit(AGENT, "careful", json!({"spec": {"image": "corial:latest"}})).await?;
     until_pod(&ns, "has no image", |reason| reason.starts_with("ErrImage")).await?;
-    let told = await_reason(&ns, "careful", &["ImagePull", "corial:latest"]).await?;
-    ensure!(told.condition("Available").is_true(), "the old Pods no longer count: {}", told.describe());
+    let reported = await_reason(&ns, "careful", &["ImagePull", "corial:latest"]).await?;
+    ensure!(reported.condition("Available").is_true(), "the old Pods no longer count: {}", reported.describe());
     ensure!(ns.chat("careful", "hi").await? == "echo: hi", "the old Pods do not answer");
     let now = ns.pod_uids("careful").await?;
     ensure!(pods.iter().all(|uid| now.contains(uid)), "the old Pod was removed");
@@ -106,9 +106,9 @@ async fn until_pod(ns: &Namespace, what: &str, is: impl Fn(&str) -> bool) -> Res
 
 /// Waits up to ten seconds until Ready is False with these words, and the agent is not Running.
 async fn await_reason(ns: &Namespace, agent: &str, words: &[&str]) -> Result<Object> {
-    let said = |it: &Object| {
+    let message = |it: &Object| {
         let ready = it.condition("Ready");
         it.is_current() && it.phase() != "Running" && ready.is_false() && words.iter().all(|word| ready.contains(word))
     };
-    ns.until(AGENT, agent, REPORT_TIMEOUT, &format!("is not ready and says {words:?}"), said).await
+    ns.until(AGENT, agent, REPORT_TIMEOUT, &format!("is not ready and says {words:?}"), message).await
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::json;
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, RESOURCE_QUOTA},
     manifests::{agent, quota},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -35,11 +35,11 @@ async fn forbidden_then_lifted(ns: &Namespace, what: &str) -> Result<()> {
     ns.until(RESOURCE_QUOTA, "limit", Duration::from_secs(30), "counts", counted).await?;
 
     ns.apply(&agent("late", json!({}))).await?;
-    let said = |it: &Object| {
+    let text = |it: &Object| {
         let ready = it.condition("Ready");
         it.phase() != "Running" && ready.is_false() && ready.message.contains("quota")
     };
-    ns.until(AGENT, "late", REPORT_TIMEOUT, "says that a quota forbids it", said).await?;
+    ns.until(AGENT, "late", REPORT_TIMEOUT, "says that a quota forbids it", text).await?;
     ensure!(ns.get(AGENT, "early").await?.is_running(), "the other agent suffers");
     ensure!(ns.chat("early", "hi").await? == "echo: hi", "the other agent does not answer");
 

@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Scenario, flows::provide_stub, scenarios};
+use super::flows::provide_stub;
 use crate::{
     kinds::{AGENT, FLOW, FLOW_SET, KubeKind, MODEL, PLUGIN_CONFIG, PROMPT, SECRET, TOOL},
     manifests::{agent, flow, flow_set, model, plugin_config, prompt, secret, tool},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -57,9 +58,9 @@ async fn all_that_is_missing_is_named_at_once(ns: Namespace) -> Result<()> {
     let secret = r#"secret "s" not found (referenced by pluginconfig "pc")"#;
     await_missing_dependency(&ns, FLOW, "f", &format!("{rest}; {secret}")).await?;
     await_missing_dependency(&ns, FLOW_SET, "s", &format!("{more}; {secret}; {two}")).await?;
-    let (code, said) = ns.env.recif(&["why", "flow/f", "-n", &ns.name]).await?;
-    let told = [r#"prompt "p" not found"#, r#"secret "s" not found"#].iter().all(|it| said.contains(it));
-    ensure!(code == 3 && told, "recif why: exit code {code}: {said}");
+    let (code, sentence) = ns.env.recif(&["why", "flow/f", "-n", &ns.name]).await?;
+    let reported = [r#"prompt "p" not found"#, r#"secret "s" not found"#].iter().all(|it| sentence.contains(it));
+    ensure!(code == 3 && reported, "recif why: exit code {code}: {sentence}");
     Ok(())
 }
 

@@ -10,7 +10,6 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{
         ADMISSION_POLICY, ADMISSION_POLICY_BINDING, AGENT, DEPLOYMENT, KubeKind, MUTATING_POLICY,
@@ -19,6 +18,7 @@ use crate::{
     manifests::agent,
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 

@@ -9,18 +9,19 @@ use kube::{
 };
 use serde_json::json;
 
-use super::{Scenario, mcp_servers::start_servers_and_a_user, scenarios};
+use super::mcp_servers::start_servers_and_a_user;
 use crate::{
     kinds::{AGENT, MCP_SERVER, REMOTE_MCP_SERVER, TOOL},
     manifests::{agent, tool},
     namespace::Namespace,
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     an_annotation_on_a_shared_tool_writes_nothing,
     an_annotation_on_a_server_of_tools_asks_nothing,
-    strangers_who_patch_all_the_time_hold_up_nobody,
+    foreign_clients_that_patch_all_the_time_hold_up_no_object,
 );
 
 async fn an_annotation_on_a_shared_tool_writes_nothing(ns: Namespace) -> Result<()> {
@@ -47,7 +48,7 @@ async fn an_annotation_on_a_server_of_tools_asks_nothing(ns: Namespace) -> Resul
     ns.env.audit.ensure_quiet(mark, &ns.name, Duration::from_secs(3)).await
 }
 
-async fn strangers_who_patch_all_the_time_hold_up_nobody(ns: Namespace) -> Result<()> {
+async fn foreign_clients_that_patch_all_the_time_hold_up_no_object(ns: Namespace) -> Result<()> {
     let recorder = ns.record(AGENT, "busy").await?;
     ns.apply(&agent("busy", json!({"tools": ["late"]}))).await?;
     let api = ns.api(AGENT);

@@ -11,10 +11,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use tokio::{fs, process::Command};
 
-use super::{
-    Scenario, scenarios,
-    traffic::{await_response, send_request},
-};
+use super::traffic::{await_response, send_request};
 use crate::{
     cleanup::await_ended_namespaces,
     client::ClientTarget,
@@ -23,6 +20,7 @@ use crate::{
     namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _},
     operator,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 

@@ -4,12 +4,12 @@ use anyhow::{Context as _, Result, ensure};
 use kube::Api;
 use serde_json::json;
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, DEPLOYMENT, POD},
     manifests::agent,
     namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _, phases},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:

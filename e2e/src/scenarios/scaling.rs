@@ -10,23 +10,21 @@ use kube::{
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::{
-    Scenario, scenarios,
-    traffic::{await_response, send_request},
-};
+use super::traffic::{await_response, send_request};
 use crate::{
     client::{BackgroundLoad, ClientTarget, LoadProfile},
     kinds::{AGENT, DEPLOYMENT, HORIZONTAL_POD_AUTOSCALER, POD},
     manifests::{WORKLOAD, object, workload},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, phases},
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
     four_times_the_capacity_is_answered_by_more_pods_within_two_seconds_and_they_go_again,
     scaling_switched_on_and_off_at_five_pods_never_leaves_fewer,
-    the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back,
+    the_last_pod_goes_without_calls_and_a_request_brings_it_back,
     a_pod_answers_before_the_kubelet_has_found_it_ready,
     without_scaling_autoscalers_and_kubectl_set_the_number,
 );
@@ -102,7 +100,7 @@ async fn scaling_switched_on_and_off_at_five_pods_never_leaves_fewer(ns: Namespa
     Ok(())
 }
 
-async fn the_last_pod_goes_when_nobody_calls_and_a_request_brings_it_back(ns: Namespace) -> Result<()> {
+async fn the_last_pod_goes_without_calls_and_a_request_brings_it_back(ns: Namespace) -> Result<()> {
     let fields = scaling(json!({"minReplicas": 0, "scaleToZeroAfter": "5s"}));
     ns.start(&workload("dozing", fields)).await?;
     let gateway = ClientTarget::gateway(&ns, AGENT, "dozing").await?;

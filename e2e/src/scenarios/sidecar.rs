@@ -3,12 +3,12 @@
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, DEPLOYMENT, POD, SERVICE},
     manifests::{agent, flow, model, plugin_config, prompt},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, phases},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
@@ -60,8 +60,8 @@ async fn what_only_the_scaler_reads_rolls_no_pod(ns: Namespace) -> Result<()> {
     let recorder = ns.record(AGENT, "busy").await?;
     let scaling = json!({"maxReplicas": 2, "stableWindow": "5m", "scaleToZeroAfter": "1h"});
     ns.edit(AGENT, "busy", json!({"spec": {"scaling": scaling}})).await?;
-    let told = ns.await_agent_running("busy").await?;
-    let seen = recorder.up_to(&told).await?;
+    let reported = ns.await_agent_running("busy").await?;
+    let seen = recorder.up_to(&reported).await?;
     ensure!(phases(&seen) == ["Running"], "phases: {:?}", phases(&seen));
     ensure!(ns.pod_uids("busy").await? == pods, "its Pods were replaced");
 

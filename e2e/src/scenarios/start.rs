@@ -3,12 +3,12 @@
 use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
-use super::{Scenario, columns, scenarios};
 use crate::{
     kinds::{AGENT, CONFIG_MAP, KubeKind, POD, TOOL, WORKLOADS},
     manifests::{NAMED_USER, agent, documents, files, http_tool, text},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{ObjectExt as _, phases},
+    scenario::{Scenario, columns, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:

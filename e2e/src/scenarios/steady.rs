@@ -8,7 +8,7 @@ use e2e::audit::{AuditEvent, AuditOffset, describe_requests};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::{Scenario, flows::provide_stub, mcp_servers::start_servers_and_a_user, scenarios};
+use super::{flows::provide_stub, mcp_servers::start_servers_and_a_user};
 use crate::{
     cleanup::await_ended_namespaces,
     kinds::{AGENT, CHILDREN, FLOW, FLOW_SET, KubeKind, OURS},
@@ -16,6 +16,7 @@ use crate::{
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, ObjectsByName},
     operator,
+    scenario::{Scenario, scenarios},
     watch::stays_the_same,
 };
 

@@ -6,20 +6,20 @@ use anyhow::{Result, ensure};
 use serde_json::json;
 use testing::postgres::PostgresServer;
 
-use super::{Scenario, scenarios};
 use crate::{
     control_plane::{ControlPlane, DatabaseMirror},
     kinds::{AGENT, TOOL},
     manifests::{agent, tool},
     namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     two_control_planes_on_one_postgresql_hold_what_a_list_shows,
     a_database_that_was_stopped_is_caught_up_with,
     a_killed_control_plane_goes_on_where_it_was,
-    an_object_made_again_while_nobody_looks_replaces_its_row,
+    an_object_created_again_unobserved_replaces_its_row,
     an_object_that_comes_and_goes_has_the_row_of_its_last_coming,
 );
 
@@ -102,10 +102,10 @@ async fn a_database_that_was_stopped_is_caught_up_with(ns: Namespace) -> Result<
         ensure!(ready.contains(" 200 "), "it is ready without its database: {ready}");
         Ok((ready.contains("\ndatabase: ") && ready.contains("behind")).then_some(ready))
     };
-    let said =
+    let text =
         crate::watch::poll(crate::namespace::REPORT_TIMEOUT, "readiness tells that the database is away", says_so)
             .await?;
-    ensure!(!said.contains(testing::postgres::PASSWORD), "{said}");
+    ensure!(!text.contains(testing::postgres::PASSWORD), "{text}");
     ns.delete(AGENT, "a4").await?;
     server.resume().await;
     copy.await_equal_to_list().await?;
@@ -149,7 +149,7 @@ async fn a_killed_control_plane_goes_on_where_it_was(ns: Namespace) -> Result<()
     control_plane.kill().await
 }
 
-async fn an_object_made_again_while_nobody_looks_replaces_its_row(ns: Namespace) -> Result<()> {
+async fn an_object_created_again_unobserved_replaces_its_row(ns: Namespace) -> Result<()> {
     let folder = TemporaryFolder::new(&ns);
     let (control_plane, copy) = start_with_data(&ns, &folder.database()).await?;
     control_plane.kill().await?;

@@ -15,23 +15,21 @@ use tokio::{
     time::sleep,
 };
 
-use super::{
-    Scenario, scenarios,
-    store::{TemporaryFolder, disturb, fill, start_with_data},
-};
+use super::store::{TemporaryFolder, disturb, fill, start_with_data};
 use crate::{
     control_plane::{ControlPlane, DatabaseMirror},
     kinds::{AGENT, REMOTE_MCP_SERVER},
     manifests::{agent, object, workload},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::ObjectExt as _,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_database_that_does_not_answer_any_more_is_given_up_and_caught_up_with,
     a_database_that_is_not_there_at_the_start_is_filled_when_it_comes,
-    a_slow_database_delays_nobody,
+    a_slow_database_delays_no_object,
     a_full_disk_is_caught_up_with_when_there_is_room,
     a_locked_file_is_caught_up_with_when_it_is_free,
     tables_of_a_newer_program_are_left_alone,
@@ -46,7 +44,7 @@ const DETECTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// `history`: true if the history can still be read.
 async fn check_failure_reported(ns: &Namespace, control_plane: &ControlPlane, history: bool) -> Result<()> {
     disturb(ns, 1).await?;
-    let told = async || {
+    let reported = async || {
         let failing = control_plane.metric("recif_mirror_failing").await? == 1.0;
         let behind = control_plane.metric("recif_mirror_behind_seconds").await? > 0.0;
         let ready = control_plane.get("/readyz").await?;
@@ -54,7 +52,7 @@ async fn check_failure_reported(ns: &Namespace, control_plane: &ControlPlane, hi
         ensure!(!ready.contains(testing::postgres::PASSWORD), "{ready}");
         Ok((failing && behind && ready.contains("\ndatabase: unavailable")).then_some(()))
     };
-    poll(DETECTION_TIMEOUT, "metrics and readiness tell that the database fails", told).await?;
+    poll(DETECTION_TIMEOUT, "metrics and readiness tell that the database fails", reported).await?;
     disturb(ns, 2).await?;
     await_api_equal_to_list(ns, control_plane).await?;
     let (status, _) = control_plane.query_api("/v1/transitions").await?;
@@ -82,13 +80,13 @@ async fn await_api_equal_to_list(ns: &Namespace, control_plane: &ControlPlane) -
 /// Waits until everything is stored, and the recovery is reported.
 async fn check_recovery(control_plane: ControlPlane, copy: &DatabaseMirror<'_>) -> Result<()> {
     copy.await_equal_to_list().await?;
-    let told = async || {
+    let reported = async || {
         let failing = control_plane.metric("recif_mirror_failing").await?;
         let behind = control_plane.metric("recif_mirror_behind_seconds").await?;
         let ready = control_plane.get("/readyz").await?;
         Ok((failing == 0.0 && behind == 0.0 && !ready.contains("\ndatabase: ")).then_some(()))
     };
-    poll(DETECTION_TIMEOUT, "metrics and readiness tell that all is stored", told).await?;
+    poll(DETECTION_TIMEOUT, "metrics and readiness tell that all is stored", reported).await?;
     let (status, _) = control_plane.query_api("/v1/transitions").await?;
     ensure!(status == 200, "asked what happened, it answers {status}");
     control_plane.kill().await
@@ -159,7 +157,7 @@ async fn forward(
     }
 }
 
-async fn a_slow_database_delays_nobody(ns: Namespace) -> Result<()> {
+async fn a_slow_database_delays_no_object(ns: Namespace) -> Result<()> {
     let server = PostgresServer::start().await;
     let url = server.url("postgresql");
     let (way, slow) = DelayProxy::connect(&url).await?;
@@ -180,7 +178,7 @@ async fn a_slow_database_delays_nobody(ns: Namespace) -> Result<()> {
         anyhow::Ok(())
     };
     tokio::select! {
-        told = poll(DETECTION_TIMEOUT, "the metric tells how far behind it is", tells) => told?,
+        reported = poll(DETECTION_TIMEOUT, "the metric tells how far behind it is", tells) => reported?,
         changed = change => changed?,
     }
     ensure!(control_plane.metric("recif_mirror_failing").await? == 0.0, "slow is not failing");
@@ -333,17 +331,17 @@ async fn tools_that_change_all_the_time_are_replaced_as_one(ns: Namespace) -> Re
     ns.apply(&object(REMOTE_MCP_SERVER, "remote", spec)).await?;
     let copy = DatabaseMirror::new(&ns, &url)?;
     let (one, other) = tokio::try_join!(ControlPlane::start(&ns, &url), ControlPlane::start(&ns, &url))?;
-    let told = |words: &'static str| {
+    let reported = |words: &'static str| {
         move |it: &crate::object::Object| it.text("/status/discoveredTools/0/description") == words
     };
-    ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has listed its tools", told("round-0")).await?;
+    ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has listed its tools", reported("round-0")).await?;
     copy.await_equal_to_list().await?;
     let change = async {
         for round in 1..=10 {
             tell(round, 5 + round).await?;
             sleep(Duration::from_millis(400)).await;
         }
-        ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has listed its last tools", told("round-10")).await
+        ns.until(REMOTE_MCP_SERVER, "remote", START_TIMEOUT, "has listed its last tools", reported("round-10")).await
     };
     tokio::select! {
         changed = change => drop(changed?),

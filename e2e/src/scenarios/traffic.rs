@@ -6,13 +6,13 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-use super::{Scenario, scenarios};
 use crate::{
     client::{ClientTarget, HttpClientConnection, HttpClientResponse, check_websocket_echo},
     kinds::{AGENT, POD},
     manifests::workload,
     namespace::{Namespace, START_TIMEOUT},
     object::ObjectExt as _,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 
@@ -89,7 +89,7 @@ async fn no_more_than_the_cap_reaches_an_agent(ns: Namespace) -> Result<()> {
     await_response(&ns, &service).await?;
     await_response(&ns, &gateway).await?;
     let inside = ns.env.netns().await?;
-    let told = {
+    let reported = {
         let (service, gateway) = (service.clone(), gateway.clone());
         inside.run(async move {
             let mut streams = Vec::new();
@@ -119,7 +119,7 @@ async fn no_more_than_the_cap_reaches_an_agent(ns: Namespace) -> Result<()> {
             Ok((refused, waited))
         })
     };
-    let (refused, waited) = told.await?;
+    let (refused, waited) = reported.await?;
     for answer in &refused {
         ensure!(answer.status == 503 && answer.header("retry-after") == Some("1"), "{answer:?}");
         ensure!(answer.header("x-recif-reason") == Some("over-capacity"), "{answer:?}");
