@@ -205,11 +205,11 @@ impl Namespace {
         words: &[&str],
     ) -> Result<Object> {
         let what = format!("is {phase}, its condition Ready says {words:?}");
-        let said = |object: &Object| {
+        let message = |object: &Object| {
             let ready = object.condition("Ready");
             object.phase() == phase && ready.is_false() && words.iter().all(|word| ready.contains(word))
         };
-        self.until(kind, name, deadline, &what, said).await
+        self.until(kind, name, deadline, &what, message).await
     }
 
     /// Applies a workload and waits until it runs.
@@ -266,11 +266,11 @@ impl Namespace {
         }
         for workload in running {
             let name = workload.name_any();
-            let told = |event: &Object| {
+            let reported = |event: &Object| {
                 event.text("/involvedObject/name") == name && matches!(event.text("/reason"), "Running" | "Recovered")
             };
             poll(REPORT_TIMEOUT, "the Event that the workload runs", || async {
-                Ok(self.list(EVENT).await?.iter().any(told).then_some(()))
+                Ok(self.list(EVENT).await?.iter().any(reported).then_some(()))
             })
             .await?;
         }

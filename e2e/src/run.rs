@@ -15,7 +15,7 @@ use crate::{
     env::Env,
     namespace::Namespace,
     report,
-    scenarios::{Isolation, Scenario},
+    scenario::{Isolation, Scenario},
 };
 
 /// Runs the scenarios, prints a line for each, and returns the number of failures. While the namespaces of ended scenarios

@@ -22,28 +22,28 @@ const CPU: f64 = 2.0;
 const FACTOR: f64 = 1.3;
 
 /// Creates many agents. The same requests without the operator are timed first.
-pub(crate) async fn created_at_once(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
-    let agents = world.many();
-    let template = template(world).await?;
-    let bare = bare_loop(world, &template, agents).await?;
+pub(crate) async fn created_at_once(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
+    let agents = env.many();
+    let template = template(env).await?;
+    let bare = bare_loop(env, &template, agents).await?;
     print_progress(&format!("the bare loop took {bare:.1?}"));
-    let (peer_cpu, peer_memory) = peer::cost(world, &template, agents).await?;
+    let (peer_cpu, peer_memory) = peer::cost(env, &template, agents).await?;
     print_progress(&format!("the operator in Go took {peer_cpu:.2?} of CPU, and holds {peer_memory:.0} MB"));
 
-    world.operator().await?;
-    let crowd = world.shared_namespace().await?;
+    env.operator().await?;
+    let crowd = env.shared_namespace().await?;
     crowd.clear().await?;
-    world.settle().await?;
-    let mark = world.audit.mark().await?;
-    let before = world.cpu().await?;
+    env.settle().await?;
+    let mark = env.audit.mark().await?;
+    let before = env.cpu().await?;
     let started = Instant::now();
     tokio::try_join!(crowd.agents(names(agents)), crowd.running(agents))?;
     let running_after = started.elapsed();
-    world.settle().await?;
-    let used = world.cpu().await?.saturating_sub(before);
-    let log = world.audit.since(mark).await?;
+    env.settle().await?;
+    let used = env.cpu().await?.saturating_sub(before);
+    let log = env.audit.since(mark).await?;
     let present_after = children_present(&log, &crowd.name)?;
-    let requests = world.counts(mark).await?;
+    let requests = env.counts(mark).await?;
 
     let factor = present_after.as_secs_f64() / bare.as_secs_f64();
     let times = format!("{present_after:.1?} against {bare:.1?}; all Running after {running_after:.1?}");
@@ -60,22 +60,22 @@ pub(crate) async fn created_at_once(world: &mut BenchEnv) -> Result<Vec<BenchMea
 }
 
 /// Records the requests that the operator sends for one agent, and stops the operator.
-async fn template(world: &mut BenchEnv) -> Result<ApplyTemplate> {
-    world.operator().await?;
-    let example = world.single_scenario_namespace().await?;
+async fn template(env: &mut BenchEnv) -> Result<ApplyTemplate> {
+    env.operator().await?;
+    let example = env.single_scenario_namespace().await?;
     example.clear().await?;
     example.agent("example-agent", json!({})).await?;
     example.running(1).await?;
-    world.settle().await?;
+    env.settle().await?;
     let template = ApplyTemplate::of(&example, "example-agent").await?;
     example.clear().await?;
-    world.stop_operator().await?;
+    env.stop_operator().await?;
     Ok(template)
 }
 
 /// Measures the time of the same requests without an operator, in another namespace.
-async fn bare_loop(world: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<Duration> {
-    let village = AgentNamespace::ensure(&world.client, "bare").await?;
+async fn bare_loop(env: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<Duration> {
+    let village = AgentNamespace::ensure(&env.client, "bare").await?;
     let took = bare::send(&village, template, agents).await?;
     bare::remove(&village, agents).await?;
     Ok(took)

@@ -15,17 +15,17 @@ const AGENTS: usize = 30;
 const GOAL: f64 = 10.0;
 
 /// Measures the time from the response to the creation of an agent to the response to the first apply of a child.
-pub(crate) async fn first_child(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
-    world.operator().await?;
-    let village = world.single_scenario_namespace().await?;
+pub(crate) async fn first_child(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
+    env.operator().await?;
+    let village = env.single_scenario_namespace().await?;
     village.clear().await?;
-    world.settle().await?;
-    let mark = world.audit.mark().await?;
+    env.settle().await?;
+    let mark = env.audit.mark().await?;
     for (count, name) in names(AGENTS).enumerate() {
         village.agent(&name, json!({})).await?;
         village.running(count + 1).await?;
     }
-    let log = world.audit.since(mark).await?;
+    let log = env.audit.since(mark).await?;
     let mut spans =
         names(AGENTS).map(|name| ChildLatency::of(&log, &village.name, &name)).collect::<Result<Vec<_>>>()?;
     village.clear().await?;

@@ -77,23 +77,23 @@ enum Benchmark {
 }
 
 impl Benchmark {
-    fn run(self, world: &mut BenchEnv) -> BoxFuture<'_, anyhow::Result<Vec<BenchMeasurement>>> {
+    fn run(self, env: &mut BenchEnv) -> BoxFuture<'_, anyhow::Result<Vec<BenchMeasurement>>> {
         match self {
-            Self::Start => Box::pin(footprint::start(world)),
-            Self::Requests => Box::pin(requests::one_agent(world)),
-            Self::Latency => Box::pin(latency::first_child(world)),
-            Self::Strangers => Box::pin(requests::beside_a_stranger(world)),
-            Self::Foreign => Box::pin(quiet::foreign_changes(world)),
-            Self::SteadyOne => Box::pin(quiet::steady(world, 1)),
-            Self::SteadyHundred => Box::pin(quiet::steady(world, 100)),
-            Self::Crowd => Box::pin(crowd::created_at_once(world)),
-            Self::SteadyMany => Box::pin(quiet::steady(world, world.many())),
-            Self::Memory => Box::pin(footprint::memory(world)),
-            Self::SharedTool => Box::pin(quiet::shared_tool(world)),
-            Self::Restart => Box::pin(quiet::restart(world)),
-            Self::PromptEdit => Box::pin(references::prompt_edit(world)),
-            Self::SecretRotation => Box::pin(references::secret_rotation(world)),
-            Self::Servers => Box::pin(servers::steady(world)),
+            Self::Start => Box::pin(footprint::start(env)),
+            Self::Requests => Box::pin(requests::one_agent(env)),
+            Self::Latency => Box::pin(latency::first_child(env)),
+            Self::Strangers => Box::pin(requests::beside_a_stranger(env)),
+            Self::Foreign => Box::pin(quiet::foreign_changes(env)),
+            Self::SteadyOne => Box::pin(quiet::steady(env, 1)),
+            Self::SteadyHundred => Box::pin(quiet::steady(env, 100)),
+            Self::Crowd => Box::pin(crowd::created_at_once(env)),
+            Self::SteadyMany => Box::pin(quiet::steady(env, env.many())),
+            Self::Memory => Box::pin(footprint::memory(env)),
+            Self::SharedTool => Box::pin(quiet::shared_tool(env)),
+            Self::Restart => Box::pin(quiet::restart(env)),
+            Self::PromptEdit => Box::pin(references::prompt_edit(env)),
+            Self::SecretRotation => Box::pin(references::secret_rotation(env)),
+            Self::Servers => Box::pin(servers::steady(env)),
         }
     }
 }
@@ -107,8 +107,8 @@ async fn main() -> ExitCode {
     scenarios.sort_unstable();
     scenarios.dedup();
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut world = match BenchEnv::connect(options).await {
-        Ok(world) => world,
+    let mut env = match BenchEnv::connect(options).await {
+        Ok(env) => env,
         Err(error) => {
             print_progress(&format!("nothing could be measured: {error:#}"));
             return ExitCode::FAILURE;
@@ -118,10 +118,10 @@ async fn main() -> ExitCode {
     for scenario in scenarios {
         let name = scenario.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         print_progress(&format!("measuring {name}"));
-        let measured = scenario.run(&mut world).await;
+        let measured = scenario.run(&mut env).await;
         rows.extend(measured.unwrap_or_else(|error| vec![BenchMeasurement::failed(&name, &error)]));
     }
-    if let Err(error) = world.stop_operator().await {
+    if let Err(error) = env.stop_operator().await {
         print_progress(&format!("{error:#}"));
     }
     table::print(&rows);

@@ -23,9 +23,9 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 
 /// Measures the other operator from the creation of this many agents until all are Running: its CPU time, and its resident
 /// memory in MB at that moment. The operator of this repository does not run meanwhile.
-pub(crate) async fn cost(world: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<(Duration, f64)> {
-    let village = AgentNamespace::ensure(&world.client, "peer").await?;
-    let mut peer = start(&world.options, template).await?;
+pub(crate) async fn cost(env: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<(Duration, f64)> {
+    let village = AgentNamespace::ensure(&env.client, "peer").await?;
+    let mut peer = start(&env.options, template).await?;
     let pid = peer.id().context("the peer ended at once")?;
     let before = process::cpu(pid)?;
     village.agents(names(agents)).await?;
@@ -48,8 +48,8 @@ async fn start(options: &BenchOptions, template: &ApplyTemplate) -> Result<Child
     command.arg(&path).env("KUBECONFIG", &options.kubeconfig);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
     let mut peer = command.spawn().with_context(|| format!("start {}", options.peer.display()))?;
-    let mut said = BufReader::new(peer.stdout.take().context("the peer has no output")?).lines();
-    let ready = timeout(READY_WITHIN, said.next_line()).await.context("the peer does not become ready")??;
+    let mut text = BufReader::new(peer.stdout.take().context("the peer has no output")?).lines();
+    let ready = timeout(READY_WITHIN, text.next_line()).await.context("the peer does not become ready")??;
     ensure!(ready.as_deref() == Some("ready"), "the peer ended");
     Ok(peer)
 }

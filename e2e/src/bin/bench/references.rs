@@ -28,23 +28,23 @@ const EVENTS: usize = 3;
 const CHILDREN: usize = 2;
 
 /// Edits a Prompt that only one of many flows uses.
-pub(crate) async fn prompt_edit(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
-    let flows = world.many();
-    world.remove_agents().await?;
-    let mill = FlowNamespace::ensure(&world.client, "flows").await?;
+pub(crate) async fn prompt_edit(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
+    let flows = env.many();
+    env.remove_agents().await?;
+    let mill = FlowNamespace::ensure(&env.client, "flows").await?;
     mill.start_flows(flows).await?;
-    world.settle().await?;
+    env.settle().await?;
     let name = flow(0);
     let prompt = mill.prompts.get(OWN_PROMPT).await.context("get the Prompt")?;
     let before = mill.flows.get(&name).await.context("get the flow")?;
 
-    let mark = world.audit.mark().await?;
+    let mark = env.audit.mark().await?;
     let edit = Patch::Merge(json!({"spec": {"content": format!("Say {{{{word}}}} at {mark:?}.")}}));
     mill.prompts.patch(OWN_PROMPT, &PatchParams::default(), &edit).await.context("edit the Prompt")?;
     await_all(&mill.flows, 1, "run with the edited Prompt", |it| it.name_any() == name && is_renewed(it, &before))
         .await?;
-    world.settle().await?;
-    let requests = world.requests(mark).await?;
+    env.settle().await?;
+    let requests = env.requests(mark).await?;
     let counts = RequestCounts::of(&requests);
     let moves = transitions_after(&mill.prompts.get(OWN_PROMPT).await?, last_seq(&prompt))
         + transitions_after(&mill.flows.get(&name).await?, last_seq(&before));
@@ -66,21 +66,21 @@ pub(crate) async fn prompt_edit(world: &mut BenchEnv) -> Result<Vec<BenchMeasure
 }
 
 /// Rotates a Secret with the credentials of 100 flows.
-pub(crate) async fn secret_rotation(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
-    let flows = world.many().min(KEYED);
-    world.remove_agents().await?;
-    let mill = FlowNamespace::ensure(&world.client, "keyed").await?;
+pub(crate) async fn secret_rotation(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
+    let flows = env.many().min(KEYED);
+    env.remove_agents().await?;
+    let mill = FlowNamespace::ensure(&env.client, "keyed").await?;
     mill.start_flows(flows).await?;
-    world.settle().await?;
+    env.settle().await?;
     let before: BTreeMap<String, DynamicObject> = by_name(&mill.flows).await?;
     let generations = generations(&mill.deployments).await?;
 
-    let mark = world.audit.mark().await?;
+    let mark = env.audit.mark().await?;
     mill.rotate(&format!("{mark:?}")).await?;
     let renewed = |it: &DynamicObject| before.get(&it.name_any()).is_some_and(|before| is_renewed(it, before));
     await_all(&mill.flows, flows, "run with the new Secret", renewed).await?;
-    world.settle().await?;
-    let counts = world.counts(mark).await?;
+    env.settle().await?;
+    let counts = env.counts(mark).await?;
     let mut times: BTreeMap<i64, usize> = BTreeMap::new();
     for (name, generation) in self::generations(&mill.deployments).await? {
         let rolled = generation - generations.get(&name).copied().unwrap_or_default();

@@ -16,13 +16,13 @@ const EVENTS: usize = 3;
 const RATE: u32 = 50;
 
 /// Counts the requests from creation to Running, without and with a podTemplate.
-pub(crate) async fn one_agent(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
-    world.operator().await?;
-    let village = world.single_scenario_namespace().await?;
+pub(crate) async fn one_agent(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
+    env.operator().await?;
+    let village = env.single_scenario_namespace().await?;
     village.clear().await?;
-    let plain = started(world, &village, "plain", json!({})).await?;
+    let plain = started(env, &village, "plain", json!({})).await?;
     let overlay = json!({"podTemplate": {"metadata": {"labels": {"team": "bench"}}}});
-    let overlaid = started(world, &village, "overlaid", overlay).await?;
+    let overlaid = started(env, &village, "overlaid", overlay).await?;
     village.clear().await?;
     Ok(vec![request_row("requests of one agent", &plain, 0), request_row("requests with podTemplate", &overlaid, 1)])
 }
@@ -43,13 +43,13 @@ fn request_row(what: &str, counts: &RequestCounts, dry_runs: usize) -> BenchMeas
 }
 
 /// Counts the same requests while another client patches the status all the time.
-pub(crate) async fn beside_a_stranger(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
-    world.operator().await?;
-    let village = world.single_scenario_namespace().await?;
+pub(crate) async fn beside_a_stranger(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
+    env.operator().await?;
+    let village = env.single_scenario_namespace().await?;
     village.clear().await?;
-    let alone = started(world, &village, "alone", json!({})).await?;
+    let alone = started(env, &village, "alone", json!({})).await?;
 
-    let mark = world.audit.mark().await?;
+    let mark = env.audit.mark().await?;
     village.agent("beset", json!({})).await?;
     let patches = tokio::select! {
         running = village.running(2) => running.and(Ok(0))?,
@@ -58,8 +58,8 @@ pub(crate) async fn beside_a_stranger(world: &mut BenchEnv) -> Result<Vec<BenchM
     // An agent is Running after a few patches; the other client continues for a while, so that late requests are counted,
     // too.
     let more = patch_as_stranger(&village, "beset", Some(2 * RATE)).await?;
-    world.settle().await?;
-    let beset = world.counts(mark).await?;
+    env.settle().await?;
+    let beset = env.counts(mark).await?;
     village.running(2).await?;
     village.clear().await?;
     let ok = beset.total() <= alone.total();
@@ -74,14 +74,14 @@ pub(crate) async fn beside_a_stranger(world: &mut BenchEnv) -> Result<Vec<BenchM
 }
 
 /// Creates one agent and returns the operator's requests until it is Running and the operator is idle.
-async fn started(world: &BenchEnv, village: &AgentNamespace, name: &str, fields: Value) -> Result<RequestCounts> {
-    world.settle().await?;
+async fn started(env: &BenchEnv, village: &AgentNamespace, name: &str, fields: Value) -> Result<RequestCounts> {
+    env.settle().await?;
     let already = village.len().await?;
-    let mark = world.audit.mark().await?;
+    let mark = env.audit.mark().await?;
     village.agent(name, fields).await?;
     village.running(already + 1).await?;
-    world.settle().await?;
-    world.counts(mark).await
+    env.settle().await?;
+    env.counts(mark).await
 }
 
 /// Patches a status field that the operator does not own; returns the number of patches.

@@ -27,12 +27,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(12);
 const LATE_MS: f64 = 100.0;
 
 /// Checks that nothing is written, the discoveries are spread evenly, and a server that hangs delays no other one.
-pub(crate) async fn steady(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
-    world.remove_agents().await?;
+pub(crate) async fn steady(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
+    env.remove_agents().await?;
     let farm = FakeMcpServers::start().await.context("serve")?;
-    namespace(&world.client, NAMESPACE).await?;
+    namespace(&env.client, NAMESPACE).await?;
     let kind = custom("RemoteMCPServer", "remotemcpservers");
-    let servers: Api<DynamicObject> = Api::namespaced_with(world.client.clone(), NAMESPACE, &kind);
+    let servers: Api<DynamicObject> = Api::namespaced_with(env.client.clone(), NAMESPACE, &kind);
     let make = stream::iter(0..SERVERS).map(Ok::<_, anyhow::Error>);
     make.try_for_each_concurrent(AT_ONCE, async |number| {
         let spec = json!({"url": farm.url(number), "resync": format!("{}s", RESYNC.as_secs()), "timeout": "5s"});
@@ -41,23 +41,23 @@ pub(crate) async fn steady(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>
     .await?;
     await_all(&servers, SERVERS, "are Available", |it| it.data["status"]["phase"] == "Available").await?;
     // They were created, and so discovered, all at once: a restarted operator spreads the discoveries.
-    world.stop_operator().await?;
-    world.operator().await?;
+    env.stop_operator().await?;
+    env.operator().await?;
     sleep(2 * LONGEST_PAUSE).await;
-    world.settle().await?;
+    env.settle().await?;
 
-    let mark = world.audit.mark().await?;
+    let mark = env.audit.mark().await?;
     farm.drain_discoveries();
     let begun = Instant::now();
-    sleep(world.window()).await;
+    sleep(env.window()).await;
     let calm = farm.drain_discoveries();
-    let counts = world.counts(mark).await?;
-    let what = format!("steady state, {SERVERS} remote servers, {} s", world.window().as_secs());
+    let counts = env.counts(mark).await?;
+    let what = format!("steady state, {SERVERS} remote servers, {} s", env.window().as_secs());
     let writes =
         BenchMeasurement::new(format!("{what}: writes"), "0", counts.writes().to_string(), counts.writes() == 0);
 
-    let per_second = per_second(&calm, begun, world.window());
-    let mean = calm.len() as f64 / world.window().as_secs_f64();
+    let per_second = per_second(&calm, begun, env.window());
+    let mean = calm.len() as f64 / env.window().as_secs_f64();
     let most = per_second.iter().copied().max().unwrap_or_default() as f64;
     let spread = BenchMeasurement::at_most("discoveries in the fullest second, by their mean", 2.0, most / mean, "×");
     let spread = spread.with_note(&format!("{} in all, {mean:.1} a second, at most {most}", calm.len()));
@@ -66,7 +66,7 @@ pub(crate) async fn steady(world: &mut BenchEnv) -> Result<Vec<BenchMeasurement>
     farm.hang(0);
     sleep(LONGEST_PAUSE).await;
     farm.drain_discoveries();
-    sleep(world.window()).await;
+    sleep(env.window()).await;
     let mut with = farm.drain_discoveries();
     with.retain(|asked| asked.server != 0);
     let all = with.iter().map(|asked| asked.server).collect::<std::collections::BTreeSet<_>>().len();

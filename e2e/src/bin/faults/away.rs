@@ -28,32 +28,36 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const LEFTOVERS: Duration = Duration::from_secs(120);
 
 /// Plays the scenario.
-pub(crate) async fn play(world: &FaultEnv) -> Result<String> {
-    let places = world.create_namespaces(NAME, world.args.seeds.min(4)).await?;
-    let played = play_in(world, &places).await;
-    for place in &places {
-        place.remove().await?;
+pub(crate) async fn play(env: &FaultEnv) -> Result<String> {
+    let namespaces = env.create_namespaces(NAME, env.args.seeds.min(4)).await?;
+    let played = play_in(env, &namespaces).await;
+    for namespace in &namespaces {
+        namespace.remove().await?;
     }
     played
 }
 
-async fn play_in(world: &FaultEnv, places: &[ScriptNamespace]) -> Result<String> {
-    let (proxy, log) = (world.proxy().await?, world.log(NAME));
-    let start = async |proxy: &FaultProxy| world.operator(proxy, &log, "away", None).await;
+async fn play_in(env: &FaultEnv, namespaces: &[ScriptNamespace]) -> Result<String> {
+    let (proxy, log) = (env.proxy().await?, env.log(NAME));
+    let start = async |proxy: &FaultProxy| env.operator(proxy, &log, "away", None).await;
     let operator = start(&proxy).await?;
-    for place in places {
-        place.play().await?;
+    for namespace in namespaces {
+        namespace.play().await?;
     }
-    let everywhere: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource("Agent"));
+    let everywhere: Api<DynamicObject> = Api::all_with(env.client.clone(), &resource("Agent"));
     let begun = Instant::now();
-    while everywhere.list(&ListParams::default()).await.context("list all agents")?.items.len() > 6 * places.len() {
+    while everywhere.list(&ListParams::default()).await.context("list all agents")?.items.len() > 6 * namespaces.len() {
         ensure!(begun.elapsed() < LEFTOVERS, "agents of earlier scenarios are left after {LEFTOVERS:?}");
         sleep(Duration::from_millis(500)).await;
     }
     operator.kill().await?;
-    for place in places {
+    for namespace in namespaces {
         for (kind, name) in [("Deployment", "plain"), ("ConfigMap", "plain-config"), ("Service", "wide")] {
-            place.api(kind).delete(name, &DeleteParams::default()).await.with_context(|| format!("delete {name}"))?;
+            namespace
+                .api(kind)
+                .delete(name, &DeleteParams::default())
+                .await
+                .with_context(|| format!("delete {name}"))?;
         }
         for (name, policy) in [
             ("plain", PropagationPolicy::Background),
@@ -61,29 +65,29 @@ async fn play_in(world: &FaultEnv, places: &[ScriptNamespace]) -> Result<String>
             ("stored", PropagationPolicy::Orphan),
         ] {
             let how = DeleteParams { propagation_policy: Some(policy), ..DeleteParams::default() };
-            place.api("Agent").delete(name, &how).await.with_context(|| format!("delete {name}"))?;
+            namespace.api("Agent").delete(name, &how).await.with_context(|| format!("delete {name}"))?;
         }
     }
-    for place in places {
-        let agents = place.agents().await?;
+    for namespace in namespaces {
+        let agents = namespace.agents().await?;
         let going = agents.iter().filter(|agent| agent.metadata.deletion_timestamp.is_some()).count();
         ensure!((agents.len(), going) == (6, 3), "{going} of {} agents wait for their finalizer", agents.len());
     }
     let operator = start(&proxy).await?;
     let begun = Instant::now();
-    for place in places {
-        until(place, "those that were deleted are gone", |agents| {
+    for namespace in namespaces {
+        until(namespace, "those that were deleted are gone", |agents| {
             let names: Vec<_> = agents.iter().map(|agent| agent.name_any()).collect();
             names == ["gone", "tooled", "waiting"]
         })
         .await?;
     }
     let gone_after = begun.elapsed();
-    for place in places {
-        place.api("Deployment").get("stored").await.context("the Deployment that was to be orphaned")?;
+    for namespace in namespaces {
+        namespace.api("Deployment").get("stored").await.context("the Deployment that was to be orphaned")?;
     }
     operator.kill().await?;
-    let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource("CustomResourceDefinition"));
+    let definitions: Api<DynamicObject> = Api::all_with(env.client.clone(), &resource("CustomResourceDefinition"));
     let definition = definitions.get(AGENTS).await.context("read the Agents' definition")?;
     definitions.delete(AGENTS, &DeleteParams::default()).await.context("delete the Agents' definition")?;
     definitions.get(AGENTS).await.context("the Agents' definition, which finalizers hold")?;
@@ -103,11 +107,11 @@ async fn play_in(world: &FaultEnv, places: &[ScriptNamespace]) -> Result<String>
     definitions.create(&PostParams::default(), &serde_json::from_value(again)?).await.context("define Agents again")?;
     // The API server serves the kind only a moment later.
     let begun = Instant::now();
-    while let Err(error) = places[0].create("Agent", "after", json!({})).await {
+    while let Err(error) = namespaces[0].create("Agent", "after", json!({})).await {
         ensure!(begun.elapsed() < TIMEOUT, "no Agent can be made again: {error:#}");
         sleep(Duration::from_millis(200)).await;
     }
-    until(&places[0], "an agent of the new definition runs", |agents| {
+    until(&namespaces[0], "an agent of the new definition runs", |agents| {
         agents.iter().any(|agent| agent.name_any() == "after" && agent.data["status"]["phase"] == "Running")
     })
     .await?;
@@ -116,14 +120,14 @@ async fn play_in(world: &FaultEnv, places: &[ScriptNamespace]) -> Result<String>
     Ok(format!("agents gone after {gone:.1} s, their definition after {defined:.1} s"))
 }
 
-async fn until(place: &ScriptNamespace, what: &str, is_so: impl Fn(&[DynamicObject]) -> bool) -> Result<()> {
+async fn until(namespace: &ScriptNamespace, what: &str, is_so: impl Fn(&[DynamicObject]) -> bool) -> Result<()> {
     let begun = Instant::now();
     loop {
-        let agents = place.agents().await?;
+        let agents = namespace.agents().await?;
         if is_so(&agents) {
             return Ok(());
         }
-        ensure!(begun.elapsed() < TIMEOUT, "{}: not after {TIMEOUT:?}: {what}; {}", place.name, described(&agents));
+        ensure!(begun.elapsed() < TIMEOUT, "{}: not after {TIMEOUT:?}: {what}; {}", namespace.name, described(&agents));
         sleep(Duration::from_millis(200)).await;
     }
 }

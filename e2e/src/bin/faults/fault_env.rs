@@ -1,7 +1,6 @@
-//! Runs one scenario: the operator behind the fault proxy, the script in many namespaces, and the oracles at the end.
+//! Runs one scenario: the operator behind the fault proxy, and the script in many namespaces.
 
 use std::{
-    collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr, TcpListener},
     path::{Path, PathBuf},
     time::Duration,
@@ -9,7 +8,7 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use e2e::{
-    fault::{CallRecord, FaultLayer, FaultProxy, FaultRule},
+    fault::{FaultLayer, FaultProxy, FaultRule},
     local_operator::{
         operator::{self, OperatorOptions, OperatorProcess},
         process, ready_marker,
@@ -20,48 +19,24 @@ use kube::{
     Client, Config,
     config::{KubeConfigOptions, Kubeconfig},
 };
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::{
     sync::OnceCell,
     time::{Instant, sleep},
 };
 
 use crate::{
-    Args,
-    counts::{check_request_rate, describe_difference, is_change, writes},
+    args::Args,
+    counts::writes,
     invariants::InvariantChecker,
     masked,
+    oracles::{BACKOFF, BaselineRun, FaultRun},
     scenarios::{FaultScenario, OperatorTermination},
     script::{ScriptNamespace, described},
 };
 
 /// Identity of the operator, always the same, so that it holds its lease again after it was killed.
 const UID: &str = "faults";
-/// Time without a write after which a namespace counts as settled.
-const QUIET: Duration = Duration::from_secs(10);
-/// Longest wait for the settled state after the faults: the longest back-off, plus twice the time of the undisturbed run.
-const BACKOFF: Duration = Duration::from_secs(60);
-
-/// Result of an undisturbed run, which is the baseline.
-pub(crate) struct BaselineRun {
-    state: BTreeMap<String, Value>,
-    creations: BTreeMap<String, usize>,
-    /// Largest number of writes of the operator in one namespace.
-    writes: usize,
-    took: Duration,
-    memory: f64,
-}
-
-/// State at the end of a run, before the oracles judge it.
-struct FaultRun {
-    namespaces: Vec<ScriptNamespace>,
-    invariants: InvariantChecker,
-    proxy: FaultProxy,
-    operator: OperatorProcess,
-    /// Time from the end of the faults until everything was settled.
-    settled_after: Duration,
-    log: PathBuf,
-}
 
 /// Cluster and the state that all runs share.
 pub(crate) struct FaultEnv {
@@ -95,13 +70,17 @@ impl FaultEnv {
             Ok(run) => run,
             Err(error) => {
                 // The next scenario must not find its objects.
-                for place in self.namespaces_of(scenario.name, seeds) {
-                    let _ = place.remove().await;
+                for namespace in self.namespaces_of(scenario.name, seeds) {
+                    let _ = namespace.remove().await;
                 }
                 return Err(error);
             }
         };
-        let judged = self.check_oracles(scenario, reference, &mut run).await;
+        // Changes during a lost watch are seen when the watch is back, which takes up to its longest back-off.
+        let judged = match self.await_equal_to_baseline(&run.namespaces).await {
+            Ok(()) => run.check_oracles(scenario, reference).await,
+            Err(error) => Err(error),
+        };
         self.tear_down(run).await?;
         judged
     }
@@ -118,16 +97,17 @@ impl FaultEnv {
         // The same number of namespaces as in a scenario makes the memory comparable.
         let run = self.run(&nothing, self.args.seeds.max(3)).await?;
         let took = begun.elapsed();
-        let place = &run.namespaces[0];
-        let state = masked::masked_state(place).await?;
+        let namespace = &run.namespaces[0];
+        let state = masked::masked_state(namespace).await?;
         for other in &run.namespaces[1..] {
             let found = masked::difference(&state, &masked::masked_state(other).await?);
             ensure!(found.is_none(), "two undisturbed runs differ: {}", found.unwrap_or_default());
         }
-        let writes = run.namespaces.iter().map(|place| writes(&run.proxy, &place.name)).max().unwrap_or_default();
+        let writes =
+            run.namespaces.iter().map(|namespace| writes(&run.proxy, &namespace.name)).max().unwrap_or_default();
         let (_, memory) = process::memory(run.operator.pid)?;
         let reference =
-            BaselineRun { state, creations: run.invariants.creation_counts(&place.name), writes, took, memory };
+            BaselineRun { state, creations: run.invariants.creation_counts(&namespace.name), writes, took, memory };
         self.tear_down(run).await?;
         Ok(reference)
     }
@@ -145,24 +125,28 @@ impl FaultEnv {
 
     /// Creates this many namespaces for a scenario.
     pub(crate) async fn create_namespaces(&self, name: &str, count: usize) -> Result<Vec<ScriptNamespace>> {
-        let places = self.namespaces_of(name, count);
-        try_join_all(places.iter().map(ScriptNamespace::make)).await?;
-        Ok(places)
+        let namespaces = self.namespaces_of(name, count);
+        try_join_all(namespaces.iter().map(ScriptNamespace::make)).await?;
+        Ok(namespaces)
     }
 
     fn namespaces_of(&self, name: &str, count: usize) -> Vec<ScriptNamespace> {
         let prefix = name.to_lowercase();
-        let place = |at| ScriptNamespace { client: self.client.clone(), name: format!("{prefix}-{at:02}") };
-        (0..count).map(place).collect()
+        let namespace = |at| ScriptNamespace { client: self.client.clone(), name: format!("{prefix}-{at:02}") };
+        (0..count).map(namespace).collect()
     }
 
     /// Waits until the namespaces are equal to those of the undisturbed run.
-    pub(crate) async fn await_equal_to_baseline(&self, places: &[ScriptNamespace]) -> Result<()> {
+    pub(crate) async fn await_equal_to_baseline(&self, namespaces: &[ScriptNamespace]) -> Result<()> {
         let reference = self.baseline().await?;
         let begun = Instant::now();
-        for place in places {
-            while let Some(difference) = masked::difference(&reference.state, &masked::masked_state(place).await?) {
-                ensure!(begun.elapsed() < BACKOFF, "O1: {}: {BACKOFF:?} after the faults: {difference}", place.name);
+        for namespace in namespaces {
+            while let Some(difference) = masked::difference(&reference.state, &masked::masked_state(namespace).await?) {
+                ensure!(
+                    begun.elapsed() < BACKOFF,
+                    "O1: {}: {BACKOFF:?} after the faults: {difference}",
+                    namespace.name
+                );
                 sleep(Duration::from_secs(1)).await;
             }
         }
@@ -180,20 +164,21 @@ impl FaultEnv {
             proxy.faults.schedule.set(scenario.rules);
         }
         let mut operator = self.operator(&proxy, &log, UID, None).await?;
-        let judge = InvariantChecker::start(&self.client).await?;
-        let places = self.create_namespaces(scenario.name, count).await?;
+        let invariants = InvariantChecker::start(&self.client).await?;
+        let namespaces = self.create_namespaces(scenario.name, count).await?;
         if !at_start {
             proxy.faults.schedule.set(scenario.rules);
         }
-        let plan = proxy.faults.schedule.clone();
+        let schedule = proxy.faults.schedule.clone();
         let window = scenario.window.map(|length| {
             tokio::spawn(async move {
                 sleep(length).await;
-                plan.set(&[]);
+                schedule.set(&[]);
                 Instant::now()
             })
         });
-        let scripts = places.clone().into_iter().map(|place| tokio::spawn(async move { place.play().await }));
+        let scripts =
+            namespaces.clone().into_iter().map(|namespace| tokio::spawn(async move { namespace.play().await }));
         let scripts: Vec<_> = scripts.collect();
         let (mut ended, mut tries, mut edited) = (0, 0, false);
         let until = scenario.window.map(|length| Instant::now() + length);
@@ -209,7 +194,8 @@ impl FaultEnv {
                 // The operator must end while it has something to reconcile.
                 edited = true;
                 let prompt = json!({"spec": {"systemPrompt": format!("You were edited {tries} times.")}});
-                try_join_all(places.iter().map(|place| place.patch("Agent", "plain", prompt.clone()))).await?;
+                try_join_all(namespaces.iter().map(|namespace| namespace.patch("Agent", "plain", prompt.clone())))
+                    .await?;
             }
             tries += 1;
             let as_planned;
@@ -218,7 +204,7 @@ impl FaultEnv {
         }
         if edited {
             let prompt = json!({"spec": {"systemPrompt": null}});
-            try_join_all(places.iter().map(|place| place.patch("Agent", "plain", prompt.clone()))).await?;
+            try_join_all(namespaces.iter().map(|namespace| namespace.patch("Agent", "plain", prompt.clone()))).await?;
         }
         for script in scripts {
             script.await.context("the script panicked")??;
@@ -236,26 +222,26 @@ impl FaultEnv {
             operator.kill().await?;
             operator = self.operator(&proxy, &log, UID, None).await?;
         }
-        self.settle(&places, &mut [&mut operator], &log).await?;
+        self.settle(&namespaces, &mut [&mut operator], &log).await?;
         let settled_after = over.elapsed();
-        Ok(FaultRun { namespaces: places, invariants: judge, proxy, operator, settled_after, log })
+        Ok(FaultRun { namespaces, invariants, proxy, operator, settled_after, log })
     }
 
     /// Waits until all agents are in the state in which the script leaves them.
     pub(crate) async fn settle(
         &self,
-        places: &[ScriptNamespace],
+        namespaces: &[ScriptNamespace],
         operators: &mut [&mut OperatorProcess],
         log: &Path,
     ) -> Result<()> {
         let over = Instant::now();
-        let patience = BACKOFF + self.baseline.get().map_or(BACKOFF, |reference| 2 * reference.took);
+        let longest = BACKOFF + self.baseline.get().map_or(BACKOFF, |reference| 2 * reference.took);
         loop {
             let mut open = Vec::new();
-            for place in places {
-                let agents = place.agents().await?;
+            for namespace in namespaces {
+                let agents = namespace.agents().await?;
                 if !ScriptNamespace::is_settled(&agents) {
-                    open.push(format!("{}: {}", place.name, described(&agents)));
+                    open.push(format!("{}: {}", namespace.name, described(&agents)));
                 }
             }
             if open.is_empty() {
@@ -266,7 +252,7 @@ impl FaultEnv {
                     bail!("the operator ended: {status}; see {}", log.display());
                 }
             }
-            ensure!(over.elapsed() < patience, "{patience:?} after the faults: {}", open.join("\n  "));
+            ensure!(over.elapsed() < longest, "{longest:?} after the faults: {}", open.join("\n  "));
             sleep(Duration::from_millis(500)).await;
         }
     }
@@ -305,63 +291,9 @@ impl FaultEnv {
         Ok((self.operator(proxy, log, UID, None).await?, as_planned))
     }
 
-    async fn check_oracles(
-        &self,
-        scenario: &FaultScenario,
-        reference: &BaselineRun,
-        run: &mut FaultRun,
-    ) -> Result<String> {
-        // Changes during a lost watch are seen when the watch is back, which takes up to its longest back-off.
-        self.await_equal_to_baseline(&run.namespaces).await?;
-        // The writes of the last step may not have come back over the watch yet.
-        sleep(Duration::from_secs(2)).await;
-        let mark = run.proxy.faults.log.now();
-        sleep(QUIET).await;
-        let patience = BACKOFF + 2 * reference.took;
-        let settled = run.settled_after;
-        ensure!(settled < patience, "O3: as it should be only {settled:?} after the faults, {patience:?} is the bound");
-        let written: Vec<_> = run.proxy.faults.log.since(mark);
-        // The namespaces of the previous scenario may still be terminating.
-        let is_ours = |entry: &&CallRecord| run.namespaces.iter().any(|place| place.name == entry.call.namespace);
-        let written = written.iter().filter(is_ours).filter(|entry| is_change(entry));
-        let written: Vec<_> = written.map(|entry| entry.call.to_string()).collect();
-        ensure!(written.is_empty(), "O4: within {QUIET:?} of rest it wrote {written:?}");
-        let unguarded = run.proxy.faults.log.since(Duration::ZERO);
-        let unguarded = unguarded.iter().find(|entry| is_change(entry) && !entry.has_precondition);
-        if let Some(entry) = unguarded {
-            bail!("O5: neither uid nor version: {}", entry.call);
-        }
-        for place in &run.namespaces {
-            let made = run.invariants.creation_counts(&place.name);
-            ensure!(
-                made == reference.creations,
-                "O2: {}: {}",
-                place.name,
-                describe_difference(&reference.creations, &made)
-            );
-            let found = writes(&run.proxy, &place.name);
-            let most = reference.writes * (1 + scenario.writes as usize);
-            ensure!(found <= most, "O7: {}: {found} writes, undisturbed {}", place.name, reference.writes);
-        }
-        for rule in scenario.rules {
-            let met = run.proxy.faults.log.hit_count(rule.fault);
-            ensure!(met >= run.namespaces.len().min(4), "only {met} calls met {:?}, which shows nothing", rule.fault);
-        }
-        let violations = run.invariants.violations(&run.namespaces);
-        ensure!(violations.is_empty(), "O5, O6: {violations:?}");
-        ensure!(run.operator.exit_status()?.is_none(), "O8: the operator ended; see {}", run.log.display());
-        let log = std::fs::read_to_string(&run.log).unwrap_or_default();
-        ensure!(!log.contains("panicked"), "O8: it panicked; see {}", run.log.display());
-        let (_, memory) = process::memory(run.operator.pid)?;
-        let more = memory / reference.memory;
-        ensure!(more <= 1.5, "O8: {memory:.0} MB, undisturbed {:.0}", reference.memory);
-        check_request_rate(&run.proxy)?;
-        Ok(format!("settled after {:.1} s, {memory:.0} MB ({more:.2} × undisturbed)", run.settled_after.as_secs_f32()))
-    }
-
     async fn tear_down(&self, run: FaultRun) -> Result<()> {
-        for place in &run.namespaces {
-            place.remove().await?;
+        for namespace in &run.namespaces {
+            namespace.remove().await?;
         }
         run.operator.stop().await
     }

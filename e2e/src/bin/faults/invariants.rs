@@ -85,13 +85,13 @@ impl InvariantChecker {
     }
 
     /// Returns the violations in these namespaces; those of other scenarios may still be terminating.
-    pub(crate) fn violations(&self, places: &[ScriptNamespace]) -> Vec<String> {
+    pub(crate) fn violations(&self, namespaces: &[ScriptNamespace]) -> Vec<String> {
         let seen = lock(&self.observations);
         let before = |owner: &String, version| seen.finalizer_since.get(owner).is_none_or(|guarded| guarded > version);
         let unguarded = seen.deployments.values().filter(|(_, version, owner)| before(owner, version));
         let unguarded = unguarded.map(|(title, ..)| format!("{title} was there before its agent had a finalizer"));
         let all = seen.violations.iter().cloned().chain(unguarded);
-        all.filter(|title| places.iter().any(|place| title.starts_with(&format!("{} ", place.name)))).collect()
+        all.filter(|title| namespaces.iter().any(|place| title.starts_with(&format!("{} ", place.name)))).collect()
     }
 }
 

@@ -56,28 +56,33 @@ impl OperatorReplica {
 }
 
 /// Plays one scenario.
-pub(crate) async fn play(world: &FaultEnv, name: &str, disturbance: Disturbance) -> Result<String> {
-    world.baseline().await?;
-    let places = world.create_namespaces(name, world.args.seeds.min(10)).await?;
-    let played = play_in(world, name, disturbance, &places).await;
+pub(crate) async fn play(env: &FaultEnv, name: &str, disturbance: Disturbance) -> Result<String> {
+    env.baseline().await?;
+    let namespaces = env.create_namespaces(name, env.args.seeds.min(10)).await?;
+    let played = play_in(env, name, disturbance, &namespaces).await;
     // The next scenario must not find its objects, even after a failure.
-    for place in &places {
+    for place in &namespaces {
         place.remove().await?;
     }
     played
 }
 
-async fn play_in(world: &FaultEnv, name: &str, disturbance: Disturbance, places: &[ScriptNamespace]) -> Result<String> {
-    let log = world.log(name);
+async fn play_in(
+    env: &FaultEnv,
+    name: &str,
+    disturbance: Disturbance,
+    namespaces: &[ScriptNamespace],
+) -> Result<String> {
+    let log = env.log(name);
     let mut replicas = Vec::new();
     for uid in ["one", "other"] {
-        let proxy = world.proxy().await?;
-        let operator = world.operator(&proxy, &log, uid, None).await?;
+        let proxy = env.proxy().await?;
+        let operator = env.operator(&proxy, &log, uid, None).await?;
         replicas.push(OperatorReplica { proxy, operator });
     }
-    let count = u32::try_from(places.len()).unwrap_or(u32::MAX);
+    let count = u32::try_from(namespaces.len()).unwrap_or(u32::MAX);
     // The scripts start one after the other, so that there is much to reconcile before, during and after the disturbance.
-    let scripts = (0_u32..).zip(places.iter().cloned()).map(|(nth, place)| {
+    let scripts = (0_u32..).zip(namespaces.iter().cloned()).map(|(nth, place)| {
         tokio::spawn(async move {
             sleep(LENGTH * nth / count).await;
             place.play().await
@@ -103,7 +108,7 @@ async fn play_in(world: &FaultEnv, name: &str, disturbance: Disturbance, places:
             replicas[leads].proxy.faults.schedule.set(&[]);
         }
         Disturbance::LeaseDeleted => {
-            let leases: Api<Lease> = Api::namespaced(world.client.clone(), "recif-system");
+            let leases: Api<Lease> = Api::namespaced(env.client.clone(), "recif-system");
             leases.delete("recif-operator", &DeleteParams::default()).await.context("delete the lease")?;
         }
     }
@@ -111,8 +116,8 @@ async fn play_in(world: &FaultEnv, name: &str, disturbance: Disturbance, places:
         script?;
     }
     let [one, other] = replicas.as_mut_slice() else { unreachable!("there are two") };
-    world.settle(places, &mut [&mut one.operator, &mut other.operator], &log).await?;
-    world.await_equal_to_baseline(places).await?;
+    env.settle(namespaces, &mut [&mut one.operator, &mut other.operator], &log).await?;
+    env.await_equal_to_baseline(namespaces).await?;
     let (old, new) = (replicas[leads].writes(), replicas[1 - leads].writes());
     let judged = check_take_over(disturbance, disturbed, &old, &new);
     for replica in replicas {

@@ -18,25 +18,26 @@ const NAMESPACES: usize = 40;
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Creates all objects with the older build, then runs the newer build, then the older one again.
-pub(crate) async fn play(world: &FaultEnv, older: &Path) -> Result<String> {
-    let (log, proxy) = (world.log(NAME), world.proxy().await?);
-    let mut operator = world.operator_of(older, &proxy, &log, "upgrade", None).await?;
-    let places = world.create_namespaces(NAME, NAMESPACES).await?;
-    let scripts: Vec<_> = places.iter().cloned().map(|place| tokio::spawn(async move { place.play().await })).collect();
+pub(crate) async fn play(env: &FaultEnv, older: &Path) -> Result<String> {
+    let (log, proxy) = (env.log(NAME), env.proxy().await?);
+    let mut operator = env.operator_of(older, &proxy, &log, "upgrade", None).await?;
+    let namespaces = env.create_namespaces(NAME, NAMESPACES).await?;
+    let scripts: Vec<_> =
+        namespaces.iter().cloned().map(|namespace| tokio::spawn(async move { namespace.play().await })).collect();
     for script in scripts {
         script.await.context("a script panicked")??;
     }
-    world.settle(&places, &mut [&mut operator], &log).await?;
+    env.settle(&namespaces, &mut [&mut operator], &log).await?;
     sleep(QUIET).await;
-    let before = templates(&places).await?;
-    let mut told = Vec::new();
-    for (program, what) in [(world.args.program.as_path(), "newer"), (older, "older")] {
+    let before = templates(&namespaces).await?;
+    let mut reported = Vec::new();
+    for (program, what) in [(env.args.program.as_path(), "newer"), (older, "older")] {
         operator.stop().await?;
         let mark = proxy.faults.log.now();
-        operator = world.operator_of(program, &proxy, &log, "upgrade", None).await?;
+        operator = env.operator_of(program, &proxy, &log, "upgrade", None).await?;
         sleep(QUIET).await;
-        world.settle(&places, &mut [&mut operator], &log).await?;
-        ensure!(templates(&places).await? == before, "the {what} operator changed Pod templates");
+        env.settle(&namespaces, &mut [&mut operator], &log).await?;
+        ensure!(templates(&namespaces).await? == before, "the {what} operator changed Pod templates");
         let mut writes = BTreeMap::<String, usize>::new();
         for entry in proxy.faults.log.since(mark) {
             if is_change(&entry) {
@@ -45,33 +46,33 @@ pub(crate) async fn play(world: &FaultEnv, older: &Path) -> Result<String> {
         }
         let most = writes.iter().max_by_key(|(_, count)| **count);
         ensure!(most.is_none_or(|(_, count)| *count <= 1), "the {what} operator wrote more than once: {most:?}");
-        told.push(format!("{what}: {} writes", writes.len()));
+        reported.push(format!("{what}: {} writes", writes.len()));
         if what == "newer" {
             // The newer build may render the template differently; a change of the replica count must not roll that out.
-            scale(&places[0]).await?;
+            scale(&namespaces[0]).await?;
             sleep(QUIET).await;
-            ensure!(templates(&places).await? == before, "a changed number of replicas changed a Pod template");
+            ensure!(templates(&namespaces).await? == before, "a changed number of replicas changed a Pod template");
         }
     }
-    for place in &places {
-        place.remove().await?;
+    for namespace in &namespaces {
+        namespace.remove().await?;
     }
     operator.stop().await?;
-    Ok(told.join(", "))
+    Ok(reported.join(", "))
 }
 
 /// Returns the Pod template of each Deployment.
-async fn templates(places: &[ScriptNamespace]) -> Result<BTreeMap<String, String>> {
+async fn templates(namespaces: &[ScriptNamespace]) -> Result<BTreeMap<String, String>> {
     let mut all = BTreeMap::new();
-    for place in places {
-        for deployment in place.api("Deployment").list(&ListParams::default()).await?.items {
-            let title = format!("{}/{}", place.name, deployment.name_any());
+    for namespace in namespaces {
+        for deployment in namespace.api("Deployment").list(&ListParams::default()).await?.items {
+            let title = format!("{}/{}", namespace.name, deployment.name_any());
             all.insert(title, deployment.data["spec"]["template"].to_string());
         }
     }
     Ok(all)
 }
 
-async fn scale(place: &ScriptNamespace) -> Result<()> {
-    place.patch("Agent", "wide", json!({"spec": {"replicas": 4}})).await
+async fn scale(namespace: &ScriptNamespace) -> Result<()> {
+    namespace.patch("Agent", "wide", json!({"spec": {"replicas": 4}})).await
 }

@@ -39,31 +39,31 @@ struct FieldCase {
 }
 
 /// Plays the scenario.
-pub(crate) async fn play(world: &FaultEnv) -> Result<String> {
-    let definitions: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource("CustomResourceDefinition"));
+pub(crate) async fn play(env: &FaultEnv) -> Result<String> {
+    let definitions: Api<DynamicObject> = Api::all_with(env.client.clone(), &resource("CustomResourceDefinition"));
     let definition = definitions.get("agents.agents.recif.dev").await.context("read the Agents' definition")?;
     let schema = &definition.data["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
     let cases = cases(schema);
     ensure!(cases.len() > 100, "only {} fields with values", cases.len());
-    let places = world.create_namespaces(NAME, 4).await?;
-    let played = play_in(world, cases, &places).await;
-    for place in &places {
-        place.remove().await?;
+    let namespaces = env.create_namespaces(NAME, 4).await?;
+    let played = play_in(env, cases, &namespaces).await;
+    for namespace in &namespaces {
+        namespace.remove().await?;
     }
     played
 }
 
-async fn play_in(world: &FaultEnv, cases: Vec<FieldCase>, places: &[ScriptNamespace]) -> Result<String> {
-    let [with, edited, without, taken] = places else { anyhow::bail!("four namespaces") };
-    let (proxy, log) = (world.proxy().await?, world.log(NAME));
-    let mut operator = world.operator(&proxy, &log, "walk", None).await?;
+async fn play_in(env: &FaultEnv, cases: Vec<FieldCase>, namespaces: &[ScriptNamespace]) -> Result<String> {
+    let [with, edited, without, taken] = namespaces else { anyhow::bail!("four namespaces") };
+    let (proxy, log) = (env.proxy().await?, env.log(NAME));
+    let mut operator = env.operator(&proxy, &log, "walk", None).await?;
     let all = cases.len();
     // Values that the API server refuses are left out here.
     let cases = create_agents(with, cases, |case| case.patch.clone()).await?;
-    for (place, has_it) in [(edited, false), (without, false), (taken, true)] {
+    for (namespace, has_it) in [(edited, false), (without, false), (taken, true)] {
         let fields = |case: &FieldCase| if has_it { case.patch.clone() } else { json!({}) };
-        let names = create_agents(place, cases.clone(), fields).await?;
-        ensure!(names.len() == cases.len(), "{}: {} of {} agents", place.name, names.len(), cases.len());
+        let names = create_agents(namespace, cases.clone(), fields).await?;
+        ensure!(names.len() == cases.len(), "{}: {} of {} agents", namespace.name, names.len(), cases.len());
     }
     await_quiet(&proxy, &mut operator).await?;
     let cases = edit_agents(edited, cases, |case| case.patch.clone()).await?;
@@ -130,26 +130,29 @@ fn normalized(mut state: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
 
 /// Creates the agents; returns the cases that the API server accepted.
 async fn create_agents(
-    place: &ScriptNamespace,
+    namespace: &ScriptNamespace,
     cases: Vec<FieldCase>,
     fields: impl Fn(&FieldCase) -> Value,
 ) -> Result<Vec<FieldCase>> {
-    let created = stream::iter(cases).map(|case| {
-        let fields = fields(&case);
-        async move { was_accepted(place.create("Agent", &case.name, fields).await).map(|taken| taken.then_some(case)) }
-    });
+    let created =
+        stream::iter(cases).map(|case| {
+            let fields = fields(&case);
+            async move {
+                was_accepted(namespace.create("Agent", &case.name, fields).await).map(|taken| taken.then_some(case))
+            }
+        });
     created.buffered(AT_ONCE).try_filter_map(|case| async { Ok(case) }).try_collect().await
 }
 
 /// Edits the agents; returns the cases whose edit the API server accepted.
 async fn edit_agents(
-    place: &ScriptNamespace,
+    namespace: &ScriptNamespace,
     cases: Vec<FieldCase>,
     patch: impl Fn(&FieldCase) -> Value,
 ) -> Result<Vec<FieldCase>> {
     let patched = stream::iter(cases).map(|case| {
         let patch = json!({"spec": patch(&case)});
-        async move { was_accepted(place.patch("Agent", &case.name, patch).await).map(|taken| taken.then_some(case)) }
+        async move { was_accepted(namespace.patch("Agent", &case.name, patch).await).map(|taken| taken.then_some(case)) }
     });
     patched.buffered(AT_ONCE).try_filter_map(|case| async { Ok(case) }).try_collect().await
 }

@@ -85,15 +85,15 @@ impl OverloadProcesses {
     async fn in_flight(&self) -> Result<Option<String>> {
         for sidecar in &self.sidecars {
             let (_, text) = get_from(*sidecar, "/_recif/inflight").await?;
-            let told: serde_json::Value = serde_json::from_str(&text)?;
-            if told["inflight"] != 0 {
+            let reported: serde_json::Value = serde_json::from_str(&text)?;
+            if reported["inflight"] != 0 {
                 return Ok(Some(format!("a sidecar says {text}")));
             }
         }
         for (workload, _) in &self.workloads {
             let (_, text) = get_from(*workload, "/stats").await?;
-            let told: serde_json::Value = serde_json::from_str(&text)?;
-            if told["inFlight"] != 0 {
+            let reported: serde_json::Value = serde_json::from_str(&text)?;
+            if reported["inFlight"] != 0 {
                 return Ok(Some(format!("a workload says {text}")));
             }
         }

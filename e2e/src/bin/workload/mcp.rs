@@ -33,13 +33,13 @@ impl TestMcpServer {
     pub(crate) fn set_tools(&self, request: &ReceivedRequest) {
         let names = request.query("names").split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
         let words = request.query("words").to_owned();
-        self.change(|told| (told.names, told.words) = (names, words));
+        self.change(|state| (state.names, state.words) = (names, words));
     }
 
     /// Replaces the token that the server requires.
     pub(crate) fn set_token(&self, request: &ReceivedRequest) {
         let token = request.query("is").to_owned();
-        self.change(|told| told.token = token);
+        self.change(|state| state.token = token);
     }
 
     fn change(&self, change: impl FnOnce(&mut FakeMcpConfig)) {
@@ -48,7 +48,7 @@ impl TestMcpServer {
 
     /// Responds to a request to `/mcp`; false: the connection cannot be used again.
     pub(crate) async fn handle(&self, io: &mut Io, request: &ReceivedRequest, close: bool) -> io::Result<bool> {
-        let told = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let state = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         match request.query("manner") {
             "hang" => {
                 disconnected(io).await;
@@ -66,15 +66,15 @@ impl TestMcpServer {
             }
             manner => {
                 let brought = request.header("authorization").unwrap_or_default();
-                if !told.token.is_empty() && brought != format!("Bearer {}", told.token) {
+                if !state.token.is_empty() && brought != format!("Bearer {}", state.token) {
                     respond(io, "401 Unauthorized", TEXT, "who are you?", close).await?;
                     return Ok(true);
                 }
                 let names = match manner {
                     "many" => (0..10_000).map(|n| format!("tool-{n}")).collect(),
-                    _ => told.names,
+                    _ => state.names,
                 };
-                respond_to_message(io, request, &names, &told.words, close).await?;
+                respond_to_message(io, request, &names, &state.words, close).await?;
             }
         }
         Ok(true)
