@@ -21,7 +21,7 @@ use tokio::{
 
 #[tokio::test]
 async fn arguments_that_cannot_be_used_end_it_at_once() {
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (&["--", "no-such-program"][..], "no-such-program"),
         (&["--path", "mcp", "--", "sh"], "--path"),
         (&["--max-sessions", "0", "--", "sh"], "--max-sessions"),
@@ -32,7 +32,7 @@ async fn arguments_that_cannot_be_used_end_it_at_once() {
         let output = timeout(SOON, bridge.arg("mcp-bridge").args(arguments).output()).await.unwrap().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains(said), "{text}");
+        assert!(text.contains(expected), "{text}");
     }
 }
 
@@ -44,7 +44,7 @@ async fn it_is_there_before_any_child_is() {
 }
 
 #[tokio::test]
-async fn variables_set_what_whoever_has_no_command_line_may_set() {
+async fn variables_stand_in_for_the_command_line() {
     let bridge =
         Bridge::with(&[("RECIF_MAX_SESSIONS", "1"), ("RECIF_ALLOWED_ORIGINS", "https://a.example")], &[]).await;
     let _only = bridge.session().await;
@@ -81,7 +81,7 @@ async fn a_session_is_its_users_alone_and_each_user_has_a_share_of_them() {
     let (status, third) = open("bob").await;
     assert_eq!(status, 200, "an idle session of hers makes room");
     assert_eq!([ping("alice", &first).await, ping("alice", &second).await, ping("bob", &third).await], [200, 404, 200]);
-    assert_eq!(open("carol").await.0, 503, "nobody has more than a share");
+    assert_eq!(open("carol").await.0, 503, "no user has more than a share");
     let stolen = bridge.request(Method::DELETE).header("mcp-session-id", &*third).header("x-recif-user", "mallory");
     assert_eq!(stolen.send().await.unwrap().status(), 404);
 }
@@ -188,12 +188,12 @@ async fn it_can_be_copied_to_where_it_is_not() {
     };
     let own = env!("CARGO_BIN_EXE_recif-proxy");
     for _ in 0..2 {
-        let (status, said) = run(own, &["install", file.to_str().unwrap()]).await;
-        assert_eq!(status, Some(0), "{said}");
+        let (status, expected) = run(own, &["install", file.to_str().unwrap()]).await;
+        assert_eq!(status, Some(0), "{expected}");
     }
     assert_eq!(run(file.to_str().unwrap(), &["--version"]).await.0, Some(0));
-    let (status, said) = run(own, &["install", "/no/such/folder/x"]).await;
-    assert!(status == Some(1) && said.contains("/no/such/folder/x"), "{said}");
+    let (status, expected) = run(own, &["install", "/no/such/folder/x"]).await;
+    assert!(status == Some(1) && expected.contains("/no/such/folder/x"), "{expected}");
     std::fs::remove_file(file).unwrap();
 }
 
@@ -208,7 +208,7 @@ async fn a_program_that_cannot_be_started_makes_it_unready_and_says_the_cause_un
     };
     write("#!/no/such/interpreter\n");
     let bridge = Bridge::of(&[], &[program.to_str().unwrap()]).await;
-    assert_eq!(bridge.probe("/readyz").await, 200, "nobody has asked for it");
+    assert_eq!(bridge.probe("/readyz").await, 200, "no request has come for it");
     let open = request(0, "initialize", json!({"protocolVersion": "2025-11-25"}));
     let cause = "the MCP server cannot be started: No such file or directory";
     let refused = bridge.post(&open).send().await.unwrap();

@@ -162,7 +162,7 @@ async fn whatever_a_child_writes_the_bridge_goes_on() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_up_nobody() {
+async fn a_client_that_does_not_read_holds_up_no_other() {
     let bridge = Bridge::start(&[]).await;
     let params = json!({"count": 64, "size": 1 << 20, "_meta": {"progressToken": 1}});
     let mut stuck = bridge.modern(1, "progress", params).send().await.unwrap();

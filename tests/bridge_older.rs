@@ -48,7 +48,7 @@ async fn a_message_passes_through_as_it_is() {
 async fn what_answers_nothing_goes_to_the_stream_that_listens() {
     let bridge = Bridge::start(&[]).await;
     let session = bridge.session().await;
-    let told = |number: i64| json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": number}});
+    let reported = |number: i64| json!({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": number}});
     // No stream is open: the message is buffered.
     for _ in 0..2 {
         let tell = json!({"jsonrpc": "2.0", "method": "notifications/tell", "params": {"level": "info", "data": 0}});
@@ -56,11 +56,11 @@ async fn what_answers_nothing_goes_to_the_stream_that_listens() {
     }
     let mut events = EventStream::of(session.request(Method::GET).send().await.unwrap());
     for _ in 0..2 {
-        assert_eq!(events.next().await.unwrap(), told(0));
+        assert_eq!(events.next().await.unwrap(), reported(0));
     }
     assert_eq!(session.query("tell", json!({"count": 2})).await["result"], json!({}));
     for number in 0..2 {
-        assert_eq!(events.next().await.unwrap(), told(number));
+        assert_eq!(events.next().await.unwrap(), reported(number));
     }
     // The child sends a request to its client, which responds by another POST.
     let asking = session.query("ask", json!({"question": "how?"}));

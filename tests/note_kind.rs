@@ -43,8 +43,9 @@ fn check(reverse: bool) -> Result<(), String> {
     for (program, file) in [(&mut git, None), (&mut patch, Some("--input"))] {
         program.args(reverse.then_some("--reverse")).args(file).arg(FILE).current_dir(root).stdin(Stdio::null());
         if let Ok(output) = program.output() {
-            let said = [output.stderr, output.stdout].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-            return if output.status.success() { Ok(()) } else { Err(said) };
+            let message =
+                [output.stderr, output.stdout].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+            return if output.status.success() { Ok(()) } else { Err(message) };
         }
     }
     Err("neither git nor patch is installed".to_owned())
@@ -53,7 +54,7 @@ fn check(reverse: bool) -> Result<(), String> {
 #[test]
 fn the_patch_applies_to_this_tree() {
     // Those who try it run the tests with it.
-    if let (Err(said), Err(_)) = (check(false), check(true)) {
-        panic!("make {FILE} anew from the list in ARCHITECTURE.md: {said}");
+    if let (Err(message), Err(_)) = (check(false), check(true)) {
+        panic!("make {FILE} anew from the list in ARCHITECTURE.md: {message}");
     }
 }

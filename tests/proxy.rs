@@ -24,9 +24,9 @@ fn program(variables: &[(&str, &str)]) -> Command {
 async fn a_bad_variable_is_named_and_nothing_is_served() {
     for (variable, value) in [("RECIF_TIMEOUT", "soon"), ("RECIF_CONCURRENCY", "-1"), ("RECIF_LISTEN_ADDR", "8888")] {
         let output = timeout(SOON, program(&[(variable, value)]).output()).await.unwrap().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(variable) && said.contains(value) && !said.contains("listening"), "{said}");
+        let text = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(variable) && text.contains(value) && !text.contains("listening"), "{text}");
     }
 }
 
@@ -35,9 +35,9 @@ async fn an_address_that_is_taken_is_named() {
     let taken = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let output = timeout(SOON, program(&[("RECIF_LISTEN_ADDR", &address)]).output()).await.unwrap().unwrap();
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains(&address) && said.contains("RECIF_LISTEN_ADDR"), "{said}");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains(&address) && text.contains("RECIF_LISTEN_ADDR"), "{text}");
 }
 
 #[tokio::test]
@@ -71,8 +71,8 @@ async fn the_programs_own_hook_tells_it_that_the_pod_is_going() {
     let hook = async |variables: &[(&str, &str)]| {
         timeout(SOON, program(variables).arg("lame-duck").output()).await.unwrap().unwrap()
     };
-    let told = hook(&variables).await;
-    assert!(told.status.success(), "{told:?}");
+    let reported = hook(&variables).await;
+    assert!(reported.status.success(), "{reported:?}");
     let mut client = TcpStream::connect(&address).await.unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.unwrap();
     let (mut held, _) = timeout(SOON, workload.accept()).await.unwrap().unwrap();
@@ -83,9 +83,9 @@ async fn the_programs_own_hook_tells_it_that_the_pod_is_going() {
 
     variables[2].1 = "another";
     let refused = hook(&variables).await;
-    let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(refused.status.code() == Some(1) && said.contains("404") && said.contains("RECIF_KEY"), "{said}");
-    assert!(!said.contains("another"), "{said}");
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && text.contains("404") && text.contains("RECIF_KEY"), "{text}");
+    assert!(!text.contains("another"), "{text}");
 }
 
 /// Returns the address that it logs.
