@@ -18,6 +18,9 @@ use crate::{
     traffic::Traffic,
 };
 
+/// Image of an agent that names none. The operator's `--agent-image` takes its place where that is set.
+pub const DEFAULT_IMAGE: &str = "corail:latest";
+
 /// Desired state of an agent: its model, its prompt, its tools and how its Pods run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
@@ -104,9 +107,14 @@ pub struct AgentSpec {
     /// Ids of the agent's knowledge bases. They need a database.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knowledge_bases: Vec<String>,
-    /// Container image. A name without a slash is never pulled: load it onto the nodes. Default: corail:latest.
+    /// Container image. Default: corail:latest, which stands for the operator's --agent-image where that is set.
     #[serde(default = "default_image")]
     pub image: String,
+    /// Pull policy of the image: Always, IfNotPresent or Never. Empty: Never for a name without a slash, else
+    /// IfNotPresent.
+    #[schemars(schema_with = "schema::pull_policy")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<String>,
     /// Number of Pods, 0 to 10. 0 stops the agent. While scaling is set, every other value is ignored. Default: 1.
     #[schemars(range(min = 0, max = 10))]
     #[serde(default = "one")]
@@ -181,7 +189,7 @@ fn stub_echo() -> String {
     "stub-echo".into()
 }
 fn default_image() -> String {
-    "corail:latest".into()
+    DEFAULT_IMAGE.into()
 }
 fn one() -> i32 {
     1

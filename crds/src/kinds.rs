@@ -6,7 +6,9 @@ use meta::Phase;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{GROUP, HasReferences, Reference, ReferencePhase, VERSION, WorkloadPhase, schema};
+use crate::{
+    CRD_SCHEMA, CRD_VERSION, GROUP, HasReferences, Reference, ReferencePhase, VERSION, WorkloadPhase, digest, schema,
+};
 
 /// One kind of the API.
 #[derive(Debug, Clone, Copy)]
@@ -102,7 +104,12 @@ impl ApiKind {
             Role::Reference if self.owns() => schema::owner_name_rules(),
             Role::Reference => Vec::new(),
         };
-        schema::publish((self.definition)(), &rules)
+        let mut definition = schema::publish((self.definition)(), &rules);
+        let annotations =
+            [(CRD_VERSION, env!("CARGO_PKG_VERSION").to_owned()), (CRD_SCHEMA, schema_digest(&definition))];
+        let annotations = annotations.map(|(name, value)| (name.to_owned(), value));
+        definition.metadata.annotations.get_or_insert_default().extend(annotations);
+        definition
     }
 
     /// Reports whether its objects own child objects.
@@ -140,6 +147,16 @@ pub fn manifests() -> Result<Vec<(String, String)>, serde_yaml::Error> {
             Ok((format!("{}.{GROUP}.yaml", kind.plural), serde_yaml::to_string(&definition)?))
         })
         .collect()
+}
+
+/// Returns the digest of the versions of a definition, with their schemas: the first 16 digits of SHA-256 (hex) over canonical JSON.
+fn schema_digest(definition: &CustomResourceDefinition) -> String {
+    // Cannot fail: a schema consists of strings, numbers, lists and maps with string keys.
+    let mut versions = serde_yaml::to_value(&definition.spec.versions).unwrap_or_default();
+    write_whole_numbers_as_such(&mut versions);
+    let mut digest = digest::digest(&serde_json::to_value(versions).unwrap_or_default());
+    digest.truncate(16);
+    digest
 }
 
 /// Writes whole numbers without a fraction: limits are floats in the type of a schema, and `maximum: 10` reads better

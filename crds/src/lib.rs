@@ -61,6 +61,11 @@ crate::for_each_kind!(kind_types);
 pub const GROUP: &str = "agents.recif.dev";
 /// Only version that is served.
 pub const VERSION: &str = "v1";
+/// Annotation of a CustomResourceDefinition with the version of Récif that it comes from, such as `0.2.0`.
+pub const CRD_VERSION: &str = "recif.dev/version";
+/// Annotation of a CustomResourceDefinition with a digest of its versions and their schemas, 16 hexadecimal digits. It is equal
+/// for definitions that accept and keep the same fields.
+pub const CRD_SCHEMA: &str = "recif.dev/schema";
 /// Field manager of every write of the operator.
 pub const FIELD_MANAGER: &str = "recif-operator";
 /// Value of the label `app.kubernetes.io/managed-by` on every child.

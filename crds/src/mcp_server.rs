@@ -101,9 +101,14 @@ impl HasReferences for MCPServer {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServerDeployment {
-    /// Container image. A name without a slash is never pulled: load it onto the nodes.
+    /// Container image.
     #[schemars(length(min = 1))]
     pub image: String,
+    /// Pull policy of the image: Always, IfNotPresent or Never. Empty: Never for a name without a slash, else
+    /// IfNotPresent.
+    #[schemars(schema_with = "schema::pull_policy")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<String>,
     /// Port of the Service, and of the container unless httpTransport.targetPort is set, 1 to 65535. Default: 3000.
     #[schemars(range(min = 1, max = 65535))]
     #[serde(default = "port")]

@@ -5,6 +5,9 @@
 
 use std::fmt::Write as _;
 
+/// Words of the message on an image whose name has no slash: no node has it, and by default none pulls it.
+pub const NOT_ON_NODE: &str = "is not on the node";
+
 /// Class of the reason why a Pod does not become ready.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodProblem {

@@ -12,7 +12,7 @@ use meta::{CommonStatus, Phase, PhaseClass, condition_type};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{ENDED_BY_READY_PODS, ReferencePhase, WorkloadPhase, agent::AgentSpec, reason};
+use crate::{ENDED_BY_READY_PODS, ReferencePhase, WorkloadPhase, agent::AgentSpec, pod_problem::NOT_ON_NODE, reason};
 
 /// Explanation of the state of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,10 +67,7 @@ const HINTS: &[(&str, &str)] = &[
     (reason::NAME_CONFLICT, "rename this object or delete that one"),
     (reason::INVALID_SPEC, "correct the spec and apply it again"),
     (reason::REFUSED, "see which admission policy or webhook refuses it, and have it changed, or change the spec"),
-    (
-        reason::IMAGE_PULL,
-        "check the image's name and imagePullSecrets; an image without '/' must be on the node already",
-    ),
+    (reason::IMAGE_PULL, "check the image's name and imagePullSecrets"),
     (reason::CRASH_LOOP, "read the Pod's log with `kubectl logs --previous`"),
     (reason::UNSCHEDULABLE, "lower the resource requests, loosen the node selection, or add nodes"),
     (
@@ -98,7 +95,7 @@ const HINTS: &[(&str, &str)] = &[
     (reason::OTHER_OPERATOR, "stop one of the two operators, or give each namespaces of its own with --namespaces"),
     (
         reason::CRD_OUTDATED,
-        "the operator is newer than the CRDs; it continues automatically within five minutes of their upgrade",
+        "upgrade the CRDs, which are older than the operator; it continues automatically within five minutes",
     ),
     (reason::OSCILLATING, DEFECT),
     (reason::DELETING, "wait; if it stays, see which finalizers hold it with `kubectl get -o yaml`"),
@@ -117,6 +114,10 @@ const HINTS: &[(&str, &str)] = &[
     (reason::SPEC_CHANGED_BY_ACTION, DEFECT),
     (reason::UNHANDLED, DEFECT),
 ];
+
+/// Advice for an image that has to be on the nodes, by the words of its message; the reason is that of the failure later on.
+const NOT_ON_NODE_HINT: &str =
+    "give the operator --agent-image (chart: agentImage), set spec.image, or load it onto the nodes";
 
 /// Reasons whose cause is checked again periodically, with back-off and without a write to the status.
 const RECHECKED_PERIODICALLY: &[&str] = &[reason::NAME_CONFLICT, reason::SELECTOR_IMMUTABLE, reason::REFUSED];
@@ -228,6 +229,9 @@ impl<'a> CauseCondition<'a> {
     }
 
     fn hint(&self) -> Option<&'static str> {
+        if self.message.contains(NOT_ON_NODE) {
+            return Some(NOT_ON_NODE_HINT);
+        }
         self.reason.and_then(hint)
     }
 

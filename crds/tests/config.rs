@@ -57,6 +57,17 @@ fn config_crd_is_what_the_types_say() {
 }
 
 #[test]
+fn each_manifest_tells_its_version_and_the_digest_of_its_schema() {
+    for (file, yaml) in crds::manifests().unwrap() {
+        let manifest: Value = serde_yaml::from_str(&yaml).unwrap();
+        let annotations = &manifest["metadata"]["annotations"];
+        assert_eq!(annotations["recif.dev/version"], env!("CARGO_PKG_VERSION"), "{file}");
+        let digest = crds::digest::digest(&manifest["spec"]["versions"]);
+        assert_eq!(annotations["recif.dev/schema"], digest[..16], "{file}");
+    }
+}
+
+#[test]
 fn the_manifests_are_the_same_each_time() {
     assert_eq!(crds::manifests().unwrap(), crds::manifests().unwrap());
 }

@@ -266,6 +266,23 @@ fn what_several_pods_hold_alone_is_said_where_nothing_shares_it() {
 }
 
 #[test]
+fn an_image_without_a_slash_is_advised_on_in_deploying_and_once_it_failed() {
+    let message = "the image corail:latest is not on the node, and a name without / is pulled only if \
+                   imagePullPolicy says so";
+    let advice = "give the operator --agent-image (chart: agentImage), set spec.image, or load it onto the nodes.";
+    for (phase, conditions) in [
+        ("Deploying", json!([ready("False", "ImagePull", message)])),
+        ("Failed", json!([stalled("ProgressDeadlineExceeded", message)])),
+    ] {
+        let sentence = sentence(json!({}), json!({ "phase": phase, "conditions": conditions }));
+        assert!(sentence.ends_with(advice), "{sentence}");
+    }
+    let of_a_registry = json!([ready("False", "ImagePull", "the image r/x:1 cannot be pulled")]);
+    let sentence = sentence(json!({}), json!({ "phase": "Deploying", "conditions": of_a_registry }));
+    assert!(sentence.ends_with("check the image's name and imagePullSecrets."), "{sentence}");
+}
+
+#[test]
 fn every_reason_a_user_can_act_on_has_a_hint() {
     for reason in [
         "MissingDependency",

@@ -3,9 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use meta::{Phase, PhaseClass, PhasedObject, condition_type};
+use serde_json::Value;
 
 use super::{
-    ApiError, Driver, EdgeOwner, EventText, Requeue, StepOutcome, StepRecord, Wait,
+    ApiError, Driver, EdgeOwner, EventText, Requeue, StepOutcome, StepRecord, Wait, conditions,
     driver::{StepDecision, external_digest},
     dropped_fields::{affect_decisions, sentence},
     patch::{metadata_patch, status_patch},
@@ -45,11 +46,18 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         };
         let outcome = if step.backed_off { StepOutcome::Oscillating } else { outcome };
         let mut record = self.describe(step, outcome);
-        let sent = self.send(step, &mut done).await;
+        let mut sent = self.send(step, &mut done).await;
         let lost = match &sent {
             Ok(StatusWrite::Written(answer)) => self.lost_write(step, &done, answer.as_ref()),
             _ => None,
         };
+        let moves_on = !stays && done.phase().is_some_and(|phase| phase.class() == PhaseClass::Progressing);
+        if let Ok(StatusWrite::Written(answer)) = &mut sent
+            && lost.is_none()
+            && !moves_on
+        {
+            self.report_dropped_fields(step, answer).await;
+        }
         let next = match (&lost, &sent) {
             (Some((pause, _)), _) => Requeue::After(*pause),
             // A change of phase that could not be written does not count as one.
@@ -130,23 +138,55 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
                 _ => return Ok(StatusWrite::Gone),
             }
         }
-        let mut patch = status_patch(cr.meta(), cr.status_json(), done.status_json());
-        // The writer's identity is written only together with another change.
-        if patch.is_some() && self.instance.is_some() && done.common_mut().managed_by != self.instance {
-            done.common_mut().managed_by.clone_from(&self.instance);
-            patch = status_patch(cr.meta(), cr.status_json(), done.status_json());
-        }
-        if let Some(patch) = patch {
-            answer = Some(self.objects.patch_status(step.key, patch).await?);
-            self.retry_state.record_write((step.key, cr.uid()), answer.as_ref().and_then(|stored| stored.version()));
+        let changes = status_patch(cr.meta(), cr.status_json(), self.sent_status(cr, done)).is_some();
+        if changes || (self.dropped.is_upgraded() && conditions::crd_outdated::<K>(cr).is_some()) {
+            // The writer's identity and what the CRD drops are written only together with another change.
+            if self.instance.is_some() {
+                done.common_mut().managed_by.clone_from(&self.instance);
+            }
+            conditions::set_crd_outdated(done, self.dropped.sentence::<K>(), self.clock.now());
+            if let Some(patch) = status_patch(cr.meta(), cr.status_json(), self.sent_status(cr, done)) {
+                answer = Some(self.send_status(step, patch).await?);
+            }
         }
         Ok(answer.map_or(StatusWrite::Unchanged, StatusWrite::Written))
+    }
+
+    async fn send_status(&self, step: &StepDecision<'_, K>, patch: Value) -> Result<Arc<K>, ApiError> {
+        let answer = self.objects.patch_status(step.key, patch).await?;
+        self.retry_state.record_write((step.key, step.cr.uid()), answer.version());
+        Ok(answer)
+    }
+
+    /// Returns the status as it is sent: without the fields that the API server would drop.
+    fn sent_status(&self, cr: &K, done: &K) -> Value {
+        let mut status = done.status_json();
+        self.dropped.withhold(|| cr.status_json(), &mut status, self.table(), self.clock.elapsed());
+        status
+    }
+
+    /// Writes the condition about the CRD if the last write has shown that it is another one. No further move of the object would
+    /// tell it. If it cannot be written, the next write does.
+    async fn report_dropped_fields(&self, step: &StepDecision<'_, K>, answer: &mut Arc<K>) {
+        let sentence = self.dropped.sentence::<K>();
+        if conditions::crd_outdated::<K>(answer) == sentence.as_deref() {
+            return;
+        }
+        let mut next = K::clone(answer);
+        conditions::set_crd_outdated(&mut next, sentence, self.clock.now());
+        let patch = status_patch(answer.meta(), answer.status_json(), next.status_json());
+        if let Some(patch) = patch
+            && let Ok(stored) = self.send_status(step, patch).await
+        {
+            *answer = stored;
+        }
     }
 
     /// Returns the pause and its reason if the answer does not hold a field that decides on steps as it was sent.
     fn lost_write(&self, step: &StepDecision<'_, K>, done: &K, answer: &K) -> Option<(Duration, String)> {
         let cr = &step.cr;
-        let lost = self.dropped.learn::<K>(&cr.status_json(), &done.status_json(), &answer.status_json());
+        let (sent, now) = (self.sent_status(cr, done), self.clock.elapsed());
+        let lost = self.dropped.learn::<K>(&cr.status_json(), &sent, &answer.status_json(), now);
         if affect_decisions(&lost, self.table()) {
             let (object, dependency_digest) = (external_digest(cr.meta()), || self.dependency_digest(cr));
             let pause = self.retry_state.record_lost_write(

@@ -135,15 +135,24 @@ pub(super) fn renew_available<K: PhasedObject>(cr: &mut K, phase: K::Phase, wait
     }
 }
 
-/// Sets or removes the condition [`CRD_OUTDATED`](condition_type::CRD_OUTDATED).
-pub(super) fn set_crd_outdated<K: PhasedObject>(cr: &mut K, dropped: Option<String>) {
-    let conditions = &mut cr.common_mut().conditions;
-    match dropped {
-        Some(sentence) => {
-            set_condition(conditions, condition(condition_type::CRD_OUTDATED, true, "FieldsDropped", sentence))
-        }
-        None => conditions.retain(|found| found.type_ != condition_type::CRD_OUTDATED),
-    }
+/// Returns the message of the condition [`CRD_OUTDATED`](condition_type::CRD_OUTDATED), if the object has it.
+pub(super) fn crd_outdated<K: PhasedObject>(cr: &K) -> Option<&str> {
+    let mut conditions = cr.common()?.conditions.iter();
+    conditions.find(|found| found.type_ == condition_type::CRD_OUTDATED).map(|found| found.message.as_str())
+}
+
+/// Sets or removes that condition in a status that is complete otherwise.
+pub(super) fn set_crd_outdated<K: PhasedObject>(cr: &mut K, dropped: Option<String>, now: Timestamp) {
+    let machine = cr.common_mut();
+    let Some(sentence) = dropped else {
+        machine.conditions.retain(|found| found.type_ != condition_type::CRD_OUTDATED);
+        return;
+    };
+    let known = machine.conditions.iter().find(|found| found.type_ == condition_type::CRD_OUTDATED);
+    let since = known.map_or(Time(to_seconds(now)), |known| known.last_transition_time.clone());
+    let mut new = condition(condition_type::CRD_OUTDATED, true, "FieldsDropped", sentence);
+    (new.observed_generation, new.last_transition_time) = (machine.observed_generation, since);
+    set_condition(&mut machine.conditions, new);
 }
 
 /// Fills in times and generations. A condition keeps its transition time, if it has one, while its status stays the same. A

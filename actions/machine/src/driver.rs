@@ -170,6 +170,12 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         (self.registry.dependency_digest)(cr, &self.deps)
     }
 
+    /// Returns what the API server drops from statuses of this kind, because its CRD is older than this build; `None` if nothing
+    /// is known to be dropped.
+    pub fn dropped_fields(&self) -> Option<String> {
+        self.dropped.sentence::<K>()
+    }
+
     /// Records that this operator is the leader from now on. Until then another operator may rightly have written.
     pub fn start_leading(&self) {
         *self.leading_since.lock().unwrap_or_else(PoisonError::into_inner) = self.clock.now();

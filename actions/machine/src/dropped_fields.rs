@@ -2,11 +2,12 @@
 //!
 //! A CRD that is older than this build prunes the fields it does not know, without an error. If a step is decided by such a
 //! field, the same steps would repeat forever: that is a defect, and it is reported with the name of the field. Any other dropped
-//! field is only missing.
+//! field is only missing. It would be sent again in each step, so it stays out of the writes of its kind for a while.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use meta::PhasedObject;
@@ -18,15 +19,39 @@ use super::Table;
 const COMMON_DECISION_FIELDS: [&str; 7] =
     ["phase", "observedGeneration", "conditions", "specDigest", "renderVersion", "inputs", "failure"];
 
-/// Status fields that the CRD of a kind drops: by top-level field the paths in it, as seen in the last write that held the field.
-///
+/// Time for which a dropped field stays out of writes; after that, a write shows whether the CRD was upgraded.
+const WITHHELD_FOR: Duration = Duration::from_secs(600);
+
+/// Status fields that the CRD of a kind drops.
+#[derive(Debug, Default)]
+pub(super) struct DroppedFields(Mutex<KnownFields>);
+
 /// Invariant: no field is kept with an empty set of paths.
 #[derive(Debug, Default)]
-pub(super) struct DroppedFields(Mutex<BTreeMap<String, BTreeSet<String>>>);
+struct KnownFields {
+    /// By top-level field, as seen in the last write that held the field.
+    fields: BTreeMap<String, DroppedField>,
+    /// True if a field was dropped and is stored by now, and no field is dropped any more.
+    upgraded: bool,
+}
+
+#[derive(Debug)]
+struct DroppedField {
+    /// Paths in the field that are not stored as sent.
+    paths: BTreeSet<String>,
+    /// Time of the driver's clock up to which the field stays out of writes.
+    until: Duration,
+}
 
 impl DroppedFields {
     /// Learns from a write, and returns the paths that are not stored as sent. `before` is the status before the write.
-    pub(super) fn learn<K: PhasedObject>(&self, before: &Value, sent: &Value, stored: &Value) -> BTreeSet<String> {
+    pub(super) fn learn<K: PhasedObject>(
+        &self,
+        before: &Value,
+        sent: &Value,
+        stored: &Value,
+        now: Duration,
+    ) -> BTreeSet<String> {
         let mut lost = BTreeSet::new();
         let mut known = self.lock();
         for (field, value) in
@@ -35,29 +60,68 @@ impl DroppedFields {
             let mut paths = BTreeSet::new();
             differences(field, value, stored.get(field).unwrap_or(&Value::Null), &mut paths);
             if paths.is_empty() {
-                known.remove(field);
+                if known.fields.remove(field).is_some() {
+                    tracing::info!(kind = K::KIND, "the CRD {} keeps status.{field} now", K::CRD);
+                    known.upgraded = known.fields.is_empty();
+                }
                 continue;
             }
             lost.extend(paths.iter().cloned());
-            if known.insert(field.clone(), paths.clone()).as_ref() != Some(&paths) {
+            known.upgraded = false;
+            let dropped = DroppedField { paths: paths.clone(), until: now + WITHHELD_FOR };
+            let old = known.fields.insert(field.clone(), dropped);
+            if old.is_none_or(|old| old.paths != paths) {
                 tracing::warn!(kind = K::KIND, "{}", sentence::<K>(&paths));
             }
         }
         lost
     }
 
+    /// Leaves out of the status `after` what the API server would drop again: a field that differs from `before` in dropped paths
+    /// alone is as before. Fields that decide on steps are always sent.
+    pub(super) fn withhold<P>(
+        &self,
+        before: impl FnOnce() -> Value,
+        after: &mut Value,
+        table: &Table<P>,
+        now: Duration,
+    ) {
+        let known = self.lock();
+        let Some(after) = after.as_object_mut().filter(|_| !known.fields.is_empty()) else { return };
+        let before = before();
+        for (field, dropped) in &known.fields {
+            let Some(sent) = after.get(field) else { continue };
+            let kept = before.get(field).unwrap_or(&Value::Null);
+            let mut changed = BTreeSet::new();
+            differences(field, sent, kept, &mut changed);
+            differences(field, kept, sent, &mut changed);
+            if now >= dropped.until || !changed.is_subset(&dropped.paths) || affect_decisions(&dropped.paths, table) {
+                continue;
+            }
+            match before.get(field) {
+                Some(kept) => after.insert(field.clone(), kept.clone()),
+                None => after.remove(field),
+            };
+        }
+    }
+
+    /// Reports whether fields were dropped, and a later write has shown that none is dropped any more.
+    pub(super) fn is_upgraded(&self) -> bool {
+        self.lock().upgraded
+    }
+
     /// Returns the dropped fields as a sentence that says what to do; `None` if there are none.
     pub(super) fn sentence<K: PhasedObject>(&self) -> Option<String> {
-        let known: BTreeSet<_> = self.lock().values().flatten().cloned().collect();
+        let known: BTreeSet<_> = self.lock().fields.values().flat_map(|dropped| &dropped.paths).cloned().collect();
         (!known.is_empty()).then(|| sentence::<K>(&known))
     }
 
     /// Reports whether a dropped field decides on steps.
     pub(super) fn affects_decisions<P>(&self, table: &Table<P>) -> bool {
-        self.lock().values().any(|paths| affect_decisions(paths, table))
+        self.lock().fields.values().any(|dropped| affect_decisions(&dropped.paths, table))
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, BTreeSet<String>>> {
+    fn lock(&self) -> MutexGuard<'_, KnownFields> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,7 +138,7 @@ pub(super) fn affect_decisions<P>(paths: &BTreeSet<String>, table: &Table<P>) ->
 pub(super) fn sentence<K: PhasedObject>(paths: &BTreeSet<String>) -> String {
     let fields: Vec<_> = paths.iter().map(|path| format!("status.{path}")).collect();
     format!(
-        "the CRD {} drops {}: upgrade the CRDs, with `kubectl apply --server-side -k config/crd`",
+        "the CRD {} drops {}: helm upgrade recif-crds, or kubectl apply --server-side -k config/crd",
         K::CRD,
         fields.join(", ")
     )
@@ -111,7 +175,7 @@ mod tests {
         Table { decision_paths: &["contentHash", "children", "children[].uid"], ..example::TABLE };
 
     fn learned(dropped: &DroppedFields, before: Value, sent: Value, stored: Value) -> Vec<String> {
-        dropped.learn::<Lamp>(&before, &sent, &stored).into_iter().collect()
+        dropped.learn::<Lamp>(&before, &sent, &stored, Duration::ZERO).into_iter().collect()
     }
 
     #[test]
@@ -122,12 +186,35 @@ mod tests {
         let stored = json!({"phase": "Pending", "children": [{"uid": "u"}]});
         assert_eq!(learned(&dropped, json!({}), sent.clone(), stored), ["children[].replicas", "renderVersion"]);
         assert!(dropped.affects_decisions(&TABLE));
-        let text = dropped.sentence::<Lamp>().unwrap_or_default();
-        let start =
-            "the CRD lamps.example.com drops status.children[].replicas, status.renderVersion: upgrade the CRDs";
-        assert!(text.starts_with(start), "{text}");
+        let said = dropped.sentence::<Lamp>().unwrap_or_default();
+        let expected = "the CRD lamps.example.com drops status.children[].replicas, status.renderVersion: helm upgrade \
+                        recif-crds, or kubectl apply --server-side -k config/crd";
+        assert_eq!(said, expected);
+        assert!(!dropped.is_upgraded());
         assert_eq!(learned(&dropped, json!({}), sent.clone(), sent), Vec::<String>::new());
-        assert_eq!(dropped.sentence::<Lamp>(), None);
+        assert_eq!((dropped.sentence::<Lamp>(), dropped.is_upgraded()), (None, true));
+    }
+
+    #[test]
+    fn a_dropped_field_stays_out_of_writes_for_ten_minutes() {
+        let dropped = DroppedFields::default();
+        let sent = json!({"phase": "A", "images": {"x": "1"}, "list": [{"a": 1, "b": 2}], "renderVersion": 3});
+        let stored = json!({"phase": "A", "list": [{"a": 1}]});
+        assert_eq!(learned(&dropped, json!({}), sent, stored.clone()), ["images", "list[].b", "renderVersion"]);
+        let withheld = |mut after: Value, now| {
+            dropped.withhold(|| stored.clone(), &mut after, &TABLE, Duration::from_secs(now));
+            after
+        };
+        let again = json!({"phase": "B", "images": {"x": "2"}, "list": [{"a": 1, "b": 3}]});
+        assert_eq!(withheld(again.clone(), 599), json!({"phase": "B", "list": [{"a": 1}]}));
+        assert_eq!(withheld(again.clone(), 600), again);
+        for sent in [
+            json!({"phase": "A", "list": [{"a": 2, "b": 3}]}),
+            json!({"phase": "A", "list": [{"b": 3}]}),
+            json!({"phase": "A", "renderVersion": 3}),
+        ] {
+            assert_eq!(withheld(sent.clone(), 1), sent, "another change, and a field that decides on steps");
+        }
     }
 
     #[test]

@@ -196,7 +196,6 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
             wait: step.wait.clone(),
             failure: None,
             observed,
-            dropped: self.dropped.sentence::<K>(),
         };
         let next = status::complete_status(step.cr.as_ref(), inputs, self.table(), self.clock.now(), step.took);
         Plan::Write { next, outcome, recheck: step.recheck }
@@ -221,7 +220,6 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
             wait: None,
             failure: Some(failed),
             observed: moves,
-            dropped: self.dropped.sentence::<K>(),
         };
         self.apply_move_backoff(step, &inputs.next);
         let next = status::complete_status(cr.as_ref(), inputs, self.table(), self.clock.now(), step.took);

@@ -34,8 +34,6 @@ pub(super) struct StatusInputs<K> {
     pub(super) failure: Option<StepFailure>,
     /// True if the step completed its work for this generation; a rejected step has not.
     pub(super) observed: bool,
-    /// Fields that the API server drops from statuses of this kind, as a sentence.
-    pub(super) dropped: Option<String>,
 }
 
 /// Failure or counted retry.
@@ -57,7 +55,7 @@ pub(super) fn complete_status<K: PhasedObject>(
     now: Timestamp,
     took: Duration,
 ) -> K {
-    let StatusInputs { mut next, by, reason, wait, failure, observed, dropped } = inputs;
+    let StatusInputs { mut next, by, reason, wait, failure, observed } = inputs;
     let from = before.phase();
     let Some(phase) = next.phase() else { return next };
     let exact = now;
@@ -85,10 +83,6 @@ pub(super) fn complete_status<K: PhasedObject>(
     if let Some(Wait { false_condition: Some(unmet), reason, message, .. }) = &wait {
         let condition = meta::condition(unmet, false, reason, message);
         meta::set_condition(&mut next.common_mut().conditions, condition);
-    }
-    // Not worth a write of its own.
-    if from != Some(phase) {
-        conditions::set_crd_outdated(&mut next, dropped);
     }
     conditions::derive(&mut next, phase, findings, table);
     let generation = if observed { Some(before.generation()) } else { old.observed_generation };

@@ -1,9 +1,12 @@
 //! `Agent` kind: validation, inputs and rendering. The lifecycle is that of every workload (`crate::workload`).
 
 mod exposed;
+mod image;
 mod parts;
+#[cfg(test)]
+mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{
     Agent, HasReferences, Model, PluginConfig, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node,
@@ -18,7 +21,7 @@ use crate::{
     kind::{ControlledKind, Registry},
     ports::{ChildKind, ChildManifest},
     references::{self, AvailableVariables, Evaluation, Inputs, Query, Referable, Resolver, Usage},
-    render::{self, AgentParts, RenderError, RenderSettings},
+    render::{self, AGENT, AgentImages, AgentParts, RenderError, RenderSettings},
     workload::{self, RenderedWorkload, WorkloadKind},
 };
 
@@ -68,8 +71,9 @@ impl WorkloadKind for Agent {
 
     fn validate(&self, settings: &RenderSettings) -> Result<(), ActionError> {
         let config = render::agent_config(self, &AgentParts::default(), settings).map_err(terminal)?;
-        let proxy = settings.proxy_image.as_str().into();
-        let running = render::agent_workload_children(self, &config, proxy, None).map_err(terminal)?;
+        let images =
+            AgentImages { agent: image::of_container(self, settings), proxy: settings.proxy_image.as_str().into() };
+        let running = render::agent_workload_children(self, &config, images, None).map_err(terminal)?;
         let overlay = self.spec.pod_template.is_some();
         render::check_pod_security(&running, overlay, settings.pod_security).map_err(terminal)
     }
@@ -84,7 +88,7 @@ impl WorkloadKind for Agent {
 
     fn model_problem(&self, deps: &Deps) -> Option<String> {
         let spec = &self.spec;
-        if spec.image != deps.settings.runner_image {
+        if image::of_container(self, &deps.settings) != deps.settings.runner_image {
             return None;
         }
         let (cache, namespace) = (deps.cache.as_ref(), namespace(self));
@@ -107,8 +111,10 @@ impl WorkloadKind for Agent {
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let found = AgentReferences::look_up(self, deps);
         let config = render::agent_config(self, &found.parts()?, &deps.settings).map_err(terminal)?;
-        let image = self.proxy_image(&deps.settings);
-        let running = render::agent_workload_children(self, &config, self.pinned_proxy(&image), replicas);
+        let proxy = self.proxy_image(&deps.settings);
+        let agent = image::of_container(self, &deps.settings);
+        let images = AgentImages { agent, proxy: self.pinned_proxy(&proxy) };
+        let running = render::agent_workload_children(self, &config, images, replicas);
         let knowledge = (!self.spec.knowledge_bases.is_empty()).then(|| match config.knowledge_bases_missing_dsn {
             false => condition(condition_type::KNOWLEDGE_BASES_CONFIGURED, true, "Configured", ""),
             true => condition(
@@ -136,7 +142,13 @@ impl WorkloadKind for Agent {
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
-        self.offered_proxy(settings).into_iter().collect()
+        let agent = image::offered(self, settings).map(|image| (AGENT.to_owned(), image.to_owned()));
+        agent.into_iter().chain(self.offered_proxy(settings)).collect()
+    }
+
+    fn operator_images(&self, settings: &RenderSettings) -> BTreeSet<String> {
+        let agent = image::of_operator(self, settings).map(|_| AGENT.to_owned());
+        agent.into_iter().chain(self.offered_proxy(settings).map(|(name, _)| name)).collect()
     }
 
     fn network_policy(&self) -> ChildManifest {

@@ -121,6 +121,11 @@ impl Operator {
         self.drivers.insert(Agent::KIND, self.agents.clone());
     }
 
+    /// Returns what the CRD of Agents drops, as far as it is known.
+    pub(crate) fn outdated_crd(&self) -> Option<String> {
+        self.agents.dropped_fields()
+    }
+
     /// Records that this operator leads again, after another one did.
     pub(crate) fn leads_again(&self) {
         self.agents.start_leading();

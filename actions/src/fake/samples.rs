@@ -16,6 +16,7 @@ pub(crate) fn settings() -> RenderSettings {
         database_url: None,
         database_namespaces: Namespaces::All,
         ollama_base_url: None,
+        agent_image: String::new(),
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: "recif.local/proxy:1".to_owned(),
         network_policies: false,

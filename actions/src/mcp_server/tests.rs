@@ -100,7 +100,8 @@ async fn a_program_that_speaks_over_its_standard_output_runs_under_the_bridge() 
 #[tokio::test(start_paused = true)]
 async fn a_program_that_serves_http_runs_as_its_image_says() {
     let sim = Sim::new();
-    let deployment = json!({"image": "registry/http:1", "port": 80, "replicas": 1, "secretRefs": [{"name": "keys"}]});
+    let deployment = json!({"image": "registry/http:1", "port": 80, "replicas": 1, "secretRefs": [{"name": "keys"}],
+        "imagePullPolicy": "Always"});
     let transport = json!({"targetPort": 9000, "path": "/"});
     let spec = json!({"transportType": "http", "deployment": deployment, "httpTransport": transport});
     sim.store().create(&id("Secret", "keys"), secret(json!({"KEY": "MQ=="})));
@@ -111,6 +112,7 @@ async fn a_program_that_serves_http_runs_as_its_image_says() {
     assert_eq!(at(&sim, &server_id(), "/status/toolCount"), 1);
     assert_eq!(container(&sim, "/containers/0/command"), Value::Null);
     assert_eq!(container(&sim, "/containers/0/ports/0/containerPort"), 9000);
+    assert_eq!(container(&sim, "/containers/0/imagePullPolicy"), "Always");
     assert_eq!(container(&sim, "/containers/0/readinessProbe/tcpSocket/port"), "agent");
     assert_eq!(at(&sim, &id("Service", "files"), "/spec/ports/0/port"), 80);
     let before = container(&sim, "");

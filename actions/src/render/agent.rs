@@ -16,6 +16,8 @@ use super::{
 };
 use crate::ports::{ChildKind, ChildManifest};
 
+/// Name of the container, and of its image in `status.images`.
+pub const AGENT: &str = "agent";
 /// Annotation of an agent's Pod template that holds the content hash.
 pub const CONFIG_HASH: &str = "recif.dev/config-hash";
 
@@ -32,26 +34,35 @@ pub fn agent_config_children(agent: &Agent, config: &AgentConfig) -> Vec<ChildMa
     account.into_iter().chain([config_map]).chain(secret).collect()
 }
 
-/// Returns the Service and the Deployment; `proxy` is the sidecar of its Pods, if they have one. Without `replicas` the apply
-/// leaves that field to its other manager.
+/// Images of the containers of an agent's Pods.
+#[derive(Debug, Clone, Copy)]
+pub struct AgentImages<'a> {
+    /// Image of the agent.
+    pub agent: &'a str,
+    /// Sidecar, for Pods that have one.
+    pub proxy: PinnedProxy<'a>,
+}
+
+/// Returns the Service and the Deployment, whose containers run `images`. Without `replicas` the apply leaves that field to its
+/// other manager.
 ///
 /// # Errors
 /// [`RenderError::PodTemplate`] and [`RenderError::EnvReserved`]: an overlay that cannot be merged; [`RenderError::PortTaken`].
 pub fn agent_workload_children(
     agent: &Agent,
     config: &AgentConfig,
-    proxy: PinnedProxy<'_>,
+    images: AgentImages<'_>,
     replicas: Option<i32>,
 ) -> Result<[ChildManifest; 2], RenderError> {
     let spec = &agent.spec;
     let port = port_override(agent).map(|port| json!({ "name": "CORAIL_PORT", "value": port.to_string() }));
     let running = WorkloadParts {
-        kind: "agent",
+        kind: AGENT,
         label: AGENT_LABEL,
         name: agent.name_any(),
         container: Container {
-            image: &spec.image,
-            pull_policy: None,
+            image: images.agent,
+            pull_policy: spec.image_pull_policy.as_deref(),
             port: spec.port,
             command: Vec::new(),
             args: Vec::new(),
@@ -68,7 +79,7 @@ pub fn agent_workload_children(
         },
         init_containers: Vec::new(),
         port: WorkloadPort { type_: "ClusterIP", number: AGENT_PORT },
-        sidecar: Sidecar::of(agent, &spec.traffic, spec.port, proxy)?,
+        sidecar: Sidecar::of(agent, &spec.traffic, spec.port, images.proxy)?,
         service_account_name: spec.service_account_name.as_deref(),
         image_pull_secrets: &spec.image_pull_secrets,
         hash: (CONFIG_HASH, &config.content_hash),

@@ -83,7 +83,7 @@ pub fn mcp_server_workload_children(
         name: server.name_any(),
         container: Container {
             image: &deployment.image,
-            pull_policy: None,
+            pull_policy: deployment.image_pull_policy.as_deref(),
             command,
             args,
             port,

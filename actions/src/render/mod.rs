@@ -33,7 +33,7 @@ mod tests;
 
 use std::collections::BTreeSet;
 
-pub use agent::{CONFIG_HASH, agent_config_children, agent_workload_children};
+pub use agent::{AGENT, AgentImages, CONFIG_HASH, agent_config_children, agent_workload_children};
 pub use contract::{Credentials, FlowContract, FlowModel, FlowParts, FlowTool, check_member, check_names};
 pub(crate) use env::MAX_OBJECT;
 pub use env::{AgentConfig, AgentParts, agent_config};
@@ -68,6 +68,8 @@ pub struct RenderSettings {
     pub database_namespaces: Namespaces,
     /// Default Ollama, from `OLLAMA_BASE_URL`.
     pub ollama_base_url: Option<String>,
+    /// Image of Agents that name none, from `--agent-image`; empty: [`crds::agent::DEFAULT_IMAGE`].
+    pub agent_image: String,
     /// Image of Flows and FlowSets that name none.
     pub runner_image: String,
     /// Image of the sidecar.

@@ -40,7 +40,7 @@ async fn a_crd_that_drops_what_steps_are_chosen_by_is_named_with_backoff_until_i
         assert!(first <= 7 && later <= 14, "{fields:?}: {first} writes in 10 s, {later} in 10 min");
         // Fields that are written only now and then are reported only then.
         if !matches!(fields[0], "specDigest" | "failure" | "children") {
-            let text = format!("the CRD agents.agents.recif.dev drops status.{}: upgrade the CRDs", fields[0]);
+            let text = format!("the CRD agents.agents.recif.dev drops status.{}: helm upgrade recif-crds", fields[0]);
             assert_eq!(ready(&sim).0, "CRDOutdated", "{fields:?}");
             assert!(ready(&sim).1.starts_with(&text), "{}", ready(&sim).1);
             let defects = operator.trace.take().into_iter().filter(|step| step.outcome == StepOutcome::Defect);
@@ -72,6 +72,43 @@ async fn a_crd_that_drops_anything_else_is_told_in_a_condition_alone() {
     sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
     Operator::start(&sim).run(MINUTE).await;
     assert_eq!(condition(&sim, "CRDOutdated"), json!(null), "with the next write");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dropped_field_is_written_once_in_ten_minutes_until_the_crd_is_upgraded() {
+    let sim = Sim::new();
+    sim.store().unknown = &["currentReplicas"];
+    for name in ["a", "b"] {
+        sim.store().create(&agent_id(name), agent(json!({})));
+    }
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let sentence = "the CRD agents.agents.recif.dev drops status.currentReplicas: helm upgrade recif-crds, or kubectl apply \
+                --server-side -k config/crd";
+    let outdated = condition(&sim, "CRDOutdated");
+    assert_eq!((&outdated["status"], &outdated["message"]), (&json!("True"), &json!(sentence)));
+    assert_eq!((ready(&sim).0, operator.outdated_crd()), ("Running".into(), Some(sentence.to_owned())));
+    sim.take_writes();
+    for n in 0..20 {
+        sim.store().edit(&agent_id("a"), |body| body["metadata"]["labels"] = json!({"n": n.to_string()}));
+        operator.run(10 * SECOND).await;
+    }
+    assert_eq!(sim.take_writes(), Vec::<String>::new(), "each of these steps would send the field again");
+    operator.run(60 * MINUTE).await;
+    let probes = sim.take_writes();
+    assert!((1..=12).contains(&probes.len()), "{probes:?}");
+
+    sim.store().unknown = &[];
+    operator.run(30 * MINUTE).await;
+    for name in ["a", "b"] {
+        assert_eq!(sim.store().at(&agent_id(name), "/status/currentReplicas"), json!(1), "{name}");
+        let conditions = sim.store().at(&agent_id(name), "/status/conditions").to_string();
+        assert!(!conditions.contains("CRDOutdated"), "{name}: {conditions}");
+    }
+    assert_eq!(operator.outdated_crd(), None);
+    sim.take_writes();
+    operator.run(60 * MINUTE).await;
+    assert_eq!(sim.take_writes(), Vec::<String>::new());
 }
 
 /// Returns an action that never renders, and resolves all references again instead.

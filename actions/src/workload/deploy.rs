@@ -10,6 +10,7 @@ use machine::{Action, ActionError, RECHECK};
 use super::{
     children::{Drift, drift, ensure, records, remove_unwanted, scale},
     health::{self, Rollout, STOPPING, explain, note_unready, observe, observed_change, rollout},
+    images::has_replaceable_image,
     inputs::{changed_inputs, inputs, is_unsettled},
     kind::WorkloadKind,
     replicas,
@@ -59,6 +60,10 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
         }
         if let Some(child) = drifted(cx, cr.as_ref(), &rendered.config) {
             cx.notes.reason(format!("{child} is gone or was changed"));
+            return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
+        }
+        if has_replaceable_image(cx, cr.as_ref(), &rendered) {
+            cx.notes.reason("its image cannot be pulled, and the operator has another one now");
             return Ok(Some(cr.moved_to(WorkloadPhase::Rendering)));
         }
         let mut next = cr.as_ref().clone();

@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use crds::{WorkloadPhase, pod_problem::PodProblem, reason};
+use crds::{
+    WorkloadPhase,
+    pod_problem::{NOT_ON_NODE, PodProblem},
+    reason,
+};
 use meta::{Phase, PhaseClass, condition, condition_type, set_condition};
 
 use super::{children::renew_service, kind::WorkloadKind, replicas};
@@ -174,7 +178,7 @@ pub(super) fn worst_problem(pods: &[std::sync::Arc<WorkloadPod>]) -> Option<(&'s
         }
         PodProblem::ImagePull { image } => (
             reason::IMAGE_PULL,
-            format!("the image {image} is not on the node, and an image without / is never pulled"),
+            format!("the image {image} {NOT_ON_NODE}, and a name without / is pulled only if imagePullPolicy says so"),
         ),
         PodProblem::CrashLoop { container, exit_code } => {
             (reason::CRASH_LOOP, format!("container {container} ends with exit code {exit_code}"))

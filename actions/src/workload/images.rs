@@ -1,14 +1,18 @@
 //! Pins the images, keys and abilities that come from the operator when a template is first rendered, and renews them only when
-//! the template changes for another reason. So an upgrade of the operator alone restarts no Pod.
+//! the template changes for another reason, or the nodes cannot get an image. So an upgrade of the operator alone restarts no
+//! Pod.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use crds::{WorkloadPhase, digest, reason};
+use crds::{WorkloadPhase, digest, pod_problem::PodProblem, reason};
 use machine::ActionError;
 use serde_json::Value;
 
 use super::kind::{RenderedWorkload, WorkloadKind};
 use crate::{kind::Context, ports::ChildKind};
+
+/// Lists of containers in a Pod template.
+const CONTAINERS: [&str; 2] = ["/spec/initContainers", "/spec/containers"];
 
 /// Renders `next` with the pinned images and keys, and stores them in its status.
 pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) -> Result<RenderedWorkload, ActionError> {
@@ -16,25 +20,49 @@ pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) ->
     let offered = next.images(&cx.settings);
     let status = next.status_mut();
     let (had_keys, told_ready) = (status.caller_keys.take(), std::mem::take(&mut status.tells_ready));
+    let is_first = status.images.is_empty() && status.template.is_none();
     // Rendered without the keys and abilities from the operator: those alone make no new template.
-    let plain = next.render(cx, replicas)?;
-    let template = Some(template_digest(&plain, &offered));
+    let mut plain = next.render(cx, replicas)?;
+    let template = Some(template_digest(&plain, &next.operator_images(&cx.settings)));
     // If the operator knows no keys at the moment, the pinned ones stay.
     let keys = cx.cache.caller_keys().or_else(|| had_keys.clone()).filter(|_| next.traffic().proxy.enabled);
     let tells_ready = next.traffic().proxy.enabled;
+    let replaceable = has_replaceable_image(cx, next, &plain);
     let status = next.status_mut();
-    let renewed =
-        status.template != template && (status.images != offered || had_keys != keys || told_ready != tells_ready);
+    let changed = status.template != template && (had_keys != keys || told_ready != tells_ready);
+    let renewed = replaceable || changed || (status.template != template && status.images != offered);
     status.template = template;
-    status.caller_keys = if renewed { keys } else { had_keys };
-    status.tells_ready = if renewed { tells_ready } else { told_ready };
-    // If no image was pinned before, the workload was rendered with the offered images.
-    let had_images = !status.images.is_empty();
     if renewed {
         status.images = offered;
+        // If nothing was pinned before, the workload was rendered with the offered images.
+        if !is_first {
+            plain = next.render(cx, replicas)?;
+            let template = Some(template_digest(&plain, &next.operator_images(&cx.settings)));
+            next.status_mut().template = template;
+        }
     }
-    let as_plain = status.caller_keys.is_none() && !status.tells_ready && !(renewed && had_images);
-    if as_plain { Ok(plain) } else { next.render(cx, replicas) }
+    let status = next.status_mut();
+    status.caller_keys = if renewed { keys } else { had_keys };
+    status.tells_ready = if renewed { tells_ready } else { told_ready };
+    let is_plain = status.caller_keys.is_none() && !status.tells_ready;
+    if is_plain { Ok(plain) } else { next.render(cx, replicas) }
+}
+
+/// Reports whether the nodes cannot get an image that comes from the operator, which offers another one by now.
+pub(super) fn has_replaceable_image<K: WorkloadKind>(cx: &Context, cr: &K, rendered: &RenderedWorkload) -> bool {
+    let offered = cr.images(&cx.settings);
+    let template = template(rendered);
+    let containers = CONTAINERS.iter().filter_map(|list| template?.pointer(list)?.as_array()).flatten();
+    let mut replaced = containers.filter_map(|container| {
+        let (name, image) = (container["name"].as_str()?, container["image"].as_str()?);
+        offered.get(name).is_some_and(|offered| offered != image).then_some(image)
+    });
+    let key = cr.key();
+    replaced.any(|replaced| {
+        let missing = |problem: &PodProblem| matches!(problem, PodProblem::ImagePull { image } if image == replaced);
+        let pods = cx.cache.pods(K::KIND, &key.namespace, &key.name);
+        pods.iter().any(|pod| !pod.terminating && pod.problem.as_ref().is_some_and(missing))
+    })
 }
 
 /// Reports whether this build renders another Pod template than the running one, for any reason: applying it replaces the Pods.
@@ -48,16 +76,20 @@ pub(super) fn is_template_new<K: WorkloadKind>(cx: &Context, cr: &K) -> Result<b
     // The known digest was computed without what comes from the operator.
     status.caller_keys = None;
     status.tells_ready = false;
-    Ok(known != template_digest(&plain.render(cx, None)?, &cr.images(&cx.settings)))
+    Ok(known != template_digest(&plain.render(cx, None)?, &cr.operator_images(&cx.settings)))
+}
+
+fn template(rendered: &RenderedWorkload) -> Option<&Value> {
+    let deployment = rendered.running.iter().find(|manifest| manifest.child.kind == ChildKind::Deployment)?;
+    deployment.body.pointer("/spec/template")
 }
 
 /// Returns SHA-256 (hex) of the Pod template without the images of these containers.
-fn template_digest(rendered: &RenderedWorkload, images: &BTreeMap<String, String>) -> String {
-    let deployment = rendered.running.iter().find(|manifest| manifest.child.kind == ChildKind::Deployment);
-    let mut template = deployment.and_then(|found| found.body.pointer("/spec/template")).cloned().unwrap_or_default();
-    for list in ["/spec/initContainers", "/spec/containers"] {
+fn template_digest(rendered: &RenderedWorkload, images: &BTreeSet<String>) -> String {
+    let mut template = template(rendered).cloned().unwrap_or_default();
+    for list in CONTAINERS {
         for container in template.pointer_mut(list).and_then(Value::as_array_mut).into_iter().flatten() {
-            let ours = container["name"].as_str().is_some_and(|name| images.contains_key(name));
+            let ours = container["name"].as_str().is_some_and(|name| images.contains(name));
             if let Some(fields) = container.as_object_mut().filter(|_| ours) {
                 fields.remove("image");
             }

@@ -1,6 +1,6 @@
 //! What a kind says of itself that runs Pods, and what is rendered of it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{Scaling, Traffic, WorkloadPhase, WorkloadStatus, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -65,6 +65,10 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     /// Returns the containers whose image comes from the operator, with the image that they would get at this moment.
     fn images(&self, _settings: &RenderSettings) -> BTreeMap<String, String> {
         BTreeMap::new()
+    }
+    /// Returns the containers whose image is no part of the template's digest: it comes from the operator, and is pinned.
+    fn operator_images(&self, settings: &RenderSettings) -> BTreeSet<String> {
+        self.images(settings).into_keys().collect()
     }
     /// Returns the sidecar container with the image that it would get at this moment, if it has one.
     fn offered_proxy(&self, settings: &RenderSettings) -> Option<(String, String)> {

@@ -113,7 +113,7 @@ async fn with_an_older_crd(ns: &Namespace) -> Result<()> {
     sleep(WINDOW).await;
     let first = writes(ns, mark, "slowed").await?;
     ensure!(first.len() <= FEW, "{}", describe_requests(&first));
-    let words = ["CRDOutdated", "status.renderVersion", "upgrade the CRDs"];
+    let words = ["CRDOutdated", "status.renderVersion", "helm upgrade recif-crds"];
     let sentence = |it: &Object| words.iter().all(|word| it.condition("Ready").contains(word));
     ns.until(AGENT, "slowed", START_TIMEOUT, "says that the CRD is old", sentence).await?;
     let mark = ns.mark().await?;

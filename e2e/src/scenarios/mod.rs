@@ -21,6 +21,7 @@ mod foreign;
 mod gateway;
 mod gateway_auth;
 mod identity;
+mod images;
 mod loops;
 mod manifests;
 mod mcp_servers;
@@ -90,6 +91,7 @@ const THEMES: &[&[Scenario]] = &[
     identity::ALONE,
     faults::SCENARIOS,
     restore::SCENARIOS,
+    images::ALONE,
     namespaced::ALONE,
     drain::ALONE,
     steady::SCENARIOS,

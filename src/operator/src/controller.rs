@@ -55,6 +55,8 @@ pub trait Controller: Send + Sync {
     fn kind(&self) -> &'static str;
     /// Returns the number of its objects that wait for a worker.
     fn depth(&self) -> usize;
+    /// Returns what its CRD drops of the statuses that this replica wrote, as a sentence; `None` if nothing is known to be dropped.
+    fn outdated_crd(&self) -> Option<String>;
     /// Reconciles every object, for as long as this future is polled.
     fn run(&self, workers: usize) -> BoxFuture<'_, ()>;
 }
@@ -76,6 +78,10 @@ impl<K: ReconciledKind> Controller for KindController<K> {
 
     fn depth(&self) -> usize {
         self.queue.depth()
+    }
+
+    fn outdated_crd(&self) -> Option<String> {
+        self.driver.dropped_fields()
     }
 
     fn run(&self, workers: usize) -> BoxFuture<'_, ()> {

@@ -31,6 +31,7 @@ pub struct StepMetrics {
     seconds: Family<KindLabel, Histogram, fn() -> Histogram>,
     queued: Family<KindLabel, Gauge>,
     leading: Gauge,
+    crd_outdated: Family<KindLabel, Gauge>,
 }
 
 impl StepMetrics {
@@ -42,17 +43,28 @@ impl StepMetrics {
             seconds: Family::new_with_constructor(seconds),
             queued: Family::default(),
             leading: Gauge::default(),
+            crd_outdated: Family::default(),
         };
         registry.register("recif_steps", "Steps by the phase they began in", metrics.steps.clone());
         registry.register("recif_step_duration_seconds", "How long steps took", metrics.seconds.clone());
         registry.register("recif_queue_depth", "Objects that could be stepped now", metrics.queued.clone());
         registry.register("recif_leading", "1 while this replica holds the lease", metrics.leading.clone());
+        registry.register(
+            "recif_crd_outdated",
+            "1 while the CRD of the kind drops fields that this replica writes",
+            metrics.crd_outdated.clone(),
+        );
         metrics
     }
 
     /// Sets the number of objects of a kind that wait for a worker.
     pub fn queued(&self, kind: &'static str, depth: usize) {
         self.queued.get_or_create(&KindLabel { kind }).set(i64::try_from(depth).unwrap_or(i64::MAX));
+    }
+
+    /// Sets whether the CRD of a kind is older than this build, as far as this replica's writes have shown.
+    pub fn crd_outdated(&self, kind: &'static str, outdated: bool) {
+        self.crd_outdated.get_or_create(&KindLabel { kind }).set(outdated.into());
     }
 
     /// Sets whether this replica leads.

@@ -38,7 +38,7 @@ use super::{
     discovery::Discoverer,
     settings,
     sinks::EventSink,
-    watches::{GatewayService, WatchedCaches, watch_gateways},
+    watches::{WatchedCaches, watch_gateways},
 };
 use crate::{
     metrics::StepMetrics,
@@ -97,6 +97,10 @@ pub struct OperatorArgs {
     /// Ollama of agents that use one
     #[arg(long, env = "OLLAMA_BASE_URL", hide_env_values = true, value_name = "URL")]
     ollama_base_url: Option<String>,
+    /// Image of Agents that name none, or corail:latest; one that runs keeps its image until it changes or is rolled out.
+    /// corail:latest itself when empty, which has to be on the nodes
+    #[arg(long, env = "RECIF_AGENT_IMAGE", default_value = "", value_name = "IMAGE")]
+    agent_image: String,
     /// Image of Flows and FlowSets that name none; one that runs keeps its image until it changes or is rolled out
     #[arg(long, env = "RECIF_RUNNER_IMAGE", default_value = "recif.local/runner:dev", value_name = "IMAGE",
         value_parser = clap::builder::NonEmptyStringValueParser::new())]
@@ -117,7 +121,7 @@ pub struct OperatorArgs {
         value_parser = settings::pod_security)]
     pod_security: PodSecurity,
     /// How often the scaler asks workloads with traffic for their load, such as 1s
-    #[arg(long, env = "RECIF_SCALER_INTERVAL", default_value = "1s", value_name = "TIME", value_parser = interval)]
+    #[arg(long, env = "RECIF_SCALER_INTERVAL", default_value = "1s", value_name = "TIME", value_parser = settings::interval)]
     scaler_interval: Duration,
     /// Service whose Pods are the gateways, as namespace/name: they report waiting requests to the scaler; none when empty
     #[arg(
@@ -180,6 +184,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         database_url,
         database_namespaces,
         ollama_base_url,
+        agent_image,
         runner_image,
         proxy_image,
         network_policies,
@@ -197,14 +202,14 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let namespaces = named(namespaces);
     let database = settings::database(database_url, database_namespaces, &namespaces).map_err(OperatorError::Flag)?;
     let operators = (operator_namespace.clone(), cluster_domain);
-    let images = (runner_image, proxy_image);
+    let images = [agent_image, runner_image, proxy_image];
     let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
     let settings = settings.map_err(OperatorError::Flag)?;
     let settings = RenderSettings { network_policies, ..settings };
     logs::init(log_format, &log).map_err(|error| OperatorError::Flag(format!("--log {log}: {error}")))?;
     let crash = crash_at.filter(|at| !at.is_empty()).map(|at| CrashPoint::parse(&at)).transpose();
     let crash = crash.map_err(OperatorError::Flag)?.unwrap_or_default();
-    let gateway_service = gateways(&gateway_service)?;
+    let gateway_service = settings::gateways(&gateway_service).map_err(OperatorError::Flag)?;
     // A process outside of a Pod has no uid.
     let identity = if pod_uid.is_empty() { random_hex::<8>()? } else { pod_uid };
 
@@ -370,24 +375,16 @@ fn probes(
     controllers: Arc<[Arc<dyn Controller>]>,
     steps: StepMetrics,
 ) -> Probes {
-    let refresh = move || controllers.iter().for_each(|found| steps.queued(found.kind(), found.depth()));
-    let noting = board.clone();
-    let (unready, notes) = (Box::new(move || board.unready()), Box::new(move || noting.notes()));
-    Probes { registry, unready, notes, refresh: Box::new(refresh) }
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    let length = crds::Period::from(text).length().filter(|length| *length >= Duration::from_millis(100));
-    length.ok_or_else(|| "a length of time of at least 100ms, such as 1s or 500ms".to_owned())
-}
-
-fn gateways(service: &str) -> Result<Option<GatewayService>, OperatorError> {
-    if service.is_empty() {
-        return Ok(None);
-    }
-    let names = service.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty());
-    let Some((namespace, name)) = names else {
-        return Err(OperatorError::Flag(format!("--gateway-service {service}: say namespace/name of the Service")));
+    let (noting, kinds) = (board.clone(), controllers.clone());
+    let refresh = move || {
+        for found in controllers.iter() {
+            steps.queued(found.kind(), found.depth());
+            steps.crd_outdated(found.kind(), found.outdated_crd().is_some());
+        }
     };
-    Ok(Some(GatewayService { namespace: namespace.to_owned(), name: name.to_owned() }))
+    let notes = move || -> Vec<String> {
+        let outdated = kinds.iter().filter_map(|found| found.outdated_crd());
+        noting.notes().into_iter().chain(outdated).collect()
+    };
+    Probes { registry, unready: Box::new(move || board.unready()), notes: Box::new(notes), refresh: Box::new(refresh) }
 }

@@ -1,11 +1,13 @@
 //! Settings of the actions, from the options of the process.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use actions::render::{Namespaces, PodSecurity, RenderSettings, dsn};
 
+use super::watches::GatewayService;
+
 /// Builds the settings from the operator's namespace and the domain of the cluster; the agents' database and the namespaces that inherit
-/// it; their Ollama; the images of the runner and of the sidecar; and the Pod Security level.
+/// it; their Ollama; the images of agents, of the runner and of the sidecar; and the Pod Security level.
 ///
 /// # Errors
 /// A database URL that cannot be parsed, its password masked.
@@ -13,7 +15,7 @@ pub(super) fn settings(
     (operator_namespace, cluster_domain): (String, String),
     (database_url, database_namespaces): (Option<String>, Namespaces),
     ollama_base_url: Option<String>,
-    (runner_image, proxy_image): (String, String),
+    [agent_image, runner_image, proxy_image]: [String; 3],
     pod_security: PodSecurity,
 ) -> Result<RenderSettings, String> {
     if let Some(url) = &database_url {
@@ -25,6 +27,7 @@ pub(super) fn settings(
         database_url,
         database_namespaces,
         ollama_base_url: ollama_base_url.filter(|url| !url.is_empty()),
+        agent_image,
         runner_image,
         proxy_image,
         pod_security,
@@ -68,6 +71,30 @@ pub(super) fn pod_security(text: &str) -> Result<PodSecurity, String> {
     let levels = [PodSecurity::Restricted, PodSecurity::Baseline, PodSecurity::Privileged];
     let found = levels.into_iter().find(|level| level.as_str() == text);
     found.ok_or_else(|| "one of restricted, baseline, privileged".to_owned())
+}
+
+/// Parses the interval of the scaler.
+///
+/// # Errors
+/// The shortest one.
+pub(super) fn interval(text: &str) -> Result<Duration, String> {
+    let length = crds::Period::from(text).length().filter(|length| *length >= Duration::from_millis(100));
+    length.ok_or_else(|| "a length of time of at least 100ms, such as 1s or 500ms".to_owned())
+}
+
+/// Parses the Service of the gateways; `None` if there is none.
+///
+/// # Errors
+/// It is not `namespace/name`.
+pub(super) fn gateways(service: &str) -> Result<Option<GatewayService>, String> {
+    if service.is_empty() {
+        return Ok(None);
+    }
+    let names = service.split_once('/').filter(|(namespace, name)| !namespace.is_empty() && !name.is_empty());
+    let Some((namespace, name)) = names else {
+        return Err(format!("--gateway-service {service}: say namespace/name of the Service"));
+    };
+    Ok(Some(GatewayService { namespace: namespace.to_owned(), name: name.to_owned() }))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{PROXY_IMAGE, agent, bare, settings, template, tool, with_tools};
+use super::{PROXY_IMAGE, agent, bare, images, settings, template, tool, with_tools};
 use crate::{
     ports::{ChildKind, ChildManifest},
     render::{
@@ -20,7 +20,7 @@ fn children(
     let agent = agent(spec);
     let config = agent_config(&agent, &with_tools(tools), settings).unwrap();
     let mut children = agent_config_children(&agent, &config);
-    children.extend(agent_workload_children(&agent, &config, PROXY_IMAGE.into(), replicas).unwrap());
+    children.extend(agent_workload_children(&agent, &config, images(&agent, PROXY_IMAGE.into()), replicas).unwrap());
     children
 }
 
@@ -104,6 +104,15 @@ fn an_image_without_a_registry_is_never_pulled() {
     for (image, policy) in [("corail:latest", "Never"), ("a/b", "IfNotPresent"), ("r.example:5000/a", "IfNotPresent")] {
         let template = template(json!({ "image": image })).unwrap();
         assert_eq!(template["spec"]["containers"][0]["imagePullPolicy"], policy, "{image}");
+    }
+}
+
+#[test]
+fn the_pull_policy_of_the_spec_is_that_of_its_container_alone() {
+    for (image, policy) in [("corail:latest", "IfNotPresent"), ("corail:latest", "Always"), ("a/b", "Never")] {
+        let template = template(json!({ "image": image, "imagePullPolicy": policy })).unwrap();
+        assert_eq!(template["spec"]["containers"][0]["imagePullPolicy"], policy, "{image}");
+        assert_eq!(template["spec"]["initContainers"][0]["imagePullPolicy"], "IfNotPresent", "of the sidecar");
     }
 }
 

@@ -221,7 +221,7 @@ proptest! {
         prop_assert!(config.secret.values().all(|value| value.contains(&password)));
 
         let mut children = agent_config_children(&agent, &config);
-        children.extend(agent_workload_children(&agent, &config, "proxy".into(), None).unwrap());
+        children.extend(agent_workload_children(&agent, &config, super::images(&agent, "proxy".into()), None).unwrap());
         for child in children {
             prop_assert!(!child.body.to_string().contains(&password), "{}", child.child);
         }

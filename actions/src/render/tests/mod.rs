@@ -15,8 +15,8 @@ use crds::{Agent, Tool};
 use serde_json::{Value, json};
 
 use super::{
-    AgentConfig, AgentParts, Namespaces, PodSecurity, RenderError, RenderSettings, ToolSlot, agent_config,
-    agent_workload_children,
+    AgentConfig, AgentImages, AgentParts, Namespaces, PinnedProxy, PodSecurity, RenderError, RenderSettings, ToolSlot,
+    agent_config, agent_workload_children,
 };
 
 const OPERATORS: &str = "postgres://recif:recif_dev@recif-postgresql:5432/recif?sslmode=disable";
@@ -31,6 +31,7 @@ fn bare() -> RenderSettings {
         database_url: None,
         database_namespaces: Namespaces::All,
         ollama_base_url: None,
+        agent_image: String::new(),
         runner_image: "recif.local/runner:1".to_owned(),
         proxy_image: PROXY_IMAGE.to_owned(),
         network_policies: false,
@@ -89,10 +90,15 @@ fn config_with(tools: &[Tool]) -> AgentConfig {
     agent_config(&agent(json!({})), &with_tools(&slots), &bare()).unwrap()
 }
 
+/// Returns the images of an agent whose own image is the spec's.
+fn images<'a>(agent: &'a Agent, proxy: PinnedProxy<'a>) -> AgentImages<'a> {
+    AgentImages { agent: &agent.spec.image, proxy }
+}
+
 /// Returns the Pod template of an agent with this spec.
 fn template(spec: Value) -> Result<Value, RenderError> {
     let agent = agent(spec);
     let config = agent_config(&agent, &AgentParts::default(), &bare())?;
-    let [_, deployment] = agent_workload_children(&agent, &config, PROXY_IMAGE.into(), Some(1))?;
+    let [_, deployment] = agent_workload_children(&agent, &config, images(&agent, PROXY_IMAGE.into()), Some(1))?;
     Ok(deployment.body["spec"]["template"].clone())
 }

@@ -28,7 +28,9 @@ fn with(plugin: &PluginConfigSpec) -> AgentConfig {
 
 /// Returns the container with this configuration.
 fn container(spec: Value, config: &AgentConfig) -> Value {
-    let [_, deployment] = agent_workload_children(&agent(spec), config, "proxy".into(), Some(1)).unwrap();
+    let agent = agent(spec);
+    let images = super::images(&agent, "proxy".into());
+    let [_, deployment] = agent_workload_children(&agent, config, images, Some(1)).unwrap();
     deployment.body["spec"]["template"]["spec"]["containers"][0].clone()
 }
 

@@ -14,7 +14,7 @@ use crate::render::{
 fn message(overlay: &Value, level: PodSecurity) -> Option<String> {
     let agent = agent(json!({ "podTemplate": overlay, "proxy": { "enabled": false } }));
     let config = agent_config(&agent, &AgentParts::default(), &bare()).unwrap();
-    let running = agent_workload_children(&agent, &config, "proxy".into(), None).unwrap();
+    let running = agent_workload_children(&agent, &config, super::images(&agent, "proxy".into()), None).unwrap();
     check_pod_security(&running, true, level).err().map(|error| error.to_string())
 }
 

@@ -214,7 +214,7 @@ fn rendered(overlay: Value, tells_ready: bool) -> Value {
     let agent = super::agent(json!({ "podTemplate": { "spec": overlay } }));
     let config = super::config(json!({}), &super::bare()).unwrap();
     let proxy = PinnedProxy { image: PROXY_IMAGE, caller_keys: None, tells_ready };
-    let [_, deployment] = agent_workload_children(&agent, &config, proxy, Some(1)).unwrap();
+    let [_, deployment] = agent_workload_children(&agent, &config, super::images(&agent, proxy), Some(1)).unwrap();
     let containers = deployment.body["spec"]["template"]["spec"]["initContainers"].as_array().unwrap().clone();
     containers.into_iter().find(|container| container["name"] == "proxy").unwrap()
 }

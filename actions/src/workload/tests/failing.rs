@@ -46,7 +46,11 @@ async fn why_a_pod_does_not_come_up_is_said_within_ten_seconds_in_the_users_word
     let image = |image: &str| PodProblem::ImagePull { image: image.into() };
     let cases = [
         (image("registry/x:1"), "ImagePull", "the image registry/x:1 cannot be pulled"),
-        (image("x"), "ImagePull", "the image x is not on the node, and an image without / is never pulled"),
+        (
+            image("x"),
+            "ImagePull",
+            "the image x is not on the node, and a name without / is pulled only if imagePullPolicy says so",
+        ),
         (crash_loop().expect("one"), "CrashLoop", "container agent ends with exit code 3"),
         (
             PodProblem::CreateContainerConfigError { object: "secret \"keys\"".into() },
