@@ -12,6 +12,7 @@ pub mod flow;
 pub mod flow_set;
 pub mod json_schema;
 pub mod kinds;
+pub mod kubernetes;
 pub mod mcp_server;
 pub mod model;
 mod object_ref;
