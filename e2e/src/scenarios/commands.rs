@@ -214,7 +214,9 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
         (&["get"], &stranger, 5, "forbidden"),
         (&["why", "agent/waits"], &stranger, 5, "forbidden"),
         (&["ui"], &stranger, 5, "forbidden"),
+        (&["doctor"], &stranger, 5, "you may read nothing"),
         (&["get", "agents"], &nowhere, 6, "the API server cannot be reached"),
+        (&["doctor"], &nowhere, 6, "the API server cannot be reached"),
         (&["get"], &["--kubeconfig", "/nowhere/at/all"], 6, "/nowhere/at/all"),
         (&["ui", "--system-namespace", "nowhere"], &none, 6, "kubectl apply -k config/default"),
     ] {

@@ -11,6 +11,7 @@ mod conditions;
 mod control_plane;
 mod deletion;
 mod docs;
+mod doctor;
 mod drain;
 mod environment;
 mod faults;
@@ -81,6 +82,7 @@ const THEMES: &[&[Scenario]] = &[
     identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
+    doctor::SCENARIOS,
     chat::SCENARIOS,
     control_plane::SCENARIOS,
     manifests::SCENARIOS,
@@ -89,6 +91,7 @@ const THEMES: &[&[Scenario]] = &[
     loops::ALONE,
     environment::ALONE,
     identity::ALONE,
+    doctor::ALONE,
     faults::SCENARIOS,
     restore::SCENARIOS,
     images::ALONE,

@@ -1,0 +1,125 @@
+//! Tests `recif doctor`: a good install has no failure, and each breakage fails in its own row alone.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::{
+    env::run_to_exit,
+    kinds::{ADMISSION_POLICY, NETWORK_POLICY, RESOURCE_QUOTA},
+    manifests::{agent, object, quota},
+    namespace::Namespace,
+    object::{Object, ObjectExt as _},
+    operator,
+    scenario::{Scenario, scenarios},
+    watch::poll,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
+    a_good_install_has_no_failure,
+    what_is_wrong_in_a_namespace_fails_alone,
+);
+
+pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
+    what_is_wrong_with_the_install_fails_alone,
+);
+
+/// Exit code of a failed check.
+const FAILED: i32 = 3;
+/// Time in which a breakage shows, and is gone.
+const SHOWN: Duration = Duration::from_secs(30);
+/// An admission policy of ours.
+const POLICY: &str = "recif-operator-no-spec";
+
+/// Runs it for the namespace; returns the exit code and the report.
+async fn doctor(ns: &Namespace) -> Result<(i32, Value)> {
+    let mut command = ns.env.recif_command();
+    command.args(["doctor", "-n", &ns.name, "-o", "json"]);
+    let ended = run_to_exit(command, None).await?;
+    let report = serde_json::from_str(&ended.stdout).with_context(|| format!("{ended:?}"))?;
+    Ok((ended.code, report))
+}
+
+/// Returns the findings with this verdict, as name and text.
+fn with_verdict(report: &Value, verdict: &str) -> Vec<(String, String)> {
+    let findings = report["findings"].as_array().into_iter().flatten();
+    let found = findings.filter(|finding| finding["verdict"] == verdict);
+    let text = |finding: &Value, field: &str| finding[field].as_str().unwrap_or_default().to_owned();
+    found.map(|finding| (text(finding, "check"), text(finding, "text"))).collect()
+}
+
+/// Waits until this check alone fails, with these words.
+async fn await_failure(ns: &Namespace, check: &str, words: &str) -> Result<()> {
+    let failed = poll(SHOWN, "the failure of a check", || async {
+        let (code, report) = doctor(ns).await?;
+        Ok((!with_verdict(&report, "fail").is_empty()).then_some((code, report)))
+    });
+    let (code, report) = failed.await.with_context(|| format!("{check}: {words}"))?;
+    let found = with_verdict(&report, "fail");
+    let alone = found.len() == 1 && found[0].0 == check && found[0].1.contains(words);
+    ensure!(code == FAILED && alone, "instead of {check} ({words}), exit code {code}: {report}");
+    Ok(())
+}
+
+async fn await_no_failure(ns: &Namespace) -> Result<()> {
+    let good = poll(SHOWN, "no failure any more", || async {
+        let (code, report) = doctor(ns).await?;
+        Ok((code == 0 && with_verdict(&report, "fail").is_empty()).then_some(()))
+    });
+    good.await
+}
+
+async fn a_good_install_has_no_failure(ns: Namespace) -> Result<()> {
+    // A new namespace has no ServiceAccount for a moment.
+    await_no_failure(&ns).await?;
+    let (code, report) = doctor(&ns).await?;
+    let (failed, skipped) = (with_verdict(&report, "fail"), with_verdict(&report, "skip"));
+    ensure!(code == 0 && failed.is_empty() && skipped.is_empty(), "exit code {code}: {report}");
+    ensure!(report["findings"].as_array().is_some_and(|all| all.len() == 15), "{report}");
+    let (code, said) = ns.env.recif(&["doctor", "-n", &ns.name]).await?;
+    ensure!(code == 0 && said.lines().count() == 15 && said.starts_with("ok    Kubernetes 1."), "{said}");
+    let (code, said) = ns.env.recif(&["version", "-o", "json"]).await?;
+    let versions: Value = serde_json::from_str(&said).with_context(|| said.clone())?;
+    ensure!(code == 0 && versions["client"] == env!("CARGO_PKG_VERSION"), "{versions}");
+    ensure!(versions.get("operator").is_some() && versions.get("controlPlane").is_some(), "{versions}");
+    Ok(())
+}
+
+async fn what_is_wrong_in_a_namespace_fails_alone(ns: Namespace) -> Result<()> {
+    ns.create_object(&quota("pods", "0")).await?;
+    let counted = |it: &Object| it.at("/status/hard")["pods"] == "0";
+    ns.until(RESOURCE_QUOTA, "limit", SHOWN, "counts", counted).await?;
+    await_failure(&ns, "pods", "refused by quota \"limit\" (pods: used 0, limited 0): raise it").await?;
+    ns.delete(RESOURCE_QUOTA, "limit").await?;
+    await_no_failure(&ns).await?;
+
+    let nothing = json!({"podSelector": {}, "policyTypes": ["Ingress", "Egress"]});
+    ns.create_object(&object(NETWORK_POLICY, "deny-all", nothing)).await?;
+    await_failure(&ns, "network-policies", "\"deny-all\"").await?;
+    ns.delete(NETWORK_POLICY, "deny-all").await?;
+    await_no_failure(&ns).await?;
+
+    ns.apply(&agent("nowhere", json!({"image": "nowhere:1"}))).await?;
+    await_failure(&ns, "images", "ErrImageNeverPull").await
+}
+
+async fn what_is_wrong_with_the_install_fails_alone(ns: Namespace) -> Result<()> {
+    let policies = ns.env.all(ADMISSION_POLICY);
+    let mut policy = policies.get(POLICY).await.context("read the policy")?;
+    policies.delete(POLICY, &DeleteParams::default()).await.context("delete the policy")?;
+    let missed = await_failure(&ns, "admission-policies", POLICY).await;
+    policy.metadata.resource_version = None;
+    policy.metadata.uid = None;
+    policy.metadata.managed_fields = None;
+    policies.create(&PostParams::default(), &policy).await.context("put the policy back")?;
+    missed?;
+
+    let replicas = operator::replicas(&ns.env).await?;
+    operator::scale(&ns.env, 0).await?;
+    let missed = await_failure(&ns, "operator", "scaled to 0").await;
+    operator::scale(&ns.env, replicas).await?;
+    missed?;
+    await_no_failure(&ns).await
+}
