@@ -25,6 +25,8 @@ recif chat flow/greeter '{\"name\": \"Ada\"}'       # a flow gets its variables;
 recif ui                                        # prints the address of the web UI, until Ctrl-C
 recif rollout agent/my-agent --wait             # replaces its Pods, with the images that the operator gives today
 recif rotate-identity                           # another key signs who calls; no Pod is restarted
+recif doctor                                    # whether it works here, or would after an install, and what to do
+recif version                                   # of the program, of what is installed and of the CRDs
 recif machine agent                             # its state machine, as Mermaid
 source <(recif completions bash)                # also zsh and fish
 ```

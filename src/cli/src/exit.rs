@@ -46,7 +46,7 @@ impl Exit {
             Self::Done => "done; of why: the object is Ready",
             Self::Failed => "failed for another reason than those below",
             Self::Usage => "invalid usage",
-            Self::NotReady => "the object is not Ready",
+            Self::NotReady => "the object is not Ready; of doctor: a check failed",
             Self::Missing => "object not found",
             Self::Forbidden => "you may not do this, or are not signed in",
             Self::Unreachable => "the cluster, the gateway or the control plane cannot be reached or is not installed",

@@ -1,7 +1,7 @@
 //! Commands of `recif` for people: the history and state of objects, the kinds, and their state machines.
 //!
 //! Each command reads, then passes what it read to pure functions that decide on the output; those are tested. Only
-//! `rollout` and `rotate-identity` write to the cluster; `chat` and `ui` connect to its gateway and control plane. The
+//! `rollout`, `rotate-identity` and `doctor --pull` write to the cluster; `chat` and `ui` connect to its gateway and control plane. The
 //! binary also works under the name `kubectl-recif`, which makes it a kubectl plugin: `kubectl recif why
 //! agent/my-agent`.
 
@@ -9,6 +9,7 @@ pub mod chat;
 mod cluster;
 mod completions;
 pub mod definitions;
+pub mod doctor;
 mod error;
 mod exit;
 pub mod get;
@@ -22,6 +23,7 @@ pub mod rotate_identity;
 mod target;
 pub mod trace;
 pub mod ui;
+pub mod version;
 pub mod why;
 
 use std::{path::Path, process::ExitCode};
@@ -51,6 +53,10 @@ pub enum CliCommand {
     Rollout(rollout::RolloutArgs),
     /// Rotate the key with which gateways sign the caller's identity
     RotateIdentity(rotate_identity::RotateIdentityArgs),
+    /// Judge whether it works here, or would after an install
+    Doctor(doctor::DoctorArgs),
+    /// Print the versions of this program and of what is installed
+    Version(version::VersionArgs),
     /// Print the CustomResourceDefinitions as YAML
     Crds(definitions::CrdsArgs),
     /// Print the state machine of a kind as a Mermaid diagram
@@ -72,6 +78,8 @@ impl CliCommand {
             Self::Ui(args) => ui::run(args).await,
             Self::Rollout(args) => rollout::run(args).await,
             Self::RotateIdentity(args) => rotate_identity::run(args).await,
+            Self::Doctor(args) => doctor::run(args).await,
+            Self::Version(args) => version::run(args).await,
             Self::Crds(args) => definitions::run(&args),
             Self::Machine(args) => machine::run(&args),
             Self::Completions(args) => completions::run(&args, root),

@@ -14,6 +14,7 @@ use crate::error::CliError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum PrintFormat {
     /// For people
+    #[value(alias = "text")]
     Plain,
     /// For people, in columns
     Table,

@@ -1,9 +1,10 @@
 //! Arguments that name an object and a cluster, in the forms of kubectl.
 
-use std::{ffi::OsStr, path::PathBuf};
+use std::{ffi::OsStr, path::PathBuf, time::Duration};
 
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use crds::{ApiKind, KINDS};
+use jiff::SignedDuration;
 
 use crate::{
     cluster::{ConnectOptions, UserClient},
@@ -118,9 +119,20 @@ pub(super) fn find_kind(word: &str) -> Result<&'static ApiKind, CliError> {
     })
 }
 
+/// Parses a timeout such as `90s` or `5m`.
+///
+/// # Errors
+/// [`CliError::Usage`].
+pub(super) fn parse_timeout(text: &str) -> Result<Duration, CliError> {
+    let read = text.parse::<SignedDuration>().ok().and_then(|time| Duration::try_from(time).ok());
+    let read = read.filter(|time| !time.is_zero());
+    read.ok_or_else(|| CliError::Usage(format!("--timeout {text:?} is not a duration: write it as 90s or 5m")))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::exit::Exit;
 
     fn parse(words: &[&str]) -> Result<(String, String), String> {
         let target = TargetArgs { object: words.iter().map(|word| (*word).to_owned()).collect() };
@@ -170,6 +182,15 @@ mod tests {
         for words in [&["agent", "a/b"][..], &["agent/A"], &["agent/../x"], &["agent/a?b"], &["agent/-a"]] {
             let error = parse(words).unwrap_err();
             assert!(error.contains("is not a valid name"), "{words:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_time_is_written_as_people_write_it() {
+        assert_eq!(parse_timeout("90s").unwrap(), Duration::from_secs(90));
+        assert_eq!(parse_timeout("1m 30s").unwrap(), Duration::from_secs(90));
+        for text in ["", "5", "-5s", "0s", "soon"] {
+            assert_eq!(parse_timeout(text).unwrap_err().code(), Exit::Usage, "{text}");
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod caller;
 mod forward;
+mod raw;
 mod read_error;
 mod table;
 
@@ -29,6 +30,7 @@ use kube::{
 
 pub(crate) use caller::CallerCredentials;
 pub(crate) use forward::{Forward, ForwardError};
+pub(crate) use raw::{PodError, ServerTime};
 pub(crate) use read_error::{ReadError, error_chain};
 pub(crate) use table::{ObjectTable, TableColumn, TableQuery, TableRow};
 

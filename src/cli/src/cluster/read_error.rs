@@ -49,6 +49,14 @@ impl ReadError {
         }
     }
 
+    /// Returns the words of the API server if it answered, else the reason for which it was not reached.
+    pub(crate) fn cause(&self) -> String {
+        match self {
+            Self::Request { source, .. } => reason(source),
+            other => other.to_string(),
+        }
+    }
+
     pub(super) fn request(doing: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let doing = doing.into();
         move |source| Self::Request { doing, source: Box::new(source) }

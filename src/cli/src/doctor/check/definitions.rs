@@ -1,0 +1,127 @@
+//! Row 5: our CustomResourceDefinitions, by the digest of their schemas.
+//!
+//! The API server fills defaults into the spec of a definition, so the annotation is compared, and not the spec.
+
+use serde_json::Value;
+
+use super::super::{
+    finding::{Finding, Problem},
+    reading::{Definition, Installed, Read, definition},
+};
+
+const CHECK: &str = "crds";
+const APPLY: &str = "helm upgrade recif-crds, or `recif crds | kubectl apply --server-side -f -`";
+
+/// Returns the definitions that this program has.
+pub(super) fn built_in() -> Vec<Definition> {
+    let manifests = crds::manifests().unwrap_or_default();
+    let objects = manifests.iter().filter_map(|(_, yaml)| serde_yaml::from_str::<Value>(yaml).ok());
+    objects.map(|object| definition(&object)).collect()
+}
+
+/// Judges the definitions in the cluster by those of this program, which is of the version `own`.
+pub(super) fn check(cluster: &Read<Vec<Definition>>, installed: Installed, ours: &[Definition], own: &str) -> Finding {
+    let cluster = match cluster {
+        Ok(_) if installed == Installed::No => return Finding::skip(CHECK, CHECK, "not installed yet"),
+        Ok(cluster) => cluster,
+        Err(why) => return Finding::skip(CHECK, CHECK, why),
+    };
+    let (mut missing, mut broken, mut foreign, mut near, mut far) = (vec![], vec![], vec![], vec![], vec![]);
+    for built_in in ours {
+        match cluster.iter().find(|there| there.name == built_in.name) {
+            None => missing.push(built_in.name.as_str()),
+            Some(there) if !there.established => broken.push(built_in.name.as_str()),
+            Some(there) if there.schema == built_in.schema => {}
+            Some(there) => match &there.version {
+                None => foreign.push(built_in.name.as_str()),
+                Some(version) if is_near(version, own) => near.push(version.as_str()),
+                Some(version) => far.push(version.as_str()),
+            },
+        }
+    }
+    let mut problems = Vec::new();
+    if !missing.is_empty() {
+        problems.push(Problem::fail(format!("missing {}", missing.join(", ")), APPLY));
+    }
+    if let Some(name) = broken.first() {
+        let what = format!("not Established {}", broken.join(", "));
+        problems.push(Problem::fail(what, format!("see `kubectl describe crd {name}`")));
+    }
+    if !foreign.is_empty() {
+        problems.push(Problem::fail(format!("not of this program {}", foreign.join(", ")), APPLY));
+    }
+    for (versions, problem) in
+        [(near, Problem::warn as fn(String, String) -> Problem), (far, Problem::fail as fn(String, String) -> Problem)]
+    {
+        if let Some(version) = versions.first() {
+            let what = format!("{} of {} are of {version}, this program is {own}", versions.len(), ours.len());
+            let newer = numbers(version) > numbers(own);
+            let remedy = if newer { format!("use the program of {version}") } else { APPLY.to_owned() };
+            problems.push(problem(what, remedy));
+        }
+    }
+    Finding::judge(CHECK, CHECK, format!("all {} are of this program's version, {own}", ours.len()), problems)
+}
+
+/// Reports whether two versions are at most one minor version apart.
+fn is_near(one: &str, other: &str) -> bool {
+    match (numbers(one), numbers(other)) {
+        (Some((a, b)), Some((c, d))) => a == c && b.abs_diff(d) <= 1,
+        _ => false,
+    }
+}
+
+fn numbers(version: &str) -> Option<(u32, u32)> {
+    let mut parts = version.trim_start_matches('v').split('.');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::{finding::Verdict, reading::Unread};
+
+    fn one(name: &str, schema: &str, version: Option<&str>) -> Definition {
+        Definition {
+            name: name.into(),
+            schema: Some(schema.into()),
+            version: version.map(Into::into),
+            established: true,
+        }
+    }
+
+    #[test]
+    fn definitions_are_judged_by_schema_then_by_version() {
+        let ours = [one("a", "1", Some("0.4.0")), one("b", "2", Some("0.4.0"))];
+        let b = |schema, version| one("b", schema, version);
+        for (second, verdict, text) in [
+            (Some(b("2", None)), Verdict::Ok, "all 2 are of this program's version, 0.4.0"),
+            (Some(b("2", Some("0.1.0"))), Verdict::Ok, "all 2"),
+            (Some(b("1", Some("0.4.0"))), Verdict::Warn, "1 of 2 are of 0.4.0"),
+            (
+                Some(b("1", Some("0.3.9"))),
+                Verdict::Warn,
+                "crds: 1 of 2 are of 0.3.9, this program is 0.4.0: helm upgrade recif-crds",
+            ),
+            (Some(b("1", Some("0.5.0"))), Verdict::Warn, "use the program of 0.5.0"),
+            (Some(b("1", Some("0.2.0"))), Verdict::Fail, "1 of 2 are of 0.2.0"),
+            (Some(b("1", Some("1.4.0"))), Verdict::Fail, "use the program of 1.4.0"),
+            (Some(b("1", None)), Verdict::Fail, "not of this program b: "),
+            (Some(Definition { established: false, ..b("2", None) }), Verdict::Fail, "not Established b: see `kubectl"),
+            (None, Verdict::Fail, "missing b: "),
+        ] {
+            let cluster = [Some(ours[0].clone()), second].into_iter().flatten().collect();
+            let found = check(&Ok(cluster), Installed::Yes, &ours, "0.4.0");
+            assert_eq!(found.verdict, verdict, "{}", found.text);
+            assert!(found.text.contains(text), "{}", found.text);
+        }
+        assert_eq!(check(&Ok(vec![]), Installed::No, &ours, "0.4.0").verdict, Verdict::Skip);
+        assert_eq!(check(&Err(Unread::Forbidden("x".into())), Installed::Yes, &ours, "0.4.0").verdict, Verdict::Skip);
+    }
+
+    #[test]
+    fn this_program_has_a_definition_of_each_kind() {
+        assert_eq!(built_in().len(), crds::KINDS.len());
+        assert!(built_in().iter().any(|it| it.name == "agents.agents.recif.dev"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Checks: one file per row or pair of rows, each a pure function of what was read.
+
+mod absent;
+mod accounts;
+mod admission;
+mod api_server;
+mod database;
+mod definitions;
+mod images;
+mod network;
+mod nodes;
+mod objects;
+mod operator;
+mod pods;
+mod traffic;
+mod versions;
+mod yours;
+
+use super::{finding::Finding, reading::Readings};
+
+/// Returns the findings of all checks, in the order in which they are shown.
+pub(super) fn all(readings: &Readings) -> Vec<Finding> {
+    let Readings { scope, installed, .. } = readings;
+    let [operator, gateway, control_plane] = &readings.parts;
+    let namespace = scope.namespace.as_str();
+    vec![
+        versions::check(&readings.server, &readings.nodes),
+        pods::check_sidecar(&readings.dry_runs),
+        admission::check(&readings.policies, *installed, operator, gateway),
+        nodes::check(&readings.nodes),
+        definitions::check(&readings.definitions, *installed, &definitions::built_in(), env!("CARGO_PKG_VERSION")),
+        operator::check(operator, &readings.lease, readings.server_now(), &scope.system, *installed),
+        accounts::check(&readings.accounts),
+        yours::check(&readings.yours, namespace),
+        images::check(&readings.images, &readings.nodes, readings.pulled.as_deref()),
+        traffic::check(
+            [gateway, control_plane],
+            &readings.certificate,
+            readings.server_now(),
+            &scope.system,
+            *installed,
+        ),
+        pods::check(&readings.dry_runs, namespace),
+        network::check(&readings.network, &readings.workload_pods, scope),
+        database::check(control_plane, &readings.database, *installed),
+        api_server::check(&readings.times, readings.clock_offset()),
+        objects::check(&readings.objects, *installed, operator, &scope.system),
+    ]
+}

@@ -1,0 +1,174 @@
+//! Row 10: gateway and control plane, asked through the API server with the user's token; the gateway's certificate.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{
+    super::{
+        finding::{Finding, Problem},
+        reading::{Installed, Part, Read, Unread},
+    },
+    absent::{INSTALL, absent},
+};
+
+const CHECK: &str = "gateway-and-control-plane";
+const TITLE: &str = "gateway and control plane";
+const NAMES: [(&str, &str); 2] = [("gateway", "recif-gateway"), ("control plane", "recif-control-plane")];
+/// Time before its end in which a certificate should have been renewed.
+const RENEWED: SignedDuration = SignedDuration::from_hours(14 * 24);
+
+/// Judges gateway and control plane at the time `now` of the API server.
+pub(super) fn check(
+    parts: [&Read<Option<Part>>; 2],
+    certificate: &Read<Option<Timestamp>>,
+    now: Timestamp,
+    system: &str,
+    installed: Installed,
+) -> Finding {
+    if installed == Installed::No {
+        return Finding::skip(CHECK, TITLE, "not installed yet");
+    }
+    let (mut problems, mut unread, mut told) = (Vec::new(), None, Vec::new());
+    for ((name, deployment), part) in NAMES.iter().zip(parts) {
+        match part {
+            Ok(Some(part)) => match judge_part(name, deployment, part, system) {
+                Ok(found) if found.is_empty() => told.push(format!("the {name} answers")),
+                Ok(found) => problems.extend(found),
+                Err(why) => unread = Some(why),
+            },
+            Ok(None) => {
+                let what = absent(installed, system).unwrap_or_else(|| "not found".to_owned());
+                let what = format!("the {name} was {what}");
+                // The control plane may be left out.
+                problems.push(match *name {
+                    "gateway" => Problem::fail(what, INSTALL),
+                    _ => Problem::warn(what, INSTALL),
+                });
+            }
+            Err(why) => unread = Some(why.clone()),
+        }
+    }
+    problems.extend(judge_certificate(certificate, now, system));
+    match unread {
+        Some(why) if problems.is_empty() => Finding::skip(CHECK, TITLE, why),
+        _ => Finding::judge(CHECK, TITLE, told.join(", "), problems),
+    }
+}
+
+fn judge_part(name: &str, deployment: &str, part: &Part, system: &str) -> Result<Vec<Problem>, Unread> {
+    let see = format!("see `kubectl -n {system} describe pods -l app.kubernetes.io/name={deployment}`");
+    if part.replicas == 0 {
+        let remedy = format!("kubectl -n {system} scale deployment/{deployment} --replicas=2");
+        return Ok(vec![Problem::fail(format!("the {name} is scaled to 0"), remedy)]);
+    }
+    let mut problems = Vec::new();
+    for pod in part.pods.iter().filter(|pod| pod.ready) {
+        match &pod.answer {
+            Some(Ok(401)) if part.signed => problems.push(Problem::fail(
+                format!("the {name} refuses your token"),
+                "sign in again, or set RECIF_TOKEN to one that `kubectl create token NAME` makes",
+            )),
+            Some(Ok(500..)) => {
+                problems
+                    .push(Problem::fail(format!("Pod {} of the {name} answers with an error", pod.name), see.clone()));
+            }
+            Some(Err(why @ Unread::Forbidden(_))) => return Err(why.clone()),
+            Some(Err(why)) => {
+                problems.push(Problem::fail(
+                    format!("Pod {} of the {name} cannot be reached, {why}", pod.name),
+                    see.clone(),
+                ));
+            }
+            Some(Ok(_)) | None => {}
+        }
+    }
+    if part.ready() == 0 {
+        let said = part.pods.iter().find_map(|pod| pod.readyz.as_ref().ok());
+        let said = said.map_or_else(String::new, |(_, body)| format!(" ({})", body.trim()));
+        problems.push(Problem::fail(format!("no Pod of the {name} is ready{said}"), see));
+    }
+    problems.dedup();
+    Ok(problems)
+}
+
+fn judge_certificate(certificate: &Read<Option<Timestamp>>, now: Timestamp, system: &str) -> Option<Problem> {
+    let renew = "renew the certificate in the Secret that the gateway mounts";
+    let end = match certificate {
+        Ok(end) => (*end)?,
+        Err(Unread::Failed(why)) => {
+            return Some(Problem::fail(format!("of TLS, {why}"), format!("create it in namespace {system}")));
+        }
+        Err(_) => return None,
+    };
+    let left = end.duration_since(now);
+    if left.is_negative() {
+        return Some(Problem::fail(format!("the gateway's certificate ended at {end}"), renew));
+    }
+    (left < RENEWED)
+        .then(|| Problem::warn(format!("the gateway's certificate ends in {} days", left.as_hours() / 24), renew))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::{finding::Verdict, reading::PartPod};
+
+    fn part(ready: bool, answer: Read<u16>) -> Read<Option<Part>> {
+        let readyz = Ok((if ready { 200 } else { 503 }, "starting\n".to_owned()));
+        let pods = vec![PartPod { name: "p".into(), ready, readyz, answer: Some(answer), behind: None }];
+        Ok(Some(Part { replicas: 1, pods, signed: true, ..Part::default() }))
+    }
+
+    fn judged(gateway: &Read<Option<Part>>, end: &Read<Option<Timestamp>>) -> Finding {
+        check([gateway, &part(true, Ok(200))], end, Timestamp::UNIX_EPOCH, "sys", Installed::Yes)
+    }
+
+    #[test]
+    fn both_have_to_answer_and_take_the_token() {
+        let scaled = Ok(Some(Part::default()));
+        for (gateway, verdict, text) in [
+            (part(true, Ok(404)), Verdict::Ok, "the gateway answers, the control plane answers"),
+            (part(true, Ok(403)), Verdict::Ok, "the gateway answers"),
+            (part(true, Ok(401)), Verdict::Fail, "the gateway refuses your token: sign in again"),
+            (part(true, Ok(503)), Verdict::Fail, "answers with an error: see"),
+            (
+                part(true, Err(Unread::Failed("no answer: gone".into()))),
+                Verdict::Fail,
+                "cannot be reached, no answer: gone: see",
+            ),
+            (part(false, Ok(404)), Verdict::Fail, "no Pod of the gateway is ready (starting): see"),
+            (scaled, Verdict::Fail, "scaled to 0: kubectl"),
+            (Ok(None), Verdict::Fail, "the gateway was not found in namespace sys: kubectl apply"),
+            (part(true, Err(Unread::Forbidden("create pods/portforward".into()))), Verdict::Skip, "you may not create"),
+        ] {
+            let found = judged(&gateway, &Ok(None));
+            assert_eq!(found.verdict, verdict, "{}", found.text);
+            assert!(found.text.contains(text), "{}", found.text);
+        }
+        let none = Ok(None);
+        let before = check([&none, &none], &Ok(None), Timestamp::UNIX_EPOCH, "sys", Installed::No);
+        assert_eq!(before.text, "gateway and control plane: not installed yet");
+    }
+
+    #[test]
+    fn a_caller_without_a_token_is_told_nothing_about_it() {
+        let mut gateway = part(true, Ok(401));
+        if let Ok(Some(part)) = &mut gateway {
+            part.signed = false;
+        }
+        assert_eq!(judged(&gateway, &Ok(None)).verdict, Verdict::Ok);
+    }
+
+    #[test]
+    fn a_certificate_is_renewed_in_time() {
+        let end = |days: i64| Ok(Some(Timestamp::UNIX_EPOCH + SignedDuration::from_hours(24 * days)));
+        for (end, verdict) in [
+            (end(15), Verdict::Ok),
+            (end(13), Verdict::Warn),
+            (end(-1), Verdict::Fail),
+            (Err(Unread::Failed("the Secret x is not there".into())), Verdict::Fail),
+            (Err(Unread::Forbidden("get secrets".into())), Verdict::Ok),
+        ] {
+            assert_eq!(judged(&part(true, Ok(404)), &end).verdict, verdict, "{end:?}");
+        }
+    }
+}

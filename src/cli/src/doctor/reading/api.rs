@@ -1,0 +1,244 @@
+//! Reads of the API server, each with a deadline, and with what may not be read counted.
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
+use crds::{GROUP, KINDS};
+use http::Method;
+use k8s_openapi::api::networking::v1::NetworkPolicy;
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::views::{Definition, NodeView, Scope};
+use crate::{
+    cluster::{PodError, ReadError, ServerTime, UserClient},
+    error::CliError,
+};
+
+/// Reads by which the API server is measured.
+const TIMED_READS: usize = 10;
+
+/// Reason for which something was not read, as the rest of a line.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(in crate::doctor) enum Unread {
+    /// The caller lacks the right.
+    #[error("you may not {0}")]
+    Forbidden(String),
+    /// The API server does not serve the kind.
+    #[error("the API server does not serve {0}")]
+    NotServed(&'static str),
+    /// Récif is not installed.
+    #[error("not installed yet")]
+    NotInstalled,
+    /// Another failure.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Result of a read.
+pub(in crate::doctor) type Read<T> = Result<T, Unread>;
+
+/// Reader of the API server.
+pub(in crate::doctor) struct ApiReader<'a> {
+    /// Client with the rights of the user.
+    pub live: &'a UserClient,
+    deadline: Duration,
+    read: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: PageMetadata,
+    items: Vec<T>,
+}
+
+#[derive(Deserialize, Default)]
+struct PageMetadata {
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+impl<'a> ApiReader<'a> {
+    /// Returns a reader; each reading takes at most `deadline`.
+    pub(super) fn new(live: &'a UserClient, deadline: Duration) -> Self {
+        Self { live, deadline, read: AtomicUsize::new(0), refused: AtomicUsize::new(0) }
+    }
+
+    /// Reports whether every read was refused.
+    pub(super) fn read_nothing(&self) -> bool {
+        self.read.load(Ordering::Relaxed) == 0 && self.refused.load(Ordering::Relaxed) > 0
+    }
+
+    /// Returns the version of the API server.
+    ///
+    /// # Errors
+    /// There is no API server, or it does not know the caller.
+    pub(super) async fn version(&self) -> Result<String, CliError> {
+        let asked = self.live.request::<Value>("read the version", Method::GET, "/version", None);
+        let Ok(answer) = timeout(self.deadline, asked).await else {
+            let why = format!("no answer within {} s", self.deadline.as_secs());
+            return Err(CliError::Unreachable { part: "API server", why });
+        };
+        Ok(text(&answer?, "/gitVersion"))
+    }
+
+    /// Measures some reads, one after the other.
+    pub(super) async fn times(&self) -> Read<Vec<ServerTime>> {
+        self.within(async {
+            let mut times = Vec::new();
+            for _ in 0..TIMED_READS {
+                let measured = self.live.measure("/api/v1/namespaces/default").await;
+                times.push(measured.map_err(|error| Unread::Failed(error.to_string()))?);
+            }
+            Ok(times)
+        })
+        .await
+    }
+
+    /// Runs a reading under the deadline.
+    pub(super) async fn within<T>(&self, reading: impl Future<Output = Read<T>>) -> Read<T> {
+        let late = |_| Err(Unread::Failed(format!("no answer within {} s", self.deadline.as_secs())));
+        timeout(self.deadline, reading).await.unwrap_or_else(late)
+    }
+
+    /// Reads an object; `None` if it does not exist. `doing` is the right that it takes, such as `get leases`.
+    pub(super) async fn get<T: DeserializeOwned>(&self, doing: &str, path: &str) -> Read<Option<T>> {
+        self.within(async {
+            match self.counted(self.live.request(doing, Method::GET, path, None).await) {
+                Ok(object) => Ok(Some(object)),
+                Err(error) if error.status() == Some(404) => Ok(None),
+                Err(error) => Err(unread(doing, &error)),
+            }
+        })
+        .await
+    }
+
+    /// Lists objects, page by page; `None` if the API server does not serve the kind. `query` is appended to the path.
+    pub(super) async fn list<T: DeserializeOwned>(&self, doing: &str, path: &str, query: &str) -> Read<Option<Vec<T>>> {
+        self.within(async {
+            let (mut items, mut next) = (Vec::new(), String::new());
+            loop {
+                let page = format!("{path}?limit=500{query}{next}");
+                let page: Page<T> = match self.counted(self.live.request(doing, Method::GET, &page, None).await) {
+                    Ok(page) => page,
+                    Err(error) if error.status() == Some(404) => return Ok(None),
+                    Err(error) => return Err(unread(doing, &error)),
+                };
+                items.extend(page.items);
+                match page.metadata.next.filter(|next| !next.is_empty()) {
+                    Some(token) => {
+                        let token: String = url::form_urlencoded::byte_serialize(token.as_bytes()).collect();
+                        next = format!("&continue={token}");
+                    }
+                    None => return Ok(Some(items)),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Creates an object that asks a question: a review, or a dry run.
+    pub(super) async fn ask(&self, doing: &str, path: &str, body: &Value) -> Result<Value, ReadError> {
+        self.live.request(doing, Method::POST, path, Some(body)).await
+    }
+
+    /// Counts whether something may be read at all.
+    fn counted<T>(&self, result: Result<T, ReadError>) -> Result<T, ReadError> {
+        match &result {
+            Err(error) if matches!(error.status(), Some(401 | 403)) => self.refused.fetch_add(1, Ordering::Relaxed),
+            _ => self.read.fetch_add(1, Ordering::Relaxed),
+        };
+        result
+    }
+
+    pub(super) async fn nodes(&self) -> Read<Vec<NodeView>> {
+        let nodes = self.list::<Value>("list nodes", "/api/v1/nodes", "").await?.unwrap_or_default();
+        Ok(nodes.iter().map(node).collect())
+    }
+
+    pub(super) async fn admission_policies(&self) -> Read<(Vec<Value>, Vec<Value>)> {
+        let group = "/apis/admissionregistration.k8s.io/v1";
+        let (kind, plural) = ("ValidatingAdmissionPolicy", "validatingadmissionpolicies");
+        let policies = self.list(&format!("list {plural}"), &format!("{group}/{plural}"), "").await?;
+        let plural = "validatingadmissionpolicybindings";
+        let bindings = self.list(&format!("list {plural}"), &format!("{group}/{plural}"), "").await?;
+        policies.zip(bindings).ok_or(Unread::NotServed(kind))
+    }
+
+    pub(super) async fn definitions(&self) -> Read<Vec<Definition>> {
+        let mut found = Vec::new();
+        for kind in KINDS {
+            let name = format!("{}.{GROUP}", kind.plural);
+            let path = format!("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}");
+            found.extend(self.get::<Value>("get customresourcedefinitions", &path).await?.map(|it| definition(&it)));
+        }
+        Ok(found)
+    }
+
+    pub(super) async fn network_policies(&self, scope: &Scope) -> Read<[Vec<NetworkPolicy>; 2]> {
+        let of = async |namespace: &str| {
+            let path = format!("/apis/networking.k8s.io/v1/namespaces/{namespace}/networkpolicies");
+            self.list("list networkpolicies", &path, "").await.map(Option::unwrap_or_default)
+        };
+        Ok([of(&scope.namespace).await?, of(&scope.system).await?])
+    }
+}
+
+/// Returns the reason of a failed request.
+pub(super) fn unread(doing: &str, error: &ReadError) -> Unread {
+    match error.status() {
+        Some(401 | 403) => Unread::Forbidden(doing.to_owned()),
+        _ => Unread::Failed(error.cause()),
+    }
+}
+
+/// Returns the reason of a failed request to a Pod.
+pub(super) fn unasked(error: &PodError) -> Unread {
+    match error {
+        PodError::Read(error) => unread("create pods/portforward", error),
+        broken @ PodError::Broken(_) => Unread::Failed(broken.to_string()),
+    }
+}
+
+/// Returns a text in an object; empty if there is none.
+pub(super) fn text(object: &Value, pointer: &str) -> String {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// Returns the items of a list in an object.
+pub(super) fn items<'v>(object: &'v Value, pointer: &str) -> impl Iterator<Item = &'v Value> {
+    object.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
+}
+
+/// Reports whether the condition of this type is True.
+pub(super) fn is_true(object: &Value, condition: &str) -> bool {
+    items(object, "/status/conditions").any(|it| it["type"] == condition && it["status"] == "True")
+}
+
+fn node(node: &Value) -> NodeView {
+    let images = items(node, "/status/images").flat_map(|image| items(image, "/names"));
+    NodeView {
+        name: text(node, "/metadata/name"),
+        kubelet: text(node, "/status/nodeInfo/kubeletVersion"),
+        os: text(node, "/status/nodeInfo/operatingSystem"),
+        arch: text(node, "/status/nodeInfo/architecture"),
+        ready: is_true(node, "Ready"),
+        images: images.filter_map(|name| name.as_str().map(str::to_owned)).collect(),
+    }
+}
+
+/// Returns what is judged of a CustomResourceDefinition.
+pub(in crate::doctor) fn definition(definition: &Value) -> Definition {
+    let annotation = |name: &str| definition.pointer("/metadata/annotations")?.get(name)?.as_str().map(str::to_owned);
+    Definition {
+        name: text(definition, "/metadata/name"),
+        schema: annotation("recif.dev/schema"),
+        version: annotation("recif.dev/version"),
+        established: is_true(definition, "Established"),
+    }
+}

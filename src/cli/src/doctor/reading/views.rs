@@ -1,0 +1,57 @@
+//! What is judged of a cluster: the scope of the checks, nodes and definitions.
+
+use std::time::Duration;
+
+/// What to read.
+#[derive(Debug, Clone)]
+pub(in crate::doctor) struct Scope {
+    /// Namespace of the first agent.
+    pub namespace: String,
+    /// Namespace of operator, gateway and control plane.
+    pub system: String,
+    /// Whether each image is pulled by a Pod.
+    pub pull: bool,
+    /// Longest time for each reading.
+    pub timeout: Duration,
+}
+
+/// Whether Récif is in the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::doctor) enum Installed {
+    /// A part or a kind of it is.
+    Yes,
+    /// None is.
+    No,
+    /// It may not be read.
+    Unknown,
+}
+
+/// Node of the cluster.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::doctor) struct NodeView {
+    /// Name.
+    pub name: String,
+    /// Version of its kubelet, such as `v1.34.2`.
+    pub kubelet: String,
+    /// Operating system, such as `linux`.
+    pub os: String,
+    /// Architecture, such as `amd64`.
+    pub arch: String,
+    /// True if it is Ready.
+    pub ready: bool,
+    /// Names of the images that it holds.
+    pub images: Vec<String>,
+}
+
+/// CustomResourceDefinition of one of our kinds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::doctor) struct Definition {
+    /// Its name, such as `agents.agents.recif.dev`.
+    pub name: String,
+    /// Digest of its schema, from its annotation.
+    pub schema: Option<String>,
+    /// Version of Récif that it is of, from its annotation.
+    pub version: Option<String>,
+    /// True if the API server serves it.
+    pub established: bool,
+}
