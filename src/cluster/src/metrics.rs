@@ -49,6 +49,15 @@ impl ApiMetrics {
         registry.register("recif_events_dropped", "Events given up under overload", self.events_dropped.clone());
     }
 
+    /// Records each event once, so that every series is there for the documentation.
+    pub fn record_examples(&self) {
+        self.request("get", "Agent", 200);
+        self.watch_restart("Agent");
+        self.watch_refused("Agent", 403, 1);
+        self.malformed("Agent");
+        self.event_dropped();
+    }
+
     /// Counts a request; `code` 0: no response came.
     pub fn request(&self, verb: &'static str, kind: &'static str, code: u16) {
         self.requests.get_or_create(&RequestLabels { verb, kind, code }).inc();

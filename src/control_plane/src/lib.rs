@@ -12,6 +12,7 @@ mod auth;
 pub mod fleet;
 mod live;
 mod load;
+mod metrics;
 pub mod mirror;
 mod process;
 mod related;
@@ -25,4 +26,5 @@ mod watches;
 mod write_timeout;
 
 pub use args::ControlPlaneArgs;
+pub use metrics::example_metrics;
 pub use process::run;

@@ -10,7 +10,6 @@ use cluster::{
     access::{Access, AuthMode, Network, NetworkParseError, OpenBindError},
     client::{ConnectError, connect},
     crash::CrashPoint,
-    metrics::ApiMetrics,
     reviews::Reviewer,
     transport::DEADLINE,
     watches::named,
@@ -21,7 +20,7 @@ use daemon::{
     runtime::{Runtime, RuntimeError, exit_code},
     tls::{HTTP1, Tls, TlsError},
 };
-use prometheus_client::{metrics::gauge::Gauge, registry::Registry};
+use prometheus_client::registry::Registry;
 use store::{Store, StoreError};
 
 use super::{
@@ -32,7 +31,8 @@ use super::{
     fleet::FleetCache,
     live::subscribers::Subscribers,
     load::LoadCache,
-    mirror::{self, Mirror},
+    metrics::ControlPlaneMetrics,
+    mirror::Mirror,
     related::RelatedObjects,
     relay::{GatewayFlagError, Relay},
     serve,
@@ -91,13 +91,10 @@ async fn run_until_shutdown(args: ControlPlaneArgs) -> Result<(), ControlPlaneEr
     let store = Arc::new(Store::open(&database)?);
     let mut runtime = Runtime::new()?;
     let mut registry = Registry::default();
-    let api_metrics = ApiMetrics::default();
-    api_metrics.register(&mut registry);
-    let (objects, followers) = (Gauge::<i64>::default(), Gauge::<i64>::default());
-    registry.register("recif_control_plane_objects", "Objects in the read model", objects.clone());
-    registry.register("recif_control_plane_followers", "Clients that follow the changes", followers.clone());
+    let metrics = ControlPlaneMetrics::new(&mut registry);
+    let (objects, followers) = (metrics.objects, metrics.followers);
     // The control plane changes no object, so it needs no lease.
-    let transport = connect(WriteGate::always(), CrashPoint::default(), api_metrics, DEADLINE).await?;
+    let transport = connect(WriteGate::always(), CrashPoint::default(), metrics.api, DEADLINE).await?;
     let auth = match mode {
         AuthMode::None => Auth::None { any_host: auth.insecure() },
         AuthMode::Kubernetes => {
@@ -135,7 +132,7 @@ async fn run_until_shutdown(args: ControlPlaneArgs) -> Result<(), ControlPlaneEr
         namespaces: namespaces.clone(),
         history,
         state: app.mirror.clone(),
-        metrics: mirror::MirrorMetrics::new(&mut registry),
+        metrics: metrics.mirror,
     };
     let watches = Watches { namespaces, transport, watch_health: board.clone() };
     let tasks = runtime.tasks();

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 
 use http1::RequestHead;
 
-use super::{drain::DrainStage, state::ProxyContext, upstream::WorkloadReadiness};
-use crate::local_response::{OPENMETRICS_EOF, SidecarResponse};
+use super::{drain::DrainStage, exposition::joined, state::ProxyContext, upstream::WorkloadReadiness};
+use crate::local_response::SidecarResponse;
 
 /// Path at which gateways probe a Pod that is not ready yet.
 const STARTED: &[u8] = crds::READY_PATH.as_bytes();
@@ -111,14 +111,6 @@ async fn started(shared: &ProxyContext) -> SidecarResponse {
             SidecarResponse { content_type: "application/json", ..SidecarResponse::text(200, body) }
         }
         (_, Some(_)) => SidecarResponse::refusal(503, "the workload is not ready", "upstream"),
-    }
-}
-
-/// Joins two OpenMetrics expositions: the end marker of the first is removed.
-fn joined(own: String, other: Option<String>) -> String {
-    match (own.strip_suffix(OPENMETRICS_EOF), other) {
-        (Some(own), Some(other)) => own.to_owned() + &other,
-        (_, _) => own,
     }
 }
 

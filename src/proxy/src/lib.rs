@@ -9,6 +9,7 @@ mod callers;
 mod config;
 mod connection;
 mod drain;
+mod exposition;
 mod hook;
 mod load;
 mod local_response;
@@ -24,4 +25,5 @@ mod tests;
 
 pub use config::{ProxyConfig, ProxyConfigError, ReadinessProbe, help};
 pub use hook::{HookError, lame_duck};
+pub use metrics::example_metrics;
 pub use serve::{ServeError, run};

@@ -44,7 +44,9 @@ impl fmt::Debug for ProxyMetrics {
 impl ProxyMetrics {
     /// Creates the metrics at zero.
     pub(super) fn new() -> Self {
-        let mut registry = Registry::with_prefix("recif_proxy");
+        let mut all = Registry::default();
+        daemon::process::register(&mut all, "proxy");
+        let registry = all.sub_registry_with_prefix("recif_proxy");
         let (requests, rejected) = (Family::default(), Family::default());
         let (inflight, duration, ttfb) = (Gauge::default(), Histogram::new(BUCKETS), Histogram::new(BUCKETS));
         registry.register("requests", "Requests answered, by status code", requests.clone());
@@ -53,7 +55,7 @@ impl ProxyMetrics {
         registry.register("duration_seconds", "Time from a request's head to the end of its answer", duration.clone());
         registry.register("ttfb_seconds", "Time from a request's head to the head of its answer", ttfb.clone());
         let codes = (100..600).map(|_| OnceLock::new()).collect();
-        Self { registry, requests, codes, rejected, inflight, duration, ttfb }
+        Self { registry: all, requests, codes, rejected, inflight, duration, ttfb }
     }
 
     /// Records that the workload's response has begun.
@@ -89,4 +91,16 @@ impl ProxyMetrics {
         encode(&mut text, &self.registry)?;
         Ok(text)
     }
+}
+
+/// Returns the metrics of a sidecar in which each event has happened, as OpenMetrics text, for the documentation.
+///
+/// # Errors
+/// None in practice: it writes to memory.
+pub fn example_metrics() -> Result<String, fmt::Error> {
+    let metrics = ProxyMetrics::new();
+    metrics.answered(200, Duration::ZERO);
+    metrics.rejected(503, "over-capacity");
+    metrics.ended(Duration::ZERO);
+    metrics.encode(&LoadTracker::new(1, String::new()))
 }

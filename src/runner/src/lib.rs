@@ -32,6 +32,7 @@ mod tests;
 
 pub use config::{ConfigError, LogFormat, RunnerConfig, help};
 pub use flow::FlowSettings;
+pub use metrics::example_metrics;
 pub use mode::Mode;
 pub use serve::{ServeError, run};
 pub use tool_server::serve_tools;

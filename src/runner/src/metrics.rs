@@ -59,7 +59,9 @@ pub(super) struct RunnerMetrics {
 
 impl Default for RunnerMetrics {
     fn default() -> Self {
-        let mut registry = Registry::with_prefix("recif_runner");
+        let mut all = Registry::default();
+        daemon::process::register(&mut all, "runner");
+        let registry = all.sub_registry_with_prefix("recif_runner");
         let requests = Family::default();
         let in_flight = Gauge::default();
         let duration = Histogram::new(SECONDS);
@@ -74,7 +76,7 @@ impl Default for RunnerMetrics {
         registry.register("tool_calls", "Calls of tools by type and outcome", tool_calls.clone());
         let flow_requests = Family::default();
         registry.register("flow_requests", "Requests by flow and status code", flow_requests.clone());
-        Self { registry: Arc::new(registry), requests, in_flight, duration, tool_calls, flow_requests }
+        Self { registry: Arc::new(all), requests, in_flight, duration, tool_calls, flow_requests }
     }
 }
 
@@ -132,4 +134,16 @@ impl Drop for InFlight {
         self.metrics.duration.observe(self.start.elapsed().as_secs_f64());
         self.metrics.requests.get_or_create(&StatusLabels { code: self.code }).inc();
     }
+}
+
+/// Returns the metrics of a runtime in which each event has happened, as OpenMetrics text, for the documentation.
+///
+/// # Errors
+/// None in practice: it writes to memory.
+pub fn example_metrics() -> Result<String, fmt::Error> {
+    let metrics = RunnerMetrics::default();
+    metrics.start_request().set_status(StatusCode::OK);
+    metrics.count_tool_call("http", ToolCallOutcome::Ok);
+    metrics.count_flow_response(&Arc::new("support".to_owned()), StatusCode::OK);
+    metrics.encode()
 }
