@@ -9,6 +9,7 @@ use super::{
     clock::random_between,
     cold_start,
     local_response::{LocalResponse, unknown_workload},
+    meter::ColdStart,
     peer::ClientStream,
     routes::Route,
     sessions::{self, SessionRef},
@@ -57,13 +58,17 @@ async fn wait_for_slot<S: ClientStream>(
     let mut cold = false;
     let mut pause = 25;
     let mut ticket: Option<QueueTicket> = None;
-    let _depth = shared.metrics.begin_wait(route.workload.kind);
+    let mut wait = route.meter.begin_wait();
     loop {
-        cold |= route.pods.is_empty();
+        if route.pods.is_empty() {
+            cold = true;
+            wait.begin_cold_start();
+        }
         let longest = if cold { settings.cold_start_timeout } else { settings.queue_timeout };
         let until = arrived + longest.min(route.object.timeout.unwrap_or(DEFAULT_TIMEOUT));
         if Instant::now() >= until {
             route.workload.count_refused();
+            wait.end_cold_start(ColdStart::Timeout);
             return Err(SlotError::Refused(timeout_response(cold)));
         }
         let granted = match &mut ticket {
@@ -85,6 +90,7 @@ async fn wait_for_slot<S: ClientStream>(
             biased;
             permit = &mut granted.granted => match permit {
                 Ok(permit) => {
+                    wait.end_cold_start(ColdStart::Served);
                     if cold {
                         shared.metrics.record_cold_start(route.workload.kind, arrived.elapsed());
                     }

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use cluster::access::{AuthArgs, AuthMode, Network, NetworkParseError, OpenBindError};
 use crds::Period;
-use daemon::tls::TlsArgs;
+use daemon::{metrics::MetricsArgs, tls::TlsArgs};
 
 /// Options of `recif gateway`.
 #[derive(Debug, clap::Args)]
@@ -49,6 +49,8 @@ pub struct GatewayArgs {
     /// Requests that one client, known by its name or its address, may have in flight; 0 for any number
     #[arg(long, env = "RECIF_MAX_IN_FLIGHT_PER_CLIENT", default_value_t = 0, value_name = "N")]
     pub(super) max_in_flight_per_client: u32,
+    #[command(flatten)]
+    pub(super) metrics: MetricsArgs,
     /// How long a gateway that is to end still takes connections, not being ready any more
     #[arg(long, env = "RECIF_LAME_DUCK", default_value = "5s", value_parser = duration, value_name = "DURATION")]
     pub(super) lame_duck: Duration,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use super::{
     clients::ClientId,
     local_response::LocalResponse,
-    object::RoutedKind,
+    meter::Meter,
     path::{Path, RouteError},
     recheck::{RECHECK_INTERVAL, while_allowed},
     relay,
@@ -133,16 +133,17 @@ async fn request<S: ClientStream>(
         }
     };
     let route = shared.routes.find(path.key);
+    let meter = route.as_ref().map(|route| route.meter.clone());
+    let meter = meter.as_deref();
     let from = || origin(&head, peer, shared);
     let caller = match shared.auth.authorize(&head, &path, route.as_deref(), from).await {
         Ok(caller) => caller,
-        Err(refusal) => return refuse(client, &refusal, None, head.is_head(), close, shared).await,
+        Err(refusal) => return refuse(client, &refusal, meter, head.is_head(), close, shared).await,
     };
     let Some(route) = route else {
         return refuse(client, &shared.unknown_workload(path.key), None, head.is_head(), close, shared).await;
     };
     let head = RequestHead { upgrades: head.upgrades && caller.may_upgrade(), ..head };
-    let kind = Some(route.workload.kind);
     let whose = || match &caller.user {
         Some(user) => ClientId::User(user.clone()),
         None => ClientId::Address(origin(&head, peer, shared)),
@@ -150,11 +151,11 @@ async fn request<S: ClientStream>(
     let Some(_ticket) = shared.clients.acquire(whose) else {
         let refusal =
             LocalResponse::new(429, "too-many-requests", "as many requests as allowed are in flight for this client");
-        return refuse(client, &refusal, kind, head.is_head(), close, shared).await;
+        return refuse(client, &refusal, meter, head.is_head(), close, shared).await;
     };
     let session = match SessionRef::read(&head, route.workload.kind) {
         Ok(session) => session,
-        Err(refusal) => return refuse(client, &refusal, kind, head.is_head(), close, shared).await,
+        Err(refusal) => return refuse(client, &refusal, meter, head.is_head(), close, shared).await,
     };
     let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), &keys));
     let token = token.as_deref();
@@ -170,7 +171,7 @@ async fn request<S: ClientStream>(
         // The body may be unread, or read in part.
         RelayOutcome::Refused(refusal) => {
             let close = close || client.overrun;
-            refuse(client, &refusal, kind, head.is_head(), close, shared).await
+            refuse(client, &refusal, meter, head.is_head(), close, shared).await
         }
     }
 }
@@ -200,12 +201,12 @@ fn origin(head: &RequestHead<'_>, peer: &Peer, shared: &GatewayContext) -> IpAdd
 async fn refuse<S: ClientStream>(
     client: &mut Connection<S>,
     refusal: &LocalResponse,
-    kind: Option<RoutedKind>,
+    meter: Option<&Meter>,
     to_head: bool,
     close: bool,
     shared: &GatewayContext,
 ) -> Result<bool, AbortConnection> {
-    shared.metrics.refused(kind, refusal);
+    shared.metrics.refused(meter, refusal);
     Ok(respond(client, refusal, to_head, close).await.is_ok() && !close)
 }
 

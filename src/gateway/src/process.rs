@@ -42,6 +42,7 @@ use super::{
     clients::ClientLimiter,
     clock::Clock,
     endpoints, invocations,
+    meters::Meters,
     metrics::GatewayMetrics,
     object::{self, RoutedKind},
     routes::Routes,
@@ -85,15 +86,15 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         AuthMode::None => Auth::None,
         AuthMode::Kubernetes => Auth::Kubernetes(Authorizer::new(Reviewer::new(transport.clone()), auth.audiences())),
     };
-    let clock = Clock::new();
+    let (clock, meters) = (Clock::new(), Arc::new(Meters::new(args.metrics.by_workload)));
     let shared = Arc::new(GatewayContext {
         settings,
-        routes: Routes::new(clock),
+        routes: Routes::with_meters(clock, meters.clone()),
         auth,
         keys: Keys::default(),
         clients: ClientLimiter::new(args.max_in_flight_per_client),
         connections: ClientLimiter::new(args.max_connections_per_address),
-        metrics: GatewayMetrics::new(|registry| api_metrics.register(registry)),
+        metrics: GatewayMetrics::new(meters, |registry| api_metrics.register(registry)),
         clock,
         instance: random_hex::<8>()?,
         watch_health: Default::default(),

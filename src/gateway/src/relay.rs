@@ -27,6 +27,8 @@ use super::{
     admission::{self, DEFAULT_TIMEOUT, SlotError},
     forward,
     local_response::LocalResponse,
+    meter::Meter,
+    metrics::RetryReason,
     object::RoutedKind,
     peer::ClientStream,
     pod::{LoadHeader, UpstreamPod},
@@ -52,7 +54,7 @@ pub(super) async fn relay<S: ClientStream>(
     mut timer: Pin<&mut Sleep>,
 ) -> RelayOutcome {
     let RequestContext { head, shared, .. } = call;
-    let _under_way = shared.metrics.begin_request(route.workload.kind, call.arrived);
+    let _in_flight = route.meter.begin_request(call.arrived);
     if let Some(why) = route.object.left_out(call.path.rest) {
         return RelayOutcome::Refused(LocalResponse::new(503, "unavailable", why.to_owned()));
     }
@@ -92,6 +94,7 @@ pub(super) async fn relay<S: ClientStream>(
                 call,
                 pod: &lease.pod,
                 workload: &route.workload,
+                meter: &route.meter,
                 sidecar: route.object.sidecar,
                 has_other_pod: others,
                 no_session_room: &sessionless,
@@ -110,7 +113,7 @@ pub(super) async fn relay<S: ClientStream>(
                 ExchangeOutcome::NoResponse { unanswered: true, unsent, replayable: true }
                     if was_reused && (*unsent || head.is_safe()) =>
                 {
-                    shared.metrics.retried("stale");
+                    shared.metrics.retried(RetryReason::Stale);
                     kept = None;
                     continue;
                 }
@@ -131,7 +134,7 @@ pub(super) async fn relay<S: ClientStream>(
             Ok(ExchangeOutcome::Declined { .. }) if misdirected.load(Relaxed) => {
                 distrust_self_report(&lease.pod, &route.workload, shared);
                 lease.unreachable(shared.clock.now());
-                shared.metrics.retried("misdirected");
+                shared.metrics.retried(RetryReason::Misdirected);
                 if call.session.is_some() {
                     return RelayOutcome::Refused(sessions::session_gone());
                 }
@@ -140,11 +143,11 @@ pub(super) async fn relay<S: ClientStream>(
                 // The Pod has room for anything but a new session.
                 lease.pod.answered(None, shared.clock.now());
                 elsewhere = true;
-                shared.metrics.retried("over-capacity");
+                shared.metrics.retried(RetryReason::OverCapacity);
             }
             Ok(ExchangeOutcome::Declined { .. }) => {
                 lease.refused(shared.clock.now());
-                shared.metrics.retried("over-capacity");
+                shared.metrics.retried(RetryReason::OverCapacity);
             }
             Err(Unreachable) => {
                 distrust_self_report(&lease.pod, &route.workload, shared);
@@ -153,7 +156,7 @@ pub(super) async fn relay<S: ClientStream>(
                 if failures > MAX_RETRIES || !route.workload.budget.withdraw() {
                     return refused(502, "connect", "no Pod of the workload accepts connections");
                 }
-                shared.metrics.retried("connect");
+                shared.metrics.retried(RetryReason::Connect);
             }
             Ok(ExchangeOutcome::Done { client, .. }) => {
                 lease.served();
@@ -207,6 +210,7 @@ struct RelayPolicy<'a> {
     call: &'a RequestContext<'a>,
     pod: &'a UpstreamPod,
     workload: &'a Arc<WorkloadState>,
+    meter: &'a Meter,
     /// Set if the response comes from a sidecar. The same refusal by a workload itself would make other Pods do its
     /// work.
     sidecar: bool,
@@ -251,7 +255,7 @@ impl ResponsePolicy for RelayPolicy<'_> {
             self.pod.answered(load, shared.clock.now());
             // The Pod may have room for waiting requests.
             self.workload.slots.dispatch();
-            shared.metrics.answered(self.workload.kind, head.status, arrived.elapsed());
+            shared.metrics.answered(self.workload.kind, self.meter, head.status, arrived.elapsed());
             if self.sidecar && head.status == 502 && reason(head) == Some(b"connect") {
                 distrust_self_report(self.pod, self.workload, shared);
             }

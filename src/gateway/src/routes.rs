@@ -17,6 +17,8 @@ use tokio::time::Instant;
 use super::{
     clock::Clock,
     endpoints::{PodEndpoint, WorkloadEndpoints},
+    meter::Meter,
+    meters::Meters,
     object::{Object, RoutedKind},
     pod::UpstreamPod,
     sessions::PodTag,
@@ -33,6 +35,8 @@ pub struct Route {
     pub(super) object: Arc<Object>,
     /// State shared by the workload's requests.
     pub(super) workload: Arc<WorkloadState>,
+    /// Counters of the workload.
+    pub(super) meter: Arc<Meter>,
     /// Pods to balance over: the ready ones, or if there is none the terminating ones that still serve.
     pub(super) pods: Arc<[Arc<UpstreamPod>]>,
     /// Every Pod in the EndpointSlices: sessions stay with theirs.
@@ -49,6 +53,7 @@ pub struct Routes {
     routes: papaya::HashMap<Box<[u8]>, Arc<Route>>,
     parts: Mutex<HashMap<Box<[u8]>, RouteInputs>>,
     clock: Clock,
+    meters: Arc<Meters>,
 }
 
 /// Inputs from which a route is built. They exist as long as the object or a slice of the workload does.
@@ -66,7 +71,12 @@ struct RouteInputs {
 impl Routes {
     /// Creates an empty table.
     pub fn new(clock: Clock) -> Self {
-        Self { routes: papaya::HashMap::new(), parts: Mutex::default(), clock }
+        Self::with_meters(clock, Arc::new(Meters::new(true)))
+    }
+
+    /// Creates an empty table whose workloads are counted by these meters.
+    pub(super) fn with_meters(clock: Clock, meters: Arc<Meters>) -> Self {
+        Self { routes: papaya::HashMap::new(), parts: Mutex::default(), clock, meters }
     }
 
     /// Returns the route of this key.
@@ -126,6 +136,7 @@ impl Routes {
         for route in self.all() {
             route.pods.iter().for_each(|pod| pod.sweep());
         }
+        self.meters.sweep();
     }
 
     fn update(&self, kind: RoutedKind, namespace: &str, name: &str, change: impl FnOnce(&mut RouteInputs)) {
@@ -146,11 +157,13 @@ impl Routes {
         match &parts.object {
             Some(object) => {
                 let (object, workload) = (object.clone(), parts.workload.clone());
-                let route = Route { object, workload, pods: pods.clone(), all: all_pods, unready };
+                let meter = self.meters.enter(kind, &key, namespace, name);
+                let route = Route { object, workload, meter, pods: pods.clone(), all: all_pods, unready };
                 routes.insert(key.clone(), Arc::new(route));
             }
             None => {
                 routes.remove(&key);
+                self.meters.leave(&key);
             }
         }
         let stands = |object: &Option<Arc<Object>>| object.as_ref().map(|object| object.no_pod.is_some());

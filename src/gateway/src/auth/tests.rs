@@ -80,7 +80,15 @@ fn route(target: &str) -> Option<Route> {
     };
     let object = Object { anonymous_paths, ..object() };
     let workload = WorkloadState::new(RoutedKind::Agent, "ns", "a", Clock::new());
-    Some(Route { object: Arc::new(object), workload, pods: Arc::new([]), all: Arc::new([]), unready: Arc::new([]) })
+    let meter = crate::meter::Meter::of_kind("Agent");
+    Some(Route {
+        object: Arc::new(object),
+        workload,
+        meter,
+        pods: Arc::new([]),
+        all: Arc::new([]),
+        unready: Arc::new([]),
+    })
 }
 
 async fn admit(auth: &Auth, fields: &str, target: &str) -> Result<RequestCaller, LocalResponse> {

@@ -30,6 +30,7 @@ use super::{
     clients::ClientLimiter,
     clock::Clock,
     endpoints::{PodEndpoint, WorkloadEndpoints},
+    meters::Meters,
     metrics::GatewayMetrics,
     object::{NoPod, Object, RoutedKind, testing::object},
     routes::Routes,
@@ -102,15 +103,15 @@ impl TestGateway {
     async fn with_auth(auth: Auth, flags: &[&str], pods: &[SocketAddr]) -> Self {
         let flags = [&["gateway", "--auth", "none", "--listen", "127.0.0.1:0"], flags].concat();
         let args = Cli::parse_from(flags).args;
-        let clock = Clock::new();
+        let (clock, meters) = (Clock::new(), Arc::new(Meters::new(args.metrics.by_workload)));
         let shared = Arc::new(GatewayContext {
             settings: GatewaySettings::read(&args).unwrap(),
-            routes: Routes::new(clock),
+            routes: Routes::with_meters(clock, meters.clone()),
             auth,
             keys: Keys::default(),
             clients: ClientLimiter::new(args.max_in_flight_per_client),
             connections: ClientLimiter::new(args.max_connections_per_address),
-            metrics: GatewayMetrics::new(|_| {}),
+            metrics: GatewayMetrics::new(meters, |_| {}),
             clock,
             instance: "gw".into(),
             watch_health: Default::default(),

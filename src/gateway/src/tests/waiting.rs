@@ -321,10 +321,10 @@ async fn the_scaler_is_told_who_waits_and_who_was_refused() {
     assert_eq!(ask("/healthz").await.0, 200);
     let metrics = ask("/metrics").await.1;
     for line in [
-        "recif_gateway_requests_total{kind=\"Agent\",code=\"503\"} 1",
-        "recif_gateway_refused_total{reason=\"queue-full\"} 1",
-        "recif_gateway_queue_depth{kind=\"Agent\"} 1",
-        "recif_gateway_active_streams{kind=\"Agent\"} 1",
+        "recif_gateway_requests_total{kind=\"Agent\",namespace=\"ns\",name=\"a\",code=\"503\"} 1",
+        "recif_gateway_refused_total{kind=\"Agent\",namespace=\"ns\",name=\"a\",reason=\"queue-full\"} 1",
+        "recif_gateway_queue_depth{kind=\"Agent\",namespace=\"ns\",name=\"a\"} 1",
+        "recif_gateway_active_streams{kind=\"Agent\",namespace=\"ns\",name=\"a\"} 1",
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
