@@ -135,6 +135,11 @@ pub fn hints() -> impl Iterator<Item = (&'static str, &'static str)> {
     HINTS.iter().copied()
 }
 
+/// Returns the reason itself if there is advice for it. There are few of them, so it may label a metric.
+pub fn known_reason(reason: &str) -> Option<&'static str> {
+    HINTS.iter().find(|(known, _)| *known == reason).map(|(known, _)| *known)
+}
+
 /// Explains the state of an object.
 ///
 /// `kind` is the name of its kind; `status` is `None` for an object without one.

@@ -10,12 +10,17 @@ mod controlled;
 pub mod controller;
 pub mod controllers;
 pub mod discovery;
+mod example_metrics;
 pub mod metrics;
+mod object_metrics;
 pub mod run;
 pub mod scaler;
 mod settings;
 mod sinks;
 mod sync_gate;
+mod time_to_running;
 pub mod triggers;
 pub mod watches;
 pub mod workqueue;
+
+pub use example_metrics::example_metrics;

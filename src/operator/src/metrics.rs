@@ -1,6 +1,9 @@
-//! Metrics of the steps. No label ever holds the name of an object.
+//! Metrics of the steps, and all metrics of the operator together.
 
-use machine::{Sink, StepRecord};
+use std::time::Duration;
+
+use cluster::{cache::KindCaches, metrics::ApiMetrics};
+use machine::{Sink, StepOutcome, StepRecord};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{
@@ -11,6 +14,32 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+
+use crate::{object_metrics::ObjectCollector, scaler::ScalerMetrics, time_to_running::TimeToRunning};
+
+/// Metrics of the operator's parts, which count into one registry.
+#[derive(Debug)]
+pub struct OperatorMetrics {
+    /// Those of the steps.
+    pub steps: StepMetrics,
+    /// Those of the scaler.
+    pub scaler: ScalerMetrics,
+    /// Those of the Kubernetes client.
+    pub api: ApiMetrics,
+}
+
+impl OperatorMetrics {
+    /// Creates all metrics in this registry; those of the objects follow these caches. Must be called before the watches start.
+    pub fn new(registry: &mut Registry, kinds: &KindCaches, by_workload: bool) -> Self {
+        daemon::process::register(registry, "operator");
+        let steps = StepMetrics::new(registry);
+        let (scaler, api) = (ScalerMetrics::new(registry, by_workload), ApiMetrics::default());
+        api.register(registry);
+        registry.register_collector(Box::new(ObjectCollector::new(kinds.clone(), by_workload)));
+        TimeToRunning::new(registry, steps.leading.clone()).subscribe(kinds);
+        Self { steps, scaler, api }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StepLabels {
@@ -57,6 +86,13 @@ impl StepMetrics {
         metrics
     }
 
+    /// Counts a step that began in `phase`.
+    pub(crate) fn stepped(&self, kind: &'static str, phase: &str, outcome: StepOutcome, took: Duration) {
+        let labels = StepLabels { kind, phase: phase.to_owned(), outcome: outcome.as_str() };
+        self.steps.get_or_create(&labels).inc();
+        self.seconds.get_or_create(&KindLabel { kind }).observe(took.as_secs_f64());
+    }
+
     /// Sets the number of objects of a kind that wait for a worker.
     pub fn queued(&self, kind: &'static str, depth: usize) {
         self.queued.get_or_create(&KindLabel { kind }).set(i64::try_from(depth).unwrap_or(i64::MAX));
@@ -75,8 +111,6 @@ impl StepMetrics {
 
 impl Sink for StepMetrics {
     fn record(&self, step: &StepRecord) {
-        let labels = StepLabels { kind: step.kind, phase: step.from.clone(), outcome: step.outcome.as_str() };
-        self.steps.get_or_create(&labels).inc();
-        self.seconds.get_or_create(&KindLabel { kind: step.kind }).observe(step.took.as_secs_f64());
+        self.stepped(step.kind, &step.from, step.outcome, step.took);
     }
 }

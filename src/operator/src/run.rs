@@ -14,7 +14,6 @@ use cluster::{
     client,
     crash::CrashPoint,
     events::event_queue,
-    metrics::ApiMetrics,
     secret::SecretObject,
     transport::DEADLINE,
     watches::named,
@@ -23,6 +22,7 @@ use daemon::{
     admin::Probes,
     ids::random_hex,
     logs::{self, DEFAULT_FILTER, LogFormat},
+    metrics::MetricsArgs,
     runtime::{Runtime, RuntimeError, exit_code},
 };
 use futures::future::{join_all, join4};
@@ -41,8 +41,8 @@ use super::{
     watches::{WatchedCaches, watch_gateways},
 };
 use crate::{
-    metrics::StepMetrics,
-    scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler, ScalerMetrics},
+    metrics::{OperatorMetrics, StepMetrics},
+    scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler},
 };
 
 /// Deadline of a request for the Lease, which is renewed within 6 s or lost.
@@ -138,6 +138,8 @@ pub struct OperatorArgs {
     /// The operator runs on a developer's machine: MCP servers may be on loopback
     #[arg(long, env = "RECIF_LOCAL")]
     local: bool,
+    #[command(flatten)]
+    metrics: MetricsArgs,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
     #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
     crash_at: Option<String>,
@@ -193,6 +195,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         gateway_service,
         mcp_deny_cidr: mut denied,
         local,
+        metrics: MetricsArgs { by_workload },
         crash_at,
         lose_wakes,
     } = args;
@@ -214,17 +217,15 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let identity = if pod_uid.is_empty() { random_hex::<8>()? } else { pod_uid };
 
     let mut registry = Registry::default();
-    let (metrics, steps) = (ApiMetrics::default(), StepMetrics::new(&mut registry));
-    let scaler_metrics = ScalerMetrics::new(&mut registry);
-    metrics.register(&mut registry);
+    let maps = Arc::new(WatchedCaches::default());
+    let OperatorMetrics { steps, scaler, api } = OperatorMetrics::new(&mut registry, &maps.caches.kinds, by_workload);
     let authority = if leader_elect { WriteGate::by_lease() } else { WriteGate::always() };
     // A transport of its own: a dead connection must be noticed before the Lease expires.
     let lease_transport =
-        client::connect(WriteGate::always(), CrashPoint::default(), metrics.clone(), LEASE_TIMEOUT).await?;
-    let transport = client::connect(authority.clone(), crash, metrics, DEADLINE).await?;
+        client::connect(WriteGate::always(), CrashPoint::default(), api.clone(), LEASE_TIMEOUT).await?;
+    let transport = client::connect(authority.clone(), crash, api, DEADLINE).await?;
     let (events, event_sender) = event_queue(transport.clone(), identity.clone());
 
-    let maps = Arc::new(WatchedCaches::default());
     let board = Arc::new(WatchHealth::default());
     let children = Arc::new(ChildWriter::new(transport.clone(), maps.caches.children.clone()));
     let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.caches.keys.clone()));
@@ -241,8 +242,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
     let fleet = LiveFleet::new(&transport, &maps.caches, &deps.cache, &clock, behind_gateways.clone(), board.clone());
-    let scaler =
-        Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.caches.keys.clone(), scaler_metrics));
+    let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.caches.keys.clone(), scaler));
     let deps = Arc::new(deps);
     let users = Arc::default();
     let instance = format!("{operator_namespace}/{lease_name}");

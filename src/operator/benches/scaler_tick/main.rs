@@ -46,7 +46,7 @@ fn measure(pods: &mut std::process::Child) -> io::Result<()> {
     }
     let port: u16 = port.parse().map_err(io::Error::other)?;
     let mut registry = Registry::default();
-    let metrics = ScalerMetrics::new(&mut registry);
+    let metrics = ScalerMetrics::new(&mut registry, true);
     let scaler =
         Arc::new(Scaler::new(Arc::new(IdleFleet::new()), Duration::from_secs(1), port, Keys::default(), metrics));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

@@ -23,5 +23,5 @@ pub use decide::{Decision, Direction, ReplicaPolicy, Window, decide};
 pub use demand::{LoadDemand, LoadReport, Meter, PodSample};
 pub use fleet::{ScalingCondition, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView};
 pub use live::{GatewayMap, LiveFleet};
-pub use metrics::ScalerMetrics;
+pub use metrics::{ScaleGauges, ScalerMetrics};
 pub use run::{PROXY_PORT, Scaler};

@@ -203,7 +203,10 @@ impl ScalerTerm {
         let now = self.now();
         match self.scaler.fleet.view(id) {
             Ok(seen) => return Some(seen),
-            Err(ViewError::Gone) => drop(self.workloads.remove(id)),
+            Err(ViewError::Gone) => {
+                self.workloads.remove(id);
+                self.scaler.metrics.deleted(id);
+            }
             Err(ViewError::NotListed) => {
                 if let Some(tracked) = self.workloads.get_mut(id) {
                     tracked.forget(now);
@@ -288,10 +291,7 @@ impl ScalerTerm {
         self.queries.clear();
         self.gateways.end_round();
         open.iter().for_each(|id| self.evaluate(id));
-        let now = self.now();
-        let desired = self.workloads.values().map(|tracked| i64::from(tracked.desired)).sum();
-        let unreachable = self.workloads.values().map(|tracked| tracked.unreachable(now).count()).sum();
-        self.scaler.metrics.ended(begun.elapsed(), desired, unreachable);
+        self.scaler.metrics.ended(begun.elapsed());
     }
 
     fn evaluate(&mut self, id: &WorkloadId) {
@@ -320,13 +320,17 @@ impl ScalerTerm {
     }
 
     fn write(&mut self, id: &WorkloadId, seen: WorkloadView, writes: PlannedWrites) {
+        let now = self.now();
+        if let Some(tracked) = self.workloads.get(id) {
+            self.scaler.metrics.evaluated(id, tracked.gauges(&seen, now));
+        }
         let Some(tracked) = self.workloads.get_mut(id).filter(|tracked| !tracked.writing) else { return };
         if writes.is_empty() {
             return;
         }
         tracked.writing = true;
         if let Some(direction) = writes.direction {
-            self.scaler.metrics.decided(direction);
+            self.scaler.metrics.decided(id, direction);
         }
         let (fleet, slots, id) = (self.scaler.fleet.clone(), self.write_permits.clone(), id.clone());
         self.writes.push(Box::pin(async move {

@@ -10,7 +10,7 @@ use crds::{Scaling, reason};
 use tokio::net::TcpStream;
 
 use super::{
-    Direction, LoadDemand, LoadReport, Meter, PodSample, ReplicaPolicy, Window, decide,
+    Direction, LoadDemand, LoadReport, Meter, PodSample, ReplicaPolicy, ScaleGauges, Window, decide,
     fleet::{ScalingCondition, ScalingStatus, WorkloadView},
     gateways::UnmetDemand,
     step::{MARK, ScaleDownStep, is_settled, prepare, stale_marks},
@@ -83,6 +83,8 @@ pub(super) struct TrackedWorkload {
     pub(super) writing: bool,
     /// Number of Pods that its status is to report.
     pub(super) desired: i32,
+    /// Load at the last evaluation, in concurrent requests.
+    load: f64,
 }
 
 /// Round of queries to the Pods of a workload.
@@ -124,6 +126,7 @@ impl TrackedWorkload {
             round: None,
             writing: false,
             desired: 0,
+            load: 0.0,
         }
     }
 
@@ -175,6 +178,18 @@ impl TrackedWorkload {
         lost.map(|(uid, line)| (uid.as_str(), line.why.as_str()))
     }
 
+    /// Returns what the metrics tell of the last evaluation; `None` if the number of Pods does not follow the load.
+    pub(super) fn gauges(&self, seen: &WorkloadView, now: Duration) -> Option<ScaleGauges> {
+        let scaling = seen.scaling.as_ref().filter(|_| !seen.stopped)?;
+        Some(ScaleGauges {
+            desired: self.desired,
+            demand: self.load / f64::from(scaling.concurrency.max(1)),
+            min: scaling.min_replicas,
+            max: scaling.max_replicas,
+            unreachable: self.unreachable(now).count(),
+        })
+    }
+
     /// Returns the writes that the ownership of `replicas` asks for at once, whatever the load.
     pub(super) fn handover(&mut self, seen: &WorkloadView) -> PlannedWrites {
         let scaling = seen.scaling.as_ref().filter(|_| !seen.stopped);
@@ -223,6 +238,7 @@ impl TrackedWorkload {
         }
         self.failed = seen.failed;
         let demand = self.meter.update(&LoadReport { pods, waiting, refused, halted }, now);
+        self.load = demand.load;
         let mut writes = self.handover(seen);
         let own = |live: &&Arc<CachedChild>| {
             let state = live.deployment.as_ref().filter(|_| !live.deleting);

@@ -160,7 +160,7 @@ impl FakeFleet {
     }
 
     fn scaler_each(self: &Arc<Self>, interval: Duration, port: u16) -> JoinSet<()> {
-        let metrics = ScalerMetrics::new(&mut Registry::default());
+        let metrics = ScalerMetrics::new(&mut Registry::default(), true);
         let mut leading = JoinSet::new();
         leading.spawn(Arc::new(Scaler::new(self.clone(), interval, port, Keys::default(), metrics)).run());
         leading

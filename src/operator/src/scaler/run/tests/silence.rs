@@ -163,7 +163,7 @@ impl WorkloadFleet for SlowFleet {
 async fn a_workload_has_one_write_under_way() {
     let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
     let toy = FakeFleet::new(scaling(1), ours(), 1);
-    let metrics = ScalerMetrics::new(&mut Registry::default());
+    let metrics = ScalerMetrics::new(&mut Registry::default(), true);
     let fleet = Arc::new(SlowFleet(toy.clone()));
     let mut leading = JoinSet::new();
     leading.spawn(Arc::new(Scaler::new(fleet, Duration::from_millis(50), port, Keys::default(), metrics)).run());
