@@ -16,6 +16,7 @@ mod namespace;
 mod netns;
 mod object;
 mod operator;
+mod prometheus;
 mod report;
 mod run;
 mod scenario;

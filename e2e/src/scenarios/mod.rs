@@ -26,6 +26,7 @@ mod images;
 mod loops;
 mod manifests;
 mod mcp_servers;
+mod metrics;
 mod mutations;
 mod namespaced;
 mod pods;
@@ -71,6 +72,7 @@ const THEMES: &[&[Scenario]] = &[
     scale::SCENARIOS,
     sidecar::SCENARIOS,
     scaling::SCENARIOS,
+    metrics::SCENARIOS,
     deletion::SCENARIOS,
     start::SCENARIOS,
     docs::SCENARIOS,

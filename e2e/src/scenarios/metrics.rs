@@ -1,0 +1,132 @@
+//! Tests the metrics and their monitoring with Debian's Prometheus: queries have answers, names that there are not leave no series, and the
+//! documentation names what there is.
+
+use anyhow::{Context as _, Result, ensure};
+use futures::future::try_join_all;
+use serde_json::{Value, json};
+
+use super::{
+    Scenario, scenarios,
+    traffic::{await_response, send_request},
+};
+use crate::{
+    client::{ClientTarget, HttpClientConnection},
+    kinds::AGENT,
+    manifests::{agent, text, workload},
+    namespace::{Namespace, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
+    prometheus::Prometheus,
+    watch::poll,
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
+    queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none,
+);
+
+/// Parts of queries about what goes wrong nowhere here: they may find nothing.
+const RARE: [&str; 3] = ["recif_oscillating", "recif_watch_restarts_total", "CRDOutdated"];
+
+async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("waiting", json!({"tools": ["missing"]}))).await?;
+    ns.apply(&agent("broken", json!({"storage": "postgresql"}))).await?;
+    ns.await_agent_not_ready("broken", START_TIMEOUT, "Failed", &["MissingDatabaseUrl"]).await?;
+    let scaling =
+        json!({"minReplicas": 0, "maxReplicas": 2, "concurrency": 1, "stableWindow": "2s", "scaleToZeroAfter": "5s"});
+    ns.start(&workload("steady", json!({}))).await?;
+    ns.start(&workload("called", json!({"scaling": scaling}))).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "called").await?;
+    await_response(&ns, &gateway).await?;
+    let asleep = |it: &Object| it.condition("Ready").reason == "ScaledToZero";
+    ns.until(AGENT, "called", START_TIMEOUT, "sleeps", asleep).await?;
+    await_response(&ns, &gateway).await?;
+    let broken = ClientTarget::gateway(&ns, AGENT, "broken").await?;
+    ensure!(send_request(&ns, &broken, "GET", "/").await?.status == 503, "a failed agent answers");
+
+    // Two are served at a time, a hundred may wait, for 10 s at most, and the rest is refused.
+    let calls = (0..120).map(|_| send_request(&ns, &gateway, "GET", "/sleep?ms=1000"));
+    let refused = try_join_all(calls).await?.iter().filter(|answer| answer.status == 503).count();
+    ensure!(refused > 0, "there was room for every request");
+
+    let prometheus = Prometheus::start(&ns).await?;
+    for query in queries(&ns)?.iter().filter(|query| !RARE.iter().any(|rare| query.contains(rare))) {
+        poll(START_TIMEOUT, &format!("an answer to {query}"), || async {
+            Ok((!prometheus.query(&ns.env, query).await?.is_empty()).then_some(()))
+        })
+        .await?;
+    }
+    let named = format!("recif_object_failed{{kind=\"Agent\",namespace=\"{}\",name=\"broken\"}}", ns.name);
+    ensure!(!prometheus.query(&ns.env, &named).await?.is_empty(), "no series {named}");
+
+    let page = text(&ns.env.file("docs/metrics.md"))?;
+    let of_ours = "group by (__name__) ({job=~\"recif-.*\",__name__=~\"recif_.*|process_.*\"})";
+    for series in prometheus.query(&ns.env, of_ours).await? {
+        let name = series["metric"]["__name__"].as_str().context("a series without a name")?;
+        let base = ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part)).unwrap_or(name);
+        ensure!(page.contains(&format!("`{base}`")), "docs/metrics.md does not name {base}");
+    }
+    unknown_names_add_no_series(&ns, &prometheus).await
+}
+
+async fn unknown_names_add_no_series(ns: &Namespace, prometheus: &Prometheus) -> Result<()> {
+    let root = ClientTarget::gateway_root(&ns.env).await?;
+    let call = async |target: ClientTarget, from: usize, to: usize| {
+        let inside = ns.env.netns().await?;
+        let namespace = ns.name.clone();
+        let calls = async move {
+            let mut connection = HttpClientConnection::open(&target).await?;
+            for at in from..to {
+                if !connection.is_reusable() {
+                    connection = HttpClientConnection::open(&target).await?;
+                }
+                let answer = connection.send("GET", &format!("/v1/agents/{namespace}/none-{at}/"), "").await?;
+                ensure!(answer.status == 404, "{answer:?}");
+            }
+            Ok(())
+        };
+        inside.run(calls).await
+    };
+    let number = async || {
+        let query = "count({__name__=~\"recif_gateway_.*\",kind!~\"Agent\"})";
+        let found = prometheus.query(&ns.env, query).await?;
+        let value = found.first().and_then(|series| series["value"][1].as_str()).context("no series of the gateway")?;
+        Ok::<usize, anyhow::Error>(value.parse()?)
+    };
+    // The first adds the series of requests that lead to no workload.
+    call(root.clone(), 0, 1).await?;
+    let unknown = "recif_gateway_requests_total{kind=\"none\",code=\"404\"}";
+    let told = |least: f64| async move {
+        let found = prometheus.query(&ns.env, &format!("sum({unknown}) >= {least}")).await?;
+        Ok((!found.is_empty()).then_some(()))
+    };
+    poll(START_TIMEOUT, "the first unknown name counted", || told(1.0)).await?;
+    let before = number().await?;
+    call(root, 1, 10_000).await?;
+    poll(START_TIMEOUT, "every unknown name counted", || told(10_000.0)).await?;
+    let after = number().await?;
+    ensure!(after == before, "{before} series before 10 000 unknown names, and {after} after them");
+    Ok(())
+}
+
+/// Returns the queries of the dashboard, and the expressions of the alerts up to their thresholds.
+fn queries(ns: &Namespace) -> Result<Vec<String>> {
+    let dashboard: Value = serde_json::from_str(&text(&ns.env.file("config/monitoring/dashboard.json"))?)?;
+    let panels = dashboard["panels"].as_array().context("the dashboard has no panels")?.iter();
+    let targets = panels.flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let mut queries: Vec<String> = targets.filter_map(|target| target["expr"].as_str()).map(str::to_owned).collect();
+    let rules: Value = serde_yaml::from_str(&text(&ns.env.file("config/monitoring/rules.yaml"))?)?;
+    for group in rules["spec"]["groups"].as_array().context("there are no alerts")? {
+        for rule in group["rules"].as_array().into_iter().flatten() {
+            let expression = rule["expr"].as_str().context("an alert without an expression")?;
+            // The alert on a missing operator finds nothing while there is one.
+            if !expression.starts_with("absent(") {
+                let compared = expression.split(" == ").flat_map(|part| part.split(" and "));
+                queries.extend(compared.map(|part| part.split([">", "!= "]).next().unwrap_or(part).trim().to_owned()));
+            }
+        }
+    }
+    let with_values = |query: String| {
+        let query = query.replace("$__rate_interval", "30s").replace("[15m]", "[30s]").replace("[5m]", "[30s]");
+        ["$kind", "$namespace", "$name"].iter().fold(query, |query, variable| query.replace(variable, ".*"))
+    };
+    Ok(queries.into_iter().map(with_values).collect())
+}
