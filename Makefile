@@ -25,7 +25,8 @@ lint: cargo-found ui ## formatting, clippy, and the documentation of the code
 unit: cargo-found ui ## unit, property and drift tests
 	@hack/ui test
 	RECIF_PEERS=$$(hack/peers) && RECIF_HELM=$$(hack/tools helm) && RECIF_KUSTOMIZE=$$(hack/tools kustomize) && \
-		export RECIF_PEERS RECIF_HELM RECIF_KUSTOMIZE && cargo test --workspace --locked
+		RECIF_PROMETHEUS=$$(hack/prometheus) && \
+		export RECIF_PEERS RECIF_HELM RECIF_KUSTOMIZE RECIF_PROMETHEUS && cargo test --workspace --locked
 
 e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own
 	@hack/e2e
@@ -53,6 +54,7 @@ manifests generate: cargo-found ## write config/crd, the rights on our kinds, th
 	cargo run -q --locked --bin recif -- crds --write config/crd
 	RECIF_WRITE=1 cargo test -q --locked --test diagrams
 	RECIF_WRITE=1 cargo test -q --locked --test docs the_page_of
+	RECIF_WRITE=1 cargo test -q --locked --test monitoring the_page
 	RECIF_WRITE=1 cargo test -q --locked --test rbac the_rules_on_our_kinds
 	RECIF_WRITE=1 cargo test -q --locked --test chart the_generated_files
 	RECIF_WRITE=1 cargo test -q --locked -p control_plane --lib the_copy_that_the_web_ui_is_made_from
