@@ -5,8 +5,8 @@
 )]
 
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, LocalObjectReference, ResourceRequirements};
-
 use kube::CustomResource;
+use meta::schema::brief;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ use crate::{
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::WorkloadStatus,
-    traffic::Traffic,
+    traffic::{self, Traffic},
 };
 
 /// Image of an agent that names none. The operator's `--agent-image` takes its place where that is set.
@@ -54,14 +54,24 @@ pub const DEFAULT_IMAGE: &str = "corail:latest";
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::agent_rules)]
+#[schemars(
+    transform = schema::rule(
+        "!has(self.promptRef) || !has(self.systemPrompt) || self.systemPrompt == ''",
+        "set only one of promptRef and systemPrompt",
+    ),
+    transform = schema::rule(
+        "!has(self.modelRef) || (self.modelType == 'stub' && self.modelId == 'stub-echo')",
+        "modelRef brings the model: leave out modelType and modelId",
+    ),
+    transform = traffic::rules
+)]
 pub struct AgentSpec {
     /// Display name, for people.
     #[schemars(length(min = 1))]
     pub name: String,
     /// Framework that the agent is written in.
     // A string and not an enum: a value written by another version must not make the object unreadable.
-    #[schemars(schema_with = "schema::framework")]
+    #[schemars(extend("enum" = ["adk", "langchain", "crewai", "autogen", "custom", "corail"]))]
     pub framework: String,
     /// Reasoning strategy of the agent, passed on to its runtime. Default: simple.
     #[serde(default = "simple")]
@@ -91,7 +101,7 @@ pub struct AgentSpec {
     /// Storage of conversations and A2A tasks: memory (each Pod has its own) or postgresql (shared by all Pods). Empty:
     /// postgresql when a database URL is known, else memory.
     // A string and not an enum, as `framework`.
-    #[schemars(schema_with = "schema::storage")]
+    #[schemars(with = "String", extend("enum" = ["", "memory", "postgresql"]))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage: Option<String>,
     /// Database URL of this agent (postgresql://…), used instead of the operator's. The operator writes it to a Secret
@@ -101,7 +111,18 @@ pub struct AgentSpec {
     /// Names of Tools in the same namespace, each once, at most 128. The agent's Pods start once all of them are
     /// Available. A builtin of the runtime (datetime, calculator, web_search, fetch_url) needs no Tool; a Tool of the
     /// same name replaces it.
-    #[schemars(schema_with = "schema::tool_names")]
+    // A set in the order of the user, so that two clients that apply the agent may each add their own; the rule says how to
+    // repair a duplicate. 128 names of 253 characters stay within the run-time cost that the API server allows one rule;
+    // 256 do not.
+    #[schemars(
+        length(max = 128),
+        inner(length(min = 1, max = 253)),
+        extend("x-kubernetes-list-type" = "set"),
+        transform = schema::rule(
+            "self.all(a, self.exists_one(b, a == b))",
+            "the same Tool is listed twice: list each Tool once",
+        )
+    )]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
     /// Ids of the agent's knowledge bases. They need a database.
@@ -124,19 +145,19 @@ pub struct AgentSpec {
     #[serde(default = "default_port")]
     pub port: i32,
     /// Environment variables of the container, each name once, as in a Pod.
-    #[schemars(schema_with = "schema::env")]
+    #[schemars(schema_with = "schema::by_name::<EnvVar>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<EnvVar>,
     /// Sources of environment variables of the container, ConfigMaps and Secrets, as in a Pod.
-    #[schemars(schema_with = "schema::env_from")]
+    #[schemars(schema_with = "brief::<Vec<EnvFromSource>>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env_from: Vec<EnvFromSource>,
     /// Compute resources of the container, as in a Pod.
-    #[schemars(schema_with = "schema::resources")]
+    #[schemars(schema_with = "brief::<ResourceRequirements>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Secrets for pulling the image, as in a Pod.
-    #[schemars(schema_with = "schema::image_pull_secrets")]
+    #[schemars(schema_with = "schema::by_name::<LocalObjectReference>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
     /// ServiceAccount of the Pods. Empty: a ServiceAccount of the agent's own, with the agent's name.

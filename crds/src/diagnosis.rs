@@ -125,13 +125,12 @@ pub fn reference_problem(kind: &str, name: &str, status: Option<&CommonStatus>) 
     let Some(phase) = status.written_phase() else {
         return Some(format!("{kind} {name}: not yet seen by an operator"));
     };
-    let condition = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
-    if condition(condition_type::AVAILABLE).is_some_and(|condition| condition.status == "True") {
+    if status.condition(condition_type::AVAILABLE).is_some_and(|condition| condition.status == "True") {
         return None;
     }
     Some(format!(
         "{kind} {name}: {}",
-        reason_and_message(phase, condition(condition_type::READY).map(|condition| condition.message.as_str()))
+        reason_and_message(phase, status.condition(condition_type::READY).map(|condition| condition.message.as_str()))
     ))
 }
 

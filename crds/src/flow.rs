@@ -5,8 +5,8 @@
 )]
 
 use k8s_openapi::api::core::v1::{EnvVar, LocalObjectReference, ResourceRequirements};
-
 use kube::CustomResource;
+use meta::schema::brief;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::{
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::WorkloadStatus,
-    traffic::Traffic,
+    traffic::{self, Traffic},
 };
 
 /// Desired state of a flow: its prompts, its model, its tools and how its Pods run.
@@ -62,7 +62,7 @@ use crate::{
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::flow_rules)]
+#[schemars(transform = traffic::rules)]
 pub struct FlowSpec {
     /// Prompts, model and tools of the flow.
     #[serde(flatten)]
@@ -105,13 +105,14 @@ impl HasReferences for Flow {
 /// Prompts, model and tools of one flow: of a Flow, or of one entry of a FlowSet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(transform = schema::one_of("modelRef", "modelSpec"))]
 pub struct FlowDefinition {
     /// Prompts of the flow, 1 to 64. The first one answers; the others are called by name or included as partials.
     #[schemars(length(min = 1, max = 64))]
     pub prompts: Vec<PromptSource>,
     /// Tools in the same namespace that the prompts may call, each once, at most 64. A builtin of the runtime
     /// (datetime, calculator, web_search, fetch_url) needs no Tool; a Tool of the same name replaces it.
-    #[schemars(schema_with = "schema::tool_refs")]
+    #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ObjectRef>,
     /// Model in the same namespace that answers. Set exactly one of modelRef and modelSpec.
@@ -125,7 +126,7 @@ pub struct FlowDefinition {
 /// Prompt of a flow: a reference to a Prompt, or a prompt written in place. Set exactly one of promptRef and prompt.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::one_prompt)]
+#[schemars(transform = schema::one_of("promptRef", "prompt"))]
 pub struct PromptSource {
     /// Prompt in the same namespace. Excludes prompt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -147,7 +148,7 @@ impl PromptSource {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct InlinePrompt {
     /// Name of the prompt: at most 253 letters, digits, '-', '_' and '.', beginning with a letter or digit.
-    #[schemars(schema_with = "schema::file_name")]
+    #[schemars(length(max = 253), regex(pattern = "^[a-zA-Z0-9][-._a-zA-Z0-9]*$"))]
     pub name: String,
     /// Dotprompt text of the prompt, 1 to 1048576 characters.
     #[schemars(length(min = 1, max = 1048576))]
@@ -175,19 +176,19 @@ pub struct Runtime {
     #[serde(default = "default_port")]
     pub port: i32,
     /// Environment variables of the container, each name once, as in a Pod.
-    #[schemars(schema_with = "schema::env")]
+    #[schemars(schema_with = "schema::by_name::<EnvVar>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<EnvVar>,
     /// Compute resources of the container, as in a Pod.
-    #[schemars(schema_with = "schema::resources")]
+    #[schemars(schema_with = "brief::<ResourceRequirements>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Type of the Service: ClusterIP, NodePort or LoadBalancer. Default: ClusterIP.
-    #[schemars(schema_with = "schema::service_type")]
+    #[schemars(extend("enum" = ["ClusterIP", "NodePort", "LoadBalancer"]))]
     #[serde(default = "cluster_ip")]
     pub service_type: String,
     /// Secrets for pulling the image, as in a Pod.
-    #[schemars(schema_with = "schema::image_pull_secrets")]
+    #[schemars(schema_with = "schema::by_name::<LocalObjectReference>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub image_pull_secrets: Vec<LocalObjectReference>,
     /// ServiceAccount of the Pods. Empty: a ServiceAccount of their own, with the name of the object.

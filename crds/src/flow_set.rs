@@ -5,7 +5,6 @@
 )]
 
 use kube::CustomResource;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +13,7 @@ use crate::{
     references::{HasReferences, ReferenceSet},
     schema,
     status::WorkloadStatus,
+    traffic,
 };
 
 /// Desired state of a FlowSet: its flows, and how their common Pods run.
@@ -64,10 +64,10 @@ use crate::{
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::traffic_rules)]
+#[schemars(transform = traffic::rules)]
 pub struct FlowSetSpec {
     /// Flows of the set, 1 to 64, each under its own name.
-    #[schemars(schema_with = "schema::flows")]
+    #[schemars(schema_with = "schema::by_name::<FlowEntry>", length(min = 1, max = 64))]
     pub flows: Vec<FlowEntry>,
     /// Settings of its Pods.
     #[serde(flatten)]
@@ -85,11 +85,10 @@ impl HasReferences for FlowSet {
 
 /// One flow of a FlowSet.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = schema::one_model)]
 pub struct FlowEntry {
     /// Name of the flow and of its route: at most 40 lower-case letters, digits and '-', beginning with a letter and
     /// ending with a letter or digit.
-    #[schemars(schema_with = "schema::flow_name")]
+    #[schemars(length(max = 40), regex(pattern = "^[a-z]([-a-z0-9]*[a-z0-9])?$"))]
     pub name: String,
     /// Prompts, model and tools of the flow.
     #[serde(flatten)]
@@ -104,7 +103,7 @@ pub struct FlowSetStatus {
     #[serde(flatten)]
     pub workload: WorkloadStatus,
     /// State of each flow, in the order of the spec.
-    #[schemars(schema_with = "schema::flow_states")]
+    #[schemars(schema_with = "schema::by_name::<FlowState>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<FlowState>,
     /// Number of flows that are rendered and served.

@@ -7,7 +7,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::{
-    CRD_SCHEMA, CRD_VERSION, GROUP, HasReferences, Reference, ReferencePhase, VERSION, WorkloadPhase, digest, schema,
+    CRD_SCHEMA, CRD_VERSION, GROUP, HasReferences, Reference, ReferencePhase, VERSION, WorkloadPhase, definition,
+    digest,
 };
 
 /// One kind of the API.
@@ -100,11 +101,11 @@ impl ApiKind {
     /// Returns its CustomResourceDefinition, ready to be applied.
     pub fn definition(&self) -> CustomResourceDefinition {
         let rules = match self.role {
-            Role::Workload => schema::workload_name_rules(),
-            Role::Reference if self.owns() => schema::owner_name_rules(),
+            Role::Workload => definition::workload_name_rules(),
+            Role::Reference if self.owns() => definition::owner_name_rules(),
             Role::Reference => Vec::new(),
         };
-        let mut definition = schema::publish((self.definition)(), &rules);
+        let mut definition = definition::publish((self.definition)(), &rules);
         let annotations =
             [(CRD_VERSION, env!("CARGO_PKG_VERSION").to_owned()), (CRD_SCHEMA, schema_digest(&definition))];
         let annotations = annotations.map(|(name, value)| (name.to_owned(), value));

@@ -4,17 +4,16 @@
     reason = "the lint takes the parts of two `printcolumn(…)` for the same attribute"
 )]
 
-use std::collections::BTreeMap;
-
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use k8s_openapi::api::core::v1::ResourceRequirements;
 use kube::CustomResource;
+use meta::schema::brief;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ObjectRef, Period,
+    ObjectRef, PROXY_PORT, Period,
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::WorkloadStatus,
@@ -55,12 +54,28 @@ use crate::{
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::mcp_server_rules)]
+#[schemars(
+    transform = schema::rule(
+        "self.transportType != 'stdio' || (has(self.deployment.cmd) && self.deployment.cmd != '')",
+        "a server of type stdio needs the program to run: set deployment.cmd",
+    ),
+    transform = schema::rule(
+        "self.transportType != 'stdio' || !has(self.httpTransport)",
+        "a server of type stdio is served by the bridge: leave out httpTransport, or set transportType to http",
+    ),
+    transform = schema::rule(
+        format!(
+            "(has(self.httpTransport) && has(self.httpTransport.targetPort) ? self.httpTransport.targetPort \
+             : self.deployment.port) != {PROXY_PORT}"
+        ),
+        format!("port {PROXY_PORT} is the sidecar's: let the container listen on another one"),
+    )
+)]
 pub struct MCPServerSpec {
     /// Transport of the program: stdio (standard input and output, which a bridge serves over HTTP) or http (the
     /// program serves Streamable HTTP itself).
     // A string and not an enum: a value written by another version must not make the object unreadable.
-    #[schemars(schema_with = "schema::transport_type")]
+    #[schemars(extend("enum" = ["stdio", "http"]))]
     pub transport_type: String,
     /// Container and Pods of the server.
     pub deployment: ServerDeployment,
@@ -71,12 +86,12 @@ pub struct MCPServerSpec {
     #[serde(default, skip_serializing_if = "ServerProxy::is_default")]
     pub proxy: ServerProxy,
     /// Longest time for a whole discovery of the server's tools, from 1s to 10m. Default: 30s.
-    #[schemars(schema_with = "schema::discovery_timeout")]
+    #[schemars(transform = Period::between("1s", "10m", "30s or 2m"))]
     #[serde(default = "timeout")]
     pub timeout: Period,
     /// Interval between discoveries of the server's tools, from 1s to 24h, with a jitter of a fifth. A change of its
     /// Pods starts a discovery, too. Default: 10m.
-    #[schemars(schema_with = "schema::resync")]
+    #[schemars(transform = Period::between("1s", "24h", "60s or 1h"))]
     #[serde(default = "resync")]
     pub resync: Period,
     /// Publication of each discovered tool as a Tool object, for kubectl and for agents that list Tools by name.
@@ -125,11 +140,11 @@ pub struct ServerDeployment {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Secrets in the same namespace whose keys become environment variables of the container.
-    #[schemars(schema_with = "schema::tool_refs")]
+    #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub secret_refs: Vec<ObjectRef>,
     /// ConfigMaps in the same namespace whose keys become environment variables of the container.
-    #[schemars(schema_with = "schema::tool_refs")]
+    #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub config_map_refs: Vec<ObjectRef>,
     /// ServiceAccount of the Pods. Empty: a ServiceAccount of the server's own, with the server's name.
@@ -140,7 +155,7 @@ pub struct ServerDeployment {
     #[serde(default = "one")]
     pub replicas: i32,
     /// Compute resources of the container, as in a Pod.
-    #[schemars(schema_with = "schema::resources")]
+    #[schemars(schema_with = "brief::<ResourceRequirements>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
     /// Overlay on the Pod template (labels, nodeSelector, tolerations, volumes, more containers …), merged by name. The
@@ -175,7 +190,13 @@ pub struct HttpTransport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_port: Option<i32>,
     /// Path of the MCP endpoint. Default: /mcp.
-    #[schemars(schema_with = "schema::server_path")]
+    #[schemars(
+        length(max = 1024),
+        transform = schema::rule(
+            "self.matches('^/[^?#[:space:]]*$')",
+            "must be a path that begins with '/', such as /mcp, without '?' and '#'",
+        )
+    )]
     #[serde(default = "path")]
     pub path: String,
 }
@@ -200,12 +221,12 @@ impl MCPServerSpec {
 
     /// Returns the longest time for a whole discovery.
     pub fn timeout(&self) -> Duration {
-        self.timeout.length().unwrap_or(Duration::from_secs(30))
+        self.timeout.length_or(timeout)
     }
 
     /// Returns the interval between discoveries.
     pub fn resync(&self) -> Duration {
-        self.resync.length().unwrap_or(Duration::from_secs(600))
+        self.resync.length_or(resync)
     }
 }
 

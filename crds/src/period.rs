@@ -5,6 +5,8 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
+use crate::schema;
+
 /// Units with their length in milliseconds; `ms` comes before `m`, with which it begins.
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("h", 3_600_000), ("m", 60_000), ("s", 1_000)];
 
@@ -44,9 +46,28 @@ impl Period {
         self.length
     }
 
+    /// Returns the duration, and for a text that is not in this format that of the field's default.
+    pub(crate) fn length_or(&self, default: impl FnOnce() -> Self) -> Duration {
+        self.length.or_else(|| default().length).unwrap_or_default()
+    }
+
     /// Returns the text as it was written.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+}
+
+impl Period {
+    /// Returns a transform that bounds the schema of a field. It is one rule and no pattern, so that a violation has one
+    /// message, and a readable one.
+    pub(crate) fn between(least: &str, most: &str, example: &str) -> impl Fn(&mut Schema) + use<> {
+        schema::rule(
+            format!(
+                "self.matches('^([0-9]{{1,5}}(h|m|s|ms)){{1,4}}$') && duration(self) >= duration('{least}') \
+                 && duration(self) <= duration('{most}')"
+            ),
+            format!("must be a length of time from {least} to {most}: write it with its unit, such as {example}"),
+        )
     }
 }
 

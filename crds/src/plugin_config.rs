@@ -5,7 +5,6 @@
 )]
 
 use kube::CustomResource;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -42,13 +41,16 @@ use crate::{
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::credentials_rule)]
+#[schemars(transform = schema::rule(
+    "has(self.credentialsRef) || self.type in ['stub', 'ollama']",
+    "this type needs credentials: set credentialsRef to a Secret with them",
+))]
 pub struct PluginConfigSpec {
     /// Protocol of the provider: stub (answers without any network), openai (also for compatible servers), anthropic,
     /// gemini or ollama.
     // A string and not an enum: a value written by another version must not make the object unreadable.
     #[serde(rename = "type")]
-    #[schemars(schema_with = "schema::plugin_type")]
+    #[schemars(extend("enum" = ["stub", "openai", "anthropic", "gemini", "ollama"]))]
     pub type_: String,
     /// Region of the provider (us, eu …). With type openai it selects the provider's address in that region; the other
     /// types have no regions.
@@ -59,7 +61,11 @@ pub struct PluginConfigSpec {
     pub credentials_ref: Option<ObjectRef>,
     /// Keys that the Secret must have, such as OPENAI_API_KEY, at most 32. The runner gets each as an environment
     /// variable or a file.
-    #[schemars(schema_with = "schema::credential_keys")]
+    #[schemars(
+        length(max = 32),
+        inner(length(min = 1, max = 253), regex(pattern = "^[-._a-zA-Z0-9]+$")),
+        extend("x-kubernetes-list-type" = "set")
+    )]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credential_keys: Vec<String>,
     /// More settings of the provider, such as baseUrl; kept as written. Not for credentials.

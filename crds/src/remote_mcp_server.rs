@@ -53,14 +53,20 @@ pub struct RemoteMCPServerSpec {
     /// Transport of the server: STREAMABLE_HTTP, or SSE (the transport of the protocol's first revision). Default:
     /// STREAMABLE_HTTP.
     // A string and not an enum: a value written by another version must not make the object unreadable.
-    #[schemars(schema_with = "schema::server_protocol")]
+    #[schemars(extend("enum" = ["STREAMABLE_HTTP", "SSE"]))]
     #[serde(default = "streamable_http")]
     pub protocol: String,
     /// URL of the MCP endpoint, such as https://mcp.example.com/mcp. Credentials go into headersFrom.
-    #[schemars(schema_with = "schema::server_url")]
+    #[schemars(
+        length(max = 2048),
+        transform = schema::rule(
+            "self.matches('^https?://[^/?#@[:space:]]+([/?#][^[:space:]]*)?$')",
+            "must be an http or https URL, such as https://mcp.example.com/mcp; credentials go into headersFrom",
+        )
+    )]
     pub url: String,
     /// Headers of every request to the server, each name once, at most 32.
-    #[schemars(schema_with = "schema::server_headers")]
+    #[schemars(schema_with = "schema::by_name::<ServerHeader>", length(max = 32))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<ServerHeader>,
     /// Verification of the server's certificate if its url begins with https, by the operator, and by agents and flows
@@ -68,11 +74,11 @@ pub struct RemoteMCPServerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ServerTls>,
     /// Longest time for a whole discovery of the server's tools, from 1s to 10m. Default: 30s.
-    #[schemars(schema_with = "schema::discovery_timeout")]
+    #[schemars(transform = Period::between("1s", "10m", "30s or 2m"))]
     #[serde(default = "timeout")]
     pub timeout: Period,
     /// Longest silence of an event stream of the server, from 1s to 1h; the stream is then opened again. Default: 5m.
-    #[schemars(schema_with = "schema::sse_read_timeout")]
+    #[schemars(transform = Period::between("1s", "1h", "90s or 5m"))]
     #[serde(default = "sse_read_timeout")]
     pub sse_read_timeout: Period,
     /// Ends the session at the server after each discovery. Default: true.
@@ -80,7 +86,7 @@ pub struct RemoteMCPServerSpec {
     pub terminate_on_close: bool,
     /// Interval between discoveries of the server's tools, from 1s to 24h, with a jitter of a fifth; the server may ask
     /// for a longer one. Default: 60s.
-    #[schemars(schema_with = "schema::resync")]
+    #[schemars(transform = Period::between("1s", "24h", "60s or 1h"))]
     #[serde(default = "resync")]
     pub resync: Period,
     /// Namespaces whose Tools may refer to this server. Default: its own namespace.
@@ -108,17 +114,17 @@ impl HasReferences for RemoteMCPServer {
 impl RemoteMCPServerSpec {
     /// Returns the longest time for a whole discovery.
     pub fn timeout(&self) -> Duration {
-        self.timeout.length().unwrap_or(Duration::from_secs(30))
+        self.timeout.length_or(timeout)
     }
 
     /// Returns the longest silence of an event stream.
     pub fn sse_read_timeout(&self) -> Duration {
-        self.sse_read_timeout.length().unwrap_or(Duration::from_secs(300))
+        self.sse_read_timeout.length_or(sse_read_timeout)
     }
 
     /// Returns the interval between discoveries.
     pub fn resync(&self) -> Duration {
-        self.resync.length().unwrap_or(Duration::from_secs(60))
+        self.resync.length_or(resync)
     }
 }
 

@@ -39,7 +39,18 @@ use crate::{
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::tool_rules)]
+#[schemars(
+    // A Tool that was stored with both before the rule existed stays valid: its schema takes precedence.
+    transform = schema::transition_rule(
+        "!(has(self.inputSchema) && has(self.parameters) && size(self.parameters) > 0) || (oldSelf.hasValue() \
+         && has(oldSelf.value().inputSchema) && has(oldSelf.value().parameters) && size(oldSelf.value().parameters) > 0)",
+        "parameters and inputSchema both say what the tool takes: set only one of them",
+    ),
+    transform = schema::rule(
+        "!has(self.mcpServerRef) || !has(self.mcpEndpoint) || self.mcpEndpoint == ''",
+        "mcpEndpoint and mcpServerRef both say where the tool is: set only one of them",
+    )
+)]
 pub struct ToolSpec {
     /// Name that the model sees: 1 to 64 letters, digits, '_' and '-'.
     #[schemars(length(min = 1))]
@@ -48,7 +59,7 @@ pub struct ToolSpec {
     /// flow (needs flowRef) or agent (needs agentRef).
     // A string and not an enum: a value written by another version must not make the object unreadable.
     #[serde(rename = "type")]
-    #[schemars(schema_with = "schema::tool_type")]
+    #[schemars(extend("enum" = ToolType::ALL))]
     pub type_: String,
     /// Free category of the tool, for people. Default: general.
     #[serde(default = "general")]
@@ -68,7 +79,7 @@ pub struct ToolSpec {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Headers of an http or mcp tool whose values are in Secrets of the same namespace.
-    #[schemars(schema_with = "schema::headers_from")]
+    #[schemars(schema_with = "schema::by_name::<HeaderSource>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<HeaderSource>,
     /// Program of a cli tool.
@@ -170,7 +181,8 @@ impl ToolSpec {
 }
 
 /// Type of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ToolType {
     /// An HTTP request.
     Http,
@@ -211,11 +223,14 @@ pub fn is_builtin(name: &str) -> bool {
 /// Reference to a tool of an MCP server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::server_ref_rule)]
+#[schemars(transform = schema::rule(
+    "self.kind == 'RemoteMCPServer' || !has(self.__namespace__)",
+    "an MCPServer is used in its own namespace only: leave out namespace",
+))]
 pub struct ServerRef {
     /// Kind of the server: RemoteMCPServer or MCPServer. Default: RemoteMCPServer.
     // A string and not an enum: a value written by another version must not make the object unreadable.
-    #[schemars(schema_with = "schema::server_kind")]
+    #[schemars(extend("enum" = ServerRef::KINDS))]
     #[serde(default = "remote_server")]
     pub kind: String,
     /// Namespace of a RemoteMCPServer, whose allowedNamespaces must admit the Tool's namespace. Empty: the same
@@ -268,7 +283,7 @@ pub struct ToolParameter {
     /// JSON type of the value: string, integer, number or boolean. Default: string.
     // A string and not an enum, as the type of the tool.
     #[serde(rename = "type", default = "string")]
-    #[schemars(schema_with = "schema::parameter_type")]
+    #[schemars(extend("enum" = PARAMETER_TYPES))]
     pub type_: String,
     /// Description of the parameter for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]

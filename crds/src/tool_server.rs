@@ -4,18 +4,51 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use kube::core::{Selector, SelectorExt};
+use meta::schema::brief;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 
-use crate::schema;
+use crate::schema::{self, rule, transition_rule};
+
+/// Headers that belong to the protocol or to the connection, in lower case.
+const RESERVED: &[&str] = &[
+    "accept",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "last-event-id",
+    "mcp-method",
+    "mcp-name",
+    "mcp-protocol-version",
+    "mcp-session-id",
+    "transfer-encoding",
+];
 
 /// Header of the requests to an MCP server. Set exactly one of value and valueFrom.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::one_value)]
+#[schemars(transform = schema::one_of("value", "valueFrom"))]
 pub struct ServerHeader {
     /// Name of the header, such as Authorization.
-    #[schemars(schema_with = "schema::server_header_name")]
+    #[schemars(
+        length(max = 128),
+        transform = rule(
+            "self.matches('^[A-Za-z0-9!#$%&*+.^_|~-]+$')",
+            "is no name of a header: use letters, digits and '-'",
+        ),
+        transform = rule(
+            format!("!(self.lowerAscii() in {})", json!(RESERVED).to_string().replace('"', "'")),
+            "is set by the protocol itself: leave it out",
+        ),
+        // The headers of `is_forwarded_header`; objects that already have such a header stay valid.
+        transform = transition_rule(
+            "(oldSelf.hasValue() && oldSelf.value() == self) || \
+             !self.lowerAscii().replace('_', '-').matches('^(x-recif-.*|x-forwarded-.*|cookie)$')",
+            "tells who calls, which only the gateway may: leave it out",
+        )
+    )]
     pub name: String,
     /// Value of the header, at most 8192 characters. Keep credentials in a Secret (valueFrom) instead.
     #[schemars(length(max = 8192))]
@@ -39,7 +72,7 @@ pub struct ValueSource {
     /// Kind of the object: Secret or ConfigMap.
     // A string and not an enum: a value written by another version must not make the object unreadable.
     #[serde(rename = "type")]
-    #[schemars(schema_with = "schema::value_source_type")]
+    #[schemars(extend("enum" = ["Secret", "ConfigMap"]))]
     pub type_: String,
     /// Name of the Secret or ConfigMap.
     #[schemars(length(min = 1, max = 253))]
@@ -59,7 +92,10 @@ impl ValueSource {
 /// Verification of the certificate of an MCP server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::tls_rule)]
+#[schemars(transform = rule(
+    "!self.insecureSkipVerify || !has(self.caSecretRef)",
+    "insecureSkipVerify takes any certificate, so caSecretRef says nothing: set only one of them",
+))]
 pub struct ServerTls {
     /// Accepts any certificate. A third party on the network path can then read the headers: only for tests.
     /// Default: false.
@@ -90,16 +126,19 @@ impl From<CaSecret> for ValueSource {
 
 /// Namespaces that may refer to an MCP server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = schema::allowed_namespaces_rule)]
+#[schemars(transform = rule(
+    "(self.from == 'Selector') == has(self.selector)",
+    "selector goes with from: Selector, and only with it",
+))]
 pub struct AllowedNamespaces {
     /// Namespaces that may refer to the server: Same (its own), All, or Selector (those whose labels match selector).
     /// Default: Same.
     // A string and not an enum: a value written by another version must not make the object unreadable.
-    #[schemars(schema_with = "schema::allowed_from")]
+    #[schemars(extend("enum" = ["Same", "All", "Selector"]))]
     #[serde(default = "same")]
     pub from: String,
     /// Labels of the namespaces. Required with from: Selector, and only allowed with it.
-    #[schemars(schema_with = "schema::label_selector")]
+    #[schemars(schema_with = "brief::<LabelSelector>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
@@ -132,15 +171,21 @@ pub struct Publish {
     #[serde(default)]
     pub enabled: bool,
     /// Prefix of the names of the Tools, in lower case.
-    #[schemars(schema_with = "schema::publish_prefix")]
+    #[schemars(
+        length(max = 63),
+        transform = rule(
+            "self == '' || self.matches('^[a-z0-9][-a-z0-9]*$')",
+            "the names of the Tools begin with it: use lower-case letters, digits and '-'",
+        )
+    )]
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
     /// Names of the tools to publish, with * for any text and ? for any character. Empty: all.
-    #[schemars(schema_with = "schema::globs")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 128)))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
     /// Names of the tools not to publish, with the same wildcards.
-    #[schemars(schema_with = "schema::globs")]
+    #[schemars(length(max = 64), inner(length(min = 1, max = 128)))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
 }
@@ -183,7 +228,7 @@ fn matches_glob(glob: &str, text: &str) -> bool {
 #[serde(rename_all = "camelCase")]
 pub struct ToolServerStatus {
     /// Tools of the server as of its last answer, by name. Their definitions are in a ConfigMap of the server's own.
-    #[schemars(schema_with = "schema::discovered_tools")]
+    #[schemars(schema_with = "schema::by_name::<DiscoveredTool>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub discovered_tools: Vec<DiscoveredTool>,
     /// Number of discovered tools.
@@ -257,8 +302,6 @@ fn ca_key() -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

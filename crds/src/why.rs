@@ -216,10 +216,9 @@ struct CauseCondition<'a> {
 
 impl<'a> CauseCondition<'a> {
     fn of(status: &'a CommonStatus) -> Self {
-        let condition = |name: &str| status.conditions.iter().find(|condition| condition.type_ == name);
         let is_true = |condition: &&Condition| condition.status == "True";
-        let ready = condition(condition_type::READY);
-        let cause = condition(condition_type::STALLED).filter(is_true).or(ready);
+        let ready = status.condition(condition_type::READY);
+        let cause = status.condition(condition_type::STALLED).filter(is_true).or(ready);
         Self {
             ready: ready.map(|ready| is_true(&ready)),
             reason: cause
@@ -313,7 +312,7 @@ fn in_phase(phase: &str, status: &CommonStatus, cause: &CauseCondition<'_>) -> E
 
 /// Returns the part of the message of `Available` that names another writer of the number of Pods.
 fn replicas_by_others(status: &CommonStatus) -> Option<&str> {
-    let available = status.conditions.iter().find(|condition| condition.type_ == condition_type::AVAILABLE)?;
+    let available = status.condition(condition_type::AVAILABLE)?;
     available.message.split_once(DEPLOYMENT_READY).map(|(_, others)| others)
 }
 

@@ -83,6 +83,11 @@ impl CommonStatus {
         new && !written
     }
 
+    /// Returns the condition of this type.
+    pub fn condition(&self, type_: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.type_ == type_)
+    }
+
     /// Returns the phase that an operator wrote; `None` while none has.
     pub fn written_phase(&self) -> Option<&str> {
         self.phase.as_deref().filter(|_| !self.is_initial())
