@@ -37,7 +37,7 @@ pub(crate) struct Ports {
     sim: Sim,
     cache: Mutex<Cache>,
     dead: AtomicBool,
-    doomed: AtomicBool,
+    dying: AtomicBool,
     pub(super) died: Notify,
 }
 
@@ -51,13 +51,13 @@ impl Ports {
             sim: sim.clone(),
             cache: Mutex::new(cache),
             dead: AtomicBool::new(false),
-            doomed: AtomicBool::new(false),
+            dying: AtomicBool::new(false),
             died: Notify::new(),
         })
     }
 
     pub(super) fn is_dead(&self) -> bool {
-        self.dead.load(Ordering::SeqCst) || self.doomed.load(Ordering::SeqCst)
+        self.dead.load(Ordering::SeqCst) || self.dying.load(Ordering::SeqCst)
     }
 
     /// Delivers the pending watch events, except those of lagging kinds.
@@ -97,7 +97,7 @@ impl Ports {
             (RequestFault::Refuse(error) | RequestFault::Lose(error), _) => Err(error),
             (RequestFault::No, Some(answer)) => answer,
             (RequestFault::DieAfter, Some(answer)) => {
-                self.doomed.store(true, Ordering::SeqCst);
+                self.dying.store(true, Ordering::SeqCst);
                 answer
             }
             (RequestFault::DieBefore | RequestFault::DieUnanswered, _) | (_, None) => {

@@ -8,10 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
 use serde_json::json;
 
-use super::{
-    Scenario, scenarios,
-    traffic::{await_response, targets_of},
-};
+use super::traffic::{await_response, targets_of};
 use crate::{
     cleanup::await_ended_namespaces,
     client::{BackgroundLoad, LoadProfile},
@@ -22,6 +19,7 @@ use crate::{
     namespace::Namespace,
     object::{ObjectExt as _, ObjectsByName},
     operator,
+    scenario::{Scenario, scenarios},
     watch::await_condition,
 };
 

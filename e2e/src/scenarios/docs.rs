@@ -10,8 +10,11 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{Scenario, scenarios};
-use crate::{manifests::text, namespace::Namespace};
+use crate::{
+    manifests::text,
+    namespace::Namespace,
+    scenario::{Scenario, scenarios},
+};
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     the_readme_works,

@@ -6,13 +6,13 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 use tokio::process::Child;
 
-use super::{Scenario, scenarios};
 use crate::{
     kinds::{AGENT, DEPLOYMENT},
     manifests::{WORKLOAD, agent},
     namespace::Namespace,
     object::ObjectExt as _,
     operator,
+    scenario::{Scenario, scenarios},
 };
 
 /// Run alone, because the cluster's operator is stopped meanwhile.

@@ -5,10 +5,7 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 
-use super::{
-    Scenario, scenarios,
-    traffic::{await_response, send_request},
-};
+use super::traffic::{await_response, send_request};
 use crate::{
     client::{ClientTarget, HttpClientConnection},
     kinds::AGENT,
@@ -16,6 +13,7 @@ use crate::{
     namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _},
     prometheus::Prometheus,
+    scenario::{Scenario, scenarios},
     watch::poll,
 };
 
@@ -107,6 +105,12 @@ async fn unknown_names_add_no_series(ns: &Namespace, prometheus: &Prometheus) ->
     Ok(())
 }
 
+/// Returns an expression without the comparison with its threshold.
+fn threshold_free(expression: &str) -> String {
+    let query = expression.split('>').next().unwrap_or(expression);
+    query.split("!= ").next().unwrap_or(query).trim().to_owned()
+}
+
 /// Returns the queries of the dashboard, and the expressions of the alerts up to their thresholds.
 fn queries(ns: &Namespace) -> Result<Vec<String>> {
     let dashboard: Value = serde_json::from_str(&text(&ns.env.file("config/monitoring/dashboard.json"))?)?;
@@ -120,7 +124,7 @@ fn queries(ns: &Namespace) -> Result<Vec<String>> {
             // The alert on a missing operator finds nothing while there is one.
             if !expression.starts_with("absent(") {
                 let compared = expression.split(" == ").flat_map(|part| part.split(" and "));
-                queries.extend(compared.map(|part| part.split([">", "!= "]).next().unwrap_or(part).trim().to_owned()));
+                queries.extend(compared.map(threshold_free));
             }
         }
     }

@@ -340,7 +340,7 @@ mod tests {
         let calls = ["Response::new(", "Refusal::new(", "refused(5"]
             .map(|call| texts.iter().flat_map(move |text| text.split(call).skip(1)));
         for call in calls.into_iter().flatten() {
-            let Some(reason) = call.split(';').next().and_then(|call| call.split('"').nth(1)) else { continue };
+            let Some(reason) = call.split([';', '}']).next().and_then(|call| call.split('"').nth(1)) else { continue };
             if reason.len() > 2 && reason.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-') {
                 assert!(REASONS.contains(&reason), "{reason}");
                 seen += 1;

@@ -37,7 +37,7 @@ impl From<InvalidMessage> for HeadError {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
-    /// Waits for the next head, 75 s for its first byte and 10 s from there for the whole, and passes it to `judge`,
+    /// Waits for the next head, 75 s for its first byte and 10 s from there for the whole, and passes it to `parse`,
     /// which must not block. The bytes after the head are in `incoming` then. A partial head stays there if this future
     /// is dropped.
     ///
@@ -46,12 +46,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     pub async fn next_head<T>(
         &mut self,
         mut timer: Pin<&mut Sleep>,
-        mut judge: impl FnMut(&[u8], &mut Fields) -> T,
+        mut parse: impl FnMut(&[u8], &mut Fields) -> T,
     ) -> Result<T, HeadError> {
         let (mut scanned, mut due) = (0, None);
         poll_fn(|cx| {
             let had_begun = !self.incoming.is_empty();
-            let result = with_scratch(|scratch| self.poll_head(cx, scratch, &mut scanned, &mut judge));
+            let result = with_scratch(|scratch| self.poll_head(cx, scratch, &mut scanned, &mut parse));
             if result.is_ready() {
                 return result;
             }
@@ -71,7 +71,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         cx: &mut Context<'_>,
         Scratch { bytes, fields, .. }: &mut Scratch,
         scanned: &mut usize,
-        judge: &mut impl FnMut(&[u8], &mut Fields) -> T,
+        parse: &mut impl FnMut(&[u8], &mut Fields) -> T,
     ) -> Poll<Result<T, HeadError>> {
         loop {
             if *scanned < self.incoming.len()
@@ -79,7 +79,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
             {
                 let rest = self.incoming.split_off(length);
                 let head = std::mem::replace(&mut self.incoming, rest);
-                return Poll::Ready(Ok(judge(&head, fields)));
+                return Poll::Ready(Ok(parse(&head, fields)));
             }
             let read = match ready!(self.poll_read(cx, bytes)) {
                 Ok(ReadOutcome::Bytes(length)) => &bytes[..length],
@@ -90,7 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
                 && let Some(length) = head_length(read, scanned)?
             {
                 self.incoming.extend_from_slice(&read[length..]);
-                return Poll::Ready(Ok(judge(&read[..length], fields)));
+                return Poll::Ready(Ok(parse(&read[..length], fields)));
             }
             self.incoming.extend_from_slice(read);
         }

@@ -126,10 +126,10 @@ pub type AddressPolicy = Arc<dyn Fn(&str, IpAddr) -> Result<(), DeniedAddress> +
 ///
 /// # Errors
 /// [`DeniedAddress`].
-pub fn check_url(url: &Url, judge: &AddressPolicy) -> Result<(), DeniedAddress> {
+pub fn check_url(url: &Url, address_policy: &AddressPolicy) -> Result<(), DeniedAddress> {
     match url.host() {
-        Some(Host::Ipv4(address)) => judge("", address.into()),
-        Some(Host::Ipv6(address)) => judge("", address.into()),
+        Some(Host::Ipv4(address)) => address_policy("", address.into()),
+        Some(Host::Ipv6(address)) => address_policy("", address.into()),
         _ => Ok(()),
     }
 }
@@ -190,14 +190,14 @@ pub struct EgressClients {
 impl EgressClients {
     /// Returns clients that do not connect to addresses in these ranges.
     pub fn new(denied: Vec<Cidr>) -> Self {
-        let judge = move |_: &str, address| match range_of(&denied, address) {
+        let address_policy = move |_: &str, address| match range_of(&denied, address) {
             Some(range) => {
                 let why = format!("is in {range}, which --mcp-deny-cidr of the operator denies");
                 Err(DeniedAddress { address, why })
             }
             None => Ok(()),
         };
-        Self { policy: Arc::new(judge), system: Mutex::default(), unverified: Mutex::default() }
+        Self { policy: Arc::new(address_policy), system: Mutex::default(), unverified: Mutex::default() }
     }
 
     /// Returns the client for servers with this verification.
@@ -205,11 +205,11 @@ impl EgressClients {
     /// # Errors
     /// [`ClientBuildError`].
     pub fn client(&self, trust: &Trust) -> Result<Client, ClientBuildError> {
-        let judge = trust.client_config()?;
+        let address_policy = trust.client_config()?;
         match trust {
-            Trust::System => self.cached(&self.system, judge),
-            Trust::Unverified => self.cached(&self.unverified, judge),
-            Trust::Additional(_) => self.build(judge),
+            Trust::System => self.cached(&self.system, address_policy),
+            Trust::Unverified => self.cached(&self.unverified, address_policy),
+            Trust::Additional(_) => self.build(address_policy),
         }
     }
 
@@ -264,8 +264,8 @@ pub struct DnsResolver(pub AddressPolicy);
 
 impl Resolve for DnsResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let judge = self.0.clone();
-        Box::pin(async move { Ok(Box::new(lookup(name.as_str(), &judge).await?.into_iter()) as Addrs) })
+        let address_policy = self.0.clone();
+        Box::pin(async move { Ok(Box::new(lookup(name.as_str(), &address_policy).await?.into_iter()) as Addrs) })
     }
 }
 
@@ -273,10 +273,13 @@ impl Resolve for DnsResolver {
 ///
 /// # Errors
 /// The name does not resolve, or [`DeniedAddress`] if all of its addresses are denied.
-pub async fn lookup(name: &str, judge: &AddressPolicy) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
+pub async fn lookup(
+    name: &str,
+    address_policy: &AddressPolicy,
+) -> Result<Vec<SocketAddr>, Box<dyn Error + Send + Sync>> {
     let (mut allowed, mut refusal) = (Vec::new(), None);
     for address in tokio::net::lookup_host((name, 0)).await? {
-        match judge(name, address.ip()) {
+        match address_policy(name, address.ip()) {
             Ok(()) => allowed.push(address),
             Err(denied) => refusal = Some(denied),
         }

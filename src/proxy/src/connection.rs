@@ -49,8 +49,8 @@ async fn requests(
 ) -> Result<(), ConnectionAborted> {
     let mut timer = pin!(sleep(KEEP_ALIVE));
     loop {
-        let judge = |head: &[u8], fields: &mut Fields| classify(head, fields, peer, shared);
-        let mut next = match client.next_head(timer.as_mut(), judge).await {
+        let parse_head = |head: &[u8], fields: &mut Fields| classify(head, fields, peer, shared);
+        let mut next = match client.next_head(timer.as_mut(), parse_head).await {
             Ok(next) => next,
             Err(HeadError::Gone) => return Ok(()),
             Err(HeadError::Invalid(bad)) => Disposition::refuse(SidecarResponse::bad_request(bad), shared),

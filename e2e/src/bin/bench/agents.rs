@@ -49,11 +49,11 @@ impl AgentNamespace {
     pub(crate) async fn ensure(client: &Client, name: &str) -> Result<Self> {
         let agents = Api::namespaced_with(client.clone(), name, &custom("Agent", "agents"));
         let tools = Api::namespaced_with(client.clone(), name, &custom("Tool", "tools"));
-        let village = Self { client: client.clone(), name: name.into(), agents, tools };
+        let agents_namespace = Self { client: client.clone(), name: name.into(), agents, tools };
         namespace(client, name).await?;
         let spec = json!({"name": TOOL, "type": "builtin"});
-        create(&village.tools, manifest("Tool", TOOL, spec)).await?;
-        Ok(village)
+        create(&agents_namespace.tools, manifest("Tool", TOOL, spec)).await?;
+        Ok(agents_namespace)
     }
 
     /// Creates an agent with these additional fields in its spec.

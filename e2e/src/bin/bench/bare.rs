@@ -23,37 +23,37 @@ const PHASES: [&str; 4] = ["Resolving", "Rendering", "Deploying", "Running"];
 const FINALIZER: &str = "recif.dev/cleanup";
 
 /// Creates agents, sends for each the requests that the operator sends, and returns the total time.
-pub(crate) async fn send(village: &AgentNamespace, template: &ApplyTemplate, count: usize) -> Result<Duration> {
+pub(crate) async fn send(namespace: &AgentNamespace, template: &ApplyTemplate, count: usize) -> Result<Duration> {
     let started = Instant::now();
     let each = stream::iter(names(count)).map(Ok::<_, anyhow::Error>);
-    each.try_for_each_concurrent(AT_ONCE, async |name| one(village, template, &name).await).await?;
+    each.try_for_each_concurrent(AT_ONCE, async |name| one(namespace, template, &name).await).await?;
     Ok(started.elapsed())
 }
 
-async fn one(village: &AgentNamespace, template: &ApplyTemplate, name: &str) -> Result<()> {
-    village.agent(name, json!({})).await?;
+async fn one(namespace: &AgentNamespace, template: &ApplyTemplate, name: &str) -> Result<()> {
+    namespace.agent(name, json!({})).await?;
     let finalizer = json!([{"op": "add", "path": "/metadata/finalizers", "value": [FINALIZER]}]);
     let patch: Patch<()> = Patch::Json(serde_json::from_value(finalizer)?);
-    let agent = village.agents.patch(name, &PatchParams::default(), &patch).await.context("add the finalizer")?;
+    let agent = namespace.agents.patch(name, &PatchParams::default(), &patch).await.context("add the finalizer")?;
     let uid = agent.uid().unwrap_or_default();
     for (done, status) in statuses(template).enumerate() {
         if done == 2 {
-            apply_children(village, template, name, &uid).await?;
+            apply_children(namespace, template, name, &uid).await?;
         }
         let change = json!([
             {"op": "test", "path": "/metadata/uid", "value": uid},
             {"op": "add", "path": "/status", "value": status},
         ]);
         let patch: Patch<()> = Patch::Json(serde_json::from_value(change)?);
-        village.agents.patch_status(name, &PatchParams::default(), &patch).await.context("write the status")?;
+        namespace.agents.patch_status(name, &PatchParams::default(), &patch).await.context("write the status")?;
     }
     Ok(())
 }
 
-async fn apply_children(village: &AgentNamespace, template: &ApplyTemplate, name: &str, uid: &str) -> Result<()> {
+async fn apply_children(namespace: &AgentNamespace, template: &ApplyTemplate, name: &str, uid: &str) -> Result<()> {
     let params = PatchParams::apply("recif-operator").force();
     for (kind, body) in template.children_of(name, uid)? {
-        let api: Api<DynamicObject> = Api::namespaced_with(village.client.clone(), &village.name, &kind);
+        let api: Api<DynamicObject> = Api::namespaced_with(namespace.client.clone(), &namespace.name, &kind);
         let child = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let applied = api.patch(&child, &params, &Patch::Apply(body)).await;
         applied.with_context(|| format!("apply {} {child}", kind.kind))?;
@@ -74,21 +74,21 @@ pub(crate) fn statuses(template: &ApplyTemplate) -> impl Iterator<Item = Value> 
 }
 
 /// Deletes everything that was created. No operator runs that would remove the finalizers of the agents.
-pub(crate) async fn remove(village: &AgentNamespace, count: usize) -> Result<()> {
+pub(crate) async fn remove(namespace: &AgentNamespace, count: usize) -> Result<()> {
     let release = Patch::Merge(json!({"metadata": {"finalizers": null}}));
     let each = stream::iter(names(count)).map(Ok::<_, anyhow::Error>);
     each.try_for_each_concurrent(AT_ONCE, async |name| {
-        let released = village.agents.patch(&name, &PatchParams::default(), &release).await;
+        let released = namespace.agents.patch(&name, &PatchParams::default(), &release).await;
         released.map(drop).context("remove the finalizer")
     })
     .await?;
-    let namespaces: Api<Namespace> = Api::all(village.client.clone());
-    namespaces.delete(&village.name, &DeleteParams::default()).await.context("delete the namespace")?;
+    let namespaces: Api<Namespace> = Api::all(namespace.client.clone());
+    namespaces.delete(&namespace.name, &DeleteParams::default()).await.context("delete the namespace")?;
     let patience = timeout_for(count);
     let deadline = Instant::now() + patience;
-    while namespaces.get_opt(&village.name).await?.is_some() {
+    while namespaces.get_opt(&namespace.name).await?.is_some() {
         if Instant::now() > deadline {
-            bail!("namespace {} is still there after {patience:?}", village.name);
+            bail!("namespace {} is still there after {patience:?}", namespace.name);
         }
         sleep(Duration::from_millis(500)).await;
     }

@@ -75,9 +75,9 @@ async fn template(env: &mut BenchEnv) -> Result<ApplyTemplate> {
 
 /// Measures the time of the same requests without an operator, in another namespace.
 async fn bare_loop(env: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<Duration> {
-    let village = AgentNamespace::ensure(&env.client, "bare").await?;
-    let took = bare::send(&village, template, agents).await?;
-    bare::remove(&village, agents).await?;
+    let agents_namespace = AgentNamespace::ensure(&env.client, "bare").await?;
+    let took = bare::send(&agents_namespace, template, agents).await?;
+    bare::remove(&agents_namespace, agents).await?;
     Ok(took)
 }
 

@@ -17,18 +17,18 @@ const GOAL: f64 = 10.0;
 /// Measures the time from the response to the creation of an agent to the response to the first apply of a child.
 pub(crate) async fn first_child(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     env.operator().await?;
-    let village = env.single_scenario_namespace().await?;
-    village.clear().await?;
+    let agents_namespace = env.single_scenario_namespace().await?;
+    agents_namespace.clear().await?;
     env.settle().await?;
     let mark = env.audit.mark().await?;
     for (count, name) in names(AGENTS).enumerate() {
-        village.agent(&name, json!({})).await?;
-        village.running(count + 1).await?;
+        agents_namespace.agent(&name, json!({})).await?;
+        agents_namespace.running(count + 1).await?;
     }
     let log = env.audit.since(mark).await?;
     let mut spans =
-        names(AGENTS).map(|name| ChildLatency::of(&log, &village.name, &name)).collect::<Result<Vec<_>>>()?;
-    village.clear().await?;
+        names(AGENTS).map(|name| ChildLatency::of(&log, &agents_namespace.name, &name)).collect::<Result<Vec<_>>>()?;
+    agents_namespace.clear().await?;
     spans.sort_by(|a, b| a.total.total_cmp(&b.total));
     let (median, slow) = (&spans[spans.len() / 2], &spans[spans.len() * 9 / 10]);
     let note = format!(

@@ -24,16 +24,16 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 /// Measures the other operator from the creation of this many agents until all are Running: its CPU time, and its resident
 /// memory in MB at that moment. The operator of this repository does not run meanwhile.
 pub(crate) async fn cost(env: &BenchEnv, template: &ApplyTemplate, agents: usize) -> Result<(Duration, f64)> {
-    let village = AgentNamespace::ensure(&env.client, "peer").await?;
+    let namespace = AgentNamespace::ensure(&env.client, "peer").await?;
     let mut peer = start(&env.options, template).await?;
     let pid = peer.id().context("the peer ended at once")?;
     let before = process::cpu(pid)?;
-    village.agents(names(agents)).await?;
-    village.running(agents).await?;
+    namespace.agents(names(agents)).await?;
+    namespace.running(agents).await?;
     let used = process::cpu(pid)?.saturating_sub(before);
     let (resident, _) = process::memory(pid)?;
     peer.kill().await.context("end the peer")?;
-    bare::remove(&village, agents).await?;
+    bare::remove(&namespace, agents).await?;
     Ok((used, resident))
 }
 

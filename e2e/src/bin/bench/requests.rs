@@ -18,12 +18,12 @@ const RATE: u32 = 50;
 /// Counts the requests from creation to Running, without and with a podTemplate.
 pub(crate) async fn one_agent(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     env.operator().await?;
-    let village = env.single_scenario_namespace().await?;
-    village.clear().await?;
-    let plain = started(env, &village, "plain", json!({})).await?;
+    let namespace = env.single_scenario_namespace().await?;
+    namespace.clear().await?;
+    let plain = started(env, &namespace, "plain", json!({})).await?;
     let overlay = json!({"podTemplate": {"metadata": {"labels": {"team": "bench"}}}});
-    let overlaid = started(env, &village, "overlaid", overlay).await?;
-    village.clear().await?;
+    let overlaid = started(env, &namespace, "overlaid", overlay).await?;
+    namespace.clear().await?;
     Ok(vec![request_row("requests of one agent", &plain, 0), request_row("requests with podTemplate", &overlaid, 1)])
 }
 
@@ -45,23 +45,23 @@ fn request_row(what: &str, counts: &RequestCounts, dry_runs: usize) -> BenchMeas
 /// Counts the same requests while another client patches the status all the time.
 pub(crate) async fn beside_a_stranger(env: &mut BenchEnv) -> Result<Vec<BenchMeasurement>> {
     env.operator().await?;
-    let village = env.single_scenario_namespace().await?;
-    village.clear().await?;
-    let alone = started(env, &village, "alone", json!({})).await?;
+    let namespace = env.single_scenario_namespace().await?;
+    namespace.clear().await?;
+    let alone = started(env, &namespace, "alone", json!({})).await?;
 
     let mark = env.audit.mark().await?;
-    village.agent("beset", json!({})).await?;
+    namespace.agent("beset", json!({})).await?;
     let patches = tokio::select! {
-        running = village.running(2) => running.and(Ok(0))?,
-        result = patch_as_stranger(&village, "beset", None) => result?,
+        running = namespace.running(2) => running.and(Ok(0))?,
+        result = patch_as_stranger(&namespace, "beset", None) => result?,
     };
     // An agent is Running after a few patches; the other client continues for a while, so that late requests are counted,
     // too.
-    let more = patch_as_stranger(&village, "beset", Some(2 * RATE)).await?;
+    let more = patch_as_stranger(&namespace, "beset", Some(2 * RATE)).await?;
     env.settle().await?;
     let beset = env.counts(mark).await?;
-    village.running(2).await?;
-    village.clear().await?;
+    namespace.running(2).await?;
+    namespace.clear().await?;
     let ok = beset.total() <= alone.total();
     let row = BenchMeasurement::new(
         format!("{RATE} foreign status patches/s during the start"),
@@ -74,18 +74,18 @@ pub(crate) async fn beside_a_stranger(env: &mut BenchEnv) -> Result<Vec<BenchMea
 }
 
 /// Creates one agent and returns the operator's requests until it is Running and the operator is idle.
-async fn started(env: &BenchEnv, village: &AgentNamespace, name: &str, fields: Value) -> Result<RequestCounts> {
+async fn started(env: &BenchEnv, namespace: &AgentNamespace, name: &str, fields: Value) -> Result<RequestCounts> {
     env.settle().await?;
-    let already = village.len().await?;
+    let already = namespace.len().await?;
     let mark = env.audit.mark().await?;
-    village.agent(name, fields).await?;
-    village.running(already + 1).await?;
+    namespace.agent(name, fields).await?;
+    namespace.running(already + 1).await?;
     env.settle().await?;
     env.counts(mark).await
 }
 
 /// Patches a status field that the operator does not own; returns the number of patches.
-async fn patch_as_stranger(village: &AgentNamespace, name: &str, times: Option<u32>) -> Result<u32> {
+async fn patch_as_stranger(namespace: &AgentNamespace, name: &str, times: Option<u32>) -> Result<u32> {
     let mut ticks = interval(Duration::from_secs(1) / RATE);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut round = 0_u32;
@@ -93,7 +93,7 @@ async fn patch_as_stranger(village: &AgentNamespace, name: &str, times: Option<u
         ticks.tick().await;
         let at = format!("2026-01-01T{:02}:{:02}:{:02}Z", round / 3600 % 24, round / 60 % 60, round % 60);
         let patch = Patch::Merge(json!({"status": {"lastInvocationAt": at}}));
-        village.agents.patch_status(name, &PatchParams::default(), &patch).await.context("patch as a stranger")?;
+        namespace.agents.patch_status(name, &PatchParams::default(), &patch).await.context("patch as a stranger")?;
         round += 1;
     }
     Ok(round)

@@ -26,8 +26,8 @@ pub(crate) struct ApplyTemplate {
 
 impl ApplyTemplate {
     /// Reads the template from a Running agent.
-    pub(crate) async fn of(village: &AgentNamespace, agent: &str) -> Result<Self> {
-        let status = village.agents.get(agent).await.context("get the agent")?.data["status"].clone();
+    pub(crate) async fn of(namespace: &AgentNamespace, agent: &str) -> Result<Self> {
+        let status = namespace.agents.get(agent).await.context("get the agent")?.data["status"].clone();
         let config = format!("{agent}-config");
         let kinds = [
             (resource("", "v1", "ServiceAccount", "serviceaccounts"), agent),
@@ -38,7 +38,7 @@ impl ApplyTemplate {
         ];
         let mut children = Vec::new();
         for (kind, name) in kinds {
-            let api: Api<DynamicObject> = Api::namespaced_with(village.client.clone(), &village.name, &kind);
+            let api: Api<DynamicObject> = Api::namespaced_with(namespace.client.clone(), &namespace.name, &kind);
             if let Some(child) = api.get_opt(name).await.with_context(|| format!("get {} {name}", kind.kind))? {
                 let body = applied(&child, &kind, name)?;
                 children.push((kind, body));

@@ -70,11 +70,11 @@ impl InvariantChecker {
             };
             tokio::spawn(watching).abort_handle()
         });
-        let judge = Self { watches: watches.collect(), observations: seen };
+        let checker = Self { watches: watches.collect(), observations: seen };
         for _ in KINDS {
             timeout(Duration::from_secs(30), lists.recv()).await.context("the judge has no first list of each kind")?;
         }
-        Ok(judge)
+        Ok(checker)
     }
 
     /// Returns the number of creations of each object of a namespace.

@@ -116,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    fn judge(gate: &OriginGuard, path: &str, fields: &[(&str, &str)]) -> OriginCheck {
+    fn check_request(gate: &OriginGuard, path: &str, fields: &[(&str, &str)]) -> OriginCheck {
         let fields = fields
             .iter()
             .map(|(name, value)| (HeaderName::try_from(*name).unwrap(), HeaderValue::try_from(*value).unwrap()));
@@ -133,11 +133,11 @@ mod tests {
         assert_ne!(gate.key, OriginGuard::new(7000).unwrap().key);
         let host = ("host", "127.0.0.1:7000");
         let path = gate.address().split_once(":7000").unwrap().1.to_owned();
-        let OriginCheck::Admit { cookie } = judge(&gate, &path, &[host]) else { panic!("the key is right") };
+        let OriginCheck::Admit { cookie } = check_request(&gate, &path, &[host]) else { panic!("the key is right") };
         assert!(cookie.ends_with("; Path=/; HttpOnly; SameSite=Strict"), "{cookie}");
         let pair = cookie.split(';').next().unwrap();
-        assert_eq!(judge(&gate, "/ui/", &[host, ("cookie", &format!("other=1; {pair}"))]), OriginCheck::Pass);
-        assert_eq!(judge(&gate, "/ui/", &[("host", "localhost:7000"), ("cookie", pair)]), OriginCheck::Pass);
+        assert_eq!(check_request(&gate, "/ui/", &[host, ("cookie", &format!("other=1; {pair}"))]), OriginCheck::Pass);
+        assert_eq!(check_request(&gate, "/ui/", &[("host", "localhost:7000"), ("cookie", pair)]), OriginCheck::Pass);
     }
 
     #[test]
@@ -158,10 +158,13 @@ mod tests {
             &[host, cookie, ("sec-fetch-site", "same-site")],
             &[host, cookie, ("sec-fetch-site", "cross-site")],
         ] {
-            assert!(is_refused(&judge(&gate, "/api/v1/me", fields)), "{fields:?}");
+            assert!(is_refused(&check_request(&gate, "/api/v1/me", fields)), "{fields:?}");
         }
-        assert!(is_refused(&judge(&gate, "/?key=", &[host])) && is_refused(&judge(&gate, "/?key=0", &[host])));
+        assert!(
+            is_refused(&check_request(&gate, "/?key=", &[host]))
+                && is_refused(&check_request(&gate, "/?key=0", &[host]))
+        );
         let own = [host, cookie, ("origin", "http://127.0.0.1:7000"), ("sec-fetch-site", "same-origin")];
-        assert_eq!(judge(&gate, "/gateway/v1/agents/a/b/chat", &own), OriginCheck::Pass);
+        assert_eq!(check_request(&gate, "/gateway/v1/agents/a/b/chat", &own), OriginCheck::Pass);
     }
 }

@@ -93,23 +93,23 @@ impl Meter {
     }
 
     /// Takes in the reports and returns the demand.
-    pub fn update(&mut self, heard: &LoadReport, now: Duration) -> LoadDemand {
-        self.pods.retain(|uid, _| heard.pods.contains_key(uid));
+    pub fn update(&mut self, report: &LoadReport, now: Duration) -> LoadDemand {
+        self.pods.retain(|uid, _| report.pods.contains_key(uid));
         let mut served = false;
-        for (uid, sample) in &heard.pods {
+        for (uid, sample) in &report.pods {
             if let Some(sample) = sample {
                 served |= self.add_sample(uid, sample, now);
             }
         }
-        let complete = heard.pods.values().all(Option::is_some);
-        let refused: f64 = heard.refused + self.pods.values().map(|known| known.refused).sum::<f64>();
+        let complete = report.pods.values().all(Option::is_some);
+        let refused: f64 = report.refused + self.pods.values().map(|known| known.refused).sum::<f64>();
         let in_flight: f64 = self.pods.values().map(|known| known.load).sum();
-        let load = in_flight + heard.waiting + refused * self.services.mean(now);
+        let load = in_flight + report.waiting + refused * self.services.mean(now);
         // A request may be shorter than the resolution of the counters.
-        if load > 0.0 || served || !complete || heard.halted {
+        if load > 0.0 || served || !complete || report.halted {
             self.busy_since = now;
         }
-        LoadDemand { load, complete, idle: now.saturating_sub(self.busy_since), halted: heard.halted }
+        LoadDemand { load, complete, idle: now.saturating_sub(self.busy_since), halted: report.halted }
     }
 
     /// Restarts the idle time.
@@ -180,17 +180,17 @@ mod tests {
     fn what_is_in_flight_in_the_first_sample_of_a_pod_is_load_and_no_idleness() {
         let mut meter = Meter::new(Duration::ZERO);
         let busy = PodSample { inflight: 1, ..sample("i", 4000, 3000, 0, 0).unwrap() };
-        let demand = meter.update(&heard(&[("p", Some(busy))]), 10 * SECOND);
+        let demand = meter.update(&report(&[("p", Some(busy))]), 10 * SECOND);
         assert_eq!((demand.load, demand.idle), (1.0, Duration::ZERO));
         let mut meter = Meter::new(Duration::ZERO);
-        let demand = meter.update(&heard(&[("p", sample("i", 4000, 10, 1, 0))]), 10 * SECOND);
+        let demand = meter.update(&report(&[("p", sample("i", 4000, 10, 1, 0))]), 10 * SECOND);
         assert_eq!((demand.load, demand.idle), (0.0, Duration::ZERO));
         let mut meter = Meter::new(Duration::ZERO);
-        let demand = meter.update(&heard(&[("p", sample("i", 4000, 0, 0, 0))]), 10 * SECOND);
+        let demand = meter.update(&report(&[("p", sample("i", 4000, 0, 0, 0))]), 10 * SECOND);
         assert_eq!((demand.load, demand.idle), (0.0, 10 * SECOND));
     }
 
-    fn heard(pods: &[(&str, Option<PodSample>)]) -> LoadReport {
+    fn report(pods: &[(&str, Option<PodSample>)]) -> LoadReport {
         let pods = pods.iter().map(|(uid, sample)| ((*uid).to_owned(), sample.clone())).collect();
         LoadReport { pods, ..LoadReport::default() }
     }
@@ -198,38 +198,38 @@ mod tests {
     #[test]
     fn the_load_is_the_mean_number_in_flight() {
         let mut meter = Meter::new(Duration::ZERO);
-        let first = heard(&[("a", sample("1", 1000, 500, 5, 0)), ("b", sample("1", 9000, 0, 0, 0))]);
+        let first = report(&[("a", sample("1", 1000, 500, 5, 0)), ("b", sample("1", 9000, 0, 0, 0))]);
         assert_eq!(meter.update(&first, SECOND).load, 0.0, "one sample is no rate");
-        let next = heard(&[("a", sample("1", 2000, 2500, 9, 0)), ("b", sample("1", 11_000, 3000, 3, 0))]);
+        let next = report(&[("a", sample("1", 2000, 2500, 9, 0)), ("b", sample("1", 11_000, 3000, 3, 0))]);
         assert_eq!(meter.update(&next, 2 * SECOND).load, 2.0 + 1.5);
     }
 
     #[test]
     fn a_restarted_proxy_begins_anew_and_an_answer_twice_changes_nothing() {
         let mut meter = Meter::new(Duration::ZERO);
-        meter.update(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
-        meter.update(&heard(&[("a", sample("1", 2000, 4000, 1, 0))]), 2 * SECOND);
-        assert_eq!(meter.update(&heard(&[("a", sample("1", 2000, 4000, 1, 0))]), 3 * SECOND).load, 4.0);
-        assert_eq!(meter.update(&heard(&[("a", sample("2", 100, 50, 0, 0))]), 4 * SECOND).load, 0.0);
+        meter.update(&report(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
+        meter.update(&report(&[("a", sample("1", 2000, 4000, 1, 0))]), 2 * SECOND);
+        assert_eq!(meter.update(&report(&[("a", sample("1", 2000, 4000, 1, 0))]), 3 * SECOND).load, 4.0);
+        assert_eq!(meter.update(&report(&[("a", sample("2", 100, 50, 0, 0))]), 4 * SECOND).load, 0.0);
     }
 
     #[test]
     fn a_pod_that_does_not_answer_counts_as_it_was() {
         let mut meter = Meter::new(Duration::ZERO);
-        meter.update(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
-        meter.update(&heard(&[("a", sample("1", 2000, 3000, 1, 0))]), 2 * SECOND);
-        let silent = meter.update(&heard(&[("a", None)]), 3 * SECOND);
+        meter.update(&report(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
+        meter.update(&report(&[("a", sample("1", 2000, 3000, 1, 0))]), 2 * SECOND);
+        let silent = meter.update(&report(&[("a", None)]), 3 * SECOND);
         assert_eq!((silent.load, silent.complete, silent.idle), (3.0, false, Duration::ZERO));
-        assert_eq!(meter.update(&heard(&[]), 4 * SECOND).load, 0.0, "a Pod that is gone does not");
+        assert_eq!(meter.update(&report(&[]), 4 * SECOND).load, 0.0, "a Pod that is gone does not");
     }
 
     #[test]
     fn who_waits_or_was_refused_counts_for_as_long_as_a_request_takes() {
         let mut meter = Meter::new(Duration::ZERO);
-        let mut first = heard(&[("a", sample("1", 1000, 0, 0, 0))]);
+        let mut first = report(&[("a", sample("1", 1000, 0, 0, 0))]);
         first.refused = 3.0;
         assert_eq!(meter.update(&first, SECOND).load, 3.0, "1 s while nothing was completed");
-        let mut next = heard(&[("a", sample("1", 2000, 1000, 2, 4))]);
+        let mut next = report(&[("a", sample("1", 2000, 1000, 2, 4))]);
         (next.waiting, next.refused) = (2.0, 6.0);
         assert_eq!(meter.update(&next, 2 * SECOND).load, 1.0 + 2.0 + (6.0 + 4.0) * 0.5);
     }
@@ -239,7 +239,7 @@ mod tests {
         let mut meter = Meter::new(Duration::ZERO);
         let mut at = |seconds: u64, busy_ms, completed| {
             let refused =
-                LoadReport { refused: 1.0, ..heard(&[("a", sample("1", seconds * 1000, busy_ms, completed, 0))]) };
+                LoadReport { refused: 1.0, ..report(&[("a", sample("1", seconds * 1000, busy_ms, completed, 0))]) };
             meter.update(&refused, SECOND * u32::try_from(seconds).unwrap()).load
         };
         at(1, 0, 0);
@@ -253,9 +253,9 @@ mod tests {
     #[test]
     fn a_request_too_short_to_be_measured_is_traffic() {
         let mut meter = Meter::new(Duration::ZERO);
-        meter.update(&heard(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
-        assert_eq!(meter.update(&heard(&[("a", sample("1", 9000, 0, 1, 0))]), 9 * SECOND).idle, Duration::ZERO);
-        assert_eq!(meter.update(&heard(&[("a", sample("1", 19_000, 0, 1, 0))]), 19 * SECOND).idle, 10 * SECOND);
+        meter.update(&report(&[("a", sample("1", 1000, 0, 0, 0))]), SECOND);
+        assert_eq!(meter.update(&report(&[("a", sample("1", 9000, 0, 1, 0))]), 9 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.update(&report(&[("a", sample("1", 19_000, 0, 1, 0))]), 19 * SECOND).idle, 10 * SECOND);
     }
 
     #[test]
@@ -263,12 +263,12 @@ mod tests {
         let mut meter = Meter::new(Duration::ZERO);
         let both = |uptime_ms, completed| {
             let same = || sample("1", uptime_ms, 0, completed, 0);
-            heard(&[("a", same()), ("b", same())])
+            report(&[("a", same()), ("b", same())])
         };
         meter.update(&both(1000, 0), SECOND);
         assert_eq!(meter.update(&both(9000, 1), 9 * SECOND).idle, Duration::ZERO);
-        assert_eq!(meter.update(&heard(&[("a", None)]), 15 * SECOND).idle, Duration::ZERO);
-        assert_eq!(meter.update(&heard(&[("a", sample("1", 25_000, 0, 1, 0))]), 25 * SECOND).idle, 10 * SECOND);
+        assert_eq!(meter.update(&report(&[("a", None)]), 15 * SECOND).idle, Duration::ZERO);
+        assert_eq!(meter.update(&report(&[("a", sample("1", 25_000, 0, 1, 0))]), 25 * SECOND).idle, 10 * SECOND);
     }
 
     #[test]

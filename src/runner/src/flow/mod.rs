@@ -63,11 +63,11 @@ pub struct FlowSettings {
 /// to. Flows that cannot be served are logged here, once.
 pub(super) fn service(settings: &FlowSettings, environment: Arc<Lookup>) -> RunnerService {
     let metrics = RunnerMetrics::default();
-    let judge = FlowLoader::new(&settings.folder, environment, metrics.clone());
+    let flow_loader = FlowLoader::new(&settings.folder, environment, metrics.clone());
     let (table, readiness) = match unknown_version(settings) {
         Some(problem) => broken(settings.name.as_deref().unwrap_or("flow"), &[problem]),
-        None if settings.is_set => load_set(settings, &judge),
-        None => load_single(settings, &judge),
+        None if settings.is_set => load_set(settings, &flow_loader),
+        None => load_single(settings, &flow_loader),
     };
     let shell = CommonRoutes {
         check: None,
@@ -82,9 +82,9 @@ pub(super) fn service(settings: &FlowSettings, environment: Arc<Lookup>) -> Runn
 /// Body of `/readyz`: of a 200, or of a 503 that will never change, because the files are read only once.
 type ReadyzBody = Result<Value, Value>;
 
-fn load_single(settings: &FlowSettings, judge: &FlowLoader) -> (RouteTable, ReadyzBody) {
+fn load_single(settings: &FlowSettings, flow_loader: &FlowLoader) -> (RouteTable, ReadyzBody) {
     let name = settings.name.as_deref();
-    let flow = FlowSources::read(&settings.folder, "").and_then(|files| judge.load_single(&files, name));
+    let flow = FlowSources::read(&settings.folder, "").and_then(|files| flow_loader.load_single(&files, name));
     log(name, &flow);
     let readiness = match &flow {
         Ok(_) => Ok(json!({ "status": "ok" })),
@@ -109,7 +109,7 @@ fn broken(label: &str, problems: &[FlowProblem]) -> (RouteTable, ReadyzBody) {
     (RouteTable::broken(label, problems), Err(json!({ "error": join_problems(problems) })))
 }
 
-fn load_set(settings: &FlowSettings, judge: &FlowLoader) -> (RouteTable, ReadyzBody) {
+fn load_set(settings: &FlowSettings, flow_loader: &FlowLoader) -> (RouteTable, ReadyzBody) {
     let entries = match manifest::read(&settings.folder) {
         Ok(entries) => entries,
         Err(problems) => return broken("set", &problems),
@@ -118,7 +118,7 @@ fn load_set(settings: &FlowSettings, judge: &FlowLoader) -> (RouteTable, ReadyzB
     for (name, place) in entries {
         let flow = place.and_then(|place| {
             FlowSources::read(&settings.folder, &place.folder)
-                .and_then(|files| judge.load_member(&files, place.entrypoint.as_deref()))
+                .and_then(|files| flow_loader.load_member(&files, place.entrypoint.as_deref()))
         });
         log(Some(&name), &flow);
         flows.push((name, flow));

@@ -79,8 +79,8 @@ impl HttpClient {
             known.used = now;
             return Ok(known.client.clone());
         }
-        let judge = trust.client_config().map_err(|problem| ToolError::Failed(problem.to_string()))?;
-        let client = build(|builder| judge(builder).dns_resolver(DnsResolver(self.egress.connection_check(who))))
+        let configure = trust.client_config().map_err(|problem| ToolError::Failed(problem.to_string()))?;
+        let client = build(|builder| configure(builder).dns_resolver(DnsResolver(self.egress.connection_check(who))))
             .map_err(|problem| ToolError::Failed(format!("no HTTP client: {problem}")))?;
         // Authorities are rotated, and no call uses the former ones again.
         built.retain(|known| !matches!(known.trust, Trust::Additional(_)) || now - known.used < IDLE_TIMEOUT);

@@ -78,11 +78,11 @@ impl EgressPolicy {
         if self.ports.contains(&port) && names_loopback(url) {
             return Err(format!("port {port} on loopback belongs to the sidecar or the runtime"));
         }
-        let judge = self.address_check(who);
-        check_url(url, &judge).map_err(|denied| denied.to_string())?;
+        let policy = self.address_check(who);
+        check_url(url, &policy).map_err(|denied| denied.to_string())?;
         match url.host() {
-            Some(Host::Domain(name)) if is_among(&self.proxies, name) => check_all(name, &judge).await,
-            Some(Host::Domain(name)) if !self.proxies.is_empty() => match lookup(name, &judge).await {
+            Some(Host::Domain(name)) if is_among(&self.proxies, name) => check_all(name, &policy).await,
+            Some(Host::Domain(name)) if !self.proxies.is_empty() => match lookup(name, &policy).await {
                 Err(problem) => {
                     problem.downcast_ref::<DeniedAddress>().map_or(Ok(()), |denied| Err(denied.to_string()))
                 }
@@ -95,8 +95,8 @@ impl EgressPolicy {
     /// Returns the check of the addresses that the HTTP client resolves. It admits a proxy's name, by which the client
     /// connects to the proxy; [`Self::check_url`] has judged the URLs to that host.
     pub(super) fn connection_check(&self, who: UrlSource) -> AddressPolicy {
-        let (judge, proxies) = (self.address_check(who), self.proxies.clone());
-        Arc::new(move |name, address| if is_among(&proxies, name) { Ok(()) } else { judge(name, address) })
+        let (policy, proxies) = (self.address_check(who), self.proxies.clone());
+        Arc::new(move |name, address| if is_among(&proxies, name) { Ok(()) } else { policy(name, address) })
     }
 
     /// Returns the check of resolved addresses. An empty name stands for an address that is literally in the URL.
@@ -138,9 +138,9 @@ fn is_among(proxies: &[String], name: &str) -> bool {
 }
 
 /// Checks every address of a proxy's name, because the client may connect to each of them ([`EgressPolicy::connection_check`]).
-async fn check_all(name: &str, judge: &AddressPolicy) -> Result<(), String> {
+async fn check_all(name: &str, policy: &AddressPolicy) -> Result<(), String> {
     let addresses = tokio::net::lookup_host((name, 0)).await.map_err(|error| format!("{name}: {error}"))?;
-    addresses.into_iter().try_for_each(|address| judge(name, address.ip())).map_err(|denied| denied.to_string())
+    addresses.into_iter().try_for_each(|address| policy(name, address.ip())).map_err(|denied| denied.to_string())
 }
 
 /// Reports whether the host of `url` is literally a loopback address or name.

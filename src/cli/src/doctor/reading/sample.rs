@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use actions::render::{
-    AGENT_LABEL, AgentParts, Namespaces, PinnedProxy, PodSecurity, RenderSettings, agent_config,
+    AGENT_LABEL, AgentImages, AgentParts, Namespaces, PinnedProxy, PodSecurity, RenderSettings, agent_config,
     agent_workload_children, child_labels,
 };
 use crds::Agent;
@@ -88,6 +88,7 @@ pub(in crate::doctor) fn sample_deployment(namespace: &str, images: &SampleImage
         database_url: None,
         database_namespaces: Namespaces::All,
         ollama_base_url: None,
+        agent_image: String::new(),
         runner_image: images.agent.clone(),
         proxy_image: images.proxy.clone(),
         network_policies: true,
@@ -95,7 +96,8 @@ pub(in crate::doctor) fn sample_deployment(namespace: &str, images: &SampleImage
     };
     let config = agent_config(&agent, &AgentParts::default(), &settings).map_err(|error| error.to_string())?;
     let proxy = PinnedProxy { image: &images.proxy, caller_keys: Some(""), tells_ready: true };
-    let children = agent_workload_children(&agent, &config, proxy, Some(1)).map_err(|error| error.to_string())?;
+    let images = AgentImages { agent: &images.agent, proxy };
+    let children = agent_workload_children(&agent, &config, images, Some(1)).map_err(|error| error.to_string())?;
     let deployment = children.into_iter().find(|child| child.body["kind"] == "Deployment");
     let mut body = deployment.ok_or("the sample has no Deployment")?.body;
     body["metadata"] = generated(&body["metadata"]["labels"]);

@@ -74,9 +74,9 @@ fn round(
 fn more_load_is_a_number_at_once_and_the_same_again_is_no_write() {
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     round(&mut tracked, &seen(1, 1), QUIET, 1, &[Some(20)]);
-    let orders = round(&mut tracked, &seen(1, 1), QUIET, 2, &[Some(20)]);
-    assert_eq!((orders.replicas, orders.direction), (Some(Some(3)), Some(Direction::Up)));
-    assert_eq!(orders.status.unwrap().desired, Some(3));
+    let planned = round(&mut tracked, &seen(1, 1), QUIET, 2, &[Some(20)]);
+    assert_eq!((planned.replicas, planned.direction), (Some(Some(3)), Some(Direction::Up)));
+    assert_eq!(planned.status.unwrap().desired, Some(3));
     let mut there = seen(3, 1);
     there.status.active = tracked.scaling_condition(&there, None, SECOND);
     let loads = [Some(20), Some(0), Some(0)];
@@ -125,9 +125,9 @@ fn a_silent_pod_keeps_all_pods_and_is_named_when_it_was_silent_for_ten_seconds()
     let loads = [Some(0), None, Some(0)];
     let first = round(&mut tracked, &there, QUIET, 100, &loads);
     assert_eq!((&first.status, first.is_empty()), (&None, true), "for a moment that is no news");
-    let orders = round(&mut tracked, &there, QUIET, 110, &loads);
-    assert!(orders.replicas.is_none() && orders.costs.is_empty());
-    let reported = orders.status.unwrap();
+    let planned = round(&mut tracked, &there, QUIET, 110, &loads);
+    assert!(planned.replicas.is_none() && planned.costs.is_empty());
+    let reported = planned.status.unwrap();
     let active = reported.active.clone().unwrap();
     assert_eq!((active.status, active.reason.as_str()), (false, "PodUnreachable"));
     assert!(active.message.contains("Pod p1") && active.message.contains("attempt 100"), "{}", active.message);
@@ -153,16 +153,16 @@ fn pods_are_marked_before_the_number_is_lowered_and_marks_are_taken_back() {
     there.status.active = tracked.scaling_condition(&there, None, SECOND);
     let loads = [Some(3), Some(0), Some(1)];
     round(&mut tracked, &there, QUIET, 99, &loads);
-    let orders = round(&mut tracked, &there, QUIET, 100, &loads);
-    let marked: Vec<_> = orders.costs.iter().map(|(pod, cost)| (pod.name.as_str(), *cost)).collect();
-    assert_eq!((orders.replicas, marked), (None, vec![("p1", Some(MARK))]));
+    let planned = round(&mut tracked, &there, QUIET, 100, &loads);
+    let marked: Vec<_> = planned.costs.iter().map(|(pod, cost)| (pod.name.as_str(), *cost)).collect();
+    assert_eq!((planned.replicas, marked), (None, vec![("p1", Some(MARK))]));
     let mut marked = there.clone();
     marked.pods[1] = Arc::new(WorkloadPod { deletion_cost: Some(MARK), ..pod("p1", Ipv4Addr::LOCALHOST) });
     let back = round(&mut tracked, &marked, QUIET, 101, &[Some(20), Some(20), Some(0)]);
     assert_eq!(back.replicas, Some(Some(10)));
     assert_eq!(back.costs.iter().map(|(pod, cost)| (pod.name.as_str(), *cost)).collect::<Vec<_>>(), [("p1", None)]);
-    let orders = round(&mut tracked, &marked, QUIET, 200, &loads);
-    assert_eq!((orders.replicas, orders.costs.len(), orders.direction), (Some(Some(2)), 0, Some(Direction::Down)));
+    let planned = round(&mut tracked, &marked, QUIET, 200, &loads);
+    assert_eq!((planned.replicas, planned.costs.len(), planned.direction), (Some(Some(2)), 0, Some(Direction::Down)));
 }
 
 #[test]
@@ -182,24 +182,24 @@ fn the_number_is_taken_over_and_given_back_whatever_the_load() {
     let both = ReplicasManagers { scaler: true, ..operator.clone() };
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     let on = WorkloadView { deployment: deployment(5, operator), status: ScalingStatus::default(), ..seen(5, 1) };
-    let orders = tracked.handover(&on);
-    assert_eq!((orders.replicas, orders.status.unwrap().desired), (Some(Some(5)), Some(5)));
+    let planned = tracked.handover(&on);
+    assert_eq!((planned.replicas, planned.status.unwrap().desired), (Some(Some(5)), Some(5)));
     let loaded = [Some(20); 5];
     let waits = WorkloadView { deployment: deployment(5, both.clone()), ..seen(5, 1) };
     round(&mut tracked, &waits, QUIET, 1, &loaded);
     assert_eq!(round(&mut tracked, &waits, QUIET, 2, &loaded).replicas, None, "not before it has it alone");
     let off = WorkloadView { deployment: deployment(5, both), scaling: None, ..seen(5, 1) };
-    let orders = tracked.handover(&off);
-    assert_eq!((orders.replicas, orders.status), (Some(None), None));
+    let planned = tracked.handover(&off);
+    assert_eq!((planned.replicas, planned.status), (Some(None), None));
 }
 
 #[test]
 fn a_stopped_workload_is_not_scaled_and_says_so() {
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     let stopped = WorkloadView { stopped: true, ..seen(0, 1) };
-    let orders = round(&mut tracked, &stopped, QUIET, 100, &[]);
-    let reported = orders.status.unwrap();
-    assert_eq!((orders.replicas, reported.desired), (None, Some(0)));
+    let planned = round(&mut tracked, &stopped, QUIET, 100, &[]);
+    let reported = planned.status.unwrap();
+    assert_eq!((planned.replicas, reported.desired), (None, Some(0)));
     assert_eq!(reported.active.clone().unwrap().reason, "Stopped");
     assert!(round(&mut tracked, &WorkloadView { status: reported, ..stopped }, QUIET, 101, &[]).is_empty());
 }
@@ -268,19 +268,19 @@ fn a_pod_that_was_ready_lately_and_is_overloaded_keeps_all() {
         *pod = Arc::new(WorkloadPod { ready: false, ..pod.as_ref().clone() });
     }
     for second in [101, 200, 399] {
-        let orders = round(&mut tracked, &overloaded, QUIET, second, &[Some(0), None, None]);
-        assert_eq!((orders.replicas, orders.costs.len()), (None, 0), "{second}");
+        let planned = round(&mut tracked, &overloaded, QUIET, second, &[Some(0), None, None]);
+        assert_eq!((planned.replicas, planned.costs.len()), (None, 0), "{second}");
     }
-    let orders = round(&mut tracked, &overloaded, QUIET, 401, &[Some(0), None, None]);
-    assert_eq!(orders.replicas, Some(Some(2)), "for five minutes");
+    let planned = round(&mut tracked, &overloaded, QUIET, 401, &[Some(0), None, None]);
+    assert_eq!(planned.replicas, Some(Some(2)), "for five minutes");
     let mut ending = there.clone();
     for pod in &mut ending.pods[1..] {
         *pod = Arc::new(WorkloadPod { ready: false, terminating: true, ..pod.as_ref().clone() });
     }
     let mut tracked = TrackedWorkload::new(Duration::ZERO);
     round(&mut tracked, &there, QUIET, 100, &loads);
-    let orders = round(&mut tracked, &ending, QUIET, 200, &[Some(0), None, None]);
-    assert_eq!(orders.replicas, Some(Some(2)), "one that is being deleted is none");
+    let planned = round(&mut tracked, &ending, QUIET, 200, &[Some(0), None, None]);
+    assert_eq!(planned.replicas, Some(Some(2)), "one that is being deleted is none");
 }
 
 #[test]
@@ -333,8 +333,8 @@ fn a_silent_pod_is_told_of_when_it_is_the_only_one_and_no_longer_when_it_is_gone
 fn only_a_failure_of_what_may_sleep_is_said_to_keep_its_pod() {
     let text = |there: WorkloadView| {
         let there = WorkloadView { status: ScalingStatus::default(), ..there };
-        let orders = round(&mut TrackedWorkload::new(Duration::ZERO), &there, QUIET, 1, &[Some(0)]);
-        orders.status.unwrap().active.unwrap().reason
+        let planned = round(&mut TrackedWorkload::new(Duration::ZERO), &there, QUIET, 1, &[Some(0)]);
+        planned.status.unwrap().active.unwrap().reason
     };
     assert_eq!(text(seen(1, 0)), "FollowsLoad");
     assert_eq!(text(WorkloadView { failed: true, ..seen(1, 1) }), "FollowsLoad");
@@ -358,6 +358,6 @@ fn only_what_has_something_to_do_is_asked_in_every_round() {
     let idle = [Some(0), Some(0), Some(0)];
     assert!(round(&mut tracked, &there, QUIET, 1, &idle).is_empty());
     assert!(!tracked.active);
-    let orders = round(&mut tracked, &there, QUIET, 100, &idle);
-    assert_eq!((orders.costs.len(), tracked.active), (1, true), "a step down has begun");
+    let planned = round(&mut tracked, &there, QUIET, 100, &idle);
+    assert_eq!((planned.costs.len(), tracked.active), (1, true), "a step down has begun");
 }
