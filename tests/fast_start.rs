@@ -183,7 +183,9 @@ async fn the_cluster_starts_while_the_programs_are_compiled() {
     assert!(errors.contains("   3s  cluster works\n") && errors.contains("   3s  images works\n"), "{errors}");
     let ready = errors.lines().last().unwrap();
     assert!(
-        ready.contains("s  ready: packages ") && ready.contains("; cluster ") && ready.contains(" s beside recif "),
+        ready.contains("s  ready: packages ")
+            && ready.contains("; cluster parts ")
+            && ready.contains(" s beside recif "),
         "{ready}"
     );
 
@@ -278,7 +280,8 @@ async fn progress_tells_what_is_compiled_of_how_much_and_what_is_left() {
     let lines = r#"
         JOBS_DIR=$RECORDS/jobs
         mkdir -p "$JOBS_DIR" "$CACHE"
-        JOB_PID=([cluster]=$$) JOB_KEY=([cluster]=parts) JOB_BEGAN=([cluster]=$((SECONDS - 100)))
+        JOBS=("cluster parts" recif)
+        JOB_PID=(["cluster parts"]=$$) JOB_KEY=(["cluster parts"]=parts) JOB_BEGAN=(["cluster parts"]=$((SECONDS - 100)))
         { echo "go: downloading k8s.io/api v0"; echo k8s.io/api/core/v1; echo k8s.io/klog/v2; } >"$(parts_dir).log"
         echo "parts 400" >"$CACHE/times"
         progress_text
@@ -294,8 +297,8 @@ async fn progress_tells_what_is_compiled_of_how_much_and_what_is_left() {
     let packages = fs::read_to_string(Path::new(ROOT).join("hack/kubernetes/packages")).unwrap();
     let packages = packages.trim();
     let [before, late, first] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
-    assert_eq!(before, format!("cluster 2/{packages} | about 5 min left"));
-    assert_eq!(late, format!("cluster 2/{packages}"));
+    assert_eq!(before, format!("cluster parts 2/{packages} | about 5 min left"));
+    assert_eq!(late, format!("cluster parts 2/{packages}"));
     assert_eq!(first, "recif 2/347 | about 8 min left");
 }
 

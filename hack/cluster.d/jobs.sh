@@ -3,6 +3,7 @@
 # What a job says goes through a file, so that only the waiting process writes to the terminal. A job that fails ends the
 # others. The command that starts jobs calls end_jobs when it exits, also by Ctrl-C, which does not reach the jobs.
 
+JOBS=() # names of all, in order
 declare -A JOB_PID=() JOB_KEY=() JOB_BEGAN=() JOB_TOOK=()
 JOBS_DIR=
 
@@ -34,6 +35,7 @@ job() {
     RECIF_EVENTS=$JOBS_DIR/events CARGO_TERM_COLOR=never "$@" </dev/null >"$JOBS_DIR/$name.log" 2>&1 9>&- &
     set +m
     JOB_PID[$name]=$!
+    JOBS+=("$name")
     JOB_KEY[$name]=$key
     JOB_BEGAN[$name]=$SECONDS
     [ "$SIDE_BY_SIDE" = yes ] || watch_jobs

@@ -19,8 +19,8 @@ show_progress() {
 }
 progress_text() {
     local name text= left
-    for name in "${!JOB_PID[@]}"; do
-        text+="${text:+ | }$(count_of "$name")"
+    for name in "${JOBS[@]}"; do
+        [ -z "${JOB_PID[$name]:-}" ] || text+="${text:+ | }$(count_of "$name")"
     done
     left=$(time_left)
     [ "$left" -le 0 ] || text+=" | about $(roughly "$left") left"
