@@ -100,7 +100,7 @@ async fn release(env: &Env, verb: &str, chart: &str, more: &[&str]) -> Result<()
     if chart == "recif" {
         arguments.extend(["--set", IMAGES]);
     }
-    env.helm(&[&arguments, more].concat()).await?;
+    env.helm(&[&arguments[..], more].concat()).await?;
     if chart == "recif-crds" {
         return Ok(());
     }
