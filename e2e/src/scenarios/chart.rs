@@ -56,12 +56,13 @@ async fn agents_outlive_every_change_of_the_installation(ns: Namespace) -> Resul
     let before = uids(&ns).await?;
 
     let load = BackgroundLoad::start(&ns.env, &[through_gateway], LOAD_PROFILE).await?;
-    // The fields of config/default that differ belong to kubectl: the first release takes them.
-    let take_over = ["--install", "--take-ownership", "--force-conflicts"];
+    // Each field belongs to kubectl too, until a release changes it by force.
+    let force = "--force-conflicts";
+    let take_over = ["--install", "--take-ownership", force];
     release(&ns.env, "upgrade", "recif-crds", &take_over).await?;
     release(&ns.env, "upgrade", "recif", &take_over).await?;
     ensure!(uids(&ns).await? == before, "an object or a Pod was replaced by the takeover");
-    release(&ns.env, "upgrade", "recif", &["--set", "operator.extraArgs={--workers=8}"]).await?;
+    release(&ns.env, "upgrade", "recif", &[force, "--set", "operator.extraArgs={--workers=8}"]).await?;
     let deployment = ns.env.within(SYSTEM, DEPLOYMENT).get(operator::NAME).await?;
     let arguments = deployment.at("/spec/template/spec/containers/0/args");
     ensure!(arguments.as_array().is_some_and(|all| all.contains(&json!("--workers=8"))), "{arguments}");
