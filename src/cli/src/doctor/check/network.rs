@@ -48,17 +48,14 @@ pub(super) fn check(policies: &Read<[Vec<NetworkPolicy>; 2]>, pods: &[Labels], s
     let operator = || (scope.system.clone(), labels(&[(NAME, "recif-operator")]));
     let dns = || ("kube-system".to_owned(), labels(&[("k8s-app", "kube-dns")]));
     let into = |what, port, port_name, peer| Needed { what, ingress: true, protocol: "TCP", port, port_name, peer };
-    let out = Needed { what: "DNS", ingress: false, protocol: "UDP", port: DNS_PORT, port_name: "dns", peer: dns() };
+    let resolve =
+        || Needed { what: "DNS", ingress: false, protocol: "UDP", port: DNS_PORT, port_name: "dns", peer: dns() };
     let sidecar = into("the sidecar's port from the gateway", PROXY_PORT, "http", gateway());
     let asked = into("the sidecar's port from the operator", PROXY_PORT, "http", operator());
     let admin = into("the gateway's admin port from the operator", ADMIN_PORT, "admin", operator());
-    let mut problems = judge(here, &scope.namespace, pods, &[sidecar, asked, out]);
-    if scope.system != scope.namespace {
-        let out =
-            || Needed { what: "DNS", ingress: false, protocol: "UDP", port: DNS_PORT, port_name: "dns", peer: dns() };
-        problems.extend(judge(system, &scope.system, &[gateway().1], &[admin, out()]));
-        problems.extend(judge(system, &scope.system, &[operator().1], &[out()]));
-    }
+    let mut problems = judge(here, &scope.namespace, pods, &[sidecar, asked, resolve()]);
+    problems.extend(judge(system, &scope.system, &[gateway().1], &[admin, resolve()]));
+    problems.extend(judge(system, &scope.system, &[operator().1], &[resolve()]));
     problems.dedup();
     Finding::judge(
         CHECK,

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use crds::{GROUP, KINDS};
+use crds::{CRD_SCHEMA, CRD_VERSION, GROUP, KINDS};
 use http::Method;
 use k8s_openapi::api::networking::v1::NetworkPolicy;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -237,8 +237,8 @@ pub(in crate::doctor) fn definition(definition: &Value) -> Definition {
     let annotation = |name: &str| definition.pointer("/metadata/annotations")?.get(name)?.as_str().map(str::to_owned);
     Definition {
         name: text(definition, "/metadata/name"),
-        schema: annotation("recif.dev/schema"),
-        version: annotation("recif.dev/version"),
+        schema: annotation(CRD_SCHEMA),
+        version: annotation(CRD_VERSION),
         established: is_true(definition, "Established"),
     }
 }

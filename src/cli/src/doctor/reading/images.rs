@@ -1,5 +1,6 @@
 //! Readings of images: which are used, and which containers wait for theirs.
 
+use crds::agent::DEFAULT_IMAGE;
 use serde_json::Value;
 
 use super::{
@@ -21,8 +22,6 @@ const REASONS: [&str; 6] = [
 /// Variables of the operator with images, and what they are for.
 const VARIABLES: [(&str, &str); 3] =
     [("RECIF_RUNNER_IMAGE", "flows"), ("RECIF_PROXY_IMAGE", "sidecar"), ("RECIF_AGENT_IMAGE", "agents")];
-/// Image of agents that name none, where the operator has no other.
-const AGENT_IMAGE: &str = "corail:latest";
 
 /// Image that is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,7 +73,7 @@ fn uses([operator, gateway, control_plane]: [Option<&Part>; 3]) -> Vec<ImageUse>
         for (variable, part) in VARIABLES {
             let flag = format!("--{}", variable.trim_start_matches("RECIF_").to_lowercase().replace('_', "-"));
             let set = operator.setting(&flag, variable).filter(|image| !image.is_empty());
-            let image = set.or((part == "agents").then_some(AGENT_IMAGE));
+            let image = set.or((part == "agents").then_some(DEFAULT_IMAGE));
             uses.extend(image.map(|image| ImageUse { part, image: image.to_owned() }));
         }
     }

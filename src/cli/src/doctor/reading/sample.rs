@@ -6,7 +6,7 @@ use actions::render::{
     AGENT_LABEL, AgentImages, AgentParts, Namespaces, PinnedProxy, PodSecurity, RenderSettings, agent_config,
     agent_workload_children, child_labels,
 };
-use crds::Agent;
+use crds::{Agent, agent::DEFAULT_IMAGE};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ impl SampleImages {
             set.filter(|image| !image.is_empty()).map(str::to_owned)
         };
         Self {
-            agent: image("--agent-image", "RECIF_AGENT_IMAGE").unwrap_or_else(|| "corail:latest".to_owned()),
+            agent: image("--agent-image", "RECIF_AGENT_IMAGE").unwrap_or_else(|| DEFAULT_IMAGE.to_owned()),
             proxy: image("--proxy-image", "RECIF_PROXY_IMAGE").unwrap_or_else(|| "recif.local/proxy:dev".to_owned()),
         }
     }
@@ -81,14 +81,13 @@ pub(in crate::doctor) fn sample_deployment(namespace: &str, images: &SampleImage
     let mut agent: Agent = serde_yaml::from_str(SAMPLE).map_err(|error| error.to_string())?;
     agent.metadata.namespace = Some(namespace.to_owned());
     agent.metadata.uid = Some("00000000-0000-0000-0000-000000000000".to_owned());
-    agent.spec.image.clone_from(&images.agent);
     let settings = RenderSettings {
         operator_namespace: namespace.to_owned(),
         cluster_domain: "cluster.local".to_owned(),
         database_url: None,
         database_namespaces: Namespaces::All,
         ollama_base_url: None,
-        agent_image: String::new(),
+        agent_image: images.agent.clone(),
         runner_image: images.agent.clone(),
         proxy_image: images.proxy.clone(),
         network_policies: true,
