@@ -24,6 +24,7 @@ pub fn example_metrics() -> Result<String, fmt::Error> {
     api.record_examples();
     steps.leading(true);
     steps.queued("Agent", 0);
+    steps.crd_outdated("Agent", false);
     steps.stepped("Agent", "Pending", StepOutcome::Moved, Duration::ZERO);
     let weather = WorkloadId { kind: "Agent", key: Key::new("default", "weather") };
     scaler.evaluated(&weather, Some(ScaleGauges::default()));
