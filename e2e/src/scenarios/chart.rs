@@ -16,8 +16,8 @@ use crate::{
     gateway,
     kinds::{AGENT, DEFINITION, DEPLOYMENT, SECRET},
     manifests::workload,
-    namespace::Namespace,
-    object::{ObjectExt as _, ObjectsByName},
+    namespace::{Namespace, START_TIMEOUT},
+    object::{Object, ObjectExt as _, ObjectsByName},
     operator,
     scenario::{Scenario, scenarios},
     watch::await_condition,
@@ -90,8 +90,8 @@ async fn agents_outlive_every_change_of_the_installation(ns: Namespace) -> Resul
         "the gateways' keys were replaced"
     );
     let edited = ns.edit(AGENT, "kept", json!({"spec": {"systemPrompt": "go on"}})).await?;
-    let goes_on = |it: &crate::object::Object| it.is_running() && it.generation() == edited.generation();
-    ns.until(AGENT, "kept", crate::namespace::START_TIMEOUT, "follows the new operator", goes_on).await.map(drop)
+    let goes_on = |it: &Object| it.is_running() && it.generation() == edited.generation();
+    ns.until(AGENT, "kept", START_TIMEOUT, "follows the new operator", goes_on).await.map(drop)
 }
 
 /// Installs or upgrades a chart with the images of the local cluster, and waits until its Pods are ready.
