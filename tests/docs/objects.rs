@@ -84,7 +84,7 @@ fn an_unknown_field_and_a_wrong_value_are_seen() {
     assert_eq!(problems(&agent(good)), [""; 0]);
     for (spec, part) in [
         (serde_json::json!({ "name": "A", "framework": "corail", "toolz": [] }), "toolz"),
-        (serde_json::json!({ "name": "A", "framework": "corail", "timeout": "90x" }), "90x"),
+        (serde_json::json!({ "name": "A", "framework": "corail", "timeout": 90 }), "90 is not"),
         (serde_json::json!({ "name": "A" }), "framework"),
         (serde_json::json!({ "name": "A", "framework": "corail", "scaling": { "max": 1 } }), "max"),
     ] {
