@@ -20,7 +20,11 @@ const LEFT_BEHIND: Duration = Duration::from_secs(60);
 /// Result of a write.
 enum StatusWrite<K> {
     Unchanged,
-    Written(Arc<K>),
+    /// `sent` is the status that was sent; null if only metadata was.
+    Written {
+        answer: Arc<K>,
+        sent: Value,
+    },
     Gone,
 }
 
@@ -46,19 +50,19 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         };
         let outcome = if step.backed_off { StepOutcome::Oscillating } else { outcome };
         let mut record = self.describe(step, outcome);
-        let mut sent = self.send(step, &mut done).await;
-        let lost = match &sent {
-            Ok(StatusWrite::Written(answer)) => self.lost_write(step, &done, answer.as_ref()),
+        let mut written = self.send(step, &mut done).await;
+        let lost = match &written {
+            Ok(StatusWrite::Written { answer, sent }) => self.lost_write(step, sent, answer.as_ref()),
             _ => None,
         };
         let moves_on = !stays && done.phase().is_some_and(|phase| phase.class() == PhaseClass::Progressing);
-        if let Ok(StatusWrite::Written(answer)) = &mut sent
+        if let Ok(StatusWrite::Written { answer, .. }) = &mut written
             && lost.is_none()
             && !moves_on
         {
             self.report_dropped_fields(step, answer).await;
         }
-        let next = match (&lost, &sent) {
+        let next = match (&lost, &written) {
             (Some((pause, _)), _) => Requeue::After(*pause),
             // A change of phase that could not be written does not count as one.
             (None, Ok(_)) if !stays => {
@@ -67,10 +71,10 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
             _ => next,
         };
         // The requests of the step and its write succeeded.
-        if sent.is_ok() && outcome != StepOutcome::Retry {
+        if written.is_ok() && outcome != StepOutcome::Retry {
             self.retry_state.clear_refusals(step.key);
         }
-        match sent {
+        match written {
             Ok(StatusWrite::Unchanged) => {
                 if record.outcome == StepOutcome::Acted {
                     record.outcome = StepOutcome::Idle;
@@ -81,7 +85,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
                 record.to = "gone".to_owned();
                 self.emit(&record, Requeue::OnChange)
             }
-            Ok(StatusWrite::Written(answer)) => {
+            Ok(StatusWrite::Written { answer, .. }) => {
                 record.rv_after = answer.meta().resource_version.clone().unwrap_or_default();
                 record.to = done.raw_phase().unwrap_or_default().to_owned();
                 let entry = done.common().and_then(|machine| machine.history.last());
@@ -138,18 +142,22 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
                 _ => return Ok(StatusWrite::Gone),
             }
         }
-        let changes = status_patch(cr.meta(), cr.status_json(), self.sent_status(cr, done)).is_some();
+        let mut sent = Value::Null;
+        let changes = status_patch(cr.meta(), cr.status_json(), self.wanted_status(cr, done)).is_some();
         if changes || (self.dropped.is_upgraded() && conditions::crd_outdated::<K>(cr).is_some()) {
             // The writer's identity and what the CRD drops are written only together with another change.
             if self.instance.is_some() {
                 done.common_mut().managed_by.clone_from(&self.instance);
             }
             conditions::set_crd_outdated(done, self.dropped.sentence::<K>(), self.clock.now());
-            if let Some(patch) = status_patch(cr.meta(), cr.status_json(), self.sent_status(cr, done)) {
+            // Dropped fields go along: the CRD may have been upgraded meanwhile, and no later step may set them again.
+            let status = done.status_json();
+            if let Some(patch) = status_patch(cr.meta(), cr.status_json(), status.clone()) {
                 answer = Some(self.send_status(step, patch).await?);
+                sent = status;
             }
         }
-        Ok(answer.map_or(StatusWrite::Unchanged, StatusWrite::Written))
+        Ok(answer.map_or(StatusWrite::Unchanged, |answer| StatusWrite::Written { answer, sent }))
     }
 
     async fn send_status(&self, step: &StepDecision<'_, K>, patch: Value) -> Result<Arc<K>, ApiError> {
@@ -158,8 +166,8 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         Ok(answer)
     }
 
-    /// Returns the status as it is sent: without the fields that the API server would drop.
-    fn sent_status(&self, cr: &K, done: &K) -> Value {
+    /// Returns the status by which it is decided whether to write: without the fields that the API server would drop.
+    fn wanted_status(&self, cr: &K, done: &K) -> Value {
         let mut status = done.status_json();
         self.dropped.withhold(|| cr.status_json(), &mut status, self.table(), self.clock.elapsed());
         status
@@ -183,18 +191,13 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
     }
 
     /// Returns the pause and its reason if the answer does not hold a field that decides on steps as it was sent.
-    fn lost_write(&self, step: &StepDecision<'_, K>, done: &K, answer: &K) -> Option<(Duration, String)> {
+    fn lost_write(&self, step: &StepDecision<'_, K>, sent: &Value, answer: &K) -> Option<(Duration, String)> {
         let cr = &step.cr;
-        let (sent, now) = (self.sent_status(cr, done), self.clock.elapsed());
-        let lost = self.dropped.learn::<K>(&cr.status_json(), &sent, &answer.status_json(), now);
+        let now = self.clock.elapsed();
+        let lost = self.dropped.learn::<K>(&cr.status_json(), sent, &answer.status_json(), now);
         if affect_decisions(&lost, self.table()) {
             let (object, dependency_digest) = (external_digest(cr.meta()), || self.dependency_digest(cr));
-            let pause = self.retry_state.record_lost_write(
-                (step.key, cr.uid()),
-                object,
-                dependency_digest,
-                self.clock.elapsed(),
-            );
+            let pause = self.retry_state.record_lost_write((step.key, cr.uid()), object, dependency_digest, now);
             return Some((pause, sentence::<K>(&lost)));
         }
         if !self.dropped.affects_decisions(self.table()) {

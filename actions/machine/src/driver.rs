@@ -170,10 +170,10 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         (self.registry.dependency_digest)(cr, &self.deps)
     }
 
-    /// Returns what the API server drops from statuses of this kind, because its CRD is older than this build; `None` if nothing
-    /// is known to be dropped.
+    /// Returns what the API server drops from statuses of this kind, because its CRD is older than this build; `None` if no write
+    /// of the last half hour has shown that.
     pub fn dropped_fields(&self) -> Option<String> {
-        self.dropped.sentence::<K>()
+        self.dropped.recent_sentence::<K>(self.clock.elapsed())
     }
 
     /// Records that this operator is the leader from now on. Until then another operator may rightly have written.

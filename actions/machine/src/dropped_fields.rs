@@ -2,7 +2,8 @@
 //!
 //! A CRD that is older than this build prunes the fields it does not know, without an error. If a step is decided by such a
 //! field, the same steps would repeat forever: that is a defect, and it is reported with the name of the field. Any other dropped
-//! field is only missing. It would be sent again in each step, so it stays out of the writes of its kind for a while.
+//! field is only missing. It would be sent again in each step, so for a while it alone is no reason to write. A write that is
+//! made for another reason carries it, and shows whether it is still dropped.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,8 +20,11 @@ use super::Table;
 const COMMON_DECISION_FIELDS: [&str; 7] =
     ["phase", "observedGeneration", "conditions", "specDigest", "renderVersion", "inputs", "failure"];
 
-/// Time for which a dropped field stays out of writes; after that, a write shows whether the CRD was upgraded.
+/// Time for which a dropped field is no reason to write; after that, a write shows whether the CRD was upgraded.
 const WITHHELD_FOR: Duration = Duration::from_secs(600);
+
+/// Time after that for which a drop that is not seen again still counts as recent.
+const RECENT_FOR: Duration = Duration::from_secs(2 * WITHHELD_FOR.as_secs());
 
 /// Status fields that the CRD of a kind drops.
 #[derive(Debug, Default)]
@@ -29,7 +33,7 @@ pub(super) struct DroppedFields(Mutex<KnownFields>);
 /// Invariant: no field is kept with an empty set of paths.
 #[derive(Debug, Default)]
 struct KnownFields {
-    /// By top-level field, as seen in the last write that held the field.
+    /// By top-level field, as seen in the last write that held the path.
     fields: BTreeMap<String, DroppedField>,
     /// True if a field was dropped and is stored by now, and no field is dropped any more.
     upgraded: bool,
@@ -39,12 +43,13 @@ struct KnownFields {
 struct DroppedField {
     /// Paths in the field that are not stored as sent.
     paths: BTreeSet<String>,
-    /// Time of the driver's clock up to which the field stays out of writes.
+    /// Time of the driver's clock up to which the field is no reason to write; [`WITHHELD_FOR`] after the last drop.
     until: Duration,
 }
 
 impl DroppedFields {
-    /// Learns from a write, and returns the paths that are not stored as sent. `before` is the status before the write.
+    /// Learns from a write, and returns the paths that are not stored as sent. `before` is the status before the write. What the
+    /// write did not contain stays known.
     pub(super) fn learn<K: PhasedObject>(
         &self,
         before: &Value,
@@ -59,20 +64,30 @@ impl DroppedFields {
         {
             let mut paths = BTreeSet::new();
             differences(field, value, stored.get(field).unwrap_or(&Value::Null), &mut paths);
-            if paths.is_empty() {
-                if known.fields.remove(field).is_some() {
+            lost.extend(paths.iter().cloned());
+            let mut until = now + WITHHELD_FOR;
+            let mut is_new = !paths.is_empty();
+            if let Some(old) = known.fields.remove(field) {
+                if paths.is_empty() {
+                    until = old.until;
+                }
+                is_new = !paths.is_subset(&old.paths);
+                let mut held = BTreeSet::new();
+                collect_paths(field, value, &mut held);
+                paths.extend(old.paths.into_iter().filter(|path| !held.contains(path)));
+                if paths.is_empty() {
                     tracing::info!(kind = K::KIND, "the CRD {} keeps status.{field} now", K::CRD);
                     known.upgraded = known.fields.is_empty();
                 }
+            }
+            if paths.is_empty() {
                 continue;
             }
-            lost.extend(paths.iter().cloned());
-            known.upgraded = false;
-            let dropped = DroppedField { paths: paths.clone(), until: now + WITHHELD_FOR };
-            let old = known.fields.insert(field.clone(), dropped);
-            if old.is_none_or(|old| old.paths != paths) {
+            if is_new {
                 tracing::warn!(kind = K::KIND, "{}", sentence::<K>(&paths));
             }
+            known.upgraded = false;
+            known.fields.insert(field.clone(), DroppedField { paths, until });
         }
         lost
     }
@@ -112,8 +127,19 @@ impl DroppedFields {
 
     /// Returns the dropped fields as a sentence that says what to do; `None` if there are none.
     pub(super) fn sentence<K: PhasedObject>(&self) -> Option<String> {
-        let known: BTreeSet<_> = self.lock().fields.values().flat_map(|dropped| &dropped.paths).cloned().collect();
-        (!known.is_empty()).then(|| sentence::<K>(&known))
+        self.sentence_of::<K>(|_| true)
+    }
+
+    /// Returns that sentence of the fields whose drop was seen within the last half hour: the CRD may have been upgraded since.
+    pub(super) fn recent_sentence<K: PhasedObject>(&self, now: Duration) -> Option<String> {
+        self.sentence_of::<K>(|dropped| now < dropped.until + RECENT_FOR)
+    }
+
+    fn sentence_of<K: PhasedObject>(&self, is_told: impl Fn(&DroppedField) -> bool) -> Option<String> {
+        let known = self.lock();
+        let told = known.fields.values().filter(|dropped| is_told(dropped));
+        let paths: BTreeSet<_> = told.flat_map(|dropped| &dropped.paths).cloned().collect();
+        (!paths.is_empty()).then(|| sentence::<K>(&paths))
     }
 
     /// Reports whether a dropped field decides on steps.
@@ -138,7 +164,7 @@ pub(super) fn affect_decisions<P>(paths: &BTreeSet<String>, table: &Table<P>) ->
 pub(super) fn sentence<K: PhasedObject>(paths: &BTreeSet<String>) -> String {
     let fields: Vec<_> = paths.iter().map(|path| format!("status.{path}")).collect();
     format!(
-        "the CRD {} drops {}: helm upgrade recif-crds, or kubectl apply --server-side -k config/crd",
+        "the CRD {} drops {}: helm upgrade recif-crds <chart>, or kubectl apply --server-side -k config/crd",
         K::CRD,
         fields.join(", ")
     )
@@ -162,6 +188,25 @@ fn differences(path: &str, sent: &Value, stored: &Value, found: &mut BTreeSet<St
             found.insert(path.to_owned());
         }
     }
+}
+
+/// Collects the paths of everything that a value holds, named as in [`differences`].
+fn collect_paths(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Null => return,
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                collect_paths(&format!("{path}.{key}"), value, found);
+            }
+        }
+        Value::Array(items) => {
+            for item in items {
+                collect_paths(&format!("{path}[]"), item, found);
+            }
+        }
+        _ => {}
+    }
+    found.insert(path.to_owned());
 }
 
 #[cfg(test)]
@@ -188,7 +233,7 @@ mod tests {
         assert!(dropped.affects_decisions(&TABLE));
         let said = dropped.sentence::<Lamp>().unwrap_or_default();
         let expected = "the CRD lamps.example.com drops status.children[].replicas, status.renderVersion: helm upgrade \
-                        recif-crds, or kubectl apply --server-side -k config/crd";
+                        recif-crds <chart>, or kubectl apply --server-side -k config/crd";
         assert_eq!(said, expected);
         assert!(!dropped.is_upgraded());
         assert_eq!(learned(&dropped, json!({}), sent.clone(), sent), Vec::<String>::new());
@@ -196,7 +241,51 @@ mod tests {
     }
 
     #[test]
-    fn a_dropped_field_stays_out_of_writes_for_ten_minutes() {
+    fn a_write_disproves_only_the_paths_that_it_contains() {
+        let dropped = DroppedFields::default();
+        let nothing = Vec::<String>::new();
+        let children = |child: Value| json!({ "children": [child] });
+        let bare = || children(json!({"uid": "u"}));
+        let said = || {
+            let sentence = dropped.sentence::<Lamp>().unwrap_or_default();
+            sentence
+                .split_once(" drops ")
+                .and_then(|(_, rest)| rest.split_once(": "))
+                .map(|(paths, _)| paths.to_owned())
+        };
+        let (first, second) = ("status.children[].replicas", "status.children[].ready");
+        let replicas = || children(json!({"uid": "u", "replicas": 1}));
+        assert_eq!(learned(&dropped, json!({}), replicas(), bare()), ["children[].replicas"]);
+        for without in [json!({"children": []}), bare(), children(json!({"uid": "u", "replicas": null}))] {
+            assert_eq!(learned(&dropped, json!({}), without.clone(), without.clone()), nothing);
+            assert_eq!((said().as_deref(), dropped.is_upgraded()), (Some(first), false), "{without}");
+        }
+        let ready = || children(json!({"uid": "u", "ready": true}));
+        assert_eq!(learned(&dropped, json!({}), ready(), bare()), ["children[].ready"]);
+        assert_eq!(said(), Some(format!("{second}, {first}")), "both are known");
+        assert_eq!(learned(&dropped, json!({}), replicas(), replicas()), nothing);
+        assert_eq!((said().as_deref(), dropped.is_upgraded()), (Some(second), false));
+        assert_eq!(learned(&dropped, json!({}), ready(), ready()), nothing);
+        assert_eq!((said(), dropped.is_upgraded()), (None, true));
+    }
+
+    #[test]
+    fn a_drop_is_recent_for_half_an_hour_after_it_was_seen() {
+        let dropped = DroppedFields::default();
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        let is_recent = |n| dropped.recent_sentence::<Lamp>(minutes(n)).is_some();
+        let (sent, stored) = (json!({"list": [{"a": 1, "b": 2}]}), json!({"list": [{"a": 1}]}));
+        learned(&dropped, json!({}), sent.clone(), stored.clone());
+        assert_eq!((is_recent(29), is_recent(30)), (true, false));
+        dropped.learn::<Lamp>(&json!({}), &stored, &stored, minutes(20));
+        assert_eq!((is_recent(29), is_recent(30)), (true, false), "a write without it shows nothing");
+        dropped.learn::<Lamp>(&json!({}), &sent, &stored, minutes(20));
+        assert_eq!((is_recent(49), is_recent(50)), (true, false));
+        assert!(dropped.sentence::<Lamp>().is_some(), "it is not forgotten");
+    }
+
+    #[test]
+    fn a_dropped_field_is_no_reason_to_write_for_ten_minutes() {
         let dropped = DroppedFields::default();
         let sent = json!({"phase": "A", "images": {"x": "1"}, "list": [{"a": 1, "b": 2}], "renderVersion": 3});
         let stored = json!({"phase": "A", "list": [{"a": 1}]});

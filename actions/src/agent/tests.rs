@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     fake::{Health, Operator, Sim, agent, agent_id, child_id, settings},
     kind::ControlledKind,
-    render::RenderSettings,
+    render::{PROXY, RenderSettings},
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -147,5 +147,24 @@ async fn an_image_that_no_node_has_is_replaced_once_the_operator_has_another() {
         assert_eq!((status(&sim, "/phase"), container(&sim)[0].clone()), (json!("Running"), json!("r/agent:1")));
         let applied = sim.take_writes().into_iter().filter(|write| write == "Apply Deployment/a").count();
         assert_eq!(applied, 1, "{before:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_image_of_the_overlay_that_no_node_has_is_told_and_not_replaced() {
+    for (list, name) in [("containers", "agent"), ("initContainers", PROXY)] {
+        let sim = Sim::new();
+        let overlay = json!({"spec": {list: [{"name": name, "image": "r/missing:1"}]}});
+        sim.store().create(&agent_id("a"), agent(json!({"podTemplate": overlay})));
+        sim.store().set_health(Health::Bad(Some(PodProblem::ImagePull { image: "r/missing:1".to_owned() })));
+        let mut operator = with_flag(&sim, "r/agent:1");
+        operator.run(MINUTE).await;
+        let conditions = status(&sim, "/conditions");
+        let ready = conditions.as_array().and_then(|all| all.iter().find(|found| found["type"] == "Ready"));
+        let reason = ready.map(|ready| ready["reason"].clone());
+        assert_eq!((status(&sim, "/phase"), reason), (json!("Deploying"), Some(json!("ImagePull"))), "{name}");
+        sim.take_requests();
+        operator.run(5 * MINUTE).await;
+        assert_eq!(sim.take_writes(), Vec::<String>::new(), "{name}");
     }
 }

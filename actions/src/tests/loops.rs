@@ -40,7 +40,8 @@ async fn a_crd_that_drops_what_steps_are_chosen_by_is_named_with_backoff_until_i
         assert!(first <= 7 && later <= 14, "{fields:?}: {first} writes in 10 s, {later} in 10 min");
         // Fields that are written only now and then are reported only then.
         if !matches!(fields[0], "specDigest" | "failure" | "children") {
-            let text = format!("the CRD agents.agents.recif.dev drops status.{}: helm upgrade recif-crds", fields[0]);
+            let text =
+                format!("the CRD agents.agents.recif.dev drops status.{}: helm upgrade recif-crds <chart>", fields[0]);
             assert_eq!(ready(&sim).0, "CRDOutdated", "{fields:?}");
             assert!(ready(&sim).1.starts_with(&text), "{}", ready(&sim).1);
             let defects = operator.trace.take().into_iter().filter(|step| step.outcome == StepOutcome::Defect);
@@ -83,8 +84,8 @@ async fn a_dropped_field_is_written_once_in_ten_minutes_until_the_crd_is_upgrade
     }
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
-    let sentence = "the CRD agents.agents.recif.dev drops status.currentReplicas: helm upgrade recif-crds, or kubectl apply \
-                --server-side -k config/crd";
+    let sentence = "the CRD agents.agents.recif.dev drops status.currentReplicas: helm upgrade recif-crds <chart>, or \
+                kubectl apply --server-side -k config/crd";
     let outdated = condition(&sim, "CRDOutdated");
     assert_eq!((&outdated["status"], &outdated["message"]), (&json!("True"), &json!(sentence)));
     assert_eq!((ready(&sim).0, operator.outdated_crd()), ("Running".into(), Some(sentence.to_owned())));
@@ -109,6 +110,50 @@ async fn a_dropped_field_is_written_once_in_ten_minutes_until_the_crd_is_upgrade
     sim.take_writes();
     operator.run(60 * MINUTE).await;
     assert_eq!(sim.take_writes(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_is_made_anyway_carries_a_dropped_field_and_shows_that_the_crd_was_upgraded() {
+    let sim = Sim::new();
+    sim.store().unknown = &["currentReplicas"];
+    sim.store().create(&agent_id("a"), agent(json!({})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert!(operator.outdated_crd().is_some());
+    sim.store().unknown = &[];
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+    operator.run(MINUTE).await;
+    assert_eq!((status(&sim, "/phase"), status(&sim, "/currentReplicas")), (json!("Running"), json!(1)));
+    assert_eq!((operator.outdated_crd(), condition(&sim, "CRDOutdated")), (None, json!(null)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_of_metadata_alone_shows_nothing_about_a_dropped_field() {
+    let sim = Sim::new();
+    sim.store().unknown = &["currentReplicas"];
+    sim.store().create(&agent_id("a"), agent(json!({})));
+    let mut operator = Operator::start(&sim);
+    operator.run(5 * MINUTE).await;
+    sim.take_writes();
+    sim.store().edit(&agent_id("a"), |body| body["metadata"]["finalizers"] = json!([]));
+    operator.run(SECOND).await;
+    assert_eq!(sim.take_writes(), ["Metadata Agent/a"]);
+    operator.run(6 * MINUTE).await;
+    sim.store().edit(&agent_id("a"), |body| body["metadata"]["labels"] = json!({"x": "y"}));
+    operator.run(SECOND).await;
+    assert!(written(&sim) > 0, "it is tried again ten minutes after the last write that held it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_drop_that_is_not_seen_for_half_an_hour_is_told_by_the_condition_alone() {
+    let sim = Sim::new();
+    sim.store().unknown = &["selector"];
+    sim.store().create(&agent_id("a"), agent(json!({})));
+    let mut operator = Operator::start(&sim);
+    operator.run(25 * MINUTE).await;
+    assert!(operator.outdated_crd().is_some());
+    operator.run(10 * MINUTE).await;
+    assert_eq!((operator.outdated_crd(), condition(&sim, "CRDOutdated")["status"].clone()), (None, json!("True")));
 }
 
 /// Returns an action that never renders, and resolves all references again instead.

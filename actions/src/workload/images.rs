@@ -48,14 +48,15 @@ pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) ->
     if is_plain { Ok(plain) } else { next.render(cx, replicas) }
 }
 
-/// Reports whether the nodes cannot get an image that comes from the operator, which offers another one by now.
+/// Reports whether the nodes cannot get an image that comes from the operator, which offers another one by now. An image that the
+/// overlay sets is the user's: each rendering would bring it again.
 pub(super) fn has_replaceable_image<K: WorkloadKind>(cx: &Context, cr: &K, rendered: &RenderedWorkload) -> bool {
     let offered = cr.images(&cx.settings);
-    let template = template(rendered);
-    let containers = CONTAINERS.iter().filter_map(|list| template?.pointer(list)?.as_array()).flatten();
-    let mut replaced = containers.filter_map(|container| {
+    let overlay = cr.pod_template();
+    let mut replaced = containers(template(rendered)).filter_map(|container| {
         let (name, image) = (container["name"].as_str()?, container["image"].as_str()?);
-        offered.get(name).is_some_and(|offered| offered != image).then_some(image)
+        let is_other = offered.get(name).is_some_and(|offered| offered != image);
+        (is_other && !sets_image(overlay, name)).then_some(image)
     });
     let key = cr.key();
     replaced.any(|replaced| {
@@ -82,6 +83,16 @@ pub(super) fn is_template_new<K: WorkloadKind>(cx: &Context, cr: &K) -> Result<b
 fn template(rendered: &RenderedWorkload) -> Option<&Value> {
     let deployment = rendered.running.iter().find(|manifest| manifest.child.kind == ChildKind::Deployment)?;
     deployment.body.pointer("/spec/template")
+}
+
+/// Returns the containers of a Pod template, or of an overlay on one.
+fn containers(template: Option<&Value>) -> impl Iterator<Item = &Value> {
+    CONTAINERS.iter().filter_map(move |list| template?.pointer(list)?.as_array()).flatten()
+}
+
+/// Reports whether the overlay sets the image of this container.
+fn sets_image(overlay: Option<&Value>, name: &str) -> bool {
+    containers(overlay).any(|container| container["name"] == name && container.get("image").is_some())
 }
 
 /// Returns SHA-256 (hex) of the Pod template without the images of these containers.

@@ -1,6 +1,6 @@
 //! Metrics of the steps, and all metrics of the operator together.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use cluster::{cache::KindCaches, metrics::ApiMetrics};
 use machine::{Sink, StepOutcome, StepRecord};
@@ -15,7 +15,9 @@ use prometheus_client::{
     registry::Registry,
 };
 
-use crate::{object_metrics::ObjectCollector, scaler::ScalerMetrics, time_to_running::TimeToRunning};
+use crate::{
+    controller::Controller, object_metrics::ObjectCollector, scaler::ScalerMetrics, time_to_running::TimeToRunning,
+};
 
 /// Metrics of the operator's parts, which count into one registry.
 #[derive(Debug)]
@@ -80,7 +82,7 @@ impl StepMetrics {
         registry.register("recif_leading", "1 while this replica holds the lease", metrics.leading.clone());
         registry.register(
             "recif_crd_outdated",
-            "1 while the CRD of the kind drops fields that this replica writes",
+            "1 on the leader while the CRD of the kind drops fields that it writes, seen within the last half hour",
             metrics.crd_outdated.clone(),
         );
         metrics
@@ -98,7 +100,25 @@ impl StepMetrics {
         self.queued.get_or_create(&KindLabel { kind }).set(i64::try_from(depth).unwrap_or(i64::MAX));
     }
 
-    /// Sets whether the CRD of a kind is older than this build, as far as this replica's writes have shown.
+    /// Updates the queue depths of these controllers, and whether their CRDs are outdated.
+    pub(crate) fn refresh(&self, controllers: &[Arc<dyn Controller>]) {
+        let leads = self.is_leading();
+        for found in controllers {
+            self.queued(found.kind(), found.depth());
+            self.crd_outdated(found.kind(), leads && found.outdated_crd().is_some());
+        }
+    }
+
+    /// Returns what the CRDs of these controllers drop, a sentence each. Only the leader tells it: what another replica knows is from
+    /// a former term, and its writes show nothing more.
+    pub(crate) fn outdated_crds(&self, controllers: &[Arc<dyn Controller>]) -> Vec<String> {
+        if !self.is_leading() {
+            return Vec::new();
+        }
+        controllers.iter().filter_map(|found| found.outdated_crd()).collect()
+    }
+
+    /// Sets whether the CRD of a kind is older than this build, as far as the writes of this leader have shown.
     pub fn crd_outdated(&self, kind: &'static str, outdated: bool) {
         self.crd_outdated.get_or_create(&KindLabel { kind }).set(outdated.into());
     }
@@ -107,10 +127,54 @@ impl StepMetrics {
     pub fn leading(&self, leading: bool) {
         self.leading.set(leading.into());
     }
+
+    fn is_leading(&self) -> bool {
+        self.leading.get() == 1
+    }
 }
 
 impl Sink for StepMetrics {
     fn record(&self, step: &StepRecord) {
         self.stepped(step.kind, &step.from, step.outcome, step.took);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+
+    use super::*;
+
+    struct Outdated;
+
+    impl Controller for Outdated {
+        fn kind(&self) -> &'static str {
+            "Agent"
+        }
+
+        fn depth(&self) -> usize {
+            0
+        }
+
+        fn outdated_crd(&self) -> Option<String> {
+            Some("the CRD drops status.x".to_owned())
+        }
+
+        fn run(&self, _workers: usize) -> BoxFuture<'_, ()> {
+            Box::pin(std::future::pending())
+        }
+    }
+
+    #[test]
+    fn only_the_leader_tells_of_an_outdated_crd() {
+        let steps = StepMetrics::new(&mut Registry::default());
+        let controllers: [Arc<dyn Controller>; 1] = [Arc::new(Outdated)];
+        for leads in [false, true, false] {
+            steps.leading(leads);
+            steps.refresh(&controllers);
+            let gauge = steps.crd_outdated.get_or_create(&KindLabel { kind: "Agent" }).get();
+            let told = steps.outdated_crds(&controllers).len();
+            assert_eq!((gauge, told), (i64::from(leads), usize::from(leads)));
+        }
     }
 }

@@ -375,16 +375,8 @@ fn probes(
     controllers: Arc<[Arc<dyn Controller>]>,
     steps: StepMetrics,
 ) -> Probes {
-    let (noting, kinds) = (board.clone(), controllers.clone());
-    let refresh = move || {
-        for found in controllers.iter() {
-            steps.queued(found.kind(), found.depth());
-            steps.crd_outdated(found.kind(), found.outdated_crd().is_some());
-        }
-    };
-    let notes = move || -> Vec<String> {
-        let outdated = kinds.iter().filter_map(|found| found.outdated_crd());
-        noting.notes().into_iter().chain(outdated).collect()
-    };
+    let (noting, kinds, telling) = (board.clone(), controllers.clone(), steps.clone());
+    let refresh = move || steps.refresh(&controllers);
+    let notes = move || -> Vec<String> { noting.notes().into_iter().chain(telling.outdated_crds(&kinds)).collect() };
     Probes { registry, unready: Box::new(move || board.unready()), notes: Box::new(notes), refresh: Box::new(refresh) }
 }
