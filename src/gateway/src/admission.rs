@@ -60,10 +60,7 @@ async fn wait_for_slot<S: ClientStream>(
     let mut ticket: Option<QueueTicket> = None;
     let mut wait = route.meter.begin_wait();
     loop {
-        if route.pods.is_empty() {
-            cold = true;
-            wait.begin_cold_start();
-        }
+        cold |= route.pods.is_empty();
         let longest = if cold { settings.cold_start_timeout } else { settings.queue_timeout };
         let until = arrived + longest.min(route.object.timeout.unwrap_or(DEFAULT_TIMEOUT));
         if Instant::now() >= until {
@@ -83,6 +80,7 @@ async fn wait_for_slot<S: ClientStream>(
             },
         };
         if route.pods.is_empty() {
+            wait.begin_cold_start();
             cold_start::start_probing(route, key, shared);
         }
         let wake = Instant::now() + Duration::from_millis(random_between(pause / 2, pause));

@@ -1,8 +1,8 @@
 //! Counters of one workload, which hang on its [`Route`](super::routes::Route): a request that has its route counts with a few
 //! atomic additions, and looks nothing up.
 //!
-//! A workload has at most [`MAX_SERIES`] series. Status codes and reasons beyond its slots are counted by the meter of its
-//! kind, which has no name, so that no sum misses a request.
+//! A workload has at most `MAX_SERIES` series. What finds no slot stays with the workload, so that no sum over its name misses
+//! a request: a status code counts by its class, and the reason of a refusal as `other`.
 
 use std::{
     sync::{
@@ -18,13 +18,21 @@ use super::local_response::LocalResponse;
 
 /// Upper bounds of the latency buckets, in seconds. The tenth bucket has none.
 pub(super) const BUCKETS: [f64; 9] = [0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0];
-/// Status codes that a workload counts under its name.
-const CODES: usize = 6;
-/// Reasons of refusals that a workload counts under its name.
-const REASON_SLOTS: usize = 7;
-/// Most series of one workload: buckets with sum and count, the two gauges, the outcomes of cold starts, codes and reasons.
+/// Status codes that a workload counts one by one; the sidecars of its Pods count each.
+const CODES: usize = 3;
+/// Classes of the other status codes. The pattern `5..` of the alerts matches a class too.
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+/// Reason of a refusal that has no place or no slot.
+const OTHER: &str = "other";
+/// Reasons that have a slot in each workload: those of the alert RecifRefusing, and that of the overflow.
+const RESERVED: [&str; 3] = ["no-capacity", "queue-full", OTHER];
+/// Further reasons that a workload counts one by one.
+const FREE_REASONS: usize = 2;
+/// Most series of one workload, 30: 12 of the durations (9 buckets, the one without a bound, sum and count), 2 gauges,
+/// 3 outcomes of cold starts, 3 codes and 5 classes, and 5 reasons, of which 3 are reserved.
 #[cfg(test)]
-pub(super) const MAX_SERIES: usize = BUCKETS.len() + 3 + 2 + ColdStart::ALL.len() + CODES + REASON_SLOTS;
+pub(super) const MAX_SERIES: usize =
+    BUCKETS.len() + 3 + 2 + ColdStart::ALL.len() + CODES + CLASSES.len() + RESERVED.len() + FREE_REASONS;
 
 /// Reasons of refusals. One that is missing here counts as `other`.
 pub(super) const REASONS: [&str; 18] = [
@@ -72,13 +80,22 @@ impl ColdStart {
     }
 }
 
+/// Returns the place of a reason in [`REASONS`], from 1 on. One that is missing there has the place of [`OTHER`].
+fn place_of(reason: &str) -> u16 {
+    let find = |reason: &str| REASONS.iter().position(|known| *known == reason);
+    let at = find(reason).or_else(|| find(OTHER)).unwrap_or_default();
+    u16::try_from(at + 1).unwrap_or(u16::MAX)
+}
+
 /// Counters by a number that is not known before: each of the first ones gets a slot. Zero marks a free slot.
 #[derive(Debug)]
 struct Slots(Box<[(AtomicU16, AtomicU64)]>);
 
 impl Slots {
-    fn new(slots: usize) -> Self {
-        Self((0..slots).map(|_| Default::default()).collect())
+    /// Creates a slot for each reserved number, and free ones.
+    fn new(reserved: impl IntoIterator<Item = u16>, free: usize) -> Self {
+        let owners = reserved.into_iter().chain(std::iter::repeat_n(0, free));
+        Self(owners.map(|owner| (AtomicU16::new(owner), AtomicU64::new(0))).collect())
     }
 
     /// Counts; returns false if every slot has another number.
@@ -112,6 +129,8 @@ pub(super) struct Meter {
     /// Name; empty for a meter of a kind.
     pub(super) name: Box<str>,
     codes: Slots,
+    /// Status codes that find no slot, by their place in [`CLASSES`].
+    classes: [AtomicU64; CLASSES.len()],
     /// By place in [`REASONS`], from 1 on.
     reasons: Slots,
     durations: [AtomicU64; BUCKETS.len() + 1],
@@ -120,65 +139,55 @@ pub(super) struct Meter {
     queued: AtomicI64,
     active: AtomicI64,
     cold_starts: [AtomicU64; ColdStart::ALL.len()],
-    /// Meter of the kind, for what finds no slot.
-    of_kind: Option<Arc<Meter>>,
 }
 
 impl Meter {
     /// Creates the meter of a kind, which has room for every code and reason.
     pub(super) fn of_kind(kind: &'static str) -> Arc<Self> {
-        Arc::new(Self::new(kind, "", "", (500, REASONS.len()), None))
+        Arc::new(Self::new(kind, "", "", Slots::new([], 500), Slots::new([], REASONS.len())))
     }
 
     /// Creates the meter of a workload.
-    pub(super) fn of_workload(of_kind: &Arc<Self>, namespace: &str, name: &str) -> Arc<Self> {
-        Arc::new(Self::new(of_kind.kind, namespace, name, (CODES, REASON_SLOTS), Some(of_kind.clone())))
+    pub(super) fn of_workload(kind: &'static str, namespace: &str, name: &str) -> Arc<Self> {
+        let reasons = Slots::new(RESERVED.map(place_of), FREE_REASONS);
+        Arc::new(Self::new(kind, namespace, name, Slots::new([], CODES), reasons))
     }
 
-    fn new(
-        kind: &'static str,
-        namespace: &str,
-        name: &str,
-        (codes, reasons): (usize, usize),
-        of_kind: Option<Arc<Self>>,
-    ) -> Self {
+    fn new(kind: &'static str, namespace: &str, name: &str, codes: Slots, reasons: Slots) -> Self {
         Self {
             kind,
             namespace: namespace.into(),
             name: name.into(),
-            codes: Slots::new(codes),
-            reasons: Slots::new(reasons),
+            codes,
+            classes: Default::default(),
+            reasons,
             durations: Default::default(),
             micros: AtomicU64::new(0),
             queued: AtomicI64::new(0),
             active: AtomicI64::new(0),
             cold_starts: Default::default(),
-            of_kind,
         }
     }
 
     /// Counts a response with this status.
     pub(super) fn answered(&self, code: u16) {
+        let class = usize::from(code / 100).clamp(1, CLASSES.len()) - 1;
         if !self.codes.count(code)
-            && let Some(of_kind) = &self.of_kind
+            && let Some(count) = self.classes.get(class)
         {
-            of_kind.answered(code);
+            count.fetch_add(1, Relaxed);
         }
     }
 
     /// Counts a refusal by the gateway.
     pub(super) fn refused(&self, answer: &LocalResponse) {
         self.answered(answer.status);
-        let place = |reason: &str| REASONS.iter().position(|known| *known == reason);
-        let place = place(answer.reason).or_else(|| place("other")).unwrap_or_default();
-        self.count_reason(u16::try_from(place + 1).unwrap_or(u16::MAX));
+        self.count_reason(answer.reason);
     }
 
-    fn count_reason(&self, place: u16) {
-        if !self.reasons.count(place)
-            && let Some(of_kind) = &self.of_kind
-        {
-            of_kind.count_reason(place);
+    fn count_reason(&self, reason: &str) {
+        if !self.reasons.count(place_of(reason)) {
+            self.reasons.count(place_of(OTHER));
         }
     }
 
@@ -196,7 +205,7 @@ impl Meter {
 
     /// Reports whether there was any event, so that the workload has series.
     pub(super) fn has_series(&self) -> bool {
-        self.has_requests() || self.codes.read().next().is_some()
+        self.has_requests() || self.codes.read().next().is_some() || self.reasons.read().next().is_some()
     }
 
     /// Reports whether a request was relayed or is to be.
@@ -204,9 +213,12 @@ impl Meter {
         self.active.load(Relaxed) > 0 || self.durations.iter().any(|bucket| bucket.load(Relaxed) > 0)
     }
 
-    /// Returns how many responses there were by status.
-    pub(super) fn codes(&self) -> impl Iterator<Item = (u16, u64)> {
-        self.codes.read()
+    /// Returns how many responses there were by status, and by class (such as `5xx`) of those that found no slot.
+    pub(super) fn codes(&self) -> impl Iterator<Item = (String, u64)> {
+        let exact = self.codes.read().map(|(code, count)| (code.to_string(), count));
+        let classes =
+            CLASSES.iter().zip(&self.classes).map(|(class, count)| ((*class).to_owned(), count.load(Relaxed)));
+        exact.chain(classes.filter(|(_, count)| *count > 0))
     }
 
     /// Returns how many refusals there were by reason.
@@ -298,24 +310,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_finds_no_slot_counts_for_the_kind() {
-        let kind = Meter::of_kind("Agent");
-        let meter = Meter::of_workload(&kind, "ns", "a");
-        (200..220).for_each(|code| meter.answered(code));
-        assert_eq!(meter.codes().collect::<Vec<_>>(), (200..206).map(|code| (code, 1)).collect::<Vec<_>>());
-        assert_eq!(kind.codes().collect::<Vec<_>>(), (206..220).map(|code| (code, 1)).collect::<Vec<_>>());
-        for reason in REASONS {
-            meter.refused(&LocalResponse::new(200, reason, "x"));
+    fn what_finds_no_slot_counts_by_class_and_as_other() {
+        let meter = Meter::of_workload("Agent", "ns", "a");
+        (101..600).for_each(|code| meter.answered(code));
+        let classes = [("1xx", 96), ("2xx", 100), ("3xx", 100), ("4xx", 100), ("5xx", 100)];
+        let expected = [("101", 1), ("102", 1), ("103", 1)].into_iter().chain(classes);
+        let expected = expected.map(|(code, count): (&str, u64)| (code.to_owned(), count));
+        assert_eq!(meter.codes().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        for reason in ["connect", "timeout", "upstream", "queue-full", "forbidden", "no-capacity", "connect", "new"] {
+            meter.refused(&LocalResponse::new(503, reason, "x"));
         }
-        let named: u64 = meter.reasons().map(|(_, count)| count).sum();
-        let rest: u64 = kind.reasons().map(|(_, count)| count).sum();
-        assert_eq!((named, rest), (7, REASONS.len() as u64 - 7));
+        let expected = [("no-capacity", 1), ("queue-full", 1), ("other", 3), ("connect", 2), ("timeout", 1)];
+        assert_eq!(meter.reasons().collect::<Vec<_>>(), expected);
         assert_eq!(MAX_SERIES, 30);
+    }
+
+    #[test]
+    fn the_meter_of_a_kind_has_room_for_every_code_and_reason() {
+        let meter = Meter::of_kind("none");
+        (100..600).for_each(|code| meter.answered(code));
+        REASONS.iter().for_each(|reason| meter.count_reason(reason));
+        let codes = (100..600).map(|code| (code.to_string(), 1));
+        assert_eq!(meter.codes().collect::<Vec<_>>(), codes.collect::<Vec<_>>());
+        assert_eq!(meter.reasons().collect::<Vec<_>>(), REASONS.map(|reason| (reason, 1)));
+    }
+
+    #[test]
+    fn a_meter_with_nothing_but_a_reason_has_series() {
+        let meter = Meter::of_workload("Agent", "ns", "a");
+        assert!(!meter.has_series());
+        meter.count_reason("queue-full");
+        assert!(meter.has_series());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_counts_in_the_bucket_of_its_duration() {
-        let meter = Meter::of_workload(&Meter::of_kind("Agent"), "ns", "a");
+        let meter = Meter::of_workload("Agent", "ns", "a");
         for millis in [10, 11, 400_000] {
             let guard = meter.begin_request(Instant::now());
             tokio::time::advance(Duration::from_millis(millis)).await;

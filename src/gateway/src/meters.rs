@@ -25,7 +25,7 @@ const KEPT: Duration = Duration::from_secs(600);
 /// Meters of all workloads, by the keys of their routes.
 #[derive(Debug)]
 pub(super) struct Meters {
-    /// Meters of what is not counted by name: one per kind in the order of [`RoutedKind::ALL`].
+    /// Meters of workloads that are not counted by name: one per kind in the order of [`RoutedKind::ALL`].
     kinds: [Arc<Meter>; RoutedKind::ALL.len()],
     /// Meter of requests that lead to no workload.
     none: Arc<Meter>,
@@ -54,16 +54,15 @@ impl Meters {
 
     /// Returns the meter of a workload whose object exists. One that was deleted lately goes on with its counters.
     pub(super) fn enter(&self, kind: RoutedKind, key: &[u8], namespace: &str, name: &str) -> Arc<Meter> {
-        let of_kind = self.of_kind(kind);
         if !self.by_workload {
-            return of_kind.clone();
+            return self.of_kind(kind).clone();
         }
         let mut workloads = self.workloads();
         if let Some(entry) = workloads.get_mut(key) {
             entry.deleted = None;
             return entry.meter.clone();
         }
-        let meter = Meter::of_workload(of_kind, namespace, name);
+        let meter = Meter::of_workload(kind.name(), namespace, name);
         workloads.insert(key.into(), WorkloadEntry { meter: meter.clone(), deleted: None });
         meter
     }
@@ -128,7 +127,7 @@ impl Collector for MeterCollector {
         let mut requests = encoder.encode_descriptor("requests", help, None, MetricType::Counter)?;
         for meter in &meters {
             for (code, count) in meter.codes() {
-                counter(&mut requests, meter, ("code", &code.to_string()), count)?;
+                counter(&mut requests, meter, ("code", &code), count)?;
             }
         }
         let help = "Requests that the gateway itself refused, by reason.";
@@ -226,7 +225,7 @@ mod tests {
             let name = format!("agent-{at}");
             let meter = meters.enter(RoutedKind::Agent, name.as_bytes(), "namespace", &name);
             busy(&meter);
-            (200..300).for_each(|code| meter.answered(code));
+            (101..600).for_each(|code| meter.answered(code));
             for reason in crate::meter::REASONS {
                 meter.refused(&crate::local_response::LocalResponse::new(503, reason, "x"));
             }
@@ -238,10 +237,12 @@ mod tests {
                 wait.end_cold_start(end);
             }
         }
-        let of_one = text(&meters).iter().filter(|line| line.contains("name=\"agent-7\"")).count();
-        assert_eq!(of_one, MAX_SERIES);
+        let text = text(&meters);
+        let of_one = || text.iter().filter(|line| line.contains("name=\"agent-7\""));
+        assert_eq!(of_one().count(), MAX_SERIES);
+        assert!(of_one().any(|line| line.ends_with("code=\"5xx\"} 118")), "{:?}", of_one().collect::<Vec<_>>());
         // A meter with its slots, its names, its place in the table, and 16 bytes for each of the six allocations.
-        let slots = 13 * size_of::<(std::sync::atomic::AtomicU16, std::sync::atomic::AtomicU64)>();
+        let slots = 8 * size_of::<(std::sync::atomic::AtomicU16, std::sync::atomic::AtomicU64)>();
         let names = 2 * "namespace/agent-999".len() + "agents/".len();
         let each = size_of::<Meter>() + slots + names + 2 * size_of::<(Box<[u8]>, WorkloadEntry)>() + 6 * 16;
         assert!(each <= 1024, "{each} bytes");

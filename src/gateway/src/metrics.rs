@@ -1,4 +1,4 @@
-//! Prometheus metrics of the process. Those by workload are counted by its [`Meter`](super::meter::Meter); what is here has labels of
+//! Prometheus metrics of the process. Those by workload are counted by its [`Meter`]; what is here has labels of
 //! few values.
 
 use std::{fmt, sync::Arc};

@@ -64,8 +64,7 @@ impl TimeToRunning {
         if is_ready(old) || !is_ready(new) || self.leading.get() != 1 {
             return;
         }
-        let created = new.meta().creation_timestamp.as_ref().map(|time| time.0);
-        if let Some((cause, took)) = new.common().and_then(|status| start_of::<K::Phase>(status, created)) {
+        if let Some((cause, took)) = new.common().and_then(start_of::<K::Phase>) {
             let labels = StartLabels { kind: K::KIND, cause: cause.as_str() };
             self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
         }
@@ -87,14 +86,13 @@ macro_rules! subscribe {
 }
 crds::for_each_kind!(subscribe);
 
-/// Returns why an object was not ready before the last move of its history, which made it ready, and for how long.
-fn start_of<P: Phase>(status: &CommonStatus, created: Option<Timestamp>) -> Option<(StartCause, Duration)> {
+/// Returns why an object was not ready before the last move of its history, which made it ready, and for how long; `None` if the
+/// history does not go back far enough to tell.
+fn start_of<P: Phase>(status: &CommonStatus) -> Option<(StartCause, Duration)> {
     let class = |phase: &str| P::parse(phase).map(P::class);
     let mut moves = status.history.iter().filter(|entry| entry.from != entry.to).rev();
     let end = moves.next().filter(|entry| class(&entry.to) == Some(PhaseClass::Settled))?;
-    let mut first = end;
     for entry in std::iter::once(end).chain(moves) {
-        first = entry;
         match class(&entry.from) {
             Some(PhaseClass::Progressing) => {}
             Some(PhaseClass::Settled | PhaseClass::Stopped) => return took(StartCause::Changed, entry.at.0, end),
@@ -104,15 +102,11 @@ fn start_of<P: Phase>(status: &CommonStatus, created: Option<Timestamp>) -> Opti
             None => return took(StartCause::Created, entry.at.0, end),
         }
     }
-    // The history does not go back far enough: the object waited for long.
-    match (status.observed_generation, created) {
-        (Some(1), Some(created)) => took(StartCause::Created, created, end),
-        _ => took(StartCause::Changed, first.at.0, end),
-    }
+    None
 }
 
 fn took(cause: StartCause, since: Timestamp, end: &HistoryEntry) -> Option<(StartCause, Duration)> {
-    // The creation has the API server's clock, in whole seconds.
+    // Takes a negative time for none: two replicas, with two clocks, may have written the entries.
     let took = Duration::try_from(end.at.0.duration_since(since)).unwrap_or_default();
     Some((cause, took))
 }
@@ -124,16 +118,14 @@ mod tests {
 
     use super::*;
 
-    fn started(history: &[(&str, &str, u32)], generation: i64) -> Option<(StartCause, u64)> {
+    fn started(history: &[(&str, &str, u32)]) -> Option<(StartCause, u64)> {
         let at = |second: &u32| format!("2026-01-01T00:{:02}:{:02}.000000Z", second / 60, second % 60);
         let entries: Vec<_> = history
             .iter()
             .map(|(from, to, second)| json!({ "from": from, "to": to, "at": at(second), "action": "a" }))
             .collect();
-        let status = json!({ "history": entries, "observedGeneration": generation });
-        let status: CommonStatus = serde_json::from_value(status).unwrap();
-        let created = "2026-01-01T00:00:00Z".parse().unwrap();
-        start_of::<WorkloadPhase>(&status, Some(created)).map(|(cause, took)| (cause, took.as_secs()))
+        let status: CommonStatus = serde_json::from_value(json!({ "history": entries })).unwrap();
+        start_of::<WorkloadPhase>(&status).map(|(cause, took)| (cause, took.as_secs()))
     }
 
     #[test]
@@ -141,14 +133,14 @@ mod tests {
         use StartCause::{Changed, Created, Recovered};
         let new = [("", "Pending", 10), ("Pending", "Resolving", 11), ("Resolving", "Resolving", 12)];
         let ready = [("Resolving", "Deploying", 20), ("Deploying", "Running", 40)];
-        assert_eq!(started(&[&new[..], &ready].concat(), 1), Some((Created, 30)));
+        assert_eq!(started(&[&new[..], &ready].concat()), Some((Created, 30)));
         let failed = [("Resolving", "Failed", 15), ("Failed", "Resolving", 18)];
-        assert_eq!(started(&[&new[..], &failed, &ready].concat(), 1), Some((Recovered, 22)));
+        assert_eq!(started(&[&new[..], &failed, &ready].concat()), Some((Recovered, 22)));
         let changed = [("Running", "Resolving", 15)];
-        assert_eq!(started(&[&new[..], &changed, &ready].concat(), 2), Some((Changed, 25)));
-        assert_eq!(started(&ready, 1), Some((Created, 40)), "a history that begins later");
-        assert_eq!(started(&ready, 2), Some((Changed, 20)));
-        assert_eq!(started(&new, 1), None);
-        assert_eq!(started(&[], 1), None);
+        assert_eq!(started(&[&new[..], &changed, &ready].concat()), Some((Changed, 25)));
+        assert_eq!(started(&ready), None, "a history that begins later");
+        assert_eq!(started(&ready[1..]), None, "a history of one move");
+        assert_eq!(started(&new), None);
+        assert_eq!(started(&[]), None);
     }
 }

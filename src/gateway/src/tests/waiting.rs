@@ -328,6 +328,7 @@ async fn the_scaler_is_told_who_waits_and_who_was_refused() {
     ] {
         assert!(metrics.contains(line), "{line}: {metrics}");
     }
+    assert!(!metrics.contains("recif_gateway_cold_starts_total{"), "who was not queued did not wait: {metrics}");
 }
 
 async fn until_grown(gateway: &TestGateway) {

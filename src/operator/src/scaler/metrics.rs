@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use meta::Key;
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet},
@@ -53,6 +54,7 @@ struct ScaledWorkload {
 pub struct ScalerMetrics {
     tick: Histogram,
     by_workload: bool,
+    /// By workload. Without names the changes are under an empty name per kind, which is never deleted, so that their sums never fall.
     workloads: Arc<Mutex<BTreeMap<WorkloadId, ScaledWorkload>>>,
 }
 
@@ -78,8 +80,9 @@ impl ScalerMetrics {
 
     /// Counts a change of the number of Pods.
     pub fn decided(&self, id: &WorkloadId, direction: Direction) {
+        let key = if self.by_workload { id.key.clone() } else { Key::new("", "") };
         let mut workloads = self.workloads();
-        let workload = workloads.entry(id.clone()).or_default();
+        let workload = workloads.entry(WorkloadId { kind: id.kind, key }).or_default();
         match direction {
             Direction::Up => workload.ups += 1,
             Direction::Down => workload.downs += 1,
@@ -184,7 +187,6 @@ impl Collector for ScalerMetrics {
 
 #[cfg(test)]
 mod tests {
-    use meta::Key;
     use prometheus_client::encoding::text::encode;
 
     use super::*;
@@ -227,8 +229,8 @@ mod tests {
         assert_eq!(lines(&registry), [""; 0]);
     }
 
-    #[tokio::test]
-    async fn without_names_there_are_sums_by_kind() {
+    #[tokio::test(start_paused = true)]
+    async fn without_names_there_are_sums_by_kind_and_counters_never_fall() {
         let mut registry = Registry::default();
         let metrics = ScalerMetrics::new(&mut registry, false);
         for name in ["a", "b"] {
@@ -238,8 +240,14 @@ mod tests {
         let found = lines(&registry);
         let label = "{kind=\"Agent\",namespace=\"\",name=\"\"";
         assert!(found.contains(&format!("recif_scaler_demand{label}}} 3.0")), "{found:?}");
-        assert!(found.contains(&format!("recif_scaler_decisions_total{label},direction=\"down\"}} 2")), "{found:?}");
+        let decisions = format!("recif_scaler_decisions_total{label},direction=\"down\"}} 2");
+        assert!(found.contains(&decisions), "{found:?}");
         assert_eq!(found.len(), 6);
+        metrics.deleted(&id("a"));
+        tokio::time::advance(KEPT).await;
+        let found = lines(&registry);
+        assert!(found.contains(&format!("recif_scaler_demand{label}}} 1.5")), "{found:?}");
+        assert!(found.contains(&decisions), "{found:?}");
         metrics.reset();
         assert_eq!(lines(&registry), [""; 0]);
     }

@@ -28,7 +28,7 @@ use tokio::{
 
 use self::writes::{WRITE_BACKOFF, apply_writes, should_log};
 use super::{
-    PodSample, ScalerMetrics, ViewError, WorkloadFleet, WorkloadId, WorkloadView,
+    Direction, PodSample, ScalerMetrics, ViewError, WorkloadFleet, WorkloadId, WorkloadView,
     cold::{ColdPolls, PollResponse},
     gateways::{GatewaySample, Gateways},
     tracked::{GatewayState, PlannedWrites, TrackedWorkload},
@@ -103,7 +103,8 @@ enum LoadSource {
 }
 
 type LoadQuery = BoxFuture<'static, (LoadSource, Result<QueryResponse, QueryError>)>;
-type PendingWrite = BoxFuture<'static, (WorkloadId, Result<(), ApiError>)>;
+/// Writes of a workload, with the direction in which they changed the number of its Pods.
+type PendingWrite = BoxFuture<'static, (WorkloadId, Option<Direction>, Result<(), ApiError>)>;
 
 /// Term of leadership.
 ///
@@ -157,7 +158,7 @@ impl ScalerTerm {
                 }
                 Some((asked, answer)) = self.queries.next() => self.handle_response(asked, answer),
                 answer = self.polls.next() => self.handle_poll(answer),
-                Some((id, result)) = self.writes.next() => self.handle_write(&id, &result),
+                Some((id, scaled, result)) = self.writes.next() => self.handle_write(&id, scaled, &result),
                 changed = fleet.changed() => self.handle_changes(changed),
             }
             if self.round.is_some() && self.queries.is_empty() {
@@ -329,22 +330,22 @@ impl ScalerTerm {
             return;
         }
         tracked.writing = true;
-        if let Some(direction) = writes.direction {
-            self.scaler.metrics.decided(id, direction);
-        }
         let (fleet, slots, id) = (self.scaler.fleet.clone(), self.write_permits.clone(), id.clone());
         self.writes.push(Box::pin(async move {
             let slot = slots.acquire().await;
-            let result = apply_writes(fleet.as_ref(), &id, &seen, &writes).await;
+            let (scaled, result) = apply_writes(fleet.as_ref(), &id, &seen, &writes).await;
             drop(slot);
             if result.as_ref().is_err_and(should_log) {
                 sleep(WRITE_BACKOFF).await;
             }
-            (id, result)
+            (id, scaled, result)
         }));
     }
 
-    fn handle_write(&mut self, id: &WorkloadId, result: &Result<(), ApiError>) {
+    fn handle_write(&mut self, id: &WorkloadId, scaled: Option<Direction>, result: &Result<(), ApiError>) {
+        if let Some(direction) = scaled {
+            self.scaler.metrics.decided(id, direction);
+        }
         if let Err(error) = result
             && should_log(error)
         {

@@ -72,6 +72,10 @@ struct FakeFleet {
     changes: Notify,
     /// True while its Pods are not listed.
     is_unlisted: AtomicBool,
+    /// True while its API server refuses to set `replicas`.
+    refuses_replicas: AtomicBool,
+    /// True while its API server refuses to write a status.
+    refuses_status: AtomicBool,
 }
 
 fn id() -> WorkloadId {
@@ -99,6 +103,8 @@ impl FakeFleet {
             reported: Mutex::default(),
             changes: Notify::new(),
             is_unlisted: AtomicBool::new(false),
+            refuses_replicas: AtomicBool::new(false),
+            refuses_status: AtomicBool::new(false),
         };
         toy.deploy(desired);
         Arc::new(toy)
@@ -190,6 +196,10 @@ impl WorkloadFleet for FakeFleet {
     }
 
     async fn set_replicas(&self, _: &CachedChild, replicas: Option<i32>) -> Result<(), ApiError> {
+        if self.refuses_replicas.load(Ordering::Relaxed) {
+            self.reported.lock().unwrap().push("refused".to_owned());
+            return Err(ApiError::Stale);
+        }
         let text = replicas.map_or("left out".to_owned(), |replicas| replicas.to_string());
         self.reported.lock().unwrap().push(text);
         self.by(|by| by.scaler = replicas.is_some());
@@ -210,6 +220,9 @@ impl WorkloadFleet for FakeFleet {
     }
 
     async fn write_status(&self, _: &WorkloadId, _: &str, reported: &ScalingStatus) -> Result<(), ApiError> {
+        if self.refuses_status.load(Ordering::Relaxed) {
+            return Err(ApiError::Stale);
+        }
         let reported = reported.clone();
         self.change(|seen| seen.status = reported);
         Ok(())

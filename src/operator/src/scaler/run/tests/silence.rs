@@ -1,5 +1,7 @@
 //! Tests of the control loop with Pods, gateways and an API server that do not answer, or answer late.
 
+use prometheus_client::encoding::text::encode;
+
 use super::*;
 
 #[tokio::test]
@@ -169,6 +171,30 @@ async fn a_workload_has_one_write_under_way() {
     leading.spawn(Arc::new(Scaler::new(fleet, Duration::from_millis(50), port, Keys::default(), metrics)).run());
     toy.waits_for(|writes| writes.iter().any(|one| one == "5")).await;
     assert_eq!(toy.writes().iter().position(|one| one == "5"), Some(1), "{:?}", toy.writes());
+}
+
+#[tokio::test]
+async fn a_change_of_the_number_counts_once_it_is_written() {
+    let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
+    let toy = FakeFleet::new(Scaling { max_replicas: 5, ..scaling(1) }, ours(), 1);
+    toy.refuses_replicas.store(true, Ordering::Relaxed);
+    toy.refuses_status.store(true, Ordering::Relaxed);
+    let mut registry = Registry::default();
+    let metrics = ScalerMetrics::new(&mut registry, true);
+    let decisions = || {
+        let mut text = String::new();
+        encode(&mut text, &registry).unwrap();
+        text.lines().find(|line| line.contains("direction=\"up\"")).map(str::to_owned)
+    };
+    let mut leading = JoinSet::new();
+    leading.spawn(Arc::new(Scaler::new(toy.clone(), Duration::from_millis(50), port, Keys::default(), metrics)).run());
+    toy.waits_for(|writes| writes.iter().filter(|one| *one == "refused").count() > 2).await;
+    assert_eq!(decisions(), None);
+    toy.refuses_replicas.store(false, Ordering::Relaxed);
+    toy.until(|| decisions().is_some()).await;
+    toy.refuses_status.store(false, Ordering::Relaxed);
+    toy.until(|| toy.seen.lock().unwrap().status.desired == Some(5)).await;
+    assert!(decisions().is_some_and(|line| line.ends_with("direction=\"up\"} 1")), "{:?}", decisions());
 }
 
 #[test]
