@@ -24,7 +24,7 @@ lint: cargo-found ui ## formatting, clippy, and the documentation of the code
 
 unit: cargo-found ui ## unit, property and drift tests
 	@hack/ui test
-	RECIF_PEERS=$$(hack/peers) && RECIF_HELM=$$(hack/tools helm) && RECIF_KUSTOMIZE=$$(hack/tools kustomize) && \
+	PATH=$$(hack/ui packages):$$PATH && export PATH && RECIF_PEERS=$$(hack/peers) && RECIF_HELM=$$(hack/tools helm) && RECIF_KUSTOMIZE=$$(hack/tools kustomize) && \
 		RECIF_PROMETHEUS=$$(hack/prometheus) && \
 		export RECIF_PEERS RECIF_HELM RECIF_KUSTOMIZE RECIF_PROMETHEUS && cargo test --workspace --locked
 

@@ -13,7 +13,7 @@ use crate::{
 /// Flags of `recif version`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "The version of a part is that of its label, or the tag of its image. `recif --version` prints that of \
+    after_help = "The version of a part is the tag of its image, or that of its label. `recif --version` prints that of \
                   this program, without a cluster."
 )]
 pub struct VersionArgs {

@@ -10,7 +10,7 @@ use super::super::{
 };
 
 const CHECK: &str = "crds";
-const APPLY: &str = "helm upgrade recif-crds, or `recif crds | kubectl apply --server-side -f -`";
+const APPLY: &str = "helm upgrade recif-crds <chart>, or `recif crds | kubectl apply --server-side -f -`";
 
 /// Returns the definitions that this program has.
 pub(super) fn built_in() -> Vec<Definition> {
@@ -101,7 +101,7 @@ mod tests {
             (
                 Some(b("1", Some("0.3.9"))),
                 Verdict::Warn,
-                "crds: 1 of 2 are of 0.3.9, this program is 0.4.0: helm upgrade recif-crds",
+                "crds: 1 of 2 are of 0.3.9, this program is 0.4.0: helm upgrade recif-crds <chart>",
             ),
             (Some(b("1", Some("0.5.0"))), Verdict::Warn, "use the program of 0.5.0"),
             (Some(b("1", Some("0.2.0"))), Verdict::Fail, "1 of 2 are of 0.2.0"),

@@ -43,8 +43,8 @@ pub(super) fn check(
     } else if ready == 1 {
         problems.push(Problem::warn("it has no standby", format!("scale it to 2, or {see}")));
     }
-    // Without a ready Pod, a lease without a holder is no news.
-    if ready > 0 {
+    // Without a ready Pod, a lease without a holder is no news; a single replica may do without one.
+    if ready > 0 && part.setting("--leader-elect", "RECIF_LEADER_ELECT") != Some("false") {
         problems.extend(lease.as_ref().ok().and_then(|lease| judge_lease(lease.as_ref(), now, system)));
     }
     for pod in part.pods.iter().filter(|pod| pod.ready) {

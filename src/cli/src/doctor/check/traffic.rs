@@ -57,7 +57,9 @@ pub(super) fn check(
 fn judge_part(name: &str, deployment: &str, part: &Part, system: &str) -> Result<Vec<Problem>, Unread> {
     let see = format!("see `kubectl -n {system} describe pods -l app.kubernetes.io/name={deployment}`");
     if part.replicas == 0 {
-        let remedy = format!("kubectl -n {system} scale deployment/{deployment} --replicas=2");
+        // The history of the control plane is in a file by default, which only one process may write.
+        let replicas = if deployment == "recif-gateway" { 2 } else { 1 };
+        let remedy = format!("kubectl -n {system} scale deployment/{deployment} --replicas={replicas}");
         return Ok(vec![Problem::fail(format!("the {name} is scaled to 0"), remedy)]);
     }
     let mut problems = Vec::new();

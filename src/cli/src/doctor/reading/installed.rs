@@ -88,13 +88,14 @@ mod tests {
     use crate::doctor::reading::api::Unread;
 
     #[test]
-    fn a_version_is_that_of_the_label_or_of_the_tag() {
+    fn a_version_is_that_of_the_tag_or_of_the_label() {
         let deployment = |label: Value, image: &str| {
             json!({ "metadata": { "labels": { "app.kubernetes.io/version": label } },
                 "spec": { "template": { "spec": { "containers": [{ "image": image }] } } } })
         };
         let known = |version: &str| InstalledVersion::Known(version.to_owned());
-        assert_eq!(of_part(Ok(Some(deployment(json!("0.4.0"), "x:1")))), known("0.4.0"));
+        assert_eq!(of_part(Ok(Some(deployment(json!("0.4.0"), "x:0.5.0")))), known("0.5.0"));
+        assert_eq!(of_part(Ok(Some(deployment(json!("0.4.0"), "x@sha256:0")))), known("0.4.0"));
         assert_eq!(of_part(Ok(Some(deployment(json!(null), "r/x:0.3.0")))), known("0.3.0"));
         assert!(matches!(of_part(Ok(Some(deployment(json!(null), "x@sha256:0")))), InstalledVersion::Unknown(_)));
         assert_eq!(of_part(Ok(None)), InstalledVersion::Absent);

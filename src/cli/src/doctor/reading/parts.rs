@@ -22,7 +22,7 @@ const ADMIN_PORTS: [&str; 2] = ["admin", "http"];
 pub(in crate::doctor) struct Part {
     /// Image of its container.
     pub image: String,
-    /// Version, by its label or the tag of its image; empty: unknown.
+    /// Version, by the tag of its image or its label; empty: unknown.
     pub version: String,
     /// Number of Pods that it should have.
     pub replicas: i64,
@@ -169,7 +169,8 @@ pub(super) fn part(deployment: &Value) -> Part {
     let container = items(deployment, "/spec/template/spec/containers").next().unwrap_or(&Value::Null);
     let image = text(container, "/image");
     let label = text(deployment, "/metadata/labels/app.kubernetes.io~1version");
-    let version = if label.is_empty() { tag(&image).unwrap_or_default().to_owned() } else { label };
+    // The label is of the chart, whose values may name another tag.
+    let version = tag(&image).map_or(label, str::to_owned);
     let volumes = || items(deployment, "/spec/template/spec/volumes");
     let mounted = volumes().map(|volume| (text(volume, "/name"), text(volume, "/secret/secretName")));
     let env = items(container, "/env")
