@@ -104,8 +104,12 @@ async fn run(ns: &Namespace, file: &str) -> Result<()> {
     let mut bash = bash.spawn().context("start bash")?;
     let mut lines = BufReader::new(bash.stdout.take().context("no standard output")?).lines();
     let mut deadline = Instant::now() + BLOCK;
+    let mut output = String::new();
     for Step { place, commands, expected, ends_block } in &steps {
-        let mut output = String::new();
+        // A further expectation is of the commands before it.
+        if !commands.trim().is_empty() {
+            output.clear();
+        }
         loop {
             let Ok(line) = timeout_at(deadline, lines.next_line()).await else {
                 bail!("{place} did not end within {BLOCK:?}:\n{commands}{output}")
