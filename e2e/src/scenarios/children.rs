@@ -109,7 +109,7 @@ async fn a_deleted_deployment_is_back_with_two_moves(ns: Namespace) -> Result<()
     ns.delete(DEPLOYMENT, "owner").await?;
     ns.until(DEPLOYMENT, "owner", TIMEOUT, "is there again", |it| it.id() != before.id()).await?;
     let took = since.elapsed();
-    ensure!(took <= REPAIR_TIMEOUT, "it was back after {took:?}");
+    ensure!(took <= repair_timeout(&ns), "it was back after {took:?}");
     let seq = agent.last_seq();
     let again = |it: &Object| it.is_running() && it.last_seq() > seq;
     let running = ns.until(AGENT, "owner", START_TIMEOUT, "is Running again", again).await?;
@@ -141,7 +141,7 @@ async fn a_child_that_lost_its_label_or_owner_is_taken_back(ns: Namespace) -> Re
             // The second repair in a row is delayed by the two seconds of the back-off against a write conflict with
             // another manager.
             ensure!(
-                since.elapsed() <= REPAIR_TIMEOUT * nth,
+                since.elapsed() <= repair_timeout(&ns) * nth,
                 "{} was ours again after {:?}",
                 kind.kind,
                 since.elapsed()
@@ -217,9 +217,14 @@ fn part_of(object: &Object) -> Value {
     json!(object.metadata.labels.iter().flatten().find(|(key, _)| *key == "app.kubernetes.io/part-of"))
 }
 
+/// Returns how long a repair may take; one whose wake was lost waits for the next.
+fn repair_timeout(ns: &Namespace) -> Duration {
+    if ns.env.paths.lose_wakes { TIMEOUT } else { REPAIR_TIMEOUT }
+}
+
 async fn back_with_one_write(ns: &Namespace, kind: KubeKind, since: Instant, mark: AuditOffset) -> Result<()> {
     let took = since.elapsed();
-    ensure!(took <= REPAIR_TIMEOUT, "{} was back after {took:?}", kind.kind);
+    ensure!(took <= repair_timeout(ns), "{} was back after {took:?}", kind.kind);
     let requests = ns.operator_requests(mark).await?;
     let writes = requests_for(&requests, kind.plural);
     ensure!(writes.len() == 1, "writes of the {}: {}", kind.kind, describe_requests(writes));

@@ -1,10 +1,10 @@
 //! HTTP/1.1 connection of a client: serves one request after the other until one of the two sides closes.
 
-use std::{io, net::IpAddr, pin::Pin, sync::Arc};
+use std::{io, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 
 use cluster::access::Network;
 use http1::{Connection, Fields, Framing, HeadError, KEEP_ALIVE, RequestHead};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{
     clients::ClientId,
@@ -35,6 +35,10 @@ impl<S: ClientStream> Drop for AbortOnDrop<'_, S> {
         }
     }
 }
+
+/// How long a connection without a request stays open once the gateway closes: the client may just have sent one, which
+/// would be lost.
+const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Connection preface of HTTP/2 (RFC 9113, section 3.4), as far as it looks like a head of HTTP/1.1.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\n";
@@ -94,9 +98,8 @@ async fn next_head<S: ClientStream>(
     };
     let next = match next {
         Some(next) => next,
-        // A request that has begun is still served.
-        None if !client.incoming.is_empty() => client.next_head(timer.as_mut(), keep).await,
-        None => return None,
+        // Boxed, because the future of every connection is as large as its largest state.
+        None => Box::pin(last_head(client, timer)).await?,
     };
     let refusal = match next {
         Ok(head) => return Some(head),
@@ -109,6 +112,20 @@ async fn next_head<S: ClientStream>(
     shared.metrics.refused(None, &refusal);
     let _ = respond(client, &refusal, false, true).await;
     None
+}
+
+/// Waits for the head of a last request while the gateway closes. Returns `None` if none begins in time; one that has begun
+/// is still served.
+async fn last_head<S: ClientStream>(
+    client: &mut Connection<S>,
+    mut timer: Pin<&mut Sleep>,
+) -> Option<Result<Vec<u8>, HeadError>> {
+    let keep = |head: &[u8], _: &mut Fields| head.to_vec();
+    match timeout(LAST_REQUEST, client.next_head(timer.as_mut(), keep)).await {
+        Ok(next) => Some(next),
+        Err(_) if client.incoming.is_empty() => None,
+        Err(_) => Some(client.next_head(timer, keep).await),
+    }
 }
 
 /// Serves one request, whose head is `bytes`. Returns true if another request may follow on the connection.

@@ -182,6 +182,21 @@ async fn a_gateway_that_ends_finishes_what_it_began() {
     timeout(SOON, client.read_to_end(&mut rest)).await.unwrap().unwrap();
 }
 
+#[tokio::test]
+async fn a_request_that_crosses_the_end_of_the_gateway_is_answered() {
+    let mut pod = TestPod::start().await;
+    let gateway = TestGateway::start(&[], &[pod.address]).await;
+    let mut client = gateway.client().await;
+    gateway.shared.leaving.store(true, std::sync::atomic::Ordering::Relaxed);
+    gateway.shared.closing.cancel();
+    sleep(Duration::from_millis(100)).await;
+    client.write_all(GET).await.unwrap();
+    let (mut workload, _) = pod.next().await;
+    workload.write_all(OK).await.unwrap();
+    let (answer, body) = whole(&mut client).await;
+    assert_eq!((field(&answer, "Connection"), body.as_str()), (Some("close"), "ok"));
+}
+
 async fn until_refused(address: SocketAddr) {
     let refused = async {
         while TcpStream::connect(address).await.is_ok() {
