@@ -1,7 +1,7 @@
 //! Row 12: NetworkPolicies of others that shut a port which is needed: the sidecar's, the gateway's admin port, DNS.
 //!
 //! All policies that select a Pod add up: a connection is shut if one selects the Pod and none of them admits it. Policies of ours
-//! count for that, and are not told of.
+//! count for that, and are not reported.
 
 use std::collections::BTreeMap;
 

@@ -33,7 +33,7 @@ const RULES: &[(&str, &[&str])] = &[
     ("recif-control-plane", &[include_str!("../../../../../config/control-plane/rights.yaml")]),
 ];
 
-/// Rights that none of our accounts needs: whoever has them may do anything.
+/// Rights that none of our accounts needs: an account that has them may do anything.
 const EXCESS: &[(&str, &str, &str)] = &[
     ("*", "*", "*"),
     ("create", "", "pods"),

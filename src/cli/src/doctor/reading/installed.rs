@@ -23,7 +23,7 @@ pub(crate) enum InstalledVersion {
     Known(String),
     /// It is not installed.
     Absent,
-    /// It cannot be told, for this reason.
+    /// The version is unknown, for this reason.
     Unknown(String),
 }
 

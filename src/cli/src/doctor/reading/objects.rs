@@ -35,7 +35,7 @@ pub(super) async fn read(api: &ApiReader<'_>, namespace: &str) -> Read<Vec<KindC
             Err(Unread::Forbidden(_)) => api.list(&doing, &here, "").await?,
             listed => listed?,
         };
-        // A kind that is not served is told of by another row.
+        // The row of the CRDs reports a kind that is not served.
         counts.extend(listed.map(|objects| count(kind.plural, &objects, Timestamp::now())));
     }
     if counts.is_empty() { Err(Unread::NotInstalled) } else { Ok(counts) }
