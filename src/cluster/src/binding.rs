@@ -15,6 +15,7 @@ use serde_json::json;
 use super::{
     decode::{self, object_version},
     error::{ApiOperation, RequestError, classify},
+    patch::patch_request,
     resource::{RequestTarget, Resource},
     store::{ChangeSource, ObjectMap, ObjectVersion, Versioned},
     transport::{RequestInfo, Transport, api_request},
@@ -103,8 +104,7 @@ impl Bindings {
         ]);
         let target = RequestTarget::new(Resource::ROLE_BINDING.object(namespace, ROLE_BINDING));
         let target = target.with("fieldManager", FIELD_MANAGER).into_string();
-        let content = Some("application/json-patch+json");
-        let request = api_request(Method::PATCH, target, content, patch.to_string().into_bytes());
+        let request = patch_request(target, &patch);
         let object = Key::new(namespace, ROLE_BINDING).to_string();
         let call = RequestInfo { verb: "patch", kind: Resource::ROLE_BINDING.kind, object };
         let take = |body: &[u8]| {

@@ -2,7 +2,6 @@
 
 use std::{fmt, sync::Arc};
 
-use http::Method;
 use jiff::Timestamp;
 use machine::ApiError;
 use meta::Key;
@@ -10,8 +9,9 @@ use serde_json::json;
 
 use super::{
     error::{ApiOperation, classify},
+    patch::patch_request,
     resource::{RequestTarget, Resource},
-    transport::{RequestInfo, Transport, api_request},
+    transport::{RequestInfo, Transport},
 };
 
 /// Field manager of this field.
@@ -65,8 +65,7 @@ impl LastInvocationWriter {
         patch.push(json!({ "op": "add", "path": FIELD, "value": text(at) }));
         let path = resource.object(&key.namespace, &key.name) + "/status";
         let target = RequestTarget::new(path).with("fieldManager", MANAGER).into_string();
-        let body = json!(patch).to_string().into_bytes();
-        let request = api_request(Method::PATCH, target, Some("application/json-patch+json"), body);
+        let request = patch_request(target, &json!(patch));
         let call = RequestInfo { verb: "patch status", kind: resource.kind, object: key.to_string() };
         let answer = self.transport.call(&call, request).await;
         answer.map(drop).map_err(|error| classify(ApiOperation::JsonPatch, error))

@@ -18,7 +18,7 @@ use super::{
     error::ApiOperation,
     resource::{RequestTarget, Resource},
     store::{ChangeSource, ObjectMap, ObjectVersion, Versioned},
-    transport::{RequestInfo, Transport, api_request},
+    transport::{ApiRequest, RequestInfo, Transport, api_request},
 };
 
 /// Client for the objects of one kind. Each response is in the cache before the caller receives it.
@@ -51,8 +51,7 @@ impl<K: CustomObject> CustomObjects<K> {
         let target = RequestTarget::new(path).with("fieldManager", self.manager);
         // Fields outside the schema do not concern our patches, and looking for them costs the API server a decoding.
         let target = target.with("fieldValidation", "Ignore").into_string();
-        let body = patch.to_string().into_bytes();
-        let request = api_request(Method::PATCH, target, Some("application/json-patch+json"), body);
+        let request = patch_request(target, patch);
         let verb = if subresource.is_empty() { "patch" } else { "patch status" };
         let call = RequestInfo { verb, kind: Resource::of::<K>().kind, object: key.to_string() };
         let take = |body: &[u8]| {
@@ -73,6 +72,28 @@ impl<K: CustomObject> CustomObjects<K> {
         };
         self.transport.write(&call, ApiOperation::JsonPatch, request, take).await
     }
+}
+
+/// Builds the request of a JSON Patch.
+///
+/// The API server compares the value of a `test` with the stored one byte by byte, and its JSON encoder, that of Go, escapes `<`,
+/// `>`, `&`, U+2028 and U+2029 within strings: so does this, else an object with one of them in a condition could never be written
+/// again. See `HTMLEscape` in <https://pkg.go.dev/encoding/json>.
+pub(super) fn patch_request(target: String, patch: &Value) -> ApiRequest {
+    let text = patch.to_string();
+    let mut body = String::with_capacity(text.len());
+    // Outside of strings JSON has none of these characters.
+    for character in text.chars() {
+        match character {
+            '<' => body.push_str("\\u003c"),
+            '>' => body.push_str("\\u003e"),
+            '&' => body.push_str("\\u0026"),
+            '\u{2028}' => body.push_str("\\u2028"),
+            '\u{2029}' => body.push_str("\\u2029"),
+            other => body.push(other),
+        }
+    }
+    api_request(Method::PATCH, target, Some("application/json-patch+json"), body.into_bytes())
 }
 
 /// Reports whether this is the end of the object: it is being deleted and no finalizer holds it.
@@ -123,6 +144,16 @@ mod tests {
         let asked = asked.recv().await.unwrap();
         let path = "/apis/agents.recif.dev/v1/namespaces/ns/agents/a/status?fieldManager=recif-operator&fieldValidation=Ignore";
         assert_eq!((asked.line, asked.body), (format!("PATCH {path}"), patch));
+    }
+
+    #[test]
+    fn strings_are_escaped_as_the_api_server_stores_them() {
+        let patch = json!([{"op": "test", "path": "/a", "value": "<a> & \u{2028}\u{2029} \" \\ é \n\u{1}\u{8}\u{c}"}]);
+        let request = patch_request("/x".to_owned(), &patch);
+        let body = str::from_utf8(request.body()).unwrap();
+        let value = r#""\u003ca\u003e \u0026 \u2028\u2029 \" \\ é \n\u0001\b\f""#;
+        assert!(body.contains(value), "{body}");
+        assert_eq!(serde_json::from_str::<Value>(body).unwrap(), patch, "the same value");
     }
 
     #[tokio::test]
