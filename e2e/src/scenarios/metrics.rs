@@ -3,12 +3,13 @@
 
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::traffic::{await_response, send_request};
 use crate::{
     client::{ClientTarget, HttpClientConnection},
-    kinds::AGENT,
+    kinds::{AGENT, POD},
     manifests::{agent, text, workload},
     namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _},
@@ -22,7 +23,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
 );
 
 /// Parts of queries about what may happen nowhere here: they may find nothing.
-const RARE: [&str; 3] = ["recif_gateway_cold_start", "recif_oscillating", "recif_watch_restarts_total"];
+const RARE: [&str; 2] = ["recif_oscillating", "recif_watch_restarts_total"];
 
 async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(ns: Namespace) -> Result<()> {
     ns.apply(&agent("waiting", json!({"tools": ["missing"]}))).await?;
@@ -35,9 +36,13 @@ async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(
     let gateway = ClientTarget::gateway(&ns, AGENT, "called").await?;
     await_response(&ns, &gateway).await?;
     let asleep = |it: &Object| it.condition("Ready").reason == "ScaledToZero";
-    // A Pod that is going may still answer the next request, which is no cold start then.
     ns.until(AGENT, "called", START_TIMEOUT, "sleeps", asleep).await?;
+    // A terminating Pod answers the next request, which is no cold start then.
+    await_no_pod(&ns, "called").await?;
     await_response(&ns, &gateway).await?;
+    // The gateway finds a Pod before its EndpointSlice does, and without one a request waits as long as for a cold start.
+    ns.until(AGENT, "called", START_TIMEOUT, "is ready again", |it| it.condition("Ready").is_true() && !asleep(it))
+        .await?;
     let broken = ClientTarget::gateway(&ns, AGENT, "broken").await?;
     ensure!(send_request(&ns, &broken, "GET", "/").await?.status == 503, "a failed agent answers");
 
@@ -66,6 +71,16 @@ async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(
     unknown_names_add_no_series(&ns, &prometheus).await
 }
 
+/// Waits until a workload has no Pod, terminating ones included.
+async fn await_no_pod(ns: &Namespace, workload: &str) -> Result<()> {
+    poll(START_TIMEOUT, &format!("the end of {workload}'s last Pod"), || async {
+        let pods = ns.list(POD).await?;
+        let named = |pod: &Object| pod.labels().get("app.kubernetes.io/name").is_some_and(|name| name == workload);
+        Ok((!pods.iter().any(named)).then_some(()))
+    })
+    .await
+}
+
 async fn unknown_names_add_no_series(ns: &Namespace, prometheus: &Prometheus) -> Result<()> {
     let root = ClientTarget::gateway_root(&ns.env).await?;
     let call = async |target: ClientTarget, from: usize, to: usize| {
@@ -90,17 +105,21 @@ async fn unknown_names_add_no_series(ns: &Namespace, prometheus: &Prometheus) ->
         let value = found.first().and_then(|series| series["value"][1].as_str()).context("no series of the gateway")?;
         Ok::<usize, anyhow::Error>(value.parse()?)
     };
-    // The first adds the series of requests that lead to no workload.
-    call(root.clone(), 0, 1).await?;
+    // The first to each gateway adds the series of requests that lead to no workload; a connection leads to any of them.
     let unknown = "recif_gateway_requests_total{kind=\"none\",code=\"404\"}";
-    let told = |least: f64| async move {
-        let found = prometheus.query(&ns.env, &format!("sum({unknown}) >= {least}")).await?;
-        Ok((!found.is_empty()).then_some(()))
-    };
-    poll(START_TIMEOUT, "the first unknown name counted", || told(1.0)).await?;
+    let everywhere = format!("count({unknown}) == count(up{{job=\"recif-gateway\"}} == 1)");
+    poll(START_TIMEOUT, "an unknown name counted by each gateway", || async {
+        call(root.clone(), 0, 1).await?;
+        Ok((!prometheus.query(&ns.env, &everywhere).await?.is_empty()).then_some(()))
+    })
+    .await?;
     let before = number().await?;
     call(root, 1, 10_000).await?;
-    poll(START_TIMEOUT, "every unknown name counted", || told(10_000.0)).await?;
+    let all = format!("sum({unknown}) >= 10000");
+    poll(START_TIMEOUT, "every unknown name counted", || async {
+        Ok((!prometheus.query(&ns.env, &all).await?.is_empty()).then_some(()))
+    })
+    .await?;
     let after = number().await?;
     ensure!(after == before, "{before} series before 10 000 unknown names, and {after} after them");
     Ok(())
