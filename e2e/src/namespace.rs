@@ -244,17 +244,26 @@ impl Namespace {
         stays_the_same(OURS.into_iter().chain([DEPLOYMENT]).map(|kind| (kind, self.api(kind))).collect(), window).await
     }
 
+    /// Returns the workload's Pods, terminating ones included.
+    async fn pods_of(&self, workload: &str) -> Result<Vec<Object>> {
+        let mut pods = self.list(POD).await?;
+        pods.retain(|pod| pod.labels().get("app.kubernetes.io/name").is_some_and(|label| label == workload));
+        Ok(pods)
+    }
+
     /// Returns the uids of the workload's Pods that are not being deleted, sorted.
     pub(crate) async fn pod_uids(&self, workload: &str) -> Result<Vec<String>> {
-        let pods = self.list(POD).await?;
-        let mut uids: Vec<String> = pods
-            .iter()
-            .filter(|pod| pod.labels().get("app.kubernetes.io/name").is_some_and(|label| label == workload))
-            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
-            .map(crate::object::ObjectExt::id)
-            .collect();
+        let mut pods = self.pods_of(workload).await?;
+        pods.retain(|pod| pod.metadata.deletion_timestamp.is_none());
+        let mut uids: Vec<String> = pods.iter().map(crate::object::ObjectExt::id).collect();
         uids.sort();
         Ok(uids)
+    }
+
+    /// Waits until the workload has no Pod, terminating ones included.
+    pub(crate) async fn await_no_pod(&self, workload: &str) -> Result<()> {
+        let what = format!("the end of {workload}'s last Pod");
+        poll(START_TIMEOUT, &what, || async { Ok(self.pods_of(workload).await?.is_empty().then_some(())) }).await
     }
 
     /// Returns a mark in the audit log after the Events of all workloads that are Running: the operator sends them

@@ -16,6 +16,8 @@ use super::{
 
 /// Longest back-off for an object that the API server does not have any more while the informer cache still has it.
 const LEFT_BEHIND: Duration = Duration::from_secs(60);
+/// Number of refusals of one version as stale from which the phase trace gives a reason: about three seconds.
+const REPORTED_STALE_WRITES: i32 = 8;
 
 /// Result of a write.
 enum StatusWrite<K> {
@@ -103,7 +105,14 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
             }
             Err(ApiError::Stale | ApiError::WrongUid(_)) => {
                 record.outcome = StepOutcome::Stale;
-                self.retry_state.mark_stale(step.key, step.cr.uid(), step.cr.version(), self.clock.elapsed());
+                let now = self.clock.elapsed();
+                let refusals = self.retry_state.mark_stale(step.key, step.cr.uid(), step.cr.version(), now);
+                if refusals >= REPORTED_STALE_WRITES {
+                    record.reason = format!(
+                        "the API server has refused the status {refusals} times as stale, and no newer version of the object came: \
+                         the watch is behind, or the API server stores something else than it shows"
+                    );
+                }
                 self.emit(&record, self.requeue_stale(step))
             }
             // The watch will deliver the deletion. It never does for an object that was left behind when its namespace went.

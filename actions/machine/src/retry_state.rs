@@ -114,14 +114,15 @@ impl RetryState {
         self.change(key, |known| known.confirmed = None);
     }
 
-    /// Records that the API server rejected this version as stale. It is retried after an exponential back-off, because a watch
-    /// will deliver the newer version.
-    pub(super) fn mark_stale(&self, key: &Key, uid: &str, version: Option<u64>, now: Duration) {
-        let Some(version) = version else { return };
+    /// Records that the API server rejected this version as stale, and returns how often it has. It is retried after an
+    /// exponential back-off, because a watch will deliver the newer version.
+    pub(super) fn mark_stale(&self, key: &Key, uid: &str, version: Option<u64>, now: Duration) -> i32 {
+        let Some(version) = version else { return 1 };
         let mut objects = self.lock();
         let stale = &mut entry_of(&mut objects.entries, key, uid).stale;
         let refusals = stale.filter(|stale| stale.version == version).map_or(0, |stale| stale.refusals) + 1;
         *stale = Some(StaleVersion { version, refusals, not_before: now + short_backoff(refusals) });
+        refusals
     }
 
     /// Records the time before which the API server wants no further request (`Retry-After`).

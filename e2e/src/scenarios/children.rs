@@ -217,7 +217,7 @@ fn part_of(object: &Object) -> Value {
     json!(object.metadata.labels.iter().flatten().find(|(key, _)| *key == "app.kubernetes.io/part-of"))
 }
 
-/// Returns how long a repair may take; one whose wake was lost waits for the next.
+/// Returns how long a repair may take. One whose wake the operator was told to lose waits for the next.
 fn repair_timeout(ns: &Namespace) -> Duration {
     if ns.env.paths.lose_wakes { TIMEOUT } else { REPAIR_TIMEOUT }
 }

@@ -1,15 +1,16 @@
 //! Tests the metrics and their monitoring with Debian's Prometheus: queries have answers, names that there are not leave no series, and the
 //! documentation names what there is.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
-use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
 use super::traffic::{await_response, send_request};
 use crate::{
     client::{ClientTarget, HttpClientConnection},
-    kinds::{AGENT, POD},
+    kinds::AGENT,
     manifests::{agent, text, workload},
     namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _},
@@ -38,7 +39,7 @@ async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(
     let asleep = |it: &Object| it.condition("Ready").reason == "ScaledToZero";
     ns.until(AGENT, "called", START_TIMEOUT, "sleeps", asleep).await?;
     // A terminating Pod answers the next request, which is no cold start then.
-    await_no_pod(&ns, "called").await?;
+    ns.await_no_pod("called").await?;
     await_response(&ns, &gateway).await?;
     // The gateway finds a Pod before its EndpointSlice does, and without one a request waits as long as for a cold start.
     ns.until(AGENT, "called", START_TIMEOUT, "is ready again", |it| it.condition("Ready").is_true() && !asleep(it))
@@ -71,16 +72,6 @@ async fn queries_of_dashboard_and_alerts_find_series_and_unknown_names_add_none(
     unknown_names_add_no_series(&ns, &prometheus).await
 }
 
-/// Waits until a workload has no Pod, terminating ones included.
-async fn await_no_pod(ns: &Namespace, workload: &str) -> Result<()> {
-    poll(START_TIMEOUT, &format!("the end of {workload}'s last Pod"), || async {
-        let pods = ns.list(POD).await?;
-        let named = |pod: &Object| pod.labels().get("app.kubernetes.io/name").is_some_and(|name| name == workload);
-        Ok((!pods.iter().any(named)).then_some(()))
-    })
-    .await
-}
-
 async fn unknown_names_add_no_series(ns: &Namespace, prometheus: &Prometheus) -> Result<()> {
     let root = ClientTarget::gateway_root(&ns.env).await?;
     let call = async |target: ClientTarget, from: usize, to: usize| {
@@ -99,28 +90,31 @@ async fn unknown_names_add_no_series(ns: &Namespace, prometheus: &Prometheus) ->
         };
         inside.run(calls).await
     };
-    let number = async || {
-        let query = "count({__name__=~\"recif_gateway_.*\",kind!~\"Agent\"})";
+    let number = async |query: &str| {
         let found = prometheus.query(&ns.env, query).await?;
-        let value = found.first().and_then(|series| series["value"][1].as_str()).context("no series of the gateway")?;
+        let value = found.first().and_then(|series| series["value"][1].as_str()).unwrap_or("0");
         Ok::<usize, anyhow::Error>(value.parse()?)
     };
+    let series = "count({__name__=~\"recif_gateway_.*\",kind!~\"Agent\"})";
     // The first to each gateway adds the series of requests that lead to no workload; a connection leads to any of them.
     let unknown = "recif_gateway_requests_total{kind=\"none\",code=\"404\"}";
     let everywhere = format!("count({unknown}) == count(up{{job=\"recif-gateway\"}} == 1)");
+    let counted = format!("sum({unknown})");
+    let sent = AtomicUsize::new(number(&counted).await?);
     poll(START_TIMEOUT, "an unknown name counted by each gateway", || async {
         call(root.clone(), 0, 1).await?;
+        sent.fetch_add(1, Ordering::Relaxed);
         Ok((!prometheus.query(&ns.env, &everywhere).await?.is_empty()).then_some(()))
     })
     .await?;
-    let before = number().await?;
+    let before = number(series).await?;
+    ensure!(before > 0, "no series of the gateway");
     call(root, 1, 10_000).await?;
-    let all = format!("sum({unknown}) >= 10000");
     poll(START_TIMEOUT, "every unknown name counted", || async {
-        Ok((!prometheus.query(&ns.env, &all).await?.is_empty()).then_some(()))
+        Ok((number(&counted).await? >= sent.load(Ordering::Relaxed) + 9_999).then_some(()))
     })
     .await?;
-    let after = number().await?;
+    let after = number(series).await?;
     ensure!(after == before, "{before} series before 10 000 unknown names, and {after} after them");
     Ok(())
 }

@@ -22,6 +22,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_renamed_reference_is_followed,
     a_secret_that_lacks_a_key_is_named_with_the_key,
     a_prompt_with_broken_frontmatter_names_the_line,
+    a_users_text_with_escaped_characters_stops_no_status_write,
     what_only_the_operator_can_judge_is_said_within_ten_seconds,
     a_circle_is_named_on_every_member_until_it_is_broken,
 );
@@ -156,6 +157,18 @@ async fn a_prompt_with_broken_frontmatter_names_the_line(ns: Namespace) -> Resul
     ensure!(mended.at("/status/frontmatter").is_object(), "the frontmatter is not in the status");
     ns.await_running(FLOW, "reader").await?;
     ns.await_response("reader", "/", json!({}), "echo: Hello.").await
+}
+
+/// Go's JSON encoder escapes `<`, `>` and `&`, and the API server compares the bytes of what it stores with those of a `test`.
+async fn a_users_text_with_escaped_characters_stops_no_status_write(ns: Namespace) -> Result<()> {
+    for block in ["<a>&b", "c&<d>"] {
+        let text = format!("{{{{#{block}}}}}never closed");
+        let said = format!("the block `{{{{#{block}}}}}` does not end");
+        ns.apply(&prompt("p", &text)).await?;
+        ns.await_not_ready(PROMPT, "p", REPORT_TIMEOUT, "Error", &[&said]).await?;
+    }
+    ns.provide(&prompt("p", "closed")).await?;
+    Ok(())
 }
 
 async fn what_only_the_operator_can_judge_is_said_within_ten_seconds(ns: Namespace) -> Result<()> {

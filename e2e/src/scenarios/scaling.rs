@@ -134,7 +134,7 @@ async fn a_pod_answers_before_the_kubelet_has_found_it_ready(ns: Namespace) -> R
     // The first probe of the kubelet is three seconds after the start; on a busy machine the Pod may need as long itself.
     for _ in 0..3 {
         ns.until(AGENT, name, START_TIMEOUT, "sleeps", asleep).await?;
-        poll(START_TIMEOUT, "no Pod left", || async { Ok(ns.list(POD).await?.is_empty().then_some(())) }).await?;
+        ns.await_no_pod(name).await?;
         let answer = send_request(&ns, &gateway, "GET", "/sleep?ms=0").await?;
         ensure!(answer.status == 200, "{answer:?}");
         if ns.list(POD).await?.iter().all(|pod| !pod.condition("Ready").is_true()) {

@@ -84,6 +84,24 @@ async fn a_version_that_the_api_server_called_stale_is_not_tried_again_at_every_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_version_that_stays_stale_is_reported() {
+    let (sim, mut operator) = running().await;
+    sim.plan(|request, _| match request.id.kind {
+        "Agent" => RequestFault::Refuse(ApiError::Stale),
+        _ => RequestFault::No,
+    });
+    sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("x"));
+    operator.trace.take();
+    let mut reasons = async |seconds| {
+        operator.run(Duration::from_secs(seconds)).await;
+        operator.trace.take().into_iter().map(|record| record.reason).filter(|reason| reason.contains("as stale"))
+    };
+    assert_eq!(reasons(1).await.next(), None, "a watch may be late");
+    let last = reasons(9).await.last().expect("reported");
+    assert!(last.contains("no newer version of the object came"), "{last}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_owner_is_not_read_at_every_wake_while_its_watch_is_late() {
     let (sim, _) = running().await;
     sim.store().edit(&agent_id("a"), |body| body["spec"]["systemPrompt"] = json!("one"));

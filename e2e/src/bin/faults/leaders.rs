@@ -21,6 +21,9 @@ const LENGTH: Duration = Duration::from_secs(30);
 /// Time limit for the take-over by the other replica.
 const TAKE_OVER: Duration = Duration::from_secs(15);
 
+/// Least number of scripts: the last of so many starts after the take-over, and gives the new leader something to write.
+const SCRIPTS: usize = 4;
+
 /// Disturbance of the leader in the middle of the script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Disturbance {
@@ -58,7 +61,7 @@ impl OperatorReplica {
 /// Plays one scenario.
 pub(crate) async fn play(env: &FaultEnv, name: &str, disturbance: Disturbance) -> Result<String> {
     env.baseline().await?;
-    let namespaces = env.create_namespaces(name, env.args.seeds.min(10)).await?;
+    let namespaces = env.create_namespaces(name, env.args.seeds.clamp(SCRIPTS, 10)).await?;
     let played = play_in(env, name, disturbance, &namespaces).await;
     // The next scenario must not find its objects, even after a failure.
     for place in &namespaces {
