@@ -87,6 +87,13 @@ fn generated() -> BTreeMap<PathBuf, String> {
         let text = format!("{GENERATED} from config/{file}.\n{}", read(Path::new("config").join(file)));
         files.insert(folder.join(format!("{component}-policies.yaml")), text);
     }
+    for (file, name) in [("scrape.yaml", "monitors.yaml"), ("rules.yaml", "alerts.yaml")] {
+        let file = format!("monitoring/{file}");
+        let text = format!("{GENERATED} from config/{file}.\n{}", read(Path::new("config").join(&file)));
+        files.insert(folder.join(name), text);
+    }
+    // JSON has no comment for the first line.
+    files.insert(folder.join("dashboard.json"), read("config/monitoring/dashboard.json"));
     files.insert(root().join("docs/values.md"), page());
     files
 }
@@ -97,7 +104,9 @@ fn the_generated_files_are_those_of_config_and_of_the_schemas() {
     let mut stored = BTreeSet::new();
     for folder in ["recif-crds/templates", "recif/files"] {
         let paths = fs::read_dir(chart(folder)).into_iter().flatten().map(|entry| entry.unwrap().path());
-        stored.extend(paths.filter(|path| fs::read_to_string(path).unwrap().starts_with(GENERATED)));
+        let generated =
+            |path: &PathBuf| folder == "recif/files" || fs::read_to_string(path).unwrap().starts_with(GENERATED);
+        stored.extend(paths.filter(generated));
     }
     if env::var_os("RECIF_WRITE").is_some() {
         stored.iter().for_each(|path| fs::remove_file(path).unwrap());

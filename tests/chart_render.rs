@@ -127,17 +127,75 @@ fn watched_namespaces_are_config_namespaced() {
     same("config/namespaced", &[r#"watchNamespaces=["team-a"]"#]);
 }
 
-#[test]
-fn a_secret_for_tls_is_the_component() {
+/// Checks that both charts with these values make config/default with a component of config/.
+fn same_with(component: &str, sets: &[&str]) {
     // A kustomization refers to others by relative paths.
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("with-tls");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("with").join(component);
     let up: PathBuf = folder.components().skip(1).map(|_| "..").collect();
     let config = up.join(root().strip_prefix("/").unwrap()).join("config");
     fs::create_dir_all(&folder).unwrap();
-    let (default, tls) = (config.join("default"), config.join("gateway/tls"));
-    let text = format!("resources: [{}]\ncomponents: [{}]\n", default.display(), tls.display());
+    let (default, component) = (config.join("default"), config.join(component));
+    let text = format!("resources: [{}]\ncomponents: [{}]\n", default.display(), component.display());
     fs::write(folder.join("kustomization.yaml"), text).unwrap();
-    same(folder.to_str().unwrap(), &[r#"gateway.tls.secretName="recif-gateway-tls""#]);
+    same(folder.to_str().unwrap(), sets);
+}
+
+#[test]
+fn a_secret_for_tls_is_the_component() {
+    same_with("gateway/tls", &[r#"gateway.tls.secretName="recif-gateway-tls""#]);
+}
+
+/// Values that turn on all of the monitoring.
+const MONITORING: [&str; 4] = [
+    "metrics.serviceMonitor.enabled=true",
+    "metrics.podMonitor.enabled=true",
+    "metrics.prometheusRule.enabled=true",
+    "metrics.dashboard.enabled=true",
+];
+
+#[test]
+fn monitors_alerts_and_dashboard_are_the_component() {
+    same_with("monitoring", &MONITORING);
+}
+
+#[test]
+fn each_part_of_the_monitoring_is_made_alone() {
+    for (set, made) in MONITORING.into_iter().zip([
+        &["ServiceMonitor recif-system/recif-gateway", "ServiceMonitor recif-system/recif-operator"][..],
+        &["PodMonitor recif-system/recif-control-plane", "PodMonitor recif-system/recif-sidecars"],
+        &["PrometheusRule recif-system/recif"],
+        &["ConfigMap recif-system/recif-dashboard"],
+    ]) {
+        let before = objects(&rendered("recif", &[]));
+        let mut after = objects(&rendered("recif", &[set]));
+        after.retain(|key, _| !before.contains_key(key));
+        assert_eq!(after.keys().collect::<Vec<_>>(), made, "{set}");
+    }
+    let without = objects(&rendered("recif", &[MONITORING[1], "controlPlane.enabled=false"]));
+    assert!(!without.contains_key("PodMonitor recif-system/recif-control-plane"));
+}
+
+#[test]
+fn labels_and_annotations_of_the_monitoring_are_added_to_ours() {
+    let more = r#"labels={"release":"mine","app.kubernetes.io/part-of":"all"},metrics.NAME.annotations={"a":"b"}"#;
+    let sets: Vec<String> = ["serviceMonitor", "podMonitor", "prometheusRule", "dashboard"]
+        .map(|name| format!("metrics.{name}.enabled=true,metrics.{name}.{}", more.replace("NAME", name)))
+        .into();
+    let sets: Vec<&str> = sets.iter().map(String::as_str).chain([r#"metrics.interval="5s""#]).collect();
+    let mut objects = objects(&rendered("recif", &sets));
+    objects.retain(|key, _| key.contains("Monitor ") || key.contains("Rule ") || key.contains("dashboard"));
+    assert_eq!(objects.len(), 6);
+    for (key, object) in objects {
+        let (labels, annotations) = (&object["metadata"]["labels"], &object["metadata"]["annotations"]);
+        assert_eq!(labels["release"], "mine", "{key}");
+        assert_eq!(labels["app.kubernetes.io/part-of"], "all", "{key}");
+        assert_eq!(labels["app.kubernetes.io/managed-by"], "Helm", "{key}");
+        assert_eq!(annotations["a"], "b", "{key}");
+        for field in ["endpoints", "podMetricsEndpoints"] {
+            let endpoints = object["spec"][field].as_array().into_iter().flatten();
+            endpoints.for_each(|endpoint| assert_eq!(endpoint["interval"], "5s", "{key}"));
+        }
+    }
 }
 
 #[test]
@@ -176,7 +234,7 @@ fn the_definitions_outlive_the_chart_unless_told_otherwise() {
 
 #[test]
 fn nothing_names_a_namespace_but_that_of_the_release() {
-    let output = template("recif", "elsewhere", &[]);
+    let output = template("recif", "elsewhere", &MONITORING);
     let text = text(&output);
     assert!(output.status.success() && !text.contains("recif-system"), "recif-system is named");
     let others = objects(&text).into_keys().filter(|key| !key.contains(" elsewhere/") && !key.contains(" /")).count();
@@ -213,6 +271,15 @@ const BESIDE: &[(&str, &str)] = &[
     ("controlPlane.persistence.storageClassName", "controlPlane.persistence.enabled=true"),
     ("controlPlane.persistence.existingClaim", "controlPlane.persistence.enabled=true"),
     ("controlPlane.podDisruptionBudget", "controlPlane.database.required=true,controlPlane.replicas=2"),
+    ("metrics.interval", MONITORING[0]),
+    ("metrics.serviceMonitor.labels", MONITORING[0]),
+    ("metrics.serviceMonitor.annotations", MONITORING[0]),
+    ("metrics.podMonitor.labels", MONITORING[1]),
+    ("metrics.podMonitor.annotations", MONITORING[1]),
+    ("metrics.prometheusRule.labels", MONITORING[2]),
+    ("metrics.prometheusRule.annotations", MONITORING[2]),
+    ("metrics.dashboard.labels", MONITORING[3]),
+    ("metrics.dashboard.annotations", MONITORING[3]),
 ];
 /// Values that exclude another of tests/chart/recif.yaml, or turn a part of it off.
 const APART: &[(&str, &str)] = &[

@@ -150,12 +150,16 @@ impl Env {
 
     /// Runs `helm <arguments>` and returns its standard output. The first run builds it.
     pub(crate) async fn helm(&self, arguments: &[&str]) -> Result<String> {
-        let mut tool = Command::new(self.file("hack/tools"));
-        tool.arg("helm");
-        let path = output(tool, None, Duration::from_secs(900)).await?;
-        let mut command = Command::new(path.trim());
+        let mut command = Command::new(self.prepared("hack/tools", &["helm"]).await?);
         command.args(arguments);
         output(command, None, Duration::from_secs(150)).await
+    }
+
+    /// Runs a program of `hack/` that gets something into the cache the first time, and returns the path that it prints.
+    pub(crate) async fn prepared(&self, program: &str, arguments: &[&str]) -> Result<PathBuf> {
+        let mut command = Command::new(self.file(program));
+        command.args(arguments);
+        Ok(output(command, None, Duration::from_secs(900)).await?.trim().into())
     }
 }
 

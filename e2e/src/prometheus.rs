@@ -61,9 +61,7 @@ impl Prometheus {
 
 /// Starts the program that `hack/prometheus` unpacks.
 async fn spawn(env: &Env, folder: &Path) -> Result<Child> {
-    let script = Command::new(env.file("hack/prometheus")).output().await.context("run hack/prometheus")?;
-    ensure!(script.status.success(), "hack/prometheus: {}", String::from_utf8_lossy(&script.stderr));
-    let program = Path::new(String::from_utf8(script.stdout)?.trim()).join("prometheus");
+    let program = env.prepared("hack/prometheus", &[]).await?.join("prometheus");
     let room = tokio::fs::read_to_string(env.state().join("room")).await?;
     let pid = room.split_whitespace().next().context("the cluster has no network of its own")?;
     let log = std::fs::File::create(folder.join("log"))?;

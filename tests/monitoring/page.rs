@@ -10,7 +10,10 @@ const START: &str = "\
 # Metrics
 
 Every process serves its metrics as OpenMetrics text. [config/monitoring](../config/monitoring) has what the Prometheus operator and
-Grafana need: scrapers, [alerts](#alerts) and a dashboard.
+Grafana need: scrapers, [alerts](#alerts) and a dashboard. It is a component for kustomize; the Helm chart makes the same with the values
+`metrics.serviceMonitor.enabled`, `metrics.podMonitor.enabled`, `metrics.prometheusRule.enabled` and `metrics.dashboard.enabled`. If
+your Prometheus takes monitors and rules only with a label such as `release: prometheus`, set it in `labels` beside each `enabled`.
+Its namespace needs the label `metrics=enabled`, which the NetworkPolicies ask for.
 
 This page is made from the metrics themselves by `make manifests`; a test fails when it names something else than there is.
 
@@ -18,7 +21,7 @@ This page is made from the metrics themselves by `make manifests`; a test fails 
 names count under kind `none`. A series begins with its first event and ends ten minutes after its object at the latest. In the gateway
 a called workload has at most 30 series: the first three of its status codes count one by one, and the others by class, such as
 `5xx`; `queue-full`, `no-capacity` and the first two other reasons count one by one, and the rest as `other`.
-`--metrics-by-workload=false` leaves `namespace` and `name` empty everywhere.
+`--metrics-by-workload=false` (chart: `metrics.byWorkload`) leaves `namespace` and `name` empty everywhere.
 
 Every replica of the operator tells of the objects: queries take the maximum over them.
 ";

@@ -20,7 +20,7 @@ use crate::{
     object::{Object, ObjectExt as _, ObjectsByName},
     operator,
     scenario::{Scenario, scenarios},
-    watch::await_condition,
+    watch::{await_condition, poll},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
@@ -35,6 +35,13 @@ const LOAD_PROFILE: LoadProfile =
     LoadProfile { requests: 2, streams: 0, stream: Duration::from_secs(1), retry_on: None };
 
 async fn the_api_server_takes_every_value(ns: Namespace) -> Result<()> {
+    let folder = ns.env.prepared("hack/prometheus", &["crds"]).await?;
+    let definitions = folder.to_str().context("a path that is text")?;
+    ns.env.kubectl(&["apply", "--server-side", "--filename", definitions]).await?;
+    poll(START_TIMEOUT, "the kinds of the Prometheus operator", || async {
+        ns.env.kubectl(&["get", "servicemonitors,podmonitors,prometheusrules"]).await.map(Some)
+    })
+    .await?;
     for chart in ["recif-crds", "recif"] {
         let folder = path(&ns.env, &format!("config/helm/{chart}"))?;
         let values = path(&ns.env, &format!("tests/chart/{chart}.yaml"))?;
@@ -44,7 +51,7 @@ async fn the_api_server_takes_every_value(ns: Namespace) -> Result<()> {
         let arguments = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "--filename", "-"];
         ns.env.kubectl_with(&arguments, manifests).await?;
     }
-    Ok(())
+    ns.env.kubectl(&["delete", "--filename", definitions]).await.map(drop)
 }
 
 async fn agents_outlive_every_change_of_the_installation(ns: Namespace) -> Result<()> {
