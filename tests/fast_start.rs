@@ -1,8 +1,9 @@
-//! Runs the scripts of `make up` with stand-ins of the programs that they call: clusters of kind, k3d and minikube, refusals, and
-//! jobs that run side by side.
+//! Runs the scripts of `make up` with stand-ins of the programs that they call: clusters of kind, k3d and minikube, refusals,
+//! versions of Kubernetes, and jobs that run side by side.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod stand_ins;
+mod versions;
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -294,26 +295,10 @@ async fn progress_tells_what_is_compiled_of_how_much_and_what_is_left() {
     "#;
     let (status, said, errors) = end_of(&mut script(&stand_ins, lines)).await;
     assert_eq!(status, 0, "{errors}");
-    let packages = fs::read_to_string(Path::new(ROOT).join("hack/kubernetes/packages")).unwrap();
+    let packages = fs::read_to_string(Path::new(ROOT).join("hack/kubernetes/default/packages")).unwrap();
     let packages = packages.trim();
     let [before, late, first] = said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
     assert_eq!(before, format!("cluster parts 2/{packages} | about 5 min left"));
     assert_eq!(late, format!("cluster parts 2/{packages}"));
     assert_eq!(first, "recif 2/347 | about 8 min left");
-}
-
-#[test]
-fn the_parts_of_the_cluster_are_one_module_at_the_versions_that_are_said() {
-    let read = |file: &str| fs::read_to_string(Path::new(ROOT).join("hack").join(file)).unwrap();
-    let (versions, module) = (read("versions"), read("kubernetes/go.mod"));
-    for (variable, path) in [
-        ("KUBERNETES", "k8s.io/kubernetes"),
-        ("ETCD", "go.etcd.io/etcd/server/v3"),
-        ("COREDNS", "github.com/coredns/coredns"),
-    ] {
-        let name = format!("{variable}_VERSION=");
-        let version = versions.lines().find_map(|line| line.strip_prefix(&name)).unwrap();
-        assert!(module.lines().any(|line| line.contains(&format!("{path} v{version}"))), "{path} {version}");
-    }
-    assert!(read("kubernetes/packages").trim().parse::<u32>().unwrap() > 2000);
 }

@@ -44,6 +44,7 @@ need_running() {
     need_own
     need_root
     is_running || die "cluster '$CLUSTER' is not running: start it with 'hack/cluster start'"
+    need_same_kubernetes
 }
 
 # Only one invocation at a time changes a cluster; the lock ends with the process (children close descriptor 9).

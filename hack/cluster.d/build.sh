@@ -10,7 +10,22 @@ PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrac
 # Additional packages of the tests, including a browser; hack/peers installs the rest.
 TEST_PACKAGES=(python3-venv postgresql chromium)
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
-PARTS_PACKAGES=("${KUBERNETES_PARTS[@]/#/k8s.io/kubernetes/cmd/}" ./etcd ./coredns)
+KUBERNETES_PACKAGES=("${KUBERNETES_PARTS[@]/#/k8s.io/kubernetes/cmd/}")
+OTHER_PACKAGES=(./etcd ./coredns)
+DEFAULT_PINS=$HACK/kubernetes/default
+
+# choose_kubernetes default|oldest|newest: sets the version and the folder of its pins.
+choose_kubernetes() {
+    . "$HACK/versions"
+    case $1 in
+    default) ;;
+    oldest) KUBERNETES_VERSION=$KUBERNETES_VERSION_OLDEST ;;
+    newest) KUBERNETES_VERSION=$KUBERNETES_VERSION_NEWEST ;;
+    *) die "RECIF_KUBERNETES is '$1': it can be default, oldest or newest" ;;
+    esac
+    KUBERNETES=$1 PINS=$HACK/kubernetes/$1
+}
+choose_kubernetes "${RECIF_KUBERNETES:-default}"
 
 # missing_of PACKAGE…: prints those that are not installed.
 missing_of() {
@@ -59,25 +74,34 @@ need_none() { [ -z "$1" ] || die "missing packages: $(echo $1): install them wit
 # Prints the cache folder of the components, which is named by their version and their pins.
 parts_dir() {
     local pins
-    pins=$(cd "$HACK/kubernetes" && cat go.mod go.sum ./*/main.go | sha256sum | cut -c1-8)
+    pins=$({
+        [ "$KUBERNETES" = default ] || cat "$PINS/go.mod" "$PINS/go.sum"
+        cd "$DEFAULT_PINS" && cat go.mod go.sum ./*/main.go
+    } | sha256sum | cut -c1-8)
     echo "$CACHE/cluster-$KUBERNETES_VERSION-$pins"
 }
 
-# need_pinned MODULE VERSION
+# need_pinned FOLDER MODULE VERSION
 need_pinned() {
-    grep -Eq "$1 v$2( //.*)?\$" "$HACK/kubernetes/go.mod" ||
-        die "hack/kubernetes/go.mod has not $1 at $2 as hack/versions says: run 'hack/cluster pin' and commit"
+    grep -Eq "$2 v$3( //.*)?\$" "$1/go.mod" ||
+        die "${1#"$ROOT/"}/go.mod has not $2 at $3 as hack/versions says: run 'hack/cluster pin' and commit"
 }
 
-# Compiles all components in one `go build`, whose results become the cache folder.
+# compile_parts FOLDER FLAGS PACKAGE…: compiles programs of a module. With -v there is a line per package, which `hack/up` counts.
+compile_parts() {
+    (cd "$1" && CGO_ENABLED=0 go build -v -trimpath -buildvcs=false -ldflags "$2" -o "$(parts_dir).new/" "${@:3}" </dev/null) 9>&-
+}
+
+# Compiles all components of the default in one `go build`, since most packages are common to them; of another version
+# Kubernetes and then the others, from the pins of the default. The results become the cache folder.
 build_programs() {
     local minor=${KUBERNETES_VERSION#1.} out package stamps= began=$SECONDS
     out=$(parts_dir)
     [ ! -d "$out" ] || return 0
-    need_pinned k8s.io/kubernetes "$KUBERNETES_VERSION"
-    need_pinned go.etcd.io/etcd/server/v3 "$ETCD_VERSION"
-    need_pinned github.com/coredns/coredns "$COREDNS_VERSION"
-    command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of hack/kubernetes/go.mod): install it in /usr/local/go or put it on PATH"
+    need_pinned "$PINS" k8s.io/kubernetes "$KUBERNETES_VERSION"
+    need_pinned "$DEFAULT_PINS" go.etcd.io/etcd/server/v3 "$ETCD_VERSION"
+    need_pinned "$DEFAULT_PINS" github.com/coredns/coredns "$COREDNS_VERSION"
+    command -v go >/dev/null || die "building the cluster's parts needs Go (see the go line of ${PINS#"$ROOT/"}/go.mod): install it in /usr/local/go or put it on PATH"
     say "building Kubernetes $KUBERNETES_VERSION, etcd $ETCD_VERSION and CoreDNS $COREDNS_VERSION"
     # Without these version stamps a component of Kubernetes reports v0.0.0, in decisions by version and in its User-Agent.
     for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
@@ -85,8 +109,11 @@ build_programs() {
     done
     rm -rf "$out.new"
     mkdir -p "$out.new"
-    # With -v a line per package, which `hack/up` counts.
-    (cd "$HACK/kubernetes" && CGO_ENABLED=0 go build -v -trimpath -buildvcs=false -ldflags "-s -w$stamps" -o "$out.new/" "${PARTS_PACKAGES[@]}" </dev/null) >"$out.log" 2>&1 9>&- ||
+    if [ "$KUBERNETES" = default ]; then
+        compile_parts "$PINS" "-s -w$stamps" "${KUBERNETES_PACKAGES[@]}" "${OTHER_PACKAGES[@]}"
+    else
+        compile_parts "$PINS" "-s -w$stamps" "${KUBERNETES_PACKAGES[@]}" && compile_parts "$DEFAULT_PINS" "-s -w" "${OTHER_PACKAGES[@]}"
+    fi >"$out.log" 2>&1 ||
         { tail -20 "$out.log" >&2; die "building the cluster's parts failed (log: $out.log)"; }
     mv "$out.new" "$out"
     rm -f "$out.log"

@@ -10,6 +10,7 @@ start_cluster() {
     '') ;;
     *) die "start knows only --no-kubelet" ;;
     esac
+    need_same_kubernetes
     if is_whole "$with_node"; then
         say "cluster '$CLUSTER' is running"
         return 0
@@ -18,6 +19,7 @@ start_cluster() {
     build_parts
     mkdir -p "$STATE"
     lock "$STATE"
+    echo "$KUBERNETES" >"$STATE/kubernetes"
     is_running || {
         mkdir -p "$STATE/logs" "$STATE/run"
         close_room
@@ -38,6 +40,15 @@ start_cluster() {
     link_tools
     unlock
     say "cluster '$CLUSTER' is running"
+}
+
+# Prints the RECIF_KUBERNETES of the cluster's data, nothing if it has none. An older version cannot read all that a newer wrote.
+kubernetes_of_data() { [ ! -d "$STATE/etcd" ] || cat "$STATE/kubernetes" 2>/dev/null || echo default; }
+need_same_kubernetes() {
+    local has
+    has=$(kubernetes_of_data)
+    [ "${has:-$KUBERNETES}" = "$KUBERNETES" ] ||
+        die "cluster '$CLUSTER' was created with RECIF_KUBERNETES=$has: set that, remove the cluster with 'hack/cluster clean', or name another with RECIF_CLUSTER"
 }
 
 is_whole() {
@@ -100,6 +111,8 @@ print_env() {
         return
     fi
     printf 'export PATH=%q:$PATH\nexport KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\nexport RECIF_STATE=%q\n' "$STATE/bin" "$STATE/kubeconfig" "$CLUSTER" "$STATE"
+    # For what is run in this shell later.
+    case $(kubernetes_of_data) in oldest | newest) echo "export RECIF_KUBERNETES=$(kubernetes_of_data)" ;; esac
 }
 
 print_status() {
@@ -112,6 +125,7 @@ print_status() {
         echo "cluster $CLUSTER: stopped (state: $STATE)"
         return
     fi
+    need_same_kubernetes
     echo "cluster $CLUSTER: Kubernetes $KUBERNETES_VERSION"
     for part in "${CONTROL_PLANE[@]}" "${NODE_PARTS[@]}"; do printf '  %-20s %s\n' "$part" "$(part_state "$part")"; done
     echo "  kubeconfig           $STATE/kubeconfig"

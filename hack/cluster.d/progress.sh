@@ -35,7 +35,7 @@ count_of() {
         log=$(parts_dir).log
         [ -f "$log" ] || { echo "$1"; return; }
         done=$(grep -Evc '^(go|hack|#)[: ]' "$log") || true
-        total=$(cat "$HACK/kubernetes/packages") ;;
+        total=$(cat "$PINS/packages") ;;
     recif | dev)
         log=$JOBS_DIR/$1.log
         done=$(grep -Ec '^ *Compiling ' "$log") || true

@@ -39,8 +39,15 @@ impl StandIns {
 
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(Path::new(ROOT).join(program));
-        for name in ["RECIF_IMAGES", "RECIF_VERSION", "RECIF_CLUSTER", "RECIF_STARTED_AT", "RECIF_EVENTS", "KUBECONFIG"]
-        {
+        for name in [
+            "RECIF_IMAGES",
+            "RECIF_VERSION",
+            "RECIF_CLUSTER",
+            "RECIF_KUBERNETES",
+            "RECIF_STARTED_AT",
+            "RECIF_EVENTS",
+            "KUBECONFIG",
+        ] {
             command.env_remove(name);
         }
         command.env("PATH", &self.path).env("HOME", &self.dir).env("RECORDS", &self.dir);
@@ -72,7 +79,7 @@ pub(crate) async fn end_of(command: &mut Command) -> (i32, String, String) {
 /// Runs lines of bash after the functions of hack/cluster.d. Signals that this process ignores are not ignored there.
 pub(crate) fn script(stand_ins: &StandIns, lines: &str) -> Command {
     let mut command = stand_ins.command("/usr/bin/env");
-    let load = "set -euo pipefail; . \"$HACK/versions\"; for file in \"$HACK\"/cluster.d/*.sh; do . \"$file\"; done";
+    let load = "set -euo pipefail; for file in \"$HACK\"/cluster.d/*.sh; do . \"$file\"; done";
     command.args(["--default-signal", "bash", "-c", &format!("{load}\n{lines}"), "script"]);
     command.env("HACK", Path::new(ROOT).join("hack")).env("ROOT", ROOT);
     command
