@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help up test lint unit e2e faults test-faults test-upgrade fuzz ui deny manifests generate images docker-build down clean cargo-found
+.PHONY: help up test lint unit e2e faults test-faults test-nodes test-upgrade fuzz ui deny manifests generate images docker-build down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -36,6 +36,9 @@ faults: cargo-found ## a third of the fault suite, which the commit decides, wit
 
 test-upgrade: cargo-found ## this operator takes over from that of an older commit, and gives back
 	@hack/upgrade
+
+test-nodes: ## a cluster of two nodes, of which one is drained, killed and cut off: about 6 minutes
+	@hack/e2e nodes
 
 test-faults: cargo-found ## the whole fault suite with 40 seeds: about 35 minutes
 	@hack/faults
