@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help up test lint unit e2e faults test-faults test-upgrade test-versions fuzz ui deny manifests generate images docker-build down clean cargo-found
+.PHONY: help up test lint unit e2e faults test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -40,6 +40,9 @@ test-upgrade: cargo-found ## this operator takes over from that of an older comm
 # The second runs after a failure of the first too, to report further failures.
 test-versions: ## all end-to-end tests on the oldest and on the newest supported Kubernetes (RECIF_PROFILE=dist: the programs as published)
 	@failed=0; for version in oldest newest; do RECIF_KUBERNETES=$$version hack/e2e || failed=1; done; exit $$failed
+
+test-nodes: ## a cluster of two nodes, of which one is drained, killed and cut off: about 6 minutes
+	@hack/e2e nodes
 
 test-faults: cargo-found ## the whole fault suite with 40 seeds: about 35 minutes
 	@hack/faults

@@ -46,6 +46,7 @@ pub fn pod_problems(pod: &Pod) -> Vec<String> {
     if let Some(reason) = status.reason.as_deref() {
         lines.push(format!("Pod {name}: {}", reason_and_message(reason, status.message.as_deref())));
     }
+    lines.extend(lost_node(pod).map(|node| format!("Pod {name}: node {node} does not report any more")));
     let told = |container: &ContainerStatus| {
         view(container).describe().map(|text| format!("Pod {name}, {}: {text}", container.name))
     };
@@ -55,6 +56,18 @@ pub fn pod_problems(pod: &Pod) -> Vec<String> {
     lines.extend(init.filter(|container| main.is_empty() || !is_running(container)).filter_map(told));
     lines.extend(main);
     lines
+}
+
+/// Returns the node of a Pod that is not ready because its node was lost. Kubernetes then sets the status of `Ready` alone;
+/// whenever the kubelet sets it to False, it gives a reason.
+fn lost_node(pod: &Pod) -> Option<&str> {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let lost = conditions.any(|condition| {
+        condition.type_ == condition_type::READY
+            && condition.status == "False"
+            && condition.reason.as_deref().unwrap_or_default().is_empty()
+    });
+    pod.spec.as_ref()?.node_name.as_deref().filter(|_| lost)
 }
 
 fn is_running(container: &ContainerStatus) -> bool {
@@ -157,7 +170,9 @@ mod tests {
     use super::*;
 
     fn pod(status: Value) -> Pod {
-        serde_json::from_value(json!({ "metadata": { "name": "a-1" }, "status": status })).unwrap()
+        serde_json::from_value(json!({ "metadata": { "name": "a-1" }, "spec": { "containers": [], "nodeName": "n-2" },
+            "status": status }))
+        .unwrap()
     }
 
     fn container(state: Value) -> Value {
@@ -198,6 +213,21 @@ mod tests {
             (json!({}), &[]),
         ] {
             assert_eq!(pod_problems(&pod(status.clone())), expected, "{status}");
+        }
+    }
+
+    #[test]
+    fn the_node_that_was_lost_with_a_pod_is_named() {
+        let mut status = container(json!({ "running": {} }));
+        status["containerStatuses"][0]["ready"] = json!(true);
+        for (ready, lines) in [
+            (json!({ "status": "False" }), &["Pod a-1: node n-2 does not report any more"][..]),
+            (json!({ "status": "False", "reason": "ReadinessGatesNotReady" }), &[]),
+            (json!({ "status": "True" }), &[]),
+        ] {
+            status["conditions"] = json!([ready]);
+            status["conditions"][0]["type"] = json!("Ready");
+            assert_eq!(pod_problems(&pod(status.clone())), lines, "{status}");
         }
     }
 

@@ -5,6 +5,7 @@
 //! because its line is not written yet.
 
 use std::{
+    collections::BTreeMap,
     fmt,
     io::{Read as _, Seek as _, SeekFrom},
     path::PathBuf,
@@ -65,6 +66,7 @@ pub struct AuditEvent {
 #[serde(default)]
 struct AuditUser {
     username: String,
+    extra: BTreeMap<String, Vec<String>>,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -119,6 +121,12 @@ impl AuditEvent {
     /// Reports whether this user sent the request.
     pub fn is_by(&self, user: &str) -> bool {
         self.user.username == user
+    }
+
+    /// Returns the uid of the Pod whose token came with the request; empty for other credentials.
+    pub fn pod_uid(&self) -> &str {
+        let uids = self.user.extra.get("authentication.kubernetes.io/pod-uid");
+        uids.and_then(|uids| uids.first()).map_or("", String::as_str)
     }
 
     /// Reports whether the request is a dry run, of which the API server stores nothing.
@@ -261,7 +269,8 @@ mod tests {
         let line = format!(
             r#"{{"stage":"ResponseComplete","verb":"{verb}","requestURI":"{uri}","objectRef":{{{target}}},
                 "requestReceivedTimestamp":"{time}","stageTimestamp":"{time}",
-                "user":{{"username":"{OPERATOR}","uid":"1"}},"responseStatus":{{"metadata":{{}},"code":200}}}}"#,
+                "user":{{"username":"{OPERATOR}","uid":"1",
+                "extra":{{"authentication.kubernetes.io/pod-uid":["7-8"]}}}},"responseStatus":{{"metadata":{{}},"code":200}}}}"#,
         );
         completed_requests([line.as_str()].into_iter()).unwrap().remove(0)
     }
@@ -289,5 +298,6 @@ mod tests {
         assert_eq!(request.resource(), "agents/status");
         assert_eq!(request.to_string(), "patch agents/status a/b 200");
         assert!(request.is_by(OPERATOR));
+        assert_eq!(request.pod_uid(), "7-8");
     }
 }

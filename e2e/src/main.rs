@@ -14,6 +14,7 @@ mod manifests;
 mod mutate;
 mod namespace;
 mod netns;
+mod node_load;
 mod object;
 mod operator;
 mod prometheus;
@@ -43,6 +44,9 @@ struct Args {
     /// Brings operator and gateway into the cluster and runs nothing.
     #[arg(long)]
     deploy_only: bool,
+    /// Runs the scenarios of a cluster with two nodes instead of all others.
+    #[arg(long)]
+    nodes: bool,
     /// How many scenarios run at once.
     #[arg(long, default_value_t = 6)]
     jobs: usize,
@@ -52,8 +56,8 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Args { filters, list, deploy_only, jobs, paths } = Args::parse();
-    let chosen = scenarios::matching(&filters);
+    let Args { filters, list, deploy_only, nodes, jobs, paths } = Args::parse();
+    let chosen = scenarios::matching(&filters, nodes);
     if list {
         chosen.iter().for_each(|scenario| report::line(&scenario.title()));
         return ExitCode::SUCCESS;

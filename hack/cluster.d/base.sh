@@ -9,7 +9,8 @@
 export RECIF_STARTED_AT=${RECIF_STARTED_AT:-$EPOCHSECONDS}
 CACHE=${XDG_CACHE_HOME:-$HOME/.cache}/recif
 
-# Addresses inside the namespaces, from the range that RFC 2544 reserves for test networks.
+# Addresses inside the namespaces, from the range that RFC 2544 reserves for test networks: of the first node, of all Pods
+# (nodes.sh divides them), and of Services.
 NODE_IP=198.18.0.1
 POD_RANGE=198.18.64.0/18
 SERVICE_RANGE=198.19.0.0/16

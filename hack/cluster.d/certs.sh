@@ -14,7 +14,10 @@ SYSTEM_USERS=(
 
 make_certificates() {
     local dir=$STATE/pki
-    [ ! -f "$dir/tokens.csv" ] || return 0
+    if [ -f "$dir/tokens.csv" ]; then
+        make_node_tokens
+        return
+    fi
     rm -rf "$dir"
     mkdir -p "$dir"
     chmod 700 "$dir"
@@ -27,6 +30,7 @@ make_certificates() {
         openssl genrsa -out "$dir/service-accounts.key" 2048
     } 2>"$dir/openssl.log" || { tail -3 "$dir/openssl.log" >&2; die "openssl could not make the certificates"; }
     make_tokens
+    make_node_tokens
 }
 
 make_leaf() {
@@ -37,14 +41,25 @@ make_leaf() {
 }
 
 make_tokens() {
-    local line part user groups token
-    for line in "${SYSTEM_USERS[@]}"; do
-        read -r part user groups <<<"$line"
-        token=$(openssl rand -hex 16)
-        echo "$token,$user,$user,\"$groups\""
-        write_kubeconfig "$STATE/pki/$part.kubeconfig" "https://$NODE_IP:6443" "$token"
-    done >"$STATE/pki/tokens.new"
+    local line
+    # shellcheck disable=SC2086
+    for line in "${SYSTEM_USERS[@]}"; do make_token $line; done >"$STATE/pki/tokens.new"
     mv "$STATE/pki/tokens.new" "$STATE/pki/tokens.csv"
+}
+# The API server reads tokens only when it starts.
+make_node_tokens() {
+    local node part
+    for node in $(nodes); do
+        part=$(on "$node" kubelet)
+        [ -f "$STATE/pki/$part.kubeconfig" ] || make_token "$part" "system:node:$(node_name "$node")" system:nodes >>"$STATE/pki/tokens.csv"
+    done
+}
+# make_token PART USER [GROUP]: writes a kubeconfig, and prints the line for the API server.
+make_token() {
+    local token
+    token=$(openssl rand -hex 16)
+    echo "$token,$2,$2,\"${3:-}\""
+    write_kubeconfig "$STATE/pki/$1.kubeconfig" "https://$NODE_IP:6443" "$token"
 }
 
 admin_token() { sed -n 's/,admin,.*//p' "$STATE/pki/tokens.csv"; }

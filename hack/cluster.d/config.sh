@@ -1,11 +1,13 @@
 # Configuration files of the components. They are rewritten at each start, so that an edit here reaches an existing cluster.
 
 write_config() {
-    local dir=$STATE/config
-    mkdir -p "$dir/cni"
+    local dir=$STATE/config node
+    mkdir -p "$dir"
     write_control_plane_config "$dir"
-    write_containerd_config "$dir"
-    write_kubelet_config "$dir"
+    for node in $(nodes); do
+        write_containerd_config "$node" "$(node_dir "$node")"
+        write_kubelet_config "$node" "$(node_dir "$node")"
+    done
     write_dns_config "$dir"
 }
 
@@ -22,9 +24,11 @@ EOF
 # restrict_oom_score_adj: a container needs CAP_SYS_RESOURCE for a lower score than ours, and sandboxes deny that
 # capability.
 write_containerd_config() {
-    cat >"$1/containerd.toml" <<EOF
+    local dir=$2/config
+    mkdir -p "$dir/cni"
+    cat >"$dir/containerd.toml" <<EOF
 version = 2
-root = "$STATE/containerd"
+root = "$2/containerd"
 state = "/run/containerd"
 disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapshotter.v1.devmapper", "io.containerd.snapshotter.v1.zfs", "io.containerd.snapshotter.v1.aufs", "io.containerd.tracing.processor.v1.otlp", "io.containerd.internal.v1.tracing"]
 [grpc]
@@ -34,35 +38,36 @@ disabled_plugins = ["io.containerd.snapshotter.v1.btrfs", "io.containerd.snapsho
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
-    conf_dir = "$1/cni"
+    conf_dir = "$dir/cni"
 EOF
-    cat >"$1/cni/10-recif.conflist" <<EOF
+    cat >"$dir/cni/10-recif.conflist" <<EOF
 {"cniVersion": "0.4.0", "name": "recif", "plugins": [
   {"type": "bridge", "bridge": "pods0", "isGateway": true, "hairpinMode": true,
-   "ipam": {"type": "host-local", "ranges": [[{"subnet": "$POD_RANGE"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+   "ipam": {"type": "host-local", "ranges": [[{"subnet": "$(pods_of "$1")"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}
 ]}
 EOF
 }
 
 # A removed image cannot be pulled again, so no image is removed to free space, and a nearly full disk does not cause an
-# eviction.
+# eviction. With several nodes each reports every two seconds, because one counts as lost after ten.
 write_kubelet_config() {
-    echo "nameserver $DNS_IP" >"$1/resolv.conf"
-    cat >"$1/kubelet.yaml" <<EOF
+    local dir=$2/config
+    echo "nameserver $DNS_IP" >"$dir/resolv.conf"
+    cat >"$dir/kubelet.yaml" <<EOF
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 failCgroupV1: false
 failSwapOn: false
 cgroupDriver: cgroupfs
-cgroupRoot: /recif-$CLUSTER
+cgroupRoot: /$(cgroup_name "$1")
 oomScoreAdj: 0
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 50Mi, nodefs.available: 1%, nodefs.inodesFree: 1%, imagefs.available: 1%}
 maxPods: 500
-podLogsDir: $STATE/pods
-resolvConf: $1/resolv.conf
+podLogsDir: $2/pods
+resolvConf: $dir/resolv.conf
 clusterDNS: [$DNS_IP]
 clusterDomain: cluster.local
 registerWithTaints: []
@@ -70,6 +75,7 @@ shutdownGracePeriod: 0s
 authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: $STATE/pki/ca.crt}}
 authorization: {mode: Webhook}
 EOF
+    ! are_several || echo 'nodeLeaseDurationSeconds: 8' >>"$dir/kubelet.yaml"
 }
 
 # DNS runs as a plain process on the node, so it needs no image; that process is the only endpoint of its Service.

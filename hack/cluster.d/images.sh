@@ -21,9 +21,16 @@ save_image() {
 }
 
 load_images() {
-    local archive
+    local node
+    for node in $(running_nodes); do load_images_on "$node" "$@"; done
+}
+# load_images_on NODE ARCHIVE…
+load_images_on() {
+    local node=$1 archive
+    shift
     for archive in "$@"; do
         [ -f "$archive" ] || die "no such image archive: $archive"
-        inside ctr -n k8s.io image import --no-unpack "$archive" >/dev/null || die "containerd did not take $archive: see 'hack/cluster logs containerd'"
+        inside_node "$node" ctr -n k8s.io image import --no-unpack "$archive" >/dev/null ||
+            die "containerd did not take $archive: see 'hack/cluster logs $(on "$node" containerd)'"
     done
 }

@@ -5,11 +5,14 @@
 
 start_cluster() {
     local with_node=yes
-    case ${1:-} in
-    --no-kubelet) with_node=no ;;
-    '') ;;
-    *) die "start knows only --no-kubelet" ;;
-    esac
+    while [ $# -gt 0 ]; do
+        case $1 in
+        --no-kubelet) with_node=no ;;
+        --nodes) choose_nodes "${2:?--nodes needs a number}"; shift ;;
+        *) die "start knows only --nodes and --no-kubelet" ;;
+        esac
+        shift
+    done
     need_same_kubernetes
     if is_whole "$with_node"; then
         say "cluster '$CLUSTER' is running"
@@ -34,7 +37,7 @@ start_cluster() {
     start_and_await apiserver
     start_and_await relay controller-manager scheduler
     say "control plane ready (Kubernetes $KUBERNETES_VERSION)"
-    [ "$with_node" = no ] || start_node
+    [ "$with_node" = no ] || start_nodes
     wait_for 30 "the default service account" kubectl_here -n default get serviceaccount default ||
         die "no default service account: see 'hack/cluster logs controller-manager'"
     link_tools
@@ -54,7 +57,8 @@ need_same_kubernetes() {
 is_whole() {
     local part parts=("${CONTROL_PLANE[@]}")
     is_running || return 1
-    [ "$1" = no ] || parts+=("${NODE_PARTS[@]}")
+    # shellcheck disable=SC2207
+    [ "$1" = no ] || parts+=($(node_parts))
     for part in "${parts[@]}"; do [ "$(part_state "$part")" = running ] || return 1; done
     part_serves relay >/dev/null 2>&1
 }
@@ -65,17 +69,26 @@ start_and_await() {
     for part in "$@"; do await_part "$part"; done
 }
 
-start_node() {
+start_nodes() {
+    local node log
     kubectl_here apply --server-side --force-conflicts -f "$STATE/config/dns.yaml" >/dev/null || die "could not create the DNS Service"
-    start_and_await containerd
-    inside ctr -n k8s.io image ls -q | grep -qx recif.local/pause:1 || load_images "$(pause_archive)"
-    start_and_await kubelet proxy dns
-    kubectl_here wait --for condition=Ready --timeout 60s "node/$NODE_NAME" >/dev/null || {
-        tail -n 15 "$STATE/logs/kubelet.log" >&2
-        die "the node does not become Ready; kubelet's whole log: $STATE/logs/kubelet.log"
-    }
-    say "node ready"
+    for node in $(nodes); do
+        room_pid "$node" >/dev/null || open_node "$node"
+        start_and_await "$(on "$node" containerd)"
+        inside_node "$node" ctr -n k8s.io image ls -q | grep -qx recif.local/pause:1 || load_images_on "$node" "$(pause_archive)"
+        start_and_await "$(on "$node" kubelet)" "$(on "$node" proxy)"
+    done
+    start_and_await dns
+    for node in $(nodes); do
+        log=$STATE/logs/$(on "$node" kubelet).log
+        wait_for 60 "" node_is_ready "$node" || {
+            tail -n 15 "$log" >&2
+            die "node $(node_name "$node") does not become Ready; kubelet's whole log: $log"
+        }
+        say "node $(node_name "$node") ready"
+    done
 }
+node_is_ready() { kubectl_here wait --for condition=Ready --timeout 5s "node/$(node_name "$1")"; }
 
 kubectl_here() { "$(parts_dir)/kubectl" --kubeconfig "$STATE/kubeconfig" "$@"; }
 
@@ -127,7 +140,7 @@ print_status() {
     fi
     need_same_kubernetes
     echo "cluster $CLUSTER: Kubernetes $KUBERNETES_VERSION"
-    for part in "${CONTROL_PLANE[@]}" "${NODE_PARTS[@]}"; do printf '  %-20s %s\n' "$part" "$(part_state "$part")"; done
+    for part in "${CONTROL_PLANE[@]}" $(node_parts); do printf '  %-20s %s\n' "$part" "$(part_state "$part")"; done
     echo "  kubeconfig           $STATE/kubeconfig"
     echo "  audit log            $STATE/audit.log"
     echo "  logs                 $STATE/logs"

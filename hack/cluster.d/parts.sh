@@ -1,10 +1,15 @@
 # Components of the cluster: for each its command line and its readiness check.
 #
-# A component is one process inside the namespaces, whose process id in these namespaces is in run/NAME. Each can be
-# stopped, killed and paused on its own, which the fault tests do.
+# A component is one process inside the namespaces of its node, whose process id in these namespaces is in run/NAME. Each
+# can be stopped, killed and paused on its own, which the fault tests do.
 
 CONTROL_PLANE=(etcd apiserver controller-manager scheduler relay)
-NODE_PARTS=(containerd kubelet proxy dns)
+# Prints the parts of all nodes.
+node_parts() {
+    local node
+    printf '%s\n' containerd kubelet proxy dns
+    for node in $(nodes); do [ "$node" = 1 ] || printf '%s\n' "containerd@$node" "kubelet@$node" "proxy@$node"; done
+}
 
 # spawn NAME COMMAND…: starts a process inside, detached from this one, with its output in logs/NAME.log.
 spawn() { spawn_with "-n -p -m" "$@"; }
@@ -13,7 +18,7 @@ spawn_with() {
     local namespaces=$1 name=$2
     shift 2
     # shellcheck disable=SC2086
-    nsenter -t "$(room_pid)" $namespaces -- sh -c '
+    nsenter -t "$(room_pid "$(node_of "$name")")" $namespaces -- sh -c '
         state=$1 name=$2; shift 2
         cd /
         setsid "$@" </dev/null >>"$state/logs/$name.log" 2>&1 &
@@ -25,7 +30,7 @@ spawn_with() {
 process_state() {
     local pid comm stat
     read -r pid comm 2>/dev/null <"$STATE/run/$1" || { echo stopped; return; }
-    stat=$(cat "/proc/$(room_pid)/root/proc/$pid/stat" 2>/dev/null) || { echo stopped; return; }
+    stat=$(cat "/proc/$(room_pid "$(node_of "$1")")/root/proc/$pid/stat" 2>/dev/null) || { echo stopped; return; }
     case $stat in
     *"($comm) Z"* | *"($comm) X"*) echo stopped ;;
     *"($comm) T"*) echo paused ;;
@@ -48,15 +53,21 @@ choose_controllers() {
     if [ "$1" = no ]; then touch "$STATE/without-node"; else rm -f "$STATE/without-node"; fi
     [ "$(controllers)" = "$before" ] || stop_part controller-manager
 }
-known_part() { [[ " ${CONTROL_PLANE[*]} ${NODE_PARTS[*]} " == *" $1 "* ]] || die "no part '$1': there are ${CONTROL_PLANE[*]} ${NODE_PARTS[*]}"; }
+known_part() {
+    local parts
+    parts=$(echo "${CONTROL_PLANE[@]}" $(node_parts))
+    [[ " $parts " == *" $1 "* ]] || die "no part '$1': there are $parts"
+}
 part_log() { known_part "$1"; cat "$STATE/logs/$(processes_of "$1" | cut -d' ' -f1).log"; }
 
 start_part() {
-    local parts pki=$STATE/pki
+    local parts pki=$STATE/pki node dir lost=()
     parts=$(parts_dir)
     known_part "$1"
+    node=$(node_of "$1")
+    dir=$(node_dir "$node")
     [ "$(part_state "$1")" = stopped ] || return 0
-    case $1 in
+    case ${1%@*} in
     etcd)
         spawn etcd "$parts/etcd" --name recif --data-dir "$STATE/etcd" --unsafe-no-fsync --log-level warn \
             --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
@@ -74,9 +85,11 @@ start_part() {
             --kubelet-preferred-address-types InternalIP \
             --audit-policy-file "$STATE/config/audit.yaml" --audit-log-path "$STATE/audit.log" --audit-log-maxsize 1000 --audit-log-maxbackup 1 ;;
     controller-manager)
+        # A single node would count as lost whenever the machine is busy.
+        ! are_several || lost=(--node-monitor-grace-period 10s --node-monitor-period 2s)
         spawn controller-manager "$parts/kube-controller-manager" --kubeconfig "$pki/controller-manager.kubeconfig" \
             --controllers "$(controllers)" --leader-elect=false --kube-api-qps 300 --kube-api-burst 600 --use-service-account-credentials --root-ca-file "$pki/ca.crt" \
-            --service-account-private-key-file "$pki/service-accounts.key" --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
+            --service-account-private-key-file "$pki/service-accounts.key" --cert-dir "$STATE/run" --bind-address 127.0.0.1 "${lost[@]}" ;;
     scheduler)
         spawn scheduler "$parts/kube-scheduler" --kubeconfig "$pki/scheduler.kubeconfig" --leader-elect=false \
             --kube-api-qps 300 --kube-api-burst 600 --cert-dir "$STATE/run" --bind-address 127.0.0.1 ;;
@@ -85,13 +98,13 @@ start_part() {
         relay api "$(relay_port api)" "$NODE_IP:6443"
         write_kubeconfig "$STATE/kubeconfig" "https://127.0.0.1:$(cat "$STATE/api.port")" "$(admin_token)" ;;
     containerd)
-        make_cgroups
-        spawn containerd containerd --config "$STATE/config/containerd.toml" ;;
+        make_cgroups "$node"
+        spawn "$1" containerd --config "$dir/config/containerd.toml" ;;
     kubelet)
-        spawn kubelet "$parts/kubelet" --kubeconfig "$pki/kubelet.kubeconfig" --config "$STATE/config/kubelet.yaml" \
-            --root-dir "$STATE/kubelet" --cert-dir "$STATE/kubelet/pki" --hostname-override "$NODE_NAME" --node-ip "$NODE_IP" ;;
+        spawn "$1" "$parts/kubelet" --kubeconfig "$pki/$1.kubeconfig" --config "$dir/config/kubelet.yaml" \
+            --root-dir "$dir/kubelet" --cert-dir "$dir/kubelet/pki" --hostname-override "$(node_name "$node")" --node-ip "$(node_ip "$node")" ;;
     proxy)
-        spawn proxy "$parts/kube-proxy" --kubeconfig "$pki/proxy.kubeconfig" --hostname-override "$NODE_NAME" \
+        spawn "$1" "$parts/kube-proxy" --kubeconfig "$pki/proxy.kubeconfig" --hostname-override "$(node_name "$node")" \
             --cluster-cidr "$POD_RANGE" --proxy-mode iptables --conntrack-max-per-core 0 --oom-score-adj 0 ;;
     dns)
         spawn dns "$parts/coredns" -conf "$STATE/config/Corefile" ;;
@@ -104,7 +117,7 @@ signal_part() {
     for process in $(processes_of "$2"); do
         [ "$(process_state "$process")" != stopped ] || continue
         read -r pid comm <"$STATE/run/$process"
-        inside sh -c "kill -$1 $pid" || true
+        inside_node "$(node_of "$process")" sh -c "kill -$1 $pid" || true
     done
 }
 is_stopped() { [ "$(part_state "$1")" = stopped ]; }
@@ -134,16 +147,18 @@ await_part() {
     }
 }
 part_serves() {
+    local node
     [ "$(part_state "$1")" = running ] || return 1
-    case $1 in
+    node=$(node_of "$1")
+    case ${1%@*} in
     etcd) inside curl -fsm 2 http://127.0.0.1:2379/health ;;
     apiserver) inside curl -fsm 2 --cacert "$STATE/pki/ca.crt" "https://$NODE_IP:6443/readyz" ;;
     controller-manager) inside curl -fskm 2 https://127.0.0.1:10257/healthz ;;
     scheduler) inside curl -fskm 2 https://127.0.0.1:10259/healthz ;;
     relay) curl -fsm 2 --cacert "$STATE/pki/ca.crt" "https://127.0.0.1:$(cat "$STATE/api.port")/readyz" ;;
-    containerd) inside ctr version ;;
-    kubelet) inside curl -fsm 2 http://127.0.0.1:10248/healthz ;;
-    proxy) inside curl -fsm 2 http://127.0.0.1:10256/livez ;;
+    containerd) inside_node "$node" ctr version ;;
+    kubelet) inside_node "$node" curl -fsm 2 http://127.0.0.1:10248/healthz ;;
+    proxy) inside_node "$node" curl -fsm 2 http://127.0.0.1:10256/livez ;;
     dns) inside curl -fsm 2 http://127.0.0.1:8181/ready ;;
     esac
 }

@@ -4,17 +4,18 @@
 # every process of a PID namespace when its first one ends, and mounts and addresses are removed with the last process that
 # uses them.
 
-# Prints the process id of the first process as seen from the machine; an id that was reused by another process does not
-# count.
+# room_pid [NODE]: prints the process id of the first process as seen from the machine; an id that was reused by another
+# process does not count.
 room_pid() {
     local pid started
-    read -r pid started 2>/dev/null <"$STATE/room" || return 1
+    read -r pid started 2>/dev/null <"$STATE/$(on "${1:-1}" room)" || return 1
     [ "$(process_start "$pid")" = "$started" ] && echo "$pid"
 }
 process_start() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 is_running() { room_pid >/dev/null; }
 
-inside() { nsenter -t "$(room_pid)" -n -p -m -- "$@"; }
+inside() { inside_node 1 "$@"; }
+inside_node() { nsenter -t "$(room_pid "$1")" -n -p -m -- "${@:2}"; }
 inside_with_env() {
     nsenter -t "$(room_pid)" -n -p -m -- env -C "$PWD" "KUBECONFIG=$STATE/pki/admin.kubeconfig" "PATH=$(parts_dir):$PATH" "$@"
 }
@@ -34,65 +35,85 @@ load_module() {
 }
 
 open_room() {
-    local outer pid deadline=$((SECONDS + 10))
+    local log=$STATE/logs/room.log
     load_modules
+    open_namespaces 1
+    { inside ip link add node0 type bridge && furnish 1; } 2>"$log" || { tail -3 "$log" >&2; die "could not set up the namespaces"; }
+}
+
+# open_namespaces NODE [COMMAND…]: starts the first process of the node's namespaces, by way of COMMAND.
+open_namespaces() {
+    local node=$1 outer pid deadline=$((SECONDS + 10))
+    shift
     # A session of its own, so that Ctrl-C at the terminal that started it does not reach it.
-    setsid unshare --net --pid --mount --fork --kill-child --mount-proc catatonit -P </dev/null >/dev/null 2>&1 9>&- &
+    setsid "$@" unshare --net --pid --mount --fork --kill-child --mount-proc catatonit -P </dev/null >/dev/null 2>&1 9>&- &
     outer=$!
     disown
-    until pid=$(cat "/proc/$outer/task/$outer/children" 2>/dev/null) && pid=${pid// /} && [ -n "$pid" ] &&
-        [ "$(cat "/proc/$pid/comm")" = catatonit ]; do
+    until pid=$(first_process "$outer"); do
         [ -d "/proc/$outer" ] && [ "$SECONDS" -lt "$deadline" ] || die "the kernel gave no namespaces: this needs root with CAP_SYS_ADMIN"
         sleep 0.02
     done
-    echo "$pid $(process_start "$pid")" >"$STATE/room"
-    furnish_room 2>"$STATE/logs/room.log" || { tail -3 "$STATE/logs/room.log" >&2; die "could not set up the namespaces"; }
+    echo "$pid $(process_start "$pid")" >"$STATE/$(on "$node" room)"
+}
+# Prints the descendant of a process that is catatonit; each process on the way has one child.
+first_process() {
+    local pid=$1
+    while [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != catatonit ]; do
+        pid=$(cat "/proc/$pid/task/$pid/children" 2>/dev/null) && pid=${pid// /} && [ -n "$pid" ] || return 1
+    done
+    echo "$pid"
 }
 
-# Mounts: folders with fixed paths are private to this cluster and start empty. Addresses: that of the node is on a bridge
-# without ports, with a default route, without which programs consider the node's address unreachable.
-furnish_room() {
+# Mounts: folders with fixed paths are private to the node and start empty. Addresses: that of the node is on node0, which on
+# node 1 is a bridge, with a default route, without which programs consider the node's address unreachable.
+furnish() {
+    local node=$1 other routes=
+    for other in $(nodes); do
+        [ "$other" = "$node" ] || routes+="ip route add $(pods_of "$other") via $(node_ip "$other"); "
+    done
     mkdir -p /var/lib/cni
-    inside sh -eu -c "
+    inside_node "$node" sh -eu -c "
         mount --make-rshared /
         for dir in /run /var/lib/cni /var/log; do mount -t tmpfs -o mode=755 tmpfs \$dir; done
         mkdir -p /run/lock /run/recif
         ip link set lo up
-        ip link add node0 type bridge
-        ip addr add $NODE_IP/18 dev node0
+        ip addr add $(node_ip "$node")/18 dev node0
         ip link set node0 up
         ip route add default dev node0
+        $routes
         sysctl -qw net.ipv4.ip_forward=1
         sysctl -qw net.bridge.bridge-nf-call-iptables=1
     "
 }
 
 close_room() {
-    local pid
+    local pid node
     if pid=$(room_pid); then
         kill -9 "$pid" 2>/dev/null || true
         wait_for 20 "the namespaces to end" sh -c "! test -d /proc/$pid" || true
     fi
-    rm -f "$STATE/room" "$STATE"/*.sock "$STATE"/run/*
-    remove_cgroups
+    rm -f "$STATE/room" "$STATE"/room@* "$STATE"/*.sock "$STATE"/run/*
+    for node in $(nodes); do remove_cgroups "$node"; done
 }
 
-# The kubelet keeps its cgroups below one of this cluster, so that two clusters do not clean up each other's Pods.
+# Each kubelet keeps its cgroups below one of its own, so that no two of them clean up each other's Pods.
 CGROUPS=/sys/fs/cgroup
+cgroup_name() { on "$1" "recif-$CLUSTER"; }
 cgroup_roots() {
-    local dir
+    local dir name
+    name=$(cgroup_name "$1")
     if [ -f $CGROUPS/cgroup.controllers ]; then
-        echo "$CGROUPS/recif-$CLUSTER"
+        echo "$CGROUPS/$name"
     else
         for dir in $CGROUPS/*/; do
-            [ -L "${dir%/}" ] || echo "${dir}recif-$CLUSTER"
+            [ -L "${dir%/}" ] || echo "$dir$name"
         done
     fi
 }
 make_cgroups() {
     local dir
     [ ! -f $CGROUPS/cgroup.controllers ] || pass_controllers_on $CGROUPS
-    for dir in $(cgroup_roots); do
+    for dir in $(cgroup_roots "$1"); do
         mkdir -p "$dir"
         # A new cpuset is empty, and an empty one accepts no process.
         if [ -f "$dir/cpuset.cpus" ] && [ -f "$dir/../cpuset.mems" ]; then
@@ -113,7 +134,7 @@ pass_controllers_on() {
 }
 remove_cgroups() {
     local dir
-    for dir in $(cgroup_roots); do
+    for dir in $(cgroup_roots "$1"); do
         [ ! -d "$dir" ] || find "$dir" -depth -type d -exec rmdir {} + 2>/dev/null || true
     done
 }

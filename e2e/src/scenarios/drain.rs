@@ -33,12 +33,13 @@ pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
 
 /// Drain timeout of every workload here; it is longer than the streams.
 const DRAIN: &str = "10s";
-const LOAD_PROFILE: LoadProfile =
+pub(super) const LOAD_PROFILE: LoadProfile =
     LoadProfile { requests: 2, streams: 2, stream: Duration::from_secs(6), retry_on: None };
 /// Longest wait until Pods are gone: lame duck, drain, and the delay of a busy machine.
 const GONE: Duration = Duration::from_secs(60);
 
-async fn start(ns: &Namespace, name: &str, replicas: usize) -> Result<[ClientTarget; 2]> {
+/// Starts an agent that drains, and returns both ways to it, which lead to its Pods.
+pub(super) async fn start(ns: &Namespace, name: &str, replicas: usize) -> Result<[ClientTarget; 2]> {
     // The Pod becomes ready as early as possible.
     let probe = json!({"initialDelaySeconds": 0, "periodSeconds": 1});
     let template = json!({"spec": {"containers": [{"name": "agent", "readinessProbe": probe}]}});
@@ -51,14 +52,14 @@ async fn start(ns: &Namespace, name: &str, replicas: usize) -> Result<[ClientTar
 }
 
 /// Waits until exactly this many Pods exist, all of them ready.
-async fn settled(ns: &Namespace, count: usize) -> Result<ObjectsByName> {
+pub(super) async fn settled(ns: &Namespace, count: usize) -> Result<ObjectsByName> {
     let settled = |pods: &ObjectsByName| {
         pods.len() == count && pods.values().all(|pod| pod.metadata.deletion_timestamp.is_none() && is_ready(pod))
     };
     ns.until_all(POD, GONE, &format!("only {count} ready Pods"), settled).await
 }
 
-fn is_ready(pod: &crate::object::Object) -> bool {
+pub(super) fn is_ready(pod: &Object) -> bool {
     pod.condition("Ready").is_true()
 }
 

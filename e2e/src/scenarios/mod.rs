@@ -29,6 +29,7 @@ mod mcp_servers;
 mod metrics;
 mod mutations;
 mod namespaced;
+mod nodes;
 mod pods;
 mod quota;
 mod references;
@@ -103,9 +104,14 @@ const THEMES: &[&[Scenario]] = &[
     chart::SCENARIOS,
 ];
 
-/// Returns the scenarios whose title contains one of the filters; without filters all.
-pub(crate) fn matching(filters: &[String]) -> Vec<&'static Scenario> {
+/// Themes of clusters with two nodes.
+const THEMES_OF_NODES: &[&[Scenario]] = &[nodes::SCENARIOS];
+
+/// Returns the scenarios whose title contains one of the filters; without filters all. `nodes` chooses those of clusters
+/// with two nodes, else there are those of one.
+pub(crate) fn matching(filters: &[String], nodes: bool) -> Vec<&'static Scenario> {
+    let themes = if nodes { THEMES_OF_NODES } else { THEMES };
     let wanted =
         |scenario: &&Scenario| filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
-    THEMES.iter().copied().flatten().filter(wanted).collect()
+    themes.iter().copied().flatten().filter(wanted).collect()
 }

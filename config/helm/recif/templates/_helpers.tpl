@@ -88,6 +88,7 @@ capabilities:
   labelSelector:
     matchLabels:
       app.kubernetes.io/name: {{ . }}
+  matchLabelKeys: [pod-template-hash]
 {{- end }}
 
 {{/* Startup and liveness probe: the name of the port. */}}
