@@ -17,7 +17,9 @@ up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF
 
 test: lint unit faults e2e ## everything that CI runs
 
-lint: cargo-found ui ## formatting, clippy, and the documentation of the code
+lint: cargo-found ui ## formatting, clippy, the documentation of the code, scripts and workflows
+	@hack/lint
+	@if command -v cargo-deny >/dev/null; then $(MAKE) --no-print-directory deny; else echo "lint: cargo-deny is not installed: dependencies were not judged"; fi
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps --document-private-items --locked
@@ -47,7 +49,7 @@ ui: ## build the web UI, which is part of the program
 	@hack/ui
 
 deny: cargo-found ## licenses, sources and doubled versions of what is depended on (needs cargo-deny)
-	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny' first" >&2; exit 1; }
+	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny@0.20.2' first" >&2; exit 1; }
 	cargo deny --offline check licenses bans sources
 
 manifests generate: cargo-found ## write config/crd, the rights on our kinds, the charts' copies, the diagrams, pages of docs/ and the web UI's types anew from the types
