@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help up test lint unit e2e faults test-faults test-upgrade fuzz ui deny manifests generate images docker-build down clean cargo-found
+.PHONY: help up test lint unit e2e faults test-faults test-upgrade fuzz ui deny manifests generate images docker-build dist down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -64,6 +64,9 @@ manifests generate: cargo-found ## write config/crd, the rights on our kinds, th
 
 images docker-build: ## build the images and load them into the running cluster
 	@hack/images
+
+dist: cargo-found ## what a release consists of, in dist/: archives, images, charts, SBOMs (hack/dist --arch amd64: without arm64)
+	@hack/dist
 
 down: ## stop the local cluster; its data stays (one that make up created with kind is deleted)
 	@hack/cluster stop
