@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help up test lint unit e2e faults test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build down clean cargo-found
+.PHONY: help up test lint unit e2e faults test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build dist down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -17,7 +17,9 @@ up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF
 
 test: lint unit faults e2e ## everything that CI runs
 
-lint: cargo-found ui ## formatting, clippy, and the documentation of the code
+lint: cargo-found ui ## formatting, clippy, the documentation of the code, scripts and workflows
+	@hack/lint
+	@if command -v cargo-deny >/dev/null; then $(MAKE) --no-print-directory deny; else echo "lint: cargo-deny is not installed: dependencies were not judged"; fi
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps --document-private-items --locked
@@ -54,7 +56,7 @@ ui: ## build the web UI, which is part of the program
 	@hack/ui
 
 deny: cargo-found ## licenses, sources and doubled versions of what is depended on (needs cargo-deny)
-	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny' first" >&2; exit 1; }
+	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny@0.20.2' first" >&2; exit 1; }
 	cargo deny --offline check licenses bans sources
 
 manifests generate: cargo-found ## write config/crd, the rights on our kinds, the charts' copies, the diagrams, pages of docs/ and the web UI's types anew from the types
@@ -69,6 +71,9 @@ manifests generate: cargo-found ## write config/crd, the rights on our kinds, th
 
 images docker-build: ## build the images and load them into the running cluster
 	@hack/images
+
+dist: cargo-found ## what a release consists of, in dist/: archives, images, charts, SBOMs (hack/dist --arch amd64: without arm64)
+	@hack/dist
 
 down: ## stop the local cluster; its data stays (one that make up created with kind is deleted)
 	@hack/cluster stop

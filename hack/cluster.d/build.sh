@@ -7,8 +7,8 @@
 PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrack catatonit buildah jq socat openssl
     busybox-static ca-certificates curl util-linux mount procps kmod make
     gcc libc6-dev) # Rust has no linker of its own, and some crates compile C
-# Additional packages of the tests, including a browser; hack/peers installs the rest.
-TEST_PACKAGES=(python3-venv postgresql chromium)
+# Additional packages of the tests and of hack/lint, including a browser; hack/peers installs the rest.
+TEST_PACKAGES=(python3-venv postgresql chromium shellcheck)
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 KUBERNETES_PACKAGES=("${KUBERNETES_PARTS[@]/#/k8s.io/kubernetes/cmd/}")
 OTHER_PACKAGES=(./etcd ./coredns)
@@ -95,7 +95,7 @@ compile_parts() {
 # Compiles all components of the default in one `go build`, since most packages are common to them; of another version
 # Kubernetes and then the others, from the pins of the default. The results become the cache folder.
 build_programs() {
-    local minor=${KUBERNETES_VERSION#1.} out package stamps= began=$SECONDS
+    local minor=${KUBERNETES_VERSION#1.} out package stamps='' began=$SECONDS
     out=$(parts_dir)
     [ ! -d "$out" ] || return 0
     need_pinned "$PINS" k8s.io/kubernetes "$KUBERNETES_VERSION"

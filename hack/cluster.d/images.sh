@@ -34,3 +34,52 @@ load_images_on() {
             die "containerd did not take $archive: see 'hack/cluster logs $(on "$node" containerd)'"
     done
 }
+
+sum() { cat "$@" | sha256sum | cut -c1-12; }
+
+# Builds the base of the product's images: the files that a dynamically linked program needs, from Debian packages of the
+# versions that this machine links against. (A static program cannot resolve names with glibc.) With an argument, such as arm64,
+# that of another architecture, from the libraries of Debian's cross compiler.
+base_packages() { dpkg-query -W -f '${Package}=${Version}\n' "libc6${1:+-$1-cross}" "libgcc-s1${1:+-$1-cross}" ca-certificates; }
+base_recipe() { base_packages "$@"; declare -f build_base copy_libraries; }
+build_base() {
+    local dir root package packages platform=()
+    packages=$(base_packages "$@")
+    BASE=recif.local/base:$(base_recipe "$@" | sum -)
+    ! buildah_here inspect --type image "$BASE" >/dev/null 2>&1 || return 0
+    say "building the base image${1:+ for $1}"
+    dir=$(mktemp -d)
+    root=$dir/root
+    mkdir -p "$root/etc/ssl/certs" "$root/tmp" "$root/lib" "$root/usr"
+    for package in $packages; do
+        (cd "$dir" && { apt-get download "$package" || { apt-get update && apt-get download "${package%%=*}"; }; }) >"$dir/log" 2>&1 ||
+            { tail -3 "$dir/log" >&2; die "apt-get could not download $package"; }
+    done
+    for package in "$dir"/*.deb; do dpkg -x "$package" "$dir/unpacked"; done
+    copy_libraries "$dir/unpacked" "$root" "$@"
+    # Our programs do not use character sets, vectors of C's mathematics, NIS and debuggers.
+    rm -rf "$root"/{,usr/}lib/*/{gconv,lib{mvec,nsl,nss_compat,nss_hesiod,thread_db}[.-]*}
+    cat "$dir"/unpacked/usr/share/ca-certificates/mozilla/*.crt >"$root/etc/ssl/certs/ca-certificates.crt"
+    echo 'hosts: files dns' >"$root/etc/nsswitch.conf"
+    printf 'root:x:0:0:root:/:/sbin/nologin\nnonroot:x:65532:65532:nonroot:/tmp:/sbin/nologin\n' >"$root/etc/passwd"
+    printf 'root:x:0:\nnonroot:x:65532:\n' >"$root/etc/group"
+    chmod 1777 "$root/tmp"
+    printf 'FROM scratch\nCOPY root /\nUSER 65532:65532\n' >"$dir/Dockerfile"
+    [ -z "${1:-}" ] || platform=(--platform "linux/$1")
+    build_image "$dir/Dockerfile" "$dir" "$BASE" "${platform[@]}"
+    rm -rf "$dir"
+}
+# copy_libraries UNPACKED ROOT [ARCHITECTURE]: the cross compiler's libraries are in a folder of their own, below usr.
+copy_libraries() {
+    local libraries
+    if [ -n "${3:-}" ]; then
+        libraries=$(echo "$1"/usr/*-linux-gnu*)
+        mkdir "$2/lib/$(basename "$libraries")"
+        cp -a "$libraries/lib/." "$2/lib/$(basename "$libraries")/"
+        (cd "$2/lib" && ln -s ./*/ld-linux-*.so.* .)
+    else
+        cp -a "$1/lib/." "$2/lib/"
+        [ ! -d "$1/lib64" ] || cp -a "$1/lib64" "$2/"
+        [ ! -d "$1/usr/lib" ] || { mkdir -p "$2/usr" && cp -a "$1/usr/lib" "$2/usr/lib"; }
+    fi
+}

@@ -8,7 +8,7 @@ clear_line() { [ ! -t 2 ] || printf '\r\e[K' >&2; }
 # Prints a line of progress each 30 s; on a terminal each second, in place.
 show_progress() {
     local every=30 end='\n' text
-    [ ! -t 2 ] || { every=1; end=; }
+    [ ! -t 2 ] || { every=1; end=''; }
     [ $((SECONDS - PROGRESS_AT)) -ge "$every" ] || return 0
     PROGRESS_AT=$SECONDS
     text=$(progress_text)
@@ -18,7 +18,7 @@ show_progress() {
     printf "%4ds  %s$end" $((EPOCHSECONDS - RECIF_STARTED_AT)) "$text" >&2
 }
 progress_text() {
-    local name text= left
+    local name text='' left
     for name in "${JOBS[@]}"; do
         [ -z "${JOB_PID[$name]:-}" ] || text+="${text:+ | }$(count_of "$name")"
     done

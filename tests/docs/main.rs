@@ -4,6 +4,7 @@
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 mod api;
+mod changelog;
 mod cli;
 mod objects;
 mod troubleshooting;

@@ -1,7 +1,7 @@
 //! Tests that `recif get`, `recif ui`, `recif rollout`, `recif logs` and `recif completions` do what their help says, and
 //! that each failure has its exit code.
 
-use std::{path::Path, process::Stdio, time::Duration};
+use std::{env, fs, path::Path, process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use tokio::{
 use super::gateway_auth::token;
 use crate::{
     client::{ClientTarget, HttpClientConnection},
-    env::{ProcessOutput, run_to_exit},
+    env::{ProcessOutput, output, run_to_exit},
     manifests::{agent, tool},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::ObjectExt as _,
@@ -27,6 +27,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_rollout_is_waited_for,
     logs_are_those_of_the_pods,
     completions_work_in_bash,
+    the_archive_of_a_release_is_a_plugin_of_kubectl,
     each_failure_has_its_exit_code,
 );
 
@@ -178,6 +179,31 @@ async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
         ensure!(script.code == 0 && script.stdout.contains("rollout"), "{shell}: {script:?}");
     }
     Ok(())
+}
+
+async fn the_archive_of_a_release_is_a_plugin_of_kubectl(ns: Namespace) -> Result<()> {
+    ns.provide(&tool("clock", json!({}))).await?;
+    let folder = env::temp_dir().join(format!("{}-plugin", ns.name));
+    let mut pack = Command::new(ns.env.file("hack/dist"));
+    pack.arg("archive").arg(ns.env.recif_command().as_std().get_program()).arg("amd64").arg(&folder);
+    output(pack, None, SOON).await?;
+    // What krew does: it unpacks the archive, and links the program under the name of a plugin.
+    let version = env!("CARGO_PKG_VERSION");
+    let mut unpack = Command::new("tar");
+    unpack.arg("-xzf").arg(folder.join(format!("recif-{version}-linux-amd64.tar.gz"))).arg("-C").arg(&folder);
+    output(unpack, None, SOON).await?;
+    std::os::unix::fs::symlink(folder.join("recif"), folder.join("kubectl-recif"))?;
+    let path = env::join_paths([folder.clone()].into_iter().chain(env::split_paths(&ns.env.path()?)))?;
+    let plugin = async |arguments: &[&str]| {
+        let mut command = ns.env.in_cluster(&ns.env.file("hack/kubectl"));
+        command.arg("recif").args(arguments).env("PATH", &path);
+        output(command, None, SOON).await
+    };
+    let names = plugin(&["get", "tools", "-n", &ns.name, "-o", "name"]).await?;
+    ensure!(names == "tool.agents.recif.dev/clock\n", "{names}");
+    let help = plugin(&["why", "--help"]).await?;
+    ensure!(help.contains("Usage: kubectl recif why"), "{help}");
+    fs::remove_dir_all(&folder).context("remove the unpacked archive")
 }
 
 async fn each_failure_has_its_exit_code(ns: Namespace) -> Result<()> {
