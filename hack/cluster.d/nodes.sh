@@ -69,7 +69,9 @@ kill_node() {
 cut_node() { need_further_node "$1"; inside ip link set "node$1" down; }
 reconnect_node() { need_further_node "$1"; inside ip link set "node$1" up; }
 
+# The kernel may keep the network of a node that ended for a while, and with it the pair of devices.
 forget_node() {
+    inside ip link del "node$1" 2>/dev/null || true
     rm -f "$STATE/room@$1" "$STATE"/run/*"@$1"
     remove_cgroups "$1"
 }

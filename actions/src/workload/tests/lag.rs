@@ -97,7 +97,7 @@ async fn a_version_that_stays_stale_is_reported() {
         operator.trace.take().into_iter().map(|record| record.reason).filter(|reason| reason.contains("as stale"))
     };
     assert_eq!(reasons(1).await.next(), None, "a watch may be late");
-    let last = reasons(9).await.last().expect("reported");
+    let last = reasons(9).await.next_back().expect("reported");
     assert!(last.contains("no newer version of the object came"), "{last}");
 }
 
