@@ -62,10 +62,10 @@ async fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     let program = arguments.first().map(String::as_str);
     let root = Recif::command().bin_name(cli::called_as(program));
-    if let Some(code) = cli::complete(program, arguments.get(1..).unwrap_or_default(), &root) {
+    if let Some(code) = cli::complete(program, arguments.get(1..).unwrap_or_default(), &root).await {
         return code;
     }
-    let recif = Recif::from_arg_matches(&root.clone().get_matches()).unwrap_or_else(|error| error.exit());
+    let recif = Recif::from_arg_matches(&root.get_matches()).unwrap_or_else(|error| error.exit());
     match recif.command {
         Command::Operator(args) => operator::run::run(*args).await,
         Command::Gateway { args, logs } => match logs::init(logs.log_format, &logs.log) {
@@ -76,7 +76,7 @@ async fn main() -> ExitCode {
             Ok(()) => control_plane::run(*args).await,
             Err(error) => bad_filter(&logs.log, &error),
         },
-        Command::Cli(command) => command.run(root).await,
+        Command::Cli(command) => command.run().await,
     }
 }
 

@@ -27,6 +27,8 @@ pub struct StatusExplanation {
     pub reason: Option<String>,
     /// Advice as an imperative clause; `None` if nothing is to be done or no advice is known.
     pub hint: Option<&'static str>,
+    /// Set if the object is not as it should be: it waits, is Failed or in Error, is degraded, or is being deleted.
+    pub attention: bool,
 }
 
 const OPERATOR: &str = "see whether the operator runs and watches this namespace";
@@ -169,7 +171,21 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&CommonStatus>) -> 
         since: since(status),
         reason: cause.reason.map(Into::into),
         hint,
+        attention: !is_as_wanted(metadata, status),
     }
+}
+
+/// Reports whether an object has settled, or is stopped, at the newest generation of its spec.
+fn is_as_wanted(metadata: &ObjectMeta, status: &CommonStatus) -> bool {
+    status.condition(condition_type::READY).is_none_or(|ready| ready.status != "False")
+        && metadata.deletion_timestamp.is_none()
+        && metadata.generation.is_none_or(|wanted| status.observed_generation.is_none_or(|seen| seen >= wanted))
+        && matches!(status.phase.as_deref().and_then(phase_class), Some(PhaseClass::Settled | PhaseClass::Stopped))
+}
+
+/// Returns the class of a phase; `None` for one that this build does not know.
+fn phase_class(phase: &str) -> Option<PhaseClass> {
+    WorkloadPhase::parse(phase).map(Phase::class).or_else(|| ReferencePhase::parse(phase).map(Phase::class))
 }
 
 /// Returns a warning that several Pods of an Agent do not share its conversations and tasks, also while it is Ready;
@@ -274,8 +290,7 @@ fn behind(phase: &str, seen: i64, wanted: i64) -> Explanation {
 }
 
 fn in_phase(phase: &str, status: &CommonStatus, cause: &CauseCondition<'_>) -> Explanation {
-    let standing =
-        WorkloadPhase::parse(phase).map(Phase::class).or_else(|| ReferencePhase::parse(phase).map(Phase::class));
+    let standing = phase_class(phase);
     let said = cause.text();
     let retry = if standing == Some(PhaseClass::Failed) || is_current_failure(status, cause) {
         retry(status)

@@ -332,3 +332,23 @@ fn since_is_when_the_present_phase_was_entered_not_when_it_was_last_written() {
     let why = why::why("Agent", &Default::default(), Some(&status));
     assert_eq!(why.since.unwrap().to_string(), "2026-01-01T00:00:00Z");
 }
+
+#[test]
+fn attention_is_for_what_neither_serves_as_its_spec_says_nor_is_stopped() {
+    let running = |ready: Value| json!({ "phase": "Running", "observedGeneration": 1, "conditions": [ready] });
+    let deleted = json!({ "generation": 1, "deletionTimestamp": "2026-01-02T03:04:05Z" });
+    for (metadata, status, attention) in [
+        (json!({ "generation": 1 }), running(ready("True", "Running", "")), false),
+        (json!({ "generation": 2 }), running(ready("True", "Running", "")), true),
+        (json!({ "generation": 1 }), running(ready("False", "Degraded", "a flow is missing")), true),
+        (json!({}), json!({ "phase": "Terminated", "conditions": [ready("True", "Stopped", "")] }), false),
+        (json!({}), json!({ "phase": "Available" }), false),
+        (json!({}), json!({ "phase": "Deploying" }), true),
+        (json!({}), json!(null), true),
+        (deleted, running(ready("True", "Running", "")), true),
+    ] {
+        let read: Option<CommonStatus> = serde_json::from_value(status.clone()).unwrap();
+        let why = why::why("Agent", &serde_json::from_value(metadata.clone()).unwrap(), read.as_ref());
+        assert_eq!(why.attention, attention, "{metadata} {status}");
+    }
+}

@@ -16,8 +16,9 @@ A first tour:
 
 ```sh no-run=\"an overview\"
 recif get                                       # everything of Récif's: agents, flows, tools, models, prompts …
-recif get agents -A -o wide                     # as kubectl get; table, wide, json, yaml, name; --watch follows one kind
+recif get agents,tools -A -o wide               # as kubectl get; table, wide, json, yaml, name; --watch follows one kind
 recif why agent/my-agent                        # one sentence: what it waits for and what to do, then the details
+recif why -A                                    # all that is not as it should be, in all namespaces
 recif trace agent/my-agent -f                   # every step and wait: which action, why, how long
 recif logs agent/my-agent -f                    # what its Pods write, through rollouts and restarts
 recif chat agent/my-agent \"What is 6*7?\"        # the answer as it comes; also from a pipe, or as a conversation
@@ -28,7 +29,7 @@ recif rotate-identity                           # another key signs who calls; n
 recif doctor                                    # whether it works here, or would after an install, and what to do
 recif version                                   # of the program, of what is installed and of the CRDs
 recif machine agent                             # its state machine, as Mermaid
-source <(recif completions bash)                # also zsh and fish
+source <(recif completions bash)                # also zsh and fish; completes names of objects, too
 ```
 
 `chat` says at once, as `why` does, what keeps its target from being ready, and waits for it then. `chat` and `ui` reach gateway and control

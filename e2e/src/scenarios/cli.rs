@@ -40,6 +40,18 @@ async fn why_says_what_a_running_a_waiting_and_a_failed_agent_are(ns: Namespace)
     let answer: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
     ensure!(code == NOT_READY && answer["phase"] == "Resolving" && answer["ready"] == false, "{answer}");
     ensure!(answer["waitingFor"][0].as_str().is_some_and(|line| line.contains("nowhere")), "{answer}");
+    let (code, text) = ns.env.recif(&["why", "-n", &ns.name]).await?;
+    let about = |name: &str| text.lines().any(|line| line.starts_with(&format!("Agent {}/{name} ", ns.name)));
+    ensure!(code == NOT_READY && about("waits") && about("fails") && !about("runs"), "of all exit code {code}: {text}");
+    let (code, text) = ns.env.recif(&["why", "-A", "-o", "json"]).await?;
+    let all: Value = serde_json::from_str(&text).with_context(|| text.clone())?;
+    let listed = |name: &str| {
+        let items = all["items"].as_array().into_iter().flatten();
+        items.filter(|item| item["namespace"] == ns.name && item["name"] == name).count()
+    };
+    ensure!(code == NOT_READY && listed("waits") == 1 && listed("runs") == 0, "of all namespaces: {all}");
+    let (code, text) = ns.env.recif(&["why", "agent", "runs", "waits", "-n", &ns.name]).await?;
+    ensure!(code == NOT_READY && text.contains("/runs is Ready") && text.contains("/waits is"), "of two: {text}");
     Ok(())
 }
 

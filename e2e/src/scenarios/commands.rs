@@ -57,6 +57,20 @@ async fn get_shows_what_kubectl_shows(ns: Namespace) -> Result<()> {
         ensure!(ours.code == 0 && ageless(&ours.stdout) == ageless(&theirs), "{ours:?} instead of {theirs}");
     }
     ns.provide(&tool("clock", json!({}))).await?;
+    let arguments = ["get", "agent", "runs", "waits", "-n", &ns.name];
+    let (ours, theirs) = (recif(&ns, &arguments).await?, ns.env.kubectl(&arguments).await?);
+    ensure!(ours.code == 0 && ageless(&ours.stdout) == ageless(&theirs), "{ours:?} instead of {theirs}");
+    let both = recif(&ns, &["get", "agents,tools", "-n", &ns.name, "-o", "name"]).await?;
+    ensure!(
+        both.stdout.contains("agent.agents.recif.dev/runs\n") && both.stdout.contains("tool.agents.recif.dev/clock\n"),
+        "{both:?}"
+    );
+    let partly = recif(&ns, &["get", "tool/clock", "agent/runs", "tool/absent", "-n", &ns.name]).await?;
+    ensure!(
+        partly.code == 4 && partly.stdout.contains("tool/clock ") && partly.stdout.contains("agent/runs "),
+        "{partly:?}"
+    );
+    ensure!(partly.stderr.contains("Tool absent not found"), "{partly:?}");
     let all = recif(&ns, &["get", "-n", &ns.name]).await?;
     ensure!(all.stdout.contains("agent/runs ") && all.stdout.contains("tool/clock "), "{all:?}");
     let labelled = recif(&ns, &["get", "agents", "-n", &ns.name, "-l", "team=x"]).await?;
@@ -164,19 +178,29 @@ async fn a_rollout_is_waited_for(ns: Namespace) -> Result<()> {
 }
 
 async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
     let script = recif(&ns, &["completions", "bash"]).await?;
-    let asks = "\nCOMP_WORDS=(recif get \"\"); COMP_CWORD=2; _recif recif '' get; echo \"${COMPREPLY[@]}\"\n\
-                COMP_WORDS=(recif rol); COMP_CWORD=1; _recif recif rol recif; echo \"${COMPREPLY[@]}\"\n";
+    let recif_command = ns.env.recif_command();
+    let program = recif_command.as_std().get_program().to_str().context("no name of the program")?;
+    let asks = [["get", ""].as_slice(), &["rol"], &["why", "-n", &ns.name, "agent/wa"], &["get", "--all-n"]];
+    let asks = asks.map(|words| {
+        let words: String = words.iter().map(|word| format!(" '{word}'")).collect();
+        format!("COMP_WORDS=('{program}'{words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _recif; printf '%s;' \"${{COMPREPLY[@]}}\"; echo\n")
+    });
     let mut bash = Command::new("bash");
     bash.args(["--norc", "-s"]).env_remove("BASH_ENV");
-    let reported = run_to_exit(bash, Some(script.stdout + asks)).await?;
-    let mut lines = reported.stdout.lines();
-    let (kinds, commands) = (lines.next().unwrap_or_default(), lines.next().unwrap_or_default());
-    ensure!(reported.code == 0 && reported.stderr.is_empty() && commands == "rollout", "{reported:?}");
-    ensure!(kinds.contains("remotemcpservers") && kinds.contains("--all-namespaces"), "{kinds}");
+    for (name, value) in recif_command.as_std().get_envs() {
+        value.map(|value| bash.env(name, value));
+    }
+    let reported = run_to_exit(bash, Some(format!("{}\n{}", script.stdout, asks.concat()))).await?;
+    let lines: Vec<_> = reported.stdout.lines().collect();
+    let [kinds, others @ ..] = lines.as_slice() else { anyhow::bail!("no completions: {reported:?}") };
+    ensure!(reported.code == 0 && reported.stderr.is_empty(), "{reported:?}");
+    ensure!(kinds.contains("remotemcpservers") && kinds.contains("  (An agent: what it is"), "{kinds}");
+    ensure!(others == ["rollout;", "agent/waits;", "--all-namespaces;"], "{others:?}");
     for shell in ["zsh", "fish"] {
         let script = recif(&ns, &["completions", shell]).await?;
-        ensure!(script.code == 0 && script.stdout.contains("rollout"), "{shell}: {script:?}");
+        ensure!(script.code == 0 && script.stdout.contains("__complete"), "{shell}: {script:?}");
     }
     Ok(())
 }
@@ -232,6 +256,9 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
         (&["rollout", "tool/x"], &none, 2, "has no Pods"),
         (&["rollout", "agent/x", "--wait", "--timeout", "soon"], &none, 2, "90s or 5m"),
         (&["why", "agent/waits"], &none, 3, "nowhere"),
+        (&["why"], &none, 3, "nowhere"),
+        (&["why", "agents,tools"], &none, 3, "nowhere"),
+        (&["why", "tools"], &none, 0, "no tools in namespace"),
         (&["get", "agent", "absent"], &none, 4, "recif get agents -A"),
         (&["why", "agent/absent"], &none, 4, "Agent absent not found"),
         (&["trace", "agent/absent"], &none, 4, "Agent absent not found"),
@@ -239,6 +266,7 @@ async fn failures(ns: &Namespace, folder: &Path) -> Result<()> {
         (&["get", "agents"], &stranger, 5, "forbidden"),
         (&["get"], &stranger, 5, "forbidden"),
         (&["why", "agent/waits"], &stranger, 5, "forbidden"),
+        (&["why"], &stranger, 5, "forbidden"),
         (&["ui"], &stranger, 5, "forbidden"),
         (&["doctor"], &stranger, 5, "you may read nothing"),
         (&["get", "agents"], &nowhere, 6, "the API server cannot be reached"),

@@ -43,10 +43,10 @@ impl Exit {
     /// Returns the meaning of the code, for people.
     pub fn meaning(self) -> &'static str {
         match self {
-            Self::Done => "done; of why: the object is Ready",
+            Self::Done => "done; of why: the object is Ready, or all is as it should be",
             Self::Failed => "failed for another reason than those below",
             Self::Usage => "invalid usage",
-            Self::NotReady => "the object is not Ready; of doctor: a check failed",
+            Self::NotReady => "the object is not Ready, or one of several; of doctor: a check failed",
             Self::Missing => "object not found",
             Self::Forbidden => "you may not do this, or are not signed in",
             Self::Unreachable => "the cluster, the gateway or the control plane cannot be reached or is not installed",

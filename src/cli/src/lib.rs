@@ -20,6 +20,7 @@ mod output;
 mod progress;
 pub mod rollout;
 pub mod rotate_identity;
+mod selection;
 mod target;
 pub mod trace;
 pub mod ui;
@@ -66,9 +67,9 @@ pub enum CliCommand {
 }
 
 impl CliCommand {
-    /// Runs the command; `root` is the whole command line. An error is one line on stderr and a code of [`Exit`]. A
+    /// Runs the command. An error is one line on stderr and a code of [`Exit`]. A
     /// reader of stdout that has closed the pipe (`| head`) is not an error.
-    pub async fn run(self, root: clap::Command) -> ExitCode {
+    pub async fn run(self) -> ExitCode {
         let outcome = match self {
             Self::Get(args) => get::run(args).await,
             Self::Why(args) => why::run(args).await,
@@ -82,7 +83,7 @@ impl CliCommand {
             Self::Version(args) => version::run(args).await,
             Self::Crds(args) => definitions::run(&args),
             Self::Machine(args) => machine::run(&args),
-            Self::Completions(args) => completions::run(&args, root),
+            Self::Completions(args) => completions::run(&args),
         };
         match outcome {
             Ok(code) => code.into(),
@@ -100,10 +101,16 @@ pub fn called_as(program: Option<&str>) -> &'static str {
     if stem(program) == Some("kubectl-recif") { "kubectl recif" } else { "recif" }
 }
 
-/// Answers kubectl if it requests completions: under the name `kubectl_complete-recif`, with the words typed so far.
-pub fn complete(program: Option<&str>, words: &[String], root: &clap::Command) -> Option<ExitCode> {
-    let asked = stem(program) == Some("kubectl_complete-recif");
-    asked.then(|| if print(&completions::for_kubectl(root, words)).is_ok() { Exit::Done } else { Exit::Failed }.into())
+/// Answers a shell that requests completions of the words typed so far, which follow `__complete`, and kubectl, which
+/// runs the program under the name `kubectl_complete-recif`; `None` for any other call.
+pub async fn complete(program: Option<&str>, words: &[String], root: &clap::Command) -> Option<ExitCode> {
+    let words = match words.split_first() {
+        _ if stem(program) == Some("kubectl_complete-recif") => words,
+        Some((first, rest)) if first == "__complete" => rest,
+        _ => return None,
+    };
+    let printed = print(&completions::complete(root, words).await);
+    Some(if printed.is_ok() { Exit::Done } else { Exit::Failed }.into())
 }
 
 fn stem(program: Option<&str>) -> Option<&str> {

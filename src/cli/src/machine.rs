@@ -12,7 +12,7 @@ use crate::{
     error::CliError,
     exit::Exit,
     output::{PrintFormat, print},
-    target::{ObjectWord, find_kind},
+    target::find_kind,
 };
 
 /// Flags of `recif machine`.
@@ -20,7 +20,7 @@ use crate::{
 #[command(after_help = "The plain text is Mermaid: put it into a ```mermaid block, or into https://mermaid.live.")]
 pub struct MachineArgs {
     /// The kind, its plural or its short name
-    #[arg(value_parser = ObjectWord, hide_possible_values = true)]
+    #[arg(value_name = "KIND")]
     kind: String,
     /// How to print it: as a diagram, or as data
     #[arg(short, long, value_parser = PrintFormat::parser(PrintFormat::TEXT_FORMATS), default_value = "plain")]

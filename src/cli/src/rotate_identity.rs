@@ -52,7 +52,7 @@ pub(super) async fn run(args: RotateIdentityArgs) -> Result<Exit, CliError> {
         KeySet::read(&bytes(secret.data.take().unwrap_or_default())).map_err(|error| unusable(error.to_string()))?;
     let mut behind = Vec::new();
     for kind in KINDS.iter().filter(|kind| kind.role == Role::Workload) {
-        let objects = live.list_all(kind).await?;
+        let objects = live.list(kind, None, |_| true).await?;
         behind.extend(objects.iter().filter_map(|object| left_behind(kind.name, object, &keys.next.public.text())));
     }
     if !behind.is_empty() && !force {

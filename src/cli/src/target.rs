@@ -1,8 +1,7 @@
 //! Arguments that name an object and a cluster, in the forms of kubectl.
 
-use std::{ffi::OsStr, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use crds::{ApiKind, KINDS};
 use jiff::SignedDuration;
 
@@ -46,32 +45,11 @@ pub struct SystemArgs {
     pub(super) system_namespace: String,
 }
 
-/// Parser of any text, which offers the kinds as completions.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ObjectWord;
-
-impl TypedValueParser for ObjectWord {
-    type Value = String;
-
-    fn parse_ref(
-        &self,
-        command: &clap::Command,
-        argument: Option<&clap::Arg>,
-        value: &OsStr,
-    ) -> Result<String, clap::Error> {
-        StringValueParser::new().parse_ref(command, argument, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        Some(Box::new(KINDS.iter().map(|kind| PossibleValue::new(kind.plural))))
-    }
-}
-
 /// The object a command is about.
 #[derive(Debug, Clone, clap::Args)]
 pub struct TargetArgs {
     /// The object, as KIND/NAME or KIND NAME; KIND is a kind, its plural or its short name
-    #[arg(required = true, num_args = 1..=2, value_name = "OBJECT", value_parser = ObjectWord, hide_possible_values = true)]
+    #[arg(required = true, num_args = 1..=2, value_name = "OBJECT")]
     pub object: Vec<String>,
 }
 

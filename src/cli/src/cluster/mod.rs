@@ -16,7 +16,7 @@ use crds::{ApiKind, GROUP, VERSION};
 use futures::{AsyncBufReadExt, Stream, StreamExt, TryFutureExt as _, TryStreamExt};
 use k8s_openapi::api::{
     apps::v1::Deployment,
-    core::v1::{ConfigMap, Pod, Secret},
+    core::v1::{ConfigMap, Namespace, Pod, Secret},
 };
 use kube::{
     Api, Client, Config,
@@ -33,6 +33,9 @@ pub(crate) use forward::{Forward, ForwardError};
 pub(crate) use raw::{PodError, ServerTime};
 pub(crate) use read_error::{ReadError, error_chain};
 pub(crate) use table::{ObjectTable, TableColumn, TableQuery, TableRow};
+
+/// Objects per page of a list.
+const PAGE_SIZE: u32 = 500;
 
 /// Connection to the cluster; missing values come from the kubeconfig.
 #[derive(Debug, Clone, Default)]
@@ -201,13 +204,45 @@ impl UserClient {
         written.map(drop).map_err(ReadError::request(format!("write Secret {namespace}/{name}")))
     }
 
-    /// Lists the objects of a kind of the API in all namespaces.
+    /// Lists the objects of a kind of the API for which `wanted` is true, page by page: in a namespace, or in all of
+    /// them.
+    ///
+    /// # Errors
+    /// [`ReadError::NotInstalled`] if the kind does not exist.
+    pub(crate) async fn list(
+        &self,
+        kind: &'static ApiKind,
+        namespace: Option<&str>,
+        mut wanted: impl FnMut(&DynamicObject) -> bool,
+    ) -> Result<Vec<DynamicObject>, ReadError> {
+        let (objects, place) = match namespace {
+            Some(namespace) => (self.objects(namespace, kind), format!("namespace {namespace}")),
+            None => (self.all_objects(kind), "all namespaces".into()),
+        };
+        let mut all = Vec::new();
+        let mut page = ListParams::default().limit(PAGE_SIZE);
+        loop {
+            let list = objects.list(&page).await.map_err(|error| match error {
+                kube::Error::Api(status) if status.code == 404 => ReadError::NotInstalled(kind.name),
+                error => ReadError::request(format!("list {} in {place}", kind.plural))(error),
+            })?;
+            all.extend(list.items.into_iter().filter(&mut wanted));
+            match list.metadata.continue_.filter(|next| !next.is_empty()) {
+                Some(next) => page = page.continue_token(&next),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// Lists the names of the namespaces.
     ///
     /// # Errors
     /// [`ReadError::Request`].
-    pub(crate) async fn list_all(&self, kind: &'static ApiKind) -> Result<Vec<DynamicObject>, ReadError> {
-        let list = self.all_objects(kind).list(&ListParams::default()).await;
-        list.map(|list| list.items).map_err(ReadError::request(format!("list {} in all namespaces", kind.plural)))
+    pub(crate) async fn namespaces(&self) -> Result<Vec<String>, ReadError> {
+        let namespaces: Api<Namespace> = Api::all(self.client.clone());
+        let list = namespaces.list_metadata(&ListParams::default()).await;
+        let list = list.map_err(ReadError::request("list namespaces"))?;
+        Ok(list.items.into_iter().filter_map(|namespace| namespace.metadata.name).collect())
     }
 
     /// Reads the lines of a Pod's log for which `wanted` is true.

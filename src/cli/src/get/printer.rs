@@ -9,15 +9,16 @@ use super::{
 use crate::{
     cluster::{ObjectTable, TableQuery, UserClient},
     error::CliError,
-    output::{PrintFormat, hint, print, print_foreign},
+    output::{PrintFormat, print, print_foreign},
+    selection::print_empty_hint,
 };
 
-/// Reads and prints all pages; returns the version from which a watch continues. `among` is the kind if several kinds
-/// are listed.
+/// Reads and prints all pages; returns the version from which a watch continues. `several` is set if other kinds are
+/// listed, too.
 pub(super) async fn list(
     live: &UserClient,
     query: &TableQuery,
-    among: Option<&'static ApiKind>,
+    several: bool,
     printer: &mut TablePrinter,
 ) -> Result<String, CliError> {
     let mut next = String::new();
@@ -30,7 +31,7 @@ pub(super) async fn list(
         })?;
         let name = query.name.as_deref().unwrap_or_default();
         let table = page.ok_or_else(|| CliError::missing(live, query.kind, name))?;
-        printer.page(query.kind, among.is_some(), &table)?;
+        printer.page(query.kind, several, &table)?;
         if table.metadata.next.is_empty() {
             return Ok(table.metadata.resource_version);
         }
@@ -55,9 +56,9 @@ impl TablePrinter {
         Self { output, columns, documents: Documents::new(output, single), rows: 0, blocks: 0 }
     }
 
-    /// Prints a page of a list, or an event of a watch. With `among` the rows name their kind, because several kinds
-    /// are listed.
-    pub(super) fn page(&mut self, kind: &'static ApiKind, among: bool, table: &ObjectTable) -> Result<(), CliError> {
+    /// Prints a page of a list, or an event of a watch. With `several` the rows name their kind, because several
+    /// kinds are listed.
+    pub(super) fn page(&mut self, kind: &'static ApiKind, several: bool, table: &ObjectTable) -> Result<(), CliError> {
         if table.rows.is_empty() {
             return Ok(());
         }
@@ -66,7 +67,7 @@ impl TablePrinter {
             PrintFormat::Json | PrintFormat::Yaml => print_foreign(&self.documents.page(table)?),
             PrintFormat::Name => print(&columns::names(kind, table)),
             PrintFormat::Plain | PrintFormat::Table | PrintFormat::Wide => {
-                let prefix = among.then(|| format!("{}/", kind.name.to_lowercase()));
+                let prefix = several.then(|| format!("{}/", kind.name.to_lowercase()));
                 let begins = self.columns.begin(kind.name, table);
                 let gap = if begins && self.blocks > 0 { "\n" } else { "" };
                 self.blocks += usize::from(begins);
@@ -83,8 +84,7 @@ impl TablePrinter {
     /// Prints a hint if there were no rows.
     pub(super) fn print_empty_hint(&self, what: &str, namespace: Option<&str>) {
         if self.rows == 0 && self.output.is_for_people() {
-            let place = namespace.map(|namespace| format!("namespace {namespace}: -A looks in all of them"));
-            hint(&format!("no {what} in {}", place.unwrap_or_else(|| "any namespace".into())));
+            print_empty_hint(what, namespace);
         }
     }
 }

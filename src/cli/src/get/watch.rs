@@ -48,7 +48,7 @@ pub(super) async fn follow(
             Err(error) => broken = Some((error.status().unwrap_or(0), error.to_string())),
         }
         match broken {
-            Some((GONE, _)) => version = list(live, query, None, printer).await?,
+            Some((GONE, _)) => version = list(live, query, false, printer).await?,
             Some((_, why)) => {
                 if !std::mem::replace(&mut hinted, true) {
                     hint(&format!("note: the watch broke off and is opened again: {why}"));

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use cluster::ObjectVersion;
-use crds::{ApiKind, ReferencePhase, Role, StatusExplanation, WorkloadPhase};
+use crds::{ApiKind, Role, StatusExplanation};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use meta::{CommonStatus, Phase, PhaseClass, condition_type};
+use meta::{CommonStatus, condition_type};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -85,10 +85,6 @@ impl Summary {
             Some("False") => Ready::False,
             _ => Ready::Unknown,
         };
-        let calm = ready != Ready::False
-            && metadata.deletion_timestamp.is_none()
-            && metadata.generation.is_none_or(|wanted| status.observed_generation.is_none_or(|seen| seen >= wanted))
-            && matches!(phase_class(status), Some(PhaseClass::Settled | PhaseClass::Stopped));
         let columns = columns.iter().filter_map(|column| Some((column.title.clone(), column.text(object)?)));
         Self {
             kind: kind.name.to_owned(),
@@ -102,7 +98,7 @@ impl Summary {
             ready,
             reason: condition.map(|condition| condition.reason.clone()).unwrap_or_default(),
             message: condition.map(|condition| condition.message.clone()).unwrap_or_default(),
-            why: (!calm).then(|| why.sentence.clone()),
+            why: why.attention.then(|| why.sentence.clone()),
             since: why.since.map(|since| since.to_string()),
             replicas: (kind.role == Role::Workload).then(|| Replicas::read(object)),
             columns: columns.collect(),
@@ -116,11 +112,6 @@ impl Summary {
         let columns = self.columns.values().map(String::as_str);
         own.into_iter().chain(more).chain(columns).collect::<Vec<_>>().join("\n").to_lowercase()
     }
-}
-
-fn phase_class(status: &CommonStatus) -> Option<PhaseClass> {
-    let phase = status.phase.as_deref()?;
-    WorkloadPhase::parse(phase).map(Phase::class).or_else(|| ReferencePhase::parse(phase).map(Phase::class))
 }
 
 impl Replicas {

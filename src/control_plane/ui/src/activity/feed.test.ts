@@ -30,6 +30,11 @@ it("finds by kind and by words of what is shown", () => {
   expect(names(list.filter(wanted(undefined, "default/ca error")))).toBe("cart1");
 });
 
+it("hides a wait that says nothing, and shows one with its reason", () => {
+  const wait = (name: string, reason: string): Transition => one(name, 1, 1, { from: "Running", to: "Running", reason });
+  expect(names([wait("quiet", ""), wait("told", "a Pod is not ready"), one("moved", 1, 1)].filter(wanted(undefined, undefined)))).toBe("told1 moved1");
+});
+
 it.each([
   [{ behindSeconds: 900, problem: "the database refuses writes" }, "History is 15 min behind: the database refuses writes."],
   [{ behindSeconds: 0, problem: "the database does not answer" }, "History cannot be written: the database does not answer."],

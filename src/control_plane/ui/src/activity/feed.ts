@@ -25,9 +25,11 @@ export function newer(list: readonly Transition[], shown: readonly Transition[])
   return at < 0 ? list.length : at;
 }
 
+/** Filters by kind and words, and drops waits without a reason: they say nothing but that the object is where it was. */
 export function wanted(kinds: readonly string[] | undefined, q: string | undefined): (one: Transition) => boolean {
   const words = (q ?? "").toLowerCase().split(/\s+/).filter(Boolean);
   return (one) => {
+    if (one.from === one.to && !one.reason) return false;
     if (kinds?.length && !kinds.includes(one.kind)) return false;
     const text = `${one.kind} ${one.namespace}/${one.name} ${one.from} ${one.to} ${one.action} ${one.reason}`.toLowerCase();
     return words.every((word) => text.includes(word));

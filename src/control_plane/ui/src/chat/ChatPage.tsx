@@ -1,18 +1,19 @@
 import "./chat.css";
 
-import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
-import { type FormEvent, type KeyboardEvent, memo, type ReactElement, useCallback, useEffect, useId, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
+import { memo, type ReactElement, useCallback, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 
-import { pluralOf, toneOf } from "../api/kinds.ts";
-import { objectQuery } from "../api/queries.ts";
+import { toneOf } from "../api/kinds.ts";
 import type { Summary } from "../api/types.ts";
 import { fleet } from "../fleet/store.ts";
 import { duration } from "../object/timeline.ts";
 import { Icon, ToneSign } from "../shell/icons.tsx";
 import { CopyButton, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
 import { Notice, State } from "../shell/states.tsx";
-import { type Conversation, conversationWith, type Turn } from "./conversation.ts";
+import { Markdown } from "./Markdown.tsx";
+import { Composer } from "./Composer.tsx";
+import { conversationWith, type Turn } from "./conversation.ts";
+import { FlowComposer } from "./FlowComposer.tsx";
 import { type Piece, type Reply, textOfReply } from "./stream.ts";
 import { type Target, targetOf } from "./talk.ts";
 
@@ -206,7 +207,7 @@ function Timing({ reply }: { reply: Reply }): ReactElement | null {
 }
 
 function PieceView({ piece, over }: { piece: Piece; over: boolean }): ReactElement {
-  if (piece.type === "text") return <p className="reply-text">{piece.text}</p>;
+  if (piece.type === "text") return <Markdown text={piece.text} />;
   const running = piece.ok === null && !over;
   const tone = running ? "busy" : piece.ok ? "good" : piece.ok === null ? "idle" : "bad";
   return (
@@ -223,123 +224,4 @@ function PieceView({ piece, over }: { piece: Piece; over: boolean }): ReactEleme
       </pre>
     </details>
   );
-}
-
-interface ComposerProps {
-  conversation: Conversation;
-  text: string;
-  setText: (text: string) => void;
-  label: string;
-  placeholder: string;
-  body: (text: string) => object;
-  flow: string | null;
-  mono?: boolean;
-  check?: (text: string) => string | null;
-}
-
-function Composer({ conversation, text, setText, label, placeholder, body, flow, mono = false, check }: ComposerProps): ReactElement {
-  const id = useId();
-  const field = useRef<HTMLTextAreaElement>(null);
-  const [error, setError] = useState<string | null>(null);
-  const busy = conversation.busy;
-  useEffect(() => field.current?.focus(), []);
-  useLayoutEffect(() => {
-    const here = field.current;
-    if (!here) return;
-    here.style.height = "auto";
-    here.style.height = `${Math.min(here.scrollHeight + 2, 200)}px`;
-  }, [text]);
-  const send = (event?: FormEvent): void => {
-    event?.preventDefault();
-    const said = text.trim();
-    if (!said || busy) return;
-    const wrong = check?.(said) ?? null;
-    setError(wrong);
-    if (wrong) return;
-    setText("");
-    void conversation.send(said, flow, body(said));
-  };
-  const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.key === "Enter" && !event.shiftKey && !event.nativeEvent.isComposing && (!mono || event.ctrlKey || event.metaKey)) send(event as unknown as FormEvent);
-    if (event.key === "Escape" && busy) conversation.stop();
-  };
-  return (
-    <form className="composer" onSubmit={send}>
-      <label htmlFor={id} className="visually-hidden">
-        {label}
-      </label>
-      <textarea
-        ref={field}
-        id={id}
-        className={`input${mono ? " mono" : ""}`}
-        rows={mono ? 3 : 1}
-        placeholder={placeholder}
-        spellCheck={!mono}
-        value={text}
-        onChange={(event) => setText(event.target.value)}
-        onKeyDown={onKeyDown}
-        aria-invalid={error !== null}
-        aria-describedby={`${id}-hint`}
-      />
-      {busy ? (
-        <button type="button" className="button" onClick={() => conversation.stop()}>
-          <Icon name="stop" />
-          Stop
-        </button>
-      ) : (
-        <button type="submit" className="button primary" disabled={!text.trim()}>
-          <Icon name="send" />
-          Send
-        </button>
-      )}
-      <span id={`${id}-hint`} className={error ? "field-error hint" : "small muted hint"} role={error ? "alert" : undefined}>
-        {error ?? (mono ? "JSON, sent by Ctrl and Enter" : "Enter sends, Shift and Enter begins a line, Escape stops")}
-      </span>
-    </form>
-  );
-}
-
-/** Form for the variables of a flow, and the choice of a flow in a set. */
-function FlowComposer(props: { conversation: Conversation; target: Target; text: string; setText: (text: string) => void; flow: string | null; setFlow: (flow: string) => void }): ReactElement {
-  const { conversation, target, text, setText, setFlow } = props;
-  const object = useQuery(objectQuery({ plural: pluralOf(target.kind), namespace: target.namespace, name: target.name }));
-  const listed = target.kind === "FlowSet" ? object.data?.spec.flows : null;
-  const flows = Array.isArray(listed) ? listed.map((one) => String((one as { name?: unknown }).name ?? "")) : [];
-  const flow = target.kind === "FlowSet" ? (props.flow ?? flows[0] ?? null) : null;
-  return (
-    <>
-      {flows.length > 0 && (
-        <div className="row">
-          <label className="row">
-            <span className="muted">Flow</span>
-            <select className="input" value={flow ?? ""} onChange={(event) => setFlow(event.target.value)}>
-              {flows.map((name) => (
-                <option key={name}>{name}</option>
-              ))}
-            </select>
-          </label>
-        </div>
-      )}
-      <Composer
-        conversation={conversation}
-        text={text}
-        setText={setText}
-        label="Variables, as JSON"
-        placeholder='{"name": "Ada"}'
-        body={(said) => JSON.parse(said) as object}
-        flow={flow}
-        mono
-        check={problemOf}
-      />
-    </>
-  );
-}
-
-function problemOf(text: string): string | null {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null && !Array.isArray(value) ? null : "Variables are an object, in braces.";
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
 }

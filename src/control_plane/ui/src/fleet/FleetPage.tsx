@@ -4,7 +4,7 @@ import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactElement, useCallback, useDeferredValue, useEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 
 import { KINDS, PHASES, toneOf } from "../api/kinds.ts";
-import type { Counts } from "../api/types.ts";
+import type { Counts, Summary } from "../api/types.ts";
 import { Icon, ToneSign } from "../shell/icons.tsx";
 import { CopyButton, count, kindLabel, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, State } from "../shell/states.tsx";
@@ -42,7 +42,7 @@ export function FleetPage(): ReactElement {
   );
   const sort = useCallback((next: Pick<FleetSearch, "sort" | "order">) => change({ sort: undefined, order: undefined, ...next }), [change]);
   const everything = view.rows.length;
-  const filtered = Boolean(search.q || search.kind || search.phase || search.namespace);
+  const filtered = Boolean(search.q || search.kind || search.phase || search.namespace || search.attention);
 
   if (!everything && view.error) {
     return (
@@ -67,6 +67,7 @@ export function FleetPage(): ReactElement {
           <div className="toolbar">
             <Search value={search.q} change={(q) => change({ q })} />
             <Namespaces rows={view.rows} value={search.namespace} change={(namespace) => change({ namespace })} />
+            <Attention rows={view.rows} search={search} change={(attention) => change({ attention })} />
             <Phases counts={view.counts} search={search} change={(phase) => change({ phase })} />
             {filtered && (
               <Link to="/" className="button quiet" search={{}} replace>
@@ -129,7 +130,8 @@ function Kinds({ counts, search, change }: { counts: Counts; search: FleetSearch
       {kinds.map((kind) => {
         const phases = counts[kind] ?? {};
         const sum = total(phases);
-        const good = (phases.Running ?? 0) + (phases.Available ?? 0);
+        // One that is stopped is as it should be.
+        const good = (phases.Running ?? 0) + (phases.Available ?? 0) + (phases.Terminated ?? 0);
         return (
           <button
             key={kind}
@@ -162,6 +164,20 @@ function Share({ phases, sum }: { phases: Record<string, number>; sum: number })
         <span key={tone} className={`tone-${tone}`} style={{ flexGrow: here / sum }} />
       ))}
     </span>
+  );
+}
+
+/** Filter for what is not as it should be; nothing if all is, unless it is chosen. */
+function Attention(props: { rows: readonly Summary[]; search: FleetSearch; change: (attention: true | undefined) => void }): ReactElement | null {
+  const { rows, search, change } = props;
+  const sum = useMemo(() => rows.reduce((sum, row) => sum + (row.why !== null ? 1 : 0), 0), [rows]);
+  if (!sum && !search.attention) return null;
+  return (
+    <button type="button" className="chip tone-warn" aria-pressed={search.attention ?? false} onClick={() => change(search.attention ? undefined : true)}>
+      <Icon name="warn" size={14} />
+      Not as it should be
+      <span className="nums">{count(sum)}</span>
+    </button>
   );
 }
 

@@ -7,6 +7,8 @@ export interface FleetSearch {
   kind?: string[];
   phase?: string[];
   namespace?: string;
+  /** Set: only what is not as it should be. */
+  attention?: boolean;
   q?: string;
   sort?: SortKey;
   order?: Order;
@@ -41,6 +43,7 @@ export function matches(search: FleetSearch): (object: Summary) => boolean {
     (!search.kind?.length || search.kind.includes(object.kind)) &&
     (!search.phase?.length || search.phase.includes(object.phase ?? NO_PHASE)) &&
     (!search.namespace || object.namespace === search.namespace) &&
+    (!search.attention || object.why !== null) &&
     words.every((word) => haystack(object).includes(word));
 }
 

@@ -121,6 +121,8 @@ describe("filter", () => {
     [{ kind: ["Tool"] }, ["cart"]],
     [{ phase: ["none", "Running"] }, ["weather", "cart"]],
     [{ namespace: "prod", kind: ["Agent"] }, []],
+    [{ attention: true }, ["shop"]],
+    [{ attention: true, q: "weather" }, []],
   ])("%j finds %j", (search, expected) => {
     expect(found(search)).toEqual(expected);
   });

@@ -111,15 +111,17 @@ function Broken({ edges }: { edges: readonly GraphEdge[] }): ReactElement {
             <li key={`${edge.from} ${edge.to}`} className="row wrap">
               <span className="muted">{from.kind}</span>
               <ObjectLink {...from} />
+              <span className="muted">in {from.namespace}</span>
               <span className="muted">refers to {to.kind}</span>
               {kindOf(to.kind) ? <ObjectLink {...to} /> : <span>{to.name}</span>}
+              {to.namespace !== from.namespace && <span className="muted">in {to.namespace}</span>}
             </li>
           );
         })}
       </ul>
       {edges.length > 5 && (
         <button type="button" className="button quiet" onClick={() => setAll(!all)}>
-          {all ? "Fewer" : `All ${count(edges.length)}`}
+          {all ? "Show fewer" : `Show all ${count(edges.length)}`}
         </button>
       )}
     </Card>
@@ -170,6 +172,8 @@ function Drawing({ graph, focus }: { graph: Graph; focus: string | undefined }):
   const placed = useMemo(() => layout(graph.nodes.map((node) => ({ id: idOf(node) })), graph.edges), [graph]);
   const [near, setNear] = useState<string | null>(null);
   const touched = useMemo(() => (near ? around(near, graph.edges) : null), [near, graph.edges]);
+  // Names alone are ambiguous in a picture of several namespaces.
+  const named = new Set(graph.nodes.map((node) => node.namespace)).size > 1;
   const byId = new Map(graph.nodes.map((node) => [idOf(node), node]));
   const [width, height] = [placed.width + 2 * MARGIN, placed.height + 2 * MARGIN];
   return (
@@ -192,7 +196,7 @@ function Drawing({ graph, focus }: { graph: Graph; focus: string | undefined }):
           })}
           {[...placed.nodes.values()].map(({ id, x, y }) => {
             const node = byId.get(id);
-            return node && <Node key={id} node={node} x={x} y={y} focused={id === focus} lit={touched?.has(id) ?? false} point={setNear} />;
+            return node && <Node key={id} node={node} x={x} y={y} focused={id === focus} lit={touched?.has(id) ?? false} named={named} point={setNear} />;
           })}
         </svg>
       </div>
@@ -208,8 +212,8 @@ function curve(from: { x: number; y: number }, to: { x: number; y: number }): st
   return `M${startX} ${startY} C${startX + bend} ${startY} ${back ? endX + bend : endX - bend} ${endY} ${endX} ${endY}`;
 }
 
-function Node(props: { node: GraphNode; x: number; y: number; focused: boolean; lit: boolean; point: (id: string | null) => void }): ReactElement {
-  const { node, x, y, focused, lit, point } = props;
+function Node(props: { node: GraphNode; x: number; y: number; focused: boolean; lit: boolean; named: boolean; point: (id: string | null) => void }): ReactElement {
+  const { node, x, y, focused, lit, named, point } = props;
   const id = idOf(node);
   const tone = node.missing ? "bad" : toneOf(node.phase);
   const label = `${node.kind} ${node.name} in ${node.namespace}: ${node.missing ? "missing" : (node.phase ?? "no phase yet")}`;
@@ -222,6 +226,7 @@ function Node(props: { node: GraphNode; x: number; y: number; focused: boolean; 
         <span className="node-kind truncate">
           {node.kind}
           {node.missing && ", missing"}
+          {named && ` · ${node.namespace}`}
         </span>
         <span className="visually-hidden">{`${node.phase ?? "no phase"}, in ${node.namespace}`}</span>
       </span>

@@ -192,7 +192,8 @@ interface FieldProps {
   change: (id: string, value: string) => void;
 }
 
-function FieldView(props: FieldProps): ReactElement {
+/** Field of a form, or a group of them. */
+export function FieldView(props: FieldProps): ReactElement {
   const { field, prefix, values, errors } = props;
   if (field.type === "group") {
     return (

@@ -1,9 +1,12 @@
-//! `recif why`: prints one sentence, and a few lines that only the live cluster can add.
+//! `recif why`: prints one sentence on an object, and a few lines that only the live cluster can add; without a name, the
+//! sentences on all that is not as it should be.
 //!
 //! The sentence comes from the object alone, and is the same in operator and control plane. The details are read on
 //! demand, because they change too often for a status: the kubelet's messages on each container, the last output of a
 //! container, the state of a rollout, and the problems of the objects that it waits for. Last come notes that also
 //! concern a Ready object.
+
+mod list;
 
 use actions::render::MANAGED_BY_LABEL;
 use crds::{
@@ -20,7 +23,8 @@ use crate::{
     error::CliError,
     exit::Exit,
     output::{PrintFormat, hint, print_foreign},
-    target::{ConnectArgs, TargetArgs},
+    selection::Selection,
+    target::ConnectArgs,
     trace::status_of,
 };
 
@@ -30,13 +34,18 @@ const LOG_LINES: i64 = 20;
 /// Flags of `recif why`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Exit code 0: the object is Ready; 3: it is not. `recif --help` has the others.\n\nExamples:\n  recif \
-                        why agent/my-agent\n  kubectl recif why tl weather -n team-a\n  recif why ag my-agent -o json | \
-                        jq -r .waitingFor[]"
+    after_help = "Exit code 0: the object is Ready, or all is as it should be; 3: it is not. `recif --help` has the \
+                        others.\n\nExamples:\n  recif why agent/my-agent\n  recif why -A                     what is not as \
+                        it should be, in all namespaces\n  recif why agents,flows -n team-a\n  kubectl recif why tl weather \
+                        -n team-a\n  recif why ag my-agent -o json | jq -r .waitingFor[]"
 )]
 pub struct WhyArgs {
-    #[command(flatten)]
-    target: TargetArgs,
+    /// KIND/NAME or KIND NAME, or several; without a name, what is not as it should be: of these kinds, or of all
+    #[arg(num_args = 0.., value_name = "OBJECT")]
+    object: Vec<String>,
+    /// In all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
     #[command(flatten)]
     connection: ConnectArgs,
     /// How to print it
@@ -44,28 +53,57 @@ pub struct WhyArgs {
     output: PrintFormat,
 }
 
-/// Prints the sentence and the details.
+/// Explains the named objects, or lists what is not as it should be.
 pub(super) async fn run(args: WhyArgs) -> Result<Exit, CliError> {
-    let (kind, name) = args.target.parse()?;
-    let live = args.connection.connect().await?;
-    let object = live.object(kind, name).await?.ok_or_else(|| CliError::missing(&live, kind, name))?;
-    let summary = summarize(kind, &object);
-    if args.output == PrintFormat::Plain {
+    let WhyArgs { object, all_namespaces, connection, output } = args;
+    let selection = Selection::parse(&object)?;
+    selection.check_namespaces(all_namespaces)?;
+    let live = connection.connect().await?;
+    let Selection::Objects(objects) = &selection else {
+        return list::run(&live, &selection, all_namespaces, output).await;
+    };
+    let (mut worst, mut missing) = (Exit::Done, None::<CliError>);
+    for (kind, name) in objects {
+        match live.object(kind, name).await? {
+            Some(object) => {
+                if !explain(&live, kind, name, &object, output).await? {
+                    worst = Exit::NotReady;
+                }
+            }
+            None => {
+                if let Some(before) = missing.replace(CliError::missing(&live, kind, name)) {
+                    hint(&format!("error: {before}"));
+                }
+            }
+        }
+    }
+    missing.map_or(Ok(worst), Err)
+}
+
+/// Prints the sentence and the details of an object. Returns whether it is Ready.
+async fn explain(
+    live: &UserClient,
+    kind: &'static ApiKind,
+    name: &str,
+    object: &DynamicObject,
+    output: PrintFormat,
+) -> Result<bool, CliError> {
+    let summary = summarize(kind, object);
+    if output == PrintFormat::Plain {
         print_foreign(&format!("{}\n", summary.sentence))?;
     }
-    let details =
-        if summary.ready { Vec::new() } else { first_lines(collect_details(&live, kind, name, &object).await) };
-    let notes: Vec<_> = pod_state_note(&live, kind, name, &object).await.into_iter().collect();
-    match args.output {
+    let details = if summary.ready { Vec::new() } else { first_lines(collect_details(live, kind, name, object).await) };
+    let notes: Vec<_> = pod_state_note(live, kind, name, object).await.into_iter().collect();
+    match output {
         PrintFormat::Json | PrintFormat::Yaml => {
-            let StatusSummary { sentence, phase, ready, reason } = &summary;
+            let StatusSummary { sentence, phase, ready, reason, attention: _ } = &summary;
             let answer = json!({ "kind": kind.name, "namespace": live.namespace, "name": name, "phase": phase, "ready": ready,
                 "reason": reason, "sentence": sentence, "waitingFor": details, "notes": notes });
-            print_foreign(&args.output.document("the answer", &answer)?)?;
+            print_foreign(&output.document("the answer", &answer)?)?;
         }
         _ => print_foreign(&details.iter().chain(&notes).map(|line| format!("  {line}\n")).collect::<String>())?,
     }
-    Ok(if summary.ready { Exit::Done } else { Exit::NotReady })
+    Ok(summary.ready)
 }
 
 /// Explains why an object is not Ready, as `recif why` does: the sentence, then the details. Empty for a Ready object.
@@ -92,7 +130,10 @@ pub(super) struct StatusSummary {
     pub(super) phase: Option<String>,
     /// Set if the object is Ready for the newest generation of its spec.
     pub(super) ready: bool,
+    /// Reason of that, for machines.
     reason: Option<String>,
+    /// Set if the object is not as it should be.
+    attention: bool,
 }
 
 /// Summarizes the status of an object.
@@ -105,7 +146,8 @@ pub(super) fn summarize(kind: &ApiKind, object: &DynamicObject) -> StatusSummary
         .conditions
         .iter()
         .any(|condition| condition.type_ == condition_type::READY && condition.status == "True");
-    StatusSummary { sentence: why.sentence, phase: why.phase, ready: ready && current, reason: why.reason }
+    let crds::StatusExplanation { sentence, phase, reason, attention, .. } = why;
+    StatusSummary { sentence, phase, ready: ready && current, reason, attention }
 }
 
 /// Collects the details, those of references first. Objects that the caller may not read are left out, with a note.

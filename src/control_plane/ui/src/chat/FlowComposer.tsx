@@ -1,0 +1,131 @@
+/** What a flow is asked with: the choice of a flow in a set, and a form for the variables of its prompt, or JSON. */
+
+import "../tools/tools.css";
+
+import { useQuery } from "@tanstack/react-query";
+import { type FormEvent, type ReactElement, useId, useMemo, useRef, useState } from "react";
+
+import { pluralOf } from "../api/kinds.ts";
+import { objectQuery } from "../api/queries.ts";
+import { Icon } from "../shell/icons.tsx";
+import { collect, type Field, fieldsOf, initial, type Values } from "../tools/schema.ts";
+import { FieldView } from "../tools/ToolForm.tsx";
+import { Composer } from "./Composer.tsx";
+import type { Conversation } from "./conversation.ts";
+import { exampleOf, inputSchema, promptOf } from "./flowInput.ts";
+import type { Target } from "./talk.ts";
+
+interface Props {
+  conversation: Conversation;
+  target: Target;
+  text: string;
+  setText: (text: string) => void;
+  flow: string | null;
+  setFlow: (flow: string) => void;
+}
+
+export function FlowComposer(props: Props): ReactElement {
+  const { conversation, target, text, setText, setFlow } = props;
+  const isSet = target.kind === "FlowSet";
+  const object = useQuery(objectQuery({ plural: pluralOf(target.kind), namespace: target.namespace, name: target.name }));
+  const listed = isSet ? object.data?.spec.flows : null;
+  const specs = Array.isArray(listed) ? (listed as { name?: unknown }[]) : [];
+  const flows = specs.map((one) => String(one.name ?? ""));
+  const flow = isSet ? (props.flow ?? flows[0] ?? null) : null;
+  const source = promptOf(isSet ? specs.find((one) => one.name === flow) : object.data?.spec);
+  const referred = source && "prompt" in source ? source.prompt : null;
+  const prompt = useQuery({ ...objectQuery({ plural: "prompts", namespace: target.namespace, name: referred ?? "" }), enabled: referred !== null });
+  const read = prompt.data?.spec.content;
+  const content = source && "content" in source ? source.content : referred !== null && typeof read === "string" ? read : null;
+  const fields = useMemo(() => {
+    const schema = content === null ? null : inputSchema(content);
+    return schema && fieldsOf(schema);
+  }, [content]);
+  const [asJson, setAsJson] = useState(false);
+  const hasForm = fields !== null && fields.length > 0;
+  return (
+    <>
+      {(flows.length > 0 || hasForm) && (
+        <div className="row wrap">
+          {flows.length > 0 && (
+            <label className="row">
+              <span className="muted">Flow</span>
+              <select className="input" value={flow ?? ""} onChange={(event) => setFlow(event.target.value)}>
+                {flows.map((name) => (
+                  <option key={name}>{name}</option>
+                ))}
+              </select>
+            </label>
+          )}
+          {hasForm && (
+            <button type="button" className="button quiet" onClick={() => setAsJson(!asJson)}>
+              {asJson ? "Back to the form" : "Write JSON"}
+            </button>
+          )}
+        </div>
+      )}
+      {hasForm && !asJson ? (
+        // Another flow, or another prompt of it, begins another form.
+        <VariablesForm key={`${flow} ${content}`} fields={fields} conversation={conversation} flow={flow} />
+      ) : (
+        <Composer
+          conversation={conversation}
+          text={text}
+          setText={setText}
+          label="Variables, as JSON"
+          placeholder={exampleOf(content)}
+          body={(said) => JSON.parse(said) as object}
+          flow={flow}
+          mono
+          check={problemOf}
+        />
+      )}
+    </>
+  );
+}
+
+function VariablesForm({ fields, conversation, flow }: { fields: readonly Field[]; conversation: Conversation; flow: string | null }): ReactElement {
+  const [values, setValues] = useState<Values>(() => initial(fields));
+  const [errors, setErrors] = useState<Record<string, string>>({});
+  const form = useRef<HTMLFormElement>(null);
+  const id = useId();
+  const busy = conversation.busy;
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    if (busy) return;
+    const { args, errors: found } = collect(fields, values);
+    setErrors(found);
+    const wrong = Object.keys(found)[0];
+    if (wrong !== undefined) form.current?.querySelector<HTMLElement>(`[data-field="${CSS.escape(wrong)}"]`)?.focus();
+    else void conversation.send(JSON.stringify(args), flow, args);
+  };
+  return (
+    <form ref={form} className="tool-form variables" onSubmit={submit} noValidate aria-label="Variables">
+      {fields.map((field) => (
+        <FieldView key={field.id} field={field} prefix={id} values={values} errors={errors} change={(key, value) => setValues((before) => ({ ...before, [key]: value }))} />
+      ))}
+      <div className="row">
+        {busy ? (
+          <button type="button" className="button" onClick={() => conversation.stop()}>
+            <Icon name="stop" />
+            Stop
+          </button>
+        ) : (
+          <button type="submit" className="button primary">
+            <Icon name="send" />
+            Send
+          </button>
+        )}
+      </div>
+    </form>
+  );
+}
+
+function problemOf(text: string): string | null {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? null : "Variables are an object, in braces.";
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+}
