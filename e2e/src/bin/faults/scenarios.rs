@@ -147,8 +147,9 @@ pub(crate) const SCENARIOS: &[FaultScenario] = &[
     within(30, "P20-bookmarks", &[FaultRule::new(CallFilter::WATCHES, FaultTrigger::Always, ProxyFault::Deaf)]),
     of("P21-ended-watches", &[FaultRule::new(CallFilter::WATCHES, FaultTrigger::Chance(0.5), ProxyFault::End)]),
     of("P22-silent-writes", &[FaultRule::new(CallFilter::WRITES, FaultTrigger::Chance(0.05), ProxyFault::Silence)]),
+    // The operator lives long enough to make progress, on a busy machine too: a debounce of changes takes half a second.
     FaultScenario {
-        termination: OperatorTermination::Killed(500),
+        termination: OperatorTermination::Killed(1500),
         ..of("P24-cut-lists", &[FaultRule::new(LISTS, FaultTrigger::Chance(0.3), ProxyFault::Cut(3000))])
     },
     within(20, "P26-unreadable", &[FaultRule::new(CallFilter::WATCHES, FaultTrigger::Always, ProxyFault::Garble(0.2))]),
