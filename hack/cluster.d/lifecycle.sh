@@ -125,7 +125,10 @@ print_env() {
     fi
     printf 'export PATH=%q:$PATH\nexport KUBECONFIG=%q\nexport RECIF_CLUSTER=%q\nexport RECIF_STATE=%q\n' "$STATE/bin" "$STATE/kubeconfig" "$CLUSTER" "$STATE"
     # For what is run in this shell later.
-    case $(kubernetes_of_data) in oldest | newest) echo "export RECIF_KUBERNETES=$(kubernetes_of_data)" ;; esac
+    case $(kubernetes_of_data) in
+    oldest | newest) echo "export RECIF_KUBERNETES=$(kubernetes_of_data)" ;;
+    *) echo "unset RECIF_KUBERNETES" ;;
+    esac
 }
 
 print_status() {

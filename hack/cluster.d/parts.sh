@@ -55,8 +55,8 @@ choose_controllers() {
 }
 known_part() {
     local parts
-    parts=$(echo "${CONTROL_PLANE[@]}" $(node_parts))
-    [[ " $parts " == *" $1 "* ]] || die "no part '$1': there are $parts"
+    mapfile -t parts < <(printf '%s\n' "${CONTROL_PLANE[@]}"; node_parts)
+    [[ " ${parts[*]} " == *" $1 "* ]] || die "no part '$1': there are ${parts[*]}"
 }
 part_log() { known_part "$1"; cat "$STATE/logs/$(processes_of "$1" | cut -d' ' -f1).log"; }
 

@@ -56,7 +56,8 @@ pub(super) async fn complete(root: &clap::Command, words: &[String]) -> String {
     let completion = Completion::of(&root, words);
     let mut lines = String::new();
     for (word, description) in candidates(&completion).await {
-        if word.starts_with(&completion.begun) {
+        if word.starts_with(&completion.begun) && is_plain(&word) {
+            let description = description.replace(char::is_control, " ");
             let tab = if description.is_empty() { "" } else { "\t" };
             lines += &format!("{}{word}{tab}{description}\n", completion.prefix);
         }
@@ -69,4 +70,25 @@ pub(super) async fn complete(root: &clap::Command, words: &[String]) -> String {
         NO_FILES
     };
     lines + &format!(":{directive}\n")
+}
+
+/// Reports whether a shell takes the word as it is: bash puts a candidate on the command line unquoted, and what the cluster
+/// says of its objects is not to be a command there.
+fn is_plain(word: &str) -> bool {
+    word.chars().all(|character| character.is_ascii_alphanumeric() || "._/,=-".contains(character))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_plain;
+
+    #[test]
+    fn only_words_that_no_shell_expands_are_candidates() {
+        for word in ["agent/my-agent", "get", "agents,tools", "--all-namespaces", "-o=json", "flowset/desk/haiku"] {
+            assert!(is_plain(word), "{word}");
+        }
+        for word in ["$(id)", "a b", "a\nb", "`id`", "a;b", "é", "a'", "~"] {
+            assert!(!is_plain(word), "{word}");
+        }
+    }
 }

@@ -1,10 +1,10 @@
 # Completion of recif in bash: the program itself says what may follow.
 _recif() {
-    local line tab=$'\t' directive=4 width=0 lines=()
+    local line tab=$'\t' directive=4 width=0 lines=() program=${COMP_WORDS[0]/#\~\//$HOME/}
     COMPREPLY=()
     while IFS= read -r line; do
         if [[ $line == :* ]]; then directive=${line#:}; else lines+=("$line"); fi
-    done < <("${COMP_WORDS[0]}" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+    done < <("$program" __complete "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
     ((directive & 2)) && compopt -o nospace 2>/dev/null
     ((directive & 4)) || compopt -o default 2>/dev/null
     # A word that is inserted has no description: of a single one, and in menus.

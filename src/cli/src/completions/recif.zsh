@@ -1,9 +1,9 @@
 #compdef recif
 # Completion of recif in zsh: the program itself says what may follow.
 _recif() {
-    local line directive=4
+    local line directive=4 program=${words[1]/#\~\//$HOME/}
     local -a described suffix
-    for line in "${(@f)$("${words[1]}" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
+    for line in "${(@f)$("$program" __complete "${(@)words[2,CURRENT]}" 2>/dev/null)}"; do
         if [[ $line == :* ]]; then
             directive=${line#:}
         elif [[ $line == *$'\t'* ]]; then
