@@ -131,6 +131,21 @@ describe("a chat", () => {
     await ui.page.getByRole("button", { name: "Send" }).waitFor();
   });
 
+  it("with a flow is begun by a form, which keeps its input while JSON is written", async () => {
+    await signIn(ui.page, `${ui.control.url}/ui/chat?with=Flow/${namespace}/greeter`, ada);
+    const form = ui.page.getByRole("form", { name: "Variables" });
+    await form.getByRole("button", { name: "Send" }).click();
+    await form.getByText("name is required").waitFor();
+    await form.getByLabel(/^name/).fill("Ada");
+    await ui.page.getByRole("button", { name: "Write JSON" }).click();
+    await ui.page.getByLabel("Variables, as JSON").waitFor();
+    await ui.page.getByRole("button", { name: "Back to the form" }).click();
+    expect(await form.getByLabel(/^name/).inputValue()).toBe("Ada");
+    await isAccessible(ui.page);
+    await form.getByRole("button", { name: "Send" }).click();
+    await ui.page.locator('.reply[data-status="done"]', { hasText: "echo: Greet Ada and sound friendly." }).waitFor();
+  });
+
   it("is refused to who may not", async () => {
     await signIn(ui.page, `${ui.control.url}/ui/chat?with=Agent/${namespace}/echo`, await token(namespace, "bob"));
     await say("hello");

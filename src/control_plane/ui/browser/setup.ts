@@ -9,6 +9,17 @@ export const LONG = `${"prompt-with-a-name-that-goes-on-and-on-".repeat(2).slice
 /** Markup of an attacker who tries to run scripts in other users' browsers. */
 export const MARKUP = `<img src=x onerror="window.harmed=1"><script>window.harmed=1</script>`;
 
+/** Prompt of the flow `greeter`, with a schema from which its form is made. */
+const GREETING = `---
+input:
+  schema:
+    name: string, the person to greet
+    tone?: string, how to sound
+  default:
+    tone: friendly
+---
+Greet {{name}} and sound {{tone}}.`;
+
 declare module "vitest" {
   interface ProvidedContext {
     namespace: string;
@@ -59,7 +70,7 @@ export default async function setup(project: TestProject): Promise<() => Promise
       object(namespace, "PluginConfig", "stub", { type: "stub" }),
       object(namespace, "Model", "stub", { provider: "stub", model: "echo", pluginConfigRef: { name: "stub" } }),
       object(namespace, "Flow", "greeter", {
-        prompts: [{ prompt: { name: "greeting", content: "Greet {{name}} and sound {{tone}}." } }],
+        prompts: [{ prompt: { name: "greeting", content: GREETING } }],
         modelRef: { name: "stub" },
       }),
       object(namespace, "MCPServer", "desk", {

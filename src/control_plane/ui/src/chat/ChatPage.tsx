@@ -10,6 +10,7 @@ import { duration } from "../object/timeline.ts";
 import { Icon, ToneSign } from "../shell/icons.tsx";
 import { CopyButton, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
 import { Notice, State } from "../shell/states.tsx";
+import type { Values } from "../tools/schema.ts";
 import { Markdown } from "./Markdown.tsx";
 import { Composer } from "./Composer.tsx";
 import { conversationWith, type Turn } from "./conversation.ts";
@@ -88,6 +89,7 @@ function Talk({ target }: { target: Target }): ReactElement {
   const summary = fleet.find(target.kind, target.namespace, target.name);
   const [draft, setDraft] = useState("");
   const [flow, setFlow] = useState<string | null>(null);
+  const [inputs, setInputs] = useState<Record<string, Values>>({});
   const isAgent = target.kind === "Agent";
 
   const again = useCallback((): void => {
@@ -119,7 +121,7 @@ function Talk({ target }: { target: Target }): ReactElement {
       {isAgent ? (
         <Composer conversation={conversation} text={draft} setText={setDraft} label="Message" placeholder={`Message to ${target.name}`} body={(text) => ({ message: text })} flow={null} />
       ) : (
-        <FlowComposer conversation={conversation} target={target} text={draft} setText={setDraft} flow={flow} setFlow={setFlow} />
+        <FlowComposer conversation={conversation} target={target} text={draft} setText={setDraft} flow={flow} setFlow={setFlow} inputs={inputs} setInputs={setInputs} />
       )}
     </section>
   );

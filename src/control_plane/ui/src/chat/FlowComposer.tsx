@@ -3,7 +3,7 @@
 import "../tools/tools.css";
 
 import { useQuery } from "@tanstack/react-query";
-import { type FormEvent, type ReactElement, useId, useMemo, useRef, useState } from "react";
+import { type Dispatch, type FormEvent, type ReactElement, type SetStateAction, useId, useMemo, useRef, useState } from "react";
 
 import { pluralOf } from "../api/kinds.ts";
 import { objectQuery } from "../api/queries.ts";
@@ -22,10 +22,13 @@ interface Props {
   setText: (text: string) => void;
   flow: string | null;
   setFlow: (flow: string) => void;
+  /** Input of each form, which outlives it while JSON is written. */
+  inputs: Record<string, Values>;
+  setInputs: Dispatch<SetStateAction<Record<string, Values>>>;
 }
 
 export function FlowComposer(props: Props): ReactElement {
-  const { conversation, target, text, setText, setFlow } = props;
+  const { conversation, target, text, setText, setFlow, inputs, setInputs } = props;
   const isSet = target.kind === "FlowSet";
   const object = useQuery(objectQuery({ plural: pluralOf(target.kind), namespace: target.namespace, name: target.name }));
   const listed = isSet ? object.data?.spec.flows : null;
@@ -43,6 +46,8 @@ export function FlowComposer(props: Props): ReactElement {
   }, [content]);
   const [asJson, setAsJson] = useState(false);
   const hasForm = fields !== null && fields.length > 0;
+  // Another flow, or another prompt of it, has another form.
+  const form = `${flow} ${content}`;
   return (
     <>
       {(flows.length > 0 || hasForm) && (
@@ -65,8 +70,14 @@ export function FlowComposer(props: Props): ReactElement {
         </div>
       )}
       {hasForm && !asJson ? (
-        // Another flow, or another prompt of it, begins another form.
-        <VariablesForm key={`${flow} ${content}`} fields={fields} conversation={conversation} flow={flow} />
+        <VariablesForm
+          key={form}
+          fields={fields}
+          values={inputs[form] ?? initial(fields)}
+          change={(key, value) => setInputs((before) => ({ ...before, [form]: { ...(before[form] ?? initial(fields)), [key]: value } }))}
+          conversation={conversation}
+          flow={flow}
+        />
       ) : (
         <Composer
           conversation={conversation}
@@ -84,8 +95,15 @@ export function FlowComposer(props: Props): ReactElement {
   );
 }
 
-function VariablesForm({ fields, conversation, flow }: { fields: readonly Field[]; conversation: Conversation; flow: string | null }): ReactElement {
-  const [values, setValues] = useState<Values>(() => initial(fields));
+interface FormProps {
+  fields: readonly Field[];
+  values: Values;
+  change: (id: string, value: string) => void;
+  conversation: Conversation;
+  flow: string | null;
+}
+
+function VariablesForm({ fields, values, change, conversation, flow }: FormProps): ReactElement {
   const [errors, setErrors] = useState<Record<string, string>>({});
   const form = useRef<HTMLFormElement>(null);
   const id = useId();
@@ -102,7 +120,7 @@ function VariablesForm({ fields, conversation, flow }: { fields: readonly Field[
   return (
     <form ref={form} className="tool-form variables" onSubmit={submit} noValidate aria-label="Variables">
       {fields.map((field) => (
-        <FieldView key={field.id} field={field} prefix={id} values={values} errors={errors} change={(key, value) => setValues((before) => ({ ...before, [key]: value }))} />
+        <FieldView key={field.id} field={field} prefix={id} values={values} errors={errors} change={change} />
       ))}
       <div className="row">
         {busy ? (

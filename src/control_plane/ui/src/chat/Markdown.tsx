@@ -45,8 +45,9 @@ function block(one: Block, key: number): ReactElement {
             <tbody>
               {one.rows.map((row, index) => (
                 <tr key={index}>
-                  {one.head.map((_, column) => (
-                    <td key={column}>{(row[column] ?? []).map(inline)}</td>
+                  {/* Its own cells only: a wide head and many short rows would be millions. */}
+                  {row.slice(0, one.head.length).map((cell, column) => (
+                    <td key={column}>{cell.map(inline)}</td>
                   ))}
                 </tr>
               ))}

@@ -27,6 +27,14 @@ describe("the form of a flow", () => {
     ]);
   });
 
+  it("knows variables by names that every object has", () => {
+    const fields = fieldsOf(inputSchema(prompt("constructor: string\ntoString: string\nhasOwnProperty?: string", "  default:\n    toString: x\n"))) ?? [];
+    expect(fields.map(({ name, required }) => [name, required])).toEqual([["constructor", true], ["toString", false], ["hasOwnProperty", false]]);
+    expect({ ...initial(fields) }).toEqual({ toString: "x" });
+    expect(collect(fields, {}).errors).toEqual({ constructor: "is required" });
+    expect(collect(fields, { constructor: "Ada" }).args).toEqual({ constructor: "Ada" });
+  });
+
   it("takes JSON Schema as it is", () => {
     const schema = inputSchema(prompt("type: object\nproperties:\n  n: {type: number, minimum: 1}\nrequired: [n]"));
     expect(collect(fieldsOf(schema) ?? [], { n: "0" }).errors).toEqual({ n: "must be at least 1" });

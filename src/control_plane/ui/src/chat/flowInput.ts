@@ -34,8 +34,8 @@ export function inputSchema(content: string): Schema | null {
   const schema = isObject(input.schema) ? jsonSchema(input.schema) : null;
   if (!schema || !isObject(schema.properties)) return null;
   const defaults = isObject(input.default) ? input.default : {};
-  const properties = Object.entries(schema.properties).map(([name, property]) => [name, isObject(property) && name in defaults ? { ...property, default: defaults[name] } : property]);
-  const required = Array.isArray(schema.required) ? schema.required.filter((name) => !(String(name) in defaults)) : [];
+  const properties = Object.entries(schema.properties).map(([name, property]) => [name, isObject(property) && Object.hasOwn(defaults, name) ? { ...property, default: defaults[name] } : property]);
+  const required = Array.isArray(schema.required) ? schema.required.filter((name) => !Object.hasOwn(defaults, String(name))) : [];
   return { ...schema, properties: Object.fromEntries(properties) as Schema, required };
 }
 

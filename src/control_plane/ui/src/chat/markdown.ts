@@ -21,12 +21,21 @@ export type Block =
 /** Limit of quotes and lists within one another; deeper ones stay text. */
 const DEPTH = 8;
 
-const FENCE = /^ {0,3}(`{3,}|~{3,})[ \t]*([^`\s]*)[^`]*$/;
-const HEADING = /^ {0,3}(#{1,6})[ \t]+(.*?)[ \t]*#*$/;
+/** Longest line in which the mark of a block is looked for, in characters; a longer one is text. */
+const LONGEST_LINE = 2000;
+
+// Each pattern takes time linear in the line: no two neighbouring repetitions match the same character.
+const FENCE = /^ {0,3}(`{3,}(?!`)|~{3,}(?!~))([^`]*)$/;
+const HEADING = /^ {0,3}(#{1,6})[ \t]+([^]*)$/;
 const RULE = /^ {0,3}(?:(?:-[ \t]*){3,}|(?:\*[ \t]*){3,}|(?:_[ \t]*){3,})$/;
-const QUOTE = /^ {0,3}> ?(.*)$/;
-const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?:[ \t]+(.*))?$/;
-const DELIMITERS = /^ *\|?(?: *:?-+:? *\|)* *:?-+:? *\|? *$/;
+const QUOTE = /^ {0,3}> ?([^]*)$/;
+const ITEM = /^( *)([-*+]|\d{1,9}[.)])(?:[ \t]+([^]*))?$/;
+/** Of a line without the blanks around it. */
+const DELIMITERS = /^\|? *:?-+:? *(?:\| *:?-+:? *)*\|?$/;
+
+function read(pattern: RegExp, line: string): RegExpExecArray | null {
+  return line.length > LONGEST_LINE ? null : pattern.exec(line);
+}
 
 export function blocksOf(text: string): Block[] {
   return parse(text.replace(/\r\n?/g, "\n").split("\n"), 0);
@@ -38,8 +47,8 @@ function parse(lines: readonly string[], depth: number): Block[] {
   const line = (index: number): string => lines[index] ?? "";
   while (at < lines.length) {
     const here = line(at);
-    const fence = FENCE.exec(here);
-    const heading = HEADING.exec(here);
+    const fence = read(FENCE, here);
+    const heading = read(HEADING, here);
     if (!here.trim()) {
       at++;
     } else if (fence) {
@@ -47,23 +56,23 @@ function parse(lines: readonly string[], depth: number): Block[] {
       const begin = ++at;
       // A fence that is not closed yet, as in an answer that still grows, goes to the end.
       while (at < lines.length && !closes(line(at), mark)) at++;
-      blocks.push({ type: "code", text: lines.slice(begin, at).join("\n"), language: fence[2] ?? "" });
+      blocks.push({ type: "code", text: lines.slice(begin, at).join("\n"), language: fence[2]?.trim().split(/\s/, 1)[0] ?? "" });
       at++;
     } else if (heading) {
-      blocks.push({ type: "heading", level: heading[1]?.length ?? 1, inner: inlineOf(heading[2] ?? "") });
+      blocks.push({ type: "heading", level: heading[1]?.length ?? 1, inner: inlineOf(titleOf(heading[2] ?? "")) });
       at++;
-    } else if (RULE.test(here)) {
+    } else if (read(RULE, here)) {
       blocks.push({ type: "rule" });
       at++;
-    } else if (QUOTE.test(here) && depth < DEPTH) {
+    } else if (read(QUOTE, here) && depth < DEPTH) {
       const begin = at;
-      while (at < lines.length && QUOTE.test(line(at))) at++;
+      while (at < lines.length && read(QUOTE, line(at))) at++;
       blocks.push({ type: "quote", blocks: parse(lines.slice(begin, at).map((one) => QUOTE.exec(one)?.[1] ?? ""), depth + 1) });
-    } else if (ITEM.test(here) && depth < DEPTH) {
+    } else if (read(ITEM, here) && depth < DEPTH) {
       const [list, next] = listAt(lines, at, depth);
       blocks.push(list);
       at = next;
-    } else if (here.includes("|") && line(at + 1).includes("-") && DELIMITERS.test(line(at + 1))) {
+    } else if (here.includes("|") && line(at + 1).includes("-") && read(DELIMITERS, line(at + 1).trim())) {
       const head = cells(here);
       const rows: Inline[][][] = [];
       for (at += 2; at < lines.length && line(at).includes("|"); at++) rows.push(cells(line(at)));
@@ -77,6 +86,15 @@ function parse(lines: readonly string[], depth: number): Block[] {
   return blocks;
 }
 
+/** Returns the text of a heading, without the marks that close it. */
+function titleOf(tail: string): string {
+  const text = tail.trim();
+  let end = text.length;
+  while (text[end - 1] === "#") end--;
+  const begin = text.slice(0, end).trimEnd();
+  return begin.length < end || !begin ? begin : text;
+}
+
 function closes(line: string, mark: string): boolean {
   const end = line.trim();
   return end.length >= mark.length && end === (mark[0] ?? "").repeat(end.length);
@@ -84,19 +102,19 @@ function closes(line: string, mark: string): boolean {
 
 /** Reports whether a line ends a paragraph without a blank line before it. */
 function interrupts(line: string): boolean {
-  return FENCE.test(line) || HEADING.test(line) || QUOTE.test(line) || RULE.test(line) || ITEM.test(line);
+  return [FENCE, HEADING, QUOTE, RULE, ITEM].some((pattern) => read(pattern, line));
 }
 
 /** Reads the list that begins here; returns it, and the line after it. */
 function listAt(lines: readonly string[], begin: number, depth: number): [Block, number] {
-  const first = ITEM.exec(lines[begin] ?? "");
+  const first = read(ITEM, lines[begin] ?? "");
   const indent = first?.[1]?.length ?? 0;
   const ordered = /\d/.test(first?.[2] ?? "");
   const items: Block[][] = [];
   let at = begin;
   for (;;) {
-    const item = ITEM.exec(lines[at] ?? "");
-    if (!item || item[1]?.length !== indent || /\d/.test(item[2] ?? "") !== ordered || RULE.test(lines[at] ?? "")) break;
+    const item = read(ITEM, lines[at] ?? "");
+    if (!item || item[1]?.length !== indent || /\d/.test(item[2] ?? "") !== ordered || read(RULE, lines[at] ?? "")) break;
     const inner = [item[3] ?? ""];
     for (at++; at < lines.length; at++) {
       const line = lines[at] ?? "";
@@ -106,7 +124,7 @@ function listAt(lines: readonly string[], begin: number, depth: number): [Block,
     }
     items.push(parse(inner, depth + 1));
     // A blank line between two items.
-    if (!(lines[at] ?? "x").trim() && ITEM.exec(lines[at + 1] ?? "")?.[1]?.length === indent) at++;
+    if (!(lines[at] ?? "x").trim() && read(ITEM, lines[at + 1] ?? "")?.[1]?.length === indent) at++;
   }
   return [{ type: "list", ordered, start: ordered ? Number.parseInt(first?.[2] ?? "1", 10) : 1, items }, at];
 }
@@ -117,14 +135,16 @@ function cells(line: string): Inline[][] {
 }
 
 const SPANS =
-  /(?<code>`+)(?<coded>[^`]|[^`][\s\S]*?[^`])\k<code>(?!`)|\\(?<escaped>[!-/:-@[-`{-~])|!?\[(?<label>[^[\]]*)\]\((?<target>[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)(?:\s+"[^"]*")?\)|(?<strong>\*\*|__)(?=\S)(?<bold>[\s\S]*?\S)\k<strong>|~~(?=\S)(?<deleted>[\s\S]*?\S)~~|(?<![\p{L}\p{N}_])(?<em>[*_])(?=[^\s*_])(?<slanted>[\s\S]*?[^\s*_])\k<em>(?![\p{L}\p{N}_])|(?<url>https?:\/\/[^\s<>()[\]"'`*]+[^\s<>()[\]"'`*.,;:!?])/gu;
+  /(?<code>`+)(?<coded>[^`]|[^`][\s\S]*?[^`])\k<code>(?!`)|\\(?<escaped>[!-/:-@[-`{-~])|!?\[(?<label>[^[\]]*)\]\((?<target>[^\s()]+(?:\([^\s()]*\)[^\s()]*)*)(?:\s+"[^"]*")?\)|\*\*(?=\S)(?<bold>[\s\S]*?\S)\*\*|(?<![\p{L}\p{N}_])__(?=\S)(?<heavy>[\s\S]*?\S)__(?![\p{L}\p{N}_])|~~(?=\S)(?<deleted>[\s\S]*?\S)~~|(?<![\p{L}\p{N}_])(?<em>[*_])(?=[^\s*_])(?<slanted>[\s\S]*?[^\s*_])\k<em>(?![\p{L}\p{N}_])|(?<url>https?:\/\/[^\s<>()[\]"'`*]+[^\s<>()[\]"'`*.,;:!?])/gu;
 
 /** Longest paragraph in which spans are looked for, in characters. */
 const LONGEST_SPANS = 8000;
 
-export function inlineOf(text: string, depth = 0): Inline[] {
+/** Reads the spans of a text; `inLink`: it is the label of a link, in which there is no other link. */
+export function inlineOf(text: string, depth = 0, inLink = false): Inline[] {
   if (depth > DEPTH || text.length > LONGEST_SPANS) return text ? [{ type: "text", text }] : [];
   const found: Inline[] = [];
+  const within = (inner: string): Inline[] => inlineOf(inner, depth + 1, inLink);
   const plain = (more: string): void => {
     const last = found.at(-1);
     if (last?.type === "text") last.text += more;
@@ -132,16 +152,18 @@ export function inlineOf(text: string, depth = 0): Inline[] {
   };
   let end = 0;
   for (const match of text.matchAll(SPANS)) {
-    const { coded, escaped, label, target, bold, deleted, slanted, url } = match.groups ?? {};
+    const { coded, escaped, label, target, deleted, slanted, url } = match.groups ?? {};
+    const bold = match.groups?.bold ?? match.groups?.heavy;
     plain(text.slice(end, match.index));
     end = match.index + match[0].length;
     if (coded !== undefined) found.push({ type: "code", text: coded.trim() || coded });
     else if (escaped !== undefined) plain(escaped);
-    else if (bold !== undefined) found.push({ type: "strong", inner: inlineOf(bold, depth + 1) });
-    else if (deleted !== undefined) found.push({ type: "del", inner: inlineOf(deleted, depth + 1) });
-    else if (slanted !== undefined) found.push({ type: "em", inner: inlineOf(slanted, depth + 1) });
+    else if (bold !== undefined) found.push({ type: "strong", inner: within(bold) });
+    else if (deleted !== undefined) found.push({ type: "del", inner: within(deleted) });
+    else if (slanted !== undefined) found.push({ type: "em", inner: within(slanted) });
+    else if (inLink) plain(match[0]);
     else if (url !== undefined) found.push({ type: "link", href: url, inner: [{ type: "text", text: url }] });
-    else if (target !== undefined && isSafe(target)) found.push({ type: "link", href: target, inner: label ? inlineOf(label, depth + 1) : [{ type: "text", text: target }] });
+    else if (target !== undefined && isSafe(target)) found.push({ type: "link", href: target, inner: label ? inlineOf(label, depth + 1, true) : [{ type: "text", text: target }] });
     else plain(match[0]);
   }
   plain(text.slice(end));

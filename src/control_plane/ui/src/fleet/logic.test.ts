@@ -137,10 +137,11 @@ describe("filter", () => {
 
 describe("URL", () => {
   it("keeps the choice through a query string", () => {
-    const search = { kind: ["Agent", "Flow"], q: "a b", sort: "age", order: "desc" } as const;
+    const search = { kind: ["Agent", "Flow"], attention: true, q: "a b", sort: "age", order: "desc" } as const;
     const text = stringifySearch(search);
-    expect(text).toBe("?kind=Agent&kind=Flow&q=a+b&sort=age&order=desc");
+    expect(text).toBe("?kind=Agent&kind=Flow&attention=true&q=a+b&sort=age&order=desc");
     expect(fleetSearch(parseSearch(text))).toEqual(search);
+    expect(fleetSearch(search)).toEqual(search);
   });
 
   it("leaves out what makes no sense", () => {

@@ -47,7 +47,7 @@ export function fleetSearch(raw: Record<string, unknown>): FleetSearch {
   if (kind.length) search.kind = kind;
   if (phase.length) search.phase = phase;
   if (namespace) search.namespace = namespace;
-  if (textOf(raw.attention) === "true") search.attention = true;
+  if (raw.attention === true || textOf(raw.attention) === "true") search.attention = true;
   if (q) search.q = q;
   if (sort && (SORT_KEYS as readonly string[]).includes(sort)) {
     search.sort = sort as SortKey;

@@ -9,7 +9,7 @@ import { Icon } from "../shell/icons.tsx";
 import { CopyButton } from "../shell/parts.tsx";
 import { Notice } from "../shell/states.tsx";
 import { callTool, type Content, RpcError, type ToolResult } from "./mcp.ts";
-import { collect, type Field, fieldsOf, initial, type Values } from "./schema.ts";
+import { collect, entryOf, type Field, fieldsOf, initial, type Values } from "./schema.ts";
 
 type Outcome = { result: ToolResult; tookMs: number } | { error: string; hint: string | null; tookMs: number } | null;
 
@@ -207,14 +207,14 @@ export function FieldView(props: FieldProps): ReactElement {
     );
   }
   const id = `${prefix}-${field.id}`;
-  const error = errors[field.id];
+  const error = entryOf(errors, field.id);
   return (
     <div className="field">
       <label htmlFor={id}>
         {field.label}
         {field.required ? <span className="muted"> required</span> : null}
       </label>
-      <Input {...props} value={values[field.id] ?? ""} id={id} />
+      <Input {...props} value={entryOf(values, field.id) ?? ""} id={id} />
       {(field.description || field.type === "list" || field.type === "json") && (
         <span id={`${id}-help`} className="small muted">
           {[field.description, field.type === "list" ? "One per line." : field.type === "json" ? "As JSON." : null].filter(Boolean).join(" ")}
@@ -233,7 +233,7 @@ function Input({ field, value, errors, change, id }: FieldProps & { value: strin
   const shared = {
     id,
     "data-field": field.id,
-    "aria-invalid": field.id in errors,
+    "aria-invalid": Object.hasOwn(errors, field.id),
     "aria-required": field.required,
     "aria-describedby": `${id}-help ${id}-error`,
     value,

@@ -122,6 +122,11 @@ function pointed(root: Schema | null, reference: string): Schema | null {
   return isObject(at) ? at : null;
 }
 
+/** Returns the entry of a field; names that every object has, such as `constructor`, have none by themselves. */
+export function entryOf(entries: Record<string, string>, id: string): string | undefined {
+  return Object.hasOwn(entries, id) ? entries[id] : undefined;
+}
+
 /** Returns the initial input: the schema's defaults. */
 export function initial(fields: readonly Field[]): Values {
   const values: Values = {};
@@ -151,14 +156,14 @@ export function collect(fields: readonly Field[], values: Values): Collected {
   for (const field of fields) {
     if (field.type === "group") {
       const inner = collect(field.fields, values);
-      const typed = fieldIds(field).some((id) => values[id]?.trim());
+      const typed = fieldIds(field).some((id) => entryOf(values, id)?.trim());
       if (typed || field.required) {
         result.args[field.name] = inner.args;
         Object.assign(result.errors, inner.errors);
       }
       continue;
     }
-    const raw = values[field.id] ?? "";
+    const raw = entryOf(values, field.id) ?? "";
     if (raw.trim() === "" && field.type !== "longtext" && !(field.type === "text" && raw !== "")) {
       if (field.required) result.errors[field.id] = "is required";
       continue;
