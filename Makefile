@@ -19,10 +19,11 @@ test: lint unit faults e2e ## everything that CI runs
 
 lint: cargo-found ui ## formatting, clippy, the documentation of the code, scripts and workflows
 	@hack/lint
-	@if command -v cargo-deny >/dev/null; then $(MAKE) --no-print-directory deny; else echo "lint: cargo-deny is not installed: dependencies were not judged"; fi
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps --document-private-items --locked
+# After clippy, which has fetched the crates: cargo-deny judges without the network.
+	@if command -v cargo-deny >/dev/null; then $(MAKE) --no-print-directory deny; else echo "lint: cargo-deny is not installed: dependencies were not judged"; fi
 
 unit: cargo-found ui ## unit, property and drift tests
 	@hack/ui test
