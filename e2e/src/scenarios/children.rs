@@ -217,7 +217,8 @@ fn part_of(object: &Object) -> Value {
     json!(object.metadata.labels.iter().flatten().find(|(key, _)| *key == "app.kubernetes.io/part-of"))
 }
 
-/// Returns how long a repair may take. One whose wake the operator was told to lose waits for the next.
+/// Returns the time limit of a repair. It is longer while the operator drops wakes on purpose, because a repair then waits for the
+/// next wake.
 fn repair_timeout(ns: &Namespace) -> Duration {
     if ns.env.paths.lose_wakes { TIMEOUT } else { REPAIR_TIMEOUT }
 }
