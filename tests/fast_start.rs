@@ -276,6 +276,26 @@ async fn a_signal_ends_all_jobs() {
 }
 
 #[tokio::test]
+async fn a_signal_ends_what_a_job_runs_with_the_cpu_time_that_others_leave() {
+    let stand_ins = StandIns::of("idle", &[]);
+    let idle = format!(
+        r#"
+        trap end_jobs EXIT
+        memory_bytes() {{ echo 8000000000; }}
+        job idle idle {ROOT}/hack/idle bash -c 'sleep 600 & nice >"$RECORDS/nice"; echo $! >"$RECORDS/child.new"; mv "$RECORDS/child.new" "$RECORDS/child"; wait'
+        await_jobs
+    "#
+    );
+    let mut running = script(&stand_ins, &idle).spawn().unwrap();
+    wait_for("the job does not start", || stand_ins.dir.join("child").exists()).await;
+    assert_eq!(stand_ins.noted("nice"), "19\n");
+    let pid = running.id().unwrap().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    assert!(!timeout(SOON, running.wait()).await.unwrap().unwrap().success());
+    wait_until_child_is_gone(&stand_ins).await;
+}
+
+#[tokio::test]
 async fn progress_tells_what_is_compiled_of_how_much_and_what_is_left() {
     let stand_ins = StandIns::of("progress", &[]);
     let lines = r#"

@@ -1,11 +1,12 @@
 //! Reads the API server's audit log: the user, the request and the time of the response.
 //!
-//! The log has one JSON line per request, written when the response is complete. A mark is an offset in the file. A read
-//! from a mark ends at the line of a request that this process sends then (a fence), so no earlier request is missing
-//! because its line is not written yet.
+//! The log has one JSON line per request, written when the response is complete, and for a write one more, written when the
+//! request is received. A mark is an offset in the file. A read from a mark ends at the line of a request that this process
+//! sends then (a fence), and at the answers of all writes that were received before it: a watch delivers the effect of a
+//! write before the line of its response is written.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     fmt,
     io::{Read as _, Seek as _, SeekFrom},
     path::PathBuf,
@@ -215,7 +216,8 @@ impl Audit {
         }
     }
 
-    /// Sends a fence request and reads from the mark up to its line; also returns the offset after that line.
+    /// Sends a fence request and reads from the mark up to its line, and on until every write received before it is
+    /// answered; also returns the offset after the last line.
     async fn read_to_fence(&self, since: AuditOffset) -> Result<(String, u64)> {
         let fence = format!("fence-{}-{}", process::id(), self.fences.fetch_add(1, Ordering::Relaxed));
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
@@ -224,16 +226,13 @@ impl Audit {
         let deadline = Instant::now() + Duration::from_secs(30);
         while Instant::now() < deadline {
             let mut text = self.read(since)?;
-            if let Some(at) = text.find(&fence)
-                && let Some(line) = text[at..].find('\n')
-            {
-                text.truncate(at + line + 1);
-                let end = since.0 + text.len() as u64;
-                return Ok((text, end));
+            if let Some(end) = end_of_answers(&text, &fence) {
+                text.truncate(end);
+                return Ok((text, since.0 + end as u64));
             }
             sleep(POLL_INTERVAL).await;
         }
-        bail!("our own request does not appear in {}", self.path.display())
+        bail!("our own request, or the answer of a write before it, does not appear in {}", self.path.display())
     }
 
     fn read(&self, since: AuditOffset) -> Result<String> {
@@ -245,6 +244,34 @@ impl Audit {
         bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
         String::from_utf8(bytes).context("the audit log is not text")
     }
+}
+
+/// Returns the offset after the line with the fence and after the answers of all writes that were received before it; `None`
+/// while one of these lines is missing.
+fn end_of_answers(text: &str, fence: &str) -> Option<usize> {
+    let mut waits_for_answer = HashSet::new();
+    let (mut end, mut fenced) = (0, false);
+    for line in text.split_inclusive('\n') {
+        end += line.len();
+        let request = audit_id(line);
+        if !line.contains(r#""stage":"RequestReceived""#) {
+            waits_for_answer.remove(request);
+        } else if !fenced {
+            waits_for_answer.insert(request);
+        }
+        fenced |= line.contains(fence);
+        if fenced && waits_for_answer.is_empty() {
+            return Some(end);
+        }
+    }
+    None
+}
+
+/// Returns the identifier that all lines of a request share; empty without one.
+fn audit_id(line: &str) -> &str {
+    const KEY: &str = r#""auditID":""#;
+    let value = line.find(KEY).map_or("", |at| &line[at + KEY.len()..]);
+    value.split('"').next().unwrap_or_default()
 }
 
 fn completed_requests<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<AuditEvent>> {
@@ -273,6 +300,45 @@ mod tests {
                 "extra":{{"authentication.kubernetes.io/pod-uid":["7-8"]}}}},"responseStatus":{{"metadata":{{}},"code":200}}}}"#,
         );
         completed_requests([line.as_str()].into_iter()).unwrap().remove(0)
+    }
+
+    fn lines(stages: &[(&str, &str, &str)]) -> String {
+        let line = |(stage, id, uri): &(&str, &str, &str)| {
+            format!("{{\"level\":\"Metadata\",\"auditID\":\"{id}\",\"stage\":\"{stage}\",\"requestURI\":\"{uri}\"}}\n")
+        };
+        stages.iter().map(line).collect()
+    }
+
+    #[test]
+    fn a_read_ends_when_every_write_before_the_fence_is_answered() {
+        let until_fence = [
+            ("RequestReceived", "w1", "/a"),
+            ("RequestReceived", "w2", "/b"),
+            ("ResponseComplete", "w1", "/a"),
+            ("ResponseComplete", "f", "/fence-1-1"),
+        ];
+        let (fence, mut text) = ("/fence-1-1\"", lines(&until_fence));
+        assert_eq!(end_of_answers(&text, fence), None, "w2 is not answered yet");
+        text += &lines(&[("RequestReceived", "later", "/c"), ("ResponseComplete", "w2", "/b")]);
+        let end = text.len();
+        text += &lines(&[("ResponseComplete", "later", "/c")]);
+        assert_eq!(end_of_answers(&text, fence), Some(end));
+        assert_eq!(end_of_answers(&text, "/fence-1-2\""), None, "the fence is not there yet");
+    }
+
+    #[test]
+    fn a_read_ends_at_the_fence_when_every_earlier_write_was_answered() {
+        let text = lines(&[
+            ("RequestReceived", "w1", "/a"),
+            ("ResponseStarted", "w1", "/a"),
+            ("ResponseComplete", "read", "/b"),
+            ("ResponseComplete", "f", "/fence-1-1"),
+        ]);
+        assert_eq!(
+            end_of_answers(&text, "/fence-1-1\""),
+            Some(text.len()),
+            "a stream counts as answered when it starts"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! Runs the scenarios, each in a namespace of its own: first the parallel ones, then the serial ones. After each of them
-//! the operator must stop to write in its namespace.
+//! Runs the scenarios, each in a namespace of its own: first the parallel ones, then the others one at a time. After each of
+//! them the operator must stop to write in its namespace, which is observed while the next scenarios run; only an exclusive one
+//! starts when nothing is observed any more.
 
 use std::{
     sync::Arc,
@@ -9,7 +10,7 @@ use std::{
 use anyhow::{Result, anyhow, bail};
 use e2e::audit::{AuditEvent, describe_requests};
 use futures::StreamExt as _;
-use tokio::time::sleep;
+use tokio::{task::JoinSet, time::sleep};
 
 use crate::{
     env::Env,
@@ -18,15 +19,28 @@ use crate::{
     scenario::{Isolation, Scenario},
 };
 
-/// Runs the scenarios, prints a line for each, and returns the number of failures. While the namespaces of ended scenarios
-/// are observed for writes, the next scenarios run.
+/// Runs the scenarios, prints a line for each, and returns the number of failures.
 pub(crate) async fn run(env: &Arc<Env>, scenarios: &[&'static Scenario], jobs: usize) -> usize {
-    let of = |isolation| scenarios.iter().copied().filter(move |scenario| scenario.isolation == isolation);
-    let together = futures::stream::iter(of(Isolation::Parallel)).map(|scenario| run_body(env, scenario));
+    let (parallel, others): (Vec<_>, Vec<_>) =
+        scenarios.iter().copied().partition(|scenario| scenario.isolation == Isolation::Parallel);
+    let together = futures::stream::iter(parallel).map(|scenario| run_body(env, scenario));
     let ended = together.buffer_unordered(jobs).map(finish).buffer_unordered(SETTLING);
     let mut failed = ended.filter(|passed| std::future::ready(!passed)).count().await;
-    for scenario in of(Isolation::Serial) {
-        failed += usize::from(!finish(run_body(env, scenario).await).await);
+    let mut observed = JoinSet::new();
+    for scenario in others {
+        if scenario.isolation == Isolation::Exclusive {
+            failed += failures(&mut observed).await;
+        }
+        observed.spawn(finish(run_body(env, scenario).await));
+    }
+    failed + failures(&mut observed).await
+}
+
+/// Waits until the scenarios are observed, and returns the number of failures.
+async fn failures(observed: &mut JoinSet<bool>) -> usize {
+    let mut failed = 0;
+    while let Some(passed) = observed.join_next().await {
+        failed += usize::from(!passed.unwrap_or(false));
     }
     failed
 }

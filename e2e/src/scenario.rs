@@ -23,8 +23,10 @@ pub(crate) struct Scenario {
 pub(crate) enum Isolation {
     /// Depends only on its own namespace.
     Parallel,
-    /// Disturbs the whole cluster, or is disturbed by load.
+    /// Is disturbed by load, or changes something for all namespaces: no other scenario runs meanwhile.
     Serial,
+    /// Stops a part of the cluster, or observes all of it: no other namespace is observed for writes meanwhile either.
+    Exclusive,
 }
 
 impl Scenario {

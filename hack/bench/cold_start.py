@@ -45,7 +45,7 @@ def events(since):
             event = json.loads(line)
             target, user = event.get("objectRef") or {}, event["user"]["username"]
             at = seconds(event["stageTimestamp"])
-            if at < since or target.get("namespace") != "default":
+            if event["stage"] != "ResponseComplete" or at < since or target.get("namespace") != "default":
                 continue
             verb, resource, sub = event["verb"], target.get("resource"), target.get("subresource")
             if verb == "patch" and resource == "deployments" and user.endswith(":recif-operator"):

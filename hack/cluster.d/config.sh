@@ -11,13 +11,18 @@ write_config() {
     write_dns_config "$dir"
 }
 
-# The audit log has one line per request and stage, without bodies: tests count requests with it.
+# The audit log has one line per request, and for a write by a ServiceAccount also one when it is received, without bodies:
+# tests count requests with it.
 write_control_plane_config() {
     cat >"$1/audit.yaml" <<EOF
 apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived]
-rules: [{level: Metadata}]
+rules:
+- level: Metadata
+  userGroups: [system:serviceaccounts]
+  verbs: [create, update, patch, delete, deletecollection]
+- level: Metadata
+  omitStages: [RequestReceived]
 EOF
 }
 

@@ -23,7 +23,7 @@ use crate::{
     watch::{await_condition, poll},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Exclusive:
     the_api_server_takes_every_value,
     agents_outlive_every_change_of_the_installation,
 );

@@ -25,7 +25,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_pod_of_several_that_is_deleted_loses_no_request,
     a_single_pod_that_is_deleted_loses_no_request,
 );
-pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
+pub(super) const ALONE: &[Scenario] = scenarios!(Exclusive:
     a_rollout_of_the_gateway_loses_no_request,
     requests_do_not_notice_that_the_control_plane_dies,
     requests_do_not_notice_that_the_control_plane_is_away,

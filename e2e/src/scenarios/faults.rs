@@ -24,7 +24,7 @@ use crate::{
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Exclusive:
     an_operator_killed_in_the_middle_of_churn_loses_nothing,
     a_standby_takes_over_from_a_killed_leader,
     an_api_server_that_restarts_loses_no_agent,

@@ -22,7 +22,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_stopped_agent_that_is_refused_stays_failed_in_silence,
     two_operators_over_one_agent_spare_and_name_each_other,
 );
-pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
+pub(super) const ALONE: &[Scenario] = scenarios!(Exclusive:
     an_older_crd_is_named_and_slows_its_objects_down_until_it_is_upgraded,
 );
 

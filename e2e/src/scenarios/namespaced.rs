@@ -23,7 +23,7 @@ use crate::{
     watch::poll,
 };
 
-pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
+pub(super) const ALONE: &[Scenario] = scenarios!(Exclusive:
     one_tenants_end_stops_no_other,
 );
 

@@ -31,7 +31,7 @@ use crate::{
     watch::{await_condition, poll},
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Exclusive:
     two_replicas_are_one_per_node,
     a_drained_node_loses_no_request,
     a_killed_node_is_named_and_the_other_one_serves_and_leads,

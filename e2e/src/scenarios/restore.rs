@@ -24,7 +24,7 @@ use crate::{
     watch::poll,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Exclusive:
     a_restored_etcd_makes_neither_operator_nor_gateway_deaf,
 );
 

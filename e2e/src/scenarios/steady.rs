@@ -20,7 +20,7 @@ use crate::{
     watch::stays_the_same,
 };
 
-pub(super) const SCENARIOS: &[Scenario] = scenarios!(Serial:
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Exclusive:
     a_start_costs_its_writes_once,
     a_flows_start_costs_its_writes_once,
     a_restarted_operator_writes_nothing_and_then_asks_nothing,
