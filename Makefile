@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help up test lint unit e2e faults test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build dist down clean cargo-found
+.PHONY: help up test lint unit e2e faults test-e2e test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build dist down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -32,7 +32,10 @@ unit: cargo-found ui ## unit, property and drift tests
 		RECIF_PROMETHEUS=$$(hack/prometheus) && \
 		export RECIF_PEERS RECIF_HELM RECIF_KUSTOMIZE RECIF_PROMETHEUS && cargo test --workspace --locked
 
-e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own
+e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own; of the longest a third, which the commit decides
+	@hack/e2e --third-of "$$(git rev-parse HEAD 2>/dev/null || echo none)"
+
+test-e2e: ## all end-to-end tests: about 45 minutes
 	@hack/e2e
 
 faults: cargo-found ## a third of the fault suite, which the commit decides, with 4 seeds

@@ -47,6 +47,9 @@ struct Args {
     /// Runs the scenarios of a cluster with two nodes instead of all others.
     #[arg(long)]
     nodes: bool,
+    /// Runs of the exclusive scenarios, which are the longest, only a third, which this decides: a commit's hash, say.
+    #[arg(long)]
+    third_of: Option<String>,
     /// How many scenarios run at once.
     #[arg(long, default_value_t = 6)]
     jobs: usize,
@@ -56,8 +59,8 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Args { filters, list, deploy_only, nodes, jobs, paths } = Args::parse();
-    let chosen = scenarios::matching(&filters, nodes);
+    let Args { filters, list, deploy_only, nodes, third_of, jobs, paths } = Args::parse();
+    let chosen = scenarios::matching(&filters, nodes, third_of.as_deref());
     if list {
         chosen.iter().for_each(|scenario| report::line(&scenario.title()));
         return ExitCode::SUCCESS;

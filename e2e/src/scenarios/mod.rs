@@ -46,7 +46,7 @@ mod store_faults;
 mod tools;
 mod traffic;
 
-use crate::scenario::Scenario;
+use crate::scenario::{Isolation, Scenario};
 
 /// All themes. The longest come first; `steady` comes when no other scenario disturbs it, and `chart`, which replaces the
 /// installation, after all.
@@ -108,10 +108,38 @@ const THEMES: &[&[Scenario]] = &[
 const THEMES_OF_NODES: &[&[Scenario]] = &[nodes::SCENARIOS];
 
 /// Returns the scenarios whose title contains one of the filters; without filters all. `nodes` chooses those of clusters
-/// with two nodes, else there are those of one.
-pub(crate) fn matching(filters: &[String], nodes: bool) -> Vec<&'static Scenario> {
+/// with two nodes, else there are those of one. With `third_of`, of the exclusive ones only the third that this text decides.
+pub(crate) fn matching(filters: &[String], nodes: bool, third_of: Option<&str>) -> Vec<&'static Scenario> {
     let themes = if nodes { THEMES_OF_NODES } else { THEMES };
     let wanted =
         |scenario: &&Scenario| filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
-    themes.iter().copied().flatten().filter(wanted).collect()
+    let mut exclusive = 0..;
+    themes
+        .iter()
+        .copied()
+        .flatten()
+        .filter(wanted)
+        .filter(|scenario| {
+            scenario.isolation != Isolation::Exclusive
+                || exclusive.next().is_none_or(|at: usize| third_of.is_none_or(|text| e2e::in_third_of(text, at)))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_commits_decide_for_every_exclusive_scenario_once_and_for_the_others_always() {
+        let all = matching(&[], false, None);
+        let thirds = ["a", "b", "c"].map(|commit| matching(&[], false, Some(commit)));
+        for scenario in &all {
+            let runs = thirds.iter().filter(|third| third.iter().any(|it| it.title() == scenario.title())).count();
+            let expected = if scenario.isolation == Isolation::Exclusive { 1 } else { 3 };
+            assert_eq!(runs, expected, "{}", scenario.title());
+        }
+        let longest = thirds.iter().map(Vec::len).max().unwrap_or_default();
+        assert!(thirds.iter().all(|third| longest - third.len() <= 1), "the thirds are as large as each other");
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use e2e::in_third_of;
 
 /// Plays scenarios on the cluster of KUBECONFIG, which must have no node.
 #[derive(Debug, Clone, Parser)]
@@ -37,8 +38,6 @@ impl Args {
     /// Reports whether a scenario is selected.
     pub(crate) fn wants(&self, at: usize, name: &str) -> bool {
         let named = self.filters.is_empty() || self.filters.iter().any(|filter| name.starts_with(filter.as_str()));
-        let digest =
-            |text: &String| text.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
-        named && self.third_of.as_ref().is_none_or(|text| at % 3 == digest(text) % 3)
+        named && self.third_of.as_ref().is_none_or(|text| in_third_of(text, at))
     }
 }
