@@ -46,5 +46,5 @@ pub(super) fn was_stopped<K: WorkloadKind>(cr: &K) -> bool {
 }
 
 pub(super) fn resolved<K: WorkloadKind>(cr: &K) -> Option<&Condition> {
-    cr.common()?.conditions.iter().find(|found| found.type_ == condition_type::REFERENCES_RESOLVED)
+    cr.common()?.condition(condition_type::REFERENCES_RESOLVED)
 }
