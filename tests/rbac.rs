@@ -5,36 +5,18 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
+use cli::roles::roles;
 use crds::Role;
-use serde::Deserialize;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PolicyRule {
-    api_groups: Vec<String>,
-    resources: Vec<String>,
-    verbs: Vec<String>,
-}
 
 /// Returns `verb resource.group` for every permission of the role; the core group and ours have no suffix.
 fn rights(file: &str, name: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("config").join(file)).unwrap();
-    let mut rights = BTreeSet::new();
-    for document in text.split("\n---\n") {
-        let object: serde_yaml::Value = serde_yaml::from_str(document).unwrap();
-        if !["Role", "ClusterRole"].iter().any(|kind| object["kind"] == *kind) || object["metadata"]["name"] != name {
-            continue;
-        }
-        let rules: Vec<PolicyRule> = serde_yaml::from_value(object["rules"].clone()).unwrap();
-        for PolicyRule { api_groups, resources, verbs } in &rules {
-            for group in api_groups {
-                let suffix = if group.is_empty() || group == crds::GROUP { String::new() } else { format!(".{group}") };
-                let verbs = |resource| verbs.iter().map(move |verb| format!("{verb} {resource}"));
-                rights.extend(resources.iter().flat_map(verbs).map(|right| right + &suffix));
-            }
-        }
-    }
-    rights
+    let roles = roles(&text).unwrap().into_iter().filter(|role| role.name == name);
+    let suffix = |group: &str| if ["", crds::GROUP].contains(&group) { String::new() } else { format!(".{group}") };
+    roles
+        .flat_map(|role| role.permissions)
+        .map(|one| format!("{} {}{}", one.verb, one.resource, suffix(&one.group)))
+        .collect()
 }
 
 fn table(rows: &[(&str, &str)]) -> BTreeSet<String> {

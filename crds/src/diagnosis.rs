@@ -32,6 +32,12 @@ pub fn first_lines(lines: Vec<String>) -> Vec<String> {
     kept
 }
 
+/// Reports whether the condition `Ready` of a Pod is True.
+pub fn is_pod_ready(pod: &Pod) -> bool {
+    let mut conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.any(|condition| condition.type_ == condition_type::READY && condition.status == "True")
+}
+
 /// Returns the problems that the kubelet and the scheduler report for a Pod that is not ready, one line each.
 pub fn pod_problems(pod: &Pod) -> Vec<String> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();

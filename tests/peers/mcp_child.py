@@ -89,7 +89,7 @@ def work(request, params):
     if method == "cancelled":
         return {"ids": cancelled}
     if method == "orphan":
-        # A process that ends after its parent has: whoever inherits it has to take note of its end.
+        # A process that ends after its parent has: the process that inherits it has to take note of its end.
         shell = subprocess.run(["sh", "-c", "sleep 0.2 >/dev/null 2>&1 & echo $!"], stdout=subprocess.PIPE)
         return {"pid": int(shell.stdout)}
     if method == "helper":

@@ -279,7 +279,7 @@ fn event_text<K: PhasedObject>(before: &K, after: &K, wait: Option<&Wait>) -> Op
     let to = after.phase()?;
     let moved = before.phase() != Some(to);
     let failure = |cr: &K| cr.common().is_some_and(|machine| machine.failure.is_some());
-    let ready = after.common()?.conditions.iter().find(|found| found.type_ == condition_type::READY)?;
+    let ready = after.common()?.condition(condition_type::READY)?;
     let say = |warning, reason: &str, message: &str| {
         Some(EventText { warning, reason: reason.to_owned(), message: message.to_owned() })
     };
@@ -290,11 +290,7 @@ fn event_text<K: PhasedObject>(before: &K, after: &K, wait: Option<&Wait>) -> Op
         PhaseClass::Stopped if moved => say(false, to.as_str(), &ready.message),
         PhaseClass::Progressing | PhaseClass::Settled => {
             let wait = wait.filter(|wait| wait.needs_user || wait.pod_problem)?;
-            let known = before
-                .common()?
-                .conditions
-                .iter()
-                .any(|old| old.type_ == condition_type::READY && old.reason == wait.reason);
+            let known = before.common()?.condition(condition_type::READY).is_some_and(|old| old.reason == wait.reason);
             if known { None } else { say(true, wait.reason, &wait.message) }
         }
         _ => None,

@@ -137,8 +137,7 @@ pub(super) fn renew_available<K: PhasedObject>(cr: &mut K, phase: K::Phase, wait
 
 /// Returns the message of the condition [`CRD_OUTDATED`](condition_type::CRD_OUTDATED), if the object has it.
 pub(super) fn crd_outdated<K: PhasedObject>(cr: &K) -> Option<&str> {
-    let mut conditions = cr.common()?.conditions.iter();
-    conditions.find(|found| found.type_ == condition_type::CRD_OUTDATED).map(|found| found.message.as_str())
+    cr.common()?.condition(condition_type::CRD_OUTDATED).map(|found| found.message.as_str())
 }
 
 /// Sets or removes that condition in a status that is complete otherwise.
@@ -148,7 +147,7 @@ pub(super) fn set_crd_outdated<K: PhasedObject>(cr: &mut K, dropped: Option<Stri
         machine.conditions.retain(|found| found.type_ != condition_type::CRD_OUTDATED);
         return;
     };
-    let known = machine.conditions.iter().find(|found| found.type_ == condition_type::CRD_OUTDATED);
+    let known = machine.condition(condition_type::CRD_OUTDATED);
     let since = known.map_or(Time(to_seconds(now)), |known| known.last_transition_time.clone());
     let mut new = condition(condition_type::CRD_OUTDATED, true, "FieldsDropped", sentence);
     (new.observed_generation, new.last_transition_time) = (machine.observed_generation, since);
@@ -187,9 +186,8 @@ pub(super) fn to_seconds(now: Timestamp) -> Timestamp {
 
 /// Returns the message of `Available` for an object that is scaled to zero.
 fn scaled_to_zero_message<K: PhasedObject>(cr: &K) -> Option<String> {
-    let available =
-        cr.common()?.conditions.iter().find(|found| found.type_ == condition_type::AVAILABLE && found.status == "True");
-    available.filter(|found| found.reason == reason::SCALED_TO_ZERO).map(|found| found.message.clone())
+    let available = cr.common()?.condition(condition_type::AVAILABLE).filter(|found| found.status == "True")?;
+    (available.reason == reason::SCALED_TO_ZERO).then(|| available.message.clone())
 }
 
 fn condition_parts<'a>(status: bool, reason: &'a str, message: &'a str) -> (bool, &'a str, &'a str) {
@@ -197,6 +195,5 @@ fn condition_parts<'a>(status: bool, reason: &'a str, message: &'a str) -> (bool
 }
 
 fn is_false<K: PhasedObject>(cr: &K, type_: &str) -> bool {
-    cr.common()
-        .is_some_and(|machine| machine.conditions.iter().any(|found| found.type_ == type_ && found.status == "False"))
+    cr.common().and_then(|status| status.condition(type_)).is_some_and(|found| found.status == "False")
 }

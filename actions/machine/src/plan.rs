@@ -321,18 +321,13 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
 fn is_recorded<K: PhasedObject>(cr: &K, failed: &StepFailure) -> bool {
     let Some(machine) = cr.common().filter(|_| cr.phase() == Some(K::Phase::FAILED)) else { return false };
     let reason = machine.failure.as_ref().is_some_and(|failure| failure.reason == failed.reason);
-    reason
-        && machine
-            .conditions
-            .iter()
-            .any(|found| found.type_ == condition_type::READY && found.message == failed.message)
+    reason && machine.condition(condition_type::READY).is_some_and(|ready| ready.message == failed.message)
 }
 
 /// Reports whether `Ready` says that two operators write the object.
 fn is_contested<K: PhasedObject>(cr: &K) -> bool {
-    cr.common().is_some_and(|old| {
-        old.conditions.iter().any(|it| it.type_ == condition_type::READY && it.reason == reason::OTHER_OPERATOR)
-    })
+    let ready = cr.common().and_then(|status| status.condition(condition_type::READY));
+    ready.is_some_and(|ready| ready.reason == reason::OTHER_OPERATOR)
 }
 
 pub(super) fn soonest(after: Duration, recheck: Option<Duration>) -> Requeue {

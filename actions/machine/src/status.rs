@@ -87,7 +87,7 @@ pub(super) fn complete_status<K: PhasedObject>(
     conditions::derive(&mut next, phase, findings, table);
     let generation = if observed { Some(before.generation()) } else { old.observed_generation };
     conditions::retain_messages(&mut next, &old.conditions);
-    let says_new = from != Some(phase) || failure.is_some() || ready_text_of(&next) != ready_text(&old.conditions);
+    let says_new = from != Some(phase) || failure.is_some() || next.common().and_then(ready_text) != ready_text(&old);
     if says_new && !table.available_follows_ready {
         conditions::renew_available(&mut next, phase, wait.as_ref());
     }
@@ -222,16 +222,11 @@ pub(super) fn settled_since<K: PhasedObject>(cr: &K, phase: K::Phase) -> Option<
     let machine = cr.common()?;
     machine.failure.as_ref()?;
     let well = matches!(phase.class(), PhaseClass::Settled | PhaseClass::Stopped);
-    let ready =
-        machine.conditions.iter().find(|found| found.type_ == condition_type::READY && found.status == "True")?;
+    let ready = machine.condition(condition_type::READY).filter(|ready| ready.status == "True")?;
     well.then_some(ready.last_transition_time.0)
 }
 
-fn ready_text_of<K: PhasedObject>(cr: &K) -> Option<(String, String)> {
-    ready_text(&cr.common()?.conditions)
-}
-
-fn ready_text(conditions: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition]) -> Option<(String, String)> {
-    let ready = conditions.iter().find(|found| found.type_ == condition_type::READY)?;
+fn ready_text(status: &CommonStatus) -> Option<(String, String)> {
+    let ready = status.condition(condition_type::READY)?;
     Some((ready.reason.clone(), ready.message.clone()))
 }

@@ -94,14 +94,15 @@ impl ToolServerView {
 
     /// Returns the reason and message why the server does not answer, if so.
     fn problem(&self) -> Option<(String, String)> {
-        let condition = |type_: &str| self.machine.conditions.iter().find(|found| found.type_ == type_);
         let words = |found: &Condition| (found.reason.clone(), found.message.clone());
         if !self.in_cluster {
             let failed = self.machine.phase.as_deref() == Some(ReferencePhase::Error.as_str());
-            return condition(condition_type::READY).filter(|_| failed).map(words);
+            return self.machine.condition(condition_type::READY).filter(|_| failed).map(words);
         }
-        let unavailable = condition(condition_type::AVAILABLE).filter(|found| found.status == "False");
-        let silent = condition(condition_type::TOOLS_DISCOVERED)
+        let unavailable = self.machine.condition(condition_type::AVAILABLE).filter(|found| found.status == "False");
+        let silent = self
+            .machine
+            .condition(condition_type::TOOLS_DISCOVERED)
             .filter(|found| reason::DISCOVERY_FAILURES.contains(&found.reason.as_str()));
         unavailable.or(silent).map(words)
     }

@@ -131,14 +131,14 @@ impl WorkloadKind for MCPServer {
     /// Returns the reason why the server is not ready. It is ready only after it has answered once: a program that cannot start,
     /// or speaks something else than MCP, is not ready.
     fn unready(&self) -> Option<Unresolved> {
-        let conditions = self.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-        let is_true = |type_: &str| conditions.iter().any(|found| found.type_ == type_ && found.status == "True");
+        let condition = |type_: &str| self.common().and_then(|status| status.condition(type_));
+        let is_true = |type_: &str| condition(type_).is_some_and(|found| found.status == "True");
         let is_known = self.tools_status().is_some_and(|status| status.tools_digest.is_some());
         // For a server that was ready before, the Pods alone decide.
         if is_known || is_true(condition_type::TOOLS_DISCOVERED) || is_true(condition_type::READY) {
             return None;
         }
-        let Some(found) = conditions.iter().find(|found| found.type_ == condition_type::TOOLS_DISCOVERED) else {
+        let Some(found) = condition(condition_type::TOOLS_DISCOVERED) else {
             let sentence = "it has not answered yet: listing its tools".to_owned();
             return Some(Unresolved { reason: "NotDiscovered", sentence, needs_user: false });
         };

@@ -91,10 +91,8 @@ async fn discover(cx: &Context, next: &mut MCPServer) -> Result<(), ActionError>
             store_tools(cx, next, found).await?;
         }
         Some(Err(failed)) => {
-            let conditions = next.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-            let known = conditions
-                .iter()
-                .any(|it| it.type_ == condition_type::TOOLS_DISCOVERED && it.message == failed.message);
+            let discovered = next.common().and_then(|status| status.condition(condition_type::TOOLS_DISCOVERED));
+            let known = discovered.is_some_and(|found| found.message == failed.message);
             // HTTP 401 or 403: the server answers only callers that it authenticates, and the operator is none of them. A
             // condition with the same message stays as it is.
             let signs_in =

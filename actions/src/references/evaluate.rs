@@ -223,11 +223,8 @@ impl Query<'_> {
         let current = common.and_then(|common| common.observed_generation) == Some(object.generation());
         match object.phase() {
             Some(ReferencePhase::Error) if current => {
-                let conditions = common.map(|common| common.conditions.as_slice()).unwrap_or_default();
-                let why = conditions
-                    .iter()
-                    .find(|found| found.type_ == condition_type::READY)
-                    .map_or("", |ready| &ready.message);
+                let ready = common.and_then(|common| common.condition(condition_type::READY));
+                let why = ready.map_or("", |ready| &ready.message);
                 self.missing(&format!("is in phase Error: {why}"))
             }
             _ if !behind.pending.is_empty() => behind,
@@ -254,13 +251,12 @@ impl Query<'_> {
         let Some(object) = object else { return self.absent() };
         let initial = WorkloadStatus::default();
         let WorkloadStatus { machine, endpoint, .. } = status(&object).unwrap_or(&initial);
-        let condition = |type_: &str| machine.conditions.iter().find(|found| found.type_ == type_);
-        let available = condition(condition_type::AVAILABLE).is_some_and(|found| found.status == "True");
+        let available = machine.condition(condition_type::AVAILABLE).is_some_and(|found| found.status == "True");
         let phase = machine.written_phase().and_then(WorkloadPhase::parse);
         match (endpoint, phase) {
             (Some(endpoint), _) if available => Evaluation::resolved(endpoint),
             (_, Some(WorkloadPhase::Failed)) if machine.observed_generation == object.meta().generation => {
-                let why = condition(condition_type::READY).map_or("", |ready| ready.message.as_str());
+                let why = machine.condition(condition_type::READY).map_or("", |ready| ready.message.as_str());
                 self.missing(&format!("is in phase Failed: {why}"))
             }
             (_, Some(phase)) => self.pending(&format!("is {phase}, not available")),

@@ -1,7 +1,7 @@
 //! Deploys a workload; action `deploy`, Deploying → Running or Terminated. Applies Service and Deployment and waits for the
 //! rollout.
 
-use std::{sync::Arc, time::Duration};
+use std::{ops::ControlFlow, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use crds::{WorkloadPhase, reason};
@@ -11,7 +11,7 @@ use super::{
     children::{Drift, drift, ensure, records, remove_unwanted, scale},
     health::{self, Rollout, STOPPING, explain, note_unready, observe, observed_change, rollout},
     images::has_replaceable_image,
-    inputs::{changed_inputs, inputs, is_unsettled},
+    inputs::{check_inputs, inputs},
     kind::WorkloadKind,
     replicas,
 };
@@ -41,12 +41,8 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = inputs(cx, cr.as_ref());
-        if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
-            cx.notes.reason(why);
-            return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
-        }
-        if is_unsettled(cx, cr.as_ref(), &inputs) {
-            return Ok(None);
+        if let ControlFlow::Break(result) = check_inputs(cx, cr.as_ref(), &inputs) {
+            return Ok(result);
         }
         let render = || {
             let live = cx.cache.child(&cr.deployment());

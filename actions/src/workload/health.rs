@@ -7,6 +7,7 @@ use crds::{
     pod_problem::{NOT_ON_NODE, PodProblem},
     reason,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::{Phase, PhaseClass, condition, condition_type, set_condition};
 
 use super::{children::renew_service, kind::WorkloadKind, replicas};
@@ -128,16 +129,17 @@ pub(super) fn note_rollout<K: WorkloadKind>(cx: &Context, cr: &K) {
 
 /// Reports whether the status says that the workload is scaled to zero.
 pub(super) fn is_scaled_to_zero<K: WorkloadKind>(cr: &K) -> bool {
-    let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-    conditions.iter().any(|found| {
-        found.type_ == condition_type::AVAILABLE && found.status == "True" && found.reason == reason::SCALED_TO_ZERO
-    })
+    available_condition(cr).is_some_and(|found| found.status == "True" && found.reason == reason::SCALED_TO_ZERO)
 }
 
 /// Reports whether the status says that a Pod is available.
 pub(crate) fn is_available<K: WorkloadKind>(cr: &K) -> bool {
-    let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-    conditions.iter().any(|found| found.type_ == condition_type::AVAILABLE && found.status == "True")
+    available_condition(cr).is_some_and(|found| found.status == "True")
+}
+
+/// Returns the condition `Available`.
+pub(super) fn available_condition<K: WorkloadKind>(cr: &K) -> Option<&Condition> {
+    cr.common()?.condition(condition_type::AVAILABLE)
 }
 
 /// Notes why the Pods are not ready.

@@ -1,5 +1,7 @@
 //! Resolves all references of a workload, as every action does first.
 
+use std::ops::ControlFlow;
+
 use crds::{WorkloadPhase, reason};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::condition_type;
@@ -34,6 +36,16 @@ pub(super) fn changed_inputs<K: WorkloadKind>(cr: &K, inputs: &Inputs) -> Option
     }
 }
 
+/// Checks that the pinned references are those of now. Breaks with the result of the step: back to Resolving if one has
+/// changed, and no change while one is pending.
+pub(super) fn check_inputs<K: WorkloadKind>(cx: &Context, cr: &K, inputs: &Inputs) -> ControlFlow<Option<K>> {
+    if let Some(why) = changed_inputs(cr, inputs) {
+        cx.notes.reason(why);
+        return ControlFlow::Break(Some(cr.moved_to(WorkloadPhase::Resolving)));
+    }
+    if is_unsettled(cx, cr, inputs) { ControlFlow::Break(None) } else { ControlFlow::Continue(()) }
+}
+
 /// Reports whether a reference is still pending, and notes it: rendering at this moment would leave the reference out.
 pub(super) fn is_unsettled<K: WorkloadKind>(cx: &Context, cr: &K, inputs: &Inputs) -> bool {
     let waiting = if cr.replicas() == 0 { None } else { inputs.waiting_for() };
@@ -46,5 +58,5 @@ pub(super) fn was_stopped<K: WorkloadKind>(cr: &K) -> bool {
 }
 
 pub(super) fn resolved<K: WorkloadKind>(cr: &K) -> Option<&Condition> {
-    cr.common()?.conditions.iter().find(|found| found.type_ == condition_type::REFERENCES_RESOLVED)
+    cr.common()?.condition(condition_type::REFERENCES_RESOLVED)
 }

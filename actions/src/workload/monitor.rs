@@ -6,13 +6,15 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use crds::{WorkloadPhase, reason};
 use machine::{Action, ActionError, RECHECK};
-use meta::condition_type;
 
 use super::{
     children::{
         Drift, drift, ensure, kind_of, records, remove_unwanted, renew_service, restore_records, scale, unrecorded,
     },
-    health::{STOPPING, explain, explain_cold_start, is_scaled_to_zero, note_rollout, note_unready, observe},
+    health::{
+        STOPPING, available_condition, explain, explain_cold_start, is_scaled_to_zero, note_rollout, note_unready,
+        observe,
+    },
     images::{is_template_new, note_unknown_keys},
     inputs::{changed_inputs, inputs, is_unsettled},
     kind::{WorkloadKind, is_governed},
@@ -200,9 +202,7 @@ impl Monitor {
         if state.available > 0 {
             return Ok(());
         }
-        let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-        let gone = conditions.iter().find(|found| found.type_ == condition_type::AVAILABLE && found.status == "False");
-        let Some(gone) = gone else {
+        let Some(gone) = available_condition(cr).filter(|found| found.status == "False") else {
             // A workload that is being scaled from zero counts as available for a while.
             cx.notes.requeue_after(if is_scaled_to_zero(cr) { UNHEALTHY_AFTER } else { SOON });
             return Ok(());

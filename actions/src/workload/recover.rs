@@ -56,11 +56,8 @@ impl<K: WorkloadKind> Action<K, Deps> for Recover {
 /// Returns the delay until the next check of the cause: a quarter of the time for which the object has been Failed, and not
 /// before the next attempt is due.
 fn next_check<K: WorkloadKind>(cx: &Context, cr: &K) -> Duration {
-    let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
-    let failed = conditions
-        .iter()
-        .find(|found| found.type_ == condition_type::STALLED)
-        .map(|stalled| stalled.last_transition_time.0);
+    let stalled = cr.common().and_then(|status| status.condition(condition_type::STALLED));
+    let failed = stalled.map(|stalled| stalled.last_transition_time.0);
     let age = failed.and_then(|since| Duration::try_from(cx.clock.now().duration_since(since)).ok());
     let due = next_attempt(cr).and_then(|due| Duration::try_from(due.duration_since(cx.clock.now())).ok());
     (age.unwrap_or_default() / 4).max(due.unwrap_or_default()).clamp(CHECK_INTERVALS.0, CHECK_INTERVALS.1)

@@ -1,7 +1,7 @@
 //! Renders a workload; action `render`, Rendering → Deploying. Applies what the Pods read, and pins the content hash that decides
 //! whether they are replaced.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use async_trait::async_trait;
 use crds::{WorkloadPhase, reason};
@@ -14,7 +14,7 @@ use super::{
     edges::RENDERED_CONDITIONS,
     health::note_rollout,
     images::render_with_images,
-    inputs::{changed_inputs, inputs, is_unsettled},
+    inputs::{check_inputs, inputs},
     kind::WorkloadKind,
     old_files::keep_old_files,
 };
@@ -40,12 +40,8 @@ impl<K: WorkloadKind> Action<K, Deps> for Render {
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
         let inputs = inputs(cx, cr.as_ref());
-        if let Some(why) = changed_inputs(cr.as_ref(), &inputs) {
-            cx.notes.reason(why);
-            return Ok(Some(cr.moved_to(WorkloadPhase::Resolving)));
-        }
-        if is_unsettled(cx, cr.as_ref(), &inputs) {
-            return Ok(None);
+        if let ControlFlow::Break(result) = check_inputs(cx, cr.as_ref(), &inputs) {
+            return Ok(result);
         }
         if cr.replicas() > 0
             && let Some(sentence) = cr.rejection(cx)

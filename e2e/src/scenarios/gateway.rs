@@ -29,8 +29,8 @@ fn refusal(answer: &HttpClientResponse) -> Result<(String, String)> {
 }
 
 async fn who_cannot_be_reached_is_said_in_a_sentence(ns: Namespace) -> Result<()> {
-    let nobody = ClientTarget::gateway(&ns, AGENT, "nobody").await?;
-    let answer = send_request(&ns, &nobody, "GET", "/").await?;
+    let missing = ClientTarget::gateway(&ns, AGENT, "missing").await?;
+    let answer = send_request(&ns, &missing, "GET", "/").await?;
     let (_, error) = refusal(&answer)?;
     ensure!(answer.status == 404 && !error.is_empty(), "{answer:?}");
 
@@ -114,7 +114,7 @@ async fn the_rest_of_the_path_and_the_headers_arrive_as_they_should(ns: Namespac
     ns.start(&workload("seer", json!({}))).await?;
     let mut gateway = ClientTarget::gateway(&ns, AGENT, "seer").await?;
     await_response(&ns, &gateway).await?;
-    gateway.headers += "X-Recif-User: somebody-else\r\nX-Recif-Anything: x\r\nTE: trailers\r\nConnection: X-Mine\r\n\
+    gateway.headers += "X-Recif-User: another-user\r\nX-Recif-Anything: x\r\nTE: trailers\r\nConnection: X-Mine\r\n\
                         X-Mine: for you only\r\nX-Theirs: a, b\r\nX-Forwarded-For: 192.0.2.1\r\n";
     let rest = "/seen/a%2Fb//c;d=1/%E2%82%AC?q=%20+&&x=//..";
     let (target, host) = (gateway.clone(), gateway.address.to_string());
@@ -135,7 +135,7 @@ async fn the_rest_of_the_path_and_the_headers_arrive_as_they_should(ns: Namespac
     ensure!(one("x-forwarded-for").starts_with("192.0.2.1, "), "{seen}");
     ensure!(values("x-theirs") == ["a, b"] && values("content-length") == ["2"], "{seen}");
     ensure!(one("traceparent").len() == 55, "{seen}");
-    ensure!(!one("x-recif-user").is_empty() && one("x-recif-user") != "somebody-else", "{seen}");
+    ensure!(!one("x-recif-user").is_empty() && one("x-recif-user") != "another-user", "{seen}");
     for name in ["authorization", "x-recif-anything", "x-mine", "te", "connection"] {
         ensure!(values(name).is_empty(), "{name} was passed on: {seen}");
     }

@@ -44,12 +44,12 @@ async fn first_answer(ns: &Namespace, target: &ClientTarget, path: &str) -> Resu
 
 async fn a_name_that_no_gateway_signed_is_no_name(ns: Namespace) -> Result<()> {
     ns.start(&workload("listener", json!({}))).await?;
-    let spoofed = "X-Recif-User: somebody-else\r\nX-Recif-Caller: x.y.z\r\nX-Recif-Approver: somebody-else\r\n";
+    let spoofed = "X-Recif-User: another-user\r\nX-Recif-Caller: x.y.z\r\nX-Recif-Approver: another-user\r\n";
     let mut gateway = ClientTarget::gateway(&ns, AGENT, "listener").await?;
     gateway.headers += spoofed;
     let through = recif_headers(&send_request(&ns, &gateway, "GET", "/seen", "").await?.text)?;
     ensure!(
-        matches!(through.as_slice(), [(name, user)] if name == "x-recif-user" && user != "somebody-else"),
+        matches!(through.as_slice(), [(name, user)] if name == "x-recif-user" && user != "another-user"),
         "{through:?}"
     );
     let mut service = ClientTarget::service(&ns, "listener").await?;

@@ -18,6 +18,7 @@ pub mod machine;
 mod names;
 mod output;
 mod progress;
+pub mod roles;
 pub mod rollout;
 pub mod rotate_identity;
 mod selection;

@@ -12,7 +12,7 @@ use std::{
 use cluster::{Change, ObjectMap, ObjectVersion};
 use crds::{
     ApiKind,
-    diagnosis::{deployment_problems, pod_problems},
+    diagnosis::{deployment_problems, is_pod_ready, pod_problems},
     tool_server::{TOOLS_KEY, tools_config_map},
 };
 use k8s_openapi::api::{
@@ -20,7 +20,7 @@ use k8s_openapi::api::{
     core::v1::{ConfigMap, Pod},
     events::v1::Event,
 };
-use meta::{Key, condition_type};
+use meta::Key;
 use serde_json::Error;
 
 use super::fleet::mask_rendered;
@@ -202,16 +202,9 @@ pub(super) fn server_of(kind: &ApiKind, config_map: &Key) -> Option<Key> {
 pub(super) fn pod(head: &ObjectVersion, json: &str) -> Result<PodRecord, Error> {
     let pod: Pod = serde_json::from_str(json)?;
     let status = pod.status.as_ref();
-    let ready = status.is_some_and(|status| {
-        status
-            .conditions
-            .iter()
-            .flatten()
-            .any(|condition| condition.type_ == condition_type::READY && condition.status == "True")
-    });
     let state = if pod.metadata.deletion_timestamp.is_some() {
         "Terminating"
-    } else if ready {
+    } else if is_pod_ready(&pod) {
         "Ready"
     } else {
         status.and_then(|status| status.phase.as_deref()).unwrap_or("Pending")

@@ -135,9 +135,8 @@ fn no_pod(kind: RoutedKind, head: &ObjectVersion, metadata: WireWorkloadMeta, st
     let deleting = metadata.deletion_timestamp.is_some() || status.phase.as_deref() == Some("Terminating");
     let ended = matches!(status.phase.as_deref(), Some("Failed" | "Terminated"));
     // The only waiting state that a user has to end.
-    let missing = status.conditions.iter().any(|condition| {
-        condition.type_ == condition_type::REFERENCES_RESOLVED
-            && condition.status == "False"
+    let missing = status.condition(condition_type::REFERENCES_RESOLVED).is_some_and(|condition| {
+        condition.status == "False"
             && matches!(condition.reason.as_str(), reason::MISSING_DEPENDENCY | reason::REFERENCE_CYCLE)
     });
     if !deleting && !ended && !missing {

@@ -59,7 +59,7 @@ pub(crate) async fn masked_state(place: &ScriptNamespace) -> Result<BTreeMap<Str
         let mut value = serde_json::to_value(object)?;
         for owner in value["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
             let uid = owner["uid"].as_str().unwrap_or_default();
-            owner["uid"] = living.get(uid).map_or("nobody who lives", String::as_str).into();
+            owner["uid"] = living.get(uid).map_or("an object that does not exist", String::as_str).into();
         }
         value["metadata"]["managedFields"] = applied(&value["metadata"]["managedFields"], &living);
         mask(&mut value, "", &place.name);

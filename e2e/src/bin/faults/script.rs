@@ -96,7 +96,7 @@ impl ScriptNamespace {
             DeleteParams { propagation_policy: Some(PropagationPolicy::Foreground), ..DeleteParams::default() };
         self.api("Agent").delete("gone", &foreground).await.context("delete Agent gone")?;
         self.api("ConfigMap").delete("plain-config", &DeleteParams::default()).await.context("delete a child")?;
-        let drift = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "somebody-else"}}});
+        let drift = json!({"metadata": {"labels": {"app.kubernetes.io/part-of": "another-client"}}});
         self.patch("Service", "plain", drift).await?;
         // The agent is created again under its name while its children may still be terminating.
         self.until("the deleted agent gone", |agents| find(agents, "gone").is_none()).await?;

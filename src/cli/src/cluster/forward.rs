@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use crds::diagnosis::is_pod_ready;
 use futures::{FutureExt as _, future::BoxFuture};
 use http::Uri;
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -25,7 +26,6 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use kube::{Api, Client};
-use meta::condition_type;
 use tokio::io::DuplexStream;
 
 use super::{UserClient, read_error::ReadError};
@@ -125,10 +125,7 @@ impl Forward {
 }
 
 fn is_ready(pod: &Pod) -> bool {
-    let conditions = pod.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let ready =
-        conditions.into_iter().any(|condition| condition.type_ == condition_type::READY && condition.status == "True");
-    ready && pod.metadata.deletion_timestamp.is_none()
+    is_pod_ready(pod) && pod.metadata.deletion_timestamp.is_none()
 }
 
 /// Returns the name of the Pod, and the number of its port.

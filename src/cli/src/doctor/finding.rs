@@ -40,15 +40,15 @@ pub(super) struct Finding {
     pub text: String,
 }
 
-/// Problem that a check has found.
+/// Issue that a check has found: what is wrong, how badly, and what to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Problem {
+pub(super) struct Issue {
     verdict: Verdict,
     what: String,
     remedy: String,
 }
 
-impl Problem {
+impl Issue {
     /// Returns a warning: what is wrong, and what to do.
     pub(super) fn warn(what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { verdict: Verdict::Warn, what: what.into(), remedy: remedy.into() }
@@ -61,7 +61,7 @@ impl Problem {
 }
 
 impl Finding {
-    /// Returns the finding of a check without a problem.
+    /// Returns the finding of a check without an issue.
     pub(super) fn ok(check: &'static str, text: impl Into<String>) -> Self {
         Self { check, verdict: Verdict::Ok, text: text.into() }
     }
@@ -71,15 +71,14 @@ impl Finding {
         Self { check, verdict: Verdict::Skip, text: format!("{title}: {why}") }
     }
 
-    /// Returns the finding from the problems of a check: the worst come first, and their verdict is that of the check.
-    /// Without a problem the text is `ok`.
-    pub(super) fn judge(check: &'static str, title: &str, ok: impl Into<String>, mut problems: Vec<Problem>) -> Self {
-        problems.sort_by_key(|problem| std::cmp::Reverse(problem.verdict));
-        let Some(worst) = problems.first().map(|problem| problem.verdict) else {
+    /// Returns the finding from the issues of a check: the worst come first, and their verdict is that of the check.
+    /// Without an issue the text is `ok`.
+    pub(super) fn judge(check: &'static str, title: &str, ok: impl Into<String>, mut issues: Vec<Issue>) -> Self {
+        issues.sort_by_key(|issue| std::cmp::Reverse(issue.verdict));
+        let Some(worst) = issues.first().map(|issue| issue.verdict) else {
             return Self::ok(check, format!("{title}: {}", ok.into()));
         };
-        let told: Vec<_> =
-            problems.iter().map(|problem| one_line(&format!("{}: {}", problem.what, problem.remedy))).collect();
+        let told: Vec<_> = issues.iter().map(|issue| one_line(&format!("{}: {}", issue.what, issue.remedy))).collect();
         Self { check, verdict: worst, text: format!("{title}: {}", told.join("; ")) }
     }
 }
@@ -126,25 +125,25 @@ impl Report {
 mod tests {
     use super::*;
 
-    fn found(problems: Vec<Problem>) -> Finding {
-        Finding::judge("nodes", "nodes", "2 are ready", problems)
+    fn found(issues: Vec<Issue>) -> Finding {
+        Finding::judge("nodes", "nodes", "2 are ready", issues)
     }
 
     #[test]
-    fn the_worst_problem_comes_first_and_gives_the_verdict() {
-        let finding = found(vec![Problem::warn("slow", "wait"), Problem::fail("a\n  gone", "start it")]);
+    fn the_worst_issue_comes_first_and_gives_the_verdict() {
+        let finding = found(vec![Issue::warn("slow", "wait"), Issue::fail("a\n  gone", "start it")]);
         assert_eq!((finding.verdict, finding.text.as_str()), (Verdict::Fail, "nodes: a gone: start it; slow: wait"));
         assert_eq!(found(Vec::new()).text, "nodes: 2 are ready");
     }
 
     #[test]
     fn the_exit_code_is_that_of_the_worst_verdict() {
-        for (problems, usual, strict) in [
+        for (issues, usual, strict) in [
             (vec![], Exit::Done, Exit::Done),
-            (vec![Problem::warn("a", "b")], Exit::Done, Exit::NotReady),
-            (vec![Problem::warn("a", "b"), Problem::fail("a", "b")], Exit::NotReady, Exit::NotReady),
+            (vec![Issue::warn("a", "b")], Exit::Done, Exit::NotReady),
+            (vec![Issue::warn("a", "b"), Issue::fail("a", "b")], Exit::NotReady, Exit::NotReady),
         ] {
-            let report = Report::new("a", "b", vec![Finding::skip("x", "x", "unknown"), found(problems)]);
+            let report = Report::new("a", "b", vec![Finding::skip("x", "x", "unknown"), found(issues)]);
             assert_eq!((report.exit(false), report.exit(true)), (usual, strict));
         }
     }

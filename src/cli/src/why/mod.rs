@@ -142,10 +142,7 @@ pub(super) fn summarize(kind: &ApiKind, object: &DynamicObject) -> StatusSummary
     let why = crds::why::why(kind.name, &object.metadata, object.data.get("status").map(|_| &status));
     let generation = object.metadata.generation;
     let current = generation.is_none() || status.observed_generation >= generation;
-    let ready = status
-        .conditions
-        .iter()
-        .any(|condition| condition.type_ == condition_type::READY && condition.status == "True");
+    let ready = status.condition(condition_type::READY).is_some_and(|ready| ready.status == "True");
     let crds::StatusExplanation { sentence, phase, reason, attention, .. } = why;
     StatusSummary { sentence, phase, ready: ready && current, reason, attention }
 }

@@ -147,8 +147,8 @@ fn condition(status: &CommonStatus) -> Option<Condition> {
     if status.is_initial() {
         return None;
     }
-    let of = |type_: &str| status.conditions.iter().find(|condition| condition.type_ == type_);
-    let found = of(condition_type::STALLED).filter(|stalled| stalled.status == "True").or(of(condition_type::READY))?;
+    let stalled = status.condition(condition_type::STALLED).filter(|stalled| stalled.status == "True");
+    let found = stalled.or(status.condition(condition_type::READY))?;
     Some(Condition {
         type_: found.type_.clone(),
         status: found.status.clone(),
@@ -168,10 +168,7 @@ async fn waiting_for(
     status: &CommonStatus,
 ) -> Result<Vec<String>, Problem> {
     let current = metadata.generation.is_none() || status.observed_generation >= metadata.generation;
-    let ready = status
-        .conditions
-        .iter()
-        .any(|condition| condition.type_ == condition_type::READY && condition.status == "True");
+    let ready = status.condition(condition_type::READY).is_some_and(|ready| ready.status == "True");
     if ready && current {
         return Ok(Vec::new());
     }

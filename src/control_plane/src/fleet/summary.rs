@@ -79,7 +79,7 @@ impl Summary {
         columns: &[Column],
         why: &StatusExplanation,
     ) -> Self {
-        let condition = status.conditions.iter().find(|condition| condition.type_ == condition_type::READY);
+        let condition = status.condition(condition_type::READY);
         let ready = match condition.map(|condition| condition.status.as_str()) {
             Some("True") => Ready::True,
             Some("False") => Ready::False,

@@ -186,7 +186,6 @@ impl<K: WorkloadKind + CustomObject> KindFleet for KindWorkloads<K> {
         if scaling.is_none() && !held {
             return None;
         }
-        let conditions = cr.common().map(|machine| machine.conditions.as_slice()).unwrap_or_default();
         Some(WorkloadView {
             uid: cr.uid().to_owned(),
             scaling,
@@ -197,7 +196,7 @@ impl<K: WorkloadKind + CustomObject> KindFleet for KindWorkloads<K> {
             tool: None,
             status: ScalingStatus {
                 desired: cr.status().and_then(|status| status.desired_replicas),
-                active: status::active(conditions),
+                active: cr.common().and_then(status::active),
             },
         })
     }

@@ -4,16 +4,15 @@
 //! tests that it is as it was read (optimistic concurrency).
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::{CommonStatus, condition_type};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::fleet::{ScalingCondition, ScalingStatus};
 
-/// Returns the condition `ScalingActive` of this list.
-pub(super) fn active(conditions: &[Condition]) -> Option<ScalingCondition> {
-    let found = conditions.iter().find(|found| found.type_ == condition_type::SCALING_ACTIVE)?;
+/// Returns the condition `ScalingActive` of a decoded status.
+pub(super) fn active(status: &CommonStatus) -> Option<ScalingCondition> {
+    let found = status.condition(condition_type::SCALING_ACTIVE)?;
     Some(ScalingCondition {
         status: found.status == "True",
         reason: found.reason.clone(),

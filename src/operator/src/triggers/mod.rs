@@ -39,7 +39,7 @@ pub fn triggers_referrers<K: PhasedObject>(change: &Change<K>) -> bool {
 /// of a workload is written with a transition.
 fn referrer_view<K: PhasedObject>(object: &K) -> impl PartialEq + '_ {
     let status = object.common();
-    let condition = |type_: &str| status.and_then(|it| it.conditions.iter().find(|found| found.type_ == type_));
+    let condition = |type_: &str| status.and_then(|status| status.condition(type_));
     let (ready, available) = (condition(condition_type::READY), condition(condition_type::AVAILABLE));
     (
         (object.uid(), object.generation()),

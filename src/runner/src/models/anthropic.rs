@@ -26,13 +26,8 @@ use super::{
 };
 use crate::Lookup;
 
-const PROVIDER: ProviderDefaults = ProviderDefaults {
-    keys: provider::ANTHROPIC.keys,
-    base: provider::ANTHROPIC.base,
-    public: "https://api.anthropic.com",
-    regional: None,
-    needs_key: provider::ANTHROPIC.needs_key,
-};
+const PROVIDER: ProviderDefaults =
+    ProviderDefaults { provider: provider::ANTHROPIC, public: "https://api.anthropic.com", regional: None };
 
 /// Version of the API.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");

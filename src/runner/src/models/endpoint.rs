@@ -1,5 +1,6 @@
 //! Endpoint of a model at its provider: base URL, API key, and the config of every request.
 
+use crds::provider::Provider;
 use reqwest::header::HeaderValue;
 use url::Url;
 
@@ -8,16 +9,12 @@ use crate::Lookup;
 
 /// Defaults of a provider.
 pub(super) struct ProviderDefaults {
-    /// Credentials that hold the API key, the preferred one first.
-    pub(super) keys: &'static [&'static str],
-    /// Credential that holds the base URL.
-    pub(super) base: &'static str,
+    /// Names of its credentials, and whether its public address requires a key.
+    pub(super) provider: Provider,
     /// Public base URL of the provider.
     pub(super) public: &'static str,
     /// Public base URL per region, with a placeholder `{region}`; `None` for a provider where a region changes nothing.
     pub(super) regional: Option<&'static str>,
-    /// Set when the public address requires a key.
-    pub(super) needs_key: bool,
 }
 
 /// Model with its resolved base URL and key.
@@ -35,36 +32,40 @@ impl ModelEndpoint {
     ///
     /// # Errors
     /// The setting that is missing or invalid, without its value.
-    pub(super) fn find(reference: &ModelRef, credentials: &Lookup, names: &ProviderDefaults) -> Result<Self, String> {
+    pub(super) fn find(
+        reference: &ModelRef,
+        credentials: &Lookup,
+        defaults: &ProviderDefaults,
+    ) -> Result<Self, String> {
+        let Provider { keys, base: url_name, needs_key, .. } = defaults.provider;
         let provider = &reference.provider;
         let set = |name: &str| credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
-        let chosen = reference.base_url.clone().filter(|url| !url.is_empty()).or_else(|| set(names.base));
+        let chosen = reference.base_url.clone().filter(|url| !url.is_empty()).or_else(|| set(url_name));
         let base = match &chosen {
             Some(chosen) => Url::parse(chosen).ok(),
-            None => Url::parse(&public_base_url(reference, names)?).ok(),
+            None => Url::parse(&public_base_url(reference, defaults)?).ok(),
         };
         let base = base.filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host()).ok_or_else(|| {
             format!(
                 "the base URL of model provider `{provider}` is not an http or https URL; fix `baseUrl` in the \
-                 extraConfig of its PluginConfig, or {}",
-                names.base
+                 extraConfig of its PluginConfig, or {url_name}"
             )
         })?;
         let declared = match &*reference.credential_keys {
             [only] => Some(only.as_str()),
             _ => None,
         };
-        let found = names.keys.iter().copied().chain(declared).find_map(|name| Some((name, set(name)?)));
+        let found = keys.iter().copied().chain(declared).find_map(|name| Some((name, set(name)?)));
         let key = match found {
             // Such a key cannot be sent in a header.
             Some((name, key)) if HeaderValue::from_str(&key).is_err() => {
                 return Err(format!("{name} holds characters that no API key has; set it to the key alone"));
             }
             Some((_, key)) => Some(key),
-            None if names.needs_key && chosen.is_none() => {
+            None if needs_key && chosen.is_none() => {
                 return Err(format!(
                     "model provider `{provider}` needs an API key: set {}, or the base URL of a server that needs none",
-                    names.keys.join(" or ")
+                    keys.join(" or ")
                 ));
             }
             None => None,
@@ -104,9 +105,9 @@ impl ModelEndpoint {
 }
 
 /// Returns the provider's public base URL, for the region if it has regional ones.
-fn public_base_url(reference: &ModelRef, names: &ProviderDefaults) -> Result<String, String> {
+fn public_base_url(reference: &ModelRef, defaults: &ProviderDefaults) -> Result<String, String> {
     let region = reference.region.as_deref().filter(|region| !region.is_empty());
-    let Some((template, region)) = names.regional.zip(region) else { return Ok(names.public.into()) };
+    let Some((template, region)) = defaults.regional.zip(region) else { return Ok(defaults.public.into()) };
     if region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Ok(template.replace("{region}", region));
     }
@@ -118,11 +119,9 @@ mod tests {
     use super::*;
 
     const PROVIDER: ProviderDefaults = ProviderDefaults {
-        keys: &["A_KEY", "B_KEY"],
-        base: "A_URL",
+        provider: Provider { names: &["a"], keys: &["A_KEY", "B_KEY"], base: "A_URL", needs_key: true },
         public: "https://api.example/v1",
         regional: Some("https://{region}.api.example/v1"),
-        needs_key: true,
     };
 
     fn find(

@@ -26,11 +26,9 @@ use super::{
 use crate::Lookup;
 
 const PROVIDER: ProviderDefaults = ProviderDefaults {
-    keys: provider::GEMINI.keys,
-    base: provider::GEMINI.base,
+    provider: provider::GEMINI,
     public: "https://generativelanguage.googleapis.com",
     regional: None,
-    needs_key: provider::GEMINI.needs_key,
 };
 
 /// Settings that are fields of the request instead of the generation config.

@@ -26,13 +26,8 @@ use super::{
 };
 use crate::Lookup;
 
-const PROVIDER: ProviderDefaults = ProviderDefaults {
-    keys: provider::OLLAMA.keys,
-    base: provider::OLLAMA.base,
-    public: "http://localhost:11434",
-    regional: None,
-    needs_key: provider::OLLAMA.needs_key,
-};
+const PROVIDER: ProviderDefaults =
+    ProviderDefaults { provider: provider::OLLAMA, public: "http://localhost:11434", regional: None };
 
 /// Settings that are fields of the request instead of `options`.
 const TOP_LEVEL_SETTINGS: [(&str, &str); 4] =

@@ -25,11 +25,9 @@ use super::{
 use crate::Lookup;
 
 const PROVIDER: ProviderDefaults = ProviderDefaults {
-    keys: provider::OPENAI.keys,
-    base: provider::OPENAI.base,
+    provider: provider::OPENAI,
     public: "https://api.openai.com/v1",
     regional: Some("https://{region}.api.openai.com/v1"),
-    needs_key: provider::OPENAI.needs_key,
 };
 
 /// Model behind Chat Completions.

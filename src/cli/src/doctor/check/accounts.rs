@@ -1,7 +1,7 @@
 //! Row 7: rights of our accounts, by a review of each rule of the manifests.
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{AccountReviews, Denied, Read},
 };
 
@@ -17,16 +17,16 @@ pub(super) fn check(reviews: &Read<AccountReviews>) -> Finding {
         Ok(reviews) => reviews,
         Err(why) => return Finding::skip(CHECK, TITLE, why),
     };
-    let mut problems = Vec::new();
+    let mut issues = Vec::new();
     if !missing.is_empty() {
         let what = format!("{} missing, {}", missing.len(), named(missing, "may not"));
-        problems.push(Problem::fail(what, "kubectl apply --server-side -k config/default, or config/namespaced"));
+        issues.push(Issue::fail(what, "kubectl apply --server-side -k config/default, or config/namespaced"));
     }
     if !excess.is_empty() {
         let what = format!("more than needed, {}", named(excess, "may"));
-        problems.push(Problem::warn(what, "remove the binding that gives it, see `kubectl auth can-i --list --as`"));
+        issues.push(Issue::warn(what, "remove the binding that gives it, see `kubectl auth can-i --list --as`"));
     }
-    Finding::judge(CHECK, TITLE, format!("{asked} reviews, none is missing"), problems)
+    Finding::judge(CHECK, TITLE, format!("{asked} reviews, none is missing"), issues)
 }
 
 fn named(rights: &[Denied], may: &str) -> String {

@@ -4,7 +4,7 @@ use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{Installed, Part, Read},
 };
 
@@ -30,7 +30,7 @@ pub(super) fn check(
                 CHECK,
                 TITLE,
                 "",
-                vec![Problem::fail(why.to_string(), "upgrade Kubernetes to 1.30 or later")],
+                vec![Issue::fail(why.to_string(), "upgrade Kubernetes to 1.30 or later")],
             );
         }
         Err(why) => return Finding::skip(CHECK, TITLE, why),
@@ -42,30 +42,30 @@ pub(super) fn check(
     let found = |list: &'_ [Value], name: &str| list.iter().find(|it| it["metadata"]["name"] == name).cloned();
     if ours.iter().all(|policy| found(policies, &policy.name).is_none()) {
         let what = "none of ours is there, so nothing but RBAC holds the operator and the gateway";
-        return Finding::judge(CHECK, TITLE, "", vec![Problem::warn(what, format!("turn them on again: {APPLY}"))]);
+        return Finding::judge(CHECK, TITLE, "", vec![Issue::warn(what, format!("turn them on again: {APPLY}"))]);
     }
-    let mut problems = Vec::new();
+    let mut issues = Vec::new();
     for policy in &ours {
         let name = &policy.name;
         let (Some(there), Some(binding)) = (found(policies, name), found(bindings, name)) else {
-            problems.push(Problem::fail(format!("{name} or its binding is missing"), APPLY));
+            issues.push(Issue::fail(format!("{name} or its binding is missing"), APPLY));
             continue;
         };
         if subject(&there) != Some(policy.subject.as_str()) {
-            problems.push(Problem::fail(format!("{name} holds another user than ours"), APPLY));
+            issues.push(Issue::fail(format!("{name} holds another user than ours"), APPLY));
         }
         let denies = binding.pointer("/spec/validationActions").and_then(Value::as_array);
         if !denies.is_some_and(|actions| actions.iter().any(|action| action == "Deny")) {
-            problems.push(Problem::warn(format!("the binding of {name} denies nothing"), APPLY));
+            issues.push(Issue::warn(format!("the binding of {name} denies nothing"), APPLY));
         }
     }
     for (part, account) in [(operator, "recif-operator"), (gateway, "recif-gateway")] {
         if let Some(part) = part.as_ref().ok().and_then(Option::as_ref).filter(|part| part.account != account) {
             let what = format!("{account} runs as ServiceAccount {:?}, which no policy holds", part.account);
-            problems.push(Problem::fail(what, format!("give it the ServiceAccount {account}")));
+            issues.push(Issue::fail(what, format!("give it the ServiceAccount {account}")));
         }
     }
-    Finding::judge(CHECK, TITLE, format!("the {} of ours hold the operator and the gateway", ours.len()), problems)
+    Finding::judge(CHECK, TITLE, format!("the {} of ours hold the operator and the gateway", ours.len()), issues)
 }
 
 struct BuiltIn {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::Read,
 };
 use crate::cluster::ServerTime;
@@ -22,19 +22,19 @@ pub(super) fn check(times: &Read<Vec<ServerTime>>, offset: Option<f64>) -> Findi
         Err(why) => return Finding::skip(CHECK, TITLE, why),
     };
     let slowest = percentile_95(times.iter().map(|time| time.took).collect());
-    let mut problems = Vec::new();
+    let mut issues = Vec::new();
     let what = format!("95 of 100 reads take up to {} ms", slowest.as_millis());
     let remedy = "see its load and that of etcd, and the way to it";
     if slowest > TOO_SLOW {
-        problems.push(Problem::fail(what.clone(), remedy));
+        issues.push(Issue::fail(what.clone(), remedy));
     } else if slowest > SLOW {
-        problems.push(Problem::warn(what.clone(), remedy));
+        issues.push(Issue::warn(what.clone(), remedy));
     }
     if let Some(offset) = offset.filter(|offset| offset.abs() > CLOCK) {
         let what = format!("its clock and yours differ by {:.0} s", offset.abs());
-        problems.push(Problem::warn(what, "set both by NTP: tokens and certificates depend on it"));
+        issues.push(Issue::warn(what, "set both by NTP: tokens and certificates depend on it"));
     }
-    Finding::judge(CHECK, TITLE, what, problems)
+    Finding::judge(CHECK, TITLE, what, issues)
 }
 
 fn percentile_95(mut times: Vec<Duration>) -> Duration {

@@ -1,7 +1,7 @@
 //! Row 13: database of the control plane, in which the history is.
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{Database, Installed, Part, Read, Unread},
 };
 
@@ -18,10 +18,10 @@ pub(super) fn check(control_plane: &Read<Option<Part>>, database: &Read<Database
         Ok(None) => return Finding::skip(CHECK, CHECK, "not installed yet"),
         Err(why) => return Finding::skip(CHECK, CHECK, why),
     };
-    let mut problems = Vec::new();
+    let mut issues = Vec::new();
     match database {
-        Ok(Database::Postgres(Err(error))) => problems.push(Problem::fail(format!("its URL {error}"), SECRET)),
-        Ok(Database::File) if !part.has_claim => problems.push(Problem::warn(
+        Ok(Database::Postgres(Err(error))) => issues.push(Issue::fail(format!("its URL {error}"), SECRET)),
+        Ok(Database::File) if !part.has_claim => issues.push(Issue::warn(
             "the history is in a file that goes with the Pod of the control plane",
             "create the Secret recif-database with the url of a PostgreSQL, or mount a PersistentVolumeClaim",
         )),
@@ -32,18 +32,18 @@ pub(super) fn check(control_plane: &Read<Option<Part>>, database: &Read<Database
     let note = said.iter().find_map(|line| line.strip_prefix("database: "));
     let behind = part.pods.iter().filter_map(|pod| pod.behind).max().unwrap_or_default();
     if let Some(note) = note {
-        problems.push(Problem::fail(note, "see that it runs and admits the control plane"));
+        issues.push(Issue::fail(note, "see that it runs and admits the control plane"));
     } else if behind > BEHIND {
         let what = format!("the history is {behind} s behind");
-        problems.push(Problem::warn(what, "see the load of the database"));
+        issues.push(Issue::warn(what, "see the load of the database"));
     }
     let forbidden = part.pods.iter().find_map(|pod| match &pod.readyz {
         Err(why @ Unread::Forbidden(_)) => Some(why),
         _ => None,
     });
     match forbidden {
-        Some(why) if problems.is_empty() => Finding::skip(CHECK, CHECK, why),
-        _ => Finding::judge(CHECK, CHECK, "it takes the history", problems),
+        Some(why) if issues.is_empty() => Finding::skip(CHECK, CHECK, why),
+        _ => Finding::judge(CHECK, CHECK, "it takes the history", issues),
     }
 }
 

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{Definition, Installed, Read, definition},
 };
 
@@ -39,28 +39,28 @@ pub(super) fn check(cluster: &Read<Vec<Definition>>, installed: Installed, ours:
             },
         }
     }
-    let mut problems = Vec::new();
+    let mut issues = Vec::new();
     if !missing.is_empty() {
-        problems.push(Problem::fail(format!("missing {}", missing.join(", ")), APPLY));
+        issues.push(Issue::fail(format!("missing {}", missing.join(", ")), APPLY));
     }
     if let Some(name) = broken.first() {
         let what = format!("not Established {}", broken.join(", "));
-        problems.push(Problem::fail(what, format!("see `kubectl describe crd {name}`")));
+        issues.push(Issue::fail(what, format!("see `kubectl describe crd {name}`")));
     }
     if !foreign.is_empty() {
-        problems.push(Problem::fail(format!("not of this program {}", foreign.join(", ")), APPLY));
+        issues.push(Issue::fail(format!("not of this program {}", foreign.join(", ")), APPLY));
     }
-    for (versions, problem) in
-        [(near, Problem::warn as fn(String, String) -> Problem), (far, Problem::fail as fn(String, String) -> Problem)]
+    for (versions, issue) in
+        [(near, Issue::warn as fn(String, String) -> Issue), (far, Issue::fail as fn(String, String) -> Issue)]
     {
         if let Some(version) = versions.first() {
             let what = format!("{} of {} are of {version}, this program is {own}", versions.len(), ours.len());
             let newer = numbers(version) > numbers(own);
             let remedy = if newer { format!("use the program of {version}") } else { APPLY.to_owned() };
-            problems.push(problem(what, remedy));
+            issues.push(issue(what, remedy));
         }
     }
-    Finding::judge(CHECK, CHECK, format!("all {} are of this program's version, {own}", ours.len()), problems)
+    Finding::judge(CHECK, CHECK, format!("all {} are of this program's version, {own}", ours.len()), issues)
 }
 
 /// Reports whether two versions are at most one minor version apart.

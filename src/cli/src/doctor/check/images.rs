@@ -1,7 +1,7 @@
 //! Row 9: images: those that nodes have, and what the kubelets say of the others.
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{ImageUse, NodeView, Pulled, Read, Unread, WaitingImage},
 };
 
@@ -19,19 +19,19 @@ pub(super) fn check(
         Ok(read) => read,
         Err(why) => return Finding::skip(CHECK, CHECK, why),
     };
-    let mut problems: Vec<_> = waiting
+    let mut issues: Vec<_> = waiting
         .iter()
-        .map(|one| Problem::fail(format!("{} of Pod {}, {}", one.image, one.pod, one.said), PULL))
+        .map(|one| Issue::fail(format!("{} of Pod {}, {}", one.image, one.pod, one.said), PULL))
         .collect();
     let mut asked = 0;
     for Pulled { image, result } in pulled.into_iter().flatten() {
         match result {
             Ok(None) => asked += 1,
-            Ok(Some(why)) => problems.push(Problem::fail(format!("{image}, {why}"), PULL)),
+            Ok(Some(why)) => issues.push(Issue::fail(format!("{image}, {why}"), PULL)),
             Err(why @ Unread::Forbidden(_)) => {
-                problems.push(Problem::warn(format!("{image} was not pulled, {why}"), "leave out --pull"))
+                issues.push(Issue::warn(format!("{image} was not pulled, {why}"), "leave out --pull"))
             }
-            Err(why) => problems.push(Problem::fail(format!("{image}, {why}"), PULL)),
+            Err(why) => issues.push(Issue::fail(format!("{image}, {why}"), PULL)),
         }
     }
     // Without the nodes it is not known which images are there.
@@ -41,13 +41,13 @@ pub(super) fn check(
             "agents" => "give the operator --agent-image (chart: agentImage), or load it onto the nodes",
             _ => "use an image with the name of its registry, or load it onto the nodes",
         };
-        problems.push(Problem::warn(what, remedy));
+        issues.push(Issue::warn(what, remedy));
     }
     let ok = match asked {
         0 => format!("no Pod waits for one of {}", uses.len()),
         asked => format!("{asked} were pulled and start"),
     };
-    Finding::judge(CHECK, CHECK, ok, problems)
+    Finding::judge(CHECK, CHECK, ok, issues)
 }
 
 /// Reports whether no node can have the image: it has no registry to come from, and none holds it.

@@ -13,7 +13,7 @@ use k8s_openapi::{
 use kube::core::{Selector, SelectorExt as _};
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{Read, Scope},
 };
 
@@ -53,19 +53,19 @@ pub(super) fn check(policies: &Read<[Vec<NetworkPolicy>; 2]>, pods: &[Labels], s
     let sidecar = into("the sidecar's port from the gateway", PROXY_PORT, "http", gateway());
     let asked = into("the sidecar's port from the operator", PROXY_PORT, "http", operator());
     let admin = into("the gateway's admin port from the operator", ADMIN_PORT, "admin", operator());
-    let mut problems = judge(here, &scope.namespace, pods, &[sidecar, asked, resolve()]);
-    problems.extend(judge(system, &scope.system, &[gateway().1], &[admin, resolve()]));
-    problems.extend(judge(system, &scope.system, &[operator().1], &[resolve()]));
-    problems.dedup();
+    let mut issues = judge(here, &scope.namespace, pods, &[sidecar, asked, resolve()]);
+    issues.extend(judge(system, &scope.system, &[gateway().1], &[admin, resolve()]));
+    issues.extend(judge(system, &scope.system, &[operator().1], &[resolve()]));
+    issues.dedup();
     Finding::judge(
         CHECK,
         TITLE,
         format!("none of others concerns us in {} and {}", scope.namespace, scope.system),
-        problems,
+        issues,
     )
 }
 
-fn judge(policies: &[NetworkPolicy], namespace: &str, pods: &[Labels], needed: &[Needed]) -> Vec<Problem> {
+fn judge(policies: &[NetworkPolicy], namespace: &str, pods: &[Labels], needed: &[Needed]) -> Vec<Issue> {
     let foreign = |pod: &Labels| policies.iter().find(|policy| !is_ours(policy) && selects(policy, pod)).map(name);
     let Some((pod, policy)) = pods.iter().find_map(|pod| foreign(pod).map(|policy| (pod, policy))) else {
         return Vec::new();
@@ -78,10 +78,10 @@ fn judge(policies: &[NetworkPolicy], namespace: &str, pods: &[Labels], needed: &
     if shut.is_empty() {
         let who = pod.get(NAME).map_or("our Pods", String::as_str);
         let what = format!("{policy:?} in {namespace} selects {who}");
-        return vec![Problem::warn(what, "nothing, as long as it admits what your agents call")];
+        return vec![Issue::warn(what, "nothing, as long as it admits what your agents call")];
     }
     let what = format!("{policy:?} in {namespace} shuts {}", shut.join(", "));
-    vec![Problem::fail(what, "admit it there, as in config/samples/network-policy.yaml")]
+    vec![Issue::fail(what, "admit it there, as in config/samples/network-policy.yaml")]
 }
 
 fn name(policy: &NetworkPolicy) -> String {

@@ -1,7 +1,7 @@
 //! Row 4: nodes for our images, which are of Linux, amd64 and arm64.
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{NodeView, Read},
 };
 
@@ -17,12 +17,12 @@ pub(super) fn check(nodes: &Read<Vec<NodeView>>) -> Finding {
     let ready: Vec<_> = nodes.iter().filter(|node| node.ready).collect();
     let (ours, others): (Vec<&NodeView>, Vec<&NodeView>) =
         ready.iter().copied().partition(|node| node.os == "linux" && ARCHITECTURES.contains(&node.arch.as_str()));
-    let mut problems = Vec::new();
+    let mut issues = Vec::new();
     if ours.is_empty() {
         let what = format!("none of {} is Ready, of Linux, and of amd64 or arm64", nodes.len());
-        problems.push(Problem::fail(what, "add one, or see `kubectl describe nodes`"));
+        issues.push(Issue::fail(what, "add one, or see `kubectl describe nodes`"));
     } else if let Some(other) = others.first() {
-        problems.push(Problem::warn(
+        issues.push(Issue::warn(
             format!(
                 "{} of {} run no images of ours, such as {} ({}/{})",
                 others.len(),
@@ -38,7 +38,7 @@ pub(super) fn check(nodes: &Read<Vec<NodeView>>) -> Finding {
         CHECK,
         CHECK,
         format!("{} of {} are Ready, of Linux, amd64 or arm64", ours.len(), nodes.len()),
-        problems,
+        issues,
     )
 }
 

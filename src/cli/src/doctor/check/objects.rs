@@ -1,7 +1,7 @@
 //! Row 15: our objects: those that need attention, and those that an operator which is gone has left behind.
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{Installed, KindCount, Part, Read},
 };
 
@@ -21,7 +21,7 @@ pub(super) fn check(
         Ok(counts) => counts,
         Err(why) => return Finding::skip(CHECK, CHECK, why),
     };
-    let mut problems = Vec::new();
+    let mut issues = Vec::new();
     let held: Vec<String> =
         counts.iter().flat_map(|kind| kind.held.iter().map(|name| format!("{} {name}", kind.plural))).collect();
     if matches!(operator, Ok(None)) && !held.is_empty() {
@@ -35,15 +35,15 @@ pub(super) fn check(
             "install the operator and delete them, or kubectl -n {namespace} patch {kind} {name} --type=merge -p \
              '{{\"metadata\":{{\"finalizers\":null}}}}'"
         );
-        problems.push(Problem::fail(what, remedy));
+        issues.push(Issue::fail(what, remedy));
     }
     let told: Vec<_> = counts.iter().filter_map(attention).collect();
     if !told.is_empty() {
         let remedy = "recif get -A names them, and recif why KIND/NAME says what to do";
-        problems.push(Problem::warn(told.join(", "), remedy));
+        issues.push(Issue::warn(told.join(", "), remedy));
     }
     let all: usize = counts.iter().map(|kind| kind.all).sum();
-    Finding::judge(CHECK, CHECK, format!("none of {all} needs attention"), problems)
+    Finding::judge(CHECK, CHECK, format!("none of {all} needs attention"), issues)
 }
 
 fn attention(kind: &KindCount) -> Option<String> {

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     super::{
-        finding::{Finding, Problem},
+        finding::{Finding, Issue},
         reading::{Installed, Part, Read, Unread},
     },
     absent::{INSTALL, absent},
@@ -26,49 +26,49 @@ pub(super) fn check(
         Ok(Some(part)) => part,
         Ok(None) => {
             return match absent(installed, system) {
-                Some(what) => Finding::judge(CHECK, CHECK, "", vec![Problem::fail(what, INSTALL)]),
+                Some(what) => Finding::judge(CHECK, CHECK, "", vec![Issue::fail(what, INSTALL)]),
                 None => Finding::skip(CHECK, CHECK, "not installed yet"),
             };
         }
         Err(why) => return Finding::skip(CHECK, CHECK, why),
     };
     let see = format!("see `kubectl -n {system} describe pods -l app.kubernetes.io/name=recif-operator`");
-    let (mut problems, ready) = (Vec::new(), part.ready());
+    let (mut issues, ready) = (Vec::new(), part.ready());
     if part.replicas == 0 {
         let remedy = format!("kubectl -n {system} scale deployment/recif-operator --replicas=2");
-        problems.push(Problem::fail("it is scaled to 0", remedy));
+        issues.push(Issue::fail("it is scaled to 0", remedy));
     } else if ready == 0 {
         let said = part.pods.iter().find_map(|pod| unready(&pod.readyz)).unwrap_or_default();
-        problems.push(Problem::fail(format!("none of its {} Pods is ready{said}", part.replicas), see.clone()));
+        issues.push(Issue::fail(format!("none of its {} Pods is ready{said}", part.replicas), see.clone()));
     } else if ready == 1 {
-        problems.push(Problem::warn("it has no standby", format!("scale it to 2, or {see}")));
+        issues.push(Issue::warn("it has no standby", format!("scale it to 2, or {see}")));
     }
     // Without a ready Pod, a lease without a holder is no news; a single replica may do without one.
     if ready > 0 && part.setting("--leader-elect", "RECIF_LEADER_ELECT") != Some("false") {
-        problems.extend(lease.as_ref().ok().and_then(|lease| judge_lease(lease.as_ref(), now, system)));
+        issues.extend(lease.as_ref().ok().and_then(|lease| judge_lease(lease.as_ref(), now, system)));
     }
     for pod in part.pods.iter().filter(|pod| pod.ready) {
         match &pod.readyz {
             Ok((200, body)) if body.trim() != "ok" => {
                 let notes: Vec<_> = body.lines().filter(|line| *line != "ok").collect();
-                problems.push(Problem::warn(
+                issues.push(Issue::warn(
                     format!("{} says {}", pod.name, notes.join(", ")),
                     "give it the right, or repair what it names",
                 ));
             }
             Ok((200, _)) | Err(Unread::Forbidden(_)) => {}
             Ok((code, body)) => {
-                problems.push(Problem::warn(format!("{} answers {code}, {}", pod.name, body.trim()), see.clone()));
+                issues.push(Issue::warn(format!("{} answers {code}, {}", pod.name, body.trim()), see.clone()));
             }
-            Err(why) => problems.push(Problem::warn(format!("{} was not asked, {why}", pod.name), see.clone())),
+            Err(why) => issues.push(Issue::warn(format!("{} was not asked, {why}", pod.name), see.clone())),
         }
     }
-    problems.dedup();
+    issues.dedup();
     Finding::judge(
         CHECK,
         CHECK,
         format!("{ready} of {} Pods are ready, and one holds the lease", part.replicas),
-        problems,
+        issues,
     )
 }
 
@@ -77,15 +77,15 @@ fn unready(readyz: &Read<(u16, String)>) -> Option<String> {
     (*code != 200).then(|| format!(" ({})", body.trim()))
 }
 
-fn judge_lease(lease: Option<&(String, Option<Timestamp>)>, now: Timestamp, system: &str) -> Option<Problem> {
+fn judge_lease(lease: Option<&(String, Option<Timestamp>)>, now: Timestamp, system: &str) -> Option<Issue> {
     let see = format!("see the logs, `kubectl -n {system} logs deployment/recif-operator`");
     match lease {
         Some((holder, Some(renewed))) if !holder.is_empty() => {
             let age = now.duration_since(*renewed);
             (age >= LEASE_AGE)
-                .then(|| Problem::fail(format!("its lease was renewed {} s ago", age.as_secs()), see.clone()))
+                .then(|| Issue::fail(format!("its lease was renewed {} s ago", age.as_secs()), see.clone()))
         }
-        _ => Some(Problem::fail("its lease has no holder", see)),
+        _ => Some(Issue::fail("its lease has no holder", see)),
     }
 }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{DryRun, DryRuns},
 };
 
@@ -20,7 +20,7 @@ pub(super) fn check_sidecar(runs: &DryRuns) -> Finding {
     };
     let first = pod.pointer("/spec/initContainers").and_then(Value::as_array).into_iter().flatten();
     let kept = first.filter(|container| container["restartPolicy"] == "Always").count() > 0;
-    let dropped = Problem::fail(
+    let dropped = Issue::fail(
         "the API server drops restartPolicy of init containers",
         "turn on the feature gate SidecarContainers, or upgrade Kubernetes",
     );
@@ -30,35 +30,35 @@ pub(super) fn check_sidecar(runs: &DryRuns) -> Finding {
 /// Judges whether the namespace takes the sample agent's Deployment and Pod.
 pub(super) fn check(runs: &DryRuns, namespace: &str) -> Finding {
     let title = format!("pods in {namespace}");
-    let (mut problems, mut unread) = (Vec::new(), None);
+    let (mut issues, mut unread) = (Vec::new(), None);
     for run in [&runs.deployment, &runs.pod] {
         match run {
             DryRun::Accepted(_) => {}
-            DryRun::Refused(said) => problems.push(refusal(said, namespace)),
+            DryRun::Refused(said) => issues.push(refusal(said, namespace)),
             DryRun::Unread(why) => unread = Some(why),
         }
     }
-    problems.dedup();
+    issues.dedup();
     if let DryRun::Accepted(pod) = &runs.pod {
         let changed = changed_requests(&runs.sent, pod);
         if !changed.is_empty() {
-            problems.push(Problem::warn(
+            issues.push(Issue::warn(
                 format!("a LimitRange or webhook changes the resources of {}", changed.join(", ")),
                 "set spec.resources of agents, or accept it",
             ));
         }
     }
     match unread {
-        Some(why) if problems.is_empty() => Finding::skip(PODS, &title, why),
-        _ => Finding::judge(PODS, &title, "the sample agent is accepted", problems),
+        Some(why) if issues.is_empty() => Finding::skip(PODS, &title, why),
+        _ => Finding::judge(PODS, &title, "the sample agent is accepted", issues),
     }
 }
 
-/// Returns the problem in the server's words, with what to do.
-fn refusal(said: &str, namespace: &str) -> Problem {
+/// Returns the issue in the server's words, with what to do.
+fn refusal(said: &str, namespace: &str) -> Issue {
     if let Some((quota, counts)) = exceeded_quota(said) {
         let what = format!("refused by quota {quota:?} ({counts})");
-        return Problem::fail(what, "raise it, or use another namespace");
+        return Issue::fail(what, "raise it, or use another namespace");
     }
     let remedy = if said.contains("violates PodSecurity") {
         "leave the level of the namespace at restricted or below, or use another namespace"
@@ -75,7 +75,7 @@ fn refusal(said: &str, namespace: &str) -> Problem {
         Some((_, why)) => why,
         None => said,
     };
-    Problem::fail(format!("refused, {}", if what.is_empty() { namespace } else { what }), remedy)
+    Issue::fail(format!("refused, {}", if what.is_empty() { namespace } else { what }), remedy)
 }
 
 /// Returns the name of the quota and its counts, of `exceeded quota: small, requested: pods=1, used: pods=10, limited: pods=10`.

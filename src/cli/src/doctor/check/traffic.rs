@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{
     super::{
-        finding::{Finding, Problem},
+        finding::{Finding, Issue},
         reading::{Installed, Part, Read, Unread},
     },
     absent::{INSTALL, absent},
@@ -27,58 +27,55 @@ pub(super) fn check(
     if installed == Installed::No {
         return Finding::skip(CHECK, TITLE, "not installed yet");
     }
-    let (mut problems, mut unread, mut told) = (Vec::new(), None, Vec::new());
+    let (mut issues, mut unread, mut told) = (Vec::new(), None, Vec::new());
     for ((name, deployment), part) in NAMES.iter().zip(parts) {
         match part {
             Ok(Some(part)) => match judge_part(name, deployment, part, system) {
                 Ok(found) if found.is_empty() => told.push(format!("the {name} answers")),
-                Ok(found) => problems.extend(found),
+                Ok(found) => issues.extend(found),
                 Err(why) => unread = Some(why),
             },
             Ok(None) => {
                 let what = absent(installed, system).unwrap_or_else(|| "not found".to_owned());
                 let what = format!("the {name} was {what}");
                 // The control plane may be left out.
-                problems.push(match *name {
-                    "gateway" => Problem::fail(what, INSTALL),
-                    _ => Problem::warn(what, INSTALL),
+                issues.push(match *name {
+                    "gateway" => Issue::fail(what, INSTALL),
+                    _ => Issue::warn(what, INSTALL),
                 });
             }
             Err(why) => unread = Some(why.clone()),
         }
     }
-    problems.extend(judge_certificate(certificate, now, system));
+    issues.extend(judge_certificate(certificate, now, system));
     match unread {
-        Some(why) if problems.is_empty() => Finding::skip(CHECK, TITLE, why),
-        _ => Finding::judge(CHECK, TITLE, told.join(", "), problems),
+        Some(why) if issues.is_empty() => Finding::skip(CHECK, TITLE, why),
+        _ => Finding::judge(CHECK, TITLE, told.join(", "), issues),
     }
 }
 
-fn judge_part(name: &str, deployment: &str, part: &Part, system: &str) -> Result<Vec<Problem>, Unread> {
+fn judge_part(name: &str, deployment: &str, part: &Part, system: &str) -> Result<Vec<Issue>, Unread> {
     let see = format!("see `kubectl -n {system} describe pods -l app.kubernetes.io/name={deployment}`");
     if part.replicas == 0 {
         // The history of the control plane is in a file by default, which only one process may write.
         let replicas = if deployment == "recif-gateway" { 2 } else { 1 };
         let remedy = format!("kubectl -n {system} scale deployment/{deployment} --replicas={replicas}");
-        return Ok(vec![Problem::fail(format!("the {name} is scaled to 0"), remedy)]);
+        return Ok(vec![Issue::fail(format!("the {name} is scaled to 0"), remedy)]);
     }
-    let mut problems = Vec::new();
+    let mut issues = Vec::new();
     for pod in part.pods.iter().filter(|pod| pod.ready) {
         match &pod.answer {
-            Some(Ok(401)) if part.signed => problems.push(Problem::fail(
+            Some(Ok(401)) if part.signed => issues.push(Issue::fail(
                 format!("the {name} refuses your token"),
                 "sign in again, or set RECIF_TOKEN to one that `kubectl create token NAME` makes",
             )),
             Some(Ok(500..)) => {
-                problems
-                    .push(Problem::fail(format!("Pod {} of the {name} answers with an error", pod.name), see.clone()));
+                issues.push(Issue::fail(format!("Pod {} of the {name} answers with an error", pod.name), see.clone()));
             }
             Some(Err(why @ Unread::Forbidden(_))) => return Err(why.clone()),
             Some(Err(why)) => {
-                problems.push(Problem::fail(
-                    format!("Pod {} of the {name} cannot be reached, {why}", pod.name),
-                    see.clone(),
-                ));
+                issues
+                    .push(Issue::fail(format!("Pod {} of the {name} cannot be reached, {why}", pod.name), see.clone()));
             }
             Some(Ok(_)) | None => {}
         }
@@ -86,27 +83,27 @@ fn judge_part(name: &str, deployment: &str, part: &Part, system: &str) -> Result
     if part.ready() == 0 {
         let said = part.pods.iter().find_map(|pod| pod.readyz.as_ref().ok());
         let said = said.map_or_else(String::new, |(_, body)| format!(" ({})", body.trim()));
-        problems.push(Problem::fail(format!("no Pod of the {name} is ready{said}"), see));
+        issues.push(Issue::fail(format!("no Pod of the {name} is ready{said}"), see));
     }
-    problems.dedup();
-    Ok(problems)
+    issues.dedup();
+    Ok(issues)
 }
 
-fn judge_certificate(certificate: &Read<Option<Timestamp>>, now: Timestamp, system: &str) -> Option<Problem> {
+fn judge_certificate(certificate: &Read<Option<Timestamp>>, now: Timestamp, system: &str) -> Option<Issue> {
     let renew = "renew the certificate in the Secret that the gateway mounts";
     let end = match certificate {
         Ok(end) => (*end)?,
         Err(Unread::Failed(why)) => {
-            return Some(Problem::fail(format!("of TLS, {why}"), format!("create it in namespace {system}")));
+            return Some(Issue::fail(format!("of TLS, {why}"), format!("create it in namespace {system}")));
         }
         Err(_) => return None,
     };
     let left = end.duration_since(now);
     if left.is_negative() {
-        return Some(Problem::fail(format!("the gateway's certificate ended at {end}"), renew));
+        return Some(Issue::fail(format!("the gateway's certificate ended at {end}"), renew));
     }
     (left < RENEWED)
-        .then(|| Problem::warn(format!("the gateway's certificate ends in {} days", left.as_hours() / 24), renew))
+        .then(|| Issue::warn(format!("the gateway's certificate ends in {} days", left.as_hours() / 24), renew))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crds::kubernetes::{MINIMUM_MINOR, NEWEST_SUPPORTED_MINOR, OLDEST_SUPPORTED_MINOR};
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{NodeView, Read},
 };
 
@@ -13,41 +13,40 @@ const CHECK: &str = "kubernetes";
 pub(super) fn check(server: &str, nodes: &Read<Vec<NodeView>>) -> Finding {
     let supported = format!("1.{OLDEST_SUPPORTED_MINOR}–1.{NEWEST_SUPPORTED_MINOR}");
     let kubelets = nodes.iter().flatten().map(|node| (format!("the kubelet of {}", node.name), node.kubelet.as_str()));
-    let problems: Vec<_> = [("the API server".to_owned(), server)]
+    let issues: Vec<_> = [("the API server".to_owned(), server)]
         .into_iter()
         .chain(kubelets)
         .filter_map(|(what, version)| judge(&what, version, &supported))
         .collect();
-    if problems.is_empty() {
+    if issues.is_empty() {
         let version = server.trim_start_matches('v');
         return Finding::ok(CHECK, format!("Kubernetes {version} (supported: {supported})"));
     }
-    Finding::judge(CHECK, "Kubernetes", "", problems)
+    Finding::judge(CHECK, "Kubernetes", "", issues)
 }
 
-fn judge(what: &str, version: &str, supported: &str) -> Option<Problem> {
+fn judge(what: &str, version: &str, supported: &str) -> Option<Issue> {
     let short = version.trim_start_matches('v');
     let Some(minor) = minor(version) else {
-        return Some(Problem::warn(
+        return Some(Issue::warn(
             format!("{what} has the unknown version {version:?}"),
             format!("see that it is one of {supported}"),
         ));
     };
     if minor < MINIMUM_MINOR {
-        return Some(Problem::fail(
+        return Some(Issue::fail(
             format!("{what} is {short}, older than 1.{MINIMUM_MINOR}"),
             format!("upgrade it to one of {supported}"),
         ));
     }
     if minor < OLDEST_SUPPORTED_MINOR {
-        return Some(Problem::warn(
+        return Some(Issue::warn(
             format!("{what} is {short}, on which Récif is not tested"),
             format!("upgrade it to one of {supported}"),
         ));
     }
-    (minor > NEWEST_SUPPORTED_MINOR).then(|| {
-        Problem::warn(format!("{what} is {short}, newer than {supported}"), "look for a newer version of Récif")
-    })
+    (minor > NEWEST_SUPPORTED_MINOR)
+        .then(|| Issue::warn(format!("{what} is {short}, newer than {supported}"), "look for a newer version of Récif"))
 }
 
 /// Returns the minor version of Kubernetes 1.

@@ -1,7 +1,7 @@
 //! Row 8: the user's own rights: to install, or to use what is installed.
 
 use super::super::{
-    finding::{Finding, Problem},
+    finding::{Finding, Issue},
     reading::{Read, YourReviews},
 };
 
@@ -16,7 +16,7 @@ pub(super) fn check(reviews: &Read<YourReviews>, namespace: &str) -> Finding {
         Ok(reviews) => reviews,
         Err(why) => return Finding::skip(CHECK, TITLE, why),
     };
-    let mut problems = Vec::new();
+    let mut issues = Vec::new();
     if !missing.is_empty() {
         let more = missing.len().saturating_sub(NAMED);
         let more = if more == 0 { String::new() } else { format!(" and {more} more") };
@@ -29,14 +29,14 @@ pub(super) fn check(reviews: &Read<YourReviews>, namespace: &str) -> Finding {
                  recif-visitor bound to you"
             )
         };
-        problems.push(Problem::warn(what, remedy));
+        issues.push(Issue::warn(what, remedy));
     }
     let ok = if *to_install {
         "you may install it".to_owned()
     } else {
         format!("you may use every kind in {namespace}, call what runs there, and reach gateway and control plane")
     };
-    Finding::judge(CHECK, TITLE, ok, problems)
+    Finding::judge(CHECK, TITLE, ok, issues)
 }
 
 #[cfg(test)]

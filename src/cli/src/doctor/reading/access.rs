@@ -2,14 +2,14 @@
 
 use crds::{GROUP, KINDS, Role};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{
-    api::{ApiReader, Read, Unread, text, unread},
+    api::{ApiReader, Read, Unread, unread},
     parts::{Account, Part},
     views::{Installed, Scope},
 };
+use crate::roles::{Permission, RoleManifest, roles};
 
 /// Reviews that are asked for at the same time.
 const AT_ONCE: usize = 8;
@@ -116,48 +116,27 @@ pub(in crate::doctor) struct YourReviews {
     pub to_install: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct PolicyRule {
-    api_groups: Vec<String>,
-    resources: Vec<String>,
-    verbs: Vec<String>,
-    #[serde(default)]
-    resource_names: Vec<String>,
-}
-
 /// Returns the rights of an account by our manifests; `system` is the namespace of its Roles.
 pub(in crate::doctor) fn account_rules(account: &str, system: &str) -> Vec<Right> {
     let files = RULES.iter().filter(|(name, _)| *name == account).flat_map(|(_, files)| *files);
-    let documents = files.flat_map(|file| file.split("\n---\n"));
-    let objects = documents.filter_map(|document| serde_yaml::from_str::<Value>(document).ok());
-    objects.flat_map(|object| role_rights(&object, account, system)).collect()
+    let roles = files.flat_map(|file| roles(file).unwrap_or_default());
+    roles.flat_map(|role| role_rights(role, account, system)).collect()
 }
 
-fn role_rights(object: &Value, account: &str, system: &str) -> Vec<Right> {
-    let bound = match object["kind"].as_str() {
-        Some("Role") => BoundIn::Namespace(system.to_owned()),
+fn role_rights(role: RoleManifest, account: &str, system: &str) -> impl Iterator<Item = Right> + use<> {
+    let bound = match role.is_namespaced {
+        true => BoundIn::Namespace(system.to_owned()),
         // The other ClusterRoles are bound in the cluster also where the parts work in some namespaces.
-        Some("ClusterRole") if text(object, "/metadata/name") == account => BoundIn::Workspaces,
-        Some("ClusterRole") => BoundIn::Cluster,
-        _ => return Vec::new(),
+        false if role.name == account => BoundIn::Workspaces,
+        false => BoundIn::Cluster,
     };
-    let rules = Vec::<PolicyRule>::deserialize(&object["rules"]).unwrap_or_default();
-    let mut rights = Vec::new();
-    for PolicyRule { api_groups, resources, verbs, resource_names } in rules {
-        let names = if resource_names.is_empty() { vec![String::new()] } else { resource_names };
-        for ((group, resource), (verb, name)) in
-            pairs(&api_groups, &resources).flat_map(|of| pairs(&verbs, &names).map(move |what| (of, what)))
-        {
-            let [verb, group, resource, name] = [verb, group, resource, name].map(Clone::clone);
-            rights.push(Right { verb, group, resource, name, bound: bound.clone() });
-        }
-    }
-    rights
-}
-
-fn pairs<'v>(left: &'v [String], right: &'v [String]) -> impl Iterator<Item = (&'v String, &'v String)> {
-    left.iter().flat_map(move |one| right.iter().map(move |other| (one, other)))
+    role.permissions.into_iter().map(move |Permission { verb, group, resource, name }| Right {
+        verb,
+        group,
+        resource,
+        name,
+        bound: bound.clone(),
+    })
 }
 
 impl Right {
