@@ -148,7 +148,7 @@ async fn the_columns_are_the_documented_ones(ns: Namespace) -> Result<()> {
     ns.apply(&agent("one", json!({"replicas": 0}))).await?;
     ns.until(AGENT, "one", START_TIMEOUT.min(REPORT_TIMEOUT), "has a phase", seen).await?;
     for (kind, expected) in [
-        (AGENT, &["Name", "Phase", "Replicas", "Endpoint", "Age"][..]),
+        (AGENT, &["Name", "Phase", "Ready", "Replicas", "Endpoint", "Age"][..]),
         (TOOL, &["Name", "Type", "Category", "Phase", "Age"][..]),
     ] {
         columns(&ns, kind, expected).await?;

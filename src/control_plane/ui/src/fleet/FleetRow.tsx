@@ -12,13 +12,13 @@ import { Ago, fullTime, ObjectLink, Phase } from "../shell/parts.tsx";
 import { shortWhy } from "./filter.ts";
 import { keyOf } from "./merge.ts";
 
-/** Printer columns for which the table has columns of its own. */
-const TOLD = new Set(["phase", "age", "replicas", "ready", "available", "reason", "status", "endpoint"]);
+/** Printer columns that the table leaves to the object's page. */
+const TOLD = new Set(["Available", "Endpoint"]);
 
 /** Formats the kind's own printer columns as a short text. */
 export function details(object: Summary): string {
   return Object.entries(object.columns)
-    .filter(([name, value]) => value && !TOLD.has(name.toLowerCase()))
+    .filter(([name, value]) => value && !TOLD.has(name))
     .map(([name, value]) => `${name} ${value}`)
     .join(" · ");
 }

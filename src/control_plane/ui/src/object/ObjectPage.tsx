@@ -154,7 +154,7 @@ function Facts({ summary, generation, observed }: { summary: Summary | undefined
   if (summary.replicas) facts.push(["Pods ready", `${summary.replicas.ready} of ${summary.replicas.desired}`]);
   facts.push(["Generation", observed === undefined || observed === generation ? String(generation ?? "–") : `${generation}, last seen ${String(observed)}`]);
   for (const [name, value] of Object.entries(summary.columns)) {
-    if (value && !["phase", "age", "replicas", "ready", "reason", "available"].includes(name.toLowerCase())) facts.push([name, value]);
+    if (value && name !== "Available") facts.push([name, value]);
   }
   return (
     <dl className="facts">
