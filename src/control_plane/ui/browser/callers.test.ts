@@ -44,8 +44,10 @@ describe("the sign-in", () => {
 
   it("shows no user more than they may see", async () => {
     await signIn(ui.page, `${ui.control.url}/ui/`, await token(namespace, "eve"));
-    await ui.page.getByText(/You cannot see the fleet|An empty fleet/).waitFor();
+    await ui.page.getByRole("heading", { name: "You cannot see the fleet" }).waitFor();
+    await ui.page.getByText(`rolebinding recif-view-${namespace}-eve --clusterrole=recif-view --serviceaccount=${namespace}:eve --namespace=${namespace}`).waitFor();
     expect(await ui.page.locator(".table-row").count()).toBe(0);
+    await isAccessible(ui.page);
   });
 });
 

@@ -36,7 +36,7 @@ export function GraphPage(): ReactElement {
         )}
       </div>
       {graph.error && !graph.data ? (
-        <Failure error={graph.error} retry={() => void graph.refetch()} what="the graph" />
+        <Failure error={graph.error} retry={() => void graph.refetch()} what="the graph" namespace={namespace} />
       ) : graph.data ? (
         <View graph={graph.data} focus={focus} />
       ) : (

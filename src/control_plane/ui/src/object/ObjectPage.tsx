@@ -65,7 +65,7 @@ export function ObjectPage(): ReactElement {
         gone ? (
           <Gone name={name} message={object.error.message} />
         ) : (
-          <Failure error={object.error} retry={() => void object.refetch()} what={`this ${kind.kind}`} />
+          <Failure error={object.error} retry={() => void object.refetch()} what={`this ${kind.kind}`} namespace={name.namespace} />
         )
       ) : !object.data ? (
         <Loading lines={8} />

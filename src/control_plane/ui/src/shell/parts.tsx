@@ -107,6 +107,16 @@ export function CopyButton({ text, label = "Copy", quiet = true }: { text: () =>
   );
 }
 
+/** Command or manifest to be copied. */
+export function Example({ text }: { text: string }): ReactElement {
+  return (
+    <span className="example">
+      <code>{text}</code>
+      <CopyButton text={() => text} />
+    </span>
+  );
+}
+
 async function copied(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
