@@ -54,6 +54,15 @@ export function fullTime(at: string | number): string {
   return Number.isNaN(time.getTime()) ? "" : FULL.format(time);
 }
 
+const TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const DAY_AND_TIME = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+
+/** Formats a time in the user's time zone: of today to the second, of another day with its date. */
+export function localTime(at: string, now: number): string {
+  const time = new Date(at);
+  return (time.toDateString() === new Date(now).toDateString() ? TIME : DAY_AND_TIME).format(time);
+}
+
 /** Age, with the full date as a tooltip. Rendered again only when its text changes. */
 export function Ago({ at }: { at: string | null | undefined }): ReactElement | null {
   const text = useSyncExternalStore(watchClock, () => (at ? ago(Math.max(0, clock() - Date.parse(at))) : "–"));
