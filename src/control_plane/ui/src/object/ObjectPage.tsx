@@ -174,7 +174,7 @@ function Overview(props: { name: Name; workload: boolean; phase: string | null; 
   return (
     <div className="overview">
       <div className="stack">
-        <Why name={name} phase={phase} />
+        <Why name={name} phase={phase} workload={workload} />
         <Card title="Phases">
           {trace.data ? <Timeline trace={trace.data} /> : trace.error ? <Failure error={trace.error} what="the history" retry={() => void trace.refetch()} /> : <Loading />}
         </Card>
@@ -199,7 +199,7 @@ function Overview(props: { name: Name; workload: boolean; phase: string | null; 
 }
 
 /** Shows one sentence: the reason why the object is not as its spec asks, and a remedy. */
-function Why({ name, phase }: { name: Name; phase: string | null }): ReactElement | null {
+function Why({ name, phase, workload }: { name: Name; phase: string | null; workload: boolean }): ReactElement | null {
   const why = useQuery(whyQuery(name));
   if (!why.data) return why.error && <Notice tone="warn">Why it is in this phase cannot be told: {why.error.message}</Notice>;
   const { sentence, waitingFor, children } = why.data;
@@ -219,7 +219,20 @@ function Why({ name, phase }: { name: Name; phase: string | null }): ReactElemen
           ))}
         </ul>
       )}
+      {workload && (!ready || waitingFor.length > 0) && <LogHint {...name} />}
     </Notice>
+  );
+}
+
+/** What a container wrote is in no status, and the control plane reads no logs: the command line does, by the user's own rights. */
+function LogHint({ plural, namespace, name }: Name): ReactElement {
+  const why = `recif why ${plural}/${name} -n ${namespace}`;
+  return (
+    <div className="row wrap small log-hint">
+      <span className="muted">The last error of its container:</span>
+      <code>{why}</code>
+      <CopyButton text={() => why} />
+    </div>
   );
 }
 
