@@ -10,7 +10,7 @@ const PAGES: [path: string, there: string][] = [
   ["", ".table-row"],
   [`objects/agents/${namespace}/echo`, "[data-seq]"],
   [`objects/agents/${namespace}/lonely?tab=machine`, "[data-lit]"],
-  [`objects/agents/${namespace}/echo?tab=config`, "pre"],
+  [`objects/agents/${namespace}/echo?tab=config`, ".files"],
   [`objects/agents/${namespace}/echo?tab=events`, ".lines, .state"],
   [`objects/agents/${namespace}/echo?tab=yaml`, "pre"],
   [`objects/agents/${namespace}/nobody`, ".state"],

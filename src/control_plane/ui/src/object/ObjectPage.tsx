@@ -5,7 +5,7 @@ import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, type ReactElement, type ReactNode, Suspense, useSyncExternalStore } from "react";
 
 import { kindOfPlural } from "../api/kinds.ts";
-import { eventsQuery, machineQuery, type Name, objectQuery, renderedQuery, traceQuery, whyQuery } from "../api/queries.ts";
+import { eventsQuery, machineQuery, type Name, objectQuery, traceQuery, whyQuery } from "../api/queries.ts";
 import type { KubeEvent, KubeObject, Summary, Trace } from "../api/types.ts";
 import { type Tab, TABS } from "./tabs.ts";
 import { fleet } from "../fleet/store.ts";
@@ -14,6 +14,7 @@ import { Ago, Card, CopyButton, kindLabel, Phase, useTitle } from "../shell/part
 import { Failure, Loading, Notice, sentence, State } from "../shell/states.tsx";
 import { Children } from "./Children.tsx";
 import { Conditions } from "./Conditions.tsx";
+import { Configuration } from "./Configuration.tsx";
 import { MachineView } from "./MachineView.tsx";
 import { Timeline } from "./Timeline.tsx";
 
@@ -89,7 +90,7 @@ export function ObjectPage(): ReactElement {
           </nav>
           {tab === "overview" && <Overview name={name} workload={kind.workload} phase={phase} status={object.data.status} />}
           {tab === "machine" && <MachineTab kind={kind.kind} phase={phase} name={name} />}
-          {tab === "config" && <Rendered name={name} workload={kind.workload} />}
+          {tab === "config" && <Configuration name={name} workload={kind.workload} />}
           {tab === "events" && <Events name={name} />}
           {tab === "yaml" && (
             <Suspense fallback={<Loading />}>
@@ -245,50 +246,6 @@ function MachineTab({ kind, phase, name }: { kind: string; phase: string | null;
 
 function visited(trace: Trace | undefined): Set<string> {
   return new Set(trace?.entries.map((entry) => `${entry.from} ${entry.to}`));
-}
-
-function Rendered({ name, workload }: { name: Name; workload: boolean }): ReactElement {
-  const rendered = useQuery(renderedQuery(name));
-  if (rendered.error) return <Failure error={rendered.error} what="the configuration" retry={() => void rendered.refetch()} />;
-  if (!rendered.data) return <Loading />;
-  if (!rendered.data.files.length) {
-    return (
-      <State icon="empty" title="No configuration">
-        {workload ? "Nothing is written for it yet: that happens in the phase Rendering." : "Objects of this kind have no configuration of their own: it is written for the objects that refer to them."}
-      </State>
-    );
-  }
-  return (
-    <div className="stack">
-      <p className="muted small">What is written for its Pods to read. Values that come from Secrets are masked.</p>
-      {rendered.data.files.map((file) => (
-        <Card
-          key={`${file.object}/${file.name}`}
-          title={<span className="mono">{file.name}</span>}
-          aside={
-            <>
-              <span className="muted small">{file.object}</span>
-              <CopyButton text={() => file.text} />
-            </>
-          }
-          flush
-        >
-          <pre className="code" tabIndex={0}>
-            {pretty(file.text)}
-          </pre>
-        </Card>
-      ))}
-    </div>
-  );
-}
-
-function pretty(text: string): string {
-  if (!/^\s*[[{]/.test(text)) return text;
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
 }
 
 function Events({ name }: { name: Name }): ReactElement {
