@@ -15,7 +15,7 @@ const PAGES: [path: string, there: string][] = [
   [`objects/agents/${namespace}/echo?tab=yaml`, "pre"],
   [`objects/agents/${namespace}/nobody`, ".state"],
   [`objects/prompts/${namespace}/${LONG}`, "[data-seq]"],
-  [`graph?namespace=${namespace}`, ".node"],
+  [`graph?namespace=${namespace}`, "[data-node]"],
   [`tools?server=MCPServer/${namespace}/desk&tool=greet`, ".tool-form"],
   [`chat?with=Agent/${namespace}/echo`, ".composer"],
   ["activity", ".transition, .state"],

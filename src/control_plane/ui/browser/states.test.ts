@@ -120,13 +120,28 @@ it("a page is dark from the beginning where the system is", async () => {
   }
 });
 
-it("a graph that is too large is drawn in part, what is broken first", async () => {
+it("a graph is a list where a picture would show a column and a half", async () => {
+  for (const options of LOOKS) {
+    const page = await openPage(ui.browser, options);
+    await withoutStream(page);
+    await page.route("**/api/v1/graph*", (route) => route.fulfill({ json: graph(3) }));
+    await page.goto(`${ui.control.url}/ui/graph`);
+    await page.locator("[data-node]").first().waitFor();
+    expect(await page.locator(".graph svg").count()).toBe(options.phone ? 0 : 1);
+    const uses = await page.getByLabel("What agent-2 refers to").locator("[data-node]").evaluateAll((nodes) => nodes.map((node) => node.getAttribute("data-node")));
+    expect(uses).toEqual(options.phone ? ["Tool/default/shared", "Tool/default/lost"] : []);
+    await page.context().close();
+  }
+});
+
+it("a graph that is too large is shown in part, what is broken first", async () => {
   await inEachLook(
     (page) => page.route("**/api/v1/graph*", (route) => route.fulfill({ json: graph(400) })),
     async (page) => {
       await page.getByText("152 more would be too many").waitFor();
-      expect(await page.locator(".node").count()).toBe(250);
-      expect(await page.locator(".node.missing").innerText()).toContain("lost");
+      const shown = await page.locator("[data-node]").evaluateAll((nodes) => nodes.map((node) => node.getAttribute("data-node")));
+      expect(new Set(shown).size).toBe(250);
+      expect(await page.locator('[data-node="Tool/default/lost"]').textContent()).toContain("missing");
       await page.getByRole("heading", { name: "Most referred to" }).waitFor();
     },
     "graph",
