@@ -80,6 +80,15 @@ describe("a tool", () => {
   });
 });
 
+it("a Tool of its own is listed beside the servers, and shown with what it calls", async () => {
+  await signIn(ui.page, `${ui.control.url}/ui/tools`, ada);
+  const list = ui.page.getByRole("navigation", { name: "Servers and tools" });
+  await list.getByRole("link", { name: /^desk/ }).waitFor();
+  await list.getByRole("link", { name: /^calculator/ }).click();
+  await ui.page.getByText("It calls a function of the runtime").waitFor();
+  await ui.page.getByText("Evaluates an expression").waitFor();
+});
+
 describe("a chat", () => {
   const say = async (text: string): Promise<void> => {
     await ui.page.getByLabel("Message", { exact: true }).fill(text);

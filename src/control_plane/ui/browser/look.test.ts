@@ -17,6 +17,7 @@ const PAGES: [path: string, there: string][] = [
   [`objects/prompts/${namespace}/${LONG}`, "[data-seq]"],
   [`graph?namespace=${namespace}`, "[data-node]"],
   [`tools?server=MCPServer/${namespace}/desk&tool=greet`, ".tool-form"],
+  [`tools?server=Tool/${namespace}/calculator`, ".tool"],
   [`chat?with=Agent/${namespace}/echo`, ".composer"],
   ["activity", ".transition, .state"],
 ];
