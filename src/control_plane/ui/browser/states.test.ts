@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 
-import { graph, hold, refuse, withAgents, withoutStream } from "./canned.ts";
+import { agent, graph, hold, refuse, withAgents, withoutStream } from "./canned.ts";
 import { isPresentable, LOOKS, openPage, stage } from "./page.ts";
 
 const ui = stage("none");
@@ -41,6 +41,17 @@ describe("the fleet", () => {
         await page.locator(".table").focus();
         await page.keyboard.press("End");
         await page.locator('[data-index="9999"] a:focus').waitFor();
+      },
+    );
+  });
+
+  it("shows what serves in part in another colour than what is well", async () => {
+    const half = { ...agent(0), kind: "FlowSet", name: "half", ready: "False", reason: "Degraded", why: 'FlowSet default/half is Running: flow "bad" is broken (Degraded)' };
+    await inEachLook(
+      (page) => page.route("**/api/v1/fleet?*", (route) => route.fulfill({ json: { items: [half, agent(1)], total: 2, counts: { FlowSet: { Running: 1 }, Agent: { Running: 1 } } } })),
+      async (page) => {
+        await page.locator(".table-row", { hasText: "half" }).locator(".tone-warn", { hasText: /^Running, degraded$/ }).waitFor();
+        await page.locator(".table-row", { hasText: "agent-00001" }).locator(".tone-good", { hasText: /^Running$/ }).waitFor();
       },
     );
   });

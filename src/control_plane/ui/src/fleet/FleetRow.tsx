@@ -41,14 +41,14 @@ export function hint(object: Summary): string {
 /** Memoized: it depends on nothing but its object and place. */
 export const Row = memo(function Row(props: { object: Summary; index: number; start: number; size: number }): ReactElement {
   const { object, index, start, size } = props;
-  const { kind, namespace, phase, replicas, since, createdAt, why } = object;
+  const { kind, namespace, phase, ready, replicas, since, createdAt, why } = object;
   return (
     <div role="row" aria-rowindex={index + 2} data-index={index} data-key={keyOf(object)} className="cells table-row" style={{ top: start, height: size }}>
       <div role="cell" className="cell-name truncate">
         <ObjectLink {...object} className="row-name" />
       </div>
       <div role="cell" className="cell-phase">
-        <Phase phase={phase} />
+        <Phase phase={phase} ready={ready} />
       </div>
       <div role="cell" className="cell-kind">
         {kind}

@@ -4,7 +4,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, type ReactElement, type ReactNode, Suspense, useSyncExternalStore } from "react";
 
-import { kindOfPlural } from "../api/kinds.ts";
+import { isDegraded, kindOfPlural } from "../api/kinds.ts";
 import { eventsQuery, machineQuery, type Name, objectQuery, traceQuery, whyQuery } from "../api/queries.ts";
 import type { KubeEvent, KubeObject, Summary, Trace } from "../api/types.ts";
 import { type Tab, TABS } from "./tabs.ts";
@@ -42,6 +42,7 @@ export function ObjectPage(): ReactElement {
     );
   }
   const phase = summary ? summary.phase : (object.data?.status?.phase ?? null);
+  const ready = summary?.ready ?? object.data?.status?.conditions?.find((condition) => condition.type === "Ready")?.status;
   const gone = object.error && "status" in object.error && object.error.status === 404;
   return (
     <div className="page">
@@ -58,7 +59,7 @@ export function ObjectPage(): ReactElement {
       </nav>
       <div className="page-head">
         <h1>{name.name}</h1>
-        {!gone && (summary || object.data) && <Phase phase={phase} pill />}
+        {!gone && (summary || object.data) && <Phase phase={phase} ready={ready} pill />}
         <span className="grow" />
         {(!gone || object.data) && <Actions kind={kind.kind} {...name} />}
       </div>
@@ -88,7 +89,7 @@ export function ObjectPage(): ReactElement {
               </Link>
             ))}
           </nav>
-          {tab === "overview" && <Overview name={name} workload={kind.workload} phase={phase} status={object.data.status} />}
+          {tab === "overview" && <Overview name={name} workload={kind.workload} phase={phase} ready={ready} status={object.data.status} />}
           {tab === "machine" && <MachineTab kind={kind.kind} phase={phase} name={name} />}
           {tab === "config" && <Configuration name={name} workload={kind.workload} />}
           {tab === "events" && <Events name={name} />}
@@ -169,13 +170,20 @@ function Facts({ summary, generation, observed }: { summary: Summary | undefined
   );
 }
 
-function Overview(props: { name: Name; workload: boolean; phase: string | null; status: KubeObject["status"] }): ReactElement {
-  const { name, workload, phase } = props;
+interface OverviewProps {
+  name: Name;
+  workload: boolean;
+  phase: string | null;
+  ready: string | undefined;
+  status: KubeObject["status"];
+}
+
+function Overview({ name, workload, phase, ready, status }: OverviewProps): ReactElement {
   const trace = useQuery(traceQuery(name));
   return (
     <div className="overview">
       <div className="stack">
-        <Why name={name} phase={phase} workload={workload} />
+        <Why name={name} phase={phase} ready={ready} workload={workload} />
         <Card title="Phases">
           {trace.data ? <Timeline trace={trace.data} /> : trace.error ? <Failure error={trace.error} what="the history" retry={() => void trace.refetch()} /> : <Loading />}
         </Card>
@@ -189,7 +197,7 @@ function Overview(props: { name: Name; workload: boolean; phase: string | null; 
       </div>
       <div className="stack">
         <Card title="Conditions" flush>
-          <Conditions conditions={props.status?.conditions ?? []} />
+          <Conditions conditions={status?.conditions ?? []} />
         </Card>
         <Card title="Children" flush>
           <Children name={name} />
@@ -200,15 +208,16 @@ function Overview(props: { name: Name; workload: boolean; phase: string | null; 
 }
 
 /** Shows one sentence: the reason why the object is not as its spec asks, and a remedy. */
-function Why({ name, phase, workload }: { name: Name; phase: string | null; workload: boolean }): ReactElement | null {
+function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status">): ReactElement | null {
   const why = useQuery(whyQuery(name));
   if (!why.data) return why.error && <Notice tone="warn">Why it is in this phase cannot be told: {why.error.message}</Notice>;
   const { sentence, waitingFor, children } = why.data;
   const bad = phase === "Failed" || phase === "Error";
   const told = children.filter((child) => child.message && !waitingFor.some((line) => line.includes(child.name)));
-  const ready = phase === "Running" || phase === "Available" || phase === "Terminated";
+  const settled = phase === "Running" || phase === "Available" || phase === "Terminated";
+  const partly = settled && (waitingFor.length > 0 || isDegraded(phase, ready));
   return (
-    <Notice tone={bad ? "bad" : ready ? (waitingFor.length ? "warn" : "good") : "busy"} icon={bad ? "warn" : ready ? "check" : "clock"}>
+    <Notice tone={bad ? "bad" : partly ? "warn" : settled ? "good" : "busy"} icon={bad || partly ? "warn" : settled ? "check" : "clock"}>
       <p data-testid="why">{sentence}</p>
       {(waitingFor.length > 0 || told.length > 0) && (
         <ul className="bullets small">
@@ -220,7 +229,7 @@ function Why({ name, phase, workload }: { name: Name; phase: string | null; work
           ))}
         </ul>
       )}
-      {workload && (!ready || waitingFor.length > 0) && <LogHint {...name} />}
+      {workload && (!settled || partly) && <LogHint {...name} />}
     </Notice>
   );
 }

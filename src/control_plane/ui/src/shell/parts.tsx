@@ -3,17 +3,17 @@
 import { useNavigate } from "@tanstack/react-router";
 import { type MouseEvent, type ReactElement, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from "react";
 
-import { kindOf, pluralOf, toneOf } from "../api/kinds.ts";
+import { kindOf, pluralOf, stateOf } from "../api/kinds.ts";
 import { ago } from "../object/timeline.ts";
 import { Icon, ToneSign } from "./icons.tsx";
 
-/** Phase as icon, word and colour. */
-export function Phase({ phase, pill = false }: { phase: string | null; pill?: boolean }): ReactElement {
-  const tone = toneOf(phase);
+/** Phase as icon, word and colour; `ready` is the status of the object's Ready condition, if it is an object's phase of now. */
+export function Phase({ phase, ready, pill = false }: { phase: string | null; ready?: string | undefined; pill?: boolean }): ReactElement {
+  const { text, tone } = stateOf(phase, ready);
   return (
     <span className={`phase tone-${tone}${pill ? " pill" : ""}`}>
       <ToneSign tone={tone} size={pill ? 14 : 16} />
-      {phase ?? "No phase yet"}
+      {text}
     </span>
   );
 }

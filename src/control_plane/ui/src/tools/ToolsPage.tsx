@@ -116,7 +116,7 @@ function Choices({ servers, tools, chosen }: { servers: readonly ToolServer[]; t
   );
 }
 
-function Choice(props: { object: ObjectName & { phase: string | null }; chosen: string | undefined; aside: string; place: string }): ReactElement {
+function Choice(props: { object: Summary | ToolServer; chosen: string | undefined; aside: string; place: string }): ReactElement {
   const { object, chosen, aside, place } = props;
   return (
     <li>
@@ -129,7 +129,7 @@ function Choice(props: { object: ObjectName & { phase: string | null }; chosen: 
         </span>
         <span className="row small">
           <span className="muted grow truncate">{[object.namespace, place].filter(Boolean).join(" · ")}</span>
-          <Phase phase={object.phase} />
+          <Phase phase={object.phase} ready={object.ready} />
         </span>
       </Link>
     </li>
