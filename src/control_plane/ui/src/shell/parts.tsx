@@ -5,7 +5,7 @@ import { type MouseEvent, type ReactElement, type ReactNode, useEffect, useRef, 
 
 import { kindOf, pluralOf, stateOf } from "../api/kinds.ts";
 import { ago } from "../object/timeline.ts";
-import { Icon, ToneSign } from "./icons.tsx";
+import { Icon, type IconName, ToneSign } from "./icons.tsx";
 
 /** Phase as icon, word and colour; `ready` is the status of the object's Ready condition, if it is an object's phase of now. */
 export function Phase({ phase, ready, pill = false }: { phase: string | null; ready?: string | undefined; pill?: boolean }): ReactElement {
@@ -140,6 +140,32 @@ async function copied(text: string): Promise<boolean> {
     area.remove();
     return done;
   }
+}
+
+interface SubmitOrStopProps {
+  label: string;
+  icon: IconName;
+  /** Stops what the form began; null: nothing is under way. */
+  stop: (() => void) | null;
+  disabled?: boolean;
+}
+
+/** Button that submits a form, and stops what it began while that is under way. */
+export function SubmitOrStop({ label, icon, stop, disabled = false }: SubmitOrStopProps): ReactElement {
+  if (stop) {
+    return (
+      <button type="button" className="button" onClick={stop}>
+        <Icon name="stop" />
+        Stop
+      </button>
+    );
+  }
+  return (
+    <button type="submit" className="button primary" disabled={disabled}>
+      <Icon name={icon} />
+      {label}
+    </button>
+  );
 }
 
 /** Card with a heading. */
