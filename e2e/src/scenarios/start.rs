@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use crate::{
-    kinds::{AGENT, CONFIG_MAP, KubeKind, POD, TOOL, WORKLOADS},
+    kinds::{AGENT, CONFIG_MAP, KubeKind, MCP_SERVER, POD, TOOL, WORKLOADS},
     manifests::{NAMED_USER, agent, documents, files, http_tool, text},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{ObjectExt as _, phases},
@@ -85,6 +85,8 @@ async fn the_samples_reach_running_and_answer(ns: Namespace) -> Result<()> {
     ensure!(reply.contains("Greet Cy"), "concierge replied {reply:?}");
     let reply = ns.chat("concierge", r#"/tool ask_my_agent {"message": "hi"}"#).await?;
     ensure!(reply.contains("echo: hi"), "concierge replied {reply:?}");
+    ns.await_running(MCP_SERVER, "clock").await?;
+    ns.until(TOOL, "time", START_TIMEOUT, "is listed by its server", |it| it.phase() == "Available").await?;
     Ok(())
 }
 
