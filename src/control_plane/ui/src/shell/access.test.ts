@@ -33,7 +33,7 @@ it("a page that the user may not see shows the commands, and no other failure do
         { value: { me: { auth: "kubernetes", user }, signOut: () => undefined } },
         createElement(Failure, { error: new ApiError(status, "you cannot"), what: "this Agent", namespace: "shop" }),
       ),
-    );
+    ).replace(/<[^>]+>/g, "");
   expect(shown(403, "ada")).toContain("kubectl create rolebinding recif-view-ada --clusterrole=recif-view --user=ada --namespace=shop");
   expect(shown(403, "ada")).toContain("kubectl create clusterrolebinding recif-view-ada");
   expect(shown(404, "ada")).not.toContain("kubectl");

@@ -116,11 +116,12 @@ export function CopyButton({ text, label = "Copy", quiet = true }: { text: () =>
   );
 }
 
-/** Command or manifest to be copied. */
+/** Manifest, or command, to be copied. A command is broken between its words, and not at the hyphens of a flag. */
 export function Example({ text }: { text: string }): ReactElement {
+  const words = text.includes("\n") ? [] : text.split(/(?<= )/);
   return (
     <span className="example">
-      <code>{text}</code>
+      <code>{words.length ? words.map((word, index) => <span key={index}>{word}</span>) : text}</code>
       <CopyButton text={() => text} />
     </span>
   );

@@ -102,7 +102,7 @@ function Choices({ servers, tools, chosen }: { servers: readonly ToolServer[]; t
           <h2 className="small">Tools</h2>
           <ul>
             {tools.slice(0, MOST).map((tool) => (
-              <Choice key={idOf(tool)} object={tool} chosen={chosen} aside={tool.columns.Type ?? ""} place={tool.columns.Category ?? ""} />
+              <Choice key={idOf(tool)} object={tool} chosen={chosen} aside={tool.columns.Type ?? ""} place={tool.columns.Category === "general" ? "" : (tool.columns.Category ?? "")} />
             ))}
           </ul>
           {tools.length > MOST && (
