@@ -12,14 +12,17 @@ import { Ago, fullTime, ObjectLink, Phase } from "../shell/parts.tsx";
 import { shortWhy } from "./filter.ts";
 import { keyOf } from "./merge.ts";
 
-/** Printer columns that the table leaves to the object's page. */
-const TOLD = new Set(["Available", "Endpoint"]);
-
-/** Formats the kind's own printer columns as a short text. */
-export function details(object: Summary): string {
-  return Object.entries(object.columns)
-    .filter(([name, value]) => value && !TOLD.has(name))
-    .map(([name, value]) => `${name} ${value}`)
+/** Describes what the object is by the kind's own printer columns, without those that are on the object's page only. */
+export function details({ columns }: Pick<Summary, "columns">): string {
+  const { Available, Endpoint, Transport, Protocol, ReadyFlows, Total, Tools, Category, ...others } = columns;
+  return [
+    ReadyFlows && `${ReadyFlows} of ${Total} flows`,
+    Tools && `${Tools} ${Tools === "1" ? "tool" : "tools"}`,
+    ...Object.values(others),
+    // The default of the schema.
+    Category !== "general" && Category,
+  ]
+    .filter(Boolean)
     .join(" · ");
 }
 
