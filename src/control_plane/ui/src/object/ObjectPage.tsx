@@ -134,7 +134,7 @@ function Actions({ kind, namespace, name }: Name & { kind: string }): ReactEleme
       {talks && (
         <Link to="/chat" search={{ with: `${kind}/${namespace}/${name}` }} className="button primary">
           <Icon name="chat" />
-          {kind === "Agent" ? "Chat" : "Try it"}
+          Chat
         </Link>
       )}
       {serves && (
