@@ -138,7 +138,7 @@ it("a graph is a list where a picture would show a column and a half", async () 
     await page.route("**/api/v1/graph*", (route) => route.fulfill({ json: graph(3) }));
     await page.goto(`${ui.control.url}/ui/graph`);
     await page.locator("[data-node]").first().waitFor();
-    expect(await page.locator(".graph svg").count()).toBe(options.phone ? 0 : 1);
+    expect(await page.locator(".graph > svg").count()).toBe(options.phone ? 0 : 1);
     const uses = await page.getByLabel("What agent-2 refers to").locator("[data-node]").evaluateAll((nodes) => nodes.map((node) => node.getAttribute("data-node")));
     expect(uses).toEqual(options.phone ? ["Tool/default/shared", "Tool/default/lost"] : []);
     await page.context().close();

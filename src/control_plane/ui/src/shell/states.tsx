@@ -72,7 +72,7 @@ export function Failure({ error, retry, what, namespace }: FailureProps): ReactE
 function Access({ user, namespace }: { user: string; namespace: string | undefined }): ReactElement {
   const commands = bindCommands("recif-view", user, namespace);
   return (
-    <div className="stack">
+    <div>
       <p>An administrator of the cluster can let {user} see one namespace:</p>
       <Example text={commands.one} />
       <p>Or all of them:</p>
