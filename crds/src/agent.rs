@@ -41,6 +41,12 @@ pub const DEFAULT_IMAGE: &str = "corail:latest";
         label_selector_path = ".status.selector"
     ),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "Whether all is as the spec says."
+    ),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Ready Pods."),
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),

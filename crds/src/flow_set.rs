@@ -35,7 +35,7 @@ use crate::{
         status_replicas_path = ".status.currentReplicas",
         label_selector_path = ".status.selector"
     ),
-    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase", priority = 1),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Ready",
         type_ = "string",

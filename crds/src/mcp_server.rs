@@ -42,6 +42,12 @@ use crate::{
     printcolumn(name = "Transport", type_ = "string", json_path = ".spec.transportType"),
     printcolumn(name = "Tools", type_ = "integer", json_path = ".status.toolCount"),
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Ready",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"Ready\")].status",
+        description = "Whether all is as the spec says."
+    ),
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Ready Pods."),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint", priority = 1),

@@ -82,7 +82,7 @@ pub struct ToolSpec {
     #[schemars(schema_with = "schema::by_name::<HeaderSource>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<HeaderSource>,
-    /// Program of a cli tool.
+    /// Program of a cli tool. It must be in the agent's image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<String>,
     /// First arguments with which a cli tool may be called. Empty: any.

@@ -140,6 +140,22 @@ fn the_table_of_kinds_says_what_the_definitions_say() {
 }
 
 #[test]
+fn kubectl_get_shows_the_phase_of_each_kind_and_whether_a_workload_is_ready() {
+    for kind in KINDS {
+        let version = kind.definition().spec.versions.remove(0);
+        let columns = version.additional_printer_columns.unwrap_or_default();
+        // Those of another priority are shown with `-o wide` only.
+        let shown: Vec<&str> = columns
+            .iter()
+            .filter(|column| column.priority.unwrap_or_default() == 0)
+            .map(|column| column.name.as_str())
+            .collect();
+        assert!(shown.contains(&"Phase"), "{}: {shown:?}", kind.name);
+        assert!(kind.role != Role::Workload || shown.contains(&"Ready"), "{}: {shown:?}", kind.name);
+    }
+}
+
+#[test]
 fn every_field_has_a_description() {
     fn check(path: &str, schema: &Value) {
         let described = |name: &&String| path.contains('.') || *name != "metadata";

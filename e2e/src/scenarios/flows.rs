@@ -180,7 +180,7 @@ async fn the_columns_of_flows_are_the_documented_ones(ns: Namespace) -> Result<(
     }
     for (kind, expected) in [
         (FLOW, &["Name", "Phase", "Available", "Ready", "Age"][..]),
-        (FLOW_SET, &["Name", "Ready", "ReadyFlows", "Total", "Available", "Age"]),
+        (FLOW_SET, &["Name", "Phase", "Ready", "ReadyFlows", "Total", "Available", "Age"]),
         (MODEL, &["Name", "Provider", "Model", "Phase", "Age"]),
         (PLUGIN_CONFIG, &["Name", "Type", "Phase", "Age"]),
         (PROMPT, &["Name", "Description", "Phase", "Age"]),

@@ -303,7 +303,7 @@ async fn a_program_that_speaks_over_pipes_is_served_and_called(ns: Namespace) ->
     let reported = |it: &Object| it.number("/status/toolCount") == 2 && it.condition("ToolsDiscovered").is_true();
     let server = ns.until(MCP_SERVER, "pipes", RESYNC, "has listed its tools", reported).await?;
     ensure!(server.text("/status/endpoint").ends_with(":3000/mcp"), "{}", server.describe());
-    columns(&ns, MCP_SERVER, &["Name", "Transport", "Tools", "Phase", "Replicas", "Age"]).await?;
+    columns(&ns, MCP_SERVER, &["Name", "Transport", "Tools", "Phase", "Ready", "Replicas", "Age"]).await?;
     ns.start(&agent("caller", json!({"tools": ["echo"]}))).await?;
     let reply = ns.chat("caller", r#"/tool echo {"message": "hello"}"#).await?;
     ensure!(reply.contains("echo says hello"), "the tool replied {reply:?}");

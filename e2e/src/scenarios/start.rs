@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::json;
 
 use crate::{
-    kinds::{AGENT, CONFIG_MAP, KubeKind, POD, TOOL, WORKLOADS},
+    kinds::{AGENT, CONFIG_MAP, KubeKind, MCP_SERVER, POD, TOOL, WORKLOADS},
     manifests::{NAMED_USER, agent, documents, files, http_tool, text},
     namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{ObjectExt as _, phases},
@@ -85,6 +85,8 @@ async fn the_samples_reach_running_and_answer(ns: Namespace) -> Result<()> {
     ensure!(reply.contains("Greet Cy"), "concierge replied {reply:?}");
     let reply = ns.chat("concierge", r#"/tool ask_my_agent {"message": "hi"}"#).await?;
     ensure!(reply.contains("echo: hi"), "concierge replied {reply:?}");
+    ns.await_running(MCP_SERVER, "clock").await?;
+    ns.until(TOOL, "time", START_TIMEOUT, "is listed by its server", |it| it.phase() == "Available").await?;
     Ok(())
 }
 
@@ -148,7 +150,7 @@ async fn the_columns_are_the_documented_ones(ns: Namespace) -> Result<()> {
     ns.apply(&agent("one", json!({"replicas": 0}))).await?;
     ns.until(AGENT, "one", START_TIMEOUT.min(REPORT_TIMEOUT), "has a phase", seen).await?;
     for (kind, expected) in [
-        (AGENT, &["Name", "Phase", "Replicas", "Endpoint", "Age"][..]),
+        (AGENT, &["Name", "Phase", "Ready", "Replicas", "Endpoint", "Age"][..]),
         (TOOL, &["Name", "Type", "Category", "Phase", "Age"][..]),
     ] {
         columns(&ns, kind, expected).await?;

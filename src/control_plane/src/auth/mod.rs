@@ -350,11 +350,8 @@ fn forbidden(verb: &str, kind: &ApiKind, namespace: &str) -> Problem {
 }
 
 fn nothing_visible() -> Problem {
-    let detail = format!(
-        "you cannot list objects of Récif (API group {}): ask for the ClusterRole recif-view, as in `kubectl create rolebinding \
-         NAME --clusterrole=recif-view --serviceaccount=NAMESPACE:NAME -n NAMESPACE`",
-        crds::GROUP,
-    );
+    let detail =
+        format!("you cannot list objects of Récif (API group {}): ask for the ClusterRole recif-view", crds::GROUP);
     Problem::new(StatusCode::FORBIDDEN, detail)
 }
 

@@ -4,7 +4,7 @@ use crds::{ApiKind, agent_model};
 use serde_json::Value;
 
 /// Columns that a summary has as fields of their own.
-const SUMMARY_COLUMNS: &[&str] = &["Phase", "Age", "Reason", "Replicas"];
+const SUMMARY_COLUMNS: &[&str] = &["Phase", "Age", "Ready", "Reason", "Replicas"];
 
 /// Printer column (`additionalPrinterColumns`).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,6 +90,15 @@ mod tests {
                 assert!(parse(&column.json_path).is_some(), "{}: {}", kind.name, column.json_path);
             }
         }
+    }
+
+    #[test]
+    fn a_kinds_columns_are_those_that_are_no_fields_of_a_summary() {
+        let titles = |kind: &str| -> Vec<String> {
+            Column::of(ApiKind::find(kind).unwrap()).into_iter().map(|column| column.title).collect()
+        };
+        assert_eq!(titles("Flow"), ["Available", "Endpoint"]);
+        assert_eq!(titles("Agent"), ["Endpoint", "Model"]);
     }
 
     #[test]

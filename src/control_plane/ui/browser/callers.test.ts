@@ -44,8 +44,10 @@ describe("the sign-in", () => {
 
   it("shows no user more than they may see", async () => {
     await signIn(ui.page, `${ui.control.url}/ui/`, await token(namespace, "eve"));
-    await ui.page.getByText(/You cannot see the fleet|An empty fleet/).waitFor();
+    await ui.page.getByRole("heading", { name: "You cannot see the fleet" }).waitFor();
+    await ui.page.getByText(`rolebinding recif-view-${namespace}-eve --clusterrole=recif-view --serviceaccount=${namespace}:eve --namespace=${namespace}`).waitFor();
     expect(await ui.page.locator(".table-row").count()).toBe(0);
+    await isAccessible(ui.page);
   });
 });
 
@@ -76,6 +78,15 @@ describe("a tool", () => {
     await ui.page.getByText("The gateway does not route to this server").waitFor();
     expect(await ui.page.locator(".tool-form").count()).toBe(0);
   });
+});
+
+it("a Tool of its own is listed beside the servers, and shown with what it calls", async () => {
+  await signIn(ui.page, `${ui.control.url}/ui/tools`, ada);
+  const list = ui.page.getByRole("navigation", { name: "Servers and tools" });
+  await list.getByRole("link", { name: /^desk/ }).waitFor();
+  await list.getByRole("link", { name: /^calculator/ }).click();
+  await ui.page.getByText("It calls a function of the runtime").waitFor();
+  await ui.page.getByText("Evaluates an expression").waitFor();
 });
 
 describe("a chat", () => {

@@ -94,7 +94,9 @@ describe("the fleet", () => {
     await ui.page.goto(`${ui.control.url}/ui/activity?q=${namespace}`);
     await ui.page.locator('[data-live="live"]').first().waitFor();
     await apply(object(namespace, "Tool", "moving", { name: "moving", type: "builtin" }));
-    await ui.page.locator(".transition", { hasText: "moving" }).filter({ hasText: "Available" }).waitFor();
+    const row = ui.page.locator(".transition", { hasText: "moving" }).filter({ hasText: "Available" });
+    await row.waitFor();
+    expect(await row.locator(".transition-time").innerText()).toMatch(/\d:\d\d:\d\d/);
     await kubectl("-n", namespace, "delete", "tools.agents.recif.dev/moving");
   });
 });

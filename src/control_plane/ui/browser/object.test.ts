@@ -1,9 +1,9 @@
 import { describe, expect, inject, it } from "vitest";
 
-import type { Trace, Transition } from "../src/api/types.ts";
+import type { Trace, TraceEntry, Transition } from "../src/api/types.ts";
 import { stretches } from "../src/object/timeline.ts";
 import { apply, kubectl, object, until } from "./cluster.ts";
-import { stage } from "./page.ts";
+import { openPage, stage } from "./page.ts";
 
 const namespace = inject("namespace");
 const ui = stage("none");
@@ -26,11 +26,34 @@ describe("an object", () => {
     expect(drawn.at(-1)).toBe("Running");
   });
 
+  it("has only the last cycle of its timeline open on a phone", async () => {
+    const phases = ["Pending", "Running", "Resolving", "Running", "Resolving", "Deploying", "Running"];
+    const entries = phases.map((phase, index): TraceEntry => {
+      const at = new Date(Date.UTC(2026, 0, 1, 12, index)).toISOString();
+      return { seq: index + 1, at, from: phases[index - 1] ?? "", to: phase, action: "", reason: "", tookMs: 0, traceId: "" };
+    });
+    const real = await read<Trace>("echo/trace");
+    const page = await openPage(ui.browser, { phone: true });
+    await page.route("**/echo/trace", (route) => route.fulfill({ json: { ...real, entries, gaps: [] } }));
+    await page.goto(`${ui.control.url}/ui/objects/agents/${namespace}/echo`);
+    const drawn = async (): Promise<string> => (await page.locator("[data-stretch]").evaluateAll((parts) => parts.map((part) => part.getAttribute("data-stretch")))).join(" ");
+    await page.getByRole("button", { name: "4 earlier phases" }).waitFor();
+    expect(await drawn()).toBe("Resolving Deploying Running");
+    await page.getByRole("button", { name: "4 earlier phases" }).click();
+    await page.getByRole("button", { name: "Last cycle only" }).waitFor();
+    expect(await drawn()).toBe(phases.join(" "));
+    await page.context().close();
+  });
+
   it("says why it waits, in the words of the API", async () => {
     await open("lonely");
     const { sentence } = await read<{ sentence: string }>("lonely/why");
     expect(await ui.page.getByTestId("why").innerText()).toBe(sentence);
     await ui.page.getByText("MissingDependency").first().waitFor();
+    await ui.page.getByText(`recif why agents/lonely -n ${namespace}`).waitFor();
+    const messages = await ui.page.locator(".condition p").allTextContents();
+    expect(messages.join("\n")).toContain('"shop-cart" not found');
+    expect(new Set(messages).size).toBe(messages.length);
   });
 
   it("has its phase lit in the state machine", async () => {

@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 
-import { graph, hold, refuse, withAgents, withoutStream } from "./canned.ts";
+import { agent, graph, hold, refuse, withAgents, withoutStream } from "./canned.ts";
 import { isPresentable, LOOKS, openPage, stage } from "./page.ts";
 
 const ui = stage("none");
@@ -41,6 +41,17 @@ describe("the fleet", () => {
         await page.locator(".table").focus();
         await page.keyboard.press("End");
         await page.locator('[data-index="9999"] a:focus').waitFor();
+      },
+    );
+  });
+
+  it("shows what serves in part in another colour than what is well", async () => {
+    const half = { ...agent(0), kind: "FlowSet", name: "half", ready: "False", reason: "Degraded", why: 'FlowSet default/half is Running: flow "bad" is broken (Degraded)' };
+    await inEachLook(
+      (page) => page.route("**/api/v1/fleet?*", (route) => route.fulfill({ json: { items: [half, agent(1)], total: 2, counts: { FlowSet: { Running: 1 }, Agent: { Running: 1 } } } })),
+      async (page) => {
+        await page.locator(".table-row", { hasText: "half" }).locator(".tone-warn", { hasText: /^Running, degraded$/ }).waitFor();
+        await page.locator(".table-row", { hasText: "agent-00001" }).locator(".tone-good", { hasText: /^Running$/ }).waitFor();
       },
     );
   });
@@ -120,13 +131,28 @@ it("a page is dark from the beginning where the system is", async () => {
   }
 });
 
-it("a graph that is too large is drawn in part, what is broken first", async () => {
+it("a graph is a list where a picture would show a column and a half", async () => {
+  for (const options of LOOKS) {
+    const page = await openPage(ui.browser, options);
+    await withoutStream(page);
+    await page.route("**/api/v1/graph*", (route) => route.fulfill({ json: graph(3) }));
+    await page.goto(`${ui.control.url}/ui/graph`);
+    await page.locator("[data-node]").first().waitFor();
+    expect(await page.locator(".graph > svg").count()).toBe(options.phone ? 0 : 1);
+    const uses = await page.getByLabel("What agent-2 refers to").locator("[data-node]").evaluateAll((nodes) => nodes.map((node) => node.getAttribute("data-node")));
+    expect(uses).toEqual(options.phone ? ["Tool/default/shared", "Tool/default/lost"] : []);
+    await page.context().close();
+  }
+});
+
+it("a graph that is too large is shown in part, what is broken first", async () => {
   await inEachLook(
     (page) => page.route("**/api/v1/graph*", (route) => route.fulfill({ json: graph(400) })),
     async (page) => {
       await page.getByText("152 more would be too many").waitFor();
-      expect(await page.locator(".node").count()).toBe(250);
-      expect(await page.locator(".node.missing").innerText()).toContain("lost");
+      const shown = await page.locator("[data-node]").evaluateAll((nodes) => nodes.map((node) => node.getAttribute("data-node")));
+      expect(new Set(shown).size).toBe(250);
+      expect(await page.locator('[data-node="Tool/default/lost"]').textContent()).toContain("missing");
       await page.getByRole("heading", { name: "Most referred to" }).waitFor();
     },
     "graph",

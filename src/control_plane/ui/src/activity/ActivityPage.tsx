@@ -12,9 +12,9 @@ import { historyQuery } from "../api/queries.ts";
 import type { Page, Transition } from "../api/types.ts";
 import { duration } from "../object/timeline.ts";
 import { Icon } from "../shell/icons.tsx";
-import { Ago, fullTime, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
+import { Ago, fullTime, localTime, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, State } from "../shell/states.tsx";
-import { KEPT, merged, newer, troubleOf, wanted } from "./feed.ts";
+import { grouped, KEPT, merged, newer, type Repeated, troubleOf, wanted } from "./feed.ts";
 
 const PAGE = 200;
 
@@ -25,6 +25,7 @@ export function ActivityPage(): ReactElement {
   const feed = useFeed();
   const trouble = troubleOf(useQuery(historyQuery()).data);
   const shown = useMemo(() => feed.list.filter(wanted(search.kind, search.q)), [feed.list, search.kind, search.q]);
+  const groups = useMemo(() => grouped(shown), [shown]);
   return (
     <div className="page full">
       <div className="page-head">
@@ -62,7 +63,7 @@ export function ActivityPage(): ReactElement {
       {trouble && <Notice tone="warn">{trouble}</Notice>}
       {feed.error && feed.list.length > 0 && <Notice tone="warn">What happened before cannot be read: {feed.error.message}</Notice>}
       {shown.length ? (
-        <List list={shown} more={feed.more} loading={feed.loading} />
+        <List list={groups} found={shown.length} more={feed.more} loading={feed.loading} />
       ) : feed.loading ? (
         <Loading lines={10} />
       ) : feed.error ? (
@@ -150,9 +151,17 @@ function useFeed(): Feed {
   return { list: frozen ?? list, loading, error, more, paused: frozen !== null, held: frozen ? newer(list, frozen) : 0, toggle };
 }
 
-function List({ list, more, loading }: { list: readonly Transition[]; more: (() => void) | null; loading: boolean }): ReactElement {
+interface ListProps {
+  list: readonly Repeated[];
+  /** Number of transitions in the groups. */
+  found: number;
+  more: (() => void) | null;
+  loading: boolean;
+}
+
+function List({ list, found, more, loading }: ListProps): ReactElement {
   const scroller = useRef<HTMLDivElement>(null);
-  const getItemKey = useCallback((index: number) => `${list[index]?.uid} ${list[index]?.seq}`, [list]);
+  const getItemKey = useCallback((index: number) => `${list[index]?.oldest.uid} ${list[index]?.oldest.seq}`, [list]);
   const virtual = useVirtualizer({
     count: list.length,
     getScrollElement: () => scroller.current,
@@ -164,15 +173,15 @@ function List({ list, more, loading }: { list: readonly Transition[]; more: (() 
   const lastShown = items.at(-1)?.index ?? 0;
   useEffect(() => {
     if (lastShown > list.length - 30 && !loading) more?.();
-    // Once per length of the list, so that a page without new transitions is not loaded forever.
-  }, [lastShown > list.length - 30, list.length]);
+    // Once per number of transitions, so that a page without new ones is not loaded forever.
+  }, [lastShown > list.length - 30, found]);
   return (
     <div className="feed" ref={scroller} tabIndex={0} role="feed" aria-label="Transitions" aria-busy={loading}>
       <div style={{ height: virtual.getTotalSize(), position: "relative" }}>
         {items.map((item) => {
-          const one = list[item.index];
+          const group = list[item.index];
           return (
-            one && (
+            group && (
               <article
                 key={item.key}
                 ref={virtual.measureElement}
@@ -182,7 +191,7 @@ function List({ list, more, loading }: { list: readonly Transition[]; more: (() 
                 aria-setsize={more ? -1 : list.length}
                 style={{ transform: `translateY(${item.start}px)` }}
               >
-                <Entry one={one} />
+                <Entry group={group} />
               </article>
             )
           );
@@ -192,18 +201,21 @@ function List({ list, more, loading }: { list: readonly Transition[]; more: (() 
   );
 }
 
-function Entry({ one }: { one: Transition }): ReactElement {
+function Entry({ group }: { group: Repeated }): ReactElement {
+  const { newest: one, oldest, times } = group;
   const waits = one.from === one.to;
   return (
     <>
-      <span className="muted small transition-time" title={fullTime(one.at)}>
+      <span className="muted small transition-time">
         <Ago at={one.at} />
+        <span className="nums">{localTime(one.at, Date.now())}</span>
       </span>
       <div className="grow">
         <div className="row wrap transition-line">
           <span className="muted small">{one.kind}</span>
           <ObjectLink {...one} className="transition-name" title={`${one.namespace}/${one.name}`} />
           <span className="muted small">{one.namespace}</span>
+          {times > 1 && <span className="small nums repeated" title={`${times} times since ${fullTime(oldest.at)}`}>{`×${times}`}</span>}
         </div>
         {one.reason && <p className="small muted">{one.reason}</p>}
       </div>

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 
 import type { Transition } from "../api/types.ts";
-import { merged, newer, troubleOf, wanted } from "./feed.ts";
+import { grouped, merged, newer, troubleOf, wanted } from "./feed.ts";
 
 const one = (uid: string, seq: number, second: number, more: Partial<Transition> = {}): Transition => ({
   kind: "Agent", namespace: "default", name: uid, uid, seq, at: new Date(second * 1000).toISOString(),
@@ -33,6 +33,13 @@ it("finds by kind and by words of what is shown", () => {
 it("hides a wait that says nothing, and shows one with its reason", () => {
   const wait = (name: string, reason: string): Transition => one(name, 1, 1, { from: "Running", to: "Running", reason });
   expect(names([wait("quiet", ""), wait("told", "a Pod is not ready"), one("moved", 1, 1)].filter(wanted(undefined, undefined)))).toBe("told1 moved1");
+});
+
+it("groups what an object repeats, also where others moved meanwhile, until it does something else", () => {
+  const wait = (seq: number, more: Partial<Transition> = {}): Transition => one("a", seq, seq, { from: "Failed", to: "Failed", reason: "no quota", ...more });
+  const list = merged([], [wait(1), wait(2), one("b", 1, 2), wait(3), wait(4, { to: "Resolving" }), wait(5), wait(6, { reason: "no node" }), wait(7, { reason: "no node" })]);
+  const told = grouped(list).map(({ newest, oldest, times }) => `${newest.uid}${newest.seq}-${oldest.seq}×${times}`);
+  expect(told).toEqual(["a7-6×2", "a5-5×1", "a4-4×1", "a3-1×3", "b1-1×1"]);
 });
 
 it.each([

@@ -36,6 +36,35 @@ export function wanted(kinds: readonly string[] | undefined, q: string | undefin
   };
 }
 
+/** Equal steps that an object took one after the other. */
+export interface Repeated {
+  newest: Transition;
+  oldest: Transition;
+  times: number;
+}
+
+/** Groups the repeated steps of each object, whatever other objects did between them. Newest first, as the list. */
+export function grouped(list: readonly Transition[]): Repeated[] {
+  const groups: Repeated[] = [];
+  const latest = new Map<string, Repeated>();
+  for (const one of list) {
+    const group = latest.get(one.uid);
+    if (group && isSameStep(group.newest, one)) {
+      group.oldest = one;
+      group.times += 1;
+      continue;
+    }
+    const begun = { newest: one, oldest: one, times: 1 };
+    groups.push(begun);
+    latest.set(one.uid, begun);
+  }
+  return groups;
+}
+
+function isSameStep(a: Transition, b: Transition): boolean {
+  return a.from === b.from && a.to === b.to && a.action === b.action && a.reason === b.reason;
+}
+
 /** Returns the problem of the history as a sentence; null: there is none. */
 export function troubleOf(history: History | undefined): string | null {
   if (!history?.problem) return null;

@@ -45,9 +45,11 @@ export function rankOf(kind: string): number {
 }
 
 /** Assessment of a phase, shown by colour and sign. */
-export type Tone = "good" | "busy" | "bad" | "idle" | "leaving" | "unknown";
+export type PhaseTone = "good" | "busy" | "bad" | "idle" | "leaving" | "unknown";
+/** Assessment of an object, which may be in a good phase and need attention. */
+export type Tone = PhaseTone | "warn";
 
-const TONES: Record<string, Tone> = {
+const TONES: Record<string, PhaseTone> = {
   Running: "good",
   Available: "good",
   Pending: "busy",
@@ -60,13 +62,19 @@ const TONES: Record<string, Tone> = {
   Terminating: "leaving",
 };
 
-export function toneOf(phase: string | null | undefined): Tone {
+export function toneOf(phase: string | null | undefined): PhaseTone {
   return (phase && TONES[phase]) || "unknown";
 }
 
-/** Reports whether an object in this phase needs no attention. */
-export function isSettled(phase: string | null): boolean {
-  return phase === "Running" || phase === "Available";
+/** Reports whether an object serves, but only in part: it is in a good phase, and its Ready condition is False. */
+export function isDegraded(phase: string | null | undefined, ready: string | undefined): boolean {
+  return toneOf(phase) === "good" && ready === "False";
+}
+
+/** Returns the phase of an object as words, and its tone. */
+export function stateOf(phase: string | null, ready: string | undefined): { text: string; tone: Tone } {
+  if (isDegraded(phase, ready)) return { text: `${phase}, degraded`, tone: "warn" };
+  return { text: phase ?? "No phase yet", tone: toneOf(phase) };
 }
 
 /** Phases in the order in which a healthy object sees them, failures last. */

@@ -3,7 +3,7 @@ import "./chat.css";
 import { Link, useSearch } from "@tanstack/react-router";
 import { memo, type ReactElement, useCallback, useLayoutEffect, useMemo, useRef, useState, useSyncExternalStore } from "react";
 
-import { toneOf } from "../api/kinds.ts";
+import { stateOf } from "../api/kinds.ts";
 import type { Summary } from "../api/types.ts";
 import { fleet } from "../fleet/store.ts";
 import { duration } from "../object/timeline.ts";
@@ -60,10 +60,7 @@ function Talkers({ chosen }: { chosen: string | undefined }): ReactElement {
         {found.slice(0, SHOWN).map((row) => (
           <li key={idOf(row)}>
             <Link to="/chat" search={{ with: idOf(row) }} className="choice talker" aria-current={idOf(row) === chosen || undefined} activeProps={{}}>
-              <span className={`phase tone-${toneOf(row.phase)}`} title={row.phase ?? undefined}>
-                <ToneSign tone={toneOf(row.phase)} />
-                <span className="visually-hidden">{row.phase}</span>
-              </span>
+              <Sign {...row} />
               <span className="grow">
                 <span className="truncate talker-name">{row.name}</span>
                 <span className="truncate muted small talker-kind">{`${row.kind} · ${row.namespace}`}</span>
@@ -74,6 +71,17 @@ function Talkers({ chosen }: { chosen: string | undefined }): ReactElement {
       </ul>
       {found.length > SHOWN && <p className="muted small talkers-none">{found.length - SHOWN} more: search for them.</p>}
     </nav>
+  );
+}
+
+/** Phase without room for its word. */
+function Sign({ phase, ready }: Summary): ReactElement {
+  const { text, tone } = stateOf(phase, ready);
+  return (
+    <span className={`phase tone-${tone}`} title={text}>
+      <ToneSign tone={tone} />
+      <span className="visually-hidden">{text}</span>
+    </span>
   );
 }
 
@@ -109,7 +117,7 @@ function Talk({ target }: { target: Target }): ReactElement {
           </h2>
           <p className="muted small truncate">{conversation.title ?? `${target.kind} in ${target.namespace}`}</p>
         </div>
-        {summary && <Phase phase={summary.phase} pill />}
+        {summary && <Phase {...summary} pill />}
         {turns.length > 0 && (
           <button type="button" className="button quiet" onClick={() => conversation.clear()}>
             New

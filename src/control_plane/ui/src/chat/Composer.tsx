@@ -2,7 +2,7 @@
 
 import { type FormEvent, type KeyboardEvent, type ReactElement, useEffect, useId, useLayoutEffect, useRef, useState } from "react";
 
-import { Icon } from "../shell/icons.tsx";
+import { SubmitOrStop } from "../shell/parts.tsx";
 import type { Conversation } from "./conversation.ts";
 
 interface ComposerProps {
@@ -61,17 +61,7 @@ export function Composer({ conversation, text, setText, label, placeholder, body
         aria-invalid={error !== null}
         aria-describedby={`${id}-hint`}
       />
-      {busy ? (
-        <button type="button" className="button" onClick={() => conversation.stop()}>
-          <Icon name="stop" />
-          Stop
-        </button>
-      ) : (
-        <button type="submit" className="button primary" disabled={!text.trim()}>
-          <Icon name="send" />
-          Send
-        </button>
-      )}
+      <SubmitOrStop label="Send" icon="send" stop={busy ? () => conversation.stop() : null} disabled={!text.trim()} />
       <span id={`${id}-hint`} className={error ? "field-error hint" : "small muted hint"} role={error ? "alert" : undefined}>
         {error ?? (mono ? "JSON, sent by Ctrl and Enter" : "Enter sends, Shift and Enter begins a line, Escape stops")}
       </span>

@@ -7,7 +7,7 @@ import { type Dispatch, type FormEvent, type ReactElement, type SetStateAction, 
 
 import { pluralOf } from "../api/kinds.ts";
 import { objectQuery } from "../api/queries.ts";
-import { Icon } from "../shell/icons.tsx";
+import { SubmitOrStop } from "../shell/parts.tsx";
 import { collect, type Field, fieldsOf, initial, type Values } from "../tools/schema.ts";
 import { FieldView } from "../tools/ToolForm.tsx";
 import { Composer } from "./Composer.tsx";
@@ -123,17 +123,7 @@ function VariablesForm({ fields, values, change, conversation, flow }: FormProps
         <FieldView key={field.id} field={field} prefix={id} values={values} errors={errors} change={change} />
       ))}
       <div className="row">
-        {busy ? (
-          <button type="button" className="button" onClick={() => conversation.stop()}>
-            <Icon name="stop" />
-            Stop
-          </button>
-        ) : (
-          <button type="submit" className="button primary">
-            <Icon name="send" />
-            Send
-          </button>
-        )}
+        <SubmitOrStop label="Send" icon="send" stop={busy ? () => conversation.stop() : null} />
       </div>
     </form>
   );

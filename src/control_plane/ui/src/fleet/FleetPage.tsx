@@ -6,7 +6,7 @@ import { type ReactElement, useCallback, useDeferredValue, useEffect, useMemo, u
 import { KINDS, PHASES, toneOf } from "../api/kinds.ts";
 import type { Counts, Summary } from "../api/types.ts";
 import { Icon, ToneSign } from "../shell/icons.tsx";
-import { CopyButton, count, kindLabel, useTitle } from "../shell/parts.tsx";
+import { count, Example, kindLabel, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, State } from "../shell/states.tsx";
 import { type FleetSearch, matches, NO_PHASE, phaseCounts, total } from "./filter.ts";
 import { FleetTable } from "./FleetTable.tsx";
@@ -103,21 +103,12 @@ export function FleetPage(): ReactElement {
       ) : view.complete ? (
         <State icon="empty" title="An empty fleet">
           There are no objects of Récif in the namespaces that you may see. Start with an agent:
-          <ExampleCode />
+          <Example text={EXAMPLE} />
         </State>
       ) : (
         <Loading lines={10} label="Reading the fleet" />
       )}
     </div>
-  );
-}
-
-function ExampleCode(): ReactElement {
-  return (
-    <span className="example">
-      <code>{EXAMPLE}</code>
-      <CopyButton text={() => EXAMPLE} />
-    </span>
   );
 }
 

@@ -12,14 +12,17 @@ import { Ago, fullTime, ObjectLink, Phase } from "../shell/parts.tsx";
 import { shortWhy } from "./filter.ts";
 import { keyOf } from "./merge.ts";
 
-/** Printer columns for which the table has columns of its own. */
-const TOLD = new Set(["phase", "age", "replicas", "ready", "available", "reason", "status", "endpoint"]);
-
-/** Formats the kind's own printer columns as a short text. */
-export function details(object: Summary): string {
-  return Object.entries(object.columns)
-    .filter(([name, value]) => value && !TOLD.has(name.toLowerCase()))
-    .map(([name, value]) => `${name} ${value}`)
+/** Describes what the object is by the kind's own printer columns, without those that are on the object's page only. */
+export function details({ columns }: Pick<Summary, "columns">): string {
+  const { Available, Endpoint, Transport, Protocol, ReadyFlows, Total, Tools, Category, ...others } = columns;
+  return [
+    ReadyFlows && `${ReadyFlows} of ${Total} flows`,
+    Tools && `${Tools} ${Tools === "1" ? "tool" : "tools"}`,
+    ...Object.values(others),
+    // The default of the schema.
+    Category !== "general" && Category,
+  ]
+    .filter(Boolean)
     .join(" · ");
 }
 
@@ -41,14 +44,14 @@ export function hint(object: Summary): string {
 /** Memoized: it depends on nothing but its object and place. */
 export const Row = memo(function Row(props: { object: Summary; index: number; start: number; size: number }): ReactElement {
   const { object, index, start, size } = props;
-  const { kind, namespace, phase, replicas, since, createdAt, why } = object;
+  const { kind, namespace, phase, ready, replicas, since, createdAt, why } = object;
   return (
     <div role="row" aria-rowindex={index + 2} data-index={index} data-key={keyOf(object)} className="cells table-row" style={{ top: start, height: size }}>
       <div role="cell" className="cell-name truncate">
         <ObjectLink {...object} className="row-name" />
       </div>
       <div role="cell" className="cell-phase">
-        <Phase phase={phase} />
+        <Phase phase={phase} ready={ready} />
       </div>
       <div role="cell" className="cell-kind">
         {kind}

@@ -7,10 +7,11 @@
 
 import { type ColumnDef, rowSortingFeature, tableFeatures, useTable } from "@tanstack/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type KeyboardEvent, memo, type PointerEvent, type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type KeyboardEvent, memo, type PointerEvent, type ReactElement, useCallback, useMemo, useRef } from "react";
 
 import type { Summary } from "../api/types.ts";
 import { Icon } from "../shell/icons.tsx";
+import { PHONE, useNarrow } from "../shell/narrow.ts";
 import type { FleetSearch } from "./filter.ts";
 import { hint, Row } from "./FleetRow.tsx";
 import type { SortKey } from "./order.ts";
@@ -33,23 +34,10 @@ const COLUMNS: ColumnDef<typeof features, Summary>[] = [
   { id: "why", header: "Why it is not as it should be", enableSorting: false },
 ];
 
-const NARROW = "(max-width: 760px)";
-
-function useNarrow(): boolean {
-  const [narrow, setNarrow] = useState(() => matchMedia(NARROW).matches);
-  useEffect(() => {
-    const media = matchMedia(NARROW);
-    const look = (): void => setNarrow(media.matches);
-    media.addEventListener("change", look);
-    return () => media.removeEventListener("change", look);
-  }, []);
-  return narrow;
-}
-
 type Sort = (next: Pick<FleetSearch, "sort" | "order">) => void;
 
 export function FleetTable({ rows, search, sort }: { rows: readonly Summary[]; search: FleetSearch; sort: Sort }): ReactElement {
-  const narrow = useNarrow();
+  const narrow = useNarrow(PHONE);
   const scroller = useRef<HTMLDivElement>(null);
   // A new function makes the virtualizer compute all positions again, so it changes with everything on which heights depend.
   const getItemKey = useCallback((index: number) => rows[index]?.uid ?? index, [rows, narrow]);

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import type { Summary } from "../api/types.ts";
 import { countsOf, matches, phaseCounts, shortWhy } from "./filter.ts";
+import { details } from "./FleetRow.tsx";
 import { Fleet, isNewer } from "./merge.ts";
 import { byDefault, sorted, withChanged } from "./order.ts";
 import { fleetSearch, nextSort, parseSearch, stringifySearch, toggled } from "./urlState.ts";
@@ -170,4 +171,16 @@ it.each([
   [null, ""],
 ])("of %s a row shows %s", (why, shown) => {
   expect(shortWhy(object("a", { why }))).toBe(shown);
+});
+
+it.each<[Summary["columns"], string]>([
+  [{ Endpoint: "http://a", Model: "openai/gpt" }, "openai/gpt"],
+  [{ Available: "True", Endpoint: "http://s", ReadyFlows: "1", Total: "2" }, "1 of 2 flows"],
+  [{ Protocol: "STREAMABLE_HTTP", Tools: "3", URL: "http://far/mcp" }, "3 tools · http://far/mcp"],
+  [{ Endpoint: "http://d", Tools: "1", Transport: "stdio" }, "1 tool"],
+  [{ Category: "general", Type: "http" }, "http"],
+  [{ Category: "finance", Type: "cli" }, "cli · finance"],
+  [{}, ""],
+])("the columns %j are told as %s", (columns, text) => {
+  expect(details({ columns })).toBe(text);
 });

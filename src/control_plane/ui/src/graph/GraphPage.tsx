@@ -8,13 +8,17 @@ import { kindOf, pluralOf, toneOf } from "../api/kinds.ts";
 import { graphQuery } from "../api/queries.ts";
 import type { Graph, GraphEdge, GraphNode } from "../api/types.ts";
 import { Icon, ToneSign } from "../shell/icons.tsx";
+import { useNarrow } from "../shell/narrow.ts";
 import { Card, count, ObjectLink, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, State } from "../shell/states.tsx";
 import { excerpt, idOf } from "./excerpt.ts";
+import { GraphList } from "./GraphList.tsx";
 import { around, layout, SIZES } from "./layout.ts";
 
 /** Limit of the nodes that are drawn; a larger picture is not readable. */
 const MOST = 250;
+/** Width in pixels below which a drawing would show less than two columns. */
+const LIST = 600;
 
 export function GraphPage(): ReactElement {
   useTitle("Graph");
@@ -36,7 +40,7 @@ export function GraphPage(): ReactElement {
         )}
       </div>
       {graph.error && !graph.data ? (
-        <Failure error={graph.error} retry={() => void graph.refetch()} what="the graph" />
+        <Failure error={graph.error} retry={() => void graph.refetch()} what="the graph" namespace={namespace} />
       ) : graph.data ? (
         <View graph={graph.data} focus={focus} />
       ) : (
@@ -68,6 +72,7 @@ function View({ graph, focus }: { graph: Graph; focus: string | undefined }): Re
     return { nodes: graph.nodes.filter((node) => ids.has(idOf(node))), edges: graph.edges.filter((edge) => ids.has(edge.from) && ids.has(edge.to)) };
   }, [graph, focus]);
   const drawn = useMemo(() => excerpt(shown, focus, MOST), [shown, focus]);
+  const narrow = useNarrow(LIST);
   const broken = shown.edges.filter((edge) => edge.broken);
   if (!shown.nodes.length) {
     return focus ? (
@@ -85,11 +90,11 @@ function View({ graph, focus }: { graph: Graph; focus: string | undefined }): Re
       {broken.length > 0 && <Broken edges={broken} />}
       {drawn !== shown && (
         <Notice tone="busy" icon="graph">
-          Drawn are {count(MOST)} of {count(shown.nodes.length)} objects{broken.length > 0 && ", those with broken references first"}:{" "}
-          {count(shown.nodes.length - MOST)} more would be too many for one picture.{!focus && " Look at one namespace, or around one object."}
+          Shown are {count(MOST)} of {count(shown.nodes.length)} objects{broken.length > 0 && ", those with broken references first"}:{" "}
+          {count(shown.nodes.length - MOST)} more would be too many for one page.{!focus && " Look at one namespace, or around one object."}
         </Notice>
       )}
-      <Drawing graph={drawn} focus={focus} />
+      {narrow ? <GraphList graph={drawn} focus={focus} /> : <Drawing graph={drawn} focus={focus} />}
       {drawn !== shown && <Parts graph={shown} />}
     </>
   );
@@ -235,7 +240,7 @@ function Node(props: { node: GraphNode; x: number; y: number; focused: boolean; 
   const touch = { onMouseEnter: () => point(id), onMouseLeave: () => point(null), onFocus: () => point(id), onBlur: () => point(null) };
   const className = `node tone-${tone}${node.missing ? " missing" : ""}${focused ? " focused" : ""}${lit ? " lit" : ""}`;
   return (
-    <foreignObject x={x} y={y} width={SIZES.nodeWidth} height={SIZES.nodeHeight}>
+    <foreignObject data-node={id} x={x} y={y} width={SIZES.nodeWidth} height={SIZES.nodeHeight}>
       {known ? (
         <Link
           to="/objects/$plural/$namespace/$name"

@@ -21,8 +21,10 @@ export function Conditions({ conditions }: { conditions: readonly Condition[] })
   if (!conditions.length) return <p className="body muted">None yet.</p>;
   return (
     <ul className="lines">
-      {conditions.map((condition) => {
+      {conditions.map((condition, index) => {
         const tone = toneOf(condition);
+        // Several conditions often have the same message.
+        const isFirst = conditions.findIndex((other) => other.message === condition.message) === index;
         return (
           <li key={condition.type} className="condition">
             <span className={`phase tone-${tone}`}>
@@ -36,7 +38,7 @@ export function Conditions({ conditions }: { conditions: readonly Condition[] })
                   {condition.reason && ` · ${condition.reason}`}
                 </span>
               </div>
-              {condition.message && <p className="small muted">{condition.message}</p>}
+              {condition.message && isFirst && <p className="small muted">{condition.message}</p>}
             </div>
             <span className="small muted">
               <Ago at={condition.lastTransitionTime === UNDATED ? null : condition.lastTransitionTime} />

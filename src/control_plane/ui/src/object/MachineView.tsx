@@ -16,6 +16,17 @@ export function MachineView({ machine, phase, visited }: { machine: Machine; pha
   return (
     <div className="stack">
       <Card title="State machine" flush>
+        <ul className="machine-legend small muted" aria-label="What the diagram says">
+          <li>
+            <span className="machine-line lit" /> moves that are possible now
+          </li>
+          <li>
+            <span className="machine-line visited" /> moves that it has made
+          </li>
+          <li>
+            <span className="machine-line" /> other moves
+          </li>
+        </ul>
         <div className="machine" tabIndex={0} role="group" aria-label="Diagram, scrollable">
           <svg
             viewBox={`0 0 ${drawing.width} ${drawing.height}`}

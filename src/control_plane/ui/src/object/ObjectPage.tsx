@@ -4,8 +4,8 @@ import { useQuery } from "@tanstack/react-query";
 import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, type ReactElement, type ReactNode, Suspense, useSyncExternalStore } from "react";
 
-import { kindOfPlural } from "../api/kinds.ts";
-import { eventsQuery, machineQuery, type Name, objectQuery, renderedQuery, traceQuery, whyQuery } from "../api/queries.ts";
+import { isDegraded, kindOfPlural } from "../api/kinds.ts";
+import { eventsQuery, machineQuery, type Name, objectQuery, traceQuery, whyQuery } from "../api/queries.ts";
 import type { KubeEvent, KubeObject, Summary, Trace } from "../api/types.ts";
 import { type Tab, TABS } from "./tabs.ts";
 import { fleet } from "../fleet/store.ts";
@@ -14,6 +14,7 @@ import { Ago, Card, CopyButton, kindLabel, Phase, useTitle } from "../shell/part
 import { Failure, Loading, Notice, sentence, State } from "../shell/states.tsx";
 import { Children } from "./Children.tsx";
 import { Conditions } from "./Conditions.tsx";
+import { Configuration } from "./Configuration.tsx";
 import { MachineView } from "./MachineView.tsx";
 import { Timeline } from "./Timeline.tsx";
 
@@ -41,6 +42,7 @@ export function ObjectPage(): ReactElement {
     );
   }
   const phase = summary ? summary.phase : (object.data?.status?.phase ?? null);
+  const ready = summary?.ready ?? object.data?.status?.conditions?.find((condition) => condition.type === "Ready")?.status;
   const gone = object.error && "status" in object.error && object.error.status === 404;
   return (
     <div className="page">
@@ -57,7 +59,7 @@ export function ObjectPage(): ReactElement {
       </nav>
       <div className="page-head">
         <h1>{name.name}</h1>
-        {!gone && (summary || object.data) && <Phase phase={phase} pill />}
+        {!gone && (summary || object.data) && <Phase phase={phase} ready={ready} pill />}
         <span className="grow" />
         {(!gone || object.data) && <Actions kind={kind.kind} {...name} />}
       </div>
@@ -65,7 +67,7 @@ export function ObjectPage(): ReactElement {
         gone ? (
           <Gone name={name} message={object.error.message} />
         ) : (
-          <Failure error={object.error} retry={() => void object.refetch()} what={`this ${kind.kind}`} />
+          <Failure error={object.error} retry={() => void object.refetch()} what={`this ${kind.kind}`} namespace={name.namespace} />
         )
       ) : !object.data ? (
         <Loading lines={8} />
@@ -87,9 +89,9 @@ export function ObjectPage(): ReactElement {
               </Link>
             ))}
           </nav>
-          {tab === "overview" && <Overview name={name} workload={kind.workload} phase={phase} status={object.data.status} />}
+          {tab === "overview" && <Overview name={name} workload={kind.workload} phase={phase} ready={ready} status={object.data.status} />}
           {tab === "machine" && <MachineTab kind={kind.kind} phase={phase} name={name} />}
-          {tab === "config" && <Rendered name={name} workload={kind.workload} />}
+          {tab === "config" && <Configuration name={name} workload={kind.workload} />}
           {tab === "events" && <Events name={name} />}
           {tab === "yaml" && (
             <Suspense fallback={<Loading />}>
@@ -132,7 +134,7 @@ function Actions({ kind, namespace, name }: Name & { kind: string }): ReactEleme
       {talks && (
         <Link to="/chat" search={{ with: `${kind}/${namespace}/${name}` }} className="button primary">
           <Icon name="chat" />
-          {kind === "Agent" ? "Chat" : "Try it"}
+          Chat
         </Link>
       )}
       {serves && (
@@ -154,7 +156,7 @@ function Facts({ summary, generation, observed }: { summary: Summary | undefined
   if (summary.replicas) facts.push(["Pods ready", `${summary.replicas.ready} of ${summary.replicas.desired}`]);
   facts.push(["Generation", observed === undefined || observed === generation ? String(generation ?? "–") : `${generation}, last seen ${String(observed)}`]);
   for (const [name, value] of Object.entries(summary.columns)) {
-    if (value && !["phase", "age", "replicas", "ready", "reason", "available"].includes(name.toLowerCase())) facts.push([name, value]);
+    if (value && name !== "Available") facts.push([name, value]);
   }
   return (
     <dl className="facts">
@@ -168,13 +170,20 @@ function Facts({ summary, generation, observed }: { summary: Summary | undefined
   );
 }
 
-function Overview(props: { name: Name; workload: boolean; phase: string | null; status: KubeObject["status"] }): ReactElement {
-  const { name, workload, phase } = props;
+interface OverviewProps {
+  name: Name;
+  workload: boolean;
+  phase: string | null;
+  ready: string | undefined;
+  status: KubeObject["status"];
+}
+
+function Overview({ name, workload, phase, ready, status }: OverviewProps): ReactElement {
   const trace = useQuery(traceQuery(name));
   return (
     <div className="overview">
       <div className="stack">
-        <Why name={name} phase={phase} />
+        <Why name={name} phase={phase} ready={ready} workload={workload} />
         <Card title="Phases">
           {trace.data ? <Timeline trace={trace.data} /> : trace.error ? <Failure error={trace.error} what="the history" retry={() => void trace.refetch()} /> : <Loading />}
         </Card>
@@ -188,7 +197,7 @@ function Overview(props: { name: Name; workload: boolean; phase: string | null; 
       </div>
       <div className="stack">
         <Card title="Conditions" flush>
-          <Conditions conditions={props.status?.conditions ?? []} />
+          <Conditions conditions={status?.conditions ?? []} />
         </Card>
         <Card title="Children" flush>
           <Children name={name} />
@@ -199,15 +208,16 @@ function Overview(props: { name: Name; workload: boolean; phase: string | null; 
 }
 
 /** Shows one sentence: the reason why the object is not as its spec asks, and a remedy. */
-function Why({ name, phase }: { name: Name; phase: string | null }): ReactElement | null {
+function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status">): ReactElement | null {
   const why = useQuery(whyQuery(name));
   if (!why.data) return why.error && <Notice tone="warn">Why it is in this phase cannot be told: {why.error.message}</Notice>;
   const { sentence, waitingFor, children } = why.data;
   const bad = phase === "Failed" || phase === "Error";
   const told = children.filter((child) => child.message && !waitingFor.some((line) => line.includes(child.name)));
-  const ready = phase === "Running" || phase === "Available" || phase === "Terminated";
+  const settled = phase === "Running" || phase === "Available" || phase === "Terminated";
+  const partly = settled && (waitingFor.length > 0 || isDegraded(phase, ready));
   return (
-    <Notice tone={bad ? "bad" : ready ? (waitingFor.length ? "warn" : "good") : "busy"} icon={bad ? "warn" : ready ? "check" : "clock"}>
+    <Notice tone={bad ? "bad" : partly ? "warn" : settled ? "good" : "busy"} icon={bad || partly ? "warn" : settled ? "check" : "clock"}>
       <p data-testid="why">{sentence}</p>
       {(waitingFor.length > 0 || told.length > 0) && (
         <ul className="bullets small">
@@ -219,7 +229,20 @@ function Why({ name, phase }: { name: Name; phase: string | null }): ReactElemen
           ))}
         </ul>
       )}
+      {workload && (!settled || partly) && <LogHint {...name} />}
     </Notice>
+  );
+}
+
+/** What a container wrote is in no status, and the control plane reads no logs: the command line does, by the user's own rights. */
+function LogHint({ plural, namespace, name }: Name): ReactElement {
+  const why = `recif why ${plural}/${name} -n ${namespace}`;
+  return (
+    <div className="row wrap small log-hint">
+      <span className="muted">The last error of its container:</span>
+      <code>{why}</code>
+      <CopyButton text={() => why} />
+    </div>
   );
 }
 
@@ -232,50 +255,6 @@ function MachineTab({ kind, phase, name }: { kind: string; phase: string | null;
 
 function visited(trace: Trace | undefined): Set<string> {
   return new Set(trace?.entries.map((entry) => `${entry.from} ${entry.to}`));
-}
-
-function Rendered({ name, workload }: { name: Name; workload: boolean }): ReactElement {
-  const rendered = useQuery(renderedQuery(name));
-  if (rendered.error) return <Failure error={rendered.error} what="the configuration" retry={() => void rendered.refetch()} />;
-  if (!rendered.data) return <Loading />;
-  if (!rendered.data.files.length) {
-    return (
-      <State icon="empty" title="No configuration">
-        {workload ? "Nothing is written for it yet: that happens in the phase Rendering." : "Objects of this kind have no configuration of their own: it is written for the objects that refer to them."}
-      </State>
-    );
-  }
-  return (
-    <div className="stack">
-      <p className="muted small">What is written for its Pods to read. Values that come from Secrets are masked.</p>
-      {rendered.data.files.map((file) => (
-        <Card
-          key={`${file.object}/${file.name}`}
-          title={<span className="mono">{file.name}</span>}
-          aside={
-            <>
-              <span className="muted small">{file.object}</span>
-              <CopyButton text={() => file.text} />
-            </>
-          }
-          flush
-        >
-          <pre className="code" tabIndex={0}>
-            {pretty(file.text)}
-          </pre>
-        </Card>
-      ))}
-    </div>
-  );
-}
-
-function pretty(text: string): string {
-  if (!/^\s*[[{]/.test(text)) return text;
-  try {
-    return JSON.stringify(JSON.parse(text), null, 2);
-  } catch {
-    return text;
-  }
 }
 
 function Events({ name }: { name: Name }): ReactElement {

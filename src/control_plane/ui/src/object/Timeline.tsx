@@ -4,8 +4,9 @@ import { type ReactElement, useMemo, useState } from "react";
 
 import { toneOf } from "../api/kinds.ts";
 import type { Trace, TraceEntry } from "../api/types.ts";
+import { PHONE, useNarrow } from "../shell/narrow.ts";
 import { fullTime, Phase, useNow } from "../shell/parts.tsx";
-import { currentRun, duration, lasted, lastedText, type Stretch, stretches, totals, weight } from "./timeline.ts";
+import { currentRun, duration, lastCycle, lasted, lastedText, type Stretch, stretches, weight } from "./timeline.ts";
 
 const STEPS = 12;
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
@@ -15,32 +16,31 @@ export function Timeline({ trace, ended = false }: { trace: Trace; ended?: boole
   const clock = useNow();
   const list = useMemo(() => stretches(trace.entries), [trace.entries]);
   const [all, setAll] = useState(false);
+  const narrow = useNarrow(PHONE);
+  const [older, setOlder] = useState(false);
   const last = trace.entries.at(-1);
   // For a deleted object, time ends with its last entry. The clocks of browser and cluster may differ.
   const now = ended && last ? Date.parse(last.at) : Math.max(clock, list.at(-1)?.start ?? 0);
   if (!list.length) return <p className="muted">Nothing happened yet.</p>;
 
   const run = currentRun(list);
-  const sums = totals(list, now);
+  // On a phone each cycle takes two rows, so only the last one is open.
+  const begun = narrow ? lastCycle(run) : 0;
+  const from = older ? 0 : begun;
   const entries = [...trace.entries].sort((a, b) => b.seq - a.seq);
   const shown = all ? entries : entries.slice(0, STEPS);
   return (
     <div className="timeline">
+      {begun > 0 && (
+        <button type="button" className="button quiet" aria-expanded={older} onClick={() => setOlder(!older)}>
+          {older ? "Last cycle only" : begun === 1 ? "1 earlier phase" : `${begun} earlier phases`}
+        </button>
+      )}
       <ol className="band" aria-label="From the last beginning until now">
-        {run.map((stretch, index) => (
-          <Part key={`${stretch.start} ${index}`} stretch={stretch} now={now} ended={ended} />
+        {run.slice(from).map((stretch, index) => (
+          <Part key={from + index} stretch={stretch} now={now} ended={ended} />
         ))}
       </ol>
-      <dl className="sums small">
-        {[...sums].map(([phase, milliseconds]) => (
-          <div key={phase}>
-            <dt className="muted">{phase}</dt>
-            <dd className="nums" data-phase-total={phase}>
-              {lastedText(milliseconds)}
-            </dd>
-          </div>
-        ))}
-      </dl>
       {trace.gaps.length > 0 && <p className="small muted">Of older steps, {trace.gaps.map(([from, to]) => (from === to ? from : `${from} to ${to}`)).join(", ")} are no longer kept.</p>}
       <ol className="steps" aria-label="Steps, the latest first">
         {shown.map((entry, index) => (

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 
 import type { TraceEntry } from "../api/types.ts";
-import { ago, currentRun, duration, lasted, lastedText, stretches, totals } from "./timeline.ts";
+import { ago, currentRun, duration, lastCycle, lasted, lastedText, stretches } from "./timeline.ts";
 
 const START = Date.parse("2026-11-21T12:30:00.005Z");
 let seq = 0;
@@ -33,7 +33,7 @@ describe("stretches of time", () => {
     expect(list.some((one) => one.afterGap)).toBe(false);
   });
 
-  it("add up per phase, and a run begins at Pending", () => {
+  it("are a run from the last Pending on", () => {
     seq = 0;
     const list = stretches([
       entry(0, "", "Pending"),
@@ -41,8 +41,20 @@ describe("stretches of time", () => {
       entry(5, "Running", "Pending"),
       entry(7, "Pending", "Running"),
     ]);
-    expect([...totals(list, START + 10_000)]).toEqual([["Pending", 3000], ["Running", 7000]]);
     expect(currentRun(list).map((one) => one.start - START)).toEqual([5000, 7000]);
+  });
+
+  it.each([
+    [["Pending", "Resolving", "Running"], "Pending Resolving Running"],
+    [["Pending", "Running", "Resolving", "Running", "Resolving", "Deploying", "Running"], "Resolving Deploying Running"],
+    [["Pending", "Running", "Resolving", "Deploying"], "Resolving Deploying"],
+    [["Pending", "Deploying", "Failed", "Resolving", "Failed"], "Resolving Failed"],
+    [["Running"], "Running"],
+    [[], ""],
+  ])("of %j have the last cycle %s", (phases, expected) => {
+    seq = 0;
+    const list = stretches(phases.map((phase, index) => entry(index, phases[index - 1] ?? "", phase)));
+    expect(list.slice(lastCycle(list)).map((one) => one.phase).join(" ")).toBe(expected);
   });
 
   it("show where the history has a gap, and that it does not reach back", () => {

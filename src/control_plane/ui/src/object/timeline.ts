@@ -58,17 +58,18 @@ export function lastedText(milliseconds: number): string {
   return milliseconds === 0 ? "under 1 s" : duration(milliseconds);
 }
 
-/** Sums the milliseconds in each phase, in the order in which the phases were first seen. */
-export function totals(list: readonly Stretch[], now: number): Map<string, number> {
-  const sums = new Map<string, number>();
-  for (const stretch of list) sums.set(stretch.phase, (sums.get(stretch.phase) ?? 0) + lasted(stretch, now));
-  return sums;
-}
-
 /** Returns the stretches that led to the current state: from the last Pending on, or as far as the history reaches. */
 export function currentRun(list: readonly Stretch[]): Stretch[] {
   const start = list.findLastIndex((stretch) => stretch.phase === "Pending");
   return list.slice(Math.max(0, start));
+}
+
+/** Phases in which an object stays until something changes. */
+const STAYS = new Set(["Running", "Available", "Terminated", "Failed", "Error"]);
+
+/** Returns the index of the stretch that began the last cycle, such as a rollout: the one after the last phase in which the object stayed. */
+export function lastCycle(run: readonly Stretch[]): number {
+  return run.slice(0, -1).findLastIndex((stretch) => STAYS.has(stretch.phase)) + 1;
 }
 
 /** Returns the width of a stretch as a weight, by the logarithm of its duration, so that milliseconds stay visible beside days. */

@@ -50,6 +50,7 @@ const SIGNS: Record<Tone, string> = {
   bad: "M5.5 5.5l5 5M10.5 5.5l-5 5",
   idle: "M6 6h4v4H6z",
   leaving: "M5 8h6",
+  warn: "M8 4.6v4.1M8 11.2v.1",
   unknown: "M6.3 6.3a1.8 1.8 0 1 1 2.5 1.7c-.5.2-.8.6-.8 1.1M8 11.3v.1",
 };
 

@@ -3,17 +3,17 @@
 import { useNavigate } from "@tanstack/react-router";
 import { type MouseEvent, type ReactElement, type ReactNode, useEffect, useRef, useState, useSyncExternalStore } from "react";
 
-import { kindOf, pluralOf, toneOf } from "../api/kinds.ts";
+import { kindOf, pluralOf, stateOf } from "../api/kinds.ts";
 import { ago } from "../object/timeline.ts";
-import { Icon, ToneSign } from "./icons.tsx";
+import { Icon, type IconName, ToneSign } from "./icons.tsx";
 
-/** Phase as icon, word and colour. */
-export function Phase({ phase, pill = false }: { phase: string | null; pill?: boolean }): ReactElement {
-  const tone = toneOf(phase);
+/** Phase as icon, word and colour; `ready` is the status of the object's Ready condition, if it is an object's phase of now. */
+export function Phase({ phase, ready, pill = false }: { phase: string | null; ready?: string | undefined; pill?: boolean }): ReactElement {
+  const { text, tone } = stateOf(phase, ready);
   return (
     <span className={`phase tone-${tone}${pill ? " pill" : ""}`}>
       <ToneSign tone={tone} size={pill ? 14 : 16} />
-      {phase ?? "No phase yet"}
+      {text}
     </span>
   );
 }
@@ -52,6 +52,15 @@ const FULL = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle
 export function fullTime(at: string | number): string {
   const time = new Date(at);
   return Number.isNaN(time.getTime()) ? "" : FULL.format(time);
+}
+
+const TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+const DAY_AND_TIME = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
+
+/** Formats a time in the user's time zone: of today to the second, of another day with its date. */
+export function localTime(at: string, now: number): string {
+  const time = new Date(at);
+  return (time.toDateString() === new Date(now).toDateString() ? TIME : DAY_AND_TIME).format(time);
 }
 
 /** Age, with the full date as a tooltip. Rendered again only when its text changes. */
@@ -107,6 +116,17 @@ export function CopyButton({ text, label = "Copy", quiet = true }: { text: () =>
   );
 }
 
+/** Manifest, or command, to be copied. A command is broken between its words, and not at the hyphens of a flag. */
+export function Example({ text }: { text: string }): ReactElement {
+  const words = text.includes("\n") ? [] : text.split(/(?<= )/);
+  return (
+    <span className="example">
+      <code>{words.length ? words.map((word, index) => <span key={index}>{word}</span>) : text}</code>
+      <CopyButton text={() => text} />
+    </span>
+  );
+}
+
 async function copied(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
@@ -121,6 +141,32 @@ async function copied(text: string): Promise<boolean> {
     area.remove();
     return done;
   }
+}
+
+interface SubmitOrStopProps {
+  label: string;
+  icon: IconName;
+  /** Stops what the form began; null: nothing is under way. */
+  stop: (() => void) | null;
+  disabled?: boolean;
+}
+
+/** Button that submits a form, and stops what it began while that is under way. */
+export function SubmitOrStop({ label, icon, stop, disabled = false }: SubmitOrStopProps): ReactElement {
+  if (stop) {
+    return (
+      <button type="button" className="button" onClick={stop}>
+        <Icon name="stop" />
+        Stop
+      </button>
+    );
+  }
+  return (
+    <button type="submit" className="button primary" disabled={disabled}>
+      <Icon name={icon} />
+      {label}
+    </button>
+  );
 }
 
 /** Card with a heading. */

@@ -3,7 +3,10 @@
 import type { ReactElement, ReactNode } from "react";
 
 import { ApiError } from "../api/client.ts";
+import { bindCommands } from "./access.ts";
 import { Icon, type IconName } from "./icons.tsx";
+import { Example } from "./parts.tsx";
+import { useSession } from "./session.ts";
 
 export function State({ icon, title, children, action }: { icon: IconName; title: string; children?: ReactNode; action?: ReactNode }): ReactElement {
   return (
@@ -27,7 +30,16 @@ export function Loading({ lines = 5, label = "Loading" }: { lines?: number; labe
   );
 }
 
-export function Failure({ error, retry, what }: { error: Error; retry?: (() => void) | undefined; what: string }): ReactElement {
+interface FailureProps {
+  error: Error;
+  retry?: (() => void) | undefined;
+  what: string;
+  /** Namespace of what is not shown; undefined: it is in several. */
+  namespace?: string | undefined;
+}
+
+export function Failure({ error, retry, what, namespace }: FailureProps): ReactElement {
+  const user = useSession()?.me.user;
   const status = error instanceof ApiError ? error.status : 0;
   const again = retry && (
     <button type="button" className="button" onClick={retry}>
@@ -37,7 +49,7 @@ export function Failure({ error, retry, what }: { error: Error; retry?: (() => v
   );
   if (status === 403) {
     return (
-      <State icon="lock" title={`You cannot see ${what}`}>
+      <State icon="lock" title={`You cannot see ${what}`} action={user && <Access user={user} namespace={namespace} />}>
         {sentence(error.message)}
       </State>
     );
@@ -53,6 +65,19 @@ export function Failure({ error, retry, what }: { error: Error; retry?: (() => v
     <State icon="warn" title={status ? `${what.charAt(0).toUpperCase()}${what.slice(1)} cannot be shown` : "No answer"} action={again}>
       {sentence(error.message)}
     </State>
+  );
+}
+
+/** Commands to send to an administrator. */
+function Access({ user, namespace }: { user: string; namespace: string | undefined }): ReactElement {
+  const commands = bindCommands("recif-view", user, namespace);
+  return (
+    <div>
+      <p>An administrator of the cluster can let {user} see one namespace:</p>
+      <Example text={commands.one} />
+      <p>Or all of them:</p>
+      <Example text={commands.all} />
+    </div>
   );
 }
 

@@ -6,7 +6,7 @@ import { ApiError } from "../api/client.ts";
 import type { ServerTool } from "../api/types.ts";
 import { duration } from "../object/timeline.ts";
 import { Icon } from "../shell/icons.tsx";
-import { CopyButton } from "../shell/parts.tsx";
+import { CopyButton, SubmitOrStop } from "../shell/parts.tsx";
 import { Notice } from "../shell/states.tsx";
 import { callTool, type Content, RpcError, type ToolResult } from "./mcp.ts";
 import { collect, entryOf, type Field, fieldsOf, initial, type Values } from "./schema.ts";
@@ -82,17 +82,7 @@ export function ToolForm({ tool, callPath }: { tool: ServerTool; callPath: strin
           <p className="muted">It takes no arguments.</p>
         )}
         <div className="row wrap">
-          {running ? (
-            <button type="button" className="button" onClick={() => running.abort()}>
-              <Icon name="stop" />
-              Stop
-            </button>
-          ) : (
-            <button type="submit" className="button primary">
-              <Icon name="play" />
-              Call {tool.name.length > 24 ? "the tool" : tool.name}
-            </button>
-          )}
+          <SubmitOrStop label={`Call ${tool.name.length > 24 ? "the tool" : tool.name}`} icon="play" stop={running && (() => running.abort())} />
           {fields !== null && fields.length > 0 && (
             <button type="button" className="button quiet" onClick={toggle}>
               {asJson ? "Back to the form" : "Edit as JSON"}

@@ -2,89 +2,137 @@ import "./tools.css";
 
 import { useQuery } from "@tanstack/react-query";
 import { Link, useSearch } from "@tanstack/react-router";
-import { type ReactElement, useMemo, useState } from "react";
+import { type ReactElement, useMemo, useState, useSyncExternalStore } from "react";
 
 import { serverToolsQuery, toolServersQuery } from "../api/queries.ts";
-import type { ServerTool, ToolServer } from "../api/types.ts";
+import type { ServerTool, Summary, ToolServer } from "../api/types.ts";
+import { fleet } from "../fleet/store.ts";
 import { Icon } from "../shell/icons.tsx";
 import { count, CopyButton, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, State } from "../shell/states.tsx";
+import { ToolDetail } from "./ToolDetail.tsx";
 import { ToolForm } from "./ToolForm.tsx";
 
-const idOf = (server: { kind: string; namespace: string; name: string }): string => `${server.kind}/${server.namespace}/${server.name}`;
+/** Limit of the Tools in the list, which is not virtualized as the fleet's is. */
+const MOST = 200;
+
+interface ObjectName {
+  kind: string;
+  namespace: string;
+  name: string;
+}
+
+const idOf = ({ kind, namespace, name }: ObjectName): string => `${kind}/${namespace}/${name}`;
 
 export function ToolsPage(): ReactElement {
   useTitle("Tools");
+  // Of a Tool the address has its id in the place of a server's.
   const { server: chosen, tool } = useSearch({ from: "/tools" });
-  const servers = useQuery(toolServersQuery());
-  const items = useMemo(() => [...(servers.data?.items ?? [])].sort((a, b) => idOf(a).localeCompare(idOf(b))), [servers.data]);
-  const server = items.find((one) => idOf(one) === chosen);
-  if (servers.error && !servers.data) {
-    return (
-      <div className="page">
-        <h1>Tool servers</h1>
-        <Failure error={servers.error} retry={() => void servers.refetch()} what="the tool servers" />
-      </div>
-    );
-  }
+  const { data, error, refetch } = useQuery(toolServersQuery());
+  const view = useSyncExternalStore(fleet.watch, fleet.view);
+  const servers = useMemo(() => byId(data?.items ?? []), [data]);
+  const tools = useMemo(() => byId(view.rows.filter((row) => row.kind === "Tool")), [view.rows]);
+  const server = servers.find((one) => idOf(one) === chosen);
+  const object = tools.find((one) => idOf(one) === chosen);
+  const isRead = (data || error) && (view.complete || view.error);
   return (
     <div className="page">
       <div className="page-head">
-        <h1>Tool servers</h1>
-        {servers.data && <span className="muted">{`${count(items.length)} MCP ${items.length === 1 ? "server" : "servers"}`}</span>}
+        <h1>Tools</h1>
+        {isRead && <span className="muted">{`${counted(servers.length, "MCP server")}, ${counted(tools.length, "tool")}`}</span>}
       </div>
-      {!servers.data ? (
-        <Loading />
-      ) : !items.length ? (
-        <State icon="tools" title="No tool servers">
-          An MCPServer runs one in the cluster, a RemoteMCPServer names one elsewhere. Their tools show up here, to be read and tried.
-        </State>
-      ) : (
+      {error && !data && (tools.length > 0 ? <Notice tone="warn">The MCP servers cannot be shown: {error.message}</Notice> : <Failure error={error} retry={() => void refetch()} what="the tools" />)}
+      {servers.length + tools.length > 0 ? (
         <div className={`tools${chosen ? " chosen" : ""}`}>
-          <ServerList items={items} chosen={chosen} />
+          <Choices servers={servers} tools={tools} chosen={chosen} />
           <div className="grow">
             {server ? (
               <Server key={idOf(server)} server={server} chosen={tool} />
-            ) : chosen ? (
-              <State icon="empty" title="Not found">
-                There is no server {chosen}, or you cannot see it.
+            ) : object ? (
+              <ToolDetail key={idOf(object)} tool={object} />
+            ) : chosen && isRead ? (
+              <State icon="empty" title="Not found" action={<Link to="/tools" className="button">All tools</Link>}>
+                There is no {chosen}, or you cannot see it.
               </State>
+            ) : chosen ? (
+              <Loading />
             ) : (
-              <State icon="tools" title="Choose a server">
-                Its tools are shown with their schemas, and can be called from here.
+              <State icon="tools" title="Choose a server or a tool">
+                The tools of a server are shown with their schemas, and can be called from here.
               </State>
             )}
           </div>
         </div>
+      ) : !isRead ? (
+        <Loading />
+      ) : (
+        data && (
+          <State icon="tools" title="No tools">
+            An MCPServer runs a server in the cluster, a RemoteMCPServer names one elsewhere, and a Tool is one that agents call by name.
+          </State>
+        )
       )}
     </div>
   );
 }
 
-function ServerList({ items, chosen }: { items: readonly ToolServer[]; chosen: string | undefined }): ReactElement {
+function byId<T extends ObjectName>(items: readonly T[]): T[] {
+  return [...items].sort((a, b) => idOf(a).localeCompare(idOf(b)));
+}
+
+function counted(sum: number, what: string): string {
+  return `${count(sum)} ${what}${sum === 1 ? "" : "s"}`;
+}
+
+function Choices({ servers, tools, chosen }: { servers: readonly ToolServer[]; tools: readonly Summary[]; chosen: string | undefined }): ReactElement {
   return (
-    <nav aria-label="Servers" className="card servers">
-      <ul>
-        {items.map((server) => (
-          <li key={idOf(server)}>
-            <Link to="/tools" search={{ server: idOf(server) }} className="choice server" aria-current={idOf(server) === chosen || undefined} activeProps={{}}>
-              <span className="row">
-                <strong className="grow truncate" title={server.name}>
-                  {server.name}
-                </strong>
-                <span className="muted small nums">{server.toolCount === null ? "" : server.toolCount === 1 ? "1 tool" : `${count(server.toolCount)} tools`}</span>
-              </span>
-              <span className="row small">
-                <span className="muted grow truncate">
-                  {server.namespace} · {server.kind === "MCPServer" ? "in the cluster" : "remote"}
-                </span>
-                <Phase phase={server.phase} />
-              </span>
+    <nav aria-label="Servers and tools" className="card servers">
+      {servers.length > 0 && (
+        <section>
+          <h2 className="small">MCP servers</h2>
+          <ul>
+            {servers.map((server) => (
+              <Choice key={idOf(server)} object={server} chosen={chosen} aside={server.toolCount === null ? "" : counted(server.toolCount, "tool")} place={server.kind === "MCPServer" ? "in the cluster" : "remote"} />
+            ))}
+          </ul>
+        </section>
+      )}
+      {tools.length > 0 && (
+        <section>
+          <h2 className="small">Tools</h2>
+          <ul>
+            {tools.slice(0, MOST).map((tool) => (
+              <Choice key={idOf(tool)} object={tool} chosen={chosen} aside={tool.columns.Type ?? ""} place={tool.columns.Category === "general" ? "" : (tool.columns.Category ?? "")} />
+            ))}
+          </ul>
+          {tools.length > MOST && (
+            <Link to="/" search={{ kind: ["Tool"] }} className="button quiet">
+              All {counted(tools.length, "tool")}, in the fleet
             </Link>
-          </li>
-        ))}
-      </ul>
+          )}
+        </section>
+      )}
     </nav>
+  );
+}
+
+function Choice(props: { object: Summary | ToolServer; chosen: string | undefined; aside: string; place: string }): ReactElement {
+  const { object, chosen, aside, place } = props;
+  return (
+    <li>
+      <Link to="/tools" search={{ server: idOf(object) }} className="choice server" aria-current={idOf(object) === chosen || undefined} activeProps={{}}>
+        <span className="row">
+          <strong className="grow truncate" title={object.name}>
+            {object.name}
+          </strong>
+          <span className="muted small nums">{aside}</span>
+        </span>
+        <span className="row small">
+          <span className="muted grow truncate">{[object.namespace, place].filter(Boolean).join(" · ")}</span>
+          <Phase phase={object.phase} ready={object.ready} />
+        </span>
+      </Link>
+    </li>
   );
 }
 
@@ -99,7 +147,7 @@ function Server({ server, chosen }: { server: ToolServer; chosen: string | undef
       <div className="server-head">
         <Link to="/tools" className="button quiet back">
           <Icon name="right" />
-          All servers
+          All tools
         </Link>
         <h2 className="truncate">
           <ObjectLink {...server} />
