@@ -1,14 +1,15 @@
 //! Reads the API server's audit log: the user, the request and the time of the response.
 //!
-//! The log has one JSON line per request, written when the response is complete, and for a write one more, written when the
-//! request is received. A mark is an offset in the file. A read from a mark ends at the line of a request that this process
-//! sends then (a fence), and at the answers of all writes that were received before it: a watch delivers the effect of a
-//! write before the line of its response is written.
+//! The log has one JSON line per request, written when the response is complete, and for a write by a ServiceAccount one more,
+//! written when the request is received. A mark is the time of a request that this process sends (a fence), with an offset
+//! before the lines of all later ones. A read from a mark ends at the line of a further fence and at the answers of all these writes that were received
+//! before it: a watch delivers the effect of a write before the line of its response is written.
 
 use std::{
     collections::{BTreeMap, HashSet},
     fmt,
     io::{Read as _, Seek as _, SeekFrom},
+    ops::Range,
     path::PathBuf,
     process,
     sync::atomic::{AtomicU64, Ordering},
@@ -37,9 +38,12 @@ pub struct Audit {
     fences: AtomicU64,
 }
 
-/// Offset in the log: the lines of all earlier requests are before it.
+/// Moment in the log: the API server received all earlier requests before it, though it may have answered some of them later.
 #[derive(Debug, Clone, Copy)]
-pub struct AuditOffset(u64);
+pub struct AuditMark {
+    offset: u64,
+    received: Timestamp,
+}
 
 /// One request of the audit log.
 #[derive(Debug, Clone, Deserialize)]
@@ -158,31 +162,27 @@ impl Audit {
     ///
     /// # Errors
     /// The file cannot be read, or the fence request does not appear in it within 30 seconds.
-    pub async fn mark(&self) -> Result<AuditOffset> {
+    pub async fn mark(&self) -> Result<AuditMark> {
         let length = std::fs::metadata(&self.path).with_context(|| format!("find {}", self.path.display()))?.len();
-        Ok(AuditOffset(self.read_to_fence(AuditOffset(length)).await?.1))
+        Ok(AuditMark { offset: length, received: self.read_to_fence(length).await?.1 })
     }
 
     /// Returns all requests since the mark, of every user.
     ///
     /// # Errors
     /// Those of [`Audit::mark`]; a line is not an entry of an audit log.
-    pub async fn since(&self, mark: AuditOffset) -> Result<Vec<AuditEvent>> {
-        completed_requests(self.read_to_fence(mark).await?.0.lines())
+    pub async fn since(&self, mark: AuditMark) -> Result<Vec<AuditEvent>> {
+        let (text, _) = self.read_to_fence(mark.offset).await?;
+        completed_requests(text.lines(), mark)
     }
 
     /// Returns the requests of one user since the mark, in one namespace or in all of them.
     ///
     /// # Errors
     /// Those of [`Audit::since`].
-    pub async fn requests_by(
-        &self,
-        user: &str,
-        since: AuditOffset,
-        namespace: Option<&str>,
-    ) -> Result<Vec<AuditEvent>> {
-        let (text, _) = self.read_to_fence(since).await?;
-        let mut requests = completed_requests(text.lines().filter(|line| line.contains(user)))?;
+    pub async fn requests_by(&self, user: &str, since: AuditMark, namespace: Option<&str>) -> Result<Vec<AuditEvent>> {
+        let (text, _) = self.read_to_fence(since.offset).await?;
+        let mut requests = completed_requests(text.lines().filter(|line| line.contains(user)), since)?;
         requests.retain(|request| request.is_by(user) && namespace.is_none_or(|wanted| request.namespace() == wanted));
         Ok(requests)
     }
@@ -191,7 +191,7 @@ impl Audit {
     ///
     /// # Errors
     /// Those of [`Audit::since`].
-    pub async fn requests_by_operator(&self, since: AuditOffset, namespace: Option<&str>) -> Result<Vec<AuditEvent>> {
+    pub async fn requests_by_operator(&self, since: AuditMark, namespace: Option<&str>) -> Result<Vec<AuditEvent>> {
         self.requests_by(OPERATOR, since, namespace).await
     }
 
@@ -200,7 +200,7 @@ impl Audit {
     ///
     /// # Errors
     /// The operator sends such a request; those of [`Audit::since`].
-    pub async fn ensure_quiet(&self, since: AuditOffset, namespace: &str, window: Duration) -> Result<()> {
+    pub async fn ensure_quiet(&self, since: AuditMark, namespace: &str, window: Duration) -> Result<()> {
         let end = Instant::now() + window;
         loop {
             let over = Instant::now() >= end;
@@ -216,9 +216,9 @@ impl Audit {
         }
     }
 
-    /// Sends a fence request and reads from the mark up to its line, and on until every write received before it is
-    /// answered; also returns the offset after the last line.
-    async fn read_to_fence(&self, since: AuditOffset) -> Result<(String, u64)> {
+    /// Sends a fence request and reads from the offset up to its line, and on until every write received before it is
+    /// answered; also returns when the API server received the fence.
+    async fn read_to_fence(&self, since: u64) -> Result<(String, Timestamp)> {
         let fence = format!("fence-{}-{}", process::id(), self.fences.fetch_add(1, Ordering::Relaxed));
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
         api.get_opt(&fence).await.context("send the request that ends the count")?;
@@ -226,18 +226,19 @@ impl Audit {
         let deadline = Instant::now() + Duration::from_secs(30);
         while Instant::now() < deadline {
             let mut text = self.read(since)?;
-            if let Some(end) = end_of_answers(&text, &fence) {
+            if let Some((line, end)) = end_of_answers(&text, &fence) {
+                let fence: AuditEvent = serde_json::from_str(&text[line]).context("read a line of the audit log")?;
                 text.truncate(end);
-                return Ok((text, since.0 + end as u64));
+                return Ok((text, fence.received));
             }
             sleep(POLL_INTERVAL).await;
         }
         bail!("our own request, or the answer of a write before it, does not appear in {}", self.path.display())
     }
 
-    fn read(&self, since: AuditOffset) -> Result<String> {
+    fn read(&self, since: u64) -> Result<String> {
         let mut file = std::fs::File::open(&self.path).with_context(|| format!("open {}", self.path.display()))?;
-        file.seek(SeekFrom::Start(since.0))?;
+        file.seek(SeekFrom::Start(since))?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         // The last line may be incomplete: only whole lines are returned.
@@ -246,22 +247,26 @@ impl Audit {
     }
 }
 
-/// Returns the offset after the line with the fence and after the answers of all writes that were received before it; `None`
-/// while one of these lines is missing.
-fn end_of_answers(text: &str, fence: &str) -> Option<usize> {
+/// Returns the line with the fence, and the offset after it and after the answers of all writes that were received before it;
+/// `None` while one of these lines is missing.
+fn end_of_answers(text: &str, fence: &str) -> Option<(Range<usize>, usize)> {
     let mut waits_for_answer = HashSet::new();
-    let (mut end, mut fenced) = (0, false);
+    let (mut end, mut fenced) = (0, None);
     for line in text.split_inclusive('\n') {
         end += line.len();
         let request = audit_id(line);
         if !line.contains(r#""stage":"RequestReceived""#) {
             waits_for_answer.remove(request);
-        } else if !fenced {
+        } else if fenced.is_none() {
             waits_for_answer.insert(request);
         }
-        fenced |= line.contains(fence);
-        if fenced && waits_for_answer.is_empty() {
-            return Some(end);
+        if line.contains(fence) {
+            fenced = Some(end - line.len()..end);
+        }
+        if waits_for_answer.is_empty()
+            && let Some(line) = fenced.take()
+        {
+            return Some((line, end));
         }
     }
     None
@@ -274,10 +279,12 @@ fn audit_id(line: &str) -> &str {
     value.split('"').next().unwrap_or_default()
 }
 
-fn completed_requests<'a>(lines: impl Iterator<Item = &'a str>) -> Result<Vec<AuditEvent>> {
+/// Returns the answered requests among the lines that were received after the mark: a line after it may be the answer of an
+/// earlier request.
+fn completed_requests<'a>(lines: impl Iterator<Item = &'a str>, since: AuditMark) -> Result<Vec<AuditEvent>> {
     let requests = lines.map(serde_json::from_str::<AuditEvent>).collect::<Result<Vec<_>, _>>();
     let mut requests = requests.context("read a line of the audit log")?;
-    requests.retain(|request| request.stage == "ResponseComplete");
+    requests.retain(|request| request.stage == "ResponseComplete" && request.received > since.received);
     Ok(requests)
 }
 
@@ -299,7 +306,23 @@ mod tests {
                 "user":{{"username":"{OPERATOR}","uid":"1",
                 "extra":{{"authentication.kubernetes.io/pod-uid":["7-8"]}}}},"responseStatus":{{"metadata":{{}},"code":200}}}}"#,
         );
-        completed_requests([line.as_str()].into_iter()).unwrap().remove(0)
+        completed_requests([line.as_str()].into_iter(), SINCE).unwrap().remove(0)
+    }
+
+    const SINCE: AuditMark = AuditMark { offset: 0, received: Timestamp::UNIX_EPOCH };
+
+    #[test]
+    fn a_request_from_before_the_mark_is_not_counted_though_it_was_answered_after_it() {
+        let line = |received: &str| {
+            format!(
+                r#"{{"stage":"ResponseComplete","verb":"create","requestURI":"/a","user":{{"username":"u"}},
+                    "requestReceivedTimestamp":"2030-01-01T00:00:{received}Z","stageTimestamp":"2030-01-01T00:00:09Z"}}"#
+            )
+        };
+        let mark = AuditMark { offset: 0, received: "2030-01-01T00:00:03Z".parse().unwrap() };
+        let (before, after) = (line("02.999999"), line("03.000001"));
+        let counted = completed_requests([before.as_str(), &after].into_iter(), mark).unwrap();
+        assert_eq!(counted.iter().map(|it| it.received.as_millisecond() % 60_000).collect::<Vec<_>>(), [3000]);
     }
 
     fn lines(stages: &[(&str, &str, &str)]) -> String {
@@ -318,11 +341,12 @@ mod tests {
             ("ResponseComplete", "f", "/fence-1-1"),
         ];
         let (fence, mut text) = ("/fence-1-1\"", lines(&until_fence));
+        let fence_line = text.len() - lines(&until_fence[3..]).len()..text.len();
         assert_eq!(end_of_answers(&text, fence), None, "w2 is not answered yet");
         text += &lines(&[("RequestReceived", "later", "/c"), ("ResponseComplete", "w2", "/b")]);
         let end = text.len();
         text += &lines(&[("ResponseComplete", "later", "/c")]);
-        assert_eq!(end_of_answers(&text, fence), Some(end));
+        assert_eq!(end_of_answers(&text, fence), Some((fence_line, end)));
         assert_eq!(end_of_answers(&text, "/fence-1-2\""), None, "the fence is not there yet");
     }
 
@@ -334,11 +358,8 @@ mod tests {
             ("ResponseComplete", "read", "/b"),
             ("ResponseComplete", "f", "/fence-1-1"),
         ]);
-        assert_eq!(
-            end_of_answers(&text, "/fence-1-1\""),
-            Some(text.len()),
-            "a stream counts as answered when it starts"
-        );
+        let end = end_of_answers(&text, "/fence-1-1\"").map(|(_, end)| end);
+        assert_eq!(end, Some(text.len()), "a stream counts as answered when it starts");
     }
 
     #[test]

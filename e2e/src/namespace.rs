@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result};
-use e2e::audit::{AuditEvent, AuditOffset};
+use e2e::audit::{AuditEvent, AuditMark};
 use kube::{
     Api, ResourceExt as _,
     api::{DeleteParams, Patch, PatchParams, PostParams, PropagationPolicy},
@@ -268,7 +268,7 @@ impl Namespace {
 
     /// Returns a mark in the audit log after the Events of all workloads that are Running: the operator sends them
     /// asynchronously to the reconcile.
-    pub(crate) async fn mark(&self) -> Result<AuditOffset> {
+    pub(crate) async fn mark(&self) -> Result<AuditMark> {
         let mut running = Vec::new();
         for kind in WORKLOADS {
             running.extend(self.list(kind).await?.into_iter().filter(|it| it.phase() == "Running"));
@@ -287,7 +287,7 @@ impl Namespace {
     }
 
     /// Returns the operator's requests in this namespace since the mark, without upkeep.
-    pub(crate) async fn operator_requests(&self, since: AuditOffset) -> Result<Vec<AuditEvent>> {
+    pub(crate) async fn operator_requests(&self, since: AuditMark) -> Result<Vec<AuditEvent>> {
         let mut requests = self.env.audit.requests_by_operator(since, Some(&self.name)).await?;
         requests.retain(|request| !request.is_upkeep());
         Ok(requests)

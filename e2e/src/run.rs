@@ -39,8 +39,12 @@ pub(crate) async fn run(env: &Arc<Env>, scenarios: &[&'static Scenario], jobs: u
 /// Waits until the scenarios are observed, and returns the number of failures.
 async fn failures(observed: &mut JoinSet<bool>) -> usize {
     let mut failed = 0;
-    while let Some(passed) = observed.join_next().await {
-        failed += usize::from(!passed.unwrap_or(false));
+    while let Some(observed) = observed.join_next().await {
+        let passed = observed.unwrap_or_else(|error| {
+            report::line(&format!("FAIL  {}", panic_message(error)));
+            false
+        });
+        failed += usize::from(!passed);
     }
     failed
 }

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use e2e::audit::{AuditEvent, AuditOffset, describe_requests};
+use e2e::audit::{AuditEvent, AuditMark, describe_requests};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
@@ -223,7 +223,7 @@ fn repair_timeout(ns: &Namespace) -> Duration {
     if ns.env.paths.lose_wakes { TIMEOUT } else { REPAIR_TIMEOUT }
 }
 
-async fn back_with_one_write(ns: &Namespace, kind: KubeKind, since: Instant, mark: AuditOffset) -> Result<()> {
+async fn back_with_one_write(ns: &Namespace, kind: KubeKind, since: Instant, mark: AuditMark) -> Result<()> {
     let took = since.elapsed();
     ensure!(took <= repair_timeout(ns), "{} was back after {took:?}", kind.kind);
     let requests = ns.operator_requests(mark).await?;
@@ -233,7 +233,7 @@ async fn back_with_one_write(ns: &Namespace, kind: KubeKind, since: Instant, mar
 }
 
 /// Checks that the operator has made exactly this many writes after nothing changes any more.
-async fn no_other_write(ns: &Namespace, since: AuditOffset, writes: usize) -> Result<()> {
+async fn no_other_write(ns: &Namespace, since: AuditMark, writes: usize) -> Result<()> {
     ns.stays_the_same(REPAIR_TIMEOUT).await?;
     let requests = ns.operator_requests(since).await?;
     let made = requests.iter().filter(|request| request.is_write()).count();

@@ -22,7 +22,7 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     what_is_wrong_in_a_namespace_fails_alone,
 );
 
-pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
+pub(super) const ALONE: &[Scenario] = scenarios!(Exclusive:
     what_is_wrong_with_the_install_fails_alone,
 );
 

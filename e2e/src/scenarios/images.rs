@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Run alone, because the cluster's operator is stopped meanwhile.
-pub(super) const ALONE: &[Scenario] = scenarios!(Serial:
+pub(super) const ALONE: &[Scenario] = scenarios!(Exclusive:
     an_agent_without_an_image_runs_that_of_the_operator_and_another_flag_rolls_nothing,
 );
 

@@ -4,7 +4,7 @@
 use std::{process::Stdio, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use e2e::audit::{AuditEvent, AuditOffset, describe_requests};
+use e2e::audit::{AuditEvent, AuditMark, describe_requests};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -32,7 +32,7 @@ const WINDOW: Duration = Duration::from_secs(10);
 const FEW: usize = 5;
 
 /// Returns the operator's writes of this agent's status since the mark.
-async fn writes(ns: &Namespace, mark: AuditOffset, name: &str) -> Result<Vec<AuditEvent>> {
+async fn writes(ns: &Namespace, mark: AuditMark, name: &str) -> Result<Vec<AuditEvent>> {
     let mut requests = ns.operator_requests(mark).await?;
     requests.retain(|it| it.is_write() && it.resource() == "agents/status" && it.name() == name);
     Ok(requests)

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use e2e::audit::{AuditEvent, AuditOffset, describe_requests};
+use e2e::audit::{AuditEvent, AuditMark, describe_requests};
 use kube::ResourceExt as _;
 use serde_json::json;
 
@@ -44,7 +44,7 @@ async fn a_flows_start_costs_its_writes_once(ns: Namespace) -> Result<()> {
 
 /// Checks that since the mark the operator has sent exactly the requests for the start of this workload: the finalizer, a
 /// status for each phase, a write per child, and at most three Events.
-async fn costs_its_writes_once(ns: &Namespace, mark: AuditOffset, kind: KubeKind, running: &Object) -> Result<()> {
+async fn costs_its_writes_once(ns: &Namespace, mark: AuditMark, kind: KubeKind, running: &Object) -> Result<()> {
     ns.await_event(&running.name_any(), "Running").await?;
     let requests = ns.operator_requests(mark).await?;
     let count = |resource: &str, write: bool| {
@@ -145,7 +145,7 @@ async fn a_restarted_operator_writes_nothing_and_then_asks_nothing(ns: Namespace
 }
 
 /// Returns the operator's writes except those of this tool.
-async fn others(ns: &Namespace, mark: AuditOffset, tool: &str) -> Result<Vec<AuditEvent>> {
+async fn others(ns: &Namespace, mark: AuditMark, tool: &str) -> Result<Vec<AuditEvent>> {
     let mut requests = ns.operator_requests(mark).await?;
     requests.retain(|request| request.is_write() && request.name() != tool);
     Ok(requests)

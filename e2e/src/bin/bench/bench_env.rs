@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use clap::Args;
 use e2e::{
-    audit::{Audit, AuditEvent, AuditOffset},
+    audit::{Audit, AuditEvent, AuditMark},
     local_operator::{
         operator::{self, OperatorOptions, OperatorProcess},
         ready_marker,
@@ -160,14 +160,14 @@ impl BenchEnv {
     }
 
     /// Returns the operator's requests since the mark, without upkeep.
-    pub(crate) async fn requests(&self, mark: AuditOffset) -> Result<Vec<AuditEvent>> {
+    pub(crate) async fn requests(&self, mark: AuditMark) -> Result<Vec<AuditEvent>> {
         let mut requests = self.audit.requests_by_operator(mark, None).await?;
         requests.retain(|request| !request.is_upkeep());
         Ok(requests)
     }
 
     /// Returns the counts of the operator's requests since the mark.
-    pub(crate) async fn counts(&self, mark: AuditOffset) -> Result<RequestCounts> {
+    pub(crate) async fn counts(&self, mark: AuditMark) -> Result<RequestCounts> {
         Ok(RequestCounts::of(&self.requests(mark).await?))
     }
 }
