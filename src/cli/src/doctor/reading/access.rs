@@ -285,6 +285,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_manifest_of_an_account_can_be_read() {
+        for (account, files) in RULES {
+            for file in *files {
+                assert!(!roles(file).unwrap().is_empty(), "{account}");
+            }
+        }
+    }
+
+    #[test]
     fn every_account_has_its_rules() {
         let texts = |account| -> Vec<String> {
             account_rules(account, "sys")
