@@ -37,6 +37,7 @@ fn the_operator_may_do_what_it_does_and_nothing_else() {
         ("serviceaccounts", "get list watch create patch delete"),
         ("deployments.apps", "get list watch create patch delete"),
         ("networkpolicies.networking.k8s.io", "get list watch create patch delete"),
+        ("poddisruptionbudgets.policy", "get list watch create patch delete"),
         ("pods", "list watch patch"),
         // Labels of namespaces, for servers that other namespaces may use; Tools that servers publish.
         ("namespaces", "list watch"),

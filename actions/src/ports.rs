@@ -24,6 +24,7 @@ pub enum ChildKind {
     Secret,
     Service,
     NetworkPolicy,
+    PodDisruptionBudget,
     Deployment,
     /// A Tool that a server publishes. It is watched like the other kinds of Récif and is in no list of children.
     Tool,
@@ -31,8 +32,15 @@ pub enum ChildKind {
 
 impl ChildKind {
     /// Every kind but Tool.
-    pub const ALL: &'static [Self] =
-        &[Self::ServiceAccount, Self::ConfigMap, Self::Secret, Self::Service, Self::NetworkPolicy, Self::Deployment];
+    pub const ALL: &'static [Self] = &[
+        Self::ServiceAccount,
+        Self::ConfigMap,
+        Self::Secret,
+        Self::Service,
+        Self::NetworkPolicy,
+        Self::PodDisruptionBudget,
+        Self::Deployment,
+    ];
 
     /// Returns the name of the kind.
     pub fn as_str(self) -> &'static str {
@@ -42,6 +50,7 @@ impl ChildKind {
             Self::Secret => "Secret",
             Self::Service => "Service",
             Self::NetworkPolicy => "NetworkPolicy",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
             Self::Deployment => "Deployment",
             Self::Tool => "Tool",
         }
@@ -52,6 +61,7 @@ impl ChildKind {
         match self {
             Self::Deployment => "apps/v1",
             Self::NetworkPolicy => "networking.k8s.io/v1",
+            Self::PodDisruptionBudget => "policy/v1",
             Self::Tool => "agents.recif.dev/v1",
             _ => "v1",
         }
@@ -302,6 +312,8 @@ pub trait CacheReader: CachedKinds {
     fn child(&self, child: &ChildRef) -> Option<Arc<CachedChild>>;
     /// Reports whether a NetworkPolicy of another owner governs the ingress of Pods with these labels.
     fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool;
+    /// Reports whether a PodDisruptionBudget of another owner selects Pods with these labels.
+    fn is_disruption_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool;
     /// Returns the public keys of the gateways, in the form in which a sidecar gets them; `None`: there are none yet.
     fn caller_keys(&self) -> Option<String>;
     /// Returns the objects in this namespace whose controller has this uid, of every kind of [`ChildKind::ALL`], ordered by kind

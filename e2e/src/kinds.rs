@@ -71,10 +71,10 @@ pub(crate) const OURS: [KubeKind; crds::KINDS.len()] = {
     }
     ours
 };
-/// Kinds of the children of a workload.
+/// Kinds of the children of every workload.
 pub(crate) const CHILDREN: [KubeKind; 6] = [SERVICE_ACCOUNT, CONFIG_MAP, SECRET, SERVICE, NETWORK_POLICY, DEPLOYMENT];
 
-const OTHERS: [KubeKind; 18] = [
+const OTHERS: [KubeKind; 19] = [
     DEPLOYMENT,
     REPLICA_SET,
     HORIZONTAL_POD_AUTOSCALER,
@@ -93,6 +93,7 @@ const OTHERS: [KubeKind; 18] = [
     CLUSTER_ROLE_BINDING,
     DEFINITION,
     NETWORK_POLICY,
+    DISRUPTION_BUDGET,
 ];
 
 impl KubeKind {
@@ -122,6 +123,7 @@ impl KubeKind {
         match self {
             CONFIG_MAP | SECRET => format!("{agent}-config"),
             NETWORK_POLICY => format!("{agent}-sidecar"),
+            DISRUPTION_BUDGET => format!("{agent}-budget"),
             _ => agent.into(),
         }
     }

@@ -134,7 +134,7 @@ impl WorkloadKind for Agent {
             overlay: self.spec.pod_template.is_some(),
             conditions: Vec::from_iter(knowledge),
         };
-        Ok(workload::with_policy(self, deps, rendered))
+        Ok(workload::with_policies(self, deps, rendered))
     }
 
     fn exposed_credentials(&self, deps: &Deps) -> Option<String> {
@@ -153,6 +153,10 @@ impl WorkloadKind for Agent {
 
     fn network_policy(&self) -> ChildManifest {
         render::network_policy(self, Self::LABEL, self.spec.port)
+    }
+
+    fn disruption_budget(&self) -> ChildManifest {
+        render::disruption_budget(self, Self::LABEL)
     }
 
     fn pod_template(&self) -> Option<&serde_json::Value> {

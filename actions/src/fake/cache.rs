@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use super::{Obj, ObjectId, Store, store::StoreChange};
 
 /// Watched kinds besides those of Récif.
-const OTHERS: [&str; 7] = ["Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "NetworkPolicy", "Deployment"];
+const OTHERS: [&str; 8] =
+    ["Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "NetworkPolicy", "PodDisruptionBudget", "Deployment"];
 
 /// Informer cache with the answers to own writes that the watches have not delivered yet.
 ///

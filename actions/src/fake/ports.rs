@@ -81,6 +81,24 @@ impl Ports {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Reports whether an object of another owner and of this kind, whose labels to match are at `selector`, selects these labels.
+    fn is_selected(
+        &self,
+        kind: &'static str,
+        selector: &str,
+        namespace: &str,
+        labels: &BTreeMap<String, String>,
+    ) -> bool {
+        let cache = self.cache();
+        let mut foreign = cache.objs().filter(|(id, obj)| {
+            id.kind == kind && id.namespace == namespace && !obj.labels().contains_key(MANAGED_BY_LABEL)
+        });
+        foreign.any(|(_, obj)| {
+            let wanted = obj.body.pointer(selector).and_then(Value::as_object);
+            wanted.into_iter().flatten().all(|(key, value)| labels.get(key).map(String::as_str) == value.as_str())
+        })
+    }
+
     async fn send<T>(
         &self,
         verb: Verb,
@@ -264,15 +282,11 @@ impl CacheReader for Ports {
     }
 
     fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
-        let cache = self.cache();
-        let policies = cache.objs().filter(|(id, policy)| {
-            id.kind == "NetworkPolicy" && id.namespace == namespace && !policy.labels().contains_key(MANAGED_BY_LABEL)
-        });
-        let selected = |policy: &Obj| {
-            let wanted = policy.body.pointer("/spec/podSelector/matchLabels").and_then(Value::as_object);
-            wanted.into_iter().flatten().all(|(key, value)| labels.get(key).map(String::as_str) == value.as_str())
-        };
-        policies.into_iter().any(|(_, policy)| selected(policy))
+        self.is_selected("NetworkPolicy", "/spec/podSelector/matchLabels", namespace, labels)
+    }
+
+    fn is_disruption_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
+        self.is_selected("PodDisruptionBudget", "/spec/selector/matchLabels", namespace, labels)
     }
 
     fn caller_keys(&self) -> Option<String> {

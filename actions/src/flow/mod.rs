@@ -106,7 +106,7 @@ impl WorkloadKind for Flow {
         let key = self.key();
         let parts = flow_parts(deps, &key.namespace, &key.name, &self.spec.definition);
         let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
-        Ok(workload::with_policy(self, deps, rendered(self, &parts, &data, &deps.settings, replicas)?))
+        Ok(workload::with_policies(self, deps, rendered(self, &parts, &data, &deps.settings, replicas)?))
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
@@ -115,6 +115,10 @@ impl WorkloadKind for Flow {
 
     fn network_policy(&self) -> ChildManifest {
         render::network_policy(self, Self::LABEL, self.spec.runtime.port)
+    }
+
+    fn disruption_budget(&self) -> ChildManifest {
+        render::disruption_budget(self, Self::LABEL)
     }
 
     fn pod_template(&self) -> Option<&serde_json::Value> {

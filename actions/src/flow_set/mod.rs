@@ -101,7 +101,7 @@ impl WorkloadKind for FlowSet {
         let parts = served.map(|flow| flow_parts(deps, &key.namespace, &flow.name, &flow.definition));
         let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
         let rendered = rendered(self, &parts.collect::<Vec<_>>(), &data, &deps.settings, replicas)?;
-        Ok(workload::with_policy(self, deps, rendered))
+        Ok(workload::with_policies(self, deps, rendered))
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
@@ -110,6 +110,10 @@ impl WorkloadKind for FlowSet {
 
     fn network_policy(&self) -> ChildManifest {
         render::network_policy(self, Self::LABEL, self.spec.runtime.port)
+    }
+
+    fn disruption_budget(&self) -> ChildManifest {
+        render::disruption_budget(self, Self::LABEL)
     }
 
     fn pod_template(&self) -> Option<&serde_json::Value> {

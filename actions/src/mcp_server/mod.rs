@@ -23,7 +23,7 @@ use crate::{
     ports::{ChildKind, ChildManifest},
     references::{Evaluation, Inputs, Query, Referable, Resolution, Resolver, Unresolved},
     render::{self, BRIDGE, MCP_SERVER_LABEL, RenderSettings, ServerImages},
-    workload::{self, Accept, Deploy, Drain, Recover, Render, RenderedWorkload, Resolve, WorkloadKind, with_policy},
+    workload::{self, Accept, Deploy, Drain, Recover, Render, RenderedWorkload, Resolve, WorkloadKind, with_policies},
 };
 
 /// Condition types that the actions of this kind write.
@@ -108,7 +108,7 @@ impl WorkloadKind for MCPServer {
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
         let data = Resolver::new(deps, &key.namespace).data(&self.references());
-        Ok(with_policy(self, deps, rendered(self, &data, &deps.settings, replicas)?))
+        Ok(with_policies(self, deps, rendered(self, &data, &deps.settings, replicas)?))
     }
 
     fn images(&self, settings: &RenderSettings) -> BTreeMap<String, String> {
@@ -118,6 +118,10 @@ impl WorkloadKind for MCPServer {
 
     fn network_policy(&self) -> ChildManifest {
         render::network_policy(self, Self::LABEL, self.spec.container_port())
+    }
+
+    fn disruption_budget(&self) -> ChildManifest {
+        render::disruption_budget(self, Self::LABEL)
     }
 
     fn pod_template(&self) -> Option<&serde_json::Value> {

@@ -98,6 +98,10 @@ impl CacheReader for TestObjects {
         false
     }
 
+    fn is_disruption_governed(&self, _: &str, _: &BTreeMap<String, String>) -> bool {
+        false
+    }
+
     fn caller_keys(&self) -> Option<String> {
         None
     }

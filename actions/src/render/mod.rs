@@ -8,6 +8,7 @@
 mod agent;
 mod container;
 mod contract;
+mod disruption_budget;
 pub mod dsn;
 mod env;
 mod error;
@@ -35,6 +36,7 @@ use std::collections::BTreeSet;
 
 pub use agent::{AGENT, AgentImages, CONFIG_HASH, agent_config_children, agent_workload_children};
 pub use contract::{Credentials, FlowContract, FlowModel, FlowParts, FlowTool, check_member, check_names};
+pub use disruption_budget::{disruption_budget, disruption_budget_name};
 pub(crate) use env::MAX_OBJECT;
 pub use env::{AgentConfig, AgentParts, agent_config};
 pub use error::RenderError;

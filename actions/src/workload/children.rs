@@ -253,11 +253,31 @@ pub(super) async fn remove_unwanted<K: WorkloadKind>(
         }
     }
     for seen in surplus.into_iter().filter(|seen| !seen.deleting) {
-        refuse_stale(cx, next).await?;
-        cx.client.delete(&seen.child, &seen.uid).await?;
-        cx.applied_records.removed(next.uid(), &seen.child);
-        cx.notes.fact("removed", seen.child.to_string());
+        delete(cx, next, &seen).await?;
     }
+    Ok(())
+}
+
+/// Removes one child that is not wanted any more, from the status and, if it belongs to the workload, from the cluster.
+pub(super) async fn remove_child<K: WorkloadKind>(
+    cx: &Context,
+    next: &mut K,
+    child: &ChildRef,
+) -> Result<(), ActionError> {
+    if let Some(seen) = cx.cache.child(child).filter(|seen| !seen.deleting && is_owned(next, seen)) {
+        delete(cx, next, &seen).await?;
+    }
+    if stored_record(records(next), child).is_some() {
+        next.status_mut().children.retain(|record| !is_record_of(record, child));
+    }
+    Ok(())
+}
+
+async fn delete<K: WorkloadKind>(cx: &Context, next: &K, seen: &CachedChild) -> Result<(), ActionError> {
+    refuse_stale(cx, next).await?;
+    cx.client.delete(&seen.child, &seen.uid).await?;
+    cx.applied_records.removed(next.uid(), &seen.child);
+    cx.notes.fact("removed", seen.child.to_string());
     Ok(())
 }
 

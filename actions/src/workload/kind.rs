@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use machine::ActionError;
 use serde_json::Value;
 
-use super::degradation::Degradable;
+use super::{degradation::Degradable, disruption::wants_budget};
 use crate::{
     deps::Deps,
     kind::ControlledKind,
@@ -111,6 +111,8 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     }
     /// Returns the NetworkPolicy that closes the port of its container.
     fn network_policy(&self) -> ChildManifest;
+    /// Returns the PodDisruptionBudget of its Pods.
+    fn disruption_budget(&self) -> ChildManifest;
     /// Returns the overlay on its Pod template.
     fn pod_template(&self) -> Option<&Value>;
     /// Returns its address inside the cluster.
@@ -135,12 +137,13 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     }
 }
 
-/// Adds the NetworkPolicy of a workload that is to have one, before its Deployment, so that no Pod is ever open.
-pub(crate) fn with_policy<K: WorkloadKind>(cr: &K, deps: &Deps, mut rendered: RenderedWorkload) -> RenderedWorkload {
-    if wants_policy(cr, deps) {
-        let before = rendered.running.len().saturating_sub(1);
-        rendered.running.insert(before, cr.network_policy());
-    }
+/// Adds the NetworkPolicy and the PodDisruptionBudget of a workload that is to have them, before its Deployment, so that no Pod is
+/// ever without them.
+pub(crate) fn with_policies<K: WorkloadKind>(cr: &K, deps: &Deps, mut rendered: RenderedWorkload) -> RenderedWorkload {
+    let deployment = rendered.running.pop();
+    rendered.running.extend(wants_policy(cr, deps).then(|| cr.network_policy()));
+    rendered.running.extend(wants_budget(cr, deps).then(|| cr.disruption_budget()));
+    rendered.running.extend(deployment);
     rendered
 }
 
@@ -151,12 +154,16 @@ fn wants_policy<K: WorkloadKind>(cr: &K, deps: &Deps) -> bool {
 
 /// Reports whether a NetworkPolicy of another owner selects the Pods: the operator's would allow what that one denies.
 pub(super) fn is_governed<K: WorkloadKind>(cr: &K, deps: &Deps) -> bool {
-    let key = cr.key();
-    let mut labels = child_labels(K::LABEL, &key.name);
+    deps.cache.is_ingress_governed(&cr.key().namespace, &pod_labels(cr))
+}
+
+/// Returns the labels of the Pods, those of the overlay among them.
+pub(super) fn pod_labels<K: WorkloadKind>(cr: &K) -> BTreeMap<String, String> {
+    let mut labels = child_labels(K::LABEL, &cr.key().name);
     let own = cr.pod_template().and_then(|overlay| overlay.pointer("/metadata/labels")).and_then(Value::as_object);
     let own = own.into_iter().flatten().filter_map(|(name, value)| Some((name.clone(), value.as_str()?.to_owned())));
     labels.extend(own);
-    deps.cache.is_ingress_governed(&key.namespace, &labels)
+    labels
 }
 
 /// Rendered children of a workload.
@@ -166,7 +173,7 @@ pub struct RenderedWorkload {
     pub content_hash: String,
     /// Objects that Pods read: applied in Rendering.
     pub config: Vec<ChildManifest>,
-    /// Service, NetworkPolicy if there is one, and Deployment, in this order: applied in Deploying.
+    /// Service, NetworkPolicy and PodDisruptionBudget if there are any, and Deployment, in this order: applied in Deploying.
     pub running: Vec<ChildManifest>,
     /// True if the API server must validate the user's overlay by a dry run before anything is written.
     pub overlay: bool,

@@ -11,6 +11,7 @@ use super::{
     children::{
         Drift, drift, ensure, kind_of, records, remove_unwanted, renew_service, restore_records, scale, unrecorded,
     },
+    disruption::settle_budget,
     health::{
         STOPPING, available_condition, explain, explain_cold_start, is_scaled_to_zero, note_rollout, note_unready,
         observe,
@@ -89,7 +90,10 @@ impl<K: WorkloadKind> Action<K, Deps> for Monitor {
         let mut next = cr.as_ref().clone();
         restore_records(cx, &mut next);
         next.add_finalizer();
-        match self.assess_children(cx, cr.as_ref(), &state) {
+        if live.is_some() {
+            settle_budget(cx, cr.as_ref(), &mut next).await?;
+        }
+        match self.assess_children(cx, cr.as_ref(), &next, &state) {
             Repair::None => {}
             Repair::Redeploy => {
                 cx.notes.reason(match live {
@@ -162,8 +166,8 @@ fn has_policy<K: WorkloadKind>(cr: &K) -> bool {
 }
 
 impl Monitor {
-    /// Returns the repair that the children call for, the Deployment first.
-    fn assess_children<K: WorkloadKind>(&self, cx: &Context, cr: &K, state: &DeploymentState) -> Repair {
+    /// Returns the repair that the children call for, the Deployment first. `next` names those that the status is to name.
+    fn assess_children<K: WorkloadKind>(&self, cx: &Context, cr: &K, next: &K, state: &DeploymentState) -> Repair {
         let namespace = cr.meta().namespace.clone().unwrap_or_default();
         let deployment = cr.deployment();
         match cx.cache.child(&deployment) {
@@ -174,7 +178,7 @@ impl Monitor {
         let Some(record) = cx.applied_records.record(cr.uid(), records(cr), &deployment) else {
             return Repair::Redeploy;
         };
-        for known in cr.status().map(|status| status.children.as_slice()).unwrap_or_default() {
+        for known in records(next) {
             let Some(kind) = kind_of(known) else { continue };
             let child = ChildRef { kind, namespace: namespace.clone(), name: known.name.clone() };
             match drifted(cx, cr, &child) {
@@ -189,7 +193,7 @@ impl Monitor {
         if replicas::due_change(cr, state, Some(&record)).is_some() {
             return Repair::Scale;
         }
-        if unrecorded(cx, cr).is_empty() { Repair::None } else { Repair::Remove }
+        if unrecorded(cx, next).is_empty() { Repair::None } else { Repair::Remove }
     }
 
     /// Notes why fewer Pods are available than wanted, and returns an error if there has been none for [`UNHEALTHY_AFTER`].

@@ -1,10 +1,11 @@
-//! Tests that no request fails and no stream shorter than `drainTimeout` is cut while Pods are started and stopped.
+//! Tests that no request fails and no stream shorter than `drainTimeout` is cut while Pods are started and stopped, and that evictions
+//! leave a Pod that serves.
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use kube::ResourceExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::traffic::{await_response, targets_of};
@@ -12,9 +13,9 @@ use crate::{
     cleanup::await_ended_namespaces,
     client::{BackgroundLoad, ClientTarget, LoadProfile},
     gateway,
-    kinds::{AGENT, POD},
-    manifests::{agent, workload},
-    namespace::{Namespace, START_TIMEOUT},
+    kinds::{AGENT, DISRUPTION_BUDGET, POD},
+    manifests::{agent, object, workload},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::{Object, ObjectExt as _, ObjectsByName},
     operator,
     scenario::{Scenario, number, scenarios},
@@ -24,6 +25,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_rollout_and_a_step_down_lose_no_request,
     a_pod_of_several_that_is_deleted_loses_no_request,
     a_single_pod_that_is_deleted_loses_no_request,
+    an_eviction_takes_one_of_several_pods_at_a_time,
+    two_budgets_never_block_an_eviction,
 );
 pub(super) const ALONE: &[Scenario] = scenarios!(Exclusive:
     a_rollout_of_the_gateway_loses_no_request,
@@ -100,6 +103,73 @@ async fn a_pod_of_several_that_is_deleted_loses_no_request(ns: Namespace) -> Res
     ns.until_gone(POD, &pod.name_any(), GONE).await?;
     settled(&ns, 2).await?;
     load.stop(50, 4).await
+}
+
+/// Waits until an agent with two Pods has a budget that allows to evict one of them.
+async fn await_budget(ns: &Namespace, agent: &str) -> Result<()> {
+    let allows_one = |it: &Object| {
+        it.number("/status/expectedPods") == 2
+            && it.number("/status/disruptionsAllowed") == 1
+            && it.metadata.deletion_timestamp.is_none()
+    };
+    let name = DISRUPTION_BUDGET.child_of(agent);
+    ns.until(DISRUPTION_BUDGET, &name, START_TIMEOUT, "allows to evict one of two Pods", allows_one).await.map(drop)
+}
+
+/// Evicts a Pod as `kubectl drain` does; a refusal is not tried again. Returns the status code.
+async fn evict(ns: &Namespace, pod: &Object) -> Result<u16> {
+    let name = pod.name_any();
+    let path = format!("/api/v1/namespaces/{}/pods/{name}/eviction", ns.name);
+    let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}});
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let sent = ns.env.client_without_retry.request::<Value>(request.body(eviction.to_string().into_bytes())?).await;
+    match sent {
+        Ok(_) => Ok(201),
+        Err(kube::Error::Api(status)) => Ok(status.code),
+        Err(error) => Err(error).context("evict a Pod"),
+    }
+}
+
+async fn an_eviction_takes_one_of_several_pods_at_a_time(ns: Namespace) -> Result<()> {
+    ns.start(&workload("pair", json!({"replicas": 2}))).await?;
+    let budget = DISRUPTION_BUDGET.child_of("pair");
+    await_budget(&ns, "pair").await?;
+    let pods = ns.list(POD).await?;
+    let [one, other] = pods.as_slice() else { bail!("{} Pods", pods.len()) };
+    let (first, second) = tokio::try_join!(evict(&ns, one), evict(&ns, other))?;
+    let codes = [first.min(second), first.max(second)];
+    ensure!(codes == [201, 429], "both Pods evicted at once are answered {codes:?}");
+    let pods = settled(&ns, 2).await?;
+    let kept = pods.values().filter(|pod| [one.id(), other.id()].contains(&pod.id())).count();
+    ensure!(kept == 1, "{kept} of the two Pods are still there");
+
+    ns.scale(AGENT, "pair", 1, "kubectl").await?;
+    ns.until_gone(DISRUPTION_BUDGET, &budget, REPORT_TIMEOUT).await?;
+    let pods = settled(&ns, 1).await?;
+    for pod in pods.values() {
+        let code = evict(&ns, pod).await?;
+        ensure!(code == 201, "the only Pod, evicted, is answered {code}");
+    }
+    ns.scale(AGENT, "pair", 2, "kubectl").await?;
+    await_budget(&ns, "pair").await?;
+    ns.scale(AGENT, "pair", 0, "kubectl").await?;
+    ns.until_gone(DISRUPTION_BUDGET, &budget, GONE).await
+}
+
+async fn two_budgets_never_block_an_eviction(ns: Namespace) -> Result<()> {
+    ns.start(&workload("pair", json!({"replicas": 2}))).await?;
+    let budget = DISRUPTION_BUDGET.child_of("pair");
+    await_budget(&ns, "pair").await?;
+    let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"recif.dev/agent": "pair"}}});
+    ns.apply(&object(DISRUPTION_BUDGET, "users", spec)).await?;
+    ns.until_gone(DISRUPTION_BUDGET, &budget, REPORT_TIMEOUT).await?;
+    let allows = |it: &Object| it.number("/status/disruptionsAllowed") == 1;
+    ns.until(DISRUPTION_BUDGET, "users", START_TIMEOUT, "allows to evict one of two Pods", allows).await?;
+    let pod = ns.list(POD).await?.pop().context("no Pod")?;
+    let code = evict(&ns, &pod).await?;
+    ensure!(code == 201, "with a budget of the user's the eviction is answered {code}");
+    ns.delete(DISRUPTION_BUDGET, "users").await?;
+    await_budget(&ns, "pair").await
 }
 
 async fn a_rollout_of_the_gateway_loses_no_request(ns: Namespace) -> Result<()> {

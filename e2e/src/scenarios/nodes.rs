@@ -71,13 +71,15 @@ async fn a_drained_node_loses_no_request(ns: Namespace) -> Result<()> {
     prepare(env).await?;
     let [service, through_gateway] = drain::start(&ns, "pair", 2).await?;
     let [_, single] = drain::start(&ns, "single", 1).await?;
-    for name in [operator::NAME, gateway::NAME] {
+    let of_pair = DISRUPTION_BUDGET.child_of("pair");
+    for (place, name) in [(NAMESPACE, operator::NAME), (NAMESPACE, gateway::NAME), (ns.name.as_str(), of_pair.as_str())]
+    {
         let allows_one = |budgets: &ObjectsByName| {
             let status = |field: &str| budgets.get(name).map(|it| it.number(&format!("/status/{field}")));
             (status("expectedPods") == Some(2) && status("disruptionsAllowed") == Some(1)).then_some(())
         };
-        let what = format!("{name} has a budget of one of two Pods");
-        await_condition(env.within(NAMESPACE, DISRUPTION_BUDGET), Config::default(), MISSED, &what, allows_one).await?;
+        let what = format!("{name} is a budget of one of two Pods");
+        await_condition(env.within(place, DISRUPTION_BUDGET), Config::default(), MISSED, &what, allows_one).await?;
     }
     let node = node_of_pod(&ns, "single").await?;
     let load = BackgroundLoad::start(env, &[service, through_gateway, single], LOAD_PROFILE).await?;

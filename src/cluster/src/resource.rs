@@ -63,6 +63,7 @@ impl Resource {
             ChildKind::Secret => ("/api/v1", "secrets"),
             ChildKind::Service => ("/api/v1", "services"),
             ChildKind::NetworkPolicy => ("/apis/networking.k8s.io/v1", "networkpolicies"),
+            ChildKind::PodDisruptionBudget => ("/apis/policy/v1", "poddisruptionbudgets"),
             ChildKind::Deployment => ("/apis/apps/v1", "deployments"),
             ChildKind::Tool => (CUSTOM_ROOT, Tool::PLURAL),
         };

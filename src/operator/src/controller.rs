@@ -197,15 +197,18 @@ pub(super) async fn trigger_on_new_keys(
     }
 }
 
-/// Subscribes to NetworkPolicies of other owners: a change enqueues the workloads of the namespace, whose own policies may have to go.
+/// Subscribes to NetworkPolicies and PodDisruptionBudgets of other owners: a change enqueues the workloads of the namespace, whose own ones
+/// may have to go.
 pub(super) fn trigger_on_policy_change(shared: &ControllerContext) {
-    let users = shared.referrer_queues.clone();
-    let kinds = shared.maps.caches.kinds.clone();
-    shared.maps.caches.ingress.subscribe(move |change| {
-        if change.old != change.new {
-            users.enqueue_workloads(&kinds, Some(&change.key.namespace));
-        }
-    });
+    let caches = &shared.maps.caches;
+    for policies in [&caches.ingress, &caches.disruption] {
+        let (users, kinds) = (shared.referrer_queues.clone(), caches.kinds.clone());
+        policies.subscribe(move |change| {
+            if change.old != change.new {
+                users.enqueue_workloads(&kinds, Some(&change.key.namespace));
+            }
+        });
+    }
 }
 
 /// Reverse index of references, with the workqueue of each kind.

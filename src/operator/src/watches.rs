@@ -33,7 +33,7 @@ impl Default for WatchedCaches {
 
 /// Label selector of our own children and Pods. Secrets and ConfigMaps are watched without it, because agents refer to those of users.
 const OURS: Option<&str> = Some("app.kubernetes.io/managed-by=recif-operator");
-/// Label selector of the NetworkPolicies of other owners.
+/// Label selector of the NetworkPolicies and PodDisruptionBudgets of other owners.
 const NOT_OURS: Option<&str> = Some("app.kubernetes.io/managed-by!=recif-operator");
 /// Field selector that leaves out Helm's release records: they are large and no object refers to them.
 const NOT_HELM: Option<&str> = Some("type!=helm.sh/release.v1");
@@ -61,11 +61,16 @@ impl WatchedCaches {
         let resource = Resource::child(ChildKind::NetworkPolicy);
         let source = WatchSource { resource, labels: NOT_OURS, fields: None, decode };
         watches.watch(source, &self.caches.ingress, tasks);
+        let decode = Arc::new(|_: &ObjectVersion, json: &str| policy::budget_selector(json));
+        let resource = Resource::child(ChildKind::PodDisruptionBudget);
+        let source = WatchSource { resource, labels: NOT_OURS, fields: None, decode };
+        watches.watch(source, &self.caches.disruption, tasks);
         for (&kind, map) in &self.caches.children {
             let (labels, fields) = match kind {
                 ChildKind::ServiceAccount
                 | ChildKind::Service
                 | ChildKind::NetworkPolicy
+                | ChildKind::PodDisruptionBudget
                 | ChildKind::Deployment
                 | ChildKind::Tool => (OURS, None),
                 ChildKind::Secret => (None, NOT_HELM),

@@ -20,7 +20,8 @@ async fn a_watch_that_lags_behind_the_others_changes_nothing_in_the_end() {
         let reference = stage.fork();
         (scenario.happens)(&mut reference.store());
         Operator::start(&reference).run(REST).await;
-        for kind in ["Agent", "Tool", "Pod", "ServiceAccount", "ConfigMap", "Secret", "Service", "Deployment"] {
+        let children = ["ServiceAccount", "ConfigMap", "Secret", "Service", "PodDisruptionBudget", "Deployment"];
+        for kind in ["Agent", "Tool", "Pod"].into_iter().chain(children) {
             let sentence = format!("{}: the watch of {kind} lags", scenario.name);
             let sim = stage.fork();
             let mut operator = Operator::start(&sim);

@@ -1,6 +1,7 @@
 //! Tests the life of an Agent over the simulated cluster.
 
 mod anywhere;
+mod budgets;
 mod crash;
 mod drift;
 mod errors;

@@ -5,7 +5,8 @@ use std::{collections::BTreeMap, fmt};
 use e2e::audit::AuditEvent;
 
 /// Resources of a workload's children, in the plural of the audit log.
-const CHILDREN: [&str; 6] = ["serviceaccounts", "configmaps", "secrets", "services", "networkpolicies", "deployments"];
+const CHILDREN: [&str; 7] =
+    ["serviceaccounts", "configmaps", "secrets", "services", "networkpolicies", "poddisruptionbudgets", "deployments"];
 
 /// Numbers of requests by category.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -10,8 +10,17 @@ use serde_json::Value;
 use crate::script::ScriptNamespace;
 
 /// Kinds of all objects that belong to an agent.
-pub(crate) const KINDS: [&str; 8] =
-    ["Agent", "Tool", "Deployment", "Service", "ConfigMap", "Secret", "ServiceAccount", "NetworkPolicy"];
+pub(crate) const KINDS: [&str; 9] = [
+    "Agent",
+    "Tool",
+    "Deployment",
+    "Service",
+    "ConfigMap",
+    "Secret",
+    "ServiceAccount",
+    "NetworkPolicy",
+    "PodDisruptionBudget",
+];
 /// Objects that Kubernetes itself creates in each namespace.
 const OF_KUBERNETES: [&str; 2] = ["default", "kube-root-ca.crt"];
 /// Fields that differ from run to run.

@@ -25,6 +25,7 @@ pub(crate) fn resource(kind: &str) -> ApiResource {
         "Deployment" => ("apps", "v1", "deployments"),
         "CustomResourceDefinition" => ("apiextensions.k8s.io", "v1", "customresourcedefinitions"),
         "NetworkPolicy" => ("networking.k8s.io", "v1", "networkpolicies"),
+        "PodDisruptionBudget" => ("policy", "v1", "poddisruptionbudgets"),
         "Service" => ("", "v1", "services"),
         "ConfigMap" => ("", "v1", "configmaps"),
         "Secret" => ("", "v1", "secrets"),

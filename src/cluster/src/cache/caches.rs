@@ -26,7 +26,8 @@ pub struct InformerReader {
     namespaces: Arc<ObjectMap<NamespaceState>>,
     terminating: Arc<TerminatingNamespaces>,
     watch_health: Arc<WatchHealth>,
-    ingress: Arc<ObjectMap<Option<LabelSelector>>>,
+    ingress: Arc<PodSelectors>,
+    disruption: Arc<PodSelectors>,
     keys: Keys,
 }
 
@@ -82,11 +83,16 @@ pub struct Caches {
     pub namespaces: Arc<ObjectMap<NamespaceState>>,
     /// Namespaces known to be deleted from another source than a watch.
     pub terminating: Arc<TerminatingNamespaces>,
-    /// Selectors of the Pods that NetworkPolicies of other owners isolate; `None` for a policy that isolates none.
-    pub ingress: Arc<ObjectMap<Option<LabelSelector>>>,
+    /// Pods that NetworkPolicies of other owners isolate.
+    pub ingress: Arc<PodSelectors>,
+    /// Pods that PodDisruptionBudgets of other owners select.
+    pub disruption: Arc<PodSelectors>,
     /// Keys by which gateways vouch for callers.
     pub keys: Keys,
 }
+
+/// Selectors of the Pods that policies of other owners are about; `None` for a policy that is about none.
+pub type PodSelectors = ObjectMap<Option<LabelSelector>>;
 
 /// State of a namespace, as far as decisions depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,9 +134,19 @@ impl InformerReader {
             terminating: maps.terminating.clone(),
             watch_health: board,
             ingress: maps.ingress.clone(),
+            disruption: maps.disruption.clone(),
             keys: maps.keys.clone(),
         }
     }
+}
+
+/// Reports whether a policy of this namespace selects Pods with these labels.
+fn selects_pods(policies: &PodSelectors, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
+    let here = policies.keys().into_iter().filter(|key| key.namespace == namespace);
+    let mut selectors = here.filter_map(|key| policies.get(&key)?.as_ref().clone());
+    // A selector that cannot be parsed may select them.
+    let spares = |selector: LabelSelector| Selector::try_from(selector).is_ok_and(|it| !it.matches(labels));
+    !selectors.all(spares)
 }
 
 /// Reports whether an object of the Tool's namespace refers to the Tool.
@@ -186,11 +202,11 @@ impl CacheReader for InformerReader {
     }
 
     fn is_ingress_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
-        let policies = self.ingress.keys().into_iter().filter(|key| key.namespace == namespace);
-        let mut selectors = policies.filter_map(|key| self.ingress.get(&key)?.as_ref().clone());
-        // A selector that cannot be parsed may select them.
-        let spares = |selector: LabelSelector| Selector::try_from(selector).is_ok_and(|it| !it.matches(labels));
-        !selectors.all(spares)
+        selects_pods(&self.ingress, namespace, labels)
+    }
+
+    fn is_disruption_governed(&self, namespace: &str, labels: &BTreeMap<String, String>) -> bool {
+        selects_pods(&self.disruption, namespace, labels)
     }
 
     fn caller_keys(&self) -> Option<String> {

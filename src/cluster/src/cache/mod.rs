@@ -8,7 +8,7 @@ mod keys;
 mod pods;
 mod references;
 
-pub use caches::{Caches, InformerReader, KindCaches, MapOf, NamespaceState, TerminatingNamespaces};
+pub use caches::{Caches, InformerReader, KindCaches, MapOf, NamespaceState, PodSelectors, TerminatingNamespaces};
 pub use keys::{IDENTITY_SECRET, Keys, KeysError, bytes, secret_data};
 pub use pods::{PodIndex, workload_label};
 pub use references::Referrers;
