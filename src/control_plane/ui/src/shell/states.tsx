@@ -3,7 +3,7 @@
 import type { ReactElement, ReactNode } from "react";
 
 import { ApiError } from "../api/client.ts";
-import { bindCommands } from "./access.ts";
+import { bindCommands, isNamespace } from "./access.ts";
 import { Icon, type IconName } from "./icons.tsx";
 import { Example } from "./parts.tsx";
 import { useSession } from "./session.ts";
@@ -48,8 +48,10 @@ export function Failure({ error, retry, what, namespace }: FailureProps): ReactE
     </button>
   );
   if (status === 403) {
+    // The namespace comes from the address: a command names none that cannot exist.
+    const helps = namespace === undefined || isNamespace(namespace);
     return (
-      <State icon="lock" title={`You cannot see ${what}`} action={user && <Access user={user} namespace={namespace} />}>
+      <State icon="lock" title={`You cannot see ${what}`} action={user && helps && <Access user={user} namespace={namespace} />}>
         {sentence(error.message)}
       </State>
     );
