@@ -12,3 +12,7 @@ it("tells a time of today to the second, and of another day with its date", () =
   expect(later).toContain(month);
   expect(later).not.toMatch(/05\D07/);
 });
+
+it("tells no time where there is none", () => {
+  expect(localTime("soon", 0)).toBe("");
+});

@@ -57,9 +57,10 @@ export function fullTime(at: string | number): string {
 const TIME = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 const DAY_AND_TIME = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric", hour: "2-digit", minute: "2-digit" });
 
-/** Formats a time in the user's time zone: of today to the second, of another day with its date. */
+/** Formats a time in the user's time zone: of today to the second, of another day with its date. Of an invalid date it is empty. */
 export function localTime(at: string, now: number): string {
   const time = new Date(at);
+  if (Number.isNaN(time.getTime())) return "";
   return (time.toDateString() === new Date(now).toDateString() ? TIME : DAY_AND_TIME).format(time);
 }
 
