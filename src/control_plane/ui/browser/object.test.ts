@@ -50,7 +50,8 @@ describe("an object", () => {
     const { sentence } = await read<{ sentence: string }>("lonely/why");
     expect(await ui.page.getByTestId("why").innerText()).toBe(sentence);
     await ui.page.getByText("MissingDependency").first().waitFor();
-    await ui.page.getByText(`recif why agents/lonely -n ${namespace}`).waitFor();
+    await ui.page.getByText("Nothing was made for it.").waitFor();
+    expect(await ui.page.getByText("recif why").count(), "without a Pod there is no container whose error could be read").toBe(0);
     const messages = await ui.page.locator(".condition p").allTextContents();
     expect(messages.join("\n")).toContain('"shop-cart" not found');
     expect(new Set(messages).size).toBe(messages.length);

@@ -5,7 +5,7 @@ import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { lazy, type ReactElement, type ReactNode, Suspense, useSyncExternalStore } from "react";
 
 import { isDegraded, kindOfPlural } from "../api/kinds.ts";
-import { eventsQuery, machineQuery, type Name, objectQuery, traceQuery, whyQuery } from "../api/queries.ts";
+import { childrenQuery, eventsQuery, machineQuery, type Name, objectQuery, traceQuery, whyQuery } from "../api/queries.ts";
 import type { KubeEvent, KubeObject, Summary, Trace } from "../api/types.ts";
 import { type Tab, TABS } from "./tabs.ts";
 import { fleet } from "../fleet/store.ts";
@@ -208,7 +208,7 @@ function Overview({ name, workload, phase, ready, status }: OverviewProps): Reac
 }
 
 /** Shows one sentence: the reason why the object is not as its spec asks, and a remedy. */
-function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status">): ReactElement | null {
+export function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status">): ReactElement | null {
   const why = useQuery(whyQuery(name));
   if (!why.data) return why.error && <Notice tone="warn">Why it is in this phase cannot be told: {why.error.message}</Notice>;
   const { sentence, waitingFor, children } = why.data;
@@ -229,14 +229,16 @@ function Why({ name, phase, ready, workload }: Omit<OverviewProps, "status">): R
           ))}
         </ul>
       )}
-      {workload && (!settled || partly) && <LogHint {...name} />}
+      {workload && (!settled || partly) && <LogHint name={name} />}
     </Notice>
   );
 }
 
 /** What a container wrote is in no status, and the control plane reads no logs: the command line does, by the user's own rights. */
-function LogHint({ plural, namespace, name }: Name): ReactElement {
-  const why = `recif why ${plural}/${name} -n ${namespace}`;
+function LogHint({ name }: { name: Name }): ReactElement | null {
+  const children = useQuery(childrenQuery(name));
+  if (!children.data?.items.some((child) => child.kind === "Pod")) return null;
+  const why = `recif why ${name.plural}/${name.name} -n ${name.namespace}`;
   return (
     <div className="row wrap small log-hint">
       <span className="muted">The last error of its container:</span>

@@ -1,0 +1,28 @@
+import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
+import { createElement } from "react";
+import { renderToStaticMarkup } from "react-dom/server";
+import { expect, it } from "vitest";
+
+import { childrenQuery, whyQuery } from "../api/queries.ts";
+import type { Child } from "../api/types.ts";
+import { Why } from "./ObjectPage.tsx";
+
+const name = { plural: "agents", namespace: "shop", name: "cart" };
+const child = (kind: string): Child => ({ kind, name: "cart", uid: "1", state: "", message: "" });
+
+it.each([
+  ["Resolving", "False", [], false],
+  ["Deploying", "False", ["Deployment"], false],
+  ["Deploying", "False", ["Deployment", "Pod"], true],
+  ["Failed", "False", ["Pod"], true],
+  ["Running", "False", ["Pod"], true],
+  ["Running", "True", ["Pod"], false],
+])("of a workload that is %s, Ready %s, with %j, it names the command for a container's error: %s", (phase, ready, kinds, named) => {
+  const client = new QueryClient();
+  client.setQueryData(whyQuery(name).queryKey, { sentence: "It is so.", phase, condition: null, waitingFor: [], children: [], steps: [] });
+  client.setQueryData(childrenQuery(name).queryKey, { items: kinds.map(child) });
+  const why = createElement(Why, { name, phase, ready, workload: true });
+  const html = renderToStaticMarkup(createElement(QueryClientProvider, { client }, why));
+  expect(html).toContain("It is so.");
+  expect(html.includes("recif why agents/cart -n shop")).toBe(named);
+});
