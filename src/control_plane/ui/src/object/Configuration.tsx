@@ -33,19 +33,20 @@ export function Files({ files }: { files: readonly RenderedFile[] }): ReactEleme
     <>
       {objects.map((object) => (
         <Card key={object} title={object} flush>
-          <table className="files" aria-label={object}>
-            <tbody>
+          {/* The roles are explicit, as rows that a phone shows as grids lose those of their elements. */}
+          <table role="table" className="files" aria-label={object}>
+            <tbody role="rowgroup">
               {files
                 .filter((file) => file.object === object)
                 .map((file) => (
-                  <tr key={file.name}>
-                    <th scope="row" className="mono">
+                  <tr role="row" key={file.name}>
+                    <th role="rowheader" scope="row" className="mono">
                       {file.name}
                     </th>
-                    <td>
+                    <td role="cell">
                       <Text text={pretty(file.text)} />
                     </td>
-                    <td>
+                    <td role="cell">
                       <CopyButton text={() => file.text} />
                     </td>
                   </tr>
