@@ -2,7 +2,7 @@
 
 import type { Page, Route } from "playwright-core";
 
-import type { FleetPage, Graph, Summary } from "../src/api/types.ts";
+import type { FleetPage, Graph, Summary, Transition } from "../src/api/types.ts";
 
 const NAMESPACES = ["default", "team-analytics", "team-with-a-name-that-goes-on-and-on", "production"];
 const PHASES: [phase: string | null, every: number][] = [["Failed", 97], ["Resolving", 61], [null, 199], ["Deploying", 43], ["Terminated", 83]];
@@ -29,6 +29,12 @@ export function agent(number: number): Summary {
     replicas: { ready: phase === "Running" ? 1 : 0, desired: 1 },
     columns: { Framework: "corail", Model: "gpt-with-a-long-name-2026-01" },
   } as Summary;
+}
+
+/** Creates one of many equal waits of an agent. */
+export function wait(seq: number): Transition {
+  const at = new Date(Date.UTC(2026, 0, 1) + seq * 1000).toISOString();
+  return { kind: "Agent", namespace: "default", name: "stuck", uid: "uid-stuck", seq, at, from: "Failed", to: "Failed", action: "retry", reason: "no quota", tookMs: 0, traceId: "" };
 }
 
 /** Makes the control plane respond with so many agents. */

@@ -1,7 +1,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 
-import { agent, graph, hold, refuse, withAgents, withoutStream } from "./canned.ts";
+import { agent, graph, hold, refuse, wait, withAgents, withoutStream } from "./canned.ts";
 import { isPresentable, LOOKS, openPage, stage } from "./page.ts";
 
 const ui = stage("none");
@@ -118,6 +118,40 @@ it("a history that the database does not take is told where it is shown", async 
       await page.getByText("History is 15 min behind: the database refuses writes.").waitFor();
     },
     "activity",
+  );
+});
+
+it("an activity of equal steps is loaded page by page, as the user asks", async () => {
+  let asked: (string | null)[] = [];
+  await inEachLook(
+    async (page) => {
+      asked = [];
+      await page.route("**/api/v1/transitions?*", (route) => {
+        const before = new URL(route.request().url()).searchParams.get("before");
+        asked.push(before);
+        const newest = Number(before ?? 10_000);
+        return route.fulfill({ json: { items: Array.from({ length: 200 }, (_, index) => wait(newest - index)), continue: String(newest - 200) } });
+      });
+    },
+    async (page) => {
+      await page.getByText("×200", { exact: true }).waitFor();
+      await page.getByRole("button", { name: "Look further back" }).click();
+      await page.getByText("×400", { exact: true }).waitFor();
+      expect(asked).toEqual([null, "9800"]);
+    },
+    "activity",
+  );
+});
+
+it("tools that cannot be read are said to be so, and are not counted", async () => {
+  await inEachLook(
+    (page) => page.route("**/api/v1/fleet?*", refuse),
+    async (page) => {
+      await page.getByText("The Tools cannot be shown: not every watch has begun: try again in a moment").waitFor();
+      await page.getByRole("heading", { name: "Cannot be shown", exact: true }).waitFor();
+      expect(await page.getByText(/\d+ MCP servers?, /).count()).toBe(0);
+    },
+    "tools?server=Tool/default/any",
   );
 });
 

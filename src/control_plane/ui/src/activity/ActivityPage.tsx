@@ -3,7 +3,7 @@ import "./activity.css";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate, useSearch } from "@tanstack/react-router";
 import { useVirtualizer } from "@tanstack/react-virtual";
-import { type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type ReactElement, type UIEvent, useCallback, useEffect, useMemo, useRef, useState } from "react";
 
 import { get, query } from "../api/client.ts";
 import { KINDS } from "../api/kinds.ts";
@@ -17,6 +17,8 @@ import { Failure, Loading, Notice, State } from "../shell/states.tsx";
 import { grouped, KEPT, merged, newer, type Repeated, troubleOf, wanted } from "./feed.ts";
 
 const PAGE = 200;
+/** Pixels before the end of the list at which the next page is loaded, about 30 rows. */
+const AHEAD = 2000;
 
 export function ActivityPage(): ReactElement {
   useTitle("Activity");
@@ -63,7 +65,7 @@ export function ActivityPage(): ReactElement {
       {trouble && <Notice tone="warn">{trouble}</Notice>}
       {feed.error && feed.list.length > 0 && <Notice tone="warn">What happened before cannot be read: {feed.error.message}</Notice>}
       {shown.length ? (
-        <List list={groups} found={shown.length} more={feed.more} loading={feed.loading} />
+        <List list={groups} more={feed.more} loading={feed.loading} />
       ) : feed.loading ? (
         <Loading lines={10} />
       ) : feed.error ? (
@@ -153,13 +155,20 @@ function useFeed(): Feed {
 
 interface ListProps {
   list: readonly Repeated[];
-  /** Number of transitions in the groups. */
-  found: number;
   more: (() => void) | null;
   loading: boolean;
 }
 
-function List({ list, found, more, loading }: ListProps): ReactElement {
+/** Reports whether what a scroller shows is near the end of its content: that is when the next page is loaded. */
+export function isNearEnd({ scrollTop, clientHeight, scrollHeight }: Pick<HTMLElement, "scrollTop" | "clientHeight" | "scrollHeight">): boolean {
+  return scrollHeight - scrollTop - clientHeight < AHEAD;
+}
+
+/**
+ * Virtual list that loads at most one page per scroll event: a page of equal steps adds no row, and would otherwise be
+ * followed by the next one, to the end of the history. Where no scrolling leads further, the button does.
+ */
+export function List({ list, more, loading }: ListProps): ReactElement {
   const scroller = useRef<HTMLDivElement>(null);
   const getItemKey = useCallback((index: number) => `${list[index]?.oldest.uid} ${list[index]?.oldest.seq}`, [list]);
   const virtual = useVirtualizer({
@@ -169,16 +178,13 @@ function List({ list, found, more, loading }: ListProps): ReactElement {
     getItemKey,
     overscan: 10,
   });
-  const items = virtual.getVirtualItems();
-  const lastShown = items.at(-1)?.index ?? 0;
-  useEffect(() => {
-    if (lastShown > list.length - 30 && !loading) more?.();
-    // Once per number of transitions, so that a page without new ones is not loaded forever.
-  }, [lastShown > list.length - 30, found]);
+  const scrolled = (event: UIEvent<HTMLElement>): void => {
+    if (!loading && isNearEnd(event.currentTarget)) more?.();
+  };
   return (
-    <div className="feed" ref={scroller} tabIndex={0} role="feed" aria-label="Transitions" aria-busy={loading}>
-      <div style={{ height: virtual.getTotalSize(), position: "relative" }}>
-        {items.map((item) => {
+    <div className="feed" ref={scroller} tabIndex={0} role="region" aria-label="Activity" onScroll={scrolled}>
+      <div role="feed" aria-label="Transitions" aria-busy={loading} style={{ height: virtual.getTotalSize(), position: "relative" }}>
+        {virtual.getVirtualItems().map((item) => {
           const group = list[item.index];
           return (
             group && (
@@ -197,6 +203,11 @@ function List({ list, found, more, loading }: ListProps): ReactElement {
           );
         })}
       </div>
+      {more && (
+        <button type="button" className="button further" disabled={loading} onClick={more}>
+          Look further back
+        </button>
+      )}
     </div>
   );
 }

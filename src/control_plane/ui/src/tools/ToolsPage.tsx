@@ -10,6 +10,7 @@ import { fleet } from "../fleet/store.ts";
 import { Icon } from "../shell/icons.tsx";
 import { count, CopyButton, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, State } from "../shell/states.tsx";
+import { readingOf } from "./reading.ts";
 import { ToolDetail } from "./ToolDetail.tsx";
 import { ToolForm } from "./ToolForm.tsx";
 
@@ -34,15 +35,28 @@ export function ToolsPage(): ReactElement {
   const tools = useMemo(() => byId(view.rows.filter((row) => row.kind === "Tool")), [view.rows]);
   const server = servers.find((one) => idOf(one) === chosen);
   const object = tools.find((one) => idOf(one) === chosen);
-  const isRead = (data || error) && (view.complete || view.error);
+  const { isRead, problems } = readingOf({ data, error }, view);
+  const isEmpty = servers.length + tools.length === 0;
+  const retry = (): void => {
+    void refetch();
+    void fleet.read();
+  };
   return (
     <div className="page">
       <div className="page-head">
         <h1>Tools</h1>
         {isRead && <span className="muted">{`${counted(servers.length, "MCP server")}, ${counted(tools.length, "tool")}`}</span>}
       </div>
-      {error && !data && (tools.length > 0 ? <Notice tone="warn">The MCP servers cannot be shown: {error.message}</Notice> : <Failure error={error} retry={() => void refetch()} what="the tools" />)}
-      {servers.length + tools.length > 0 ? (
+      {isEmpty && problems[0] ? (
+        <Failure error={problems[0].error} retry={retry} what="the tools" />
+      ) : (
+        problems.map(({ what, error }) => (
+          <Notice key={what} tone="warn">
+            The {what} cannot be shown: {error.message}
+          </Notice>
+        ))
+      )}
+      {!isEmpty ? (
         <div className={`tools${chosen ? " chosen" : ""}`}>
           <Choices servers={servers} tools={tools} chosen={chosen} />
           <div className="grow">
@@ -54,6 +68,10 @@ export function ToolsPage(): ReactElement {
               <State icon="empty" title="Not found" action={<Link to="/tools" className="button">All tools</Link>}>
                 There is no {chosen}, or you cannot see it.
               </State>
+            ) : chosen && problems.length > 0 ? (
+              <State icon="warn" title="Cannot be shown" action={<Link to="/tools" className="button">All tools</Link>}>
+                {chosen} is not among what could be read.
+              </State>
             ) : chosen ? (
               <Loading />
             ) : (
@@ -63,14 +81,12 @@ export function ToolsPage(): ReactElement {
             )}
           </div>
         </div>
-      ) : !isRead ? (
-        <Loading />
+      ) : isRead ? (
+        <State icon="tools" title="No tools">
+          An MCPServer runs a server in the cluster, a RemoteMCPServer names one elsewhere, and a Tool is one that agents call by name.
+        </State>
       ) : (
-        data && (
-          <State icon="tools" title="No tools">
-            An MCPServer runs a server in the cluster, a RemoteMCPServer names one elsewhere, and a Tool is one that agents call by name.
-          </State>
-        )
+        problems.length === 0 && <Loading />
       )}
     </div>
   );
