@@ -107,13 +107,3 @@ pub(crate) fn remove_nulls(value: &mut Value) {
 pub(crate) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
-
-/// Returns whether two objects are equal but for the given fields of metadata.
-pub(crate) fn is_equal_without(a: &Value, b: &Value, ignored: &[&str]) -> bool {
-    let reduced = |object: &Value| {
-        let mut object = object.clone();
-        metadata(&mut object).retain(|name, _| !ignored.contains(&name.as_str()));
-        object
-    };
-    reduced(a) == reduced(b)
-}

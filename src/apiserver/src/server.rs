@@ -101,11 +101,10 @@ impl ApiServer {
                 set_metadata(&mut object, "creationTimestamp", Some(created.clone().into()));
                 set_metadata(&mut object, "uid", Some(format!("definition-{}", kind.plural).into()));
                 set_metadata(&mut object, "generation", Some(1.into()));
+                let condition = |name: &str| json!({ "type": name, "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": created });
                 object["status"] = json!({
                     "acceptedNames": object["spec"]["names"], "storedVersions": [kind.version],
-                    "conditions": ["NamesAccepted", "Established"].map(|name| json!({
-                        "type": name, "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": created,
-                    })),
+                    "conditions": [condition("NamesAccepted"), condition("Established")],
                 });
                 add("CustomResourceDefinition", object);
             }

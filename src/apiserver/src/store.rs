@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::object::{set_metadata, uid};
+use crate::object::set_metadata;
 
 /// Version of an empty store. An apply with the version `1` means "only if it is not there": no object ever has it.
 const FIRST_VERSION: u64 = 100;
@@ -69,11 +69,6 @@ impl Store {
     pub(crate) fn of_kind(&self, kind: usize) -> impl Iterator<Item = (&Key, &Arc<Value>)> {
         let first = Key { kind, namespace: String::new(), name: String::new() };
         self.objects.range(first..).take_while(move |(key, _)| key.kind == kind)
-    }
-
-    /// Reports whether there is an object with this uid.
-    pub(crate) fn has_uid(&self, wanted: &str) -> bool {
-        self.objects.values().any(|object| uid(object) == wanted)
     }
 
     /// Stores an object under the next version, which it gets, and returns it.

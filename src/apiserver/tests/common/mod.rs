@@ -1,0 +1,126 @@
+//! Requests to a server of its own, without a client.
+
+use apiserver::ApiServer;
+use bytes::Bytes;
+use futures::StreamExt;
+use http::{Request, header};
+use http_body_util::{BodyExt, Full};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+/// Media types of patches.
+#[allow(dead_code)]
+pub const JSON: &str = "application/json-patch+json";
+#[allow(dead_code)]
+pub const MERGE: &str = "application/merge-patch+json";
+#[allow(dead_code)]
+pub const APPLY: &str = "application/apply-patch+yaml";
+
+/// Path of the ConfigMaps of a namespace.
+#[allow(dead_code)]
+pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// Path of the Pods of a namespace.
+#[allow(dead_code)]
+pub const PODS: &str = "/api/v1/namespaces/default/pods";
+/// Path of the Deployments of a namespace.
+#[allow(dead_code)]
+pub const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+/// Path of the Models of a namespace.
+#[allow(dead_code)]
+pub const MODELS: &str = "/apis/agents.recif.dev/v1/namespaces/default/models";
+
+/// Makes a server whose time stands still, and which knows the token `known`.
+pub fn server() -> ApiServer {
+    let now: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
+    ApiServer::new(move || now, |token| (token == "known").then(|| "system:serviceaccount:default:a".to_owned()))
+}
+
+/// Sends a request such as `GET /version`, and returns the code and body of the response.
+pub async fn call(server: &ApiServer, request: &str, body: Value) -> (u16, Value) {
+    send(server, request, "application/json", &if body.is_null() { String::new() } else { body.to_string() }).await
+}
+
+/// Sends a patch by the field manager `m`, unless the path names another one.
+#[allow(dead_code)]
+pub async fn patch(server: &ApiServer, path: &str, media_type: &str, body: Value) -> (u16, Value) {
+    send(server, &format!("PATCH {path}"), media_type, &body.to_string()).await
+}
+
+/// Sends a request with a body of a media type.
+pub async fn send(server: &ApiServer, request: &str, media_type: &str, body: &str) -> (u16, Value) {
+    let (method, target) = request.split_once(' ').unwrap();
+    let request = Request::builder().method(method).uri(target).header(header::CONTENT_TYPE, media_type);
+    let request = request.header(header::USER_AGENT, "test/1").body(Full::new(Bytes::from(body.to_owned()))).unwrap();
+    let response = server.clone().oneshot(request).await.unwrap();
+    let code = response.status().as_u16();
+    let bytes = response.into_body().collect().await.unwrap().to_bytes();
+    (code, serde_json::from_slice(&bytes).unwrap_or_else(|_| String::from_utf8_lossy(&bytes).into()))
+}
+
+/// Reads the next lines of a watch, each as its type and object.
+#[allow(dead_code)]
+pub struct Lines(std::pin::Pin<Box<dyn futures::Stream<Item = Value> + Send>>);
+
+#[allow(dead_code)]
+impl Lines {
+    /// Begins a watch.
+    pub async fn open(server: &ApiServer, target: &str) -> Self {
+        let request = Request::builder().uri(target).body(Full::new(Bytes::new())).unwrap();
+        let response = server.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status().as_u16(), 200);
+        let lines = response.into_body().into_data_stream();
+        Self(Box::pin(lines.map(|line| serde_json::from_slice(&line.unwrap()).unwrap())))
+    }
+
+    /// Returns the next line.
+    pub async fn next(&mut self) -> Option<Value> {
+        self.0.next().await
+    }
+
+    /// Returns the next line as its type, the object's name and its version.
+    pub async fn next_short(&mut self) -> Option<(String, String)> {
+        let line = self.next().await?;
+        let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        Some((text("/type"), text("/object/metadata/name")))
+    }
+}
+
+/// Returns a ConfigMap with one entry.
+#[allow(dead_code)]
+pub fn map(name: &str, value: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "k": value } })
+}
+
+/// Returns a Pod that runs on a node.
+#[allow(dead_code)]
+pub fn pod(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
+        "spec": { "nodeName": "n", "containers": [{ "name": "c", "image": "i" }] },
+    })
+}
+
+/// Returns a Deployment with labels `app: NAME`.
+#[allow(dead_code)]
+pub fn deployment(name: &str) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
+        "spec": {
+            "selector": { "matchLabels": { "app": name } },
+            "template": {
+                "metadata": { "labels": { "app": name } },
+                "spec": { "containers": [{ "name": "c", "image": "i:1" }] },
+            },
+        },
+    })
+}
+
+/// Returns a Model.
+#[allow(dead_code)]
+pub fn model(name: &str) -> Value {
+    json!({
+        "apiVersion": "agents.recif.dev/v1", "kind": "Model", "metadata": { "name": name },
+        "spec": { "provider": "p", "model": "m", "pluginConfigRef": { "name": "c" } },
+    })
+}
