@@ -9,6 +9,7 @@
 mod admission;
 mod builtin;
 mod collect;
+pub mod comparison;
 mod defaults;
 mod delete;
 mod discovery;
