@@ -77,3 +77,45 @@ fn resource(kinds: &[Kind], group: &str, version: &str, parts: &[&str]) -> Optio
         subresource: subresource.to_owned(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::all;
+
+    #[test]
+    fn a_path_names_a_resource_in_a_namespace_or_none() {
+        let kinds = all();
+        let named = |path: &str| match route(&kinds, path) {
+            Some(Route::Resource(target)) => {
+                let Target { kind, namespace, name, subresource } = target;
+                Some(format!("{} {namespace} {name} {subresource}", kinds[kind].name))
+            }
+            _ => None,
+        };
+        let cases = [
+            ("/api/v1/namespaces", Some("Namespace   ")),
+            ("/api/v1/namespaces/a", Some("Namespace  a ")),
+            ("/api/v1/namespaces/a/status", Some("Namespace  a status")),
+            ("/api/v1/namespaces/a/pods", Some("Pod a  ")),
+            ("/api/v1/namespaces/a/pods/b", Some("Pod a b ")),
+            ("/api/v1/namespaces/a/pods/b/status", Some("Pod a b status")),
+            ("/api/v1/pods", Some("Pod   ")),
+            ("/apis/apps/v1/namespaces/a/deployments/b/scale", Some("Deployment a b scale")),
+            ("/apis/agents.recif.dev/v1/namespaces/a/agents/b%2Dc/scale", Some("Agent a b-c scale")),
+            ("/apis/agents.recif.dev/v1/namespaces/a/models/b/scale", None),
+            ("/apis/events.k8s.io/v1/events", Some("Event   ")),
+            ("/api/v1/pods/b", None),
+            ("/api/v1/namespaces/a/namespaces", None),
+            ("/api/v2/pods", None),
+            ("/apis/apps/v1/namespaces/a/pods", None),
+            ("/api/v1/namespaces/a/configmaps/b/status", None),
+            ("/api/v1/namespaces/a/pods/b/status/c", None),
+            ("/api/v1/namespaces/a/pods/%ff", None),
+            ("/", None),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(named(path).as_deref(), expected, "{path}");
+        }
+    }
+}

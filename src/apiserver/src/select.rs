@@ -205,3 +205,74 @@ fn unescaped(value: &str) -> String {
     };
     value.chars().filter(keep).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::all;
+
+    fn parse(kind: &str, labels: &str, fields: &str) -> Result<Selector, ApiError> {
+        let kinds = all();
+        Selector::parse(kinds.iter().find(|found| found.name == kind).unwrap(), labels, fields)
+    }
+
+    #[test]
+    fn labels_are_selected_by_each_operator() {
+        let object = json!({ "metadata": { "labels": { "a": "x", "b/c": "", "n": "5" } } });
+        let cases = [
+            ("", true),
+            ("a", true),
+            ("!a", false),
+            ("!z", true),
+            ("z", false),
+            ("a=x", true),
+            ("a==x", true),
+            ("a = x , n", true),
+            ("a=y", false),
+            ("a!=y", true),
+            ("z!=y", true),
+            ("a!=x", false),
+            ("a in (w, x)", true),
+            ("a in (w)", false),
+            ("a notin (w,y)", true),
+            ("z notin (w)", true),
+            ("a notin (x)", false),
+            ("b/c=", true),
+            ("n>4", true),
+            ("n>5", false),
+            ("n<6", true),
+            ("a<6", false),
+            ("a in (x,y),n=5,!z", true),
+        ];
+        for (labels, expected) in cases {
+            assert_eq!(parse("ConfigMap", labels, "").unwrap().matches(&object), expected, "{labels}");
+        }
+    }
+
+    #[test]
+    fn fields_are_selected_by_name() {
+        let object = json!({ "metadata": { "name": "a", "namespace": "n" }, "status": { "phase": "x,y" } });
+        let cases = [
+            ("metadata.name=a,metadata.namespace==n", true),
+            ("metadata.name!=a", false),
+            ("status.phase=x\\,y", true),
+            ("status.phase!=x", true),
+        ];
+        for (fields, expected) in cases {
+            assert_eq!(parse("Pod", "", fields).unwrap().matches(&object), expected, "{fields}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_selector_is_refused() {
+        for labels in ["=", "a b", "a in x", "a in", "a,", "a in (x", "a>b", "-a", "a=b=c", "a on (b)"] {
+            assert!(parse("ConfigMap", labels, "").is_err(), "{labels}");
+        }
+        for fields in ["metadata.name", "status.phase=x", "involvedObject.name=x"] {
+            assert!(parse("ConfigMap", "", fields).is_err(), "{fields}");
+        }
+        assert!(parse("Event", "", "regarding.name=x").is_err(), "the core group has another name for it");
+    }
+}

@@ -173,8 +173,8 @@ impl Structure<'_> {
         }
     }
 
-    /// Returns the live object with what a configuration sets. Items of a list stay in the configuration's order, and others keep
-    /// their place before them.
+    /// Returns the live object with what a configuration sets. Items of a list are in the configuration's order, and others keep
+    /// their place among them.
     pub(crate) fn merge(self, live: &Value, config: &Value) -> Value {
         self.merged(&mut Place::default(), live, config)
     }
@@ -200,16 +200,18 @@ impl Structure<'_> {
                 let is_wanted = |edge: &str| wanted.iter().any(|(step, _)| step.edge == edge);
                 let mut result = Vec::new();
                 let mut rest = mine.iter().peekable();
+                let mut is_done: Vec<&str> = Vec::new();
                 for (step, value) in &wanted {
-                    let found = mine.iter().find(|(other, _)| other.edge == step.edge);
-                    if found.is_some() {
-                        // Items of others keep their place before the next item that both have.
-                        while let Some((_, item)) = rest.next_if(|(other, _)| !is_wanted(&other.edge)) {
+                    // Items of others come before the next item that the configuration has, too.
+                    while let Some((other, item)) =
+                        rest.next_if(|(other, _)| !is_wanted(&other.edge) || is_done.contains(&other.edge.as_str()))
+                    {
+                        if !is_wanted(&other.edge) {
                             result.push((*item).clone());
                         }
-                        rest.next_if(|(other, _)| is_wanted(&other.edge));
                     }
-                    result.push(match found {
+                    is_done.push(&step.edge);
+                    result.push(match mine.iter().find(|(other, _)| other.edge == step.edge) {
                         Some((_, mine)) => place.enter(step, |place| self.merged(place, mine, value)),
                         None => (*value).clone(),
                     });
@@ -257,5 +259,78 @@ fn item_edge(kind: &ListType, item: &Value) -> Option<String> {
             let found: Map<String, Value> = keys.iter().filter_map(|key| Some((key.clone(), value(key)?))).collect();
             (!found.is_empty()).then(|| format!("k:{}", Value::Object(found)))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::all;
+
+    fn with<T>(kind: &str, test: impl FnOnce(Structure<'_>) -> T) -> T {
+        let kinds = all();
+        test(Structure(kinds.iter().find(|found| found.name == kind).unwrap()))
+    }
+
+    fn ports(names: &[&str]) -> Value {
+        let port = |name: &&str| json!({ "port": name.len(), "name": name });
+        json!({ "spec": { "ports": names.iter().map(port).collect::<Vec<_>>() } })
+    }
+
+    #[test]
+    fn a_merge_keeps_the_order_of_the_configuration_and_the_items_of_others() {
+        let cases: [(&[&str], &[&str], &[&str]); 5] = [
+            (&["a", "bb"], &["a", "bb"], &["a", "bb"]),
+            (&["a", "bb"], &["ccc"], &["a", "bb", "ccc"]),
+            (&["a", "bb", "ccc"], &["a", "dddd", "ccc"], &["a", "bb", "dddd", "ccc"]),
+            (&["a", "bb"], &["bb", "a"], &["bb", "a"]),
+            (&[], &["a"], &["a"]),
+        ];
+        for (live, config, expected) in cases {
+            let merged = with("Service", |structure| structure.merge(&ports(live), &ports(config)));
+            assert_eq!(merged, ports(expected), "{live:?} {config:?}");
+        }
+    }
+
+    #[test]
+    fn lists_without_keys_and_atomic_maps_are_one_value() {
+        let live = json!({ "spec": { "selector": { "a": "1" }, "externalIPs": ["1", "2"] } });
+        let config = json!({ "spec": { "selector": { "b": "1" }, "externalIPs": ["3"] } });
+        with("Service", |structure| {
+            assert_eq!(structure.merge(&live, &config), config);
+            let fields = json!({ "f:spec": { "f:selector": {}, "f:externalIPs": {} } });
+            assert_eq!(structure.fields(&config).to_json(), fields);
+            let found = structure.compare(&live, &config);
+            assert_eq!(found.modified.to_json(), fields);
+            assert!(found.added.is_empty() && found.removed.is_empty());
+        });
+    }
+
+    #[test]
+    fn a_port_without_protocol_is_that_of_tcp() {
+        let live =
+            json!({ "spec": { "ports": [{ "port": 80, "protocol": "TCP" }, { "port": 80, "protocol": "UDP" }] } });
+        let config = json!({ "spec": { "ports": [{ "port": 80, "name": "n" }] } });
+        let merged = with("Service", |structure| structure.merge(&live, &config));
+        let expected = json!([{ "port": 80, "protocol": "TCP", "name": "n" }, { "port": 80, "protocol": "UDP" }]);
+        assert_eq!(merged["spec"]["ports"], expected);
+    }
+
+    #[test]
+    fn a_comparison_tells_added_changed_and_removed_fields() {
+        let old = json!({ "data": { "a": "1", "b": "1" }, "metadata": { "finalizers": ["x", "y"] } });
+        let new = json!({ "data": { "b": "2", "c": "1" }, "metadata": { "finalizers": ["y"], "labels": {} } });
+        with("ConfigMap", |structure| {
+            let found = structure.compare(&old, &new);
+            assert_eq!(found.added.paths(), [".data.c", ".metadata.labels"]);
+            assert_eq!(found.modified.paths(), [".data.b"]);
+            assert_eq!(found.removed.paths(), [".data.a", ".metadata.finalizers[=\"x\"]"]);
+            assert_eq!(structure.compare(&new, &new), Comparison::default());
+            // A map in place of a text.
+            let found = structure.compare(&json!({ "a": "1" }), &json!({ "a": { "b": "1" } }));
+            assert_eq!((found.modified.paths(), found.added.paths()), (vec![".a".to_owned()], vec![".a.b".to_owned()]));
+        });
     }
 }
