@@ -21,8 +21,9 @@ use tower::{BoxError, Service};
 use crate::{
     discovery,
     errors::ApiError,
+    forms::Form,
     kinds::{self, Kind, Shape},
-    lists::{self, Scope},
+    lists::Scope,
     object::{set_metadata, time},
     options::{DeleteOptions, ListOptions, Query, WriteOptions},
     patch::PatchType,
@@ -67,6 +68,11 @@ impl Shared {
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Returns the time.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
 }
 
 /// What a request is answered with.
@@ -74,7 +80,7 @@ enum Reply {
     Json(StatusCode, Value, Vec<String>),
     Typed(&'static str, Value),
     Text(StatusCode, &'static str),
-    Watch(Watch),
+    Watch(Box<Watch>),
 }
 
 impl ApiServer {
@@ -187,12 +193,19 @@ impl ApiServer {
         }
         let media_type =
             headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
+        let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let form =
+            if target.subresource == "scale" { Form::Whole } else { Form::of(accept, query.get("includeObject")) };
+        let written = |written: Written| {
+            let object = form.object(kind, written.object, self.shared.now(), true);
+            Reply::Json(written.code, object, written.warnings)
+        };
         match *method {
-            Method::GET if is_collection => self.list(target, query),
+            Method::GET if is_collection => self.list(target, query, form),
             Method::GET => {
                 let object = self.with(|request| request.get(target))?;
                 let object = if target.subresource == "scale" { scale::of(kind, &object)? } else { object };
-                Ok(Reply::Json(StatusCode::OK, object, Vec::new()))
+                Ok(Reply::Json(StatusCode::OK, form.object(kind, object, self.shared.now(), true), Vec::new()))
             }
             Method::POST => {
                 let options = WriteOptions::parse("CreateOptions", query, headers, false)?;
@@ -221,15 +234,16 @@ impl ApiServer {
         }
     }
 
-    fn list(&self, target: &Target, query: &Query) -> Result<Reply, ApiError> {
+    fn list(&self, target: &Target, query: &Query, form: Form) -> Result<Reply, ApiError> {
         let shared = &self.shared;
         let (scope, options) = (Scope::parse(&shared.kinds, target, query)?, ListOptions::parse(query)?);
         if options.watch {
-            return Ok(Reply::Watch(Watch::new(shared.clone(), scope, &options)));
+            return Ok(Reply::Watch(Box::new(Watch::new(shared.clone(), scope, form, &options))));
         }
         let store = shared.store();
         let version = list_version(&store, &options)?;
-        let list = lists::body(scope.kind(&shared.kinds), scope.list(&shared.kinds, &store), version);
+        let objects = scope.list(&shared.kinds, &store);
+        let list = form.list(scope.kind(&shared.kinds), objects, version, shared.now());
         Ok(Reply::Json(StatusCode::OK, list, Vec::new()))
     }
 
@@ -250,7 +264,7 @@ impl ApiServer {
     /// Runs one request on the store, and wakes the watches.
     fn with<T>(&self, work: impl FnOnce(&mut Request<'_>) -> T) -> T {
         let shared = &self.shared;
-        let now = (shared.clock)();
+        let now = shared.now();
         let mut store = shared.store();
         let result = work(&mut Request { kinds: &shared.kinds, store: &mut store, now });
         let version = store.version();
@@ -262,10 +276,6 @@ impl ApiServer {
         });
         result
     }
-}
-
-fn written(written: Written) -> Reply {
-    Reply::Json(written.code, written.object, written.warnings)
 }
 
 /// Reads a body in JSON or YAML.

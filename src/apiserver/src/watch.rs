@@ -14,6 +14,7 @@ use tokio::{
 use crate::{
     builtin,
     errors::ApiError,
+    forms::Form,
     kinds::Kind,
     lists::Scope,
     object::set_metadata,
@@ -34,6 +35,9 @@ pub(crate) struct Watch {
     shared: Arc<Shared>,
     versions: Receiver<u64>,
     scope: Scope,
+    form: Form,
+    /// A table was sent, whose columns need not be sent again.
+    has_columns: bool,
     bookmarks: bool,
     /// Version of the last change that was looked at.
     position: u64,
@@ -45,13 +49,15 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins a watch at the version that the options name, or with what is there.
-    pub(crate) fn new(shared: Arc<Shared>, scope: Scope, options: &ListOptions) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, scope: Scope, form: Form, options: &ListOptions) -> Self {
         let versions = shared.versions.subscribe();
         let now = Instant::now();
         let timeout = options.timeout.filter(|seconds| *seconds > 0).map_or(TIMEOUT, Duration::from_secs);
         let mut watch = Self {
             versions,
             scope,
+            form,
+            has_columns: false,
             bookmarks: options.bookmarks,
             position: options.version.unwrap_or_default(),
             lines: VecDeque::new(),
@@ -66,9 +72,9 @@ impl Watch {
             watch.position = store.version();
             let kind = watch.scope.kind(&shared.kinds);
             let all = watch.scope.list(&shared.kinds, &store);
-            watch.lines.extend(all.into_iter().map(|object| line("ADDED", object)));
+            all.into_iter().for_each(|object| watch.push("ADDED", object));
             if options.initial_events == Some(true) && options.bookmarks {
-                watch.lines.push_back(bookmark(kind, watch.position, true));
+                watch.push("BOOKMARK", bookmark(kind, watch.position, true));
             }
         } else if watch.position == 0 {
             watch.position = store.version();
@@ -110,11 +116,20 @@ impl Watch {
                     self.next_bookmark = at + BOOKMARK_PERIOD;
                     if self.bookmarks {
                         let kind = self.scope.kind(&self.shared.kinds);
-                        self.lines.push_back(bookmark(kind, self.position, false));
+                        let object = bookmark(kind, self.position, false);
+                        self.push("BOOKMARK", object);
                     }
                 }
             }
         }
+    }
+
+    /// Adds a line with an object, in the form that the client asks for.
+    fn push(&mut self, what: &str, object: Value) {
+        let kind = self.scope.kind(&self.shared.kinds);
+        let object = self.form.object(kind, object, self.shared.now(), !self.has_columns);
+        self.has_columns = true;
+        self.lines.push_back(line(what, object));
     }
 
     /// Takes the changes since the last time.
@@ -123,7 +138,8 @@ impl Watch {
         let store = shared.store();
         match store.changes_after(self.position) {
             Ok(changes) => {
-                self.lines.extend(changes.filter_map(|change| event(&shared.kinds, &self.scope, change)));
+                let events: Vec<_> = changes.filter_map(|change| event(&shared.kinds, &self.scope, change)).collect();
+                events.into_iter().for_each(|(what, object)| self.push(what, object));
                 // A watch may begin at a version of the future.
                 self.position = self.position.max(store.version());
             }
@@ -136,8 +152,8 @@ impl Watch {
     }
 }
 
-/// Returns the event by which a watch learns of a change; none if the change does not concern it.
-pub(crate) fn event(kinds: &[Kind], scope: &Scope, change: &Change) -> Option<Bytes> {
+/// Returns the type and object by which a watch learns of a change; none if the change does not concern it.
+pub(crate) fn event(kinds: &[Kind], scope: &Scope, change: &Change) -> Option<(&'static str, Value)> {
     let kind = scope.kind(kinds);
     if !scope.has(kinds, &change.key) {
         return None;
@@ -147,12 +163,12 @@ pub(crate) fn event(kinds: &[Kind], scope: &Scope, change: &Change) -> Option<By
         scope.selector.matches(&object).then_some(object)
     };
     match (selected(&change.old), selected(&change.new)) {
-        (None, Some(new)) => Some(line("ADDED", new)),
-        (Some(_), Some(new)) => Some(line("MODIFIED", new)),
+        (None, Some(new)) => Some(("ADDED", new)),
+        (Some(_), Some(new)) => Some(("MODIFIED", new)),
         (Some(mut old), None) => {
             // An object that is not selected any more is deleted for this watch, in the version of the change.
             set_metadata(&mut old, "resourceVersion", Some(change.version.to_string().into()));
-            Some(line("DELETED", old))
+            Some(("DELETED", old))
         }
         (None, None) => None,
     }
@@ -165,7 +181,7 @@ fn line(what: &str, object: Value) -> Bytes {
     line.into()
 }
 
-fn bookmark(kind: &Kind, version: u64, is_end_of_initial_events: bool) -> Bytes {
+fn bookmark(kind: &Kind, version: u64, is_end_of_initial_events: bool) -> Value {
     let mut object = json!({
         "apiVersion": kind.api_version(), "kind": kind.name,
         "metadata": { "resourceVersion": version.to_string() },
@@ -173,7 +189,7 @@ fn bookmark(kind: &Kind, version: u64, is_end_of_initial_events: bool) -> Bytes 
     if is_end_of_initial_events {
         object["metadata"]["annotations"] = json!({ INITIAL_EVENTS_END: "true" });
     }
-    line("BOOKMARK", object)
+    object
 }
 
 /// Returns the version of a list, if it can be served.

@@ -355,8 +355,8 @@ fn prepare(kind: &Kind, subresource: &str, old: &Value, new: &mut Value) {
 /// Makes a random uid (UUID version 4).
 fn new_uid() -> Result<String, ApiError> {
     let mut bytes = random::<16>()?;
-    bytes[6] = bytes[6] & 0x0f | 0x40;
-    bytes[8] = bytes[8] & 0x3f | 0x80;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
 }

@@ -1,4 +1,6 @@
-//! Requests to a server of its own, without a client.
+//! Requests to a server of its own, without a client. Each test file uses a part of it.
+
+#![allow(dead_code)]
 
 use apiserver::ApiServer;
 use bytes::Bytes;
@@ -10,45 +12,44 @@ use serde_json::{Value, json};
 use tower::ServiceExt;
 
 /// Media types of patches.
-#[allow(dead_code)]
-pub const JSON: &str = "application/json-patch+json";
-#[allow(dead_code)]
-pub const MERGE: &str = "application/merge-patch+json";
-#[allow(dead_code)]
-pub const APPLY: &str = "application/apply-patch+yaml";
+pub(crate) const JSON: &str = "application/json-patch+json";
+pub(crate) const MERGE: &str = "application/merge-patch+json";
+pub(crate) const APPLY: &str = "application/apply-patch+yaml";
 
 /// Path of the ConfigMaps of a namespace.
-#[allow(dead_code)]
-pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+pub(crate) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// Path of the Pods of a namespace.
-#[allow(dead_code)]
-pub const PODS: &str = "/api/v1/namespaces/default/pods";
+pub(crate) const PODS: &str = "/api/v1/namespaces/default/pods";
 /// Path of the Deployments of a namespace.
-#[allow(dead_code)]
-pub const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
+pub(crate) const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 /// Path of the Models of a namespace.
-#[allow(dead_code)]
-pub const MODELS: &str = "/apis/agents.recif.dev/v1/namespaces/default/models";
+pub(crate) const MODELS: &str = "/apis/agents.recif.dev/v1/namespaces/default/models";
 
 /// Makes a server whose time stands still, and which knows the token `known`.
-pub fn server() -> ApiServer {
+pub(crate) fn server() -> ApiServer {
     let now: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
     ApiServer::new(move || now, |token| (token == "known").then(|| "system:serviceaccount:default:a".to_owned()))
 }
 
 /// Sends a request such as `GET /version`, and returns the code and body of the response.
-pub async fn call(server: &ApiServer, request: &str, body: Value) -> (u16, Value) {
+pub(crate) async fn call(server: &ApiServer, request: &str, body: Value) -> (u16, Value) {
     send(server, request, "application/json", &if body.is_null() { String::new() } else { body.to_string() }).await
 }
 
 /// Sends a patch by the field manager `m`, unless the path names another one.
-#[allow(dead_code)]
-pub async fn patch(server: &ApiServer, path: &str, media_type: &str, body: Value) -> (u16, Value) {
+pub(crate) async fn patch(server: &ApiServer, path: &str, media_type: &str, body: Value) -> (u16, Value) {
     send(server, &format!("PATCH {path}"), media_type, &body.to_string()).await
 }
 
+/// Reads an object in a form, such as a table.
+pub(crate) async fn get_as(server: &ApiServer, target: &str, accept: &str) -> Value {
+    let request = Request::builder().uri(target).header(header::ACCEPT, accept);
+    let response = server.clone().oneshot(request.body(Full::new(Bytes::new())).unwrap()).await.unwrap();
+    serde_json::from_slice(&response.into_body().collect().await.unwrap().to_bytes()).unwrap()
+}
+
 /// Sends a request with a body of a media type.
-pub async fn send(server: &ApiServer, request: &str, media_type: &str, body: &str) -> (u16, Value) {
+pub(crate) async fn send(server: &ApiServer, request: &str, media_type: &str, body: &str) -> (u16, Value) {
     let (method, target) = request.split_once(' ').unwrap();
     let request = Request::builder().method(method).uri(target).header(header::CONTENT_TYPE, media_type);
     let request = request.header(header::USER_AGENT, "test/1").body(Full::new(Bytes::from(body.to_owned()))).unwrap();
@@ -59,14 +60,18 @@ pub async fn send(server: &ApiServer, request: &str, media_type: &str, body: &st
 }
 
 /// Reads the next lines of a watch, each as its type and object.
-#[allow(dead_code)]
-pub struct Lines(std::pin::Pin<Box<dyn futures::Stream<Item = Value> + Send>>);
+pub(crate) struct Lines(std::pin::Pin<Box<dyn futures::Stream<Item = Value> + Send>>);
 
-#[allow(dead_code)]
 impl Lines {
     /// Begins a watch.
-    pub async fn open(server: &ApiServer, target: &str) -> Self {
-        let request = Request::builder().uri(target).body(Full::new(Bytes::new())).unwrap();
+    pub(crate) async fn open(server: &ApiServer, target: &str) -> Self {
+        Self::open_as(server, target, "application/json").await
+    }
+
+    /// Begins a watch that accepts a media type.
+    pub(crate) async fn open_as(server: &ApiServer, target: &str, accept: &str) -> Self {
+        let request =
+            Request::builder().uri(target).header(header::ACCEPT, accept).body(Full::new(Bytes::new())).unwrap();
         let response = server.clone().oneshot(request).await.unwrap();
         assert_eq!(response.status().as_u16(), 200);
         let lines = response.into_body().into_data_stream();
@@ -74,12 +79,12 @@ impl Lines {
     }
 
     /// Returns the next line.
-    pub async fn next(&mut self) -> Option<Value> {
+    pub(crate) async fn next(&mut self) -> Option<Value> {
         self.0.next().await
     }
 
     /// Returns the next line as its type, the object's name and its version.
-    pub async fn next_short(&mut self) -> Option<(String, String)> {
+    pub(crate) async fn next_short(&mut self) -> Option<(String, String)> {
         let line = self.next().await?;
         let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         Some((text("/type"), text("/object/metadata/name")))
@@ -87,14 +92,12 @@ impl Lines {
 }
 
 /// Returns a ConfigMap with one entry.
-#[allow(dead_code)]
-pub fn map(name: &str, value: &str) -> Value {
+pub(crate) fn map(name: &str, value: &str) -> Value {
     json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": name }, "data": { "k": value } })
 }
 
 /// Returns a Pod that runs on a node.
-#[allow(dead_code)]
-pub fn pod(name: &str) -> Value {
+pub(crate) fn pod(name: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": { "name": name },
         "spec": { "nodeName": "n", "containers": [{ "name": "c", "image": "i" }] },
@@ -102,8 +105,7 @@ pub fn pod(name: &str) -> Value {
 }
 
 /// Returns a Deployment with labels `app: NAME`.
-#[allow(dead_code)]
-pub fn deployment(name: &str) -> Value {
+pub(crate) fn deployment(name: &str) -> Value {
     json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": { "name": name },
         "spec": {
@@ -117,8 +119,7 @@ pub fn deployment(name: &str) -> Value {
 }
 
 /// Returns a Model.
-#[allow(dead_code)]
-pub fn model(name: &str) -> Value {
+pub(crate) fn model(name: &str) -> Value {
     json!({
         "apiVersion": "agents.recif.dev/v1", "kind": "Model", "metadata": { "name": name },
         "spec": { "provider": "p", "model": "m", "pluginConfigRef": { "name": "c" } },
