@@ -20,7 +20,8 @@ impl Schema {
             object["status"] = status.clone();
         }
         let known = self.0.pointer("/properties/spec/properties").and_then(Value::as_object);
-        let (Some(spec), Some(known)) = (object["spec"].as_object_mut(), known) else { return Vec::new() };
+        let spec = object.get_mut("spec").and_then(Value::as_object_mut);
+        let (Some(spec), Some(known)) = (spec, known) else { return Vec::new() };
         let unknown: Vec<String> = spec.keys().filter(|name| !known.contains_key(*name)).cloned().collect();
         spec.retain(|name, _| known.contains_key(name));
         unknown.into_iter().map(|name| format!("spec.{name}")).collect()

@@ -57,8 +57,12 @@ fn columns(kind: &Kind) -> Vec<Column> {
                 let replicas = |pointer: &str| number(object, pointer).unwrap_or_default();
                 format!("{}/{}", replicas("/status/readyReplicas"), replicas("/spec/replicas")).into()
             }),
-            path("Up-to-date", "string", ".status.updatedReplicas"),
-            path("Available", "string", ".status.availableReplicas"),
+            computed("Up-to-date", "string", |object| {
+                number(object, "/status/updatedReplicas").unwrap_or_default().into()
+            }),
+            computed("Available", "string", |object| {
+                number(object, "/status/availableReplicas").unwrap_or_default().into()
+            }),
         ]),
         "Service" => all.extend([
             path("Type", "string", ".spec.type"),

@@ -1,6 +1,6 @@
 //! Watches: the changes of one kind as lines of JSON, from the ring of the store.
 
-use std::{collections::VecDeque, convert::Infallible, future, sync::Arc, time::Duration};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures::{Stream, stream};
@@ -107,10 +107,8 @@ impl Watch {
             }
             let at = if self.bookmarks { self.next_bookmark.min(self.ends_at) } else { self.ends_at };
             tokio::select! {
-                changed = self.versions.changed() => if changed.is_err() {
-                    // The server is gone.
-                    future::pending::<()>().await;
-                },
+                // Cannot fail: the sender is in what the watch shares.
+                _ = self.versions.changed() => {}
                 () = sleep_until(at) => {
                     self.is_over = at == self.ends_at;
                     self.next_bookmark = at + BOOKMARK_PERIOD;

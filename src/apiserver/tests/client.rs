@@ -69,7 +69,7 @@ async fn a_reflector_follows_by_list_and_by_streaming_list() {
         api.create(&PostParams::default(), &object("a")).await.unwrap();
         let (reader, writer) = reflector::store();
         let mut events = reflector(writer, watcher(api.clone(), config)).boxed();
-        while reader.len() < 1 {
+        while reader.is_empty() {
             events.try_next().await.unwrap().unwrap();
         }
         api.create(&PostParams::default(), &object("b")).await.unwrap();
