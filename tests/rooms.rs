@@ -21,6 +21,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("http1", ""),
     ("mcp", ""),
     ("store", "crds"),
+    ("apiserver", "crds"),
     ("bridge", "daemon"),
     ("proxy", "http1 daemon crds identity"),
     ("runner", "mcp daemon crds dotprompt"),

@@ -1,0 +1,168 @@
+//! Deletions: preconditions, grace period of Pods, finalizers, and what becomes of dependents.
+
+use http::StatusCode;
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use crate::{
+    builtin,
+    errors::{ApiError, details},
+    object::{self, field, finalizers, is_deleting, number, set_at, set_finalizers, set_metadata, text, time, uid},
+    options::{DeleteOptions, Propagation},
+    store::Key,
+    write::{Request, Target},
+};
+
+/// Finalizer of an object whose dependents are deleted before it.
+pub(crate) const FOREGROUND: &str = "foregroundDeletion";
+/// Finalizer of an object whose dependents lose it as owner before it goes.
+pub(crate) const ORPHAN: &str = "orphan";
+/// Grace period of a Pod that names none, in seconds.
+const GRACE: i64 = 30;
+
+/// What became of an object.
+#[derive(Debug)]
+pub(crate) enum Deleted {
+    /// It is not there any more; this is how it was last.
+    Gone(Value),
+    /// It is marked, and waits for its end.
+    Pending(Value),
+}
+
+impl Request<'_> {
+    /// Deletes an object, and returns the code and body of the response.
+    ///
+    /// # Errors
+    /// 404 if it is not there, 409 if it is not the one that the options name.
+    pub(crate) fn delete(&mut self, target: &Target, options: &DeleteOptions) -> Result<(StatusCode, Value), ApiError> {
+        let kind = self.kind(target);
+        let old = self.get(target)?;
+        let conflict = |what: &str, wanted: &str, found: &str| {
+            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
+            Err(ApiError::conflict(kind, &target.name, &why))
+        };
+        if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid(&old)) {
+            return conflict("UID", wanted, uid(&old));
+        }
+        let version = text(&old, "/metadata/resourceVersion");
+        if let Some(wanted) = options.version.as_deref().filter(|wanted| *wanted != version) {
+            return conflict("ResourceVersion", wanted, version);
+        }
+        let key = self.key(target);
+        let deleted = self.mark(&key, options);
+        if !options.dry_run {
+            self.settle();
+        }
+        match deleted {
+            Some(Deleted::Pending(object)) => {
+                let is_foreground = options.propagation == Some(Propagation::Foreground);
+                let code = if is_foreground { StatusCode::ACCEPTED } else { StatusCode::OK };
+                Ok((code, builtin::to_view(kind, object)))
+            }
+            Some(Deleted::Gone(object)) if kind.traits.returns_deleted => {
+                Ok((StatusCode::OK, builtin::to_view(kind, object)))
+            }
+            _ => {
+                let mut details = details(kind, &target.name);
+                details["uid"] = uid(&old).into();
+                let status = json!({
+                    "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details,
+                });
+                Ok((StatusCode::OK, status))
+            }
+        }
+    }
+
+    /// Removes an object, or marks it if something has to happen before. Returns none if it is not there.
+    pub(crate) fn mark(&mut self, key: &Key, options: &DeleteOptions) -> Option<Deleted> {
+        let old = self.store.get(key)?.clone();
+        let mut new = (*old).clone();
+        set_finalizers(&mut new, &with_propagation(&old, options.propagation));
+        let name = self.kinds.get(key.kind).map_or("", |kind| kind.name);
+        let grace = if name == "Pod" { pod_grace(&old, options.grace) } else { 0 };
+        if grace == 0 && finalizers(&new).next().is_none() && name != "Namespace" {
+            if !options.dry_run {
+                self.store.remove(key);
+            }
+            return Some(Deleted::Gone(new));
+        }
+        let shown = |seconds: i64| time(self.now + SignedDuration::from_secs(seconds));
+        let pending = number(&old, "/metadata/deletionGracePeriodSeconds");
+        if !is_deleting(&old) {
+            set_metadata(&mut new, "deletionTimestamp", Some(shown(grace).into()));
+            set_metadata(&mut new, "deletionGracePeriodSeconds", Some(grace.into()));
+            if let Some(generation) = number(&old, "/metadata/generation") {
+                set_metadata(&mut new, "generation", Some((generation + 1).into()));
+            }
+            if name == "Namespace" {
+                set_at(&mut new, "/status/phase", "Terminating".into());
+            }
+        } else if pending.is_some_and(|pending| grace < pending) {
+            let begin = text(&old, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>().unwrap_or(self.now);
+            let end = begin - SignedDuration::from_secs(pending.unwrap_or_default() - grace);
+            set_metadata(&mut new, "deletionTimestamp", Some(time(end).into()));
+            set_metadata(&mut new, "deletionGracePeriodSeconds", Some(grace.into()));
+        }
+        if options.dry_run || new == *old {
+            return Some(Deleted::Pending(new));
+        }
+        Some(Deleted::Pending((*self.store.put(key.clone(), new)).clone()))
+    }
+
+    /// Deletes each of some objects, and returns them as a list.
+    ///
+    /// # Errors
+    /// As for one object; one that is gone meanwhile is passed over.
+    pub(crate) fn delete_all(
+        &mut self,
+        target: &Target,
+        objects: Vec<Value>,
+        options: &DeleteOptions,
+    ) -> Result<Value, ApiError> {
+        let kind = self.kind(target);
+        for object in &objects {
+            let one = Target {
+                namespace: text(object, "/metadata/namespace").to_owned(),
+                name: object::name(object).to_owned(),
+                ..target.clone()
+            };
+            match self.delete(&one, options) {
+                Err(error) if error.code != StatusCode::NOT_FOUND => return Err(error),
+                _ => {}
+            }
+        }
+        let mut list =
+            json!({ "kind": format!("{}List", kind.name), "apiVersion": kind.api_version(), "metadata": {} });
+        list["metadata"]["resourceVersion"] = self.store.version().to_string().into();
+        *field(&mut list, "items") = objects.into();
+        Ok(list)
+    }
+}
+
+/// Returns the finalizers of an object that is deleted: those that say what becomes of dependents follow from the options.
+fn with_propagation(object: &Value, propagation: Option<Propagation>) -> Vec<String> {
+    let wanted = match propagation {
+        None => return finalizers(object).map(str::to_owned).collect(),
+        Some(Propagation::Background) => None,
+        Some(Propagation::Foreground) => Some(FOREGROUND),
+        Some(Propagation::Orphan) => Some(ORPHAN),
+    };
+    let others = finalizers(object).filter(|name| ![FOREGROUND, ORPHAN].contains(name));
+    others.chain(wanted).map(str::to_owned).collect()
+}
+
+/// Returns the seconds that a Pod gets to end. One that runs nowhere, or has ended, goes at once.
+fn pod_grace(pod: &Value, wanted: Option<i64>) -> i64 {
+    let is_over = matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
+    if text(pod, "/spec/nodeName").is_empty() || is_over {
+        return 0;
+    }
+    let own = number(pod, "/spec/terminationGracePeriodSeconds").unwrap_or(GRACE);
+    let grace = wanted.unwrap_or(own).max(0);
+    // A deletion that is under way can only be made shorter.
+    match number(pod, "/metadata/deletionGracePeriodSeconds").filter(|_| is_deleting(pod)) {
+        Some(pending) if wanted.is_some() => grace.min(pending),
+        Some(pending) => pending,
+        None => grace,
+    }
+}

@@ -1,0 +1,39 @@
+//! A small Kubernetes API server in memory, for `recif dev` and tests: the verbs, patches, watches and errors of the real one for
+//! the kinds that Récif needs. No client and no sockets: [`ApiServer`] is a [`tower::Service`], from which a `kube::Client` can be
+//! made; the time is a parameter.
+//!
+//! A request is read ([`routes`], [`options`]), and then works on the store under one lock: [`write`] and [`patched`] make the new
+//! object, [`managed`] records the owners of its fields, [`admission`] checks it, [`store`] keeps it, and [`collect`] does what
+//! follows. Watches read the changes from the store's ring ([`watch`]).
+
+mod admission;
+mod builtin;
+mod collect;
+pub mod comparison;
+mod defaults;
+mod delete;
+mod discovery;
+mod errors;
+mod fields;
+mod forms;
+mod kinds;
+mod lists;
+mod managed;
+mod object;
+mod options;
+mod patch;
+mod patched;
+mod reviews;
+mod routes;
+mod scale;
+mod schema_seam;
+mod select;
+mod server;
+mod store;
+mod structure;
+mod table;
+mod valid;
+mod watch;
+mod write;
+
+pub use server::{ApiServer, ResponseBody};

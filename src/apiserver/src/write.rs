@@ -1,0 +1,374 @@
+//! Create, update and the common end of every write: system fields, preconditions, owners of fields, rules, storage.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::{
+    admission, builtin,
+    errors::{ApiError, INVALID, MODIFIED, Violation},
+    kinds::{Kind, stored},
+    managed::{self, Operation, Writer},
+    object::{self, fields, finalizers, is_deleting, metadata, number, set_field, set_metadata, text, time, uid},
+    options::{FieldValidation, WriteOptions},
+    store::{Key, Store},
+    structure::Structure,
+};
+
+/// Fields of metadata that a write cannot change.
+const KEPT: &[&str] =
+    &["name", "namespace", "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+/// Characters of generated names: no vowels, so that no words arise.
+const SUFFIX: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Length of what is appended to `generateName`, and of the longest text before it.
+const SUFFIX_LENGTH: usize = 5;
+const MAX_BASE: usize = 63 - SUFFIX_LENGTH;
+/// Names that are tried for one `generateName`.
+const NAME_ATTEMPTS: usize = 8;
+
+/// An object that a request names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// Index of the kind.
+    pub(crate) kind: usize,
+    /// Namespace; empty for all of them, or for kinds without.
+    pub(crate) namespace: String,
+    /// Name; empty for a collection.
+    pub(crate) name: String,
+    /// Subresource; empty for the object itself.
+    pub(crate) subresource: String,
+}
+
+/// What a write answers.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) code: StatusCode,
+    pub(crate) object: Value,
+    /// Texts of the header `Warning`.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// How the owners of the fields are known.
+#[derive(Clone, Copy)]
+pub(crate) enum Owners<'a> {
+    /// They follow from the difference.
+    Of(&'a Writer),
+    /// An apply has recorded them.
+    Recorded,
+}
+
+/// One request at work on the store.
+pub(crate) struct Request<'a> {
+    pub(crate) kinds: &'a [Kind],
+    pub(crate) store: &'a mut Store,
+    pub(crate) now: Timestamp,
+}
+
+impl<'a> Request<'a> {
+    pub(crate) fn kind(&self, target: &Target) -> &'a Kind {
+        let kinds = self.kinds;
+        &kinds[target.kind]
+    }
+
+    pub(crate) fn key(&self, target: &Target) -> Key {
+        let kind = stored(self.kinds, target.kind);
+        Key { kind, namespace: target.namespace.clone(), name: target.name.clone() }
+    }
+
+    /// Returns the object in the form of the kind that the request names.
+    ///
+    /// # Errors
+    /// 404 if it is not there.
+    pub(crate) fn get(&self, target: &Target) -> Result<Value, ApiError> {
+        let kind = self.kind(target);
+        let found = self.store.get(&self.key(target)).ok_or_else(|| ApiError::not_found(kind, &target.name))?;
+        Ok(builtin::to_view(kind, (**found).clone()))
+    }
+
+    /// Returns the writer that a request is recorded as.
+    pub(crate) fn writer(&self, target: &Target, options: &WriteOptions, operation: Operation) -> Writer {
+        Writer {
+            operation,
+            manager: options.manager.clone(),
+            api_version: self.kind(target).api_version(),
+            subresource: target.subresource.clone(),
+        }
+    }
+
+    /// Creates an object from a body.
+    ///
+    /// # Errors
+    /// Those of the API server: 400, 403, 404 of the namespace, 409, 422.
+    pub(crate) fn create(&mut self, target: &Target, body: Value, options: &WriteOptions) -> Result<Written, ApiError> {
+        let kind = self.kind(target);
+        let object = expect_kind(kind, body)?;
+        let given = text(&object, "/metadata/namespace");
+        if !given.is_empty() && given != target.namespace {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(ApiError::bad_request(message));
+        }
+        if !text(&object, "/metadata/resourceVersion").is_empty() {
+            return Err(ApiError::unknown("resourceVersion should not be set on objects to be created"));
+        }
+        let writer = self.writer(target, options, Operation::Update);
+        self.insert(target, object, Owners::Of(&writer), options)
+    }
+
+    /// Stores a new object.
+    ///
+    /// # Errors
+    /// As for [`Request::create`].
+    pub(crate) fn insert(
+        &mut self,
+        target: &Target,
+        mut object: Value,
+        owners: Owners<'_>,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiError> {
+        let kind = self.kind(target);
+        let managed = object.pointer("/metadata/managedFields").cloned();
+        if kind.traits.status {
+            set_field(&mut object, "status", None);
+        }
+        let warnings = admit(kind, &mut object, options)?;
+        let generate = text(&object, "/metadata/generateName").to_owned();
+        let mut name = object::name(&object).to_owned();
+        for _ in 0..NAME_ATTEMPTS {
+            if object::name(&object).is_empty() && !generate.is_empty() {
+                name = format!("{}{}", generate.chars().take(MAX_BASE).collect::<String>(), suffix()?);
+            }
+            if self.store.get(&self.key(&Target { name: name.clone(), ..target.clone() })).is_none() {
+                break;
+            }
+        }
+        self.check_namespace(kind, &target.namespace, &name)?;
+
+        let system = ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
+        metadata(&mut object).retain(|field, _| !system.contains(&field.as_str()));
+        set_metadata(&mut object, "uid", Some(new_uid()?.into()));
+        set_metadata(&mut object, "name", Some(name.clone().into()));
+        set_metadata(&mut object, "creationTimestamp", Some(time(self.now).into()));
+        if !kind.traits.cluster {
+            set_metadata(&mut object, "namespace", Some(target.namespace.clone().into()));
+        }
+        if kind.traits.generation {
+            set_metadata(&mut object, "generation", Some(1.into()));
+        }
+        match owners {
+            Owners::Of(writer) => {
+                set_metadata(&mut object, "managedFields", None);
+                managed::update(Structure(kind), &kind.empty(), &mut object, writer, &time(self.now));
+            }
+            Owners::Recorded => set_metadata(&mut object, "managedFields", managed),
+        }
+        admission::validate(kind, &object, None)?;
+        let key = self.key(&Target { name: name.clone(), ..target.clone() });
+        if self.store.get(&key).is_some() {
+            return Err(ApiError::already_exists(kind, &name));
+        }
+        let object = self.keep(kind, key, object, options);
+        Ok(Written { code: StatusCode::CREATED, object, warnings })
+    }
+
+    /// Checks that a namespace takes new objects.
+    fn check_namespace(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), ApiError> {
+        if kind.traits.cluster {
+            return Ok(());
+        }
+        let index = self.kinds.iter().position(|kind| kind.name == "Namespace").unwrap_or_default();
+        let key = Key { kind: index, namespace: String::new(), name: namespace.to_owned() };
+        match self.store.get(&key) {
+            None => Err(ApiError::not_found(&self.kinds[index], namespace)),
+            Some(found) if is_deleting(found) => Err(ApiError::namespace_terminating(kind, name, namespace)),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Replaces an object by a body.
+    ///
+    /// # Errors
+    /// Those of the API server: 400, 404, 409, 422.
+    pub(crate) fn update(&mut self, target: &Target, body: Value, options: &WriteOptions) -> Result<Written, ApiError> {
+        let object = expect_kind(self.kind(target), body)?;
+        let given = object::name(&object);
+        if given.is_empty() {
+            return Err(ApiError::bad_request("name must be provided"));
+        }
+        if given != target.name {
+            let message =
+                format!("the name of the object ({given}) does not match the name on the URL ({})", target.name);
+            return Err(ApiError::bad_request(message));
+        }
+        let namespace = text(&object, "/metadata/namespace");
+        if !namespace.is_empty() && namespace != target.namespace {
+            let message = "the namespace of the provided object does not match the namespace sent on the request";
+            return Err(ApiError::bad_request(message));
+        }
+        let old = self.get(target)?;
+        let writer = self.writer(target, options, Operation::Update);
+        self.replace(target, &old, object, Owners::Of(&writer), options)
+    }
+
+    /// Replaces the object `old` by another one: the end of updates and patches.
+    ///
+    /// # Errors
+    /// 409 if the new one names another uid or version, 422 for violations.
+    pub(crate) fn replace(
+        &mut self,
+        target: &Target,
+        old: &Value,
+        mut new: Value,
+        owners: Owners<'_>,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiError> {
+        let kind = self.kind(target);
+        check_preconditions(kind, old, &new)?;
+        let managed = new.pointer("/metadata/managedFields").cloned();
+        let warnings = admit(kind, &mut new, options)?;
+        set_metadata(&mut new, "managedFields", managed);
+        prepare(kind, &target.subresource, old, &mut new);
+        if let Owners::Of(writer) = owners {
+            managed::update(Structure(kind), old, &mut new, writer, &time(self.now));
+        }
+        admission::validate(kind, &new, Some(old))?;
+        if new == *old {
+            return Ok(Written { code: StatusCode::OK, object: new, warnings });
+        }
+        let key = self.key(target);
+        let is_over = is_deleting(&new)
+            && finalizers(&new).next().is_none()
+            && number(&new, "/metadata/deletionGracePeriodSeconds").unwrap_or_default() == 0
+            && kind.name != "Namespace";
+        let object = if is_over && !options.dry_run {
+            self.store.remove(&key);
+            self.settle();
+            new
+        } else {
+            self.keep(kind, key, new, options)
+        };
+        Ok(Written { code: StatusCode::OK, object, warnings })
+    }
+
+    /// Stores an object unless it is a dry run, and lets the collector do what follows. Returns it as stored.
+    fn keep(&mut self, kind: &Kind, key: Key, object: Value, options: &WriteOptions) -> Value {
+        if options.dry_run {
+            return object;
+        }
+        let object: Arc<Value> = self.store.put(key, builtin::to_stored(kind, object));
+        self.settle();
+        builtin::to_view(kind, (*object).clone())
+    }
+}
+
+/// Returns a body as an object of the kind; `apiVersion` and `kind` may be left out.
+///
+/// # Errors
+/// 400 for a body of another kind or version.
+pub(crate) fn expect_kind(kind: &Kind, mut body: Value) -> Result<Value, ApiError> {
+    if !body.is_object() {
+        let message = format!("the object provided is unrecognized (must be of type {}): no object", kind.name);
+        return Err(ApiError::bad_request(message));
+    }
+    let (version, name, expected) = (text(&body, "/apiVersion"), text(&body, "/kind"), kind.api_version());
+    if !version.is_empty() && version != expected {
+        let message =
+            format!("the API version in the data ({version}) does not match the expected API version ({expected})");
+        return Err(ApiError::bad_request(message));
+    }
+    if !name.is_empty() && name != kind.name {
+        let message =
+            format!("{name} in version {:?} cannot be handled as a {}: it is of another kind", kind.version, kind.name);
+        return Err(ApiError::bad_request(message));
+    }
+    set_field(&mut body, "apiVersion", Some(expected.into()));
+    set_field(&mut body, "kind", Some(kind.name.into()));
+    Ok(body)
+}
+
+/// Lets the schema complete an object, and returns warnings of unknown fields.
+fn admit(kind: &Kind, object: &mut Value, options: &WriteOptions) -> Result<Vec<String>, ApiError> {
+    let unknown = admission::admit(kind, object)?;
+    let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+    match options.validation {
+        FieldValidation::Strict if !texts.is_empty() => {
+            let (name, version, texts) = (kind.name, kind.version, texts.join(", "));
+            let message =
+                format!("{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {texts}");
+            Err(ApiError::bad_request(message))
+        }
+        FieldValidation::Ignore => Ok(Vec::new()),
+        _ => Ok(texts),
+    }
+}
+
+/// Checks the uid and version that the new object names.
+fn check_preconditions(kind: &Kind, old: &Value, new: &Value) -> Result<(), ApiError> {
+    let name = object::name(old);
+    let wanted = uid(new);
+    if !wanted.is_empty() && wanted != uid(old) {
+        let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {}", uid(old));
+        return Err(ApiError::conflict(kind, name, &why));
+    }
+    match text(new, "/metadata/resourceVersion") {
+        "" | "0" if kind.traits.unconditional => Ok(()),
+        "" | "0" => {
+            let message = "Invalid value: 0: must be specified for an update".to_owned();
+            let error = Violation { reason: INVALID, field: "metadata.resourceVersion".to_owned(), message };
+            Err(ApiError::invalid(kind.group, kind.plural, name, &[error]))
+        }
+        version if version != text(old, "/metadata/resourceVersion") => Err(ApiError::conflict(kind, name, MODIFIED)),
+        _ => Ok(()),
+    }
+}
+
+/// Restores what this request cannot change: system fields, and the status or everything but the status.
+fn prepare(kind: &Kind, subresource: &str, old: &Value, new: &mut Value) {
+    let managed = new.pointer("/metadata/managedFields").cloned();
+    if subresource == "status" {
+        let status = fields(new).remove("status");
+        *new = old.clone();
+        set_field(new, "status", status);
+        set_metadata(new, "managedFields", managed);
+        return;
+    }
+    for name in KEPT.iter().chain(&["resourceVersion"]) {
+        set_metadata(new, name, old.pointer(&format!("/metadata/{name}")).cloned());
+    }
+    if kind.traits.status {
+        set_field(new, "status", old.get("status").cloned());
+    }
+    if kind.traits.generation {
+        let reduced = |object: &Value| {
+            let mut object = object.clone();
+            fields(&mut object).retain(|name, _| name != "metadata" && (name != "status" || !kind.traits.status));
+            object
+        };
+        if reduced(old) != reduced(new) {
+            let generation = number(old, "/metadata/generation").unwrap_or_default() + 1;
+            set_metadata(new, "generation", Some(generation.into()));
+        }
+    }
+}
+
+/// Makes a random uid (UUID version 4).
+fn new_uid() -> Result<String, ApiError> {
+    let mut bytes = random::<16>()?;
+    bytes[6] = (bytes[6] & 0x0f) | 0x40;
+    bytes[8] = (bytes[8] & 0x3f) | 0x80;
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    Ok([&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-"))
+}
+
+/// Makes the end of a generated name.
+fn suffix() -> Result<String, ApiError> {
+    let bytes = random::<SUFFIX_LENGTH>()?;
+    Ok(bytes.iter().map(|byte| char::from(SUFFIX[usize::from(*byte) % SUFFIX.len()])).collect())
+}
+
+fn random<const N: usize>() -> Result<[u8; N], ApiError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| ApiError::unknown(error.to_string()))?;
+    Ok(bytes)
+}

@@ -1,0 +1,155 @@
+//! Deletion: finalizers, grace periods, owners, namespaces.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use apiserver::ApiServer;
+use common::{MAPS, MERGE, PODS, call, map, patch, pod, server};
+use serde_json::{Value, json};
+
+/// Creates a ConfigMap with finalizers and owners, of which some block their owner's deletion.
+async fn create(server: &ApiServer, name: &str, finalizers: &[&str], owners: &[&Value]) -> Value {
+    let mut body = map(name, "1");
+    body["metadata"]["finalizers"] = json!(finalizers);
+    let references = owners.iter().map(|owner| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"],
+            "blockOwnerDeletion": true,
+        })
+    });
+    body["metadata"]["ownerReferences"] = references.collect();
+    let (code, created) = call(server, &format!("POST {MAPS}"), body).await;
+    assert_eq!(code, 201, "{created}");
+    created
+}
+
+async fn delete(server: &ApiServer, name: &str, propagation: &str) -> (u16, Value) {
+    call(server, &format!("DELETE {MAPS}/{name}?propagationPolicy={propagation}"), Value::Null).await
+}
+
+async fn names(server: &ApiServer) -> Vec<String> {
+    let (_, list) = call(server, &format!("GET {MAPS}"), Value::Null).await;
+    let items = list["items"].as_array().unwrap().iter();
+    items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn an_object_with_a_finalizer_waits_for_its_removal() {
+    let server = server();
+    create(&server, "a", &["recif.dev/cleanup"], &[]).await;
+    let (code, marked) = delete(&server, "a", "Background").await;
+    assert_eq!((code, &marked["metadata"]["deletionTimestamp"]), (200, &json!("2026-01-02T03:04:05Z")));
+    assert_eq!(marked["metadata"]["deletionGracePeriodSeconds"], 0);
+    assert_eq!(delete(&server, "a", "Background").await.1, marked, "the second time changes nothing");
+    let path = format!("{MAPS}/a");
+    let more = json!({ "metadata": { "finalizers": ["recif.dev/cleanup", "b/c"] } });
+    let (code, status) = patch(&server, &path, MERGE, more).await;
+    assert_eq!((code, &status["details"]["causes"][0]["reason"]), (422, &json!("FieldValueForbidden")));
+    let (code, _) = patch(&server, &path, MERGE, json!({ "metadata": { "finalizers": null } })).await;
+    assert_eq!((code, names(&server).await), (200, vec![]));
+}
+
+#[tokio::test]
+async fn what_nobody_owns_any_more_is_deleted() {
+    let server = server();
+    let owner = create(&server, "a", &[], &[]).await;
+    let other = create(&server, "b", &[], &[]).await;
+    let child = create(&server, "c", &[], &[&owner]).await;
+    create(&server, "d", &[], &[&child]).await;
+    create(&server, "e", &[], &[&owner, &other]).await;
+    delete(&server, "a", "Background").await;
+    assert_eq!(names(&server).await, ["b", "e"]);
+    let (_, kept) = call(&server, &format!("GET {MAPS}/e"), Value::Null).await;
+    assert_eq!(kept["metadata"]["ownerReferences"].as_array().unwrap().len(), 1);
+    // An object of the same name is another one.
+    create(&server, "a", &[], &[]).await;
+    create(&server, "f", &[], &[&owner]).await;
+    assert_eq!(names(&server).await, ["a", "b", "e"]);
+}
+
+#[tokio::test]
+async fn in_the_foreground_the_owner_goes_last() {
+    let server = server();
+    let owner = create(&server, "a", &[], &[]).await;
+    create(&server, "b", &["x/y"], &[&owner]).await;
+    let (code, marked) = delete(&server, "a", "Foreground").await;
+    assert_eq!((code, &marked["metadata"]["finalizers"]), (202, &json!(["foregroundDeletion"])));
+    assert_eq!(names(&server).await, ["a", "b"]);
+    patch(&server, &format!("{MAPS}/b"), MERGE, json!({ "metadata": { "finalizers": [] } })).await;
+    assert_eq!(names(&server).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn orphans_stay_without_owner() {
+    let server = server();
+    let owner = create(&server, "a", &[], &[]).await;
+    create(&server, "b", &[], &[&owner]).await;
+    delete(&server, "a", "Orphan").await;
+    assert_eq!(names(&server).await, ["b"]);
+    let (_, orphan) = call(&server, &format!("GET {MAPS}/b"), Value::Null).await;
+    assert_eq!(orphan["metadata"].get("ownerReferences"), None);
+}
+
+#[tokio::test]
+async fn a_pod_on_a_node_has_time_to_end_which_can_only_get_shorter() {
+    let server = server();
+    call(&server, &format!("POST {PODS}"), pod("a")).await;
+    let end = |pod: &Value| {
+        (pod["metadata"]["deletionTimestamp"].clone(), pod["metadata"]["deletionGracePeriodSeconds"].clone())
+    };
+    let path = format!("DELETE {PODS}/a");
+    let (_, marked) = call(&server, &path, Value::Null).await;
+    assert_eq!(end(&marked), (json!("2026-01-02T03:04:35Z"), json!(30)));
+    let (_, shorter) = call(&server, &path, json!({ "gracePeriodSeconds": 10 })).await;
+    assert_eq!(end(&shorter), (json!("2026-01-02T03:04:15Z"), json!(10)));
+    let (_, longer) = call(&server, &path, json!({ "gracePeriodSeconds": 60 })).await;
+    assert_eq!(end(&longer), end(&shorter));
+    call(&server, &path, json!({ "gracePeriodSeconds": 0 })).await;
+    assert_eq!(call(&server, &format!("GET {PODS}/a"), Value::Null).await.0, 404);
+    let mut waiting = pod("b");
+    waiting["spec"]["nodeName"] = Value::Null;
+    call(&server, &format!("POST {PODS}"), waiting).await;
+    call(&server, &format!("DELETE {PODS}/b"), Value::Null).await;
+    assert_eq!(call(&server, &format!("GET {PODS}/b"), Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_namespace_is_emptied_first_and_takes_nothing_new() {
+    let server = server();
+    create(&server, "a", &["x/y"], &[]).await;
+    create(&server, "b", &[], &[]).await;
+    let (code, _) = call(&server, "DELETE /api/v1/namespaces/default", Value::Null).await;
+    assert_eq!((code, names(&server).await), (200, vec!["a".to_owned()]));
+    let (_, namespace) = call(&server, "GET /api/v1/namespaces/default", Value::Null).await;
+    assert_eq!(namespace["status"]["phase"], "Terminating");
+    let (code, status) = call(&server, &format!("POST {MAPS}"), map("c", "1")).await;
+    assert_eq!((code, &status["details"]["causes"][0]["reason"]), (403, &json!("NamespaceTerminating")));
+    let message = "configmaps \"c\" is forbidden: unable to create new content in namespace default because it is being terminated";
+    assert_eq!(status["message"], message);
+    patch(&server, &format!("{MAPS}/a"), MERGE, json!({ "metadata": { "finalizers": null } })).await;
+    assert_eq!(call(&server, "GET /api/v1/namespaces/default", Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_collection_is_deleted_by_selector() {
+    let server = server();
+    for (name, label) in [("a", "x"), ("b", "y"), ("c", "x")] {
+        let mut body = map(name, "1");
+        body["metadata"]["labels"] = json!({ "l": label });
+        call(&server, &format!("POST {MAPS}"), body).await;
+    }
+    let (code, list) = call(&server, &format!("DELETE {MAPS}?labelSelector=l=x"), Value::Null).await;
+    assert_eq!((code, list["items"].as_array().unwrap().len()), (200, 2));
+    assert_eq!(names(&server).await, ["b"]);
+}
+
+#[tokio::test]
+async fn a_deletion_is_bound_to_the_version_it_names() {
+    let server = server();
+    let created = create(&server, "a", &[], &[]).await;
+    patch(&server, &format!("{MAPS}/a"), MERGE, json!({ "data": { "k": "2" } })).await;
+    let condition = json!({ "preconditions": { "resourceVersion": created["metadata"]["resourceVersion"] } });
+    assert_eq!(call(&server, &format!("DELETE {MAPS}/a"), condition).await.0, 409);
+    assert_eq!(names(&server).await, ["a"]);
+}
