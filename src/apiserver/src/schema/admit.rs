@@ -58,8 +58,8 @@ fn set_default(node: &Node, value: &mut Value) {
     set_defaults(node, value);
 }
 
-/// Removes fields that the schema does not name, unless it preserves them, and adds their paths. Without a schema: all fields.
-/// `inherited`: the list that holds the value preserves unknown fields.
+/// Removes fields that the schema does not name, unless it preserves them, and adds their paths. Without a schema: all
+/// fields. `inherited`: the list that holds the value preserves unknown fields.
 pub(super) fn prune(node: Option<&Node>, value: &mut Value, path: &str, inherited: bool, removed: &mut Vec<String>) {
     let preserve = inherited || node.is_some_and(|node| node.preserve);
     match value {

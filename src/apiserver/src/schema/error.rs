@@ -1,4 +1,5 @@
-//! Field errors: what is wrong with one field of an object, in the words of `k8s.io/apimachinery/pkg/util/validation/field`.
+//! Field errors: what is wrong with one field of an object, in the words of
+//! `k8s.io/apimachinery/pkg/util/validation/field`.
 
 use std::fmt;
 

@@ -62,7 +62,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Reads a keyword of a schema. Returns false for one that is unknown here, and an error for a value that it cannot have.
+    /// Reads a keyword of a schema. Returns false for one that is unknown here, and an error for a value that it cannot
+    /// have.
     pub(super) fn read(&mut self, keyword: &str, value: &Value) -> Result<bool, String> {
         let number = || value.as_number().cloned().map(Some).ok_or_else(|| format!("{keyword} must be a number"));
         let count = || value.as_u64().map(Some).ok_or_else(|| format!("{keyword} must be a count"));

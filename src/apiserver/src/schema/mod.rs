@@ -1,9 +1,11 @@
-//! The schema of a kind, as the API server applies it to custom objects: a *structural schema* in OpenAPI v3, with rules in CEL.
+//! The schema of a kind, as the API server applies it to custom objects: a *structural schema* in OpenAPI v3, with
+//! rules in CEL.
 //!
-//! A write passes these steps, in this order: an apply checks the types of what it merges ([`Schema::check_types`]); the object is
-//! completed and reduced ([`Schema::admit`]); then it is judged ([`Schema::validate`]), first by types and limits, then by keys of
-//! lists, and by rules only if those could not fail for another reason. The words are those of `kube-apiserver`, because people and
-//! programs search for them. What the schema does not say is not checked here: names, labels, versions.
+//! A write passes these steps, in this order: an apply checks the types of what it merges ([`Schema::check_types`]);
+//! the object is completed and reduced ([`Schema::admit`]); then it is judged ([`Schema::validate`]), first by types
+//! and limits, then by keys of lists, and by rules only if those could not fail for another reason. The words are those
+//! of `kube-apiserver`, because people and programs search for them. What the schema does not say is not checked here:
+//! names, labels, versions.
 //!
 //! A keyword, format or function that is not supported fails [`Schema::compile`].
 
@@ -54,8 +56,8 @@ impl Schema {
         Ok(Self { root: Node::compile(open_api_v3, "", true)? })
     }
 
-    /// Removes nulls that may not be, sets defaults, and removes the fields that the schema does not name. Returns the paths of these
-    /// fields, sorted, such as `spec.flows[0].colour`.
+    /// Removes nulls that may not be, sets defaults, and removes the fields that the schema does not name. Returns the
+    /// paths of these fields, sorted, such as `spec.flows[0].colour`.
     pub fn admit(&self, object: &mut Value) -> Vec<String> {
         admit::remove_nulls(&self.root, object);
         admit::set_defaults(&self.root, object);
@@ -65,8 +67,8 @@ impl Schema {
         removed
     }
 
-    /// Returns how an admitted object violates the schema, in the API server's words and order. `old`: the object that is replaced;
-    /// what the update leaves as it is passes.
+    /// Returns how an admitted object violates the schema, in the API server's words and order. `old`: the object that
+    /// is replaced; what the update leaves as it is passes.
     pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         values::check(&self.root, object, old, "", &mut errors);
@@ -91,15 +93,16 @@ impl Schema {
         errors
     }
 
-    /// Returns why server-side apply cannot merge an object: values of another type, fields that the schema does not name, and keys
-    /// that repeat, such as `.spec.env: duplicate entries for key [name="A"]`.
+    /// Returns why server-side apply cannot merge an object: values of another type, fields that the schema does not
+    /// name, and keys that repeat, such as `.spec.env: duplicate entries for key [name="A"]`.
     pub fn check_types(&self, object: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         types::check(&self.root, object, "", &mut errors);
         errors
     }
 
-    /// Returns the type of the list at a path of field names, through the items of lists on the way. None: there is no list.
+    /// Returns the type of the list at a path of field names, through the items of lists on the way. None: there is no
+    /// list.
     pub fn list_keys(&self, path: &[&str]) -> Option<ListType> {
         self.root.list_at(path)
     }

@@ -1,6 +1,8 @@
-//! The compiled schema of one value: a structural schema of Kubernetes, read from the JSON of a CustomResourceDefinition.
+//! The compiled schema of one value: a structural schema of Kubernetes, read from the JSON of a
+//! CustomResourceDefinition.
 //!
-//! A keyword that is not understood fails the compilation, because to pass over it would accept what a real API server refuses.
+//! A keyword that is not understood fails the compilation, because to pass over it would accept what a real API server
+//! refuses.
 
 use std::{collections::BTreeMap, sync::LazyLock};
 
@@ -48,7 +50,8 @@ pub(super) struct Node {
     pub(super) nullable: bool,
     /// Fields that the schema does not name are kept.
     pub(super) preserve: bool,
-    /// The value is an object of Kubernetes: the root, or one that is embedded. It has `apiVersion`, `kind` and `metadata`.
+    /// The value is an object of Kubernetes: the root, or one that is embedded. It has `apiVersion`, `kind` and
+    /// `metadata`.
     pub(super) resource: bool,
     pub(super) default: Option<Value>,
     pub(super) properties: BTreeMap<String, Self>,
@@ -124,8 +127,8 @@ impl Node {
         self.properties.get(name).or(self.additional.as_deref())
     }
 
-    /// Returns the schema of a field as rules see it. Of an object's metadata they see the names; of a field without a type
-    /// nothing.
+    /// Returns the schema of a field as rules see it. Of an object's metadata they see the names; of a field without a
+    /// type nothing.
     pub(super) fn readable_field(&self, name: &str) -> Option<&Self> {
         let metadata = self.resource.then(|| METADATA.get(name)).flatten();
         metadata.or_else(|| self.field(name)).filter(|field| field.kind.is_some())
@@ -133,7 +136,7 @@ impl Node {
 
     /// Returns the names of the fields that this object may have, beside those of `additional`.
     pub(super) fn declared_fields(&self) -> impl Iterator<Item = &str> {
-        let metadata = METADATA.keys().filter(|_| self.resource);
+        let metadata = METADATA.keys().filter(move |_| self.resource);
         metadata.chain(self.properties.keys()).map(String::as_str)
     }
 

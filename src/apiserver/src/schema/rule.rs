@@ -82,7 +82,8 @@ impl Rule {
                 let name = &self.name;
                 let detail = match error.as_str() {
                     "no such overload" => format!(
-                        "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {name}"
+                        "'{error}': call arguments did not match a supported operator, function or macro signature for \
+                         rule: {name}"
                     ),
                     _ => format!("{error} evaluating rule: {name}"),
                 };
@@ -111,7 +112,8 @@ fn field_path(path: &str, node: &Node) -> Result<String, String> {
     found.map(|_| names.to_owned()).ok_or_else(|| format!("fieldPath {path} does not refer to a valid field"))
 }
 
-/// Checks the value at `path` by its rules and those of its parts. `unchanged`: it, or what it is a part of, was the same before.
+/// Checks the value at `path` by its rules and those of its parts. `unchanged`: it, or what it is a part of, was the
+/// same before.
 pub(super) fn check(variables: &Variables<'_>, unchanged: bool, path: &str, errors: &mut Vec<FieldError>) {
     let Variables { node, value, old } = *variables;
     if value.is_null() || !node.has_rules {

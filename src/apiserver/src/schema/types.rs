@@ -1,5 +1,5 @@
-//! Checks the types of an object that is applied, in the words of `sigs.k8s.io/structured-merge-diff`: server-side apply refuses an
-//! object that it cannot merge before any other check.
+//! Checks the types of an object that is applied, in the words of `sigs.k8s.io/structured-merge-diff`: server-side
+//! apply refuses an object that it cannot merge before any other check.
 
 use serde_json::Value;
 
@@ -78,7 +78,10 @@ fn map_key(node: &Node, keys: &[String], item: &Value) -> Result<String, String>
     let parts = sorted.into_iter().map(|key| {
         let default = || node.items.as_ref()?.field(key)?.default.as_ref();
         let value = fields.get(key).or_else(default).ok_or_else(|| {
-            format!("associative list with keys has an element that omits key field {key:?} (and doesn't have default value)")
+            format!(
+                "associative list with keys has an element that omits key field {key:?} \
+                 (and doesn't have default value)"
+            )
         })?;
         Ok(format!("{key}={}", key_text(value)))
     });

@@ -1,7 +1,7 @@
 //! Checks values against types and limits, as `k8s.io/kube-openapi/pkg/validation/validate` does.
 //!
-//! A value that an update leaves as it is passes (*ratcheting*), because an object that was stored under an older schema could
-//! otherwise never be changed.
+//! A value that an update leaves as it is passes (*ratcheting*), because an object that was stored under an older
+//! schema could otherwise never be changed.
 
 use serde_json::Value;
 
@@ -13,8 +13,8 @@ use super::{
     node::{Kind, Node},
 };
 
-/// Checks the value at `path`, which was `old` before. Adds errors in the API server's order; where that one has none, because it
-/// iterates over a map, by name.
+/// Checks the value at `path`, which was `old` before. Adds errors in the API server's order; where that one has none,
+/// because it iterates over a map, by name.
 pub(super) fn check(node: &Node, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
     if old == Some(value) {
         return;

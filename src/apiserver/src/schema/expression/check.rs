@@ -1,4 +1,5 @@
-//! Checks an expression against the schema of its variables: each variable, field and function must exist and be supported.
+//! Checks an expression against the schema of its variables: each variable, field and function must exist and be
+//! supported.
 
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 

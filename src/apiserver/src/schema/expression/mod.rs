@@ -1,7 +1,8 @@
-//! Expressions in [CEL](https://cel.dev), as Kubernetes runs them: compiled against a schema, evaluated over values of it.
+//! Expressions in [CEL](https://cel.dev), as Kubernetes runs them: compiled against a schema, evaluated over values of
+//! it.
 //!
-//! The crate `cel` parses and evaluates, but knows no types. So [`check`] looks up each field and function when an expression is
-//! compiled, as a real API server does. What is not supported fails there, and not with the first object.
+//! The crate `cel` parses and evaluates, but knows no types. So [`check`] looks up each field and function when an
+//! expression is compiled, as a real API server does. What is not supported fails there, and not with the first object.
 
 mod check;
 mod duration;
@@ -44,7 +45,8 @@ pub(super) struct Variables<'a> {
 }
 
 impl Expression {
-    /// Compiles an expression over values of a schema. `optional_old`: `oldSelf` is an optional, which may have no value.
+    /// Compiles an expression over values of a schema. `optional_old`: `oldSelf` is an optional, which may have no
+    /// value.
     pub(super) fn compile(source: &str, node: &Node, optional_old: bool) -> Result<Self, String> {
         let program = environment()?.compile(source).map_err(|error| error.to_string())?;
         let uses_old = check::check(program.expression(), node, optional_old)?;

@@ -6,6 +6,9 @@ use super::*;
 
 /// Returns the schema that the tests below use: of each thing one.
 fn schema() -> Schema {
+    let item = json!({
+        "type": "object", "properties": {"x": {"type": "integer", "default": 1}, "note": {"type": "string"}},
+    });
     of_spec(json!({
         "type": "object", "default": {}, "properties": {
             "plain": {"type": "string"},
@@ -13,10 +16,13 @@ fn schema() -> Schema {
             "set": {"type": "integer", "default": 3},
             "nullset": {"type": "integer", "default": 3, "nullable": true},
             "part": {"type": "object", "default": {}, "properties": {"deep": {"type": "string", "default": "d"}}},
-            "list": {"type": "array", "items": {"type": "object", "properties": {"x": {"type": "integer", "default": 1}}}},
-            "map": {"type": "object", "additionalProperties": {"type": "object", "properties": {"x": {"type": "integer", "default": 1}}}},
+            "list": {"type": "array", "items": item},
+            "map": {"type": "object", "additionalProperties": item},
             "texts": {"type": "object", "additionalProperties": {"type": "string", "default": "t"}},
-            "open": {"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"known": {"type": "object"}}},
+            "open": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+                "properties": {"known": {"type": "object"}},
+            },
             "lists": {"type": "array", "x-kubernetes-preserve-unknown-fields": true, "items": {"type": "object"}},
             "any": {"x-kubernetes-preserve-unknown-fields": true},
             "pod": {"type": "object", "x-kubernetes-embedded-resource": true, "properties": {"spec": {"type": "object"}}},
@@ -36,6 +42,7 @@ fn objects_are_completed_and_reduced() {
         (json!({"part": {"deep": "e"}}), json!({"part": {"deep": "e"}}), &[]),
         (json!({"part": null}), json!({}), &[]),
         (json!({"list": [{}, {"x": 2, "y": 3}]}), json!({"list": [{"x": 1}, {"x": 2}]}), &["spec.list[1].y"]),
+        (json!({"list": [{"x": null, "note": null}]}), json!({"list": [{"x": 1}]}), &[]),
         (json!({"list": [null]}), json!({"list": [null]}), &[]),
         (json!({"map": {"a": {}, "b": null}}), json!({"map": {"a": {"x": 1}}}), &[]),
         (json!({"map": {"a": {"z": 1}}}), json!({"map": {"a": {"x": 1}}}), &["spec.map.a.z"]),
@@ -108,6 +115,8 @@ proptest! {
     #[test]
     fn an_update_that_changes_nothing_passes(spec in values()) {
         let object = json!({"spec": spec});
-        prop_assert_eq!(texts(&schema(), &object, Some(&object)), [""; 0]);
+        let mut errors = texts(&schema(), &object, Some(&object));
+        errors.retain(|error| !error.starts_with("spec.pod.")); // objects that are embedded are always judged
+        prop_assert_eq!(errors, [""; 0]);
     }
 }

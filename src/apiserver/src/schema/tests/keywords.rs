@@ -1,9 +1,7 @@
 //! Each keyword: what it accepts, and how it refuses.
 
-use serde_json::json;
-
 use super::*;
-use crate::schema::FieldErrorKind;
+use crate::schema::{FieldErrorKind, ListType};
 
 #[test]
 fn each_keyword_refuses_in_the_words_of_the_api_server() {
@@ -60,6 +58,11 @@ fn each_keyword_refuses_in_the_words_of_the_api_server() {
             int_or_string.clone(),
             json!(true),
             r#"Invalid value: "boolean": spec.f in body must be of type integer,string: "boolean""#,
+        ),
+        (
+            int_or_string.clone(),
+            json!(1.5),
+            r#"Invalid value: "number": spec.f in body must be of type integer,string: "number""#,
         ),
         (int_or_string, json!("5"), r#"Invalid value: "5": spec.f in body should match '^[0-9]+%$'"#),
         (
@@ -185,7 +188,9 @@ fn paths_lead_through_lists_and_maps() {
 #[test]
 fn a_required_field_is_told_after_the_fields_that_are_there() {
     let schema = of_spec(json!({
-        "type": "object", "required": ["z", "a"], "properties": {"a": {"type": "string"}, "m": {"type": "string", "minLength": 1}, "z": {"type": "string"}},
+        "type": "object", "required": ["z", "a"], "properties": {
+            "a": {"type": "string"}, "m": {"type": "string", "minLength": 1}, "z": {"type": "string"},
+        },
     }));
     let errors = schema.validate(&json!({"spec": {"m": ""}}), None);
     let kinds: Vec<_> = errors.iter().map(|error| (error.field.as_str(), error.kind)).collect();
@@ -204,8 +209,15 @@ fn a_required_field_is_told_after_the_fields_that_are_there() {
 fn items_of_sets_and_maps_occur_once() {
     let set = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"});
     assert_eq!(violations(&set, json!(["a", "b", "a", "a"])), [r#"spec.f[2]: Duplicate value: "a""#]);
+    let sets = json!({"type": "object", "additionalProperties": set});
+    assert_eq!(violations(&sets, json!({"k": ["a", "a"]})), [r#"spec.f[k][1]: Duplicate value: "a""#]);
     let item = json!({"type": "object", "properties": {"n": {"type": "string"}, "p": {"type": "integer"}}});
-    let map = |keys: Value| json!({"type": "array", "items": item, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys});
+    let map = |keys: Value| {
+        json!({
+            "type": "array", "items": item,
+            "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": keys,
+        })
+    };
     let twice = json!([{"n": "a", "p": 1}, {"n": "a", "p": 2}]);
     assert_eq!(violations(&map(json!(["n"])), twice.clone()), [r#"spec.f[1]: Duplicate value: {"n":"a"}"#]);
     assert_eq!(violations(&map(json!(["n", "p"])), twice), [""; 0]);
@@ -250,7 +262,7 @@ fn what_is_not_supported_does_not_compile() {
 
 #[test]
 fn the_list_type_is_found_by_names_alone() {
-    let crate_schema = of_spec(json!({
+    let schema = of_spec(json!({
         "type": "object", "properties": {
             "plain": {"type": "array", "items": {"type": "string"}},
             "set": {"type": "array", "items": {"type": "string"}, "x-kubernetes-list-type": "set"},
@@ -267,13 +279,13 @@ fn the_list_type_is_found_by_names_alone() {
             },
         },
     }));
-    let keys = |keys: &[&str]| Some(crate::schema::ListType::Map(keys.iter().map(|key| (*key).to_owned()).collect()));
-    assert_eq!(crate_schema.list_keys(&["spec", "plain"]), Some(crate::schema::ListType::Atomic));
-    assert_eq!(crate_schema.list_keys(&["spec", "set"]), Some(crate::schema::ListType::Set));
-    assert_eq!(crate_schema.list_keys(&["spec", "flows"]), keys(&["name"]));
-    assert_eq!(crate_schema.list_keys(&["spec", "flows", "ports"]), keys(&["port", "protocol"]));
+    let keys = |keys: &[&str]| Some(ListType::Map(keys.iter().map(|key| (*key).to_owned()).collect()));
+    assert_eq!(schema.list_keys(&["spec", "plain"]), Some(ListType::Atomic));
+    assert_eq!(schema.list_keys(&["spec", "set"]), Some(ListType::Set));
+    assert_eq!(schema.list_keys(&["spec", "flows"]), keys(&["name"]));
+    assert_eq!(schema.list_keys(&["spec", "flows", "ports"]), keys(&["port", "protocol"]));
     for path in [&["spec"][..], &["spec", "flows", "name"], &["spec", "missing"], &["spec", "missing", "x"], &[]] {
-        assert_eq!(crate_schema.list_keys(path), None, "{path:?}");
+        assert_eq!(schema.list_keys(path), None, "{path:?}");
     }
 }
 

@@ -1,4 +1,5 @@
-//! The CRDs that are shipped, and the manifests that the end-to-end tests apply to a real API server, with its messages.
+//! The CRDs that are shipped, and the manifests that the end-to-end tests apply to a real API server, with its
+//! messages.
 
 use std::{
     collections::BTreeMap,

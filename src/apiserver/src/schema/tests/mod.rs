@@ -1,4 +1,5 @@
-//! Tests of schemas: tables of keywords and rules, the CRDs that are shipped, and the manifests of the end-to-end tests.
+//! Tests of schemas: tables of keywords and rules, the CRDs that are shipped, and the manifests of the end-to-end
+//! tests.
 
 mod admission;
 mod keywords;
