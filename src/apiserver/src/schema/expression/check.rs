@@ -142,10 +142,10 @@ impl<'a> Checker<'a> {
             (operators::INDEX, None, [of, _]) => element(*of),
             (operators::EQUALS | operators::NOT_EQUALS | operators::ADD, None, arguments) => {
                 let unordered = |of: &Type<'_>| matches!(of, Type::Of(n) | Type::Optional(n) if n.has_unordered_list());
-                match arguments.iter().any(unordered) {
-                    true => Err(format!("{name} of a list that is a set or a map is not supported")),
-                    false => Ok(Type::Dynamic),
+                if arguments.iter().any(unordered) {
+                    return Err(format!("{name} of a list that is a set or a map is not supported"));
                 }
+                Ok(Type::Dynamic)
             }
             ("value" | "orValue", Some(Type::Optional(node)), _) => Ok(Type::Of(node)),
             _ => Ok(Type::Dynamic),

@@ -80,7 +80,7 @@ fn a_missing_spec_gets_its_default_and_an_unknown_field_at_the_root_goes() {
 }
 
 /// Returns objects of all shapes, with names that the schema knows at one level or another.
-fn values() -> impl Strategy<Value = Value> {
+pub(super) fn values() -> impl Strategy<Value = Value> {
     let scalar = prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),

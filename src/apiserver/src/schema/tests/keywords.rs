@@ -172,6 +172,45 @@ fn values_within_the_limits_are_accepted() {
 }
 
 #[test]
+fn one_value_may_break_several_limits() {
+    let text = json!({"type": "string", "maxLength": 2, "minLength": 1, "pattern": "^a", "enum": ["a"]});
+    let unsupported = |value: &str| format!("spec.f: Unsupported value: {value:?}: supported values: \"a\"");
+    let rows = [
+        ("bbb", "spec.f: Too long: may not be more than 2 bytes"),
+        ("", r#"spec.f: Invalid value: "": spec.f in body should be at least 1 chars long"#),
+        ("b", r#"spec.f: Invalid value: "b": spec.f in body should match '^a'"#),
+    ];
+    for (value, first) in rows {
+        assert_eq!(
+            violations(&text, json!(value)),
+            [first.to_owned(), unsupported(value)],
+            "one of length and pattern"
+        );
+    }
+    let number = json!({"type": "integer", "multipleOf": 2, "maximum": 5, "minimum": 6});
+    let words = violations(&number, json!(7)).concat() + &violations(&number, json!(3)).concat();
+    let order = ["a multiple of 2", "less than or equal to 5", "a multiple of 2", "greater than or equal to 6"];
+    let found: Vec<&str> = words.split("should be ").skip(1).collect();
+    assert!(found.len() == 4 && found.iter().zip(order).all(|(found, words)| found.starts_with(words)), "{words}");
+    let object = json!({
+        "type": "object", "required": ["a", "b"], "minProperties": 1, "additionalProperties": {"type": "string"},
+    });
+    assert_eq!(
+        violations(&object, json!({})),
+        ["spec.f: Invalid value: 0: spec.f in body should have at least 1 properties"],
+        "nothing else is told of it"
+    );
+}
+
+#[test]
+fn a_kind_is_named_as_in_the_causes_of_a_status() {
+    use FieldErrorKind::{Duplicate, Forbidden, Invalid, NotSupported, Required, TooLong, TooMany, TypeInvalid};
+    for kind in [Duplicate, Forbidden, Invalid, NotSupported, Required, TooLong, TooMany, TypeInvalid] {
+        assert_eq!(kind.reason(), format!("FieldValue{kind:?}"));
+    }
+}
+
+#[test]
 fn a_null_is_none_of_the_listed_values() {
     let schema = json!({"type": "string", "nullable": true, "enum": ["a"]});
     assert_eq!(violations(&schema, json!(null)), [r#"spec.f: Unsupported value: "null": supported values: "a""#]);

@@ -7,9 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use proptest::prelude::*;
 use serde::Deserialize as _;
 
-use super::*;
+use super::{admission::values, *};
 
 /// Begins of messages about names, which the schema does not judge.
 const OF_METADATA: &[&str] = &["a lowercase RFC 1123 subdomain must consist of"];
@@ -94,4 +95,42 @@ fn every_good_manifest_is_accepted_again_as_it_was_stored() {
             assert_eq!(texts(schema, &again, Some(&object)), [""; 0], "{}", path.display());
         }
     }
+}
+
+/// Returns the JSON pointers of a value and of all its parts.
+fn pointers(value: &Value, path: &str, found: &mut Vec<String>) {
+    found.push(path.to_owned());
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, field)| {
+            let name = name.replace('~', "~0").replace('/', "~1");
+            pointers(field, &format!("{path}/{name}"), found);
+        }),
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(index, item)| pointers(item, &format!("{path}/{index}"), found));
+        }
+        _ => {}
+    }
+}
+
+/// The merge and the pruning read the schema each in its own way, and must agree on what is unknown.
+#[test]
+fn what_can_be_merged_has_no_unknown_fields_and_stays_as_it_was_admitted() {
+    let schemas = schemas();
+    let manifests: Vec<Value> =
+        files("e2e/manifests/accept").into_iter().flat_map(|(_, text)| documents(&text)).collect();
+    let manifest = prop::sample::select(manifests);
+    proptest!(|(mut object in manifest, place in any::<prop::sample::Index>(), part in values())| {
+        let schema = &schemas[object["kind"].as_str().unwrap()];
+        let mut places = Vec::new();
+        pointers(&object["spec"], "/spec", &mut places);
+        *object.pointer_mut(place.get(&places)).unwrap() = part;
+        let errors = schema.check_types(&object);
+        let removed = schema.admit(&mut object);
+        prop_assert!(!errors.is_empty() || removed.is_empty(), "{:?} in {}", removed, object);
+        let mut again = object.clone();
+        prop_assert_eq!(schema.admit(&mut again), [""; 0]);
+        prop_assert_eq!(&again, &object);
+        let blocked = schema.validate(&object, None).iter().any(|error| error.message.contains("were not checked"));
+        prop_assert!(!blocked || schema.validate(&object, None).len() > 1, "the reason is told too");
+    });
 }

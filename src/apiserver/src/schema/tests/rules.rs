@@ -77,6 +77,15 @@ fn a_field_that_is_missing_is_told_by_has_and_fails_otherwise() {
 }
 
 #[test]
+fn a_number_has_the_type_that_the_schema_says() {
+    for (int, double) in [(json!(2), json!(2)), (json!(2.0), json!(2.0))] {
+        let spec = json!({"int": int, "double": double, "either": 2});
+        let rule = "self.int % 2 == 0 && self.double * 0.5 == 1.0 && self.either % 2 == 0";
+        assert_eq!(answer(rule, spec), [""; 0], "{int} {double}");
+    }
+}
+
+#[test]
 fn errors_of_evaluation_are_in_the_words_of_cel_go() {
     let spec = json!({"int": 0, "either": "a"});
     let rows = [
@@ -188,6 +197,20 @@ fn rules_wait_until_types_and_counts_are_right() {
     }));
     let unchecked = "<nil>: Invalid value: \"null\": some validation rules were not checked because the object was invalid; \
                      correct the existing errors to complete validation";
+    let limits = [
+        (json!({"type": "array", "items": {"type": "string"}, "maxItems": 0}), json!(["a"])),
+        (json!({"type": "string", "maxLength": 0}), json!("a")),
+        (json!({"type": "string", "enum": ["b"]}), json!("a")),
+        (json!({"type": "object", "properties": {}, "required": ["a"]}), json!({})),
+    ];
+    for (limited, value) in limits {
+        let failing = json!([{"rule": "size(self) > 5", "message": "no"}]);
+        let ruled = json!({"type": "string", "x-kubernetes-validations": failing});
+        let schema = of_spec(json!({"type": "object", "properties": {"f": limited, "ruled": ruled}}));
+        let errors = texts(&schema, &json!({"spec": {"f": value, "ruled": "a"}}), None);
+        assert_eq!(errors.len(), 2, "{errors:?}");
+        assert_eq!(errors[1], unchecked);
+    }
     assert_eq!(
         texts(&schema, &json!({"spec": {"int": "1"}}), None),
         [r#"spec.int: Invalid value: "string": spec.int in body must be of type integer: "string""#, unchecked]
