@@ -123,7 +123,8 @@ fn what_can_be_merged_has_no_unknown_fields_and_stays_as_it_was_admitted() {
         let schema = &schemas[object["kind"].as_str().unwrap()];
         let mut places = Vec::new();
         pointers(&object["spec"], "/spec", &mut places);
-        *object.pointer_mut(place.get(&places)).unwrap() = part;
+        let place: &String = place.get(&places);
+        *object.pointer_mut(place).unwrap() = part;
         let errors = schema.check_types(&object);
         let removed = schema.admit(&mut object);
         prop_assert!(!errors.is_empty() || removed.is_empty(), "{:?} in {}", removed, object);
