@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{kinds::Kind, schema_seam::ListType};
+use crate::{kinds::Kind, schema::ListType};
 
 /// Keys of the lists of a Pod's spec, by path below it; `containers` stands for every list of containers.
 const POD_LISTS: &[(&str, &[&str])] = &[

@@ -4,7 +4,7 @@
 use http::StatusCode;
 use serde_json::{Value, json};
 
-use crate::{kinds::Kind, schema_seam::FieldError};
+use crate::{kinds::Kind, schema::FieldError};
 
 /// Message of a conflict of versions.
 pub(crate) const MODIFIED: &str =

@@ -11,7 +11,7 @@ use k8s_openapi::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::{builtin, schema_seam::Schema};
+use crate::{builtin, schema::Schema};
 
 /// One resource of the API.
 #[derive(Debug)]

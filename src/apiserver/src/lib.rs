@@ -26,7 +26,7 @@ mod patched;
 mod reviews;
 mod routes;
 mod scale;
-mod schema_seam;
+mod schema;
 mod select;
 mod server;
 mod store;

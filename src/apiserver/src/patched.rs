@@ -198,14 +198,19 @@ fn checked_config(kind: &Kind, target: &Target, mut config: Value) -> Result<Val
         return Err(mismatch("namespace", given, &target.namespace));
     }
     remove_nulls(&mut config);
-    let mut typed = config.clone();
-    let unknown = admission::admit(kind, &mut typed)?;
-    if let Some(path) = unknown.first() {
-        let message = format!(
-            "failed to create typed patch object ({}/{}; {wanted}): .{path}: field not declared in schema",
-            target.namespace, target.name
-        );
-        return Err(ApiError::unknown(message));
+    let mut errors = Vec::new();
+    if let Some(schema) = kind.schema() {
+        errors = schema.map_err(ApiError::unknown)?.check_types(&config);
     }
-    Ok(config)
+    if errors.is_empty() {
+        let unknown = admission::admit(kind, &mut config.clone())?;
+        errors.extend(unknown.first().map(|path| format!(".{path}: field not declared in schema")));
+    }
+    let errors = match errors.as_slice() {
+        [] => return Ok(config),
+        [error] => error.clone(),
+        errors => format!("errors:\n  {}", errors.join("\n  ")),
+    };
+    let object = format!("{}/{}; {wanted}", target.namespace, target.name);
+    Err(ApiError::unknown(format!("failed to create typed patch object ({object}): {errors}")))
 }

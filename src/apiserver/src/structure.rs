@@ -10,7 +10,7 @@ use crate::{
     builtin,
     fields::FieldSet,
     kinds::{Kind, Shape},
-    schema_seam::ListType,
+    schema::ListType,
 };
 
 /// Protocol of a port that names none. It is part of the keys of ports.

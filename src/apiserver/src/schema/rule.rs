@@ -1,0 +1,146 @@
+//! Validation rules (`x-kubernetes-validations`): conditions in CEL on a value, and on a value and the one before it.
+
+use cel::Value as CelValue;
+use serde_json::Value;
+
+use super::{
+    error::{FieldError, FieldErrorKind, child},
+    expression::{Expression, Variables},
+    lists,
+    node::Node,
+};
+
+/// The longest message that an expression may make, in bytes.
+const LONGEST_MESSAGE: usize = 5 * 1024;
+
+/// A condition that a value must meet.
+#[derive(Debug)]
+pub(super) struct Rule {
+    expression: Expression,
+    optional_old: bool,
+    /// What messages about the rule itself call it: its message, else its text.
+    name: String,
+    message: String,
+    message_expression: Option<Expression>,
+    /// The field that the error is about, below the value; empty: the value itself.
+    field_path: String,
+    kind: FieldErrorKind,
+}
+
+impl Rule {
+    /// Compiles a rule on values of a schema, whose own rules may still be missing.
+    pub(super) fn compile(rule: &Value, node: &Node) -> Result<Self, String> {
+        let fields = rule.as_object().ok_or("a rule must be an object")?;
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::trim).unwrap_or_default();
+        let source = text("rule");
+        let wrong = |what: String| format!("rule {source}: {what}");
+        let known = ["rule", "message", "messageExpression", "reason", "fieldPath", "optionalOldSelf"];
+        if let Some(name) = fields.keys().find(|name| !known.contains(&name.as_str())) {
+            return Err(wrong(format!("{name} is not supported")));
+        }
+        let optional_old = fields.get("optionalOldSelf") == Some(&Value::Bool(true));
+        let compile = |source: &str| Expression::compile(source, node, optional_old).map_err(wrong);
+        let (message, name) = match text("message") {
+            "" => (format!("failed rule: {source}"), source),
+            message => (message.to_owned(), message),
+        };
+        let kind = match text("reason") {
+            "" => FieldErrorKind::Invalid,
+            reason => FieldErrorKind::of_rule(reason).ok_or_else(|| wrong(format!("reason {reason} is unknown")))?,
+        };
+        let message_expression = Some(text("messageExpression")).filter(|text| !text.is_empty()).map(compile);
+        Ok(Self {
+            expression: compile(source)?,
+            optional_old,
+            name: name.to_owned(),
+            message,
+            message_expression: message_expression.transpose()?,
+            field_path: field_path(text("fieldPath"), node).map_err(wrong)?,
+            kind,
+        })
+    }
+
+    /// Checks a value at `path`. `unchanged`: the update leaves it as it is, so only rules that compare can fail.
+    fn check(&self, variables: &Variables<'_>, unchanged: bool, path: &str) -> Option<FieldError> {
+        if self.expression.uses_old && variables.old.is_none() && !self.optional_old {
+            return None;
+        }
+        // An object or a list is too long for a message.
+        let shown = Some(variables.value).filter(|value| !value.is_object() && !value.is_array());
+        match self.expression.evaluate(variables) {
+            Ok(CelValue::Bool(true)) => None,
+            Ok(_) if unchanged && !self.expression.uses_old => None,
+            Ok(_) => {
+                let detail = match self.kind {
+                    FieldErrorKind::Duplicate => String::new(),
+                    _ => self.message(variables),
+                };
+                let at = if self.field_path.is_empty() { path.to_owned() } else { child(path, &self.field_path) };
+                Some(FieldError::new(self.kind, &at, shown, &detail))
+            }
+            Err(error) => {
+                let name = &self.name;
+                let detail = match error.as_str() {
+                    "no such overload" => format!(
+                        "'{error}': call arguments did not match a supported operator, function or macro signature for \
+                         rule: {name}"
+                    ),
+                    _ => format!("{error} evaluating rule: {name}"),
+                };
+                Some(FieldError::new(FieldErrorKind::Invalid, path, shown, &detail))
+            }
+        }
+    }
+
+    /// Returns the message that the expression makes, if it makes a good one, else the one that is written.
+    fn message(&self, variables: &Variables<'_>) -> String {
+        let made = self.message_expression.as_ref().and_then(|expression| expression.evaluate(variables).ok());
+        let Some(CelValue::String(made)) = made else { return self.message.clone() };
+        let made = made.trim();
+        let is_good = !made.is_empty() && made.len() <= LONGEST_MESSAGE && !made.contains('\n');
+        if is_good { made.to_owned() } else { self.message.clone() }
+    }
+}
+
+/// Returns the path without its first dot, if each name is that of a field.
+fn field_path(path: &str, node: &Node) -> Result<String, String> {
+    let Some(names) = path.strip_prefix('.') else {
+        return if path.is_empty() { Ok(String::new()) } else { Err(format!("fieldPath {path} is not supported")) };
+    };
+    let start = Some(node);
+    let found = names.split('.').fold(start, |node, name| node.and_then(|node| node.readable_field(name)));
+    found.map(|_| names.to_owned()).ok_or_else(|| format!("fieldPath {path} does not refer to a valid field"))
+}
+
+/// Checks the value at `path` by its rules and those of its parts. `unchanged`: it, or what it is a part of, was the
+/// same before.
+pub(super) fn check(variables: &Variables<'_>, unchanged: bool, path: &str, errors: &mut Vec<FieldError>) {
+    let Variables { node, value, old } = *variables;
+    if value.is_null() || !node.has_rules {
+        return;
+    }
+    errors.extend(node.rules.iter().filter_map(|rule| rule.check(variables, unchanged, path)));
+    let mut part = |node: &Node, value: &Value, old: Option<&Value>, path: &str| {
+        let unchanged = old.map_or(unchanged, |old| old == value);
+        check(&Variables { node, value, old }, unchanged, path, errors);
+    };
+    match value {
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let old = lists::counterpart(node, item, old);
+                node.items.iter().for_each(|schema| part(schema, item, old, &format!("{path}[{index}]")));
+            }
+        }
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                let old = old.and_then(|old| old.get(name));
+                match (node.properties.get(name), &node.additional) {
+                    (Some(schema), _) => part(schema, field, old, &child(path, name)),
+                    (None, Some(schema)) => part(schema, field, old, &format!("{path}[{name}]")),
+                    (None, None) => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}
