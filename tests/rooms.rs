@@ -32,7 +32,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("cli", "meta crds machine actions cluster identity"),
     ("recif", "bridge cli control_plane daemon gateway operator proxy runner"),
     ("testing", ""),
-    ("e2e", "crds meta testing"),
+    ("e2e", "crds meta testing apiserver"),
 ];
 
 /// Crates that access the outside, each with the members that may import it.

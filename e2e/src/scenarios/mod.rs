@@ -7,6 +7,7 @@ mod chat;
 mod children;
 mod cli;
 mod commands;
+mod comparison;
 mod conditions;
 mod control_plane;
 mod deletion;
@@ -88,6 +89,7 @@ const THEMES: &[&[Scenario]] = &[
     doctor::SCENARIOS,
     chat::SCENARIOS,
     control_plane::SCENARIOS,
+    comparison::SCENARIOS,
     manifests::SCENARIOS,
     manifests::ALONE,
     mutations::SCENARIOS,

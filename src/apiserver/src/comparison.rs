@@ -1,14 +1,22 @@
 //! The comparison with the real API server: a script of requests whose answers must be equal but for uids, versions and times.
 //!
-//! The script is data. A test sends it to [`ApiServer`](crate::ApiServer) and checks codes and messages; an end-to-end test can send
-//! it to a real API server, too, and compare [`Answer`]s. Each step may use what an earlier one has answered: `{NAME.uid}` and
-//! `{NAME.version}` of a step that is saved as `NAME`, and `{ns}`, the namespace.
+//! The script is data. A test plays it to [`ApiServer`](crate::ApiServer) and checks codes and messages; an end-to-end test plays
+//! it to a real API server, too, and compares the [`Answer`]s. Each step may use what an earlier one has answered: `{NAME.uid}`
+//! and `{NAME.version}` of a step that is saved as `NAME`, and `{ns}`, the namespace.
+
+mod difference;
+mod play;
 
 use std::collections::BTreeMap;
 
 use http::{Request, header};
 use serde::Deserialize;
 use serde_json::Value;
+
+pub use self::{
+    difference::{DIFFERENCES, Difference, differences},
+    play::play,
+};
 
 /// One request of the script.
 #[derive(Debug, Clone, Deserialize)]
@@ -41,12 +49,12 @@ pub struct Answer {
     pub body: Value,
 }
 
-/// Plays the script to one server.
+/// What the steps of one run have in common: what they use of earlier answers, and what is masked in them.
 #[derive(Debug)]
-pub struct Player {
+struct Player {
     variables: BTreeMap<String, String>,
-    /// Uids and versions that were answered, each with the word that stands for it.
-    seen: BTreeMap<String, &'static str>,
+    /// Uids that were answered.
+    uids: Vec<String>,
 }
 
 /// Fields that hold a time.
@@ -61,16 +69,12 @@ pub fn script() -> Result<Vec<Step>, serde_json::Error> {
 }
 
 impl Player {
-    /// Makes a player for a namespace.
-    pub fn new(namespace: &str) -> Self {
-        Self { variables: BTreeMap::from([("ns".to_owned(), namespace.to_owned())]), seen: BTreeMap::new() }
+    fn new(namespace: &str) -> Self {
+        Self { variables: BTreeMap::from([("ns".to_owned(), namespace.to_owned())]), uids: Vec::new() }
     }
 
     /// Returns the request of a step.
-    ///
-    /// # Errors
-    /// A step whose request is none.
-    pub fn request(&self, step: &Step) -> Result<Request<String>, http::Error> {
+    fn request<Q: From<Vec<u8>>>(&self, step: &Step) -> Result<Request<Q>, http::Error> {
         let (method, target) = step.request.split_once(' ').unwrap_or(("GET", &step.request));
         let body = match &step.body {
             Value::Null => String::new(),
@@ -84,7 +88,7 @@ impl Player {
             .header(header::CONTENT_TYPE, media_type)
             .header(header::ACCEPT, "application/json")
             .header(header::USER_AGENT, "comparison/1")
-            .body(body)
+            .body(Q::from(body.into_bytes()))
     }
 
     fn filled(&self, text: &str) -> String {
@@ -93,7 +97,7 @@ impl Player {
     }
 
     /// Takes the answer to a step: what later steps use of it, and what is compared.
-    pub fn answer(&mut self, step: &Step, code: u16, body: &[u8]) -> Answer {
+    fn answer(&mut self, step: &Step, code: u16, body: &[u8]) -> Answer {
         let mut body: Value =
             serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned().into());
         if let Some(name) = &step.save {
@@ -111,17 +115,29 @@ impl Player {
         match value {
             Value::Object(fields) => fields.iter_mut().for_each(|(field, value)| self.mask(field, value)),
             Value::Array(items) => items.iter_mut().for_each(|item| self.mask(field, item)),
-            Value::String(text) if field == "uid" || field == "resourceVersion" => {
-                let word = if field == "uid" { "UID" } else { "VERSION" };
-                self.seen.insert(std::mem::replace(text, word.to_owned()), word);
-            }
+            Value::String(text) if field == "uid" => self.uids.push(std::mem::replace(text, "UID".to_owned())),
+            Value::String(text) if field == "resourceVersion" => *text = "VERSION".to_owned(),
             Value::String(text) if TIMES.contains(&field) => *text = "TIME".to_owned(),
             Value::String(text) if field == "message" => {
-                for (seen, word) in self.seen.iter().filter(|(seen, _)| seen.len() > 1) {
-                    *text = text.replace(seen, word);
+                *text = self.uids.iter().fold(text.clone(), |text, uid| text.replace(uid, "UID"));
+                if text.to_lowercase().replace(' ', "").contains("resourceversion") {
+                    *text = without_numbers(text);
                 }
             }
             _ => {}
         }
     }
+}
+
+/// Replaces each number by a word.
+fn without_numbers(text: &str) -> String {
+    let parts = text.split_inclusive(|c: char| !c.is_ascii_digit());
+    parts
+        .map(|part| if part.starts_with(|c: char| c.is_ascii_digit()) { replaced(part) } else { part.to_owned() })
+        .collect()
+}
+
+/// Replaces the digits at the begin of a part.
+fn replaced(part: &str) -> String {
+    format!("NUMBER{}", part.trim_start_matches(|c: char| c.is_ascii_digit()))
 }

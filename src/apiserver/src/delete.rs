@@ -37,16 +37,19 @@ impl Request<'_> {
     pub(crate) fn delete(&mut self, target: &Target, options: &DeleteOptions) -> Result<(StatusCode, Value), ApiError> {
         let kind = self.kind(target);
         let old = self.get(target)?;
-        let conflict = |what: &str, wanted: &str, found: &str| {
-            let why = format!("Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}");
-            Err(ApiError::conflict(kind, &target.name, &why))
+        let conflict = |what: &str, wanted: &str, found: &str, then: &str| {
+            let why = format!(
+                "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might \
+                 have been {then}"
+            );
+            Err(ApiError::conflict_of_kind(kind, &target.name, &why))
         };
         if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid(&old)) {
-            return conflict("UID", wanted, uid(&old));
+            return conflict("UID", wanted, uid(&old), "deleted and then recreated");
         }
         let version = text(&old, "/metadata/resourceVersion");
         if let Some(wanted) = options.version.as_deref().filter(|wanted| *wanted != version) {
-            return conflict("ResourceVersion", wanted, version);
+            return conflict("ResourceVersion", wanted, version, "modified");
         }
         let key = self.key(target);
         let deleted = self.mark(&key, options);

@@ -97,6 +97,16 @@ impl ApiError {
         Self::new(StatusCode::CONFLICT, "Conflict", message).with(details(kind, name))
     }
 
+    /// The object is another one than the options of its deletion expect; the kind stands in the place of the resource.
+    pub(crate) fn conflict_of_kind(kind: &Kind, name: &str, why: &str) -> Self {
+        let subject =
+            if kind.group.is_empty() { kind.name.to_owned() } else { format!("{}.{}", kind.name, kind.group) };
+        let mut details = json!({ "kind": kind.name, "name": name });
+        set(&mut details, "group", kind.group);
+        let message = format!("Operation cannot be fulfilled on {subject} \"{name}\": {why}");
+        Self::new(StatusCode::CONFLICT, "Conflict", message).with(details)
+    }
+
     /// Fields of an apply belong to other managers.
     pub(crate) fn apply_conflict(message: String, causes: Vec<Value>) -> Self {
         Self::new(StatusCode::CONFLICT, "Conflict", message).with(json!({ "causes": causes }))

@@ -55,7 +55,7 @@ pub(crate) struct Traits {
 #[derive(Debug)]
 pub(crate) enum Shape {
     /// By the schema of a definition, which is compiled at first use.
-    Custom { definition: Value, schema: OnceLock<Result<Schema, String>> },
+    Custom { definition: Value, schema: Box<OnceLock<Result<Schema, String>>> },
     /// By the types of k8s-openapi.
     BuiltIn(fn(Value) -> Result<Value, String>),
     /// Not kept: each request gets an answer. By the types of k8s-openapi, too.
@@ -245,7 +245,7 @@ pub(crate) fn all() -> Vec<Kind> {
         shape: Shape::Custom {
             // Cannot fail: a definition consists of texts, numbers, lists and maps with text keys.
             definition: serde_json::to_value(kind.definition()).unwrap_or_default(),
-            schema: OnceLock::new(),
+            schema: Box::default(),
         },
     }));
     kinds
@@ -253,7 +253,7 @@ pub(crate) fn all() -> Vec<Kind> {
 
 /// Returns the index of the kind in whose form objects of a kind are stored.
 pub(crate) fn stored(kinds: &[Kind], index: usize) -> usize {
-    let is_event = kinds.get(index).is_some_and(|kind| builtin::is_event_view(kind));
+    let is_event = kinds.get(index).is_some_and(builtin::is_event_view);
     let core = |kind: &Kind| kind.group.is_empty() && kind.name == "Event";
     if is_event { kinds.iter().position(core).unwrap_or(index) } else { index }
 }

@@ -211,6 +211,6 @@ fn checked_config(kind: &Kind, target: &Target, mut config: Value) -> Result<Val
         [error] => error.clone(),
         errors => format!("errors:\n  {}", errors.join("\n  ")),
     };
-    let object = format!("{}/{}; {wanted}", target.namespace, target.name);
+    let object = format!("{}/{}; {wanted}", text(&config, "/metadata/namespace"), object::name(&config));
     Err(ApiError::unknown(format!("failed to create typed patch object ({object}): {errors}")))
 }

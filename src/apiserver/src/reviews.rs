@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use crate::{kinds::Kind, object::text};
+use crate::{kinds::Kind, object::text, server::Account};
 
 /// Name of the account that every request without token has.
 const USER: &str = "recif-dev";
 
 /// Returns the review with its answer. `account` returns the name of the account that a token belongs to.
-pub(crate) fn answer(kind: &Kind, mut review: Value, account: &dyn Fn(&str) -> Option<String>) -> Value {
+pub(crate) fn answer(kind: &Kind, mut review: Value, account: &Account) -> Value {
     let status = match kind.name {
         "TokenReview" => match account(text(&review, "/spec/token")) {
             Some(name) => {

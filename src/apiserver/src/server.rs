@@ -53,6 +53,9 @@ impl fmt::Debug for ApiServer {
     }
 }
 
+/// Returns the name of the account that a token belongs to.
+pub(crate) type Account = dyn Fn(&str) -> Option<String> + Send + Sync;
+
 /// What the clones and watches of a server share.
 pub(crate) struct Shared {
     pub(crate) kinds: Vec<Kind>,
@@ -60,7 +63,7 @@ pub(crate) struct Shared {
     /// Version of the store, for watches that wait.
     pub(crate) versions: watch::Sender<u64>,
     clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
-    account: Box<dyn Fn(&str) -> Option<String> + Send + Sync>,
+    account: Box<Account>,
 }
 
 impl Shared {

@@ -51,6 +51,9 @@ impl<'a> Place<'a> {
     }
 }
 
+/// Name of a field, and its values in the old and the new object.
+type Pair<'a> = (Option<&'a str>, Option<&'a Value>, Option<&'a Value>);
+
 /// One step down into an object.
 struct Step<'a> {
     edge: String,
@@ -158,8 +161,7 @@ impl Structure<'_> {
                     found.modified.insert(&place.edges);
                 }
                 let (old, new) = (old.flatten().unwrap_or_default(), new.flatten().unwrap_or_default());
-                let mut pairs: BTreeMap<String, (Option<&'v str>, Option<&'v Value>, Option<&'v Value>)> =
-                    BTreeMap::new();
+                let mut pairs: BTreeMap<String, Pair<'v>> = BTreeMap::new();
                 for (step, value) in old {
                     pairs.insert(step.edge, (step.name, Some(value), None));
                 }

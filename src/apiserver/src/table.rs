@@ -163,8 +163,8 @@ fn age(seconds: i64) -> String {
         if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}{unit}{rest}{small}") }
     };
     match seconds {
-        ..-1 => "<invalid>".to_owned(),
-        ..0 => "0s".to_owned(),
+        ..=-2 => "<invalid>".to_owned(),
+        -1 => "0s".to_owned(),
         _ if seconds < 120 => format!("{seconds}s"),
         _ if minutes < 10 => with(minutes, "m", seconds % 60, "s"),
         _ if minutes < 180 => format!("{minutes}m"),

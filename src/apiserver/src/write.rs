@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     admission, builtin,
     errors::{ApiError, INVALID, MODIFIED, Violation},
-    kinds::{Kind, stored},
+    kinds::{Kind, Shape, stored},
     managed::{self, Operation, Writer},
     object::{self, fields, finalizers, is_deleting, metadata, number, set_field, set_metadata, text, time, uid},
     options::{FieldValidation, WriteOptions},
@@ -262,7 +262,10 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Returns a body as an object of the kind; `apiVersion` and `kind` may be left out.
+/// Bytes of a body that a message about it repeats.
+const SUMMARY: usize = 30;
+
+/// Returns a body as an object of the kind; `apiVersion` and `kind` may be left out, but for `kind` of ours.
 ///
 /// # Errors
 /// 400 for a body of another kind or version.
@@ -280,6 +283,14 @@ pub(crate) fn expect_kind(kind: &Kind, mut body: Value) -> Result<Value, ApiErro
     if !name.is_empty() && name != kind.name {
         let message =
             format!("{name} in version {:?} cannot be handled as a {}: it is of another kind", kind.version, kind.name);
+        return Err(ApiError::bad_request(message));
+    }
+    if name.is_empty() && matches!(kind.shape, Shape::Custom { .. }) {
+        let whole = body.to_string();
+        let short: String = whole.chars().take(SUMMARY).collect();
+        let short = if short == whole { short } else { format!("{short} ...") };
+        let missing = format!("Object 'Kind' is missing in '{whole}' ({short})");
+        let message = format!("the object provided is unrecognized (must be of type {}): {missing}", kind.name);
         return Err(ApiError::bad_request(message));
     }
     set_field(&mut body, "apiVersion", Some(expected.into()));

@@ -49,7 +49,7 @@ async fn the_client_creates_reads_patches_applies_and_deletes() {
     assert!(matches!(error, kube::Error::Api(status) if status.is_conflict()));
     assert_eq!(api.list(&ListParams::default()).await.unwrap().items.len(), 1);
     assert!(api.delete("a", &DeleteParams::default()).await.unwrap().is_right());
-    assert_eq!(api.get_metadata_opt("a").await.unwrap(), None);
+    assert!(api.get_metadata_opt("a").await.unwrap().is_none());
 }
 
 #[tokio::test]

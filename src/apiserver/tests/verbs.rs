@@ -74,6 +74,10 @@ async fn what_is_refused_is_refused_in_the_words_of_the_api_server() {
     let other_uid = format!(
         "Operation cannot be fulfilled on configmaps \"a\": Precondition failed: UID in precondition: x, UID in object meta: {uid}"
     );
+    let deleted_uid = format!(
+        "Operation cannot be fulfilled on ConfigMap \"a\": the UID in the precondition (x) does not match the UID in record ({uid}). \
+         The object might have been deleted and then recreated"
+    );
     let namespace_mismatch = "the namespace of the provided object does not match the namespace sent on the request";
     let cases = [
         (format!("GET {MAPS}/b"), Value::Null, 404, "NotFound", "configmaps \"b\" not found".to_owned()),
@@ -83,8 +87,8 @@ async fn what_is_refused_is_refused_in_the_words_of_the_api_server() {
         (format!("POST {MAPS}"), map("a", "2"), 409, "AlreadyExists", "configmaps \"a\" already exists".into()),
         (format!("POST {}", MAPS.replace("default", "no")), map("a", "1"), 404, "NotFound", "namespaces \"no\" not found".into()),
         (format!("PUT {MAPS}/a"), with(&created, "resourceVersion", "1".into()), 409, "Conflict", conflict),
-        (format!("PUT {MAPS}/a"), with(&created, "uid", "x".into()), 409, "Conflict", other_uid.clone()),
-        (format!("DELETE {MAPS}/a"), json!({ "preconditions": { "uid": "x" } }), 409, "Conflict", other_uid),
+        (format!("PUT {MAPS}/a"), with(&created, "uid", "x".into()), 409, "Conflict", other_uid),
+        (format!("DELETE {MAPS}/a"), json!({ "preconditions": { "uid": "x" } }), 409, "Conflict", deleted_uid),
         (
             format!("PUT {MODELS}/a"),
             with(&custom, "resourceVersion", Value::Null),

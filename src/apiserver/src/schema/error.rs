@@ -14,18 +14,18 @@ pub(super) const NO_PATH: &str = "<nil>";
 ///
 /// `Display` gives `field: message`, as in the message of a `Status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FieldError {
+pub(crate) struct FieldError {
     /// What kind of violation it is.
-    pub kind: FieldErrorKind,
+    pub(crate) kind: FieldErrorKind,
     /// Path of the field, such as `spec.flows[0].name`; `<nil>` for the object itself.
-    pub field: String,
+    pub(crate) field: String,
     /// What is wrong, such as `Invalid value: 11: …`, without the path.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// The kind of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FieldErrorKind {
+pub(crate) enum FieldErrorKind {
     /// A value occurs twice where it may occur once.
     Duplicate,
     /// The field may not be set to this value in this state.
@@ -46,7 +46,7 @@ pub enum FieldErrorKind {
 
 impl FieldErrorKind {
     /// Returns the reason in a `StatusCause`, such as `FieldValueInvalid`.
-    pub fn reason(self) -> &'static str {
+    pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Duplicate => "FieldValueDuplicate",
             Self::Forbidden => "FieldValueForbidden",

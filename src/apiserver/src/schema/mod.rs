@@ -25,19 +25,19 @@ mod values;
 
 use serde_json::Value;
 
-pub use error::{FieldError, FieldErrorKind};
+pub(crate) use error::FieldError;
 
 use self::{expression::Variables, node::Node};
 
 /// A compiled `openAPIV3Schema`.
 #[derive(Debug)]
-pub struct Schema {
+pub(crate) struct Schema {
     root: Node,
 }
 
 /// How the items of a list are told apart (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListType {
+pub(crate) enum ListType {
     /// They are not: the list is replaced as a whole.
     Atomic,
     /// By their value.
@@ -52,13 +52,13 @@ impl Schema {
     /// # Errors
     ///
     /// Names the path and the keyword or rule that is invalid or not supported.
-    pub fn compile(open_api_v3: &Value) -> Result<Self, String> {
+    pub(crate) fn compile(open_api_v3: &Value) -> Result<Self, String> {
         Ok(Self { root: Node::compile(open_api_v3, "", true)? })
     }
 
     /// Removes nulls that may not be, sets defaults, and removes the fields that the schema does not name. Returns the
     /// paths of these fields, sorted, such as `spec.flows[0].colour`.
-    pub fn admit(&self, object: &mut Value) -> Vec<String> {
+    pub(crate) fn admit(&self, object: &mut Value) -> Vec<String> {
         admit::remove_nulls(&self.root, object);
         admit::set_defaults(&self.root, object);
         let mut removed = Vec::new();
@@ -69,7 +69,7 @@ impl Schema {
 
     /// Returns how an admitted object violates the schema, in the API server's words and order. `old`: the object that
     /// is replaced; what the update leaves as it is passes.
-    pub fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
+    pub(crate) fn validate(&self, object: &Value, old: Option<&Value>) -> Vec<FieldError> {
         let mut errors = Vec::new();
         values::check(&self.root, object, old, "", &mut errors);
         embedded::check(&self.root, object, "", &mut errors);
@@ -95,7 +95,7 @@ impl Schema {
 
     /// Returns why server-side apply cannot merge an object: values of another type, fields that the schema does not
     /// name, and keys that repeat, such as `.spec.env: duplicate entries for key [name="A"]`.
-    pub fn check_types(&self, object: &Value) -> Vec<String> {
+    pub(crate) fn check_types(&self, object: &Value) -> Vec<String> {
         let mut errors = Vec::new();
         types::check(&self.root, object, "", &mut errors);
         errors
@@ -103,7 +103,7 @@ impl Schema {
 
     /// Returns the type of the list at a path of field names, through the items of lists on the way. None: there is no
     /// list.
-    pub fn list_keys(&self, path: &[&str]) -> Option<ListType> {
+    pub(crate) fn list_keys(&self, path: &[&str]) -> Option<ListType> {
         self.root.list_at(path)
     }
 }

@@ -1,7 +1,7 @@
 //! Each keyword: what it accepts, and how it refuses.
 
 use super::*;
-use crate::schema::{FieldErrorKind, ListType};
+use crate::schema::{ListType, error::FieldErrorKind};
 
 #[test]
 fn each_keyword_refuses_in_the_words_of_the_api_server() {

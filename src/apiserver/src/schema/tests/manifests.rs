@@ -1,5 +1,5 @@
-//! The CRDs that are shipped, and the manifests that the end-to-end tests apply to a real API server, with its
-//! messages.
+//! The CRDs that are shipped, and the good manifests of the end-to-end tests. That the bad ones are refused is tested through the
+//! server, in `tests/manifests.rs`.
 
 use std::{
     collections::BTreeMap,
@@ -11,9 +11,6 @@ use proptest::prelude::*;
 use serde::Deserialize as _;
 
 use super::{admission::values, *};
-
-/// Begins of messages about names, which the schema does not judge.
-const OF_METADATA: &[&str] = &["a lowercase RFC 1123 subdomain must consist of"];
 
 /// Returns the YAML files of a folder in the repository, sorted, with their texts.
 fn files(folder: &str) -> Vec<(PathBuf, String)> {
@@ -39,46 +36,9 @@ fn schemas() -> BTreeMap<String, Schema> {
         let schema = Schema::compile(&definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]);
         (kind.clone(), schema.unwrap_or_else(|error| panic!("{kind}: {error}")))
     });
-    schemas.collect()
-}
-
-/// Returns what server-side apply answers to a new object: the first step that refuses it.
-fn applied(schema: &Schema, mut object: Value) -> Vec<String> {
-    let errors = schema.check_types(&object);
-    if !errors.is_empty() {
-        return errors;
-    }
-    let removed = schema.admit(&mut object);
-    if removed.is_empty() { texts(schema, &object, None) } else { removed }
-}
-
-#[test]
-fn every_good_manifest_is_accepted() {
-    let schemas = schemas();
+    let schemas: BTreeMap<String, Schema> = schemas.collect();
     assert_eq!(schemas.len(), 9, "one per kind");
-    for (path, text) in files("e2e/manifests/accept") {
-        for object in documents(&text) {
-            let schema = &schemas[object["kind"].as_str().unwrap()];
-            assert_eq!(applied(schema, object), [""; 0], "{}", path.display());
-        }
-    }
-}
-
-#[test]
-fn every_bad_manifest_is_refused_with_the_message_of_the_api_server() {
-    let schemas = schemas();
-    let mut wrong = Vec::new();
-    for (path, text) in files("e2e/manifests/reject") {
-        let expected = text.lines().next().unwrap().strip_prefix("# message: ").unwrap();
-        for object in documents(&text) {
-            let answer = applied(&schemas[object["kind"].as_str().unwrap()], object).join(", ");
-            let is_of_metadata = OF_METADATA.iter().any(|begin| expected.starts_with(begin));
-            if !answer.contains(expected) && !is_of_metadata {
-                wrong.push(format!("{}\n  expected {expected}\n  got {answer}", path.display()));
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    schemas
 }
 
 /// An accepted object is stored, and a later write that does not change it must pass too.

@@ -1,7 +1,7 @@
 //! Rules in CEL: what they can read, what they answer, and what is refused when they are compiled.
 
 use super::*;
-use crate::schema::FieldErrorKind;
+use crate::schema::error::FieldErrorKind;
 
 /// Returns the schema of a spec with fields of each type, and with one rule.
 fn with_rule(rule: Value) -> Value {

@@ -1,0 +1,75 @@
+//! Compares the answers of two servers, and knows where the one in memory differs from the real one.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::Answer;
+
+/// A difference from the real API server that stays.
+#[derive(Debug, Clone, Copy)]
+pub struct Difference {
+    /// Name of the step; empty for all of them.
+    pub step: &'static str,
+    /// Begin of the JSON pointer of what differs in the answer, such as `/body/message`.
+    pub at: &'static str,
+    /// Why it stays.
+    pub reason: &'static str,
+}
+
+/// Differences that stay.
+pub const DIFFERENCES: &[Difference] = &[];
+
+/// Returns where the answers of two servers differ in another way than is known, and which of the known differences are gone.
+/// Each line begins with the name of the step.
+pub fn differences(real: &[(String, Answer)], ours: &[(String, Answer)]) -> Vec<String> {
+    let (mut lines, mut met) = (Vec::new(), BTreeSet::new());
+    if !real.iter().map(|(name, _)| name).eq(ours.iter().map(|(name, _)| name)) {
+        lines.push("the two have not played the same script".to_owned());
+    }
+    for ((step, real), (_, ours)) in real.iter().zip(ours) {
+        let mut found = Vec::new();
+        if real.code != ours.code {
+            found.push(("/code".to_owned(), real.code.to_string(), ours.code.to_string()));
+        }
+        compare("/body", Some(&real.body), Some(&ours.body), &mut found);
+        for (at, real, ours) in found {
+            let known = DIFFERENCES
+                .iter()
+                .position(|known| (known.step.is_empty() || known.step == step) && at.starts_with(known.at));
+            match known {
+                Some(known) => {
+                    met.insert(known);
+                }
+                None => lines.push(format!("{step}: {at}: the real one has {real}, ours {ours}")),
+            }
+        }
+    }
+    let gone = DIFFERENCES.iter().enumerate().filter(|(index, _)| !met.contains(index));
+    lines.extend(
+        gone.map(|(_, known)| format!("{}: {}: no longer differs, remove it from the list", known.step, known.at)),
+    );
+    lines
+}
+
+/// Adds the places where two values differ, with what is there in each.
+fn compare(at: &str, real: Option<&Value>, ours: Option<&Value>, found: &mut Vec<(String, String, String)>) {
+    match (real, ours) {
+        (Some(Value::Object(real)), Some(Value::Object(ours))) => {
+            let names: BTreeSet<&String> = real.keys().chain(ours.keys()).collect();
+            for name in names {
+                compare(&format!("{at}/{name}"), real.get(name), ours.get(name), found);
+            }
+        }
+        (Some(Value::Array(real)), Some(Value::Array(ours))) => {
+            for index in 0..real.len().max(ours.len()) {
+                compare(&format!("{at}/{index}"), real.get(index), ours.get(index), found);
+            }
+        }
+        _ if real == ours => {}
+        _ => {
+            let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
+            found.push((at.to_owned(), shown(real), shown(ours)));
+        }
+    }
+}
