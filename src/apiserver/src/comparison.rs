@@ -114,7 +114,13 @@ impl Player {
     fn mask(&mut self, field: &str, value: &mut Value) {
         match value {
             Value::Object(fields) => fields.iter_mut().for_each(|(field, value)| self.mask(field, value)),
-            Value::Array(items) => items.iter_mut().for_each(|item| self.mask(field, item)),
+            Value::Array(items) => {
+                items.iter_mut().for_each(|item| self.mask(field, item));
+                if field == "causes" {
+                    // Conflicts of several managers are in no order.
+                    items.sort_by_key(Value::to_string);
+                }
+            }
             Value::String(text) if field == "uid" => self.uids.push(std::mem::replace(text, "UID".to_owned())),
             Value::String(text) if field == "resourceVersion" => *text = "VERSION".to_owned(),
             Value::String(text) if TIMES.contains(&field) => *text = "TIME".to_owned(),

@@ -9,7 +9,7 @@ pub(crate) fn fill(kind: &str, object: &mut Value) {
     match kind {
         "Deployment" => deployment(object),
         "Pod" => pod(field(object, "spec")),
-        "Service" => service(field(object, "spec")),
+        "Service" => service(object),
         "Secret" => secret(object),
         "Namespace" => namespace(object),
         _ => {}
@@ -42,6 +42,7 @@ fn each(object: &mut Value, list: &str, change: impl FnMut(&mut Value)) {
 }
 
 fn deployment(object: &mut Value) {
+    default(object, json!({ "status": {} }));
     let spec = field(object, "spec");
     default(spec, json!({ "replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600, "strategy": {} }));
     let strategy = field(spec, "strategy");
@@ -123,7 +124,13 @@ fn volume(volume: &mut Value) {
     });
 }
 
-fn service(spec: &mut Value) {
+fn service(object: &mut Value) {
+    default(object, json!({ "status": {} }));
+    default(field(object, "status"), json!({ "loadBalancer": {} }));
+    let spec = field(object, "spec");
+    if text(spec, "/clusterIP") == "None" {
+        default(spec, json!({ "clusterIPs": ["None"] }));
+    }
     default(spec, json!({ "type": "ClusterIP", "sessionAffinity": "None" }));
     if text(spec, "/type") != "ExternalName" {
         default(

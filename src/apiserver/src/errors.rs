@@ -154,6 +154,15 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with(json!({}))
     }
 
+    /// A patched object has unknown fields, and the request is strict.
+    pub(crate) fn unknown_fields_in_patch(object: &Value, unknown: &[String]) -> Self {
+        let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
+        let object = object.to_string();
+        let message = format!("Invalid value: {object:?}: strict decoding error: {}", texts.join(", "));
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", format!(" \"\" is invalid: patch: {message}"))
+            .with(json!({ "causes": [{ "reason": INVALID, "field": "patch", "message": message }] }))
+    }
+
     /// A document is larger than the server accepts.
     pub(crate) fn too_large(message: impl Into<String>) -> Self {
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
@@ -172,6 +181,12 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
+    /// A patch has a media type that is not read here.
+    pub(crate) fn unsupported_patch() -> Self {
+        let message = "415: Unsupported Media Type";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message).with(json!({}))
+    }
+
     /// The changes after `wanted` are not kept any more.
     pub(crate) fn expired(wanted: u64, oldest: u64) -> Self {
         Self::new(StatusCode::GONE, "Expired", format!("too old resource version: {wanted} ({oldest})"))
@@ -179,7 +194,7 @@ impl ApiError {
 
     /// A list is asked for in a version of the future.
     pub(crate) fn too_large_version(wanted: u64, current: u64) -> Self {
-        let message = format!("Too large resource version: {wanted}, current: {current}");
+        let message = format!("Timeout: Too large resource version: {wanted}, current: {current}");
         Self::new(StatusCode::GATEWAY_TIMEOUT, "Timeout", message).with(json!({
             "causes": [{ "reason": "ResourceVersionTooLarge", "message": "Too large resource version" }],
             "retryAfterSeconds": 1,

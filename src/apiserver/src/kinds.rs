@@ -128,8 +128,13 @@ impl Kind {
             empty["spec"] = json!({});
             empty["status"] = json!({});
         }
-        if self.name == "Deployment" {
-            empty["spec"] = json!({ "strategy": {}, "template": { "metadata": {}, "spec": {} } });
+        match self.name {
+            "Deployment" => {
+                empty["spec"] = json!({ "strategy": {}, "template": { "metadata": {}, "spec": { "containers": [] } } });
+            }
+            "NetworkPolicy" => empty["spec"] = json!({ "podSelector": {} }),
+            "Pod" => empty["spec"] = json!({ "containers": [] }),
+            _ => {}
         }
         empty
     }

@@ -105,15 +105,12 @@ impl WriteOptions {
 }
 
 fn is_dry_run<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> Result<bool, ApiError> {
-    let mut dry_run = false;
-    for value in values.filter(|value| !value.is_empty()) {
-        if value != "All" {
-            let message = format!("Unsupported value: {value:?}: supported values: \"All\"");
-            return Err(invalid(name, NOT_SUPPORTED, "dryRun", message));
-        }
-        dry_run = true;
+    let values: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
+    if values.iter().any(|value| *value != "All") {
+        let message = format!("Unsupported value: {}: supported values: \"All\"", serde_json::json!(values));
+        return Err(invalid(name, NOT_SUPPORTED, "dryRun", message));
     }
-    Ok(dry_run)
+    Ok(!values.is_empty())
 }
 
 /// What becomes of an object's dependents when it is deleted.

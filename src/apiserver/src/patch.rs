@@ -37,7 +37,7 @@ impl PatchType {
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            _ => Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
+            _ => Err(ApiError::unsupported_patch()),
         }
     }
 }

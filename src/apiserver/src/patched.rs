@@ -9,7 +9,7 @@ use crate::{
     kinds::Kind,
     managed::{self, Operation},
     object::{self, remove_nulls, set_at, set_metadata, text, time, uid},
-    options::WriteOptions,
+    options::{FieldValidation, WriteOptions},
     patch::{PatchType, json_patch, merge_patch, strategic_patch},
     scale,
     structure::Structure,
@@ -43,6 +43,12 @@ impl Request<'_> {
                 target.name
             );
             return Err(ApiError::bad_request(message));
+        }
+        if options.validation == FieldValidation::Strict {
+            let unknown = admission::admit(self.kind(target), &mut new.clone())?;
+            if !unknown.is_empty() {
+                return Err(ApiError::unknown_fields_in_patch(&new, &unknown));
+            }
         }
         let writer = self.writer(target, options, Operation::Update);
         self.replace(target, &old, new, Owners::Of(&writer), options)

@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use crate::{errors::ApiError, kinds::Kind, object::text};
+use crate::{
+    errors::ApiError,
+    kinds::{Kind, Shape},
+    object::text,
+};
 
 /// Fields by which any object is selected.
 const METADATA: &[&str] = &["metadata.name", "metadata.namespace"];
@@ -173,7 +177,13 @@ fn field(kind: &Kind, part: &str) -> Result<(String, String, bool), ApiError> {
     };
     let known = METADATA.iter().chain(of_kind.iter().filter(is_here)).any(|field| *field == name);
     if !known {
-        return Err(ApiError::bad_request(format!("field label not supported: {name}")));
+        let has_own = !of_kind.is_empty() || matches!(kind.shape, Shape::Custom { .. });
+        let message = if has_own {
+            format!("field label not supported: {name}")
+        } else {
+            format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+        };
+        return Err(ApiError::bad_request(message));
     }
     let value: String = unescaped(value);
     Ok((format!("/{}", name.replace('.', "/")), value, wanted))

@@ -97,6 +97,9 @@ impl Structure<'_> {
             ),
             Value::Array(items) => {
                 let kind = self.list_type(&place.names);
+                if kind == ListType::Atomic {
+                    return None;
+                }
                 let step = |item| Some((Step { edge: item_edge(&kind, item)?, name: None }, item));
                 // A list whose items cannot be told apart is one value.
                 items.iter().map(step).collect()
@@ -124,6 +127,8 @@ impl Structure<'_> {
                     });
                 }
             }
+            // An empty list whose items can be told apart is no field; an empty map is.
+            Some(_) if value.is_array() => {}
             _ => set.insert(&place.edges),
         }
     }

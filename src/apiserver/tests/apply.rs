@@ -104,23 +104,29 @@ async fn what_is_not_applied_any_more_goes_unless_another_manager_has_it() {
 async fn items_of_keyed_lists_are_merged_and_removed_one_by_one() {
     let server = server();
     let conditions = |names: &[(&str, &str)]| {
-        let items = names.iter().map(|(name, status)| json!({ "type": name, "status": status }));
+        let items = names.iter().map(|(name, status)| {
+            json!({
+                "type": name, "status": status, "reason": "R", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+            })
+        });
         json!({ "apiVersion": "agents.recif.dev/v1", "kind": "Model", "status": { "conditions": items.collect::<Vec<_>>() } })
     };
     call(&server, &format!("POST {MODELS}"), model("a")).await;
     let path = format!("{MODELS}/a/status");
-    apply(&server, &path, "m", conditions(&[("A", "1"), ("B", "1")])).await;
-    let (code, both) = apply(&server, &path, "n", conditions(&[("C", "1")])).await;
+    apply(&server, &path, "m", conditions(&[("A", "True"), ("B", "True")])).await;
+    let (code, both) = apply(&server, &path, "n", conditions(&[("C", "True")])).await;
     let types = |object: &Value| {
         let items = object["status"]["conditions"].as_array().unwrap().iter();
-        items.map(|item| item["type"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        let types = items.map(|item| item["type"].as_str().unwrap().to_owned());
+        // The others are defaults, which no manager owns.
+        types.filter(|name| name.len() == 1).collect::<Vec<_>>()
     };
     assert_eq!((code, types(&both).len()), (200, 3));
-    let (_, less) = apply(&server, &path, "m", conditions(&[("B", "2")])).await;
+    let (_, less) = apply(&server, &path, "m", conditions(&[("B", "False")])).await;
     let mut left = types(&less);
     left.sort();
     assert_eq!(left, ["B", "C"]);
-    let (code, status) = apply(&server, &path, "n", conditions(&[("B", "3"), ("C", "1")])).await;
+    let (code, status) = apply(&server, &path, "n", conditions(&[("B", "Unknown"), ("C", "True")])).await;
     let message = "Apply failed with 1 conflict: conflict with \"m\" with subresource \"status\": \
                    .status.conditions[type=\"B\"].status";
     assert_eq!((code, &status["message"]), (409, &json!(message)));
@@ -165,7 +171,7 @@ async fn what_cannot_be_applied_is_refused() {
         object.pointer_mut(parent).unwrap()[field] = value;
         object
     };
-    let unknown = "failed to create typed patch object (default/a; agents.recif.dev/v1, Kind=Model): .spec.x: field not \
+    let unknown = "failed to create typed patch object (/a; agents.recif.dev/v1, Kind=Model): .spec.x: field not \
                    declared in schema";
     let cases = [
         ("m", with("/spec/x", 1.into()), 500, unknown),

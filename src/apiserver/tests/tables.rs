@@ -20,7 +20,7 @@ async fn a_list_is_a_table_with_the_columns_of_its_kind() {
     let table = get_as(&server, MODELS, TABLE).await;
     assert_eq!(table["kind"], "Table");
     assert_eq!(names(&table), ["Name", "Provider", "Model", "Phase", "Age", "Reason"]);
-    assert_eq!(table["rows"][0]["cells"], json!(["a", "p", "m", "Pending", "0s", null]));
+    assert_eq!(table["rows"][0]["cells"], json!(["a", "p", "m", "Pending", "0s", "Pending"]));
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
     assert_eq!(table["rows"][0]["object"].get("spec"), None);
     let whole = get_as(&server, &format!("{MODELS}/a?includeObject=Object"), TABLE).await;

@@ -113,7 +113,10 @@ async fn what_is_refused_is_refused_in_the_words_of_the_api_server() {
         ),
         (
             format!("POST {MODELS}"),
-            json!({ "metadata": { "name": "c" }, "spec": { "model": "m", "provider": "p" } }),
+            json!({
+                "apiVersion": "agents.recif.dev/v1", "kind": "Model", "metadata": { "name": "c" },
+                "spec": { "model": "m", "provider": "p" },
+            }),
             422,
             "Invalid",
             "Model.agents.recif.dev \"c\" is invalid: spec.pluginConfigRef: Required value".into(),
@@ -123,7 +126,7 @@ async fn what_is_refused_is_refused_in_the_words_of_the_api_server() {
             map("c", ""),
             422,
             "Invalid",
-            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: \"Some\": supported values: \"All\"".into(),
+            "CreateOptions.meta.k8s.io \"\" is invalid: dryRun: Unsupported value: [\"Some\"]: supported values: \"All\"".into(),
         ),
         (
             format!("POST {MODELS}?fieldValidation=Strict"),
@@ -144,14 +147,14 @@ async fn what_is_refused_is_refused_in_the_words_of_the_api_server() {
             Value::Null,
             400,
             "BadRequest",
-            "field label not supported: spec.x".into(),
+            "\"spec.x\" is not a known field selector: only \"metadata.name\", \"metadata.namespace\"".into(),
         ),
         (
             format!("GET {MAPS}?resourceVersion=999999"),
             Value::Null,
             504,
             "Timeout",
-            "Too large resource version: 999999, current: ".into(),
+            "Timeout: Too large resource version: 999999, current: ".into(),
         ),
     ];
     for (request, body, code, reason, message) in cases {
