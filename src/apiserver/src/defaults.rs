@@ -8,7 +8,13 @@ use crate::object::{field, fields, text};
 pub(crate) fn fill(kind: &str, object: &mut Value) {
     match kind {
         "Deployment" => deployment(object),
-        "Pod" => pod(field(object, "spec")),
+        "EndpointSlice" => endpoint_slice(object),
+        "Pod" => {
+            default(object, json!({ "status": {} }));
+            default(field(object, "status"), json!({ "phase": "Pending" }));
+            pod(field(object, "spec"));
+        }
+        "PodDisruptionBudget" => pod_disruption_budget(object),
         "Service" => service(object),
         "Secret" => secret(object),
         "Namespace" => namespace(object),
@@ -130,6 +136,10 @@ fn service(object: &mut Value) {
     let spec = field(object, "spec");
     if text(spec, "/clusterIP") == "None" {
         default(spec, json!({ "clusterIPs": ["None"] }));
+        // Nothing tells of which family the addresses will be that a client puts behind it.
+        if spec["selector"].is_null() {
+            default(spec, json!({ "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack" }));
+        }
     }
     default(spec, json!({ "type": "ClusterIP", "sessionAffinity": "None" }));
     if text(spec, "/type") != "ExternalName" {
@@ -142,6 +152,17 @@ fn service(object: &mut Value) {
         let number = port["port"].clone();
         default(port, json!({ "protocol": "TCP", "targetPort": number }));
     });
+}
+
+fn endpoint_slice(object: &mut Value) {
+    each(object, "ports", |port| default(port, json!({ "name": "", "protocol": "TCP" })));
+    each(object, "endpoints", |endpoint| default(endpoint, json!({ "conditions": {} })));
+}
+
+fn pod_disruption_budget(object: &mut Value) {
+    default(object, json!({ "status": {} }));
+    let counts = json!({ "currentHealthy": 0, "desiredHealthy": 0, "disruptionsAllowed": 0, "expectedPods": 0 });
+    default(field(object, "status"), counts);
 }
 
 /// Sets the type, and moves `stringData` to `data`.

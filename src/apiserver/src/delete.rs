@@ -57,11 +57,7 @@ impl Request<'_> {
             self.settle();
         }
         match deleted {
-            Some(Deleted::Pending(object)) => {
-                let is_foreground = options.propagation == Some(Propagation::Foreground);
-                let code = if is_foreground { StatusCode::ACCEPTED } else { StatusCode::OK };
-                Ok((code, builtin::to_view(kind, object)))
-            }
+            Some(Deleted::Pending(object)) => Ok((StatusCode::OK, builtin::to_view(kind, object))),
             Some(Deleted::Gone(object)) if kind.traits.returns_deleted => {
                 Ok((StatusCode::OK, builtin::to_view(kind, object)))
             }

@@ -133,9 +133,13 @@ pub(crate) fn built_in(kind: &str, object: &Value, old: Option<&Value>) -> Vec<V
         "Deployment" => deployment(object, old),
         "Pod" => pod(object, "/spec", "spec"),
         "ConfigMap" | "Secret" => {
-            let old = old.filter(|old| old["immutable"] == Value::Bool(true));
-            let changed = |field: &str| old.is_some_and(|old| old.get(field) != object.get(field));
-            ["immutable", "data", "binaryData"].into_iter().filter(|field| changed(field)).map(immutable).collect()
+            let fixed = old.filter(|old| old["immutable"] == Value::Bool(true));
+            let changed = |field: &&str| fixed.is_some_and(|old| old.get(field) != object.get(field));
+            let errors = ["immutable", "data", "binaryData"].into_iter().filter(changed).map(immutable);
+            let other_type = old.is_some_and(|old| old.get("type") != object.get("type"));
+            let of_type = other_type
+                .then(|| error(INVALID, "type", format!("Invalid value: {}: field is immutable", object["type"])));
+            of_type.into_iter().chain(errors).collect()
         }
         "Service" => service(object),
         _ => Vec::new(),

@@ -26,6 +26,16 @@ async fn the_script_is_answered_as_it_says() {
 
 /// Two servers in memory differ nowhere, so the differences from the real one are said to be gone, and nothing else is said; a
 /// field that differs is found.
+#[test]
+fn the_page_for_developers_names_each_difference() {
+    let page = include_str!("../../../docs/development.md");
+    let (_, section) = page.split_once("## The API server in memory\n").unwrap();
+    let (section, _) = section.split_once("\n## ").unwrap();
+    for known in DIFFERENCES {
+        assert!(section.contains(&format!("| {} |", known.reason)), "{}: {} is not told", known.step, known.reason);
+    }
+}
+
 #[tokio::test]
 async fn two_servers_give_the_same_answers_but_for_uids_versions_and_times() {
     let first = play::<_, Full<Bytes>, _>(server(), "default").await.unwrap();

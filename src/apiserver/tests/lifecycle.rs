@@ -74,7 +74,7 @@ async fn in_the_foreground_the_owner_goes_last() {
     let owner = create(&server, "a", &[], &[]).await;
     create(&server, "b", &["x/y"], &[&owner]).await;
     let (code, marked) = delete(&server, "a", "Foreground").await;
-    assert_eq!((code, &marked["metadata"]["finalizers"]), (202, &json!(["foregroundDeletion"])));
+    assert_eq!((code, &marked["metadata"]["finalizers"]), (200, &json!(["foregroundDeletion"])));
     assert_eq!(names(&server).await, ["a", "b"]);
     patch(&server, &format!("{MAPS}/b"), MERGE, json!({ "metadata": { "finalizers": [] } })).await;
     assert_eq!(names(&server).await, Vec::<String>::new());
