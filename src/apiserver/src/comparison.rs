@@ -29,6 +29,8 @@ pub struct Step {
     /// Media type of the body; `application/json` if it is left out.
     #[serde(rename = "type")]
     pub media_type: Option<String>,
+    /// Media type that the answer shall have; `application/json` if it is left out.
+    pub accept: Option<String>,
     /// Body.
     #[serde(default)]
     pub body: Value,
@@ -86,7 +88,7 @@ impl Player {
             .method(method)
             .uri(self.filled(target))
             .header(header::CONTENT_TYPE, media_type)
-            .header(header::ACCEPT, "application/json")
+            .header(header::ACCEPT, step.accept.as_deref().unwrap_or("application/json"))
             .header(header::USER_AGENT, "comparison/1")
             .body(Q::from(body.into_bytes()))
     }
@@ -123,6 +125,9 @@ impl Player {
             }
             Value::String(text) if field == "uid" => self.uids.push(std::mem::replace(text, "UID".to_owned())),
             Value::String(text) if field == "resourceVersion" => *text = "VERSION".to_owned(),
+            Value::String(text) if field == "cells" && is_age(text) => *text = "AGE".to_owned(),
+            // Texts for people, of the schema.
+            Value::String(text) if field == "description" => text.clear(),
             Value::String(text) if TIMES.contains(&field) => *text = "TIME".to_owned(),
             Value::String(text) if field == "message" => {
                 *text = self.uids.iter().fold(text.clone(), |text, uid| text.replace(uid, "UID"));
@@ -133,6 +138,11 @@ impl Player {
             _ => {}
         }
     }
+}
+
+/// Reports whether the cell of a table is a time in seconds.
+fn is_age(cell: &str) -> bool {
+    cell.strip_suffix('s').is_some_and(|seconds| seconds.parse::<u32>().is_ok())
 }
 
 /// Replaces each number by a word.

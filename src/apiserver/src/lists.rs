@@ -61,8 +61,11 @@ pub(crate) fn body(kind: &Kind, mut objects: Vec<Value>, version: u64) -> Value 
             fields(object).retain(|name, _| name != "apiVersion" && name != "kind");
         }
     }
+    let mut metadata = json!({ "resourceVersion": version.to_string() });
+    if matches!(kind.shape, Shape::Custom { .. }) {
+        metadata["continue"] = "".into();
+    }
     json!({
-        "kind": format!("{}List", kind.name), "apiVersion": kind.api_version(),
-        "metadata": { "resourceVersion": version.to_string() }, "items": objects,
+        "kind": format!("{}List", kind.name), "apiVersion": kind.api_version(), "metadata": metadata, "items": objects,
     })
 }

@@ -26,7 +26,7 @@ pub(crate) fn of(kind: &Kind, object: &Value) -> Result<Value, ApiError> {
 }
 
 /// Returns a selector as text; a LabelSelector is written as one.
-fn selector_text(selector: &Value) -> Option<String> {
+pub(crate) fn selector_text(selector: &Value) -> Option<String> {
     if let Some(text) = selector.as_str() {
         return Some(text.to_owned());
     }

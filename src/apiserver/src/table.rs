@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     kinds::{Kind, Shape},
     object::{items, name, number, text},
+    scale::selector_text,
 };
 
 /// One column: name, type, JSON path below the object or word for a computed cell, priority.
@@ -26,6 +27,8 @@ enum Source {
     Computed(fn(&Value) -> Value),
 }
 
+/// Cell of what is not there.
+const NONE: &str = "<none>";
 const AGE: &str = ".metadata.creationTimestamp";
 
 fn column(name: &str, kind: &str, source: Source) -> Column {
@@ -67,8 +70,17 @@ fn columns(kind: &Kind) -> Vec<Column> {
         "Service" => all.extend([
             path("Type", "string", ".spec.type"),
             path("Cluster-IP", "string", ".spec.clusterIP"),
+            computed("External-IP", "string", external_address),
             computed("Port(s)", "string", ports),
+            path("Age", "date", AGE),
+            Column { priority: 1, ..computed("Selector", "string", |object| labels(&object["spec"]["selector"])) },
         ]),
+        "NetworkPolicy" => all.push(computed("Pod-Selector", "string", |object| {
+            selector_text(&object["spec"]["podSelector"])
+                .filter(|text| !text.is_empty())
+                .unwrap_or(NONE.to_owned())
+                .into()
+        })),
         "Namespace" => all.push(path("Status", "string", ".status.phase")),
         "ConfigMap" => all.push(computed("Data", "string", data)),
         "Secret" => all.extend([path("Type", "string", ".type"), computed("Data", "string", data)]),
@@ -95,14 +107,34 @@ fn columns(kind: &Kind) -> Vec<Column> {
         }
         _ => {}
     }
-    all.push(path("Age", "date", AGE));
+    if kind.name != "Service" {
+        all.push(path("Age", "date", AGE));
+    }
     all
+}
+
+/// Returns where a Service is reached from outside.
+fn external_address(object: &Value) -> Value {
+    if text(object, "/spec/type") == "ExternalName" {
+        return text(object, "/spec/externalName").into();
+    }
+    let addresses: Vec<&str> = items(object, "/spec/externalIPs").iter().filter_map(Value::as_str).collect();
+    if addresses.is_empty() { NONE.into() } else { addresses.join(",").into() }
+}
+
+/// Returns labels as a selector of them is written.
+fn labels(labels: &Value) -> Value {
+    let pairs = labels.as_object().into_iter().flatten();
+    let pairs: Vec<String> =
+        pairs.map(|(name, value)| format!("{name}={}", value.as_str().unwrap_or_default())).collect();
+    if pairs.is_empty() { NONE.into() } else { pairs.join(",").into() }
 }
 
 /// Returns the definitions of the columns of a kind.
 pub(crate) fn definitions(kind: &Kind) -> Value {
     let definition = |column: &Column| {
-        let shown = if column.kind == "date" { "string" } else { &column.kind };
+        let is_age_of_built_in = column.kind == "date" && !matches!(kind.shape, Shape::Custom { .. });
+        let shown = if is_age_of_built_in { "string" } else { &column.kind };
         json!({
             "name": column.name, "type": shown, "format": column.format, "description": column.description,
             "priority": column.priority,
@@ -126,7 +158,7 @@ pub(crate) fn cells(kind: &Kind, object: &Value, now: Timestamp) -> Value {
             Some(found) if matches!(column.kind.as_str(), "integer" | "number" | "boolean") => found.clone(),
             Some(Value::String(text)) => text.as_str().into(),
             Some(found) => found.to_string().into(),
-            None if matches!(kind.shape, Shape::BuiltIn(_)) => "<none>".into(),
+            None if matches!(kind.shape, Shape::BuiltIn(_)) => NONE.into(),
             None => Value::Null,
         },
     };
@@ -208,7 +240,7 @@ fn ports(service: &Value) -> Value {
         format!("{}{node}/{protocol}", port["port"])
     };
     let ports: Vec<_> = items(service, "/spec/ports").iter().map(port).collect();
-    if ports.is_empty() { "<none>".into() } else { ports.join(",").into() }
+    if ports.is_empty() { NONE.into() } else { ports.join(",").into() }
 }
 
 fn data(object: &Value) -> Value {

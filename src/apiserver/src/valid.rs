@@ -87,7 +87,7 @@ pub(crate) fn metadata(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
         for part in ["apiVersion", "kind", "name", "uid"] {
             if text(reference, &format!("/{part}")).is_empty() {
                 let value = "Invalid value: \"\": must not be empty";
-                errors.push(error(INVALID, format!("metadata.ownerReferences[{index}].{part}"), value));
+                errors.push(error(INVALID, format!("metadata.ownerReferences.{part}"), value));
             }
         }
     }
