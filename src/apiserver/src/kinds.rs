@@ -132,6 +132,8 @@ impl Kind {
             "Deployment" => {
                 empty["spec"] = json!({ "strategy": {}, "template": { "metadata": {}, "spec": { "containers": [] } } });
             }
+            "Event" => empty["source"] = json!({}),
+            "Namespace" => empty["spec"] = json!({ "finalizers": ["kubernetes"] }),
             "NetworkPolicy" => empty["spec"] = json!({ "podSelector": {} }),
             "Pod" => empty["spec"] = json!({ "containers": [] }),
             _ => {}

@@ -83,7 +83,7 @@ pub(crate) fn metadata(kind: &Kind, object: &Value, old: Option<&Value>) -> Vec<
     for (key, _) in object.pointer("/metadata/annotations").and_then(Value::as_object).into_iter().flatten() {
         errors.extend(key_error("metadata.annotations", &key.to_lowercase()));
     }
-    for (index, reference) in items(object, "/metadata/ownerReferences").iter().enumerate() {
+    for reference in items(object, "/metadata/ownerReferences") {
         for part in ["apiVersion", "kind", "name", "uid"] {
             if text(reference, &format!("/{part}")).is_empty() {
                 let value = "Invalid value: \"\": must not be empty";

@@ -54,6 +54,41 @@ pub const DIFFERENCES: &[Difference] = &[
         at: "/body/details/causes/1",
         reason: "the real one checks metadata twice, and tells a violation twice",
     },
+    Difference {
+        step: "defaults of many fields of a Deployment",
+        at: "/body/spec/template/spec/containers/0/resources/requests/cpu",
+        reason: "quantities stay as they are written",
+    },
+    Difference {
+        step: "apply of many fields of a Deployment",
+        at: "/body/spec/template/spec/containers/0/resources/requests/cpu",
+        reason: "quantities stay as they are written",
+    },
+    Difference {
+        step: "an Event",
+        at: "/body/eventTime",
+        reason: "Go writes these fields of an Event even if they are empty",
+    },
+    Difference {
+        step: "an Event",
+        at: "/body/reporting",
+        reason: "Go writes these fields of an Event even if they are empty",
+    },
+    Difference {
+        step: "the other form of an Event",
+        at: "/body/eventTime",
+        reason: "Go writes these fields of an Event even if they are empty",
+    },
+    Difference {
+        step: "Events of an object",
+        at: "/body/items/0/eventTime",
+        reason: "Go writes these fields of an Event even if they are empty",
+    },
+    Difference {
+        step: "Events of an object",
+        at: "/body/items/0/reporting",
+        reason: "Go writes these fields of an Event even if they are empty",
+    },
 ];
 
 /// Returns where the answers of two servers differ in another way than is known, and which of the known differences are gone.
