@@ -316,6 +316,13 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_list_with_keys_is_no_field() {
+        let config = json!({ "metadata": { "labels": {} }, "spec": { "ports": [], "externalIPs": [] } });
+        let fields = json!({ "f:metadata": { "f:labels": {} }, "f:spec": { "f:externalIPs": {} } });
+        assert_eq!(with("Service", |structure| structure.fields(&config).to_json()), fields);
+    }
+
+    #[test]
     fn a_port_without_protocol_is_that_of_tcp() {
         let live =
             json!({ "spec": { "ports": [{ "port": 80, "protocol": "TCP" }, { "port": 80, "protocol": "UDP" }] } });

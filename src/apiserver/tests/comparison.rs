@@ -4,11 +4,16 @@
 
 mod common;
 
-use apiserver::comparison::{DIFFERENCES, differences, play, script};
+use apiserver::{
+    ApiServer,
+    comparison::{DIFFERENCES, differences, play, script},
+};
 use bytes::Bytes;
-use common::server;
+use common::{call, server};
 use http_body_util::Full;
-use serde_json::json;
+use serde_json::{Value, json};
+
+const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
 #[tokio::test]
 async fn the_script_is_answered_as_it_says() {
@@ -25,7 +30,7 @@ async fn the_script_is_answered_as_it_says() {
 }
 
 /// Two servers in memory differ nowhere, so the differences from the real one are said to be gone, and nothing else is said; a
-/// field that differs is found.
+/// field that differs is found. The second one has other versions and another time.
 #[test]
 fn the_page_for_developers_names_each_difference() {
     let page = include_str!("../../../docs/development.md");
@@ -39,7 +44,10 @@ fn the_page_for_developers_names_each_difference() {
 #[tokio::test]
 async fn two_servers_give_the_same_answers_but_for_uids_versions_and_times() {
     let first = play::<_, Full<Bytes>, _>(server(), "default").await.unwrap();
-    let mut second = play::<_, Full<Bytes>, _>(server(), "default").await.unwrap();
+    let later = ApiServer::new(|| "2027-02-03T04:05:06Z".parse().unwrap(), |_| None);
+    call(&later, &format!("POST {SECRETS}"), json!({ "metadata": { "name": "before" } })).await;
+    call(&later, &format!("DELETE {SECRETS}/before"), Value::Null).await;
+    let mut second = play::<_, Full<Bytes>, _>(later, "default").await.unwrap();
     let said = differences(&first, &second);
     assert_eq!(said.len(), DIFFERENCES.len(), "{said:#?}");
     second[0].1.body["data"]["k"] = json!("another");
