@@ -118,9 +118,12 @@ impl Player {
             Value::Object(fields) => fields.iter_mut().for_each(|(field, value)| self.mask(field, value)),
             Value::Array(items) => {
                 items.iter_mut().for_each(|item| self.mask(field, item));
-                if field == "causes" {
+                match field {
                     // Conflicts of several managers are in no order.
-                    items.sort_by_key(Value::to_string);
+                    "causes" => items.sort_by_key(Value::to_string),
+                    // Sorted by time on a server: two writes within one second come in another order than two that are apart.
+                    "managedFields" => items.sort_by_key(owner),
+                    _ => {}
                 }
             }
             Value::String(text) if field == "uid" => self.uids.push(std::mem::replace(text, "UID".to_owned())),
@@ -138,6 +141,11 @@ impl Player {
             _ => {}
         }
     }
+}
+
+/// Returns the owner that an entry of `managedFields` is about.
+fn owner(entry: &Value) -> [String; 4] {
+    ["operation", "manager", "apiVersion", "subresource"].map(|field| entry[field].to_string())
 }
 
 /// Reports whether the cell of a table is a time in seconds.

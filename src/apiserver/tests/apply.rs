@@ -5,7 +5,9 @@
 mod common;
 
 use apiserver::ApiServer;
-use common::{APPLY, DEPLOYMENTS, MAPS, MERGE, MODELS, call, deployment, map, model, patch, send, server};
+use common::{
+    APPLY, DEPLOYMENTS, MAPS, MERGE, MODELS, call, deployment, map, model, patch, send, server, server_with_moving_time,
+};
 use serde_json::{Value, json};
 
 /// Applies an object by a field manager.
@@ -27,6 +29,11 @@ fn config(image: &str, replicas: Option<u32>) -> Value {
         object["spec"]["replicas"] = replicas.into();
     }
     object
+}
+
+/// Returns a configuration of a ConfigMap with one entry.
+fn applied(key: &str) -> Value {
+    json!({ "apiVersion": "v1", "kind": "ConfigMap", "data": { key: "1" } })
 }
 
 const PATH: &str = "/apis/apps/v1/namespaces/default/deployments/a";
@@ -82,6 +89,24 @@ async fn an_update_owns_what_it_changes_and_an_apply_says_so() {
     let (code, status) = apply(&server, PATH, "m", config("i:1", Some(2))).await;
     let message = "Apply failed with 1 conflict: conflict with \"u\" using apps/v1: .spec.replicas";
     assert_eq!((code, &status["message"]), (409, &json!(message)));
+}
+
+#[tokio::test]
+async fn owners_are_in_the_order_of_operation_time_and_name() {
+    let server = server_with_moving_time();
+    let path = format!("{MAPS}/a");
+    let change = |field: &str| json!({ "data": { field: "1" } });
+    for manager in ["y", "x"] {
+        patch(&server, &format!("{path}?fieldManager={manager}"), APPLY, applied(manager)).await;
+    }
+    for manager in ["d", "c"] {
+        patch(&server, &format!("{path}?fieldManager={manager}"), MERGE, change(manager)).await;
+    }
+    let (_, object) = call(&server, &format!("GET {path}"), Value::Null).await;
+    let entries = object["metadata"]["managedFields"].as_array().unwrap();
+    let managers: Vec<_> = entries.iter().map(|entry| entry["manager"].as_str().unwrap()).collect();
+    assert_eq!(managers, ["y", "x", "d", "c"]);
+    assert!(entries.windows(2).all(|pair| pair[0]["time"].as_str() < pair[1]["time"].as_str()), "{entries:#?}");
 }
 
 #[tokio::test]

@@ -4,12 +4,9 @@
 
 mod common;
 
-use apiserver::{
-    ApiServer,
-    comparison::{DIFFERENCES, differences, play, script},
-};
+use apiserver::comparison::{DIFFERENCES, differences, play, script};
 use bytes::Bytes;
-use common::{call, server};
+use common::{call, server, server_with_moving_time};
 use http_body_util::Full;
 use serde_json::{Value, json};
 
@@ -29,8 +26,6 @@ async fn the_script_is_answered_as_it_says() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-/// Two servers in memory differ nowhere, so the differences from the real one are said to be gone, and nothing else is said; a
-/// field that differs is found. The second one has other versions and another time.
 #[test]
 fn the_page_for_developers_names_each_difference() {
     let page = include_str!("../../../docs/development.md");
@@ -41,10 +36,12 @@ fn the_page_for_developers_names_each_difference() {
     }
 }
 
+/// Two servers in memory differ nowhere, so the differences from the real one are said to be gone, and nothing else is said; a
+/// field that differs is found. The second one has other versions, and a time that moves between two writes.
 #[tokio::test]
 async fn two_servers_give_the_same_answers_but_for_uids_versions_and_times() {
     let first = play::<_, Full<Bytes>, _>(server(), "default").await.unwrap();
-    let later = ApiServer::new(|| "2027-02-03T04:05:06Z".parse().unwrap(), |_| None);
+    let later = server_with_moving_time();
     call(&later, &format!("POST {SECRETS}"), json!({ "metadata": { "name": "before" } })).await;
     call(&later, &format!("DELETE {SECRETS}/before"), Value::Null).await;
     let mut second = play::<_, Full<Bytes>, _>(later, "default").await.unwrap();

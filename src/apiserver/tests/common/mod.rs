@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use apiserver::ApiServer;
 use bytes::Bytes;
 use futures::StreamExt;
@@ -29,6 +31,13 @@ pub(crate) const MODELS: &str = "/apis/agents.recif.dev/v1/namespaces/default/mo
 pub(crate) fn server() -> ApiServer {
     let now: Timestamp = "2026-01-02T03:04:05.678Z".parse().unwrap();
     ApiServer::new(move || now, |token| (token == "known").then(|| "system:serviceaccount:default:a".to_owned()))
+}
+
+/// Makes a server whose time moves on by one second each time it is read.
+pub(crate) fn server_with_moving_time() -> ApiServer {
+    let seconds = AtomicI64::new(1_800_000_000);
+    let clock = move || Timestamp::from_second(seconds.fetch_add(1, Ordering::Relaxed)).unwrap();
+    ApiServer::new(clock, |token| (token == "known").then(|| "system:serviceaccount:default:a".to_owned()))
 }
 
 /// Sends a request such as `GET /version`, and returns the code and body of the response.
