@@ -19,6 +19,8 @@ pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 pub(crate) const ORPHAN: &str = "orphan";
 /// Grace period of a Pod that names none, in seconds.
 const GRACE: i64 = 30;
+/// Longest grace period, in seconds (68 years); a later end could not be written as a time.
+const MAX_GRACE: i64 = i32::MAX as i64;
 
 /// What became of an object.
 #[derive(Debug)]
@@ -157,7 +159,11 @@ fn pod_grace(pod: &Value, wanted: Option<i64>) -> i64 {
         return 0;
     }
     let own = number(pod, "/spec/terminationGracePeriodSeconds").unwrap_or(GRACE);
-    let grace = wanted.unwrap_or(own).max(0);
+    // A negative one counts as 1, as in the API server.
+    let grace = match wanted.unwrap_or(own) {
+        ..0 => 1,
+        grace => grace.min(MAX_GRACE),
+    };
     // A deletion that is under way can only be made shorter.
     match number(pod, "/metadata/deletionGracePeriodSeconds").filter(|_| is_deleting(pod)) {
         Some(pending) if wanted.is_some() => grace.min(pending),

@@ -27,6 +27,8 @@ use crate::{
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 /// Time after which a watch ends that names none.
 const TIMEOUT: Duration = Duration::from_secs(1800);
+/// Longest time of a watch (one year); the end of one of 2^64 seconds could not be told.
+const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Annotation of the bookmark behind what was there at the beginning.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
@@ -52,7 +54,10 @@ impl Watch {
     pub(crate) fn new(shared: Arc<Shared>, scope: Scope, form: Form, options: &ListOptions) -> Self {
         let versions = shared.versions.subscribe();
         let now = Instant::now();
-        let timeout = options.timeout.filter(|seconds| *seconds > 0).map_or(TIMEOUT, Duration::from_secs);
+        let timeout = options
+            .timeout
+            .filter(|seconds| *seconds > 0)
+            .map_or(TIMEOUT, |seconds| Duration::from_secs(seconds).min(MAX_TIMEOUT));
         let mut watch = Self {
             versions,
             scope,

@@ -115,6 +115,27 @@ async fn a_pod_on_a_node_has_time_to_end_which_can_only_get_shorter() {
 }
 
 #[tokio::test]
+async fn a_grace_period_is_neither_negative_nor_endless() {
+    let server = server();
+    let longest = json!("2094-01-20T06:18:12Z");
+    for (own, wanted, seconds, end) in [
+        (i64::MAX, Value::Null, i64::from(i32::MAX), &longest),
+        (30, json!(i64::MAX), i64::from(i32::MAX), &longest),
+        (-1, Value::Null, 1, &json!("2026-01-02T03:04:06Z")),
+        (30, json!(-5), 1, &json!("2026-01-02T03:04:06Z")),
+    ] {
+        let mut body = pod("a");
+        body["spec"]["terminationGracePeriodSeconds"] = own.into();
+        call(&server, &format!("POST {PODS}"), body).await;
+        let path = format!("DELETE {PODS}/a");
+        let (code, marked) = call(&server, &path, json!({ "gracePeriodSeconds": wanted })).await;
+        let found = (&marked["metadata"]["deletionGracePeriodSeconds"], &marked["metadata"]["deletionTimestamp"]);
+        assert_eq!((code, found), (200, (&json!(seconds), end)));
+        call(&server, &path, json!({ "gracePeriodSeconds": 0 })).await;
+    }
+}
+
+#[tokio::test]
 async fn a_namespace_is_emptied_first_and_takes_nothing_new() {
     let server = server();
     create(&server, "a", &["x/y"], &[]).await;

@@ -101,6 +101,14 @@ async fn without_a_version_a_watch_begins_with_what_is_there() {
     assert_eq!(Lines::open(&server, &format!("{MAPS}?{none}")).await.next().await, None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_watch_may_ask_for_more_time_than_a_clock_can_tell() {
+    let server = server();
+    let mut lines = Lines::open(&server, &format!("{MAPS}?watch=true&timeoutSeconds={}", u64::MAX)).await;
+    call(&server, &format!("POST {MAPS}"), map("a", "1")).await;
+    assert_eq!(lines.next_short().await, short("ADDED", "a"));
+}
+
 #[tokio::test]
 async fn options_that_contradict_each_other_are_refused() {
     let server = server();
