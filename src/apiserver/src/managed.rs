@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     errors::ApiError,
     fields::FieldSet,
-    object::{items, set_metadata, text},
+    object::{items, set_field, set_metadata, text},
     structure::Structure,
 };
 
@@ -141,6 +141,15 @@ fn write(object: &mut Value, owners: Owners) {
 fn without_owners(object: &Value) -> Value {
     let mut object = object.clone();
     set_metadata(&mut object, "managedFields", None);
+    object
+}
+
+/// Returns an object without the times at which owners set their fields.
+pub(crate) fn without_times(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(Value::Array(entries)) = object.pointer_mut("/metadata/managedFields") {
+        entries.iter_mut().for_each(|entry| set_field(entry, "time", None));
+    }
     object
 }
 

@@ -58,6 +58,27 @@ async fn applying_twice_changes_nothing() {
 }
 
 #[tokio::test]
+async fn applying_later_what_admission_normalises_changes_nothing() {
+    let server = server_with_moving_time();
+    let metadata = json!({ "labels": {}, "annotations": {} });
+    for (path, object) in [
+        (
+            "/api/v1/namespaces/default/secrets/s",
+            json!({ "apiVersion": "v1", "kind": "Secret", "stringData": { "k": "v" }, "metadata": metadata }),
+        ),
+        (PATH, {
+            let mut object = config("i:1", None);
+            object["status"] = json!({ "replicas": 3 });
+            object
+        }),
+    ] {
+        let (code, first) = apply(&server, path, "m", object.clone()).await;
+        assert_eq!(code, 201);
+        assert_eq!(apply(&server, path, "m", object).await, (200, first));
+    }
+}
+
+#[tokio::test]
 async fn a_field_of_another_manager_is_taken_only_by_force() {
     let server = server();
     apply(&server, PATH, "m", config("i:1", Some(2))).await;
