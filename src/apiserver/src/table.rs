@@ -23,12 +23,23 @@ struct Column {
 enum Source {
     /// A JSON path.
     Path(String),
+    /// The age of the first of some times that is there, by JSON pointers.
+    Since(&'static [&'static str]),
     /// A function of the object.
     Computed(fn(&Value) -> Value),
 }
 
 /// Cell of what is not there.
 const NONE: &str = "<none>";
+/// Times of an Event in both of its forms, the first that counts first.
+const LAST_SEEN: &[&str] = &[
+    "/series/lastObservedTime",
+    "/lastTimestamp",
+    "/deprecatedLastTimestamp",
+    "/firstTimestamp",
+    "/deprecatedFirstTimestamp",
+    "/eventTime",
+];
 const AGE: &str = ".metadata.creationTimestamp";
 
 fn column(name: &str, kind: &str, source: Source) -> Column {
@@ -97,7 +108,7 @@ fn columns(kind: &Kind) -> Vec<Column> {
             };
             let message = |object: &Value| Value::from([text(object, "/message"), text(object, "/note")].concat());
             return vec![
-                path("Last Seen", "date", AGE),
+                column("Last Seen", "date", Source::Since(LAST_SEEN)),
                 path("Type", "string", ".type"),
                 path("Reason", "string", ".reason"),
                 computed("Object", "string", regarding),
@@ -148,13 +159,18 @@ pub(crate) fn cells(kind: &Kind, object: &Value, now: Timestamp) -> Value {
     if name(object).is_empty() {
         return Value::Null;
     }
+    let since = |time: &str| {
+        let time = time.parse::<Timestamp>().ok();
+        Value::from(time.map_or("<unknown>".to_owned(), |time| age(now.as_second() - time.as_second())))
+    };
     let cell = |column: &Column| match &column.source {
         Source::Computed(cell) => cell(object),
+        Source::Since(pointers) => {
+            let mut times = pointers.iter().map(|pointer| text(object, pointer));
+            since(times.find(|time| !time.is_empty()).unwrap_or_default())
+        }
         Source::Path(path) => match find(object, path) {
-            Some(found) if column.kind == "date" => found
-                .as_str()
-                .and_then(|time| time.parse::<Timestamp>().ok())
-                .map_or("<unknown>".into(), |time| age(now.as_second() - time.as_second()).into()),
+            Some(found) if column.kind == "date" => since(found.as_str().unwrap_or_default()),
             Some(found) if matches!(column.kind.as_str(), "integer" | "number" | "boolean") => found.clone(),
             Some(Value::String(text)) => text.as_str().into(),
             Some(found) => found.to_string().into(),

@@ -32,6 +32,38 @@ async fn a_list_is_a_table_with_the_columns_of_its_kind() {
 }
 
 #[tokio::test]
+async fn an_event_was_last_seen_at_the_last_of_its_times() {
+    let server = server();
+    let path = "/api/v1/namespaces/default/events";
+    let times = json!({
+        "eventTime": "2026-01-02T03:04:01.000000Z", "firstTimestamp": "2026-01-02T03:04:02Z",
+        "lastTimestamp": "2026-01-02T03:04:03Z",
+        "series": { "count": 2, "lastObservedTime": "2026-01-02T03:04:04.000000Z" },
+    });
+    for (fields, age) in [
+        (&["eventTime", "firstTimestamp", "lastTimestamp", "series"][..], "1s"),
+        (&["eventTime", "firstTimestamp", "lastTimestamp"], "2s"),
+        (&["eventTime", "firstTimestamp"], "3s"),
+        (&["eventTime"], "4s"),
+        (&[], "<unknown>"),
+    ] {
+        let mut event = json!({
+            "metadata": { "name": "e" }, "involvedObject": { "kind": "Pod", "name": "p", "namespace": "default" },
+            "reason": "R", "message": "m", "type": "Normal", "action": "a", "reportingComponent": "c", "reportingInstance": "i",
+        });
+        for field in fields {
+            event[field] = times[field].clone();
+        }
+        assert_eq!(call(&server, &format!("POST {path}"), event).await.0, 201);
+        for form in [path, "/apis/events.k8s.io/v1/namespaces/default/events"] {
+            let table = get_as(&server, form, TABLE).await;
+            assert_eq!(table["rows"][0]["cells"][0], age, "{form} {fields:?}");
+        }
+        call(&server, &format!("DELETE {path}/e"), Value::Null).await;
+    }
+}
+
+#[tokio::test]
 async fn the_first_json_of_what_is_accepted_counts() {
     let server = server();
     call(&server, &format!("POST {MAPS}"), map("a", "1")).await;
