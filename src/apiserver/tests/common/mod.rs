@@ -45,7 +45,7 @@ pub(crate) async fn call(server: &ApiServer, request: &str, body: Value) -> (u16
     send(server, request, "application/json", &if body.is_null() { String::new() } else { body.to_string() }).await
 }
 
-/// Sends a patch by the field manager `m`, unless the path names another one.
+/// Sends a patch, by the field manager `test` unless the path names another one.
 pub(crate) async fn patch(server: &ApiServer, path: &str, media_type: &str, body: Value) -> (u16, Value) {
     send(server, &format!("PATCH {path}"), media_type, &body.to_string()).await
 }
@@ -92,7 +92,7 @@ impl Lines {
         self.0.next().await
     }
 
-    /// Returns the next line as its type, the object's name and its version.
+    /// Returns the next line as its type and the object's name.
     pub(crate) async fn next_short(&mut self) -> Option<(String, String)> {
         let line = self.next().await?;
         let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
