@@ -71,7 +71,7 @@ impl Request<'_> {
         if steps.is_empty() { self.namespace_steps() } else { steps }
     }
 
-    /// Returns what an owner that is being deleted waits for has come about.
+    /// Returns the step that ends the wait of an owner that is being deleted, if no dependent blocks it any more.
     fn owner_step(&self, key: &Key, owner: &Value) -> Option<Step> {
         let has = |finalizer: &str| finalizers(owner).any(|name| name == finalizer);
         let finalizer = if has(ORPHAN) { ORPHAN } else { FOREGROUND };

@@ -58,7 +58,7 @@ pub(crate) enum Shape {
     Custom { definition: Value, schema: Box<OnceLock<Result<Schema, String>>> },
     /// By the types of k8s-openapi.
     BuiltIn(fn(Value) -> Result<Value, String>),
-    /// Not kept: each request gets an answer. By the types of k8s-openapi, too.
+    /// Not at all: each request gets an answer, and nothing is kept.
     Review,
 }
 

@@ -184,7 +184,7 @@ pub(crate) fn update(structure: Structure<'_>, live: &Value, new: &mut Value, wr
 }
 
 /// Applies a configuration to the live object, by the writer's field manager at `now`, and returns the new object: with what the
-/// configuration sets, without what it does not set any more and nobody else owns.
+/// configuration sets, without what it does not set any more and no other manager owns.
 ///
 /// # Errors
 /// 409 if another owner's field would change, unless `force`.

@@ -194,7 +194,7 @@ impl ListOptions {
     /// Reads the options.
     ///
     /// # Errors
-    /// 422 for a combination that is not allowed, 400 for a version that is none.
+    /// 422 for a combination that is not allowed, or a version that is no number.
     pub(crate) fn parse(query: &Query) -> Result<Self, ApiError> {
         let (watch, has_match) = (query.flag("watch"), query.has("resourceVersionMatch"));
         let initial_events = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::{kinds::Kind, object::text, server::Account};
 
-/// Name of the account that every request without token has.
+/// Name of the account that every request has: tokens of requests are not read.
 const USER: &str = "recif-dev";
 
 /// Returns the review with its answer. `account` returns the name of the account that a token belongs to.
