@@ -9,6 +9,7 @@ use crate::{
     errors::{ApiError, details},
     object::{self, field, finalizers, is_deleting, number, set_at, set_finalizers, set_metadata, text, time, uid},
     options::{DeleteOptions, Propagation},
+    server::NAMESPACES,
     store::Key,
     write::{Request, Target},
 };
@@ -35,7 +36,7 @@ impl Request<'_> {
     /// Deletes an object, and returns the code and body of the response.
     ///
     /// # Errors
-    /// 404 if it is not there, 409 if it is not the one that the options name.
+    /// 404 if it is not there, 409 if it is not the one that the options name, 403 for a namespace that stays.
     pub(crate) fn delete(&mut self, target: &Target, options: &DeleteOptions) -> Result<(StatusCode, Value), ApiError> {
         let kind = self.kind(target);
         let old = self.get(target)?;
@@ -52,6 +53,9 @@ impl Request<'_> {
         let version = text(&old, "/metadata/resourceVersion");
         if let Some(wanted) = options.version.as_deref().filter(|wanted| *wanted != version) {
             return conflict("ResourceVersion", wanted, version, "modified");
+        }
+        if kind.name == "Namespace" && NAMESPACES.contains(&target.name.as_str()) {
+            return Err(ApiError::namespace_stays(kind, &target.name));
         }
         let key = self.key(target);
         let deleted = self.mark(&key, options);

@@ -67,6 +67,7 @@ fn verbs(kind: &Kind) -> &'static [&'static str] {
     match kind.shape {
         Shape::Review => &["create"],
         _ if kind.traits.read_only => &["get", "list", "watch"],
+        _ if kind.name == "Namespace" => &["create", "delete", "get", "list", "patch", "update", "watch"],
         _ => &["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
     }
 }

@@ -126,6 +126,12 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with(details)
     }
 
+    /// A namespace that is always there cannot be deleted.
+    pub(crate) fn namespace_stays(kind: &Kind, name: &str) -> Self {
+        let message = format!("{} \"{name}\" is forbidden: this namespace may not be deleted", kind.resource());
+        Self::new(StatusCode::FORBIDDEN, "Forbidden", message).with(details(kind, name))
+    }
+
     /// An object violates its schema or the rules of metadata.
     pub(crate) fn invalid(group: &str, kind: &str, name: &str, errors: &[Violation]) -> Self {
         let mut texts: Vec<String> = Vec::new();

@@ -1,12 +1,13 @@
-//! A small Kubernetes API server in memory, for `recif dev` and tests: the verbs, patches, watches and errors of the real one for
-//! the kinds that Récif needs. No client and no sockets: [`ApiServer`] is a [`tower::Service`], from which a `kube::Client` can be
-//! made; the time is a parameter.
+//! A small Kubernetes API server in memory: the verbs, patches, watches and errors of the real one for the kinds that Récif needs.
+//! The operator is to run on it without a cluster; today the end-to-end tests compare it with the real one. No client and no
+//! sockets: [`ApiServer`] is a [`tower::Service`], from which a `kube::Client` can be made; the time is a parameter.
 //!
 //! A request is read ([`routes`], [`options`]), and then works on the store under one lock: [`write`] and [`patched`] make the new
 //! object, [`managed`] records the owners of its fields, [`admission`] checks it, [`store`] keeps it, and [`collect`] does what
 //! follows. Watches read the changes from the store's ring ([`watch`]).
 
 mod admission;
+mod bodies;
 mod builtin;
 mod collect;
 pub mod comparison;

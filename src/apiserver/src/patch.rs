@@ -4,7 +4,10 @@
 use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
-use crate::errors::ApiError;
+use crate::{
+    errors::ApiError,
+    kinds::{Kind, Shape},
+};
 
 /// Most operations of one JSON Patch.
 const MAX_OPERATIONS: usize = 10_000;
@@ -27,16 +30,18 @@ pub(crate) enum PatchType {
 }
 
 impl PatchType {
-    /// Returns the form by the media type, with or without parameters.
+    /// Returns the form by the media type, with or without parameters. Custom resources have no strategic patches.
     ///
     /// # Errors
     /// 415 for another type.
-    pub(crate) fn of(media_type: &str) -> Result<Self, ApiError> {
+    pub(crate) fn of(media_type: &str, kind: &Kind) -> Result<Self, ApiError> {
+        let is_custom = matches!(kind.shape, Shape::Custom { .. });
         match media_type.split(';').next().unwrap_or_default().trim() {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
-            "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             "application/apply-patch+yaml" => Ok(Self::Apply),
+            _ if is_custom => Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
+            "application/strategic-merge-patch+json" => Ok(Self::Strategic),
             _ => Err(ApiError::unsupported_patch()),
         }
     }

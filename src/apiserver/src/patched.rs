@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     admission,
+    bodies::{check_name, expect_type},
     errors::{ApiError, INVALID, Violation},
     kinds::Kind,
     managed::{self, Operation},
@@ -88,12 +89,14 @@ impl Request<'_> {
     pub(crate) fn update_scale(
         &mut self,
         target: &Target,
-        body: &Value,
+        body: Value,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
+        let scale = expect_type("autoscaling/v1", "Scale", body)?;
+        check_name(target, &scale)?;
         let old = self.get(target)?;
-        let replicas = body.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
-        self.set_replicas(target, &old, body, replicas, options)
+        let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
+        self.set_replicas(target, &old, &scale, replicas, options)
     }
 
     fn patch_scale(

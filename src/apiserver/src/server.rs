@@ -19,6 +19,7 @@ use tokio::sync::watch;
 use tower::{BoxError, Service};
 
 use crate::{
+    bodies::expect_kind,
     discovery,
     errors::ApiError,
     forms::Form,
@@ -32,14 +33,14 @@ use crate::{
     scale,
     store::{Key, Store},
     watch::{Watch, list_version},
-    write::{Request, Target, Written, expect_kind},
+    write::{Request, Target, Written},
 };
 
 /// Body of a response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 
-/// Namespaces that are there at the beginning.
-const NAMESPACES: &[&str] = &["default", "kube-system"];
+/// Namespaces that are there from the beginning and cannot be deleted.
+pub(crate) const NAMESPACES: &[&str] = &["default", "kube-system"];
 
 /// A Kubernetes API server in memory. Clones share their objects.
 #[derive(Clone)]
@@ -131,7 +132,7 @@ impl ApiServer {
         for name in NAMESPACES {
             let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
             let body = body.to_string().into_bytes();
-            // Cannot fail: the store has no such object yet.
+            // Fails only if the system has no random numbers for the uid; then there is no such namespace.
             let _ = server.answer(&Method::POST, "/api/v1/namespaces", "", &HeaderMap::new(), &body);
         }
         server
@@ -187,7 +188,8 @@ impl ApiServer {
             (_, "POST") => is_collection && (kind.traits.cluster || !target.namespace.is_empty()),
             (_, "PUT" | "PATCH") => !is_collection,
             (_, "DELETE") => {
-                target.subresource.is_empty() && (!is_collection || kind.traits.cluster || !target.namespace.is_empty())
+                let is_one_collection = kind.traits.cluster || !target.namespace.is_empty();
+                target.subresource.is_empty() && (!is_collection || (is_one_collection && kind.name != "Namespace"))
             }
             _ => false,
         };
@@ -223,13 +225,13 @@ impl ApiServer {
                 let options = WriteOptions::parse("UpdateOptions", query, headers, false)?;
                 let object = read_body(media_type, body)?;
                 let update = |request: &mut Request<'_>| match target.subresource.as_str() {
-                    "scale" => request.update_scale(target, &object, &options),
+                    "scale" => request.update_scale(target, object.clone(), &options),
                     _ => request.update(target, object.clone(), &options),
                 };
                 self.with(update).map(written)
             }
             Method::PATCH => {
-                let form = PatchType::of(media_type)?;
+                let form = PatchType::of(media_type, kind)?;
                 let options = WriteOptions::parse("PatchOptions", query, headers, form == PatchType::Apply)?;
                 self.with(|request| request.patch(target, form, body, &options)).map(written)
             }

@@ -7,9 +7,11 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
-    admission, builtin,
+    admission,
+    bodies::{check_name, expect_kind},
+    builtin,
     errors::{ApiError, INVALID, MODIFIED, Violation},
-    kinds::{Kind, Shape, stored},
+    kinds::{Kind, stored},
     managed::{self, Operation, Writer, without_times},
     object::{self, fields, finalizers, is_deleting, metadata, number, set_field, set_metadata, text, time, uid},
     options::{FieldValidation, WriteOptions},
@@ -192,20 +194,7 @@ impl<'a> Request<'a> {
     /// Those of the API server: 400, 404, 409, 422.
     pub(crate) fn update(&mut self, target: &Target, body: Value, options: &WriteOptions) -> Result<Written, ApiError> {
         let object = expect_kind(self.kind(target), body)?;
-        let given = object::name(&object);
-        if given.is_empty() {
-            return Err(ApiError::bad_request("name must be provided"));
-        }
-        if given != target.name {
-            let message =
-                format!("the name of the object ({given}) does not match the name on the URL ({})", target.name);
-            return Err(ApiError::bad_request(message));
-        }
-        let namespace = text(&object, "/metadata/namespace");
-        if !namespace.is_empty() && namespace != target.namespace {
-            let message = "the namespace of the provided object does not match the namespace sent on the request";
-            return Err(ApiError::bad_request(message));
-        }
+        check_name(target, &object)?;
         let old = self.get(target)?;
         let writer = self.writer(target, options, Operation::Update);
         self.replace(target, &old, object, Owners::Of(&writer), options)
@@ -261,42 +250,6 @@ impl<'a> Request<'a> {
         self.settle();
         builtin::to_view(kind, (*object).clone())
     }
-}
-
-/// Bytes of a body that a message about it repeats.
-const SUMMARY: usize = 30;
-
-/// Returns a body as an object of the kind; `apiVersion` and `kind` may be left out, but for `kind` of ours.
-///
-/// # Errors
-/// 400 for a body of another kind or version.
-pub(crate) fn expect_kind(kind: &Kind, mut body: Value) -> Result<Value, ApiError> {
-    if !body.is_object() {
-        let message = format!("the object provided is unrecognized (must be of type {}): no object", kind.name);
-        return Err(ApiError::bad_request(message));
-    }
-    let (version, name, expected) = (text(&body, "/apiVersion"), text(&body, "/kind"), kind.api_version());
-    if !version.is_empty() && version != expected {
-        let message =
-            format!("the API version in the data ({version}) does not match the expected API version ({expected})");
-        return Err(ApiError::bad_request(message));
-    }
-    if !name.is_empty() && name != kind.name {
-        let message =
-            format!("{name} in version {:?} cannot be handled as a {}: it is of another kind", kind.version, kind.name);
-        return Err(ApiError::bad_request(message));
-    }
-    if name.is_empty() && matches!(kind.shape, Shape::Custom { .. }) {
-        let whole = body.to_string();
-        let short: String = whole.chars().take(SUMMARY).collect();
-        let short = if short == whole { short } else { format!("{short} ...") };
-        let missing = format!("Object 'Kind' is missing in '{whole}' ({short})");
-        let message = format!("the object provided is unrecognized (must be of type {}): {missing}", kind.name);
-        return Err(ApiError::bad_request(message));
-    }
-    set_field(&mut body, "apiVersion", Some(expected.into()));
-    set_field(&mut body, "kind", Some(kind.name.into()));
-    Ok(body)
 }
 
 /// Lets the schema complete an object, and returns warnings of unknown fields.

@@ -51,7 +51,7 @@ async fn an_object_with_a_finalizer_waits_for_its_removal() {
 }
 
 #[tokio::test]
-async fn what_nobody_owns_any_more_is_deleted() {
+async fn what_has_no_owner_any_more_is_deleted() {
     let server = server();
     let owner = create(&server, "a", &[], &[]).await;
     let other = create(&server, "b", &[], &[]).await;
@@ -138,18 +138,41 @@ async fn a_grace_period_is_neither_negative_nor_endless() {
 #[tokio::test]
 async fn a_namespace_is_emptied_first_and_takes_nothing_new() {
     let server = server();
-    create(&server, "a", &["x/y"], &[]).await;
-    create(&server, "b", &[], &[]).await;
-    let (code, _) = call(&server, "DELETE /api/v1/namespaces/default", Value::Null).await;
-    assert_eq!((code, names(&server).await), (200, vec!["a".to_owned()]));
-    let (_, namespace) = call(&server, "GET /api/v1/namespaces/default", Value::Null).await;
-    assert_eq!(namespace["status"]["phase"], "Terminating");
-    let (code, status) = call(&server, &format!("POST {MAPS}"), map("c", "1")).await;
+    let (namespace, maps) = ("/api/v1/namespaces/n", "/api/v1/namespaces/n/configmaps");
+    call(&server, "POST /api/v1/namespaces", json!({ "metadata": { "name": "n" } })).await;
+    let mut kept = map("a", "1");
+    kept["metadata"]["finalizers"] = json!(["x/y"]);
+    for body in [kept, map("b", "1")] {
+        assert_eq!(call(&server, &format!("POST {maps}"), body).await.0, 201);
+    }
+    assert_eq!(call(&server, &format!("DELETE {namespace}"), Value::Null).await.0, 200);
+    let (_, left) = call(&server, &format!("GET {maps}"), Value::Null).await;
+    assert_eq!((left["items"].as_array().unwrap().len(), &left["items"][0]["metadata"]["name"]), (1, &json!("a")));
+    let (_, found) = call(&server, &format!("GET {namespace}"), Value::Null).await;
+    assert_eq!(found["status"]["phase"], "Terminating");
+    let (code, status) = call(&server, &format!("POST {maps}"), map("c", "1")).await;
     assert_eq!((code, &status["details"]["causes"][0]["reason"]), (403, &json!("NamespaceTerminating")));
-    let message = "configmaps \"c\" is forbidden: unable to create new content in namespace default because it is being terminated";
+    let message =
+        "configmaps \"c\" is forbidden: unable to create new content in namespace n because it is being terminated";
     assert_eq!(status["message"], message);
-    patch(&server, &format!("{MAPS}/a"), MERGE, json!({ "metadata": { "finalizers": null } })).await;
-    assert_eq!(call(&server, "GET /api/v1/namespaces/default", Value::Null).await.0, 404);
+    patch(&server, &format!("{maps}/a"), MERGE, json!({ "metadata": { "finalizers": null } })).await;
+    assert_eq!(call(&server, &format!("GET {namespace}"), Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn the_first_namespaces_and_all_at_once_cannot_be_deleted() {
+    let server = server();
+    create(&server, "a", &[], &[]).await;
+    for name in ["default", "kube-system"] {
+        let (code, status) = call(&server, &format!("DELETE /api/v1/namespaces/{name}"), Value::Null).await;
+        let message = format!("namespaces {name:?} is forbidden: this namespace may not be deleted");
+        assert_eq!((code, &status["reason"], &status["message"]), (403, &json!("Forbidden"), &json!(message)));
+    }
+    assert_eq!(call(&server, "DELETE /api/v1/namespaces", Value::Null).await.0, 405);
+    let (_, resources) = call(&server, "GET /api/v1", Value::Null).await;
+    let of_namespaces = resources["resources"].as_array().unwrap().iter().find(|found| found["name"] == "namespaces");
+    assert!(!of_namespaces.unwrap()["verbs"].as_array().unwrap().contains(&json!("deletecollection")));
+    assert_eq!(names(&server).await, ["a"]);
 }
 
 #[tokio::test]

@@ -251,6 +251,16 @@ async fn a_strategic_patch_is_of_maps_only() {
     assert_eq!((code, &object["metadata"]["generation"]), (200, &json!(2)));
     let list = json!({ "spec": { "template": { "spec": { "containers": [] } } } });
     assert_eq!(patch(&server, &format!("{DEPLOYMENTS}/a"), strategic, list).await.0, 415);
+    call(&server, &format!("POST {MODELS}"), model("a")).await;
+    let labels = json!({ "metadata": { "labels": { "a": "b" } } });
+    assert_eq!(patch(&server, &format!("{MODELS}/a"), strategic, labels).await.0, 415, "not of custom resources");
+}
+
+/// Returns a scale.
+fn scale_of(name: &str, replicas: i64) -> Value {
+    json!({
+        "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": { "name": name }, "spec": { "replicas": replicas },
+    })
 }
 
 #[tokio::test]
@@ -263,10 +273,18 @@ async fn the_scale_of_a_deployment_is_its_replicas() {
     let (code, scale) =
         patch(&server, &format!("{DEPLOYMENTS}/a/scale"), MERGE, json!({ "spec": { "replicas": 3 } })).await;
     assert_eq!((code, &scale["spec"]["replicas"]), (200, &json!(3)));
-    let (code, status) =
-        call(&server, &format!("PUT {DEPLOYMENTS}/a/scale"), json!({ "spec": { "replicas": -1 } })).await;
+    let (code, status) = call(&server, &format!("PUT {DEPLOYMENTS}/a/scale"), scale_of("a", -1)).await;
     assert_eq!((code, &status["details"]["causes"][0]["field"]), (422, &json!("spec.replicas")));
+    let mut of_another_kind = scale_of("a", 1);
+    of_another_kind["kind"] = "Deployment".into();
+    let mut of_another_version = scale_of("a", 1);
+    of_another_version["apiVersion"] = "autoscaling/v2".into();
+    for body in [json!({}), scale_of("b", 1), of_another_kind, of_another_version] {
+        assert_eq!(call(&server, &format!("PUT {DEPLOYMENTS}/a/scale"), body.clone()).await.0, 400, "{body}");
+    }
     assert_eq!(call(&server, &format!("GET {DEPLOYMENTS}/a"), Value::Null).await.1["spec"]["replicas"], 3);
+    let (code, scale) = call(&server, &format!("PUT {DEPLOYMENTS}/a/scale"), scale_of("a", 2)).await;
+    assert_eq!((code, &scale["spec"]["replicas"]), (200, &json!(2)));
 }
 
 #[tokio::test]

@@ -1,0 +1,75 @@
+//! Bodies of writes: of which type they must be, and what they must name.
+
+use serde_json::Value;
+
+use crate::{
+    errors::ApiError,
+    kinds::{Kind, Shape},
+    object::{self, set_field, text},
+    write::Target,
+};
+
+/// Bytes of a body that a message about it repeats.
+const SUMMARY: usize = 30;
+
+/// Checks that a body names the object that the request names.
+///
+/// # Errors
+/// 400 for another name or namespace, or none.
+pub(crate) fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
+    let given = object::name(object);
+    if given.is_empty() {
+        return Err(ApiError::bad_request("name must be provided"));
+    }
+    if given != target.name {
+        let message = format!("the name of the object ({given}) does not match the name on the URL ({})", target.name);
+        return Err(ApiError::bad_request(message));
+    }
+    let namespace = text(object, "/metadata/namespace");
+    if !namespace.is_empty() && namespace != target.namespace {
+        let message = "the namespace of the provided object does not match the namespace sent on the request";
+        return Err(ApiError::bad_request(message));
+    }
+    Ok(())
+}
+
+/// Returns a body as an object of the kind; `apiVersion` and `kind` may be left out, but for `kind` of ours.
+///
+/// # Errors
+/// 400 for a body of another kind or version.
+pub(crate) fn expect_kind(kind: &Kind, body: Value) -> Result<Value, ApiError> {
+    let must_name_kind = matches!(kind.shape, Shape::Custom { .. });
+    let unnamed = (must_name_kind && text(&body, "/kind").is_empty()).then(|| body.to_string());
+    let object = expect_type(&kind.api_version(), kind.name, body)?;
+    let Some(whole) = unnamed else { return Ok(object) };
+    let short: String = whole.chars().take(SUMMARY).collect();
+    let short = if short == whole { short } else { format!("{short} ...") };
+    let missing = format!("Object 'Kind' is missing in '{whole}' ({short})");
+    let message = format!("the object provided is unrecognized (must be of type {}): {missing}", kind.name);
+    Err(ApiError::bad_request(message))
+}
+
+/// Returns a body as an object of a type; `apiVersion` and `kind` may be left out.
+///
+/// # Errors
+/// 400 for a body of another kind or version.
+pub(crate) fn expect_type(api_version: &str, kind: &str, mut body: Value) -> Result<Value, ApiError> {
+    if !body.is_object() {
+        let message = format!("the object provided is unrecognized (must be of type {kind}): no object");
+        return Err(ApiError::bad_request(message));
+    }
+    let (given, name) = (text(&body, "/apiVersion"), text(&body, "/kind"));
+    if !given.is_empty() && given != api_version {
+        let message =
+            format!("the API version in the data ({given}) does not match the expected API version ({api_version})");
+        return Err(ApiError::bad_request(message));
+    }
+    if !name.is_empty() && name != kind {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        let message = format!("{name} in version {version:?} cannot be handled as a {kind}: it is of another kind");
+        return Err(ApiError::bad_request(message));
+    }
+    set_field(&mut body, "apiVersion", Some(api_version.into()));
+    set_field(&mut body, "kind", Some(kind.into()));
+    Ok(body)
+}
