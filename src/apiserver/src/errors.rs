@@ -171,6 +171,7 @@ impl ApiError {
 
     /// A document is larger than the server accepts.
     pub(crate) fn too_large(message: impl Into<String>) -> Self {
+        let message = format!("Request entity is too large: {}", message.into());
         Self::new(StatusCode::PAYLOAD_TOO_LARGE, "RequestEntityTooLarge", message)
     }
 

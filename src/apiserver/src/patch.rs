@@ -7,6 +7,7 @@ use serde_json::Value;
 use crate::{
     errors::ApiError,
     kinds::{Kind, Shape},
+    server::MAX_BODY,
 };
 
 /// Most operations of one JSON Patch.
@@ -50,7 +51,8 @@ impl PatchType {
 /// Applies a JSON Patch.
 ///
 /// # Errors
-/// 400 for a text that is none, 413 for too many operations, 422 if one of them cannot be applied.
+/// 400 for a text that is none, 413 for too many operations, 422 if one of them cannot be applied, or they copy more than
+/// [`MAX_BODY`].
 pub(crate) fn json_patch(object: &Value, patch: &[u8]) -> Result<Value, ApiError> {
     let patch: Patch = serde_json::from_slice(patch).map_err(|error| ApiError::bad_request(error.to_string()))?;
     if patch.0.len() > MAX_OPERATIONS {
@@ -59,7 +61,14 @@ pub(crate) fn json_patch(object: &Value, patch: &[u8]) -> Result<Value, ApiError
         return Err(ApiError::too_large(message));
     }
     let mut object = object.clone();
+    let mut copied = 0;
     for operation in &patch.0 {
+        if let PatchOperation::Copy(copy) = operation {
+            copied += object.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
+            if copied > MAX_BODY {
+                return Err(ApiError::patch_failed());
+            }
+        }
         if !is_test_of_a_missing_field(&object, operation) {
             json_patch::patch(&mut object, std::slice::from_ref(operation)).map_err(|_| ApiError::patch_failed())?;
         }

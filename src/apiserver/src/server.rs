@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, Response, StatusCode, header};
 use http_body::Body;
-use http_body_util::{BodyExt, Full, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody, combinators::UnsyncBoxBody};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -38,6 +38,9 @@ use crate::{
 
 /// Body of a response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
+
+/// Largest body of a request, in bytes; a JSON Patch copies no more than this either.
+pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 
 /// Namespaces that are there from the beginning and cannot be deleted.
 pub(crate) const NAMESPACES: &[&str] = &["default", "kube-system"];
@@ -336,12 +339,15 @@ where
         let server = self.clone();
         Box::pin(async move {
             let (parts, body) = request.into_parts();
-            let body = body.collect().await.map_err(Into::into)?.to_bytes();
             let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
-            let reply = server
-                .answer(&parts.method, path, query, &parts.headers, &body)
-                .unwrap_or_else(|error| Reply::Json(error.code, error.status(), Vec::new()));
-            Ok(reply.into_response())
+            let reply = match Limited::new(body, MAX_BODY).collect().await {
+                Ok(body) => server.answer(&parts.method, path, query, &parts.headers, &body.to_bytes()),
+                Err(error) if error.is::<LengthLimitError>() => {
+                    Err(ApiError::too_large(format!("limit is {MAX_BODY}")))
+                }
+                Err(error) => return Err(error),
+            };
+            Ok(reply.unwrap_or_else(|error| Reply::Json(error.code, error.status(), Vec::new())).into_response())
         })
     }
 }

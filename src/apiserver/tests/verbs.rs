@@ -242,6 +242,28 @@ async fn a_json_patch_takes_null_as_missing_and_fails_as_a_whole_without_causes(
 }
 
 #[tokio::test]
+async fn a_body_and_what_a_patch_copies_have_at_most_3_mib() {
+    let server = server();
+    let (mib, limit) = (1024 * 1024, 3 * 1024 * 1024);
+    let empty = map("a", "").to_string().len();
+    let (code, status) = call(&server, &format!("POST {MAPS}"), map("a", &"x".repeat(limit - empty + 1))).await;
+    let message = json!("Request entity is too large: limit is 3145728");
+    assert_eq!((code, &status["reason"], &status["message"]), (413, &json!("RequestEntityTooLarge"), &message));
+    assert_eq!(call(&server, &format!("POST {MAPS}?dryRun=All"), map("a", &"x".repeat(limit - empty))).await.0, 201);
+
+    call(&server, &format!("POST {MAPS}"), map("a", &"x".repeat(mib - 2))).await;
+    let copies = |count: usize| {
+        let copy = |index| json!({ "op": "copy", "from": "/data/k", "path": format!("/data/l{index}") });
+        (0..count).map(copy).collect::<Value>()
+    };
+    let path = format!("{MAPS}/a?dryRun=All");
+    assert_eq!(patch(&server, &path, JSON, copies(4)).await.0, 422);
+    assert_eq!(patch(&server, &path, JSON, copies(3)).await.0, 200);
+    let too_many = (0..=10_000).map(|_| json!({ "op": "test", "path": "/kind", "value": "ConfigMap" })).collect();
+    assert_eq!(patch(&server, &path, JSON, too_many).await.0, 413);
+}
+
+#[tokio::test]
 async fn a_strategic_patch_is_of_maps_only() {
     let server = server();
     call(&server, &format!("POST {DEPLOYMENTS}"), deployment("a")).await;
