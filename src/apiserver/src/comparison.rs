@@ -55,7 +55,7 @@ pub struct Answer {
 #[derive(Debug)]
 struct Player {
     variables: BTreeMap<String, String>,
-    /// Uids that were answered.
+    /// Uids that were answered, in the order in which they came first.
     uids: Vec<String>,
 }
 
@@ -112,6 +112,15 @@ impl Player {
         Answer { code, body }
     }
 
+    /// Returns the word for a uid: the same one again for the same uid.
+    fn word_of_uid(&mut self, uid: &str) -> String {
+        let known = self.uids.iter().position(|known| known == uid).unwrap_or_else(|| {
+            self.uids.push(uid.to_owned());
+            self.uids.len() - 1
+        });
+        format!("UID{}", known + 1)
+    }
+
     /// Replaces uids, versions and times by words, also within messages.
     fn mask(&mut self, field: &str, value: &mut Value) {
         match value {
@@ -126,14 +135,15 @@ impl Player {
                     _ => {}
                 }
             }
-            Value::String(text) if field == "uid" => self.uids.push(std::mem::replace(text, "UID".to_owned())),
+            Value::String(text) if field == "uid" => *text = self.word_of_uid(text),
             Value::String(text) if field == "resourceVersion" => *text = "VERSION".to_owned(),
             Value::String(text) if field == "cells" && is_age(text) => *text = "AGE".to_owned(),
             // Texts for people, of the schema.
             Value::String(text) if field == "description" => text.clear(),
             Value::String(text) if TIMES.contains(&field) => *text = "TIME".to_owned(),
             Value::String(text) if field == "message" => {
-                *text = self.uids.iter().fold(text.clone(), |text, uid| text.replace(uid, "UID"));
+                let uids = self.uids.iter().enumerate();
+                *text = uids.fold(text.clone(), |text, (index, uid)| text.replace(uid, &format!("UID{}", index + 1)));
                 if text.to_lowercase().replace(' ', "").contains("resourceversion") {
                     *text = without_numbers(text);
                 }
@@ -164,4 +174,24 @@ fn without_numbers(text: &str) -> String {
 /// Replaces the digits at the begin of a part.
 fn replaced(part: &str) -> String {
     format!("NUMBER{}", part.trim_start_matches(|c: char| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_uid_keeps_its_word() {
+        let mut player = Player::new("n");
+        let mut masked = |uid: &str| {
+            let mut object = json!({ "message": "first", "metadata": { "uid": uid }, "status": { "message": uid } });
+            player.mask("", &mut object);
+            (object["metadata"]["uid"].clone(), object["status"]["message"].clone())
+        };
+        assert_eq!(masked("a-1"), (json!("UID1"), json!("UID1")));
+        assert_eq!(masked("b-2"), (json!("UID2"), json!("UID2")));
+        assert_eq!(masked("a-1"), (json!("UID1"), json!("UID1")));
+    }
 }

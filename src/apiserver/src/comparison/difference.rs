@@ -105,7 +105,7 @@ pub fn differences(real: &[(String, Answer)], ours: &[(String, Answer)]) -> Vec<
         }
         compare("/body", Some(&real.body), Some(&ours.body), &mut found);
         for (at, real, ours) in found {
-            let known = DIFFERENCES.iter().position(|known| known.step == step && at.starts_with(known.at));
+            let known = DIFFERENCES.iter().position(|known| known.step == step && begins(&at, known.at));
             match known {
                 Some(known) => {
                     met.insert(known);
@@ -119,6 +119,11 @@ pub fn differences(real: &[(String, Answer)], ours: &[(String, Answer)]) -> Vec<
         gone.map(|(_, known)| format!("{}: {}: no longer differs, remove it from the list", known.step, known.at)),
     );
     lines
+}
+
+/// Reports whether a JSON pointer begins with another one, which ends before no digit: `/1` is not the begin of `/10`.
+fn begins(at: &str, begin: &str) -> bool {
+    at.strip_prefix(begin).is_some_and(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()))
 }
 
 /// Adds the places where two values differ, with what is there in each.
@@ -140,5 +145,25 @@ fn compare(at: &str, real: Option<&Value>, ours: Option<&Value>, found: &mut Vec
             let shown = |value: Option<&Value>| value.map_or_else(|| "nothing".to_owned(), Value::to_string);
             found.push((at.to_owned(), shown(real), shown(ours)));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_known_difference_is_of_one_item_of_a_list_and_all_below_it() {
+        let cases = [
+            ("/causes/1", true),
+            ("/causes/1/message", true),
+            ("/causes/10", false),
+            ("/causes/10/message", false),
+            ("/causes/2", false),
+        ];
+        for (at, expected) in cases {
+            assert_eq!(begins(at, "/causes/1"), expected, "{at}");
+        }
+        assert!(begins("/reportingComponent", "/reporting"), "the begin of names");
     }
 }
