@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, ensure};
 use apiserver::{
     ApiServer,
-    comparison::{Answer, differences, play},
+    comparison::{RecordedResponse, differences, play},
 };
 use jiff::Timestamp;
 use kube::{Client, client::Body};
@@ -32,7 +32,7 @@ async fn the_api_server_in_memory_answers_as_the_real_one(ns: Namespace) -> Resu
     Ok(())
 }
 
-async fn answers(client: &Client, namespace: &str) -> Result<Vec<(String, Answer)>> {
+async fn answers(client: &Client, namespace: &str) -> Result<Vec<(String, RecordedResponse)>> {
     let send = |request| {
         let client = client.clone();
         async move { client.send(request).await }

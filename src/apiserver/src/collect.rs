@@ -1,6 +1,6 @@
 //! The garbage collector and the end of namespaces: what follows from a write is done before its response.
 //!
-//! Owners are told apart by uid alone. An object whose owners are all gone is deleted; one of which some are there loses the
+//! Compares owners by uid alone. An object whose owners are all gone is deleted; one of which some are there loses the
 //! references to the others.
 
 use std::{

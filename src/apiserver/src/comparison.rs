@@ -1,7 +1,7 @@
 //! The comparison with the real API server: a script of requests whose answers must be equal but for uids, versions and times.
 //!
 //! The script is data. A test plays it to [`ApiServer`](crate::ApiServer) and checks codes and messages; an end-to-end test plays
-//! it to a real API server, too, and compares the [`Answer`]s. Each step may use what an earlier one has answered: `{NAME.uid}`
+//! it to a real API server, too, and compares the [`RecordedResponse`]s. Each step may use what an earlier one has answered: `{NAME.uid}`
 //! and `{NAME.version}` of a step that is saved as `NAME`, and `{ns}`, the namespace.
 
 mod difference;
@@ -44,7 +44,7 @@ pub struct Step {
 
 /// What a step was answered, without uids, versions and times.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
+pub struct RecordedResponse {
     /// Code of the response.
     pub code: u16,
     /// Body; a text if it is no JSON.
@@ -99,7 +99,7 @@ impl Player {
     }
 
     /// Takes the answer to a step: what later steps use of it, and what is compared.
-    fn answer(&mut self, step: &Step, code: u16, body: &[u8]) -> Answer {
+    fn answer(&mut self, step: &Step, code: u16, body: &[u8]) -> RecordedResponse {
         let mut body: Value =
             serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned().into());
         if let Some(name) = &step.save {
@@ -109,7 +109,7 @@ impl Player {
             }
         }
         self.mask("", &mut body);
-        Answer { code, body }
+        RecordedResponse { code, body }
     }
 
     /// Returns the word for a uid: the same one again for the same uid.

@@ -31,14 +31,14 @@ pub(crate) struct Comparison {
     pub(crate) removed: FieldSet,
 }
 
-/// Place in an object: its edges, and its field names alone.
+/// Path of a field in an object (structured merge): its edges, and its field names alone.
 #[derive(Default)]
-struct Place<'a> {
+struct FieldPath<'a> {
     edges: Vec<String>,
     names: Vec<&'a str>,
 }
 
-impl<'a> Place<'a> {
+impl<'a> FieldPath<'a> {
     fn enter<T>(&mut self, step: &Step<'a>, then: impl FnOnce(&mut Self) -> T) -> T {
         self.edges.push(step.edge.clone());
         self.names.extend(step.name);
@@ -77,7 +77,7 @@ impl Structure<'_> {
     }
 
     /// Reports whether the map at a place is one value.
-    fn is_atomic(self, place: &Place<'_>) -> bool {
+    fn is_atomic(self, place: &FieldPath<'_>) -> bool {
         let is_item = place.edges.last().is_some_and(|edge| !edge.starts_with("f:"));
         match place.names.as_slice() {
             ["metadata", "ownerReferences"] => is_item,
@@ -87,7 +87,7 @@ impl Structure<'_> {
     }
 
     /// Returns the children of a value; none for a leaf, which is compared as a whole.
-    fn children<'v>(self, place: &Place<'_>, value: &'v Value) -> Option<Vec<(Step<'v>, &'v Value)>> {
+    fn children<'v>(self, place: &FieldPath<'_>, value: &'v Value) -> Option<Vec<(Step<'v>, &'v Value)>> {
         match value {
             Value::Object(fields) if !self.is_atomic(place) => Some(
                 fields
@@ -101,7 +101,7 @@ impl Structure<'_> {
                     return None;
                 }
                 let step = |item| Some((Step { edge: item_edge(&kind, item)?, name: None }, item));
-                // A list whose items cannot be told apart is one value.
+                // A list whose items have no identity is one value.
                 items.iter().map(step).collect()
             }
             _ => None,
@@ -111,11 +111,11 @@ impl Structure<'_> {
     /// Returns the fields that an object sets.
     pub(crate) fn fields(self, object: &Value) -> FieldSet {
         let mut set = FieldSet::default();
-        self.add_fields(&mut Place::default(), object, &mut set);
+        self.add_fields(&mut FieldPath::default(), object, &mut set);
         set
     }
 
-    fn add_fields<'v>(self, place: &mut Place<'v>, value: &'v Value, set: &mut FieldSet) {
+    fn add_fields<'v>(self, place: &mut FieldPath<'v>, value: &'v Value, set: &mut FieldSet) {
         match self.children(place, value) {
             Some(children) if !children.is_empty() => {
                 for (step, child) in children {
@@ -127,7 +127,7 @@ impl Structure<'_> {
                     });
                 }
             }
-            // An empty list whose items can be told apart is no field; an empty map is.
+            // An empty list whose items have an identity is no field; an empty map is.
             Some(_) if value.is_array() => {}
             _ => set.insert(&place.edges),
         }
@@ -136,13 +136,13 @@ impl Structure<'_> {
     /// Compares two objects.
     pub(crate) fn compare(self, old: &Value, new: &Value) -> Comparison {
         let mut found = Comparison::default();
-        self.add_differences(&mut Place::default(), (Some(old), Some(new)), &mut found);
+        self.add_differences(&mut FieldPath::default(), (Some(old), Some(new)), &mut found);
         found
     }
 
     fn add_differences<'v>(
         self,
-        place: &mut Place<'v>,
+        place: &mut FieldPath<'v>,
         (old, new): (Option<&'v Value>, Option<&'v Value>),
         found: &mut Comparison,
     ) {
@@ -183,10 +183,10 @@ impl Structure<'_> {
     /// Returns the live object with what a configuration sets. Items of a list are in the configuration's order, and others keep
     /// their place among them.
     pub(crate) fn merge(self, live: &Value, config: &Value) -> Value {
-        self.merged(&mut Place::default(), live, config)
+        self.merged(&mut FieldPath::default(), live, config)
     }
 
-    fn merged<'v>(self, place: &mut Place<'v>, live: &'v Value, config: &'v Value) -> Value {
+    fn merged<'v>(self, place: &mut FieldPath<'v>, live: &'v Value, config: &'v Value) -> Value {
         let (Some(mine), Some(wanted)) = (self.children(place, live), self.children(place, config)) else {
             return config.clone();
         };
@@ -232,10 +232,10 @@ impl Structure<'_> {
 
     /// Removes the fields of a set, with all that is in them.
     pub(crate) fn without(self, object: &Value, set: &FieldSet) -> Value {
-        self.reduced(&mut Place::default(), object, set)
+        self.reduced(&mut FieldPath::default(), object, set)
     }
 
-    fn reduced<'v>(self, place: &mut Place<'v>, value: &'v Value, set: &FieldSet) -> Value {
+    fn reduced<'v>(self, place: &mut FieldPath<'v>, value: &'v Value, set: &FieldSet) -> Value {
         let Some(children) = self.children(place, value).filter(|_| !set.is_empty()) else { return value.clone() };
         let kept = children.into_iter().filter_map(|(step, child)| match set.get(&step.edge) {
             Some((true, _)) => None,

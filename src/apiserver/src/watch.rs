@@ -27,7 +27,7 @@ use crate::{
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 /// Time after which a watch ends that names none.
 const TIMEOUT: Duration = Duration::from_secs(1800);
-/// Longest time of a watch (one year); the end of one of 2^64 seconds could not be told.
+/// Longest time of a watch (one year); the end of one of 2^64 seconds overflows.
 const MAX_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// Annotation of the bookmark behind what was there at the beginning.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

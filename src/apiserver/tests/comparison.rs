@@ -32,7 +32,12 @@ fn the_page_for_developers_names_each_difference() {
     let (_, section) = page.split_once("## The API server in memory\n").unwrap();
     let (section, _) = section.split_once("\n## ").unwrap();
     for known in DIFFERENCES {
-        assert!(section.contains(&format!("| {} |", known.reason)), "{}: {} is not told", known.step, known.reason);
+        assert!(
+            section.contains(&format!("| {} |", known.reason)),
+            "{}: {} is not documented",
+            known.step,
+            known.reason
+        );
     }
 }
 

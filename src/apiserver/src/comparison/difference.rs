@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Answer;
+use super::RecordedResponse;
 
 /// A difference from the real API server that stays.
 #[derive(Debug, Clone, Copy)]
@@ -93,7 +93,7 @@ pub const DIFFERENCES: &[Difference] = &[
 
 /// Returns where the answers of two servers differ in another way than is known, and which of the known differences are gone.
 /// Each line begins with the name of the step.
-pub fn differences(real: &[(String, Answer)], ours: &[(String, Answer)]) -> Vec<String> {
+pub fn differences(real: &[(String, RecordedResponse)], ours: &[(String, RecordedResponse)]) -> Vec<String> {
     let (mut lines, mut met) = (Vec::new(), BTreeSet::new());
     if !real.iter().map(|(name, _)| name).eq(ours.iter().map(|(name, _)| name)) {
         lines.push("the two have not played the same script".to_owned());

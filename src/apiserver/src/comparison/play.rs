@@ -8,7 +8,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::{BoxError, Service, ServiceExt as _};
 
-use super::{Answer, Player, script};
+use super::{Player, RecordedResponse, script};
 
 /// Watches that run during the script: of all ConfigMaps but that which a controller puts into each namespace, and of those with
 /// a label, which some gain and lose.
@@ -22,7 +22,7 @@ const LAST: &str = "end";
 ///
 /// # Errors
 /// A request or watch that fails without a response.
-pub async fn play<S, Q, B>(server: S, namespace: &str) -> Result<Vec<(String, Answer)>, BoxError>
+pub async fn play<S, Q, B>(server: S, namespace: &str) -> Result<Vec<(String, RecordedResponse)>, BoxError>
 where
     S: Service<Request<Q>, Response = Response<B>> + Clone,
     S::Error: Into<BoxError>,
@@ -50,7 +50,7 @@ where
     let ((mut player, mut answers), seen) = try_join(steps, futures::future::try_join_all(watches)).await?;
     for ((name, _), mut body) in WATCHES.iter().zip(seen) {
         player.mask("", &mut body);
-        answers.push(((*name).to_owned(), Answer { code: 200, body }));
+        answers.push(((*name).to_owned(), RecordedResponse { code: 200, body }));
     }
     Ok(answers)
 }

@@ -96,7 +96,7 @@ impl Limits {
         Ok(true)
     }
 
-    /// Checks the length, the pattern and the format of a text. The first of length and pattern that fails is told.
+    /// Checks the length, the pattern and the format of a text. Reports the first of length and pattern that fails.
     pub(super) fn text(&self, text: &str, path: &str, errors: &mut Vec<FieldError>) {
         let value = || Value::from(text);
         let length = text.chars().count() as u64;
@@ -155,7 +155,7 @@ impl Limits {
         }
     }
 
-    /// Checks the number of fields of an object. Returns false if it is wrong: then nothing else is told of the object.
+    /// Checks the number of fields of an object. Returns false if it is wrong: the object then has no further violation.
     pub(super) fn properties(&self, count: usize, path: &str, errors: &mut Vec<FieldError>) -> bool {
         if let Some(min) = self.min_properties.filter(|min| (count as u64) < *min) {
             errors.push(body(path, &count.into(), &format!("should have at least {min} properties")));

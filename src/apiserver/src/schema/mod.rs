@@ -35,7 +35,7 @@ pub(crate) struct Schema {
     root: Node,
 }
 
-/// How the items of a list are told apart (`x-kubernetes-list-type`).
+/// Identity of the items of a list (`x-kubernetes-list-type`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ListType {
     /// They are not: the list is replaced as a whole.

@@ -198,7 +198,7 @@ fn one_value_may_break_several_limits() {
     assert_eq!(
         violations(&object, json!({})),
         ["spec.f: Invalid value: 0: spec.f in body should have at least 1 properties"],
-        "nothing else is told of it"
+        "it has no further violation"
     );
 }
 

@@ -92,6 +92,6 @@ fn what_can_be_merged_has_no_unknown_fields_and_stays_as_it_was_admitted() {
         prop_assert_eq!(schema.admit(&mut again), [""; 0]);
         prop_assert_eq!(&again, &object);
         let blocked = schema.validate(&object, None).iter().any(|error| error.message.contains("were not checked"));
-        prop_assert!(!blocked || schema.validate(&object, None).len() > 1, "the reason is told too");
+        prop_assert!(!blocked || schema.validate(&object, None).len() > 1, "the reason is reported too");
     });
 }
