@@ -42,7 +42,7 @@ use super::{
 };
 use crate::{
     metrics::{OperatorMetrics, StepMetrics},
-    scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler},
+    scaler::{GatewayMap, LiveFleet, Scaler},
 };
 
 /// Deadline of a request for the Lease, which is renewed within 6 s or lost.
@@ -242,7 +242,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
     let fleet = LiveFleet::new(&transport, &maps.caches, &deps.cache, &clock, behind_gateways.clone(), board.clone());
-    let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.caches.keys.clone(), scaler));
+    let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, maps.caches.keys.clone(), scaler));
     let deps = Arc::new(deps);
     let users = Arc::default();
     let instance = format!("{operator_namespace}/{lease_name}");
