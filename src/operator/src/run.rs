@@ -27,7 +27,7 @@ use daemon::{
 };
 use futures::future::{join_all, join4};
 use machine::{Clock, PhaseTrace, Sink, SystemClock};
-use mcp::{Cidr, DENIED_RANGES, LOOPBACK_RANGES};
+use mcp::{Cidr, ClosedPorts, DENIED_RANGES, LOOPBACK_RANGES};
 use prometheus_client::registry::Registry;
 use tokio::time::timeout;
 
@@ -35,14 +35,14 @@ use super::{
     bindings::BindingController,
     controller::{Controller, ControllerContext, trigger_on_new_keys},
     controllers::{controllers, trigger_discovered},
-    discovery::Discoverer,
+    discovery::{Discoverer, DiscoveryNetwork},
     settings,
     sinks::EventSink,
     watches::{WatchedCaches, watch_gateways},
 };
 use crate::{
     metrics::{OperatorMetrics, StepMetrics},
-    scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler},
+    scaler::{GatewayMap, LiveFleet, Scaler},
 };
 
 /// Deadline of a request for the Lease, which is renewed within 6 s or lost.
@@ -138,6 +138,10 @@ pub struct OperatorArgs {
     /// The operator runs on a developer's machine: MCP servers may be on loopback
     #[arg(long, env = "RECIF_LOCAL")]
     local: bool,
+    /// TCP ports on loopback that no MCP server may have, separated by commas
+    #[arg(long, env = "RECIF_CLOSED_PORTS", value_delimiter = ',', value_name = "PORTS",
+        value_parser = clap::value_parser!(u16).range(1..))]
+    closed_ports: Vec<u16>,
     #[command(flatten)]
     metrics: MetricsArgs,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
@@ -195,6 +199,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
         gateway_service,
         mcp_deny_cidr: mut denied,
         local,
+        closed_ports,
         metrics: MetricsArgs { by_workload },
         crash_at,
         lose_wakes,
@@ -228,7 +233,8 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
 
     let board = Arc::new(WatchHealth::default());
     let children = Arc::new(ChildWriter::new(transport.clone(), maps.caches.children.clone()));
-    let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.caches.keys.clone()));
+    let network = DiscoveryNetwork { denied, closed: ClosedPorts::new(closed_ports, local), hosts: None };
+    let discoverer = Arc::new(Discoverer::new(children.clone(), network, maps.caches.keys.clone()));
     let deps = Deps {
         cache: Arc::new(InformerReader::new(&maps.caches, board.clone())),
         client: children,
@@ -242,7 +248,7 @@ async fn operate(args: OperatorArgs) -> Result<(), OperatorError> {
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
     let fleet = LiveFleet::new(&transport, &maps.caches, &deps.cache, &clock, behind_gateways.clone(), board.clone());
-    let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.caches.keys.clone(), scaler));
+    let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, maps.caches.keys.clone(), scaler));
     let deps = Arc::new(deps);
     let users = Arc::default();
     let instance = format!("{operator_namespace}/{lease_name}");
