@@ -135,6 +135,10 @@ async fn the_ui_is_shown_to_holders_of_the_key(ns: Namespace) -> Result<()> {
     };
     let refused = HttpClientConnection::request(&stranger, "GET", "/api/v1/me", "").await?;
     ensure!(refused.status == 403, "without the key: {refused:?}");
+    let reader = ClientTarget { headers: "Accept: text/html,*/*;q=0.8\r\n".into(), ..stranger.clone() };
+    let helped = HttpClientConnection::request(&reader, "GET", "/", "").await?;
+    let is_page = helped.header("content-type").is_some_and(|type_| type_.starts_with("text/html"));
+    ensure!(helped.status == 403 && is_page && helped.text.contains("?key="), "a browser without the key: {helped:?}");
     let let_in = HttpClientConnection::request(&stranger, "GET", &format!("/{path}"), "").await?;
     ensure!(let_in.status == 303 && let_in.header("location") == Some("/ui/"), "{let_in:?}");
     let cookie = let_in.header("set-cookie").and_then(|cookie| cookie.split(';').next()).context("no cookie")?;
