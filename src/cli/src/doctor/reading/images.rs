@@ -30,6 +30,8 @@ pub(in crate::doctor) struct ImageUse {
     pub part: &'static str,
     /// Its name.
     pub image: String,
+    /// Secrets with which a part pulls it; `None`: Pods of workloads use it, which have their own.
+    pub secrets: Option<Vec<String>>,
 }
 
 /// Container that waits for its image.
@@ -67,14 +69,17 @@ pub(super) async fn read(
 
 fn uses([operator, gateway, control_plane]: [Option<&Part>; 3]) -> Vec<ImageUse> {
     let parts = [("operator", operator), ("gateway", gateway), ("control plane", control_plane)];
-    let mut uses: Vec<ImageUse> =
-        parts.into_iter().filter_map(|(part, found)| Some(ImageUse { part, image: found?.image.clone() })).collect();
+    let used = |(part, found): (&'static str, Option<&Part>)| {
+        let Part { image, pull_secrets, .. } = found?;
+        Some(ImageUse { part, image: image.clone(), secrets: Some(pull_secrets.clone()) })
+    };
+    let mut uses: Vec<ImageUse> = parts.into_iter().filter_map(used).collect();
     if let Some(operator) = operator {
         for (variable, part) in VARIABLES {
             let flag = format!("--{}", variable.trim_start_matches("RECIF_").to_lowercase().replace('_', "-"));
             let set = operator.setting(&flag, variable).filter(|image| !image.is_empty());
             let image = set.or((part == "agents").then_some(DEFAULT_IMAGE));
-            uses.extend(image.map(|image| ImageUse { part, image: image.to_owned() }));
+            uses.extend(image.map(|image| ImageUse { part, image: image.to_owned(), secrets: None }));
         }
     }
     uses
@@ -115,13 +120,17 @@ mod tests {
 
     #[test]
     fn agents_have_an_image_also_where_the_operator_names_none() {
-        let mut operator = Part { image: "r/recif:1".into(), ..Part::default() };
+        let mut operator =
+            Part { image: "r/recif:1".into(), pull_secrets: vec!["registry".into()], ..Part::default() };
         let agents = |operator: &Part| {
             uses([Some(operator), None, None]).into_iter().find(|one| one.part == "agents").unwrap().image
         };
         assert_eq!(agents(&operator), "corail:latest");
         operator.args = vec!["operator".into(), "--agent-image=r/runner:1".into()];
         assert_eq!(agents(&operator), "r/runner:1");
+        let all = uses([Some(&operator), None, None]);
+        let own: Vec<_> = all.iter().filter(|one| one.secrets == Some(vec!["registry".to_owned()])).collect();
+        assert_eq!((all.len(), own.len(), own[0].part), (2, 1, "operator"), "{all:?}");
         assert!(uses([None, None, None]).is_empty());
     }
 }
