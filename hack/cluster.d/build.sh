@@ -7,8 +7,8 @@
 PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrack catatonit buildah jq socat openssl
     busybox-static ca-certificates curl util-linux mount procps kmod make
     gcc libc6-dev) # Rust has no linker of its own, and some crates compile C
-# Additional packages of the tests and of hack/lint, including a browser; hack/peers installs the rest.
-TEST_PACKAGES=(python3-venv postgresql chromium shellcheck)
+# Additional packages of the tests and of hack/lint, including a browser and shells; hack/peers installs the rest.
+TEST_PACKAGES=(python3-venv postgresql chromium shellcheck zsh fish)
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 KUBERNETES_PACKAGES=("${KUBERNETES_PARTS[@]/#/k8s.io/kubernetes/cmd/}")
 OTHER_PACKAGES=(./etcd ./coredns)
