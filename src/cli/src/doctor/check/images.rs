@@ -101,7 +101,7 @@ mod tests {
     use crate::doctor::finding::Verdict;
 
     fn used(image: &str) -> ImageUse {
-        ImageUse { part: "agents", image: image.into(), secrets: None }
+        ImageUse { part: "agents", image: image.into(), puller: None }
     }
 
     fn node(images: &[&str]) -> Read<Vec<NodeView>> {

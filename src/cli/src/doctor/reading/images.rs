@@ -30,8 +30,17 @@ pub(in crate::doctor) struct ImageUse {
     pub part: &'static str,
     /// Its name.
     pub image: String,
-    /// Secrets with which a part pulls it; `None`: Pods of workloads use it, which have their own.
-    pub secrets: Option<Vec<String>>,
+    /// What a part pulls it with; `None`: Pods of workloads use it, which have Secrets of their own.
+    pub puller: Option<Puller>,
+}
+
+/// What a Pod of a part pulls its image with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::doctor) struct Puller {
+    /// Its ServiceAccount, which may have Secrets for it.
+    pub account: String,
+    /// Secrets that the Pod names.
+    pub secrets: Vec<String>,
 }
 
 /// Container that waits for its image.
@@ -70,8 +79,9 @@ pub(super) async fn read(
 fn uses([operator, gateway, control_plane]: [Option<&Part>; 3]) -> Vec<ImageUse> {
     let parts = [("operator", operator), ("gateway", gateway), ("control plane", control_plane)];
     let used = |(part, found): (&'static str, Option<&Part>)| {
-        let Part { image, pull_secrets, .. } = found?;
-        Some(ImageUse { part, image: image.clone(), secrets: Some(pull_secrets.clone()) })
+        let Part { image, account, pull_secrets, .. } = found?;
+        let puller = Puller { account: account.clone(), secrets: pull_secrets.clone() };
+        Some(ImageUse { part, image: image.clone(), puller: Some(puller) })
     };
     let mut uses: Vec<ImageUse> = parts.into_iter().filter_map(used).collect();
     if let Some(operator) = operator {
@@ -79,7 +89,7 @@ fn uses([operator, gateway, control_plane]: [Option<&Part>; 3]) -> Vec<ImageUse>
             let flag = format!("--{}", variable.trim_start_matches("RECIF_").to_lowercase().replace('_', "-"));
             let set = operator.setting(&flag, variable).filter(|image| !image.is_empty());
             let image = set.or((part == "agents").then_some(DEFAULT_IMAGE));
-            uses.extend(image.map(|image| ImageUse { part, image: image.to_owned(), secrets: None }));
+            uses.extend(image.map(|image| ImageUse { part, image: image.to_owned(), puller: None }));
         }
     }
     uses
@@ -129,8 +139,9 @@ mod tests {
         operator.args = vec!["operator".into(), "--agent-image=r/runner:1".into()];
         assert_eq!(agents(&operator), "r/runner:1");
         let all = uses([Some(&operator), None, None]);
-        let own: Vec<_> = all.iter().filter(|one| one.secrets == Some(vec!["registry".to_owned()])).collect();
-        assert_eq!((all.len(), own.len(), own[0].part), (2, 1, "operator"), "{all:?}");
+        let secrets = |one: &ImageUse| Some(one.puller.clone()?.secrets);
+        let told: Vec<_> = all.iter().map(|one| (one.part, secrets(one))).collect();
+        assert_eq!(told, [("operator", Some(vec!["registry".to_owned()])), ("agents", None)]);
         assert!(uses([None, None, None]).is_empty());
     }
 }

@@ -18,7 +18,7 @@ use tokio::{
 
 use super::{
     api::{Read, Unread, lacks_right, unread},
-    images::ImageUse,
+    images::{ImageUse, Puller},
     views::{ARCHITECTURES, NodeView, Scope},
 };
 pub(in crate::doctor) use pod::PullOutcome;
@@ -65,8 +65,8 @@ pub(in crate::doctor) struct LeftPod {
 struct Plan {
     namespace: String,
     image: String,
-    /// Secrets for the registry; `None`: an image of workloads, whose Secrets are their own.
-    secrets: Option<Vec<String>>,
+    /// `None`: an image of workloads, whose Secrets are their own.
+    puller: Option<Puller>,
     arch: Option<String>,
 }
 
@@ -80,9 +80,9 @@ fn plans(scope: &Scope, uses: &[ImageUse], nodes: &Read<Vec<NodeView>>) -> BTree
         _ => known.into_iter().map(|arch| Some(arch.to_owned())).collect(),
     };
     let of = |one: &ImageUse, arch: &Option<String>| Plan {
-        namespace: if one.secrets.is_some() { scope.system.clone() } else { scope.namespace.clone() },
+        namespace: if one.puller.is_some() { scope.system.clone() } else { scope.namespace.clone() },
         image: one.image.clone(),
-        secrets: one.secrets.clone(),
+        puller: one.puller.clone(),
         arch: arch.clone(),
     };
     uses.iter().flat_map(|one| archs.iter().map(move |arch| of(one, arch))).collect()
@@ -158,7 +158,7 @@ impl Plan {
             Some(arch) => format!("{} ({arch})", self.namespace),
             None => self.namespace,
         };
-        Pulled { image: self.image, place, of_workloads: self.secrets.is_none(), outcome, left }
+        Pulled { image: self.image, place, of_workloads: self.puller.is_none(), outcome, left }
     }
 }
 

@@ -69,7 +69,9 @@ pub(super) fn late(pod: &Value) -> PullOutcome {
 /// Returns a Pod that prints the version of its image, under the restricted Pod Security profile.
 pub(super) fn version_pod(name: &str, plan: &Plan) -> Value {
     let policy = if plan.image.contains('/') { "IfNotPresent" } else { "Never" };
-    let secrets: Vec<_> = plan.secrets.iter().flatten().map(|name| json!({ "name": name })).collect();
+    // The ServiceAccount only for its Secrets: the Pod gets no token.
+    let (account, secrets) = plan.puller.as_ref().map(|puller| (&puller.account, &puller.secrets)).unzip();
+    let secrets: Vec<_> = secrets.into_iter().flatten().map(|name| json!({ "name": name })).collect();
     let mut nodes = json!({ "kubernetes.io/os": "linux" });
     if let Some(arch) = &plan.arch {
         nodes["kubernetes.io/arch"] = json!(arch);
@@ -80,7 +82,8 @@ pub(super) fn version_pod(name: &str, plan: &Plan) -> Value {
         "spec": {
             // Ends it also if this program is killed.
             "activeDeadlineSeconds": 120,
-            "restartPolicy": "Never", "automountServiceAccountToken": false, "nodeSelector": nodes, "imagePullSecrets": secrets,
+            "restartPolicy": "Never", "nodeSelector": nodes, "imagePullSecrets": secrets,
+            "serviceAccountName": account, "automountServiceAccountToken": false,
             "securityContext": { "runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": { "type": "RuntimeDefault" } },
             "containers": [{
                 "name": CONTAINER, "image": plan.image, "imagePullPolicy": policy, "args": ["--version"],
@@ -95,6 +98,7 @@ pub(super) fn version_pod(name: &str, plan: &Plan) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doctor::reading::images::Puller;
 
     fn state_of(state: Value) -> Value {
         json!({ "status": { "containerStatuses": [
@@ -155,16 +159,18 @@ mod tests {
         let plan = Plan {
             namespace: "a".into(),
             image: "r.io/x:1".into(),
-            secrets: Some(vec!["registry".into()]),
+            puller: Some(Puller { account: "recif-operator".into(), secrets: vec!["registry".into()] }),
             arch: Some("arm64".into()),
         };
         let body = version_pod("x", &plan);
         assert_eq!(body["spec"]["imagePullSecrets"], json!([{ "name": "registry" }]));
+        assert_eq!(body["spec"]["serviceAccountName"], "recif-operator");
         assert_eq!(body["spec"]["nodeSelector"]["kubernetes.io/arch"], "arm64");
         assert_eq!(body["spec"]["containers"][0]["imagePullPolicy"], "IfNotPresent");
-        let plan = Plan { image: "corail:latest".into(), secrets: None, arch: None, ..plan };
+        let plan = Plan { image: "corail:latest".into(), puller: None, arch: None, ..plan };
         let body = version_pod("x", &plan);
-        assert_eq!((&body["spec"]["imagePullSecrets"], &body["spec"]["nodeSelector"]["kubernetes.io/arch"]), (&json!([]), &Value::Null));
+        assert_eq!(body["spec"]["imagePullSecrets"], json!([]));
+        assert!(body["spec"]["serviceAccountName"].is_null() && body["spec"]["nodeSelector"]["kubernetes.io/arch"].is_null());
         assert_eq!(body["spec"]["containers"][0]["imagePullPolicy"], "Never");
     }
 }

@@ -25,7 +25,7 @@ fn all_well(_: &Method) -> (u16, Value) {
 }
 
 fn plan() -> Plan {
-    Plan { namespace: "a".into(), image: "r.io/x:1".into(), secrets: None, arch: None }
+    Plan { namespace: "a".into(), image: "r.io/x:1".into(), puller: None, arch: None }
 }
 
 /// API server with a script, the methods that it was asked, and a signal for each time that a Pod is read.
@@ -137,10 +137,10 @@ async fn what_is_stopped_removes_its_pods_and_says_so() {
 fn each_image_is_pulled_where_it_is_used_and_on_each_architecture() {
     let scope =
         Scope { namespace: "team-a".into(), system: "recif-system".into(), pull: true, timeout: Duration::from_secs(1) };
-    let one = |part, image: &str, secrets: Option<&str>| ImageUse {
+    let one = |part, image: &str, account: Option<&str>| ImageUse {
         part,
         image: image.into(),
-        secrets: secrets.map(|name| vec![name.to_owned()]),
+        puller: account.map(|name| Puller { account: name.into(), ..Puller::default() }),
     };
     let uses =
         [one("operator", "r/o", Some("s")), one("gateway", "r/o", Some("s")), one("sidecar", "r/p", None), one("agents", "r/a", None)];
