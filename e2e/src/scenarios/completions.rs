@@ -51,7 +51,9 @@ async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
     let program = recif_command.as_std().get_program().to_str().context("no name of the program")?;
     let ask = |words: &[&str]| {
         let words: String = words.iter().map(|word| format!(" '{word}'")).collect();
-        format!("COMP_WORDS=('{program}'{words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _recif; printf '%s;' \"${{COMPREPLY[@]}}\"; echo\n")
+        format!(
+            "COMP_WORDS=('{program}'{words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _recif; printf '%s;' \"${{COMPREPLY[@]}}\"; echo\n"
+        )
     };
     let asks: String = [ask(&["get", ""])].into_iter().chain(typed(&ns).iter().map(|(words, _)| ask(words))).collect();
     let mut bash = Command::new("bash");

@@ -9,8 +9,7 @@ const CHECK: &str = "images";
 const PULL: &str =
     "see that the nodes reach the registry and that imagePullSecrets has its password, or correct the image";
 /// The doctor's Pod has no Secret of the agents, of which each names its own.
-const PULL_OF_WORKLOADS: &str =
-    "see that the nodes reach the registry, or correct the image; if the registry asks for a password, give the \
+const PULL_OF_WORKLOADS: &str = "see that the nodes reach the registry, or correct the image; if the registry asks for a password, give the \
      ServiceAccount default there the Secrets that agents name in spec.imagePullSecrets, and ask again";
 
 /// Judges the images.
@@ -69,7 +68,9 @@ fn judge_pull(pulled: &Pulled) -> Option<Issue> {
         PullOutcome::Unread(why @ Unread::Forbidden(_)) => {
             Issue::warn(format!("{image} in {place} was not pulled, {why}"), "leave out --pull")
         }
-        PullOutcome::Unread(why) => Issue::fail(format!("{image} in {place} was not pulled, {why}"), "mend that, or leave out --pull"),
+        PullOutcome::Unread(why) => {
+            Issue::fail(format!("{image} in {place} was not pulled, {why}"), "mend that, or leave out --pull")
+        }
     })
 }
 
@@ -164,7 +165,11 @@ mod tests {
         let left = LeftPod { pod: "team-a/recif-doctor-1".into(), why: "refused".into() };
         let found = judged(&[Pulled { left: Some(left), ..pull(PullOutcome::Started, false) }]);
         assert_eq!(found.verdict, Verdict::Warn);
-        assert!(found.text.contains("Pod team-a/recif-doctor-1 could not be removed, refused: delete it"), "{}", found.text);
+        assert!(
+            found.text.contains("Pod team-a/recif-doctor-1 could not be removed, refused: delete it"),
+            "{}",
+            found.text
+        );
         assert_eq!(check(&Err(Unread::NotInstalled), &node(&[]), None).verdict, Verdict::Skip);
     }
 }

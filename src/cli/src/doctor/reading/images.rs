@@ -130,8 +130,7 @@ mod tests {
 
     #[test]
     fn agents_have_an_image_also_where_the_operator_names_none() {
-        let mut operator =
-            Part { image: "r/recif:1".into(), pull_secrets: vec!["registry".into()], ..Part::default() };
+        let mut operator = Part { image: "r/recif:1".into(), pull_secrets: vec!["registry".into()], ..Part::default() };
         let agents = |operator: &Part| {
             uses([Some(operator), None, None]).into_iter().find(|one| one.part == "agents").unwrap().image
         };

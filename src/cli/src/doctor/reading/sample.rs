@@ -140,12 +140,10 @@ async fn dry_run(api: &ApiReader<'_>, doing: &str, path: &str, body: &Value) -> 
     let asked = api.within(async { Ok(api.ask(doing, path, body).await) }).await;
     match asked {
         Ok(Ok(object)) => DryRun::Accepted(Box::new(object)),
-        Ok(Err(error)) => {
-            match error.status() {
-                Some(_) if !lacks_right(&error) => DryRun::Refused(error.cause()),
-                _ => DryRun::Unread(unread(doing, &error)),
-            }
-        }
+        Ok(Err(error)) => match error.status() {
+            Some(_) if !lacks_right(&error) => DryRun::Refused(error.cause()),
+            _ => DryRun::Unread(unread(doing, &error)),
+        },
         Err(why) => DryRun::Unread(why),
     }
 }

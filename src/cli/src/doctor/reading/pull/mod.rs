@@ -143,7 +143,9 @@ async fn pull_one(live: &UserClient, plan: Plan, mut stopped: watch::Receiver<bo
             outcome = look(live, &path) => outcome,
             _ = stopped.changed() => PullOutcome::Unread(Unread::Failed("stopped".to_owned())),
         },
-        Ok(Err(error)) if error.status().is_some() => return plan.ended(PullOutcome::Unread(not_created(&error)), None),
+        Ok(Err(error)) if error.status().is_some() => {
+            return plan.ended(PullOutcome::Unread(not_created(&error)), None);
+        }
         // It may have been created all the same.
         Ok(Err(error)) => PullOutcome::Unread(Unread::Failed(error.cause())),
         Err(_) => PullOutcome::Unread(Unread::Failed(no_answer())),

@@ -120,14 +120,16 @@ mod tests {
                 state_of(json!({ "waiting": { "reason": "ImagePullBackOff", "message": "m" } })),
                 Some(failed("ImagePullBackOff: m")),
             ),
-            (state_of(json!({ "waiting": { "reason": "CreateContainerError" } })), Some(failed("CreateContainerError"))),
-            (state_of(json!({ "terminated": { "exitCode": 0, "reason": "Completed" } })), Some(PullOutcome::Started)),
             (
-                state_of(json!({ "terminated": { "exitCode": 2, "reason": "Error" } })),
-                Some(PullOutcome::Exited(2)),
+                state_of(json!({ "waiting": { "reason": "CreateContainerError" } })),
+                Some(failed("CreateContainerError")),
             ),
+            (state_of(json!({ "terminated": { "exitCode": 0, "reason": "Completed" } })), Some(PullOutcome::Started)),
+            (state_of(json!({ "terminated": { "exitCode": 2, "reason": "Error" } })), Some(PullOutcome::Exited(2))),
             (
-                state_of(json!({ "terminated": { "exitCode": 128, "reason": "StartError", "message": "exec format error" } })),
+                state_of(
+                    json!({ "terminated": { "exitCode": 128, "reason": "StartError", "message": "exec format error" } }),
+                ),
                 Some(failed("StartError: exec format error")),
             ),
             (
@@ -143,7 +145,10 @@ mod tests {
     fn one_that_is_late_is_told_as_far_as_it_came() {
         let condition = json!({ "type": "PodScheduled", "status": "False", "message": "0/2 nodes are available" });
         for (pod, outcome) in [
-            (json!({ "status": { "conditions": [condition] } }), PullOutcome::Unscheduled("0/2 nodes are available".into())),
+            (
+                json!({ "status": { "conditions": [condition] } }),
+                PullOutcome::Unscheduled("0/2 nodes are available".into()),
+            ),
             (
                 state_of(json!({ "waiting": { "reason": "ErrImagePull", "message": "no such host" } })),
                 failed("not started within 60 s: ErrImagePull: no such host"),
@@ -170,7 +175,10 @@ mod tests {
         let plan = Plan { image: "corail:latest".into(), puller: None, arch: None, ..plan };
         let body = version_pod("x", &plan);
         assert_eq!(body["spec"]["imagePullSecrets"], json!([]));
-        assert!(body["spec"]["serviceAccountName"].is_null() && body["spec"]["nodeSelector"]["kubernetes.io/arch"].is_null());
+        assert!(
+            body["spec"]["serviceAccountName"].is_null()
+                && body["spec"]["nodeSelector"]["kubernetes.io/arch"].is_null()
+        );
         assert_eq!(body["spec"]["containers"][0]["imagePullPolicy"], "Never");
     }
 }

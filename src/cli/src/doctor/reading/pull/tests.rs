@@ -135,15 +135,23 @@ async fn what_is_stopped_removes_its_pods_and_says_so() {
 
 #[test]
 fn each_image_is_pulled_where_it_is_used_and_on_each_architecture() {
-    let scope =
-        Scope { namespace: "team-a".into(), system: "recif-system".into(), pull: true, timeout: Duration::from_secs(1) };
+    let scope = Scope {
+        namespace: "team-a".into(),
+        system: "recif-system".into(),
+        pull: true,
+        timeout: Duration::from_secs(1),
+    };
     let one = |part, image: &str, account: Option<&str>| ImageUse {
         part,
         image: image.into(),
         puller: account.map(|name| Puller { account: name.into(), ..Puller::default() }),
     };
-    let uses =
-        [one("operator", "r/o", Some("s")), one("gateway", "r/o", Some("s")), one("sidecar", "r/p", None), one("agents", "r/a", None)];
+    let uses = [
+        one("operator", "r/o", Some("s")),
+        one("gateway", "r/o", Some("s")),
+        one("sidecar", "r/p", None),
+        one("agents", "r/a", None),
+    ];
     let node = |arch: &str, ready| NodeView { os: "linux".into(), arch: arch.into(), ready, ..NodeView::default() };
     let planned = |nodes: Read<Vec<NodeView>>| -> Vec<String> {
         let all = plans(&scope, &uses, &nodes).into_iter();
