@@ -15,7 +15,7 @@ help: ## say what there is
 up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF_CLUSTER=kind: in a cluster of kind)
 	@hack/up
 
-test: cargo-found ## everything that CI runs: lint, unit, faults, e2e
+test: cargo-found ## lint, unit, faults and e2e, as CI does
 	@hack/test
 
 lint: cargo-found ui ## formatting, clippy, the documentation of the code, scripts and workflows

@@ -34,6 +34,9 @@ pub(crate) struct TestPaths {
     /// Deploys config/default with this image first; unset: the operator is there already.
     #[arg(long, env = "RECIF_OPERATOR_IMAGE")]
     pub(crate) operator_image: Option<String>,
+    /// Which Kubernetes the cluster has, for `hack/`: oldest, newest; unset: the default.
+    #[arg(long, env = "RECIF_KUBERNETES")]
+    kubernetes: Option<String>,
     /// The operator loses one wake of a hundred, and looks at every object again within five seconds.
     #[arg(long, env = "RECIF_LOSE_WAKES")]
     pub(crate) lose_wakes: bool,
@@ -148,9 +151,22 @@ impl Env {
         output(command, Some(input), Duration::from_secs(60)).await
     }
 
-    /// Runs `helm <arguments>` and returns its standard output. The first run builds it.
+    /// Runs `helm <arguments>` and returns its standard output.
     pub(crate) async fn helm(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = Command::new(self.prepared("hack/tools", &["helm"]).await?);
+        self.tool("helm", arguments).await
+    }
+
+    /// Returns the tools that are Helm. The oldest and the newest Kubernetes are tried with version 3 too.
+    pub(crate) fn helms(&self) -> &'static [&'static str] {
+        match self.paths.kubernetes.as_deref() {
+            Some("oldest" | "newest") => &["helm", "helm3"],
+            _ => &["helm"],
+        }
+    }
+
+    /// Runs a tool of `hack/tools` and returns its standard output. The first run builds it.
+    pub(crate) async fn tool(&self, tool: &str, arguments: &[&str]) -> Result<String> {
+        let mut command = Command::new(self.prepared("hack/tools", &[tool]).await?);
         command.args(arguments);
         output(command, None, Duration::from_secs(150)).await
     }

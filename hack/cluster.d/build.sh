@@ -7,8 +7,8 @@
 PACKAGES=(containerd runc containernetworking-plugins iptables iproute2 conntrack catatonit buildah jq socat openssl
     busybox-static ca-certificates curl util-linux mount procps kmod make
     gcc libc6-dev) # Rust has no linker of its own, and some crates compile C
-# Additional packages of the tests and of hack/lint, including a browser; hack/peers installs the rest.
-TEST_PACKAGES=(python3-venv postgresql chromium shellcheck)
+# Additional packages of the tests and of hack/lint, including a browser and shells; hack/peers installs the rest.
+TEST_PACKAGES=(python3-venv postgresql chromium shellcheck zsh fish)
 KUBERNETES_PARTS=(kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy kubectl)
 KUBERNETES_PACKAGES=("${KUBERNETES_PARTS[@]/#/k8s.io/kubernetes/cmd/}")
 OTHER_PACKAGES=(./etcd ./coredns)
@@ -65,6 +65,31 @@ no_server_of_its_own() {
     [ ! -e /etc/postgresql-common ] || return 0
     mkdir -p "$(dirname "$settings")"
     echo 'create_main_cluster = false' >"$settings"
+}
+
+# unpacked_package PACKAGE VERSION: prints a folder of the cache with a Debian package that is unpacked and not installed, so that no
+# service of it starts.
+unpacked_package() {
+    local package=$1 out=$CACHE/$1-$2 new
+    new=$out.new
+    [ ! -d "$out" ] || { echo "$out"; return; }
+    lock "$CACHE/$package-lock"
+    if [ ! -d "$out" ]; then
+        command -v apt-get >/dev/null || die "$package comes from a Debian package, and this machine has no apt-get: put its programs, $2 or later, into $out/usr/bin"
+        say "unpacking $package"
+        rm -rf "$new"
+        mkdir -p "$new"
+        chmod 755 "$new"
+        # As root, apt reads the package as a user of its own where it can, and says so where it cannot.
+        (cd "$new" && { apt-get download "$package" || { apt-get update && apt-get download "$package"; }; }) >"$out.log" 2>&1 </dev/null 9>&- ||
+            { tail -5 "$out.log" >&2; die "could not download Debian's package $package: run 'apt-get update' as root and try again"; }
+        dpkg-deb -x "$new/$package"_*.deb "$new" || die "could not unpack Debian's package $package"
+        rm -f "$new"/*.deb
+        mv "$new" "$out"
+        rm -f "$out.log"
+    fi
+    unlock
+    echo "$out"
 }
 
 need_packages() { need_none "$(missing_packages)"; }

@@ -55,7 +55,7 @@ choose_controllers() {
 }
 known_part() {
     local parts
-    mapfile -t parts < <(printf '%s\n' "${CONTROL_PLANE[@]}"; node_parts)
+    mapfile -t parts < <(printf '%s\n' "${CONTROL_PLANE[@]}"; node_parts; echo registry)
     [[ " ${parts[*]} " == *" $1 "* ]] || die "no part '$1': there are ${parts[*]}"
 }
 part_log() { known_part "$1"; cat "$STATE/logs/$(processes_of "$1" | cut -d' ' -f1).log"; }
@@ -108,6 +108,10 @@ start_part() {
             --cluster-cidr "$POD_RANGE" --proxy-mode iptables --conntrack-max-per-core 0 --oom-score-adj 0 ;;
     dns)
         spawn dns "$parts/coredns" -conf "$STATE/config/Corefile" ;;
+    registry)
+        parts=$(unpacked_package docker-registry "$REGISTRY_VERSION")
+        write_registry_config "$STATE/registry"
+        spawn registry "$parts/usr/bin/docker-registry" serve "$STATE/registry/config.yml" ;;
     esac
 }
 
@@ -160,5 +164,7 @@ part_serves() {
     kubelet) inside_node "$node" curl -fsm 2 http://127.0.0.1:10248/healthz ;;
     proxy) inside_node "$node" curl -fsm 2 http://127.0.0.1:10256/livez ;;
     dns) inside curl -fsm 2 http://127.0.0.1:8181/ready ;;
+    # 401 is an answer too.
+    registry) inside curl -sm 2 "http://$REGISTRY/v2/" ;;
     esac
 }

@@ -264,13 +264,19 @@ pub(super) async fn remove_child<K: WorkloadKind>(
     next: &mut K,
     child: &ChildRef,
 ) -> Result<(), ActionError> {
-    if let Some(seen) = cx.cache.child(child).filter(|seen| !seen.deleting && is_owned(next, seen)) {
-        delete(cx, next, &seen).await?;
-    }
+    delete_child(cx, next, child).await?;
     if stored_record(records(next), child).is_some() {
         next.status_mut().children.retain(|record| !is_record_of(record, child));
     }
     Ok(())
+}
+
+/// Deletes one child in the cluster, if it is there and belongs to the workload.
+pub(super) async fn delete_child<K: WorkloadKind>(cx: &Context, cr: &K, child: &ChildRef) -> Result<(), ActionError> {
+    match cx.cache.child(child).filter(|seen| !seen.deleting && is_owned(cr, seen)) {
+        Some(seen) => delete(cx, cr, &seen).await,
+        None => Ok(()),
+    }
 }
 
 async fn delete<K: WorkloadKind>(cx: &Context, next: &K, seen: &CachedChild) -> Result<(), ActionError> {

@@ -11,6 +11,7 @@ use meta::condition_type;
 
 use super::{
     children::is_owned,
+    disruption::yield_budget,
     health::{Rollout, observed_change, rollout},
     inputs::inputs,
     kind::WorkloadKind,
@@ -41,6 +42,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Recover {
     }
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
+        yield_budget(cx, cr.as_ref()).await?;
         let inputs = inputs(cx, cr.as_ref());
         let Some(why) = cause_gone(cx, cr.as_ref(), &inputs).await? else {
             if matches!(reason(cr.as_ref()), reason::NAME_CONFLICT | reason::SELECTOR_IMMUTABLE | reason::REFUSED) {

@@ -1,5 +1,5 @@
-//! Tests that `recif get`, `recif ui`, `recif rollout`, `recif logs` and `recif completions` do what their help says, and
-//! that each failure has its exit code.
+//! Tests that `recif get`, `recif ui`, `recif rollout` and `recif logs` do what their help says, and that each failure has its
+//! exit code.
 
 use std::{env, fs, path::Path, process::Stdio, time::Duration};
 
@@ -26,7 +26,6 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     the_ui_is_shown_to_holders_of_the_key,
     a_rollout_is_waited_for,
     logs_are_those_of_the_pods,
-    completions_work_in_bash,
     the_archive_of_a_release_is_a_plugin_of_kubectl,
     each_failure_has_its_exit_code,
 );
@@ -34,7 +33,8 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
 /// Time limit for a process to print its first line, and to end.
 const SOON: Duration = Duration::from_secs(30);
 
-async fn recif(ns: &Namespace, arguments: &[&str]) -> Result<ProcessOutput> {
+/// Runs `recif` with these arguments.
+pub(super) async fn recif(ns: &Namespace, arguments: &[&str]) -> Result<ProcessOutput> {
     let mut command = ns.env.recif_command();
     command.args(arguments);
     run_to_exit(command, None).await
@@ -135,6 +135,10 @@ async fn the_ui_is_shown_to_holders_of_the_key(ns: Namespace) -> Result<()> {
     };
     let refused = HttpClientConnection::request(&stranger, "GET", "/api/v1/me", "").await?;
     ensure!(refused.status == 403, "without the key: {refused:?}");
+    let reader = ClientTarget { headers: "Accept: text/html,*/*;q=0.8\r\n".into(), ..stranger.clone() };
+    let helped = HttpClientConnection::request(&reader, "GET", "/", "").await?;
+    let is_page = helped.header("content-type").is_some_and(|type_| type_.starts_with("text/html"));
+    ensure!(helped.status == 403 && is_page && helped.text.contains("?key="), "a browser without the key: {helped:?}");
     let let_in = HttpClientConnection::request(&stranger, "GET", &format!("/{path}"), "").await?;
     ensure!(let_in.status == 303 && let_in.header("location") == Some("/ui/"), "{let_in:?}");
     let cookie = let_in.header("set-cookie").and_then(|cookie| cookie.split(';').next()).context("no cookie")?;
@@ -174,34 +178,6 @@ async fn a_rollout_is_waited_for(ns: Namespace) -> Result<()> {
     ns.await_agent_not_ready("waits", REPORT_TIMEOUT, "Resolving", &["nowhere"]).await?;
     let late = recif(&ns, &["rollout", "agent/waits", "-n", &ns.name, "--wait", "--timeout", "2s"]).await?;
     ensure!(late.code == 7 && late.stderr.contains("nowhere"), "{late:?}");
-    Ok(())
-}
-
-async fn completions_work_in_bash(ns: Namespace) -> Result<()> {
-    ns.apply(&agent("waits", json!({"tools": ["nowhere"]}))).await?;
-    let script = recif(&ns, &["completions", "bash"]).await?;
-    let recif_command = ns.env.recif_command();
-    let program = recif_command.as_std().get_program().to_str().context("no name of the program")?;
-    let asks = [["get", ""].as_slice(), &["rol"], &["why", "-n", &ns.name, "agent/wa"], &["get", "--all-n"]];
-    let asks = asks.map(|words| {
-        let words: String = words.iter().map(|word| format!(" '{word}'")).collect();
-        format!("COMP_WORDS=('{program}'{words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _recif; printf '%s;' \"${{COMPREPLY[@]}}\"; echo\n")
-    });
-    let mut bash = Command::new("bash");
-    bash.args(["--norc", "-s"]).env_remove("BASH_ENV");
-    for (name, value) in recif_command.as_std().get_envs() {
-        value.map(|value| bash.env(name, value));
-    }
-    let reported = run_to_exit(bash, Some(format!("{}\n{}", script.stdout, asks.concat()))).await?;
-    let lines: Vec<_> = reported.stdout.lines().collect();
-    let [kinds, others @ ..] = lines.as_slice() else { anyhow::bail!("no completions: {reported:?}") };
-    ensure!(reported.code == 0 && reported.stderr.is_empty(), "{reported:?}");
-    ensure!(kinds.contains("remotemcpservers") && kinds.contains("  (An agent: what it is"), "{kinds}");
-    ensure!(others == ["rollout;", "agent/waits;", "--all-namespaces;"], "{others:?}");
-    for shell in ["zsh", "fish"] {
-        let script = recif(&ns, &["completions", shell]).await?;
-        ensure!(script.code == 0 && script.stdout.contains("__complete"), "{shell}: {script:?}");
-    }
     Ok(())
 }
 

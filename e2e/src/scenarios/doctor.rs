@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use kube::api::{DeleteParams, PostParams};
+use kube::{
+    ResourceExt as _,
+    api::{DeleteParams, PostParams},
+};
 use serde_json::{Value, json};
 
 use crate::{
     env::run_to_exit,
-    kinds::{ADMISSION_POLICY, NETWORK_POLICY, RESOURCE_QUOTA},
+    kinds::{ADMISSION_POLICY, NETWORK_POLICY, POD, RESOURCE_QUOTA},
     manifests::{agent, object, quota},
     namespace::Namespace,
     object::{Object, ObjectExt as _},
@@ -20,6 +23,7 @@ use crate::{
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     a_good_install_has_no_failure,
     what_is_wrong_in_a_namespace_fails_alone,
+    images_are_pulled_by_pods_that_are_gone_afterwards,
 );
 
 pub(super) const ALONE: &[Scenario] = scenarios!(Exclusive:
@@ -103,6 +107,16 @@ async fn what_is_wrong_in_a_namespace_fails_alone(ns: Namespace) -> Result<()> {
 
     ns.apply(&agent("nowhere", json!({"image": "nowhere:1"}))).await?;
     await_failure(&ns, "images", "ErrImageNeverPull").await
+}
+
+async fn images_are_pulled_by_pods_that_are_gone_afterwards(ns: Namespace) -> Result<()> {
+    let (code, said) = ns.env.recif(&["doctor", "-n", &ns.name, "--pull"]).await?;
+    ensure!(code == 0 && said.contains("on their nodes, and start\n"), "exit code {code}: {said}");
+    for pods in [ns.list(POD).await?, ns.env.within(operator::NAMESPACE, POD).list(&Default::default()).await?.items] {
+        let left = pods.iter().find(|pod| pod.name_any().starts_with("recif-doctor-"));
+        ensure!(left.is_none(), "a Pod is left: {left:?}");
+    }
+    Ok(())
 }
 
 async fn what_is_wrong_with_the_install_fails_alone(ns: Namespace) -> Result<()> {

@@ -159,16 +159,25 @@ async fn an_eviction_takes_one_of_several_pods_at_a_time(ns: Namespace) -> Resul
 async fn two_budgets_never_block_an_eviction(ns: Namespace) -> Result<()> {
     ns.start(&workload("pair", json!({"replicas": 2}))).await?;
     let budget = DISRUPTION_BUDGET.child_of("pair");
-    await_budget(&ns, "pair").await?;
     let spec = json!({"minAvailable": 1, "selector": {"matchLabels": {"recif.dev/agent": "pair"}}});
-    ns.apply(&object(DISRUPTION_BUDGET, "users", spec)).await?;
-    ns.until_gone(DISRUPTION_BUDGET, &budget, REPORT_TIMEOUT).await?;
     let allows = |it: &Object| it.number("/status/disruptionsAllowed") == 1;
-    ns.until(DISRUPTION_BUDGET, "users", START_TIMEOUT, "allows to evict one of two Pods", allows).await?;
-    let pod = ns.list(POD).await?.pop().context("no Pod")?;
-    let code = evict(&ns, &pod).await?;
-    ensure!(code == 201, "with a budget of the user's the eviction is answered {code}");
-    ns.delete(DISRUPTION_BUDGET, "users").await?;
+    for phase in ["Running", "Resolving"] {
+        await_budget(&ns, "pair").await?;
+        if phase == "Resolving" {
+            // Its Pods go on while it waits.
+            ns.edit(AGENT, "pair", json!({"spec": {"tools": ["nowhere"]}})).await?;
+            ns.await_agent_not_ready("pair", REPORT_TIMEOUT, phase, &["nowhere"]).await?;
+        }
+        ns.apply(&object(DISRUPTION_BUDGET, "users", spec.clone())).await?;
+        ns.until_gone(DISRUPTION_BUDGET, &budget, REPORT_TIMEOUT).await?;
+        ns.until(DISRUPTION_BUDGET, "users", START_TIMEOUT, "allows to evict one of two Pods", allows).await?;
+        let pods = ns.list(POD).await?;
+        let pod = pods.iter().find(|pod| pod.metadata.deletion_timestamp.is_none()).context("no Pod")?;
+        let code = evict(&ns, pod).await?;
+        ensure!(code == 201, "in {phase}, with a budget of the user's, the eviction is answered {code}");
+        ns.delete(DISRUPTION_BUDGET, "users").await?;
+    }
+    ns.edit(AGENT, "pair", json!({"spec": {"tools": []}})).await?;
     await_budget(&ns, "pair").await
 }
 

@@ -8,6 +8,7 @@ mod children;
 mod cli;
 mod commands;
 mod comparison;
+mod completions;
 mod conditions;
 mod control_plane;
 mod deletion;
@@ -86,6 +87,7 @@ const THEMES: &[&[Scenario]] = &[
     identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
+    completions::SCENARIOS,
     doctor::SCENARIOS,
     chat::SCENARIOS,
     control_plane::SCENARIOS,

@@ -106,6 +106,9 @@ pub enum CliError {
         /// Last state of the object.
         last: String,
     },
+    /// The user stopped it.
+    #[error("{0}")]
+    Interrupted(String),
     /// A failed response, in the words of the server.
     #[error("{0}")]
     FailedAnswer(String),
@@ -143,6 +146,7 @@ impl CliError {
             Self::NotInstalled { .. } | Self::Unreachable { .. } => Exit::Unreachable,
             Self::Forbidden(_) => Exit::Forbidden,
             Self::TimedOut { .. } => Exit::TimedOut,
+            Self::Interrupted(_) => Exit::Interrupted,
             Self::Read(error) if error.is_unreachable() => Exit::Unreachable,
             Self::Read(error) => match error.status() {
                 Some(400) => Exit::Usage,

@@ -3,13 +3,16 @@
 
 use std::time::Duration;
 
+use machine::ApiError;
 use serde_json::{Value, json};
 
 use super::{
     running::{MINUTE, phases, running},
     scenarios::{REST, phase, reason, scale},
 };
-use crate::fake::{Cascade, ObjectId, Operator, RequestFault, Sim, agent, agent_id, child_id, id, run_with_restarts};
+use crate::fake::{
+    Cascade, Health, ObjectId, Operator, RequestFault, Sim, Verb, agent, agent_id, child_id, id, run_with_restarts,
+};
 
 fn budget_id() -> ObjectId {
     id("PodDisruptionBudget", "a-budget")
@@ -167,6 +170,61 @@ async fn there_is_none_beside_a_foreign_budget() {
     sim.store().delete(&id("PodDisruptionBudget", "users"), Cascade::Background);
     operator.run(MINUTE).await;
     assert_eq!((phases(&operator), has_budget(&sim), is_recorded(&sim)), (vec![], true, true));
+}
+
+fn edit(sim: &Sim, field: &str, value: Value) {
+    sim.store().edit(&agent_id("a"), |body| body["spec"][field] = value);
+}
+
+/// Phases that may last while Pods of an earlier configuration serve, and what keeps the running Agent `a` in each.
+const LASTING: [(&str, fn(&Sim)); 4] = [
+    ("Resolving", |sim| edit(sim, "tools", json!(["nowhere"]))),
+    ("Rendering", |sim| {
+        sim.plan(|request, _| match (request.verb, request.id.kind) {
+            (Verb::Apply, "ConfigMap") => RequestFault::Refuse(ApiError::Forbidden("forbidden".into())),
+            _ => RequestFault::No,
+        });
+        edit(sim, "systemPrompt", json!("x"));
+    }),
+    ("Deploying", |sim| {
+        sim.store().set_health(Health::Bad(None));
+        edit(sim, "image", json!("registry/two:1"));
+    }),
+    ("Failed", |sim| {
+        sim.plan(|request, _| match request.verb {
+            Verb::DryRun => RequestFault::Refuse(ApiError::Invalid("unknown field".into())),
+            _ => RequestFault::No,
+        });
+        edit(sim, "podTemplate", json!({ "metadata": { "labels": { "x": "y" } } }));
+    }),
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_budget_ends_ours_in_every_phase_that_lasts() {
+    for (expected, keep) in LASTING {
+        let (sim, mut operator) = of_two().await;
+        keep(&sim);
+        operator.run(MINUTE).await;
+        assert_eq!((phase(&sim).as_str(), has_budget(&sim)), (expected, true));
+        sim.store().create(&id("PodDisruptionBudget", "users"), foreign(json!({ "recif.dev/agent": "a" })));
+        operator.run(MINUTE).await;
+        assert_eq!((phase(&sim).as_str(), has_budget(&sim)), (expected, false), "two budgets refuse each eviction");
+        sim.take_requests();
+        operator.run(5 * MINUTE).await;
+        let again = sim.take_writes().into_iter().filter(|write| write.contains("PodDisruptionBudget")).count();
+        assert_eq!((phase(&sim).as_str(), again), (expected, 0));
+
+        sim.clear_faults();
+        sim.store().set_health(Health::Good);
+        sim.store().delete(&id("PodDisruptionBudget", "users"), Cascade::Background);
+        sim.store().edit(&agent_id("a"), |body| {
+            body["spec"]["tools"] = json!([]);
+            body["spec"].as_object_mut().unwrap().remove("podTemplate");
+        });
+        operator.run(10 * MINUTE).await;
+        let end = (phase(&sim), has_budget(&sim), is_recorded(&sim));
+        assert_eq!(end, ("Running".into(), true, true), "after {expected}");
+    }
 }
 
 /// Scales from two Pods to one, with this fault at the nth write, and returns the writes.

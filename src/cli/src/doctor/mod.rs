@@ -68,7 +68,7 @@ pub(super) async fn run(args: DoctorArgs) -> Result<Exit, CliError> {
 /// Returns the findings.
 ///
 /// # Errors
-/// There is no API server, or it lets the caller read nothing.
+/// As [`reading::read`].
 async fn examine(live: &UserClient, scope: Scope) -> Result<Report, CliError> {
     if let Some(dev) = &live.dev {
         let readings = reading::read_local(live, dev, &scope).await?;

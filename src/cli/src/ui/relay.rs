@@ -28,6 +28,10 @@ const HOP_BY_HOP: [&str; 8] = [
     "upgrade",
 ];
 
+/// Content Security Policy of the page of a refusal: nothing but its own style, and in no frame.
+const REFUSED_POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; form-action 'none'";
+
 type RelayBody = Either<Incoming, Full<Bytes>>;
 
 /// Relay from a browser to the control plane.
@@ -58,7 +62,7 @@ impl Relay {
 
     async fn respond(&self, request: Request<Incoming>) -> Response<RelayBody> {
         match self.guard.check(request.uri(), request.headers()) {
-            OriginCheck::Refuse(why) => text(StatusCode::FORBIDDEN, why),
+            OriginCheck::Refuse(why) => refusal(request.headers(), why),
             OriginCheck::Admit { cookie } => redirect_with_cookie(&cookie),
             OriginCheck::Pass => self.forward(request).await,
         }
@@ -99,6 +103,19 @@ fn credential(path: &str) -> HeaderName {
     if path.starts_with("/gateway") { OWN_AUTHORIZATION } else { header::AUTHORIZATION }
 }
 
+/// Returns the refusal of a request: to a browser that opens a page, one that says how to get in.
+fn refusal(fields: &HeaderMap, why: &'static str) -> Response<RelayBody> {
+    let accepted = fields.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    if !accepted.flat_map(|value| value.split([',', ';'])).any(|range| range.trim() == "text/html") {
+        return text(StatusCode::FORBIDDEN, why);
+    }
+    let mut answer = text(StatusCode::FORBIDDEN, include_str!("refused.html").replace("{why}", why));
+    let fields = answer.headers_mut();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    fields.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(REFUSED_POLICY));
+    answer
+}
+
 /// Redirects to the UI, without the key in the address.
 fn redirect_with_cookie(cookie: &str) -> Response<RelayBody> {
     let mut answer = text(StatusCode::SEE_OTHER, "The web UI is at /ui/.");
@@ -134,3 +151,33 @@ fn keep_end_to_end(fields: &mut HeaderMap) {
 
 /// Name of the control plane's Service.
 pub(super) const SERVICE: &str = "recif-control-plane";
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_browser_without_the_key_is_told_how_to_get_in_and_a_program_in_one_line() {
+        for (accept, is_page) in [
+            (Some("text/html,application/xhtml+xml;q=0.9,*/*;q=0.8"), true),
+            (Some("application/json, text/html;q=0.5"), true),
+            (Some("application/json"), false),
+            (Some("*/*"), false),
+            (None, false),
+        ] {
+            let fields: HeaderMap =
+                accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))).into_iter().collect();
+            let answer = refusal(&fields, "the key is missing");
+            let policy = answer.headers().contains_key(header::CONTENT_SECURITY_POLICY);
+            assert_eq!((answer.status(), policy), (StatusCode::FORBIDDEN, is_page), "{accept:?}");
+            let type_ = answer.headers()[header::CONTENT_TYPE].to_str().unwrap().to_owned();
+            assert_eq!(type_.starts_with("text/html"), is_page, "{accept:?}: {type_}");
+            let Either::Right(body) = answer.into_body() else { panic!("an answer of our own") };
+            let body = String::from_utf8(body.collect().await.unwrap().to_bytes().to_vec()).unwrap();
+            assert!(body.contains("the key is missing") && !body.contains("{why}"), "{body}");
+            assert_eq!(body.contains("<code>?key=…</code>"), is_page, "{body}");
+        }
+    }
+}

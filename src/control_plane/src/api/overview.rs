@@ -18,7 +18,7 @@ use super::{
 use crate::{
     app::SharedAppState,
     auth::{ApiCaller, Auth},
-    fleet::Record,
+    fleet::{Ready, Record},
 };
 
 /// Parameters of the graph.
@@ -49,6 +49,7 @@ pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
                 namespace: record.key.namespace.clone(),
                 name: record.key.name.clone(),
                 phase: record.phase.as_deref().map(str::to_owned),
+                ready: record.ready,
                 missing: false,
             });
         }
@@ -61,7 +62,8 @@ pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
                     app.fleet.get(link.kind, &Key::new(&*link.namespace, &*link.name)).map(|entry| entry.record);
                 // A caller does not learn whether an object exists that it may not see.
                 let missing = seen && found.is_none();
-                let phase = found.filter(|_| seen).and_then(|found| found.phase.as_deref().map(str::to_owned));
+                let found = found.filter(|_| seen);
+                let phase = found.as_ref().and_then(|found| found.phase.as_deref().map(str::to_owned));
                 let broken = missing || matches!(phase.as_deref(), Some("Error" | "Failed"));
                 if nodes.insert(to.clone()) {
                     graph.nodes.push(Node {
@@ -69,6 +71,7 @@ pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
                         namespace: link.namespace.to_string(),
                         name: link.name.to_string(),
                         phase,
+                        ready: found.map_or(Ready::Unknown, |found| found.ready),
                         missing,
                     });
                 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::fleet::{ServerFacts, Summary};
+use crate::fleet::{Ready, ServerFacts, Summary};
 
 /// A page of a list.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -268,6 +268,8 @@ pub(super) struct Node {
     pub(super) name: String,
     /// Its phase; null: it has none, or you may not see it.
     pub(super) phase: Option<String>,
+    /// Its Ready condition; Unknown too if it is missing, or you may not see it.
+    pub(super) ready: Ready,
     /// Whether it is not there.
     pub(super) missing: bool,
 }

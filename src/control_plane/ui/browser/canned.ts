@@ -2,7 +2,7 @@
 
 import type { Page, Route } from "playwright-core";
 
-import type { FleetPage, Graph, Summary, Transition } from "../src/api/types.ts";
+import type { FleetPage, Graph, GraphNode, Summary, Transition } from "../src/api/types.ts";
 
 const NAMESPACES = ["default", "team-analytics", "team-with-a-name-that-goes-on-and-on", "production"];
 const PHASES: [phase: string | null, every: number][] = [["Failed", 97], ["Resolving", 61], [null, 199], ["Deploying", 43], ["Terminated", 83]];
@@ -66,7 +66,7 @@ export const refuse = (route: Route): Promise<void> =>
 
 /** Creates a graph of so many agents that all use one tool; the last one also refers to a missing tool. */
 export function graph(agents: number): Graph {
-  const node = (kind: string, name: string, missing = false) => ({ kind, namespace: "default", name, phase: missing ? null : "Running", missing });
+  const node = (kind: string, name: string, missing = false): GraphNode => ({ kind, namespace: "default", name, phase: missing ? null : "Running", ready: missing ? "Unknown" : "True", missing });
   const names = Array.from({ length: agents }, (_, number) => `agent-${number}`);
   return {
     nodes: [...names.map((name) => node("Agent", name)), node("Tool", "shared"), node("Tool", "lost", true)],

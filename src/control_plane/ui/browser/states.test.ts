@@ -1,6 +1,7 @@
 import type { Page } from "playwright-core";
 import { describe, expect, it } from "vitest";
 
+import type { GraphNode } from "../src/api/types.ts";
 import { agent, graph, hold, refuse, wait, withAgents, withoutStream } from "./canned.ts";
 import { isPresentable, LOOKS, openPage, stage } from "./page.ts";
 
@@ -177,6 +178,19 @@ it("a graph is a list where a picture would show a column and a half", async () 
     expect(uses).toEqual(options.phone ? ["Tool/default/shared", "Tool/default/lost"] : []);
     await page.context().close();
   }
+});
+
+it("a graph shows what serves in part in another colour than what is well", async () => {
+  const { nodes, edges } = graph(1);
+  const half: GraphNode = { kind: "FlowSet", namespace: "default", name: "half", phase: "Running", ready: "False", missing: false };
+  await inEachLook(
+    (page) => page.route("**/api/v1/graph*", (route) => route.fulfill({ json: { nodes: [...nodes, half], edges } })),
+    async (page) => {
+      await page.locator(".tone-warn", { hasText: "half" }).filter({ hasText: "Running, degraded" }).waitFor();
+      await page.locator(".tone-good", { hasText: "agent-0" }).filter({ hasNotText: "degraded" }).waitFor();
+    },
+    "graph",
+  );
 });
 
 it("a graph that is too large is shown in part, what is broken first", async () => {

@@ -2,12 +2,15 @@
 
 use super::super::{
     finding::{Finding, Issue},
-    reading::{ImageUse, NodeView, Pulled, Read, Unread, WaitingImage},
+    reading::{ImageUse, LeftPod, NodeView, PullOutcome, Pulled, Read, Unread, WaitingImage},
 };
 
 const CHECK: &str = "images";
 const PULL: &str =
     "see that the nodes reach the registry and that imagePullSecrets has its password, or correct the image";
+/// The doctor's Pod has no Secret of the agents, of which each names its own.
+const PULL_OF_WORKLOADS: &str = "see that the nodes reach the registry, or correct the image; if the registry asks for a password, give the \
+     ServiceAccount default there the Secrets that agents name in spec.imagePullSecrets, and ask again";
 
 /// Judges the images.
 pub(super) fn check(
@@ -23,15 +26,12 @@ pub(super) fn check(
         .iter()
         .map(|one| Issue::fail(format!("{} of Pod {}, {}", one.image, one.pod, one.said), PULL))
         .collect();
-    let mut asked = 0;
-    for Pulled { image, result } in pulled.into_iter().flatten() {
-        match result {
-            Ok(None) => asked += 1,
-            Ok(Some(why)) => issues.push(Issue::fail(format!("{image}, {why}"), PULL)),
-            Err(why @ Unread::Forbidden(_)) => {
-                issues.push(Issue::warn(format!("{image} was not pulled, {why}"), "leave out --pull"))
-            }
-            Err(why) => issues.push(Issue::fail(format!("{image}, {why}"), PULL)),
+    let mut started = 0;
+    for one in pulled.into_iter().flatten() {
+        started += usize::from(one.outcome == PullOutcome::Started);
+        issues.extend(judge_pull(one));
+        if let Some(LeftPod { pod, why }) = &one.left {
+            issues.push(Issue::warn(format!("Pod {pod} could not be removed, {why}"), "delete it"));
         }
     }
     // Without the nodes it is not known which images are there.
@@ -43,11 +43,35 @@ pub(super) fn check(
         };
         issues.push(Issue::warn(what, remedy));
     }
-    let ok = match asked {
+    let ok = match started {
         0 => format!("no Pod waits for one of {}", uses.len()),
-        asked => format!("{asked} were pulled and start"),
+        1 => "1 was pulled, or was on its node, and starts".to_owned(),
+        started => format!("{started} were pulled, or were on their nodes, and start"),
     };
     Finding::judge(CHECK, CHECK, ok, issues)
+}
+
+/// Judges what became of a Pod that pulled an image.
+fn judge_pull(pulled: &Pulled) -> Option<Issue> {
+    let Pulled { image, place, of_workloads, outcome, .. } = pulled;
+    let remedy = if *of_workloads { PULL_OF_WORKLOADS } else { PULL };
+    Some(match outcome {
+        PullOutcome::Started => return None,
+        PullOutcome::Exited(code) => Issue::warn(
+            format!("{image} in {place} ended with exit code {code} when it was asked for its version"),
+            "see that it is the right image",
+        ),
+        PullOutcome::Failed(why) => Issue::fail(format!("{image} in {place}, {why}"), remedy),
+        PullOutcome::Unscheduled(why) => {
+            Issue::warn(format!("{image} in {place} was not pulled, {why}"), "see `kubectl describe nodes`")
+        }
+        PullOutcome::Unread(why @ Unread::Forbidden(_)) => {
+            Issue::warn(format!("{image} in {place} was not pulled, {why}"), "leave out --pull")
+        }
+        PullOutcome::Unread(why) => {
+            Issue::fail(format!("{image} in {place} was not pulled, {why}"), "mend that, or leave out --pull")
+        }
+    })
 }
 
 /// Reports whether no node can have the image: it has no registry to come from, and none holds it.
@@ -78,7 +102,7 @@ mod tests {
     use crate::doctor::finding::Verdict;
 
     fn used(image: &str) -> ImageUse {
-        ImageUse { part: "agents", image: image.into() }
+        ImageUse { part: "agents", image: image.into(), puller: None }
     }
 
     fn node(images: &[&str]) -> Read<Vec<NodeView>> {
@@ -114,14 +138,38 @@ mod tests {
 
     #[test]
     fn what_was_pulled_is_judged() {
-        let judged = |result| {
-            let pulled = [Pulled { image: "r.io/x".into(), result }];
-            check(&Ok((vec![used("r.io/x")], vec![])), &node(&[]), Some(&pulled))
+        let pull = |outcome, of_workloads| Pulled {
+            image: "r.io/x".into(),
+            place: "team-a".into(),
+            of_workloads,
+            outcome,
+            left: None,
         };
-        assert_eq!(judged(Ok(None)).text, "images: 1 were pulled and start");
-        assert_eq!(judged(Ok(Some("not found".into()))).verdict, Verdict::Fail);
-        assert_eq!(judged(Err(Unread::Forbidden("create pods".into()))).verdict, Verdict::Warn);
-        assert_eq!(judged(Err(Unread::Failed("quota".into()))).verdict, Verdict::Fail);
+        let judged = |pulled: &[Pulled]| check(&Ok((vec![used("r.io/x")], vec![])), &node(&[]), Some(pulled));
+        for (outcome, verdict, text) in [
+            (PullOutcome::Started, Verdict::Ok, "images: 1 was pulled, or was on its node, and starts"),
+            (PullOutcome::Exited(2), Verdict::Warn, "r.io/x in team-a ended with exit code 2"),
+            (PullOutcome::Failed("not found".into()), Verdict::Fail, "r.io/x in team-a, not found: see that the nodes"),
+            (PullOutcome::Unscheduled("0/1 nodes".into()), Verdict::Warn, "was not pulled, 0/1 nodes: see"),
+            (PullOutcome::Unread(Unread::Forbidden("create pods".into())), Verdict::Warn, "you may not create pods"),
+            (PullOutcome::Unread(Unread::Failed("quota".into())), Verdict::Fail, "was not pulled, quota"),
+        ] {
+            let found = judged(&[pull(outcome, false)]);
+            assert_eq!(found.verdict, verdict, "{}", found.text);
+            assert!(found.text.contains(text), "{}", found.text);
+        }
+        let both = [pull(PullOutcome::Started, true), pull(PullOutcome::Started, false)];
+        assert_eq!(judged(&both).text, "images: 2 were pulled, or were on their nodes, and start");
+        let of_workloads = judged(&[pull(PullOutcome::Failed("401".into()), true)]);
+        assert!(of_workloads.text.contains("spec.imagePullSecrets"), "{}", of_workloads.text);
+        let left = LeftPod { pod: "team-a/recif-doctor-1".into(), why: "refused".into() };
+        let found = judged(&[Pulled { left: Some(left), ..pull(PullOutcome::Started, false) }]);
+        assert_eq!(found.verdict, Verdict::Warn);
+        assert!(
+            found.text.contains("Pod team-a/recif-doctor-1 could not be removed, refused: delete it"),
+            "{}",
+            found.text
+        );
         assert_eq!(check(&Err(Unread::NotInstalled), &node(&[]), None).verdict, Verdict::Skip);
     }
 }

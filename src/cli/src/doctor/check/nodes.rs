@@ -2,11 +2,10 @@
 
 use super::super::{
     finding::{Finding, Issue},
-    reading::{NodeView, Read},
+    reading::{ARCHITECTURES, NodeView, Read},
 };
 
 const CHECK: &str = "nodes";
-const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 
 /// Judges the nodes.
 pub(super) fn check(nodes: &Read<Vec<NodeView>>) -> Finding {

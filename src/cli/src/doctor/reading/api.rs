@@ -197,6 +197,11 @@ pub(super) fn unread(doing: &str, error: &ReadError) -> Unread {
     }
 }
 
+/// Reports whether the caller lacks the right to create an object. RBAC and admission both answer 403; only the words differ.
+pub(super) fn lacks_right(error: &ReadError) -> bool {
+    error.status() == Some(401) || error.cause().contains("cannot create resource")
+}
+
 /// Returns the reason of a failed request to a Pod.
 pub(super) fn unasked(error: &PodError) -> Unread {
     match error {

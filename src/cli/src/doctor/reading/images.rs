@@ -30,6 +30,17 @@ pub(in crate::doctor) struct ImageUse {
     pub part: &'static str,
     /// Its name.
     pub image: String,
+    /// What a part pulls it with; `None`: Pods of workloads use it, which have Secrets of their own.
+    pub puller: Option<Puller>,
+}
+
+/// What a Pod of a part pulls its image with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::doctor) struct Puller {
+    /// Its ServiceAccount, which may have Secrets for it.
+    pub account: String,
+    /// Secrets that the Pod names.
+    pub secrets: Vec<String>,
 }
 
 /// Container that waits for its image.
@@ -67,14 +78,18 @@ pub(super) async fn read(
 
 fn uses([operator, gateway, control_plane]: [Option<&Part>; 3]) -> Vec<ImageUse> {
     let parts = [("operator", operator), ("gateway", gateway), ("control plane", control_plane)];
-    let mut uses: Vec<ImageUse> =
-        parts.into_iter().filter_map(|(part, found)| Some(ImageUse { part, image: found?.image.clone() })).collect();
+    let used = |(part, found): (&'static str, Option<&Part>)| {
+        let Part { image, account, pull_secrets, .. } = found?;
+        let puller = Puller { account: account.clone(), secrets: pull_secrets.clone() };
+        Some(ImageUse { part, image: image.clone(), puller: Some(puller) })
+    };
+    let mut uses: Vec<ImageUse> = parts.into_iter().filter_map(used).collect();
     if let Some(operator) = operator {
         for (variable, part) in VARIABLES {
             let flag = format!("--{}", variable.trim_start_matches("RECIF_").to_lowercase().replace('_', "-"));
             let set = operator.setting(&flag, variable).filter(|image| !image.is_empty());
             let image = set.or((part == "agents").then_some(DEFAULT_IMAGE));
-            uses.extend(image.map(|image| ImageUse { part, image: image.to_owned() }));
+            uses.extend(image.map(|image| ImageUse { part, image: image.to_owned(), puller: None }));
         }
     }
     uses
@@ -115,13 +130,17 @@ mod tests {
 
     #[test]
     fn agents_have_an_image_also_where_the_operator_names_none() {
-        let mut operator = Part { image: "r/recif:1".into(), ..Part::default() };
+        let mut operator = Part { image: "r/recif:1".into(), pull_secrets: vec!["registry".into()], ..Part::default() };
         let agents = |operator: &Part| {
             uses([Some(operator), None, None]).into_iter().find(|one| one.part == "agents").unwrap().image
         };
         assert_eq!(agents(&operator), "corail:latest");
         operator.args = vec!["operator".into(), "--agent-image=r/runner:1".into()];
         assert_eq!(agents(&operator), "r/runner:1");
+        let all = uses([Some(&operator), None, None]);
+        let secrets = |one: &ImageUse| Some(one.puller.clone()?.secrets);
+        let told: Vec<_> = all.iter().map(|one| (one.part, secrets(one))).collect();
+        assert_eq!(told, [("operator", Some(vec!["registry".to_owned()])), ("agents", None)]);
         assert!(uses([None, None, None]).is_empty());
     }
 }

@@ -27,12 +27,12 @@ pub(super) use objects::KindCount;
 #[cfg(test)]
 pub(super) use parts::PartPod;
 pub(super) use parts::{Database, Part};
-pub(super) use pull::Pulled;
+pub(super) use pull::{LeftPod, PullOutcome, Pulled};
 use sample::SampleImages;
 #[cfg(test)]
 pub(super) use sample::sample_labels;
 pub(super) use sample::{DryRun, DryRuns};
-pub(super) use views::{Definition, Installed, NodeView, Scope};
+pub(super) use views::{ARCHITECTURES, Definition, Installed, NodeView, Scope};
 
 use crate::{
     cluster::{ServerTime, UserClient},
@@ -101,7 +101,7 @@ impl Readings {
 /// Reads everything.
 ///
 /// # Errors
-/// There is no API server; or it lets the caller read nothing.
+/// There is no API server; it lets the caller read nothing; or the user stops it while images are pulled.
 pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, CliError> {
     let api = ApiReader::new(live, scope.timeout);
     let server = api.version().await?;
@@ -138,7 +138,7 @@ pub(super) async fn read(live: &UserClient, scope: Scope) -> Result<Readings, Cl
         ));
     }
     let pulled = match &image_uses {
-        Ok((uses, _)) if scope.pull => Some(pull::pull(live, &scope, installed, uses).await),
+        Ok((uses, _)) if scope.pull => Some(pull::pull(live, &scope, uses, &nodes).await?),
         _ => None,
     };
     Ok(Readings {

@@ -22,6 +22,8 @@ const ADMIN_PORTS: [&str; 2] = ["admin", "http"];
 pub(in crate::doctor) struct Part {
     /// Image of its container.
     pub image: String,
+    /// Names of the Secrets with which it is pulled.
+    pub pull_secrets: Vec<String>,
     /// Version, by the tag of its image or its label; empty: unknown.
     pub version: String,
     /// Number of Pods that it should have.
@@ -179,7 +181,9 @@ pub(super) fn part(deployment: &Value) -> Part {
         let reference = variable.pointer("/valueFrom/secretKeyRef")?;
         Some((text(reference, "/name"), text(reference, "/key")))
     });
+    let pull_secrets = items(deployment, "/spec/template/spec/imagePullSecrets").map(|secret| text(secret, "/name"));
     Part {
+        pull_secrets: pull_secrets.collect(),
         database,
         version,
         replicas: deployment.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1),

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
 use super::{
-    api::{ApiReader, Unread, unread},
+    api::{ApiReader, Unread, lacks_right, unread},
     parts::Part,
 };
 
@@ -140,15 +140,10 @@ async fn dry_run(api: &ApiReader<'_>, doing: &str, path: &str, body: &Value) -> 
     let asked = api.within(async { Ok(api.ask(doing, path, body).await) }).await;
     match asked {
         Ok(Ok(object)) => DryRun::Accepted(Box::new(object)),
-        Ok(Err(error)) => {
-            let said = error.cause();
-            // RBAC and admission both answer 403; only the words differ.
-            let no_right = said.contains("cannot create resource") || error.status() == Some(401);
-            match error.status() {
-                Some(_) if !no_right => DryRun::Refused(said),
-                _ => DryRun::Unread(unread(doing, &error)),
-            }
-        }
+        Ok(Err(error)) => match error.status() {
+            Some(_) if !lacks_right(&error) => DryRun::Refused(error.cause()),
+            _ => DryRun::Unread(unread(doing, &error)),
+        },
         Err(why) => DryRun::Unread(why),
     }
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// Architectures of our images.
+pub(in crate::doctor) const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
+
 /// What to read.
 #[derive(Debug, Clone)]
 pub(in crate::doctor) struct Scope {

@@ -72,5 +72,9 @@ async fn references_are_drawn_and_broken_ones_marked() {
         ])
     );
     let missing: Vec<_> = graph["nodes"].as_array().unwrap().iter().filter(|node| node["missing"] == true).collect();
-    assert_eq!(missing, [&json!({ "kind": "Flow", "namespace": "a", "name": "gone", "phase": null, "missing": true })]);
+    let gone = json!({ "kind": "Flow", "namespace": "a", "name": "gone", "phase": null, "ready": "Unknown",
+        "missing": true });
+    assert_eq!(missing, [&gone]);
+    let two = graph["nodes"].as_array().unwrap().iter().find(|node| node["name"] == "two").unwrap();
+    assert_eq!((&two["phase"], &two["ready"]), (&json!("Failed"), &json!("False")));
 }

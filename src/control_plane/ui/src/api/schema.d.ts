@@ -475,6 +475,8 @@ export interface components {
             namespace: string;
             /** @description Its phase; null: it has none, or you may not see it. */
             phase: string | null;
+            /** @description Its Ready condition; Unknown too if it is missing, or you may not see it. */
+            ready: components["schemas"]["Ready"];
         };
         /** @description An object, its credentials masked. */
         Object: {

@@ -2,11 +2,12 @@
 
 import { type ReactElement, useMemo } from "react";
 
-import { kindOf, toneOf } from "../api/kinds.ts";
+import { kindOf } from "../api/kinds.ts";
 import type { Graph, GraphNode } from "../api/types.ts";
 import { ToneSign } from "../shell/icons.tsx";
 import { ObjectLink } from "../shell/parts.tsx";
 import { idOf } from "./excerpt.ts";
+import { stateOfNode } from "./nodeState.ts";
 import { references } from "./references.ts";
 
 export function GraphList({ graph, focus }: { graph: Graph; focus: string | undefined }): ReactElement {
@@ -32,7 +33,7 @@ export function GraphList({ graph, focus }: { graph: Graph; focus: string | unde
 }
 
 function Entry({ node, broken }: { node: GraphNode; broken: boolean }): ReactElement {
-  const tone = node.missing ? "bad" : toneOf(node.phase);
+  const { text, tone } = stateOfNode(node);
   return (
     <div className={`row tone-${tone}`} data-node={idOf(node)}>
       <ToneSign tone={tone} />
@@ -42,7 +43,7 @@ function Entry({ node, broken }: { node: GraphNode; broken: boolean }): ReactEle
           {node.kind} · {node.namespace}
         </span>
       </span>
-      <span className={`small ${broken ? "broken-reference" : "muted"}`}>{node.missing ? "missing" : broken ? `broken: ${node.phase ?? "no phase"}` : (node.phase ?? "no phase")}</span>
+      <span className={`small ${broken ? "broken-reference" : "muted"}`}>{broken && !node.missing ? `broken: ${text}` : text}</span>
     </div>
   );
 }

@@ -4,7 +4,7 @@ import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { type ReactElement, useMemo, useState } from "react";
 
-import { kindOf, pluralOf, toneOf } from "../api/kinds.ts";
+import { isDegraded, kindOf, pluralOf } from "../api/kinds.ts";
 import { graphQuery } from "../api/queries.ts";
 import type { Graph, GraphEdge, GraphNode } from "../api/types.ts";
 import { Icon, ToneSign } from "../shell/icons.tsx";
@@ -14,6 +14,7 @@ import { Failure, Loading, Notice, State } from "../shell/states.tsx";
 import { excerpt, idOf } from "./excerpt.ts";
 import { GraphList } from "./GraphList.tsx";
 import { around, layout, SIZES } from "./layout.ts";
+import { stateOfNode } from "./nodeState.ts";
 
 /** Limit of the nodes that are drawn; a larger picture is not readable. */
 const MOST = 250;
@@ -220,8 +221,8 @@ function curve(from: { x: number; y: number }, to: { x: number; y: number }): st
 function Node(props: { node: GraphNode; x: number; y: number; focused: boolean; lit: boolean; named: boolean; point: (id: string | null) => void }): ReactElement {
   const { node, x, y, focused, lit, named, point } = props;
   const id = idOf(node);
-  const tone = node.missing ? "bad" : toneOf(node.phase);
-  const label = `${node.kind} ${node.name} in ${node.namespace}: ${node.missing ? "missing" : (node.phase ?? "no phase yet")}`;
+  const { text, tone } = stateOfNode(node);
+  const label = `${node.kind} ${node.name} in ${node.namespace}: ${text}`;
   const known = kindOf(node.kind) && !node.missing;
   const inside = (
     <>
@@ -230,10 +231,10 @@ function Node(props: { node: GraphNode; x: number; y: number; focused: boolean; 
         <span className="node-name truncate">{node.name}</span>
         <span className="node-kind truncate">
           {node.kind}
-          {node.missing && ", missing"}
+          {node.missing ? ", missing" : isDegraded(node.phase, node.ready) && ", degraded"}
           {named && ` · ${node.namespace}`}
         </span>
-        <span className="visually-hidden">{`${node.phase ?? "no phase"}, in ${node.namespace}`}</span>
+        <span className="visually-hidden">{`${text}, in ${node.namespace}`}</span>
       </span>
     </>
   );

@@ -7,7 +7,7 @@ import { excerpt } from "./excerpt.ts";
 function graph(names: string, ...edges: string[]): Graph {
   const id = (name: string | undefined): string => `Tool/n/${name}`;
   return {
-    nodes: names.split("").map((name) => ({ kind: "Tool", namespace: "n", name, phase: null, missing: false })),
+    nodes: names.split("").map((name) => ({ kind: "Tool", namespace: "n", name, phase: null, ready: "Unknown", missing: false })),
     edges: edges.map((edge) => ({ from: id(edge[0]), to: id(edge.at(-1)), broken: edge.includes("!") })),
   };
 }

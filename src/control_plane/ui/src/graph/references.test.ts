@@ -1,11 +1,11 @@
 import { expect, it } from "vitest";
 
-import type { Graph } from "../api/types.ts";
+import type { Graph, GraphNode } from "../api/types.ts";
 import { references } from "./references.ts";
 
-const node = (id: string) => {
+const node = (id: string): GraphNode => {
   const [kind = "", name = ""] = id.split("/");
-  return { kind, namespace: "n", name, phase: "Running", missing: false };
+  return { kind, namespace: "n", name, phase: "Running", ready: "True", missing: false };
 };
 const edge = (from: string, to: string, broken = false) => ({ from: from.replace("/", "/n/"), to: to.replace("/", "/n/"), broken });
 const graph: Graph = {

@@ -9,28 +9,21 @@ import type { Summary } from "../api/types.ts";
 import { Icon } from "../shell/icons.tsx";
 import { CopyButton, ObjectLink } from "../shell/parts.tsx";
 import { Failure, Loading, Notice } from "../shell/states.tsx";
+import { Head } from "./Head.tsx";
 import { inputOf, type Target, targetOf } from "./target.ts";
 
 export function ToolDetail({ tool }: { tool: Summary }): ReactElement {
-  const { namespace, name, phase, why } = tool;
+  const { namespace, name } = tool;
   const object = useQuery(objectQuery({ plural: "tools", namespace, name }));
   return (
     <div className="stack">
-      <div className="server-head">
-        <Link to="/tools" className="button quiet back">
-          <Icon name="right" />
-          All tools
-        </Link>
-        <h2 className="truncate">
-          <ObjectLink {...tool} />
-        </h2>
+      <Head object={tool}>
         <span className="grow" />
         <Link to="/graph" search={{ focus: `Tool/${namespace}/${name}` }} className="button">
           <Icon name="graph" />
           Who uses it
         </Link>
-      </div>
-      {why && <Notice tone={phase === "Error" ? "bad" : "busy"}>{why}</Notice>}
+      </Head>
       {object.error && !object.data ? (
         <Failure error={object.error} retry={() => void object.refetch()} what="this tool" namespace={namespace} />
       ) : object.data ? (

@@ -8,8 +8,9 @@ import { serverToolsQuery, toolServersQuery } from "../api/queries.ts";
 import type { ServerTool, Summary, ToolServer } from "../api/types.ts";
 import { fleet } from "../fleet/store.ts";
 import { Icon } from "../shell/icons.tsx";
-import { count, CopyButton, ObjectLink, Phase, useTitle } from "../shell/parts.tsx";
+import { count, CopyButton, Phase, useTitle } from "../shell/parts.tsx";
 import { Failure, Loading, Notice, State } from "../shell/states.tsx";
+import { Head } from "./Head.tsx";
 import { readingOf } from "./reading.ts";
 import { ToolDetail } from "./ToolDetail.tsx";
 import { ToolForm } from "./ToolForm.tsx";
@@ -160,18 +161,10 @@ function Server({ server, chosen }: { server: ToolServer; chosen: string | undef
   const shown = all.filter((tool) => words.every((word) => `${tool.name}\n${tool.description ?? ""}`.toLowerCase().includes(word)));
   return (
     <div className="stack">
-      <div className="server-head">
-        <Link to="/tools" className="button quiet back">
-          <Icon name="right" />
-          All tools
-        </Link>
-        <h2 className="truncate">
-          <ObjectLink {...server} />
-        </h2>
+      <Head object={server}>
         <span className="muted small truncate grow">{[server.protocol, server.url].filter(Boolean).join(" · ")}</span>
         {all.length > 8 && <input className="input" type="search" placeholder="Search tools" aria-label="Search tools" value={text} onChange={(event) => setText(event.target.value)} />}
-      </div>
-      {server.why && <Notice tone={server.phase === "Error" || server.phase === "Failed" ? "bad" : "busy"}>{server.why}</Notice>}
+      </Head>
       {tools.error ? (
         <Failure error={tools.error} retry={() => void tools.refetch()} what="the tools of this server" />
       ) : !tools.data ? (
