@@ -65,7 +65,7 @@ pub(super) fn observe<K: WorkloadKind>(next: &mut K, deployment: Option<&Deploym
     let pods = deployment.map_or(0, |deployment| deployment.replicas);
     let available = deployment.is_some_and(|deployment| deployment.available > 0);
     let manager = deployment.and_then(|deployment| deployment.replicas_managers.other_manager());
-    let (scaled, scaled_at_all) = (replicas::scaling(next).is_some(), next.scaling().is_some());
+    let (scaled, scaled_at_all) = (next.scaling_in_force().is_some(), next.scaling().is_some());
     let failed = next.phase() == Some(WorkloadPhase::Failed);
     // A request that waits in a gateway does not start a Failed workload.
     let asleep = !failed

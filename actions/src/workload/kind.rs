@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use machine::ActionError;
 use serde_json::Value;
 
-use super::{degradation::Degradable, disruption::wants_budget};
+use super::degradation::Degradable;
 use crate::{
     deps::Deps,
     kind::ControlledKind,
@@ -31,6 +31,10 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     /// Returns how the number of Pods follows the load, if it does.
     fn scaling(&self) -> Option<&Scaling> {
         self.traffic().scaling.as_ref()
+    }
+    /// Returns the scaling in force: a stopped workload has none.
+    fn scaling_in_force(&self) -> Option<&Scaling> {
+        self.scaling().filter(|_| self.replicas() > 0)
     }
     /// Returns its status.
     fn status(&self) -> Option<&WorkloadStatus>;
@@ -155,6 +159,20 @@ fn wants_policy<K: WorkloadKind>(cr: &K, deps: &Deps) -> bool {
 /// Reports whether a NetworkPolicy of another owner selects the Pods: the operator's would allow what that one denies.
 pub(super) fn is_governed<K: WorkloadKind>(cr: &K, deps: &Deps) -> bool {
     deps.cache.is_ingress_governed(&cr.key().namespace, &pod_labels(cr))
+}
+
+/// Fewest Pods for which there is a budget: the only Pod of a workload may always be evicted.
+const FEWEST_PODS_WITH_BUDGET: i32 = 2;
+
+/// Reports whether the operator is to create a PodDisruptionBudget for the Pods.
+pub(super) fn wants_budget<K: WorkloadKind>(cr: &K, deps: &Deps) -> bool {
+    let fewest = cr.scaling_in_force().map_or(cr.replicas(), |scaling| scaling.min_replicas);
+    fewest >= FEWEST_PODS_WITH_BUDGET && !is_disruption_governed(cr, deps)
+}
+
+/// Reports whether a PodDisruptionBudget of another owner selects the Pods.
+pub(super) fn is_disruption_governed<K: WorkloadKind>(cr: &K, deps: &Deps) -> bool {
+    deps.cache.is_disruption_governed(&cr.key().namespace, &pod_labels(cr))
 }
 
 /// Returns the labels of the Pods, those of the overlay among them.

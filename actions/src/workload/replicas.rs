@@ -57,26 +57,21 @@ pub fn handover(scaling: Option<&Scaling>, live: &DeploymentState) -> ReplicasHa
     }
 }
 
-/// Returns the scaling in force: a stopped workload has none.
-pub(super) fn scaling<K: WorkloadKind>(cr: &K) -> Option<&Scaling> {
-    cr.scaling().filter(|_| cr.replicas() > 0)
-}
-
 /// Returns the number of Pods wanted: the user's, or that of the scaler or of another field manager.
 pub(super) fn desired<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> i32 {
-    let by_others = scaling(cr).is_some() || live.replicas_managers.other_manager().is_some();
+    let by_others = cr.scaling_in_force().is_some() || live.replicas_managers.other_manager().is_some();
     if cr.replicas() > 0 && by_others { live.desired } else { cr.replicas() }
 }
 
 /// Returns how many Pods make the workload ready: all that are wanted, or with scaling the minimum.
 pub(super) fn required<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> i32 {
     let wanted = desired(cr, live);
-    scaling(cr).map_or(wanted, |scaling| wanted.min(min_running(scaling)))
+    cr.scaling_in_force().map_or(wanted, |scaling| wanted.min(min_running(scaling)))
 }
 
 /// Returns how many Pods of a new template are to become ready.
 pub(super) fn expected<K: WorkloadKind>(cr: &K, live: Option<&DeploymentState>) -> i32 {
-    live.map_or_else(|| scaling(cr).map_or(cr.replicas(), min_running), |live| desired(cr, live))
+    live.map_or_else(|| cr.scaling_in_force().map_or(cr.replicas(), min_running), |live| desired(cr, live))
 }
 
 /// Reports whether the user's number has changed since the Deployment was last applied, as its `record` says.
@@ -92,14 +87,14 @@ fn is_edited<K: WorkloadKind>(cr: &K, record: Option<&ChildRecord>) -> bool {
 /// owns the field, because an apply without it could reset it. `None`: left out.
 pub(super) fn applied_replicas<K: WorkloadKind>(cr: &K, live: Option<&DeploymentState>) -> Option<i32> {
     match live {
-        None => scaling(cr).is_none().then(|| cr.replicas()),
+        None => cr.scaling_in_force().is_none().then(|| cr.replicas()),
         Some(live) => (live.replicas_managers.operator && !is_handed_over(cr, live)).then_some(live.desired),
     }
 }
 
 /// Reports whether the scaler has taken the field over from the apply of the whole Deployment, which is to leave it out.
 pub(super) fn is_handed_over<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> bool {
-    live.replicas_managers.operator && live.replicas_managers.scaler && scaling(cr).is_some()
+    live.replicas_managers.operator && live.replicas_managers.scaler && cr.scaling_in_force().is_some()
 }
 
 /// Returns the change of this field alone that is due: another number, or (`Some(None)`) leaving the field to the scaler. The
@@ -110,7 +105,7 @@ pub(super) fn due_change<K: WorkloadKind>(
     record: Option<&ChildRecord>,
 ) -> Option<Option<i32>> {
     let by = &live.replicas_managers;
-    if let Some(scaling) = scaling(cr) {
+    if let Some(scaling) = cr.scaling_in_force() {
         return match by.scaler {
             true => by.replicas_apply.then_some(None),
             // It was stopped, and is to be started.
@@ -126,7 +121,7 @@ pub(super) fn due_change<K: WorkloadKind>(
 
 /// Reports whether the scaler has yet to take the field over.
 pub(super) fn awaits_scaler<K: WorkloadKind>(cr: &K, live: &DeploymentState) -> bool {
-    scaling(cr).is_some_and(|scaling| handover(Some(scaling), live) != ReplicasHandover::Owned)
+    cr.scaling_in_force().is_some_and(|scaling| handover(Some(scaling), live) != ReplicasHandover::Owned)
 }
 
 #[cfg(test)]
