@@ -63,6 +63,9 @@ pub(crate) async fn run(cx: Arc<PodContext>, index: usize) {
         }
         let (pause, times) = back_off.after(begin.elapsed());
         judge(&cx, index, &container, &ended).await;
+        if cx.is_ending() {
+            return;
+        }
         tell_end(&cx, &container, ended.exit, times, pause);
         if times > 1 {
             let pod = &cx.source.pod;
