@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use control_plane::{self, ControlPlaneArgs};
 use daemon::logs::{self, LogArgs};
 use gateway::{self, GatewayArgs};
-use operator::run::OperatorArgs;
+use operator::args::OperatorArgs;
 
 /// Global allocator of the process: [jemalloc](https://jemalloc.net). The operator allocates and frees many small JSON values:
 /// this allocator costs a tenth less CPU time than the system's, at no more memory, and returns unused memory from a thread of
