@@ -32,6 +32,9 @@ struct Recif {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run agents, flows and tools on this machine, without a cluster
+    #[cfg(feature = "local")]
+    Dev(Box<dev::DevArgs>),
     /// Run the operator: watch the objects and reconcile them
     Operator(Box<OperatorArgs>),
     /// Run the gateway: one address for every agent and flow
@@ -67,6 +70,8 @@ async fn main() -> ExitCode {
     }
     let recif = Recif::from_arg_matches(&root.get_matches()).unwrap_or_else(|error| error.exit());
     match recif.command {
+        #[cfg(feature = "local")]
+        Command::Dev(args) => dev::run(*args).await,
         Command::Operator(args) => operator::run::run(*args).await,
         Command::Gateway { args, logs } => match logs::init(logs.log_format, &logs.log) {
             Ok(()) => gateway::run(*args).await,
