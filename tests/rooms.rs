@@ -22,6 +22,7 @@ const MEMBERS: &[(&str, &str)] = &[
     ("mcp", ""),
     ("store", "crds"),
     ("apiserver", "crds"),
+    ("node", "crds apiserver"),
     ("bridge", "daemon"),
     ("proxy", "http1 daemon crds identity"),
     ("runner", "mcp daemon crds dotprompt"),
@@ -38,7 +39,7 @@ const MEMBERS: &[(&str, &str)] = &[
 
 /// Crates that access the outside, each with the members that may import it.
 const OUTSIDE: &[(&str, &str)] =
-    &[("kube", "crds actions cluster cli dev e2e"), ("reqwest", "mcp runner operator cli e2e"), ("rmcp", "mcp")];
+    &[("kube", "crds actions cluster cli dev node e2e"), ("reqwest", "mcp runner operator cli e2e"), ("rmcp", "mcp")];
 
 #[test]
 fn a_member_imports_only_what_it_may() {

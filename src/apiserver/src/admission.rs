@@ -8,23 +8,27 @@ use crate::{
     defaults,
     errors::{ApiError, Violation},
     kinds::{Kind, Shape},
-    object::{fields, remove_nulls, set_field},
+    object::{fields, remove_nulls, set_field, set_metadata},
     valid,
 };
 
-/// Removes nulls and unknown fields, and sets defaults. Returns the paths of the unknown fields.
+/// Removes nulls and unknown fields, and sets defaults. Returns the paths of the unknown fields. The owners of fields stay as they
+/// are.
 ///
 /// # Errors
-/// 400 for a field of another type.
-pub(crate) fn admit(kind: &Kind, object: &mut Value) -> Result<Vec<String>, ApiError> {
-    let unreadable = |error: String| {
-        let (name, version) = (kind.name, kind.version);
-        ApiError::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: {error}"))
-    };
+/// Why it is no object of this kind: a field has another type.
+pub(crate) fn admit(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
+    let managed = object.pointer("/metadata/managedFields").cloned();
+    let unknown = admit_fields(kind, object)?;
+    set_metadata(object, "managedFields", managed);
+    Ok(unknown)
+}
+
+fn admit_fields(kind: &Kind, object: &mut Value) -> Result<Vec<String>, String> {
     match &kind.shape {
         Shape::BuiltIn(typed) => {
             remove_nulls(object);
-            let known = typed(object.clone()).map_err(unreadable)?;
+            let known = typed(object.clone())?;
             let mut unknown = Vec::new();
             add_unknown("", object, &known, &mut unknown);
             *object = known;
@@ -34,11 +38,10 @@ pub(crate) fn admit(kind: &Kind, object: &mut Value) -> Result<Vec<String>, ApiE
         Shape::Custom { .. } => {
             let metadata = fields(object).remove("metadata").unwrap_or_default();
             let mut unknown = Vec::new();
-            let metadata = metadata_of(metadata, &mut unknown).map_err(unreadable)?;
+            let metadata = metadata_of(metadata, &mut unknown)?;
             let types = ["apiVersion", "kind"].map(|name| (name, fields(object).remove(name)));
             if let Some(schema) = kind.schema() {
-                let schema = schema.map_err(ApiError::unknown)?;
-                unknown.extend(schema.admit(object));
+                unknown.extend(schema?.admit(object));
             }
             for (name, value) in types {
                 set_field(object, name, value);

@@ -12,22 +12,47 @@ use crate::{
 /// Bytes of a body that a message about it repeats.
 const SUMMARY: usize = 30;
 
-/// Checks that a body names the object that the request names.
+/// Reads a body in JSON or YAML.
 ///
 /// # Errors
-/// 400 for another name or namespace, or none.
-pub(crate) fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
-    let given = object::name(object);
-    if given.is_empty() {
-        return Err(ApiError::bad_request("name must be provided"));
+/// 400 for a text that is none, 415 for another media type.
+pub(crate) fn read_body(media_type: &str, body: &[u8]) -> Result<Value, ApiError> {
+    match media_type.split(';').next().unwrap_or_default().trim() {
+        "application/json" | "" => {
+            serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))
+        }
+        "application/yaml" => serde_yaml::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string())),
+        _ => Err(ApiError::unsupported_media_type("application/json, application/yaml")),
     }
-    if given != target.name {
-        let message = format!("the name of the object ({given}) does not match the name on the URL ({})", target.name);
+}
+
+/// Checks that an object names the namespace that the request names, or none. Objects that are in none may name any.
+///
+/// # Errors
+/// 400 for another namespace.
+pub(crate) fn check_namespace(target: &Target, object: &Value) -> Result<(), ApiError> {
+    let namespace = text(object, "/metadata/namespace");
+    if namespace.is_empty() || target.namespace.is_empty() || namespace == target.namespace {
+        return Ok(());
+    }
+    let message = "the namespace of the provided object does not match the namespace sent on the request";
+    Err(ApiError::bad_request(message))
+}
+
+/// Checks that a new or patched object names the object that the request names.
+///
+/// # Errors
+/// 400 for another namespace, another name or none.
+pub(crate) fn check_name(target: &Target, object: &Value) -> Result<(), ApiError> {
+    check_namespace(target, object)?;
+    let (given, wanted) = (object::name(object), &target.name);
+    if given.is_empty() {
+        let message =
+            format!("the name of the object ({wanted} based on URL) was undeterminable: name must be provided");
         return Err(ApiError::bad_request(message));
     }
-    let namespace = text(object, "/metadata/namespace");
-    if !namespace.is_empty() && namespace != target.namespace {
-        let message = "the namespace of the provided object does not match the namespace sent on the request";
+    if given != wanted {
+        let message = format!("the name of the object ({given}) does not match the name on the URL ({wanted})");
         return Err(ApiError::bad_request(message));
     }
     Ok(())

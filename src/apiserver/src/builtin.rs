@@ -91,6 +91,14 @@ pub(crate) fn is_event_view(kind: &Kind) -> bool {
     kind.group == "events.k8s.io"
 }
 
+/// Returns the dotted name that a field of a kind has in the stored object.
+pub(crate) fn stored_field(kind: &Kind, name: &str) -> String {
+    let (first, rest) = name.split_once('.').map_or((name, None), |(first, rest)| (first, Some(rest)));
+    let renamed = EVENT_FIELDS.iter().find(|(view, _)| is_event_view(kind) && *view == first);
+    let first = renamed.map_or(first, |(_, stored)| stored);
+    rest.map_or_else(|| first.to_owned(), |rest| format!("{first}.{rest}"))
+}
+
 /// Returns an object as it is stored.
 pub(crate) fn to_stored(kind: &Kind, object: Value) -> Value {
     if is_event_view(kind) { renamed(object, "v1", |(view, stored)| (view, stored)) } else { object }

@@ -13,6 +13,7 @@ pub(crate) fn fill(kind: &str, object: &mut Value) {
             default(object, json!({ "status": {} }));
             default(field(object, "status"), json!({ "phase": "Pending" }));
             pod(field(object, "spec"));
+            pod_alone(field(object, "spec"));
         }
         "PodDisruptionBudget" => pod_disruption_budget(object),
         "Service" => service(object),
@@ -76,6 +77,27 @@ fn pod(spec: &mut Value) {
         each(spec, list, container);
     }
     each(spec, "volumes", volume);
+}
+
+/// Fills in what only a Pod gets, and no template of one: service links, the ports of the host, and requests from limits.
+fn pod_alone(spec: &mut Value) {
+    default(spec, json!({ "enableServiceLinks": true }));
+    let has_host_network = spec["hostNetwork"] == Value::Bool(true);
+    for list in ["containers", "initContainers"] {
+        each(spec, list, |container| {
+            if has_host_network {
+                each(container, "ports", |port| {
+                    let number = port["containerPort"].clone();
+                    default(port, json!({ "hostPort": number }));
+                });
+            }
+            if let Some(limits) = container.pointer("/resources/limits").cloned() {
+                let resources = field(container, "resources");
+                default(resources, json!({ "requests": {} }));
+                default(field(resources, "requests"), limits);
+            }
+        });
+    }
 }
 
 fn container(container: &mut Value) {

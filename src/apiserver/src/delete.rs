@@ -1,7 +1,7 @@
 //! Deletions: preconditions, grace period of Pods, finalizers, and what becomes of dependents.
 
 use http::StatusCode;
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::{
@@ -58,11 +58,7 @@ impl Request<'_> {
             return Err(ApiError::namespace_stays(kind, &target.name));
         }
         let key = self.key(target);
-        let deleted = self.mark(&key, options);
-        if !options.dry_run {
-            self.settle();
-        }
-        match deleted {
+        match self.mark(&key, options) {
             Some(Deleted::Pending(object)) => Ok((StatusCode::OK, builtin::to_view(kind, object))),
             Some(Deleted::Gone(object)) if kind.traits.returns_deleted => {
                 Ok((StatusCode::OK, builtin::to_view(kind, object)))
@@ -80,38 +76,29 @@ impl Request<'_> {
 
     /// Removes an object, or marks it if something has to happen before. Returns none if it is not there.
     pub(crate) fn mark(&mut self, key: &Key, options: &DeleteOptions) -> Option<Deleted> {
-        let old = self.store.get(key)?.clone();
-        let mut new = (*old).clone();
+        let old = self.store.object(key)?;
+        let mut new = old.clone();
         set_finalizers(&mut new, &with_propagation(&old, options.propagation));
         let name = self.kinds.get(key.kind).map_or("", |kind| kind.name);
         let grace = if name == "Pod" { pod_grace(&old, options.grace) } else { 0 };
-        if grace == 0 && finalizers(&new).next().is_none() && name != "Namespace" {
+        let goes = grace == 0 && finalizers(&new).next().is_none() && name != "Namespace";
+        // A Pod that goes is marked, too: it is deleted gracefully, with no time.
+        if !goes || name == "Pod" {
+            set_end(&old, &mut new, grace, self.now);
+        }
+        if name == "Namespace" && !is_deleting(&old) {
+            set_at(&mut new, "/status/phase", "Terminating".into());
+        }
+        if goes {
             if !options.dry_run {
                 self.store.remove(key);
             }
             return Some(Deleted::Gone(new));
         }
-        let shown = |seconds: i64| time(self.now + SignedDuration::from_secs(seconds));
-        let pending = number(&old, "/metadata/deletionGracePeriodSeconds");
-        if !is_deleting(&old) {
-            set_metadata(&mut new, "deletionTimestamp", Some(shown(grace).into()));
-            set_metadata(&mut new, "deletionGracePeriodSeconds", Some(grace.into()));
-            if let Some(generation) = number(&old, "/metadata/generation") {
-                set_metadata(&mut new, "generation", Some((generation + 1).into()));
-            }
-            if name == "Namespace" {
-                set_at(&mut new, "/status/phase", "Terminating".into());
-            }
-        } else if pending.is_some_and(|pending| grace < pending) {
-            let begin = text(&old, "/metadata/deletionTimestamp").parse::<jiff::Timestamp>().unwrap_or(self.now);
-            let end = begin - SignedDuration::from_secs(pending.unwrap_or_default() - grace);
-            set_metadata(&mut new, "deletionTimestamp", Some(time(end).into()));
-            set_metadata(&mut new, "deletionGracePeriodSeconds", Some(grace.into()));
-        }
-        if options.dry_run || new == *old {
+        if options.dry_run || new == old {
             return Some(Deleted::Pending(new));
         }
-        Some(Deleted::Pending((*self.store.put(key.clone(), new)).clone()))
+        Some(Deleted::Pending(self.store.put(key.clone(), new, self.now)))
     }
 
     /// Deletes each of some objects, and returns them as a list.
@@ -142,6 +129,24 @@ impl Request<'_> {
         *field(&mut list, "items") = objects.into();
         Ok(list)
     }
+}
+
+/// Sets when an object ends that is deleted at a time; an end that is set already can only come sooner.
+fn set_end(old: &Value, new: &mut Value, grace: i64, now: Timestamp) {
+    let pending = number(old, "/metadata/deletionGracePeriodSeconds");
+    let end = if !is_deleting(old) {
+        if let Some(generation) = number(old, "/metadata/generation") {
+            set_metadata(new, "generation", Some((generation + 1).into()));
+        }
+        now + SignedDuration::from_secs(grace)
+    } else if let Some(pending) = pending.filter(|pending| grace < *pending) {
+        let begin = text(old, "/metadata/deletionTimestamp").parse().unwrap_or(now);
+        begin - SignedDuration::from_secs(pending - grace)
+    } else {
+        return;
+    };
+    set_metadata(new, "deletionTimestamp", Some(time(end).into()));
+    set_metadata(new, "deletionGracePeriodSeconds", Some(grace.into()));
 }
 
 /// Returns the finalizers of an object that is deleted: those that say what becomes of dependents follow from the options.

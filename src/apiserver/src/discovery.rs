@@ -10,7 +10,7 @@ pub(crate) const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2
 
 // Does not compile if k8s-openapi has another version.
 k8s_openapi::k8s_if_1_36! {
-    const MINOR: &str = "36";
+    pub(crate) const MINOR: &str = "36";
 }
 
 /// Returns the version of the API that is served: the one whose types are used.
@@ -31,7 +31,7 @@ pub(crate) fn core_versions() -> Value {
 }
 
 /// Returns the groups but the core group, in the order of the table.
-fn group_names(kinds: &[Kind]) -> Vec<&'static str> {
+pub(crate) fn group_names(kinds: &[Kind]) -> Vec<&'static str> {
     let mut names = Vec::new();
     for kind in kinds.iter().filter(|kind| !kind.group.is_empty()) {
         if !names.contains(&kind.group) {
@@ -63,7 +63,7 @@ pub(crate) fn group(kinds: &[Kind], name: &str) -> Option<Value> {
 }
 
 /// Returns the verbs of a kind.
-fn verbs(kind: &Kind) -> &'static [&'static str] {
+pub(crate) fn verbs(kind: &Kind) -> &'static [&'static str] {
     match kind.shape {
         Shape::Review => &["create"],
         _ if kind.traits.read_only => &["get", "list", "watch"],
@@ -73,14 +73,16 @@ fn verbs(kind: &Kind) -> &'static [&'static str] {
 }
 
 /// Returns the subresources of a kind, each with group, version and kind of its objects, and verbs.
-fn subresources(kind: &Kind) -> Vec<(&'static str, [&str; 3], &'static [&'static str])> {
+pub(crate) fn subresources(kind: &Kind) -> Vec<(&'static str, [&str; 3], &'static [&'static str])> {
     let verbs: &[&str] = if kind.traits.read_only { &["get"] } else { &["get", "patch", "update"] };
     let status = kind.traits.status.then_some(("status", [kind.group, kind.version, kind.name], verbs));
     let scale = kind.scale().map(|_| ("scale", ["autoscaling", "v1", "Scale"], verbs));
-    scale.into_iter().chain(status).collect()
+    let get: &[&str] = &["get"];
+    let log = (kind.name == "Pod").then_some(("log", [kind.group, kind.version, kind.name], get));
+    log.into_iter().chain(scale).chain(status).collect()
 }
 
-fn of<'a>(kinds: &'a [Kind], group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Kind> {
+pub(crate) fn of<'a>(kinds: &'a [Kind], group: &'a str, version: &'a str) -> impl Iterator<Item = &'a Kind> {
     kinds.iter().filter(move |kind| kind.group == group && kind.version == version)
 }
 

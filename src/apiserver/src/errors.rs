@@ -160,11 +160,9 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).with(json!({}))
     }
 
-    /// A patched object has unknown fields, and the request is strict.
-    pub(crate) fn unknown_fields_in_patch(object: &Value, unknown: &[String]) -> Self {
-        let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-        let object = object.to_string();
-        let message = format!("Invalid value: {object:?}: strict decoding error: {}", texts.join(", "));
+    /// A patched object is none of its kind.
+    pub(crate) fn invalid_patch(object: &Value, why: &str) -> Self {
+        let message = format!("Invalid value: {:?}: {why}", object.to_string());
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", format!(" \"\" is invalid: patch: {message}"))
             .with(json!({ "causes": [{ "reason": INVALID, "field": "patch", "message": message }] }))
     }
@@ -192,6 +190,25 @@ impl ApiError {
     pub(crate) fn unsupported_patch() -> Self {
         let message = "415: Unsupported Media Type";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message).with(json!({}))
+    }
+
+    /// A strategic merge patch has lists or directives.
+    pub(crate) fn strategic_lists() -> Self {
+        let message = "strategic merge patches of lists are not supported here: use kubectl apply --server-side, or kubectl \
+                       patch --type merge or json";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
+    /// A Pod is on a node that is not there.
+    pub(crate) fn node_not_found(name: &str) -> Self {
+        let message = format!("nodes \"{name}\" not found");
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).with(json!({ "name": name, "kind": "nodes" }))
+    }
+
+    /// The node does not have a Pod whose log is asked for.
+    pub(crate) fn log_not_found(pod: &str) -> Self {
+        let message = format!("the server could not find the requested resource ( pods/log {pod})");
+        Self::new(StatusCode::NOT_FOUND, "NotFound", message).with(json!({ "name": pod, "kind": "pods/log" }))
     }
 
     /// The changes after `wanted` are not kept any more.

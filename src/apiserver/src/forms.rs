@@ -1,9 +1,11 @@
 //! Forms of an object in a response: whole, its metadata alone, or as a row of a table, as the header `Accept` asks.
 
+use std::sync::Arc;
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::{kinds::Kind, lists, table};
+use crate::{builtin, kinds::Kind, lists, snapshot::Snapshot, table};
 
 /// Form of objects and lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,18 +64,37 @@ impl Form {
         }
     }
 
-    /// Returns a list in this form.
-    pub(crate) fn list(self, kind: &Kind, objects: Vec<Value>, version: u64, now: Timestamp) -> Value {
+    /// Returns the JSON of a stored object in this form, with the type of the kind that a request names.
+    pub(crate) fn stored_object(self, kind: &Kind, stored: &Kind, object: &Snapshot, now: Timestamp) -> String {
+        if self == Self::Whole && !builtin::is_event_view(kind) {
+            let mut text = String::with_capacity(object.len() + 64);
+            object.write_json(stored, &mut text);
+            return text;
+        }
+        self.object(kind, builtin::to_view(kind, object.object(stored)), now, true).to_string()
+    }
+
+    /// Returns the JSON of a list of stored objects in this form.
+    pub(crate) fn list(
+        self,
+        kind: &Kind,
+        stored: &Kind,
+        objects: &[&Arc<Snapshot>],
+        version: u64,
+        now: Timestamp,
+    ) -> String {
+        let all = || objects.iter().map(|object| builtin::to_view(kind, object.object(stored)));
         match self {
-            Self::Whole => lists::body(kind, objects, version),
+            Self::Whole => lists::body(kind, stored, objects, version),
             Self::Metadata => json!({
                 "kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
                 "metadata": { "resourceVersion": version.to_string() },
-                "items": objects.iter().map(metadata).collect::<Vec<_>>(),
-            }),
+                "items": all().map(|object| metadata(&object)).collect::<Vec<_>>(),
+            })
+            .to_string(),
             Self::Table(include) => {
-                let rows = objects.into_iter().map(|object| row(kind, object, include, now)).collect();
-                body(kind, rows, version.to_string().into())
+                let rows = all().map(|object| row(kind, object, include, now)).collect();
+                body(kind, rows, version.to_string().into()).to_string()
             }
         }
     }

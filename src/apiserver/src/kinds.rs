@@ -1,6 +1,6 @@
 //! Table of the kinds that are kept: ours with their schemas, and the built-in ones that ours need.
 
-use std::sync::OnceLock;
+use std::sync::{LazyLock, OnceLock};
 
 use k8s_openapi::{
     api::{
@@ -172,7 +172,12 @@ fn row<K: DeserializeOwned + Serialize>(
 }
 
 /// Returns every kind. Of events, the core group's is the one that is stored.
-pub(crate) fn all() -> Vec<Kind> {
+pub(crate) fn all() -> &'static [Kind] {
+    static ALL_KINDS: LazyLock<Vec<Kind>> = LazyLock::new(table);
+    &ALL_KINDS
+}
+
+fn table() -> Vec<Kind> {
     let generation = Traits { generation: true, ..PLAIN };
     let mut kinds = vec![
         row::<core::Namespace>(("", "Namespace", "namespaces"), &["ns"], &[], Traits { status: true, ..CLUSTER }),

@@ -3,8 +3,9 @@
 //! sockets: [`ApiServer`] is a [`tower::Service`], from which a `kube::Client` can be made; the time is a parameter.
 //!
 //! A request is read ([`routes`], [`options`]), and then works on the store under one lock: [`mod@write`] and [`patched`] make
-//! the new object, [`managed`] records the owners of its fields, [`admission`] checks it, [`store`] keeps it, and [`collect`]
-//! does what follows. Watches read the changes from the store's ring ([`watch`]).
+//! the new object, [`managed`] records the owners of its fields, [`admission`] checks it, [`store`] keeps it as JSON
+//! ([`snapshot`]), and [`collect`] does what follows, of those objects that the change concerns ([`owners`]). Watches read the
+//! changes of their kind from the store's [`ring`]. Logs of containers come from the node ([`PodLogs`]).
 
 mod admission;
 mod bodies;
@@ -12,6 +13,7 @@ mod builtin;
 mod collect;
 pub mod comparison;
 mod defaults;
+mod definitions;
 mod delete;
 mod discovery;
 mod errors;
@@ -19,17 +21,23 @@ mod fields;
 mod forms;
 mod kinds;
 mod lists;
+mod logs;
 mod managed;
 mod object;
+mod openapi;
 mod options;
+mod owners;
 mod patch;
 mod patched;
+mod reply;
 mod reviews;
+mod ring;
 mod routes;
 mod scale;
 mod schema;
 mod select;
 mod server;
+mod snapshot;
 mod store;
 mod structure;
 mod table;
@@ -37,4 +45,6 @@ mod valid;
 mod watch;
 mod write;
 
-pub use server::{ApiServer, ResponseBody};
+pub use logs::{LogError, LogOptions, LogStream, PodLogs};
+pub use reply::ResponseBody;
+pub use server::ApiServer;

@@ -1,6 +1,8 @@
 //! Lists: the objects of one kind in a namespace or in all of them that a selector selects. A list is always whole: a server may
 //! ignore `limit`.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::{
@@ -10,7 +12,8 @@ use crate::{
     object::fields,
     options::Query,
     select::Selector,
-    store::{Key, Store},
+    snapshot::Snapshot,
+    store::Store,
     write::Target,
 };
 
@@ -19,7 +22,7 @@ use crate::{
 pub(crate) struct Scope {
     kind: usize,
     namespace: String,
-    pub(crate) selector: Selector,
+    selector: Selector,
 }
 
 impl Scope {
@@ -37,35 +40,53 @@ impl Scope {
         &kinds[self.kind]
     }
 
-    /// Reports whether the object at a place is of the kind and namespace.
-    pub(crate) fn has(&self, kinds: &[Kind], key: &Key) -> bool {
-        key.kind == stored(kinds, self.kind) && (self.namespace.is_empty() || key.namespace == self.namespace)
+    /// Returns the index of the kind in whose form the objects are stored.
+    pub(crate) fn stored_kind(&self, kinds: &[Kind]) -> usize {
+        stored(kinds, self.kind)
+    }
+
+    /// Reports whether an object of the kind in a namespace is selected.
+    pub(crate) fn has(&self, namespace: &str, object: &Snapshot) -> bool {
+        (self.namespace.is_empty() || self.namespace == namespace) && self.selector.matches(object)
     }
 
     /// Returns the selected objects.
+    pub(crate) fn snapshots<'a>(&self, kinds: &[Kind], store: &'a Store) -> Vec<&'a Arc<Snapshot>> {
+        let all = store.list(self.stored_kind(kinds), &self.namespace).map(|(_, object)| object);
+        all.filter(|object| self.selector.matches(object)).collect()
+    }
+
+    /// Returns the selected objects in the form of the kind.
     pub(crate) fn list(&self, kinds: &[Kind], store: &Store) -> Vec<Value> {
-        let kind = self.kind(kinds);
-        store
-            .of_kind(stored(kinds, self.kind))
-            .filter(|(key, _)| self.has(kinds, key))
-            .map(|(_, object)| builtin::to_view(kind, (**object).clone()))
-            .filter(|object| self.selector.matches(object))
-            .collect()
+        let (kind, stored) = (self.kind(kinds), &kinds[self.stored_kind(kinds)]);
+        self.snapshots(kinds, store).into_iter().map(|object| builtin::to_view(kind, object.object(stored))).collect()
     }
 }
 
-/// Returns the list object.
-pub(crate) fn body(kind: &Kind, mut objects: Vec<Value>, version: u64) -> Value {
-    if matches!(kind.shape, Shape::BuiltIn(_)) {
-        for object in &mut objects {
-            fields(object).retain(|name, _| name != "apiVersion" && name != "kind");
-        }
-    }
+/// Returns the JSON of a list of stored objects in the form of a kind.
+pub(crate) fn body(kind: &Kind, stored: &Kind, objects: &[&Arc<Snapshot>], version: u64) -> String {
     let mut metadata = json!({ "resourceVersion": version.to_string() });
-    if matches!(kind.shape, Shape::Custom { .. }) {
+    let is_custom = matches!(kind.shape, Shape::Custom { .. });
+    if is_custom {
         metadata["continue"] = "".into();
     }
-    json!({
-        "kind": format!("{}List", kind.name), "apiVersion": kind.api_version(), "metadata": metadata, "items": objects,
-    })
+    let (name, api_version) = (kind.name, kind.api_version());
+    let mut text =
+        format!("{{\"kind\":\"{name}List\",\"apiVersion\":\"{api_version}\",\"metadata\":{metadata},\"items\":[");
+    for (index, object) in objects.iter().enumerate() {
+        if index > 0 {
+            text.push(',');
+        }
+        if is_custom {
+            object.write_json(stored, &mut text);
+        } else if builtin::is_event_view(kind) {
+            let mut object = builtin::to_view(kind, object.object(stored));
+            fields(&mut object).retain(|name, _| name != "apiVersion" && name != "kind");
+            text.push_str(&object.to_string());
+        } else {
+            text.push_str(object.json_without_types());
+        }
+    }
+    text.push_str("]}");
+    text
 }

@@ -25,7 +25,7 @@ impl Query {
 
     /// Returns whether a parameter is there, and true. One without a value is true.
     pub(crate) fn flag(&self, name: &str) -> bool {
-        self.0.iter().any(|(found, value)| found == name && !matches!(value.as_str(), "false" | "0"))
+        self.0.iter().any(|(found, value)| found == name && value != "0" && !value.eq_ignore_ascii_case("false"))
     }
 
     /// Returns whether a parameter is there.

@@ -100,11 +100,7 @@ pub(crate) fn merge_patch(object: &Value, patch: &[u8]) -> Result<Value, ApiErro
 /// # Errors
 /// 400 for a text that is no object, 415 if it has lists or directives.
 pub(crate) fn strategic_patch(object: &Value, patch: &[u8]) -> Result<Value, ApiError> {
-    if is_of_maps(&read_object(patch)?) {
-        merge_patch(object, patch)
-    } else {
-        Err(ApiError::unsupported_media_type(MEDIA_TYPES))
-    }
+    if is_of_maps(&read_object(patch)?) { merge_patch(object, patch) } else { Err(ApiError::strategic_lists()) }
 }
 
 fn read_object(patch: &[u8]) -> Result<Value, ApiError> {

@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 
 use crate::{
     admission,
-    bodies::{check_name, expect_type},
+    bodies::{check_name, expect_kind, expect_type},
     errors::{ApiError, INVALID, Violation},
     kinds::Kind,
     managed::{self, Operation},
     object::{self, remove_nulls, set_at, set_metadata, text, time, uid},
-    options::{FieldValidation, WriteOptions},
+    options::WriteOptions,
     patch::{PatchType, json_patch, merge_patch, strategic_patch},
     scale,
     structure::Structure,
-    write::{Owners, Request, Target, Written},
+    write::{Owners, Request, Target, Written, warnings},
 };
 
 impl Request<'_> {
@@ -35,24 +35,19 @@ impl Request<'_> {
         if form == PatchType::Apply {
             return self.apply(target, read_config(patch)?, options);
         }
+        let kind = self.kind(target);
         let old = self.get(target)?;
-        let new = changed(&old, form, patch)?;
-        if object::name(&new) != target.name {
-            let message = format!(
-                "the name of the object ({}) does not match the name on the URL ({})",
-                object::name(&new),
-                target.name
-            );
-            return Err(ApiError::bad_request(message));
-        }
-        if options.validation == FieldValidation::Strict {
-            let unknown = admission::admit(self.kind(target), &mut new.clone())?;
-            if !unknown.is_empty() {
-                return Err(ApiError::unknown_fields_in_patch(&new, &unknown));
-            }
-        }
+        // The message repeats the patched object as it was before it was completed.
+        let refused = |why: &str| match changed(&old, form, patch) {
+            Ok(object) => ApiError::invalid_patch(&object, why),
+            Err(error) => error,
+        };
+        let mut new = expect_kind(kind, changed(&old, form, patch)?).map_err(|error| refused(&error.message))?;
+        let unknown = admission::admit(kind, &mut new).map_err(|why| refused(&why))?;
+        let warnings = warnings(unknown, options.validation).map_err(|why| refused(&why))?;
+        check_name(target, &new)?;
         let writer = self.writer(target, options, Operation::Update);
-        self.replace(target, &old, new, Owners::Of(&writer), options)
+        self.replace_by_admitted(target, &old, new, Owners::Of(&writer), warnings, options)
     }
 
     /// Applies a configuration.
@@ -121,6 +116,9 @@ impl Request<'_> {
             return self.scaled(target, written);
         }
         let scale = changed(&scale::of(kind, &old)?, form, patch)?;
+        let refused = |error: ApiError| ApiError::invalid_patch(&scale, &error.message);
+        let scale = expect_type("autoscaling/v1", "Scale", scale.clone()).map_err(refused)?;
+        check_name(target, &scale)?;
         let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
         self.set_replicas(target, &old, &scale, replicas, options)
     }
@@ -212,8 +210,10 @@ fn checked_config(kind: &Kind, target: &Target, mut config: Value) -> Result<Val
         errors = schema.map_err(ApiError::unknown)?.check_types(&config);
     }
     if errors.is_empty() {
-        let unknown = admission::admit(kind, &mut config.clone())?;
-        errors.extend(unknown.first().map(|path| format!(".{path}: field not declared in schema")));
+        match admission::admit(kind, &mut config.clone()) {
+            Ok(unknown) => errors.extend(unknown.first().map(|path| format!(".{path}: field not declared in schema"))),
+            Err(why) => errors.push(why),
+        }
     }
     let errors = match errors.as_slice() {
         [] => return Ok(config),

@@ -21,6 +21,10 @@ pub(crate) enum Route {
     Version,
     /// `/livez`, `/readyz` and `/healthz`.
     Health,
+    /// `/openapi/v3`.
+    OpenApi,
+    /// `/openapi/v3/PATH`, of the paths below `PATH`, such as `apis/apps/v1`.
+    OpenApiOf(String),
 }
 
 /// Returns what a path names; none if it names nothing.
@@ -35,6 +39,8 @@ pub(crate) fn route(kinds: &[Kind], path: &str) -> Option<Route> {
         ["api"] => Some(Route::CoreVersions),
         ["apis"] => Some(Route::Groups),
         ["version"] => Some(Route::Version),
+        ["openapi", "v3"] => Some(Route::OpenApi),
+        ["openapi", "v3", rest @ ..] => Some(Route::OpenApiOf(rest.join("/"))),
         ["livez" | "readyz" | "healthz", ..] => Some(Route::Health),
         ["apis", group] => Some(Route::Group((*group).to_owned())),
         ["api", version] => Some(Route::Resources(String::new(), (*version).to_owned())),
@@ -68,6 +74,7 @@ fn resource(kinds: &[Kind], group: &str, version: &str, parts: &[&str]) -> Optio
         "" => true,
         "status" => traits.status,
         "scale" => kinds[kind].scale().is_some(),
+        "log" => kinds[kind].name == "Pod",
         _ => false,
     };
     has.then(|| Target {
@@ -86,7 +93,7 @@ mod tests {
     #[test]
     fn a_path_names_a_resource_in_a_namespace_or_none() {
         let kinds = all();
-        let named = |path: &str| match route(&kinds, path) {
+        let named = |path: &str| match route(kinds, path) {
             Some(Route::Resource(target)) => {
                 let Target { kind, namespace, name, subresource } = target;
                 Some(format!("{} {namespace} {name} {subresource}", kinds[kind].name))
@@ -101,6 +108,8 @@ mod tests {
             ("/api/v1/namespaces/a/pods/b", Some("Pod a b ")),
             ("/api/v1/namespaces/a/pods/b/status", Some("Pod a b status")),
             ("/api/v1/pods", Some("Pod   ")),
+            ("/api/v1/namespaces/a/pods/b/log", Some("Pod a b log")),
+            ("/api/v1/namespaces/a/services/b/log", None),
             ("/apis/apps/v1/namespaces/a/deployments/b/scale", Some("Deployment a b scale")),
             ("/apis/agents.recif.dev/v1/namespaces/a/agents/b%2Dc/scale", Some("Agent a b-c scale")),
             ("/apis/agents.recif.dev/v1/namespaces/a/models/b/scale", None),

@@ -17,8 +17,13 @@ pub(crate) fn of(kind: &Kind, object: &Value) -> Result<Value, ApiError> {
     let mut scale = json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1",
         "metadata": metadata.collect::<serde_json::Map<_, _>>(),
-        "spec": { "replicas": replicas(&paths.spec) }, "status": { "replicas": replicas(&paths.status) },
+        "spec": {}, "status": { "replicas": replicas(&paths.status) },
     });
+    // Go leaves out a zero here, but not in the status.
+    let wanted = replicas(&paths.spec);
+    if wanted != 0 {
+        scale["spec"]["replicas"] = wanted;
+    }
     if let Some(selector) = object.pointer(&paths.selector).and_then(selector_text) {
         scale["status"]["selector"] = selector.into();
     }

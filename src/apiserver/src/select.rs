@@ -3,9 +3,11 @@
 use serde_json::Value;
 
 use crate::{
+    builtin,
     errors::ApiError,
     kinds::{Kind, Shape},
     object::text,
+    snapshot::Snapshot,
 };
 
 /// Fields by which any object is selected.
@@ -44,8 +46,22 @@ const FIELDS: &[(&str, &[&str])] = &[
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Selector {
     labels: Vec<Requirement>,
-    /// Pointer, value, and whether the field has it or not.
+    /// Dotted name of a field of the stored object, value, and whether the field has it or not.
     fields: Vec<(String, String, bool)>,
+}
+
+/// Returns the fields by which a stored object is selected, each with its dotted name; those that are not there are left out.
+pub(crate) fn fields(kind: &Kind, object: &Value) -> Vec<(&'static str, String)> {
+    let of = |name: &&'static str| {
+        let value = text(object, &format!("/{}", name.replace('.', "/")));
+        (!value.is_empty()).then(|| (*name, value.to_owned()))
+    };
+    METADATA.iter().chain(of_kind(kind)).filter_map(of).collect()
+}
+
+/// Returns the fields by which objects of a kind are selected, beside those of metadata.
+fn of_kind(kind: &Kind) -> &'static [&'static str] {
+    FIELDS.iter().find(|(found, _)| *found == kind.name).map_or(&[], |(_, fields)| fields)
 }
 
 /// One condition on a label.
@@ -83,11 +99,11 @@ impl Selector {
     }
 
     /// Reports whether an object is selected.
-    pub(crate) fn matches(&self, object: &Value) -> bool {
-        let labels = object.pointer("/metadata/labels");
-        let label = |key: &str| labels.and_then(|labels| labels.get(key)).and_then(Value::as_str);
+    pub(crate) fn matches(&self, object: &Snapshot) -> bool {
+        let label = |key: &str| object.labels.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+        let field = |key: &str| object.fields.iter().find(|(name, _)| *name == key).map_or("", |(_, value)| value);
         self.labels.iter().all(|requirement| requirement.test.passes(label(&requirement.key)))
-            && self.fields.iter().all(|(pointer, value, wanted)| (text(object, pointer) == value) == *wanted)
+            && self.fields.iter().all(|(name, value, wanted)| (field(name) == value) == *wanted)
     }
 }
 
@@ -168,7 +184,7 @@ fn field(kind: &Kind, part: &str) -> Result<(String, String, bool), ApiError> {
     let Some((name, value, wanted)) = condition else {
         return Err(ApiError::bad_request(format!("invalid selector: '{part}'; can't understand '{part}'")));
     };
-    let of_kind = FIELDS.iter().find(|(found, _)| *found == kind.name).map_or(&[][..], |(_, fields)| fields);
+    let of_kind = of_kind(kind);
     // An event has one name for it in each group.
     let is_here = |field: &&&str| {
         kind.name != "Event"
@@ -185,8 +201,7 @@ fn field(kind: &Kind, part: &str) -> Result<(String, String, bool), ApiError> {
         };
         return Err(ApiError::bad_request(message));
     }
-    let value: String = unescaped(value);
-    Ok((format!("/{}", name.replace('.', "/")), value, wanted))
+    Ok((builtin::stored_field(kind, name), unescaped(value), wanted))
 }
 
 /// Splits at a character that is not escaped by a backslash; an empty text has no parts.
@@ -223,9 +238,16 @@ mod tests {
     use super::*;
     use crate::kinds::all;
 
-    fn parse(kind: &str, labels: &str, fields: &str) -> Result<Selector, ApiError> {
-        let kinds = all();
-        Selector::parse(kinds.iter().find(|found| found.name == kind).unwrap(), labels, fields)
+    fn kind(name: &str) -> &'static Kind {
+        all().iter().find(|found| found.name == name).unwrap()
+    }
+
+    fn parse(name: &str, labels: &str, fields: &str) -> Result<Selector, ApiError> {
+        Selector::parse(kind(name), labels, fields)
+    }
+
+    fn matches(name: &str, labels: &str, fields: &str, object: &Value) -> bool {
+        parse(name, labels, fields).unwrap().matches(&Snapshot::of(kind(name), &mut object.clone()))
     }
 
     #[test]
@@ -257,7 +279,7 @@ mod tests {
             ("a in (x,y),n=5,!z", true),
         ];
         for (labels, expected) in cases {
-            assert_eq!(parse("ConfigMap", labels, "").unwrap().matches(&object), expected, "{labels}");
+            assert_eq!(matches("ConfigMap", labels, "", &object), expected, "{labels}");
         }
     }
 
@@ -271,7 +293,7 @@ mod tests {
             ("status.phase!=x", true),
         ];
         for (fields, expected) in cases {
-            assert_eq!(parse("Pod", "", fields).unwrap().matches(&object), expected, "{fields}");
+            assert_eq!(matches("Pod", "", fields, &object), expected, "{fields}");
         }
     }
 

@@ -1,33 +1,35 @@
-//! The service: requests to verbs, results to responses.
+//! The service: requests to verbs, results to answers.
 
 use std::{
-    convert::Infallible,
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Request as HttpRequest, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request as HttpRequest, Response, StatusCode, header};
 use http_body::Body;
-use http_body_util::{BodyExt, Full, LengthLimitError, Limited, StreamBody, combinators::UnsyncBoxBody};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tower::{BoxError, Service};
 
 use crate::{
-    bodies::expect_kind,
+    bodies::{expect_kind, read_body},
+    definitions::definition,
     discovery,
     errors::ApiError,
     forms::Form,
-    kinds::{self, Kind, Shape},
+    kinds::{self, Kind, Shape, stored},
     lists::Scope,
-    object::{set_metadata, time},
+    logs::{LogOptions, PodLogs},
+    object::{text, time},
+    openapi,
     options::{DeleteOptions, ListOptions, Query, WriteOptions},
     patch::PatchType,
+    reply::{Reply, ResponseBody},
     reviews,
     routes::{Route, route},
     scale,
@@ -35,9 +37,6 @@ use crate::{
     watch::{Watch, list_version},
     write::{Request, Target, Written},
 };
-
-/// Body of a response.
-pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 
 /// Largest body of a request, in bytes; a JSON Patch copies no more than this either.
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
@@ -62,12 +61,15 @@ pub(crate) type Account = dyn Fn(&str) -> Option<String> + Send + Sync;
 
 /// What the clones and watches of a server share.
 pub(crate) struct Shared {
-    pub(crate) kinds: Vec<Kind>,
+    pub(crate) kinds: &'static [Kind],
     store: Mutex<Store>,
-    /// Version of the store, for watches that wait.
-    pub(crate) versions: watch::Sender<u64>,
+    /// For each kind, what wakes its watches.
+    changes: Vec<watch::Sender<()>>,
     clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
     account: Box<Account>,
+    logs: Mutex<Option<Arc<dyn PodLogs>>>,
+    /// Hashes of the documents of OpenAPI, by their paths.
+    hashes: OnceLock<Vec<(String, String)>>,
 }
 
 impl Shared {
@@ -80,14 +82,11 @@ impl Shared {
     pub(crate) fn now(&self) -> Timestamp {
         (self.clock)()
     }
-}
 
-/// What a request is answered with.
-enum Reply {
-    Json(StatusCode, Value, Vec<String>),
-    Typed(&'static str, Value),
-    Text(StatusCode, &'static str),
-    Watch(Box<Watch>),
+    /// Returns what tells of changes of a kind.
+    pub(crate) fn changes_of(&self, kind: usize) -> watch::Receiver<()> {
+        self.changes[kind].subscribe()
+    }
 }
 
 impl ApiServer {
@@ -99,39 +98,18 @@ impl ApiServer {
         account: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
         let kinds = kinds::all();
-        let mut store = Store::new();
-        let mut add = |name: &str, object: Value| {
-            let kind = kinds.iter().position(|kind| kind.name == name).unwrap_or_default();
-            let key = Key { kind, namespace: String::new(), name: crate::object::name(&object).to_owned() };
-            store.put(key, object);
-        };
-        let created = time(clock());
-        for kind in &kinds {
-            if let Shape::Custom { definition, .. } = &kind.shape {
-                let mut object = definition.clone();
-                object["apiVersion"] = "apiextensions.k8s.io/v1".into();
-                object["kind"] = "CustomResourceDefinition".into();
-                set_metadata(&mut object, "creationTimestamp", Some(created.clone().into()));
-                set_metadata(&mut object, "uid", Some(format!("definition-{}", kind.plural).into()));
-                set_metadata(&mut object, "generation", Some(1.into()));
-                let condition = |name: &str| json!({ "type": name, "status": "True", "reason": "Accepted", "message": "", "lastTransitionTime": created });
-                object["status"] = json!({
-                    "acceptedNames": object["spec"]["names"], "storedVersions": [kind.version],
-                    "conditions": [condition("NamesAccepted"), condition("Established")],
-                });
-                add("CustomResourceDefinition", object);
-            }
-        }
-        let (versions, _) = watch::channel(store.version());
         let server = Self {
             shared: Arc::new(Shared {
                 kinds,
-                store: Mutex::new(store),
-                versions,
+                store: Mutex::new(Store::new(kinds)),
+                changes: kinds.iter().map(|_| watch::Sender::new(())).collect(),
                 clock: Box::new(clock),
                 account: Box::new(account),
+                logs: Mutex::new(None),
+                hashes: OnceLock::new(),
             }),
         };
+        server.add_definitions();
         for name in NAMESPACES {
             let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
             let body = body.to_string().into_bytes();
@@ -139,6 +117,24 @@ impl ApiServer {
             let _ = server.answer(&Method::POST, "/api/v1/namespaces", "", &HeaderMap::new(), &body);
         }
         server
+    }
+
+    /// Serves the logs of a node's containers, on all clones. Without it, each Pod is on a node that is not there.
+    #[must_use]
+    pub fn with_logs(self, logs: Arc<dyn PodLogs>) -> Self {
+        *self.shared.logs.lock().unwrap_or_else(PoisonError::into_inner) = Some(logs);
+        self
+    }
+
+    /// Adds the definitions of our kinds.
+    fn add_definitions(&self) {
+        let (now, kinds) = (self.shared.now(), self.shared.kinds);
+        let mut store = self.shared.store();
+        let index = kinds.iter().position(|kind| kind.name == "CustomResourceDefinition").unwrap_or_default();
+        for object in kinds.iter().filter_map(|kind| definition(kind, &time(now))) {
+            let name = crate::object::name(&object).to_owned();
+            store.put(Key { kind: index, namespace: String::new(), name }, object, now);
+        }
     }
 
     /// Answers one request.
@@ -150,25 +146,42 @@ impl ApiServer {
         headers: &HeaderMap,
         body: &[u8],
     ) -> Result<Reply, ApiError> {
-        let kinds = &self.shared.kinds;
-        let missing = || Reply::Text(StatusCode::NOT_FOUND, "404 page not found\n");
-        let plain =
-            |found: Option<Value>| found.map_or_else(missing, |found| Reply::Json(StatusCode::OK, found, Vec::new()));
-        let accepts = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+        let (kinds, query) = (self.shared.kinds, Query::parse(query));
+        let found = |object: Option<Value>| object.map_or_else(Reply::missing, Reply::object);
+        let accepts = accept(headers);
         let is_aggregated = accepts.contains("as=APIGroupDiscoveryList") && accepts.contains("v=v2;");
-        let aggregated = |is_core| Reply::Typed(discovery::AGGREGATED, discovery::aggregated(kinds, is_core));
+        let aggregated = |is_core| {
+            let text = discovery::aggregated(kinds, is_core).to_string();
+            Reply::Text(StatusCode::OK, discovery::AGGREGATED, text)
+        };
         match route(kinds, path) {
-            None => Ok(missing()),
-            Some(Route::Resource(target)) => self.resource(method, &target, &Query::parse(query), headers, body),
+            None => Ok(Reply::missing()),
+            Some(Route::Resource(target)) => self.resource(method, &target, &query, headers, body),
             Some(_) if method != Method::GET => Err(ApiError::method_not_allowed()),
-            Some(Route::Health) => Ok(Reply::Text(StatusCode::OK, "ok")),
-            Some(Route::Version) => Ok(plain(Some(discovery::version()))),
+            Some(Route::Health) => Ok(Reply::healthy()),
+            Some(Route::Version) => Ok(Reply::object(discovery::version())),
             Some(Route::CoreVersions) if is_aggregated => Ok(aggregated(true)),
             Some(Route::Groups) if is_aggregated => Ok(aggregated(false)),
-            Some(Route::CoreVersions) => Ok(plain(Some(discovery::core_versions()))),
-            Some(Route::Groups) => Ok(plain(Some(discovery::groups(kinds)))),
-            Some(Route::Group(name)) => Ok(plain(discovery::group(kinds, &name))),
-            Some(Route::Resources(group, version)) => Ok(plain(discovery::resources(kinds, &group, &version))),
+            Some(Route::CoreVersions) => Ok(Reply::object(discovery::core_versions())),
+            Some(Route::Groups) => Ok(Reply::object(discovery::groups(kinds))),
+            Some(Route::Group(name)) => Ok(found(discovery::group(kinds, &name))),
+            Some(Route::Resources(group, version)) => Ok(found(discovery::resources(kinds, &group, &version))),
+            Some(Route::OpenApi) => Ok(Reply::object(openapi::index(self.hashes()))),
+            Some(Route::OpenApiOf(path)) => Ok(self.document(&path, query.get("hash"))),
+        }
+    }
+
+    /// Returns the paths and hashes of the documents of OpenAPI, which do not change.
+    fn hashes(&self) -> &[(String, String)] {
+        self.shared.hashes.get_or_init(|| openapi::hashes(self.shared.kinds))
+    }
+
+    /// Answers with a document of OpenAPI. A client that names another hash is sent to the right one.
+    fn document(&self, path: &str, hash: &str) -> Reply {
+        match openapi::document(self.shared.kinds, path) {
+            None => Reply::missing(),
+            Some(document) if hash.is_empty() || hash == document.hash => Reply::Document(document, !hash.is_empty()),
+            Some(document) => Reply::Redirect(openapi::address(path, &document.hash)),
         }
     }
 
@@ -181,11 +194,13 @@ impl ApiServer {
         headers: &HeaderMap,
         body: &[u8],
     ) -> Result<Reply, ApiError> {
-        let kind = &self.shared.kinds[target.kind];
+        let (kinds, now) = (self.shared.kinds, self.shared.now());
+        let kind = &kinds[target.kind];
         let is_collection = target.name.is_empty();
         let is_known = match (&kind.shape, method.as_str()) {
             (Shape::Review, method) => method == "POST" && is_collection,
             (_, "GET") => true,
+            _ if target.subresource == "log" => false,
             _ if kind.traits.read_only => false,
             // A collection of all namespaces is only read.
             (_, "POST") => is_collection && (kind.traits.cluster || !target.namespace.is_empty()),
@@ -201,26 +216,32 @@ impl ApiServer {
         }
         let media_type =
             headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
-        let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
-        let form =
-            if target.subresource == "scale" { Form::Whole } else { Form::of(accept, query.get("includeObject")) };
+        let form = if target.subresource == "scale" {
+            Form::Whole
+        } else {
+            Form::of(accept(headers), query.get("includeObject"))
+        };
         let written = |written: Written| {
-            let object = form.object(kind, written.object, self.shared.now(), true);
-            Reply::Json(written.code, object, written.warnings)
+            Reply::Object(written.code, form.object(kind, written.object, now, true), written.warnings)
         };
         match *method {
             Method::GET if is_collection => self.list(target, query, form),
-            Method::GET => {
+            Method::GET if target.subresource == "log" => self.log(target, query),
+            Method::GET if target.subresource == "scale" => {
                 let object = self.with(|request| request.get(target))?;
-                let object = if target.subresource == "scale" { scale::of(kind, &object)? } else { object };
-                Ok(Reply::Json(StatusCode::OK, form.object(kind, object, self.shared.now(), true), Vec::new()))
+                Ok(Reply::object(scale::of(kind, &object)?))
             }
+            Method::GET => self.with(|request| {
+                let found = request.store.get(&request.key(target));
+                let object = found.ok_or_else(|| ApiError::not_found(kind, &target.name))?;
+                Ok(Reply::json(form.stored_object(kind, &kinds[stored(kinds, target.kind)], object, now)))
+            }),
             Method::POST => {
                 let options = WriteOptions::parse("CreateOptions", query, headers, false)?;
                 let object = read_body(media_type, body)?;
                 if matches!(kind.shape, Shape::Review) {
                     let review = reviews::answer(kind, expect_kind(kind, object)?, &*self.shared.account);
-                    return Ok(Reply::Json(StatusCode::CREATED, review, Vec::new()));
+                    return Ok(Reply::Object(StatusCode::CREATED, review, Vec::new()));
                 }
                 self.with(|request| request.create(target, object, &options)).map(written)
             }
@@ -243,82 +264,71 @@ impl ApiServer {
     }
 
     fn list(&self, target: &Target, query: &Query, form: Form) -> Result<Reply, ApiError> {
-        let shared = &self.shared;
-        let (scope, options) = (Scope::parse(&shared.kinds, target, query)?, ListOptions::parse(query)?);
-        if options.watch {
-            return Ok(Reply::Watch(Box::new(Watch::new(shared.clone(), scope, form, &options))));
+        let (shared, kinds) = (&self.shared, self.shared.kinds);
+        let (scope, options) = (Scope::parse(kinds, target, query)?, ListOptions::parse(query)?);
+        self.with(|request| {
+            let store = &*request.store;
+            if options.watch {
+                let watch = Watch::new(shared.clone(), store, scope, form, &options);
+                return Ok(Reply::Watch(Box::new(watch)));
+            }
+            let version = list_version(store, &options)?;
+            let objects = scope.snapshots(kinds, store);
+            let (kind, stored) = (scope.kind(kinds), &kinds[scope.stored_kind(kinds)]);
+            Ok(Reply::json(form.list(kind, stored, &objects, version, request.now)))
+        })
+    }
+
+    /// Answers with the log of a container.
+    fn log(&self, target: &Target, query: &Query) -> Result<Reply, ApiError> {
+        let options = LogOptions::parse(&target.name, query, self.shared.now())?;
+        let pod = self.with(|request| request.get(target))?;
+        let options = options.of(&pod)?;
+        let node = text(&pod, "/spec/nodeName");
+        if node.is_empty() {
+            return Ok(Reply::Empty);
         }
-        let store = shared.store();
-        let version = list_version(&store, &options)?;
-        let objects = scope.list(&shared.kinds, &store);
-        let list = form.list(scope.kind(&shared.kinds), objects, version, shared.now());
-        Ok(Reply::Json(StatusCode::OK, list, Vec::new()))
+        let logs = self.shared.logs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let logs = logs.ok_or_else(|| ApiError::node_not_found(node))?;
+        let log = logs.read(&target.namespace, &target.name, &options);
+        let log = log.map_err(|error| error.into_api_error(&target.name, &options.container))?;
+        Ok(Reply::Log(options.limited(log)))
     }
 
     fn delete(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Reply, ApiError> {
         let options = DeleteOptions::parse(query, body)?;
         if !target.name.is_empty() {
             let (code, body) = self.with(|request| request.delete(target, &options))?;
-            return Ok(Reply::Json(code, body, Vec::new()));
+            return Ok(Reply::Object(code, body, Vec::new()));
         }
-        let scope = Scope::parse(&self.shared.kinds, target, query)?;
+        let scope = Scope::parse(self.shared.kinds, target, query)?;
         let list = self.with(|request| {
             let objects = scope.list(request.kinds, request.store);
             request.delete_all(target, objects, &options)
         })?;
-        Ok(Reply::Json(StatusCode::OK, list, Vec::new()))
+        Ok(Reply::object(list))
     }
 
-    /// Runs one request on the store, and wakes the watches.
+    /// Runs one request on the store without the Events that have expired, lets the collector do what follows, and wakes the
+    /// watches of the kinds that have changed.
     fn with<T>(&self, work: impl FnOnce(&mut Request<'_>) -> T) -> T {
         let shared = &self.shared;
         let now = shared.now();
         let mut store = shared.store();
-        let result = work(&mut Request { kinds: &shared.kinds, store: &mut store, now });
-        let version = store.version();
+        store.expire(now);
+        let mut request = Request { kinds: shared.kinds, store: &mut store, now };
+        let result = work(&mut request);
+        request.settle();
+        let changed = store.take_changed();
         drop(store);
-        shared.versions.send_if_modified(|known| {
-            let is_newer = version > *known;
-            *known = version.max(*known);
-            is_newer
-        });
+        changed.into_iter().for_each(|kind| drop(shared.changes[kind].send_replace(())));
         result
     }
 }
 
-/// Reads a body in JSON or YAML.
-fn read_body(media_type: &str, body: &[u8]) -> Result<Value, ApiError> {
-    match media_type.split(';').next().unwrap_or_default().trim() {
-        "application/json" | "" => {
-            serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))
-        }
-        "application/yaml" => serde_yaml::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string())),
-        _ => Err(ApiError::unsupported_media_type("application/json, application/yaml")),
-    }
-}
-
-impl Reply {
-    fn into_response(self) -> Response<ResponseBody> {
-        let full = |text: String| Full::new(Bytes::from(text)).boxed_unsync();
-        let (code, media_type, body, warnings) = match self {
-            Self::Json(code, body, warnings) => (code, "application/json", full(body.to_string()), warnings),
-            Self::Typed(media_type, body) => (StatusCode::OK, media_type, full(body.to_string()), Vec::new()),
-            Self::Text(code, text) => (code, "text/plain; charset=utf-8", full(text.to_owned()), Vec::new()),
-            Self::Watch(watch) => {
-                let body = StreamBody::new(watch.into_frames()).boxed_unsync();
-                (StatusCode::OK, "application/json", body, Vec::new())
-            }
-        };
-        let mut response = Response::new(body);
-        *response.status_mut() = code;
-        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-        for warning in warnings {
-            if let Ok(value) = HeaderValue::from_str(&format!("299 - {warning:?}")) {
-                response.headers_mut().append(header::WARNING, value);
-            }
-        }
-        response
-    }
+/// Returns the header `Accept`.
+fn accept(headers: &HeaderMap) -> &str {
+    headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default()
 }
 
 impl<B> Service<HttpRequest<B>> for ApiServer
@@ -347,7 +357,7 @@ where
                 }
                 Err(error) => return Err(error),
             };
-            Ok(reply.unwrap_or_else(|error| Reply::Json(error.code, error.status(), Vec::new())).into_response())
+            Ok(reply.unwrap_or_else(Reply::from).into_response())
         })
     }
 }

@@ -1,4 +1,5 @@
-//! Watches: the changes of one kind as lines of JSON, from the ring of the store.
+//! Watches: the changes of one kind as lines of JSON, from the ring of the store. A watch sleeps until an object of its kind
+//! changes, or a bookmark or its end is due.
 
 use std::{collections::VecDeque, convert::Infallible, sync::Arc, time::Duration};
 
@@ -12,15 +13,8 @@ use tokio::{
 };
 
 use crate::{
-    builtin,
-    errors::ApiError,
-    forms::Form,
-    kinds::Kind,
-    lists::Scope,
-    object::set_metadata,
-    options::ListOptions,
-    server::Shared,
-    store::{Change, Store},
+    builtin, errors::ApiError, forms::Form, kinds::Kind, lists::Scope, object::set_metadata, options::ListOptions,
+    ring::Change, server::Shared, snapshot::Snapshot, store::Store,
 };
 
 /// Time between two bookmarks.
@@ -35,7 +29,8 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// One watch.
 pub(crate) struct Watch {
     shared: Arc<Shared>,
-    versions: Receiver<u64>,
+    /// Tells of changes of the kind.
+    changes: Receiver<()>,
     scope: Scope,
     form: Form,
     /// A table was sent, whose columns need not be sent again.
@@ -47,19 +42,20 @@ pub(crate) struct Watch {
     ends_at: Instant,
     next_bookmark: Instant,
     is_over: bool,
+    /// It could not follow, and has said so.
+    is_expired: bool,
 }
 
 impl Watch {
     /// Begins a watch at the version that the options name, or with what is there.
-    pub(crate) fn new(shared: Arc<Shared>, scope: Scope, form: Form, options: &ListOptions) -> Self {
-        let versions = shared.versions.subscribe();
+    pub(crate) fn new(shared: Arc<Shared>, store: &Store, scope: Scope, form: Form, options: &ListOptions) -> Self {
         let now = Instant::now();
         let timeout = options
             .timeout
             .filter(|seconds| *seconds > 0)
             .map_or(TIMEOUT, |seconds| Duration::from_secs(seconds).min(MAX_TIMEOUT));
         let mut watch = Self {
-            versions,
+            changes: shared.changes_of(scope.stored_kind(shared.kinds)),
             scope,
             form,
             has_columns: false,
@@ -69,22 +65,21 @@ impl Watch {
             ends_at: now + timeout,
             next_bookmark: now + BOOKMARK_PERIOD,
             is_over: false,
-            shared: shared.clone(),
+            is_expired: false,
+            shared,
         };
         let begins_with_all = options.initial_events.unwrap_or(options.version.unwrap_or_default() == 0);
-        let store = shared.store();
         if begins_with_all {
             watch.position = store.version();
-            let kind = watch.scope.kind(&shared.kinds);
-            let all = watch.scope.list(&shared.kinds, &store);
-            all.into_iter().for_each(|object| watch.push("ADDED", object));
+            for object in watch.scope.snapshots(watch.shared.kinds, store) {
+                watch.push_stored("ADDED", object);
+            }
             if options.initial_events == Some(true) && options.bookmarks {
-                watch.push("BOOKMARK", bookmark(kind, watch.position, true));
+                watch.push_bookmark(true);
             }
         } else if watch.position == 0 {
             watch.position = store.version();
         }
-        drop(store);
         watch
     }
 
@@ -105,7 +100,7 @@ impl Watch {
             if self.is_over {
                 return None;
             }
-            self.versions.mark_unchanged();
+            self.changes.mark_unchanged();
             self.read();
             if !self.lines.is_empty() {
                 continue;
@@ -113,14 +108,14 @@ impl Watch {
             let at = if self.bookmarks { self.next_bookmark.min(self.ends_at) } else { self.ends_at };
             tokio::select! {
                 // Cannot fail: the sender is in what the watch shares.
-                _ = self.versions.changed() => {}
+                _ = self.changes.changed() => {}
                 () = sleep_until(at) => {
-                    self.is_over = at == self.ends_at;
+                    // A bookmark passes over the changes of other kinds, which have not woken the watch.
+                    self.read();
+                    self.is_over |= at == self.ends_at;
                     self.next_bookmark = at + BOOKMARK_PERIOD;
-                    if self.bookmarks {
-                        let kind = self.scope.kind(&self.shared.kinds);
-                        let object = bookmark(kind, self.position, false);
-                        self.push("BOOKMARK", object);
+                    if self.bookmarks && !self.is_expired {
+                        self.push_bookmark(false);
                     }
                 }
             }
@@ -129,59 +124,73 @@ impl Watch {
 
     /// Adds a line with an object, in the form that the client asks for.
     fn push(&mut self, what: &str, object: Value) {
-        let kind = self.scope.kind(&self.shared.kinds);
+        let kind = self.scope.kind(self.shared.kinds);
         let object = self.form.object(kind, object, self.shared.now(), !self.has_columns);
         self.has_columns = true;
-        self.lines.push_back(line(what, object));
+        self.lines.push_back(line(what, &object.to_string()));
+    }
+
+    /// Adds a line with a stored object. Its text is sent as it is stored, if the client asks for nothing else.
+    fn push_stored(&mut self, what: &str, object: &Snapshot) {
+        let kind = self.scope.kind(self.shared.kinds);
+        let stored = &self.shared.kinds[self.scope.stored_kind(self.shared.kinds)];
+        if self.form == Form::Whole && !builtin::is_event_view(kind) {
+            let mut text = String::with_capacity(object.len() + 64);
+            object.write_json(stored, &mut text);
+            self.lines.push_back(line(what, &text));
+        } else {
+            self.push(what, builtin::to_view(kind, object.object(stored)));
+        }
+    }
+
+    fn push_bookmark(&mut self, is_end_of_initial_events: bool) {
+        let kind = self.scope.kind(self.shared.kinds);
+        self.push("BOOKMARK", bookmark(kind, self.position, is_end_of_initial_events));
     }
 
     /// Takes the changes since the last time.
     fn read(&mut self) {
         let shared = self.shared.clone();
         let store = shared.store();
-        match store.changes_after(self.position) {
+        match store.changes_after(self.scope.stored_kind(shared.kinds), self.position) {
             Ok(changes) => {
-                let events: Vec<_> = changes.filter_map(|change| event(&shared.kinds, &self.scope, change)).collect();
-                events.into_iter().for_each(|(what, object)| self.push(what, object));
+                for change in changes {
+                    self.push_change(change);
+                }
                 // A watch may begin at a version of the future.
                 self.position = self.position.max(store.version());
             }
             Err(oldest) => {
                 let status = ApiError::expired(self.position, oldest).status();
-                self.lines.push_back(line("ERROR", status));
-                self.is_over = true;
+                self.lines.push_back(line("ERROR", &status.to_string()));
+                (self.is_over, self.is_expired) = (true, true);
             }
         }
     }
-}
 
-/// Returns the type and object by which a watch learns of a change; none if the change does not concern it.
-pub(crate) fn event(kinds: &[Kind], scope: &Scope, change: &Change) -> Option<(&'static str, Value)> {
-    let kind = scope.kind(kinds);
-    if !scope.has(kinds, &change.key) {
-        return None;
-    }
-    let selected = |object: &Option<Arc<Value>>| {
-        let object = builtin::to_view(kind, (**object.as_ref()?).clone());
-        scope.selector.matches(&object).then_some(object)
-    };
-    match (selected(&change.old), selected(&change.new)) {
-        (None, Some(new)) => Some(("ADDED", new)),
-        (Some(_), Some(new)) => Some(("MODIFIED", new)),
-        (Some(mut old), None) => {
-            // An object that is not selected any more is deleted for this watch, in the version of the change.
-            set_metadata(&mut old, "resourceVersion", Some(change.version.to_string().into()));
-            Some(("DELETED", old))
+    /// Adds the line by which the watch learns of a change, if the change concerns it.
+    fn push_change(&mut self, change: &Change) {
+        let selected = |object: &Option<Arc<Snapshot>>| {
+            object.clone().filter(|object| self.scope.has(&change.key.namespace, object))
+        };
+        match (selected(&change.old), selected(&change.new)) {
+            (None, Some(new)) => self.push_stored("ADDED", &new),
+            (Some(_), Some(new)) => self.push_stored("MODIFIED", &new),
+            (Some(old), None) => {
+                // An object that is not selected any more is deleted for this watch, in the version of the change.
+                let stored = &self.shared.kinds[change.key.kind];
+                let mut object = builtin::to_view(self.scope.kind(self.shared.kinds), old.object(stored));
+                set_metadata(&mut object, "resourceVersion", Some(change.version.to_string().into()));
+                self.push("DELETED", object);
+            }
+            (None, None) => {}
         }
-        (None, None) => None,
     }
 }
 
-/// Returns one line of a watch.
-fn line(what: &str, object: Value) -> Bytes {
-    let mut line = json!({ "type": what, "object": object }).to_string();
-    line.push('\n');
-    line.into()
+/// Returns one line of a watch, with an object in JSON.
+fn line(what: &str, object: &str) -> Bytes {
+    format!("{{\"type\":\"{what}\",\"object\":{object}}}\n").into()
 }
 
 fn bookmark(kind: &Kind, version: u64, is_end_of_initial_events: bool) -> Value {

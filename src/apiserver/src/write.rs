@@ -1,14 +1,12 @@
 //! Create, update and the common end of every write: system fields, preconditions, owners of fields, rules, storage.
 
-use std::sync::Arc;
-
 use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::{
     admission,
-    bodies::{check_name, expect_kind},
+    bodies::{check_name, check_namespace, expect_kind},
     builtin,
     errors::{ApiError, INVALID, MODIFIED, Violation},
     kinds::{Kind, stored},
@@ -63,15 +61,14 @@ pub(crate) enum Owners<'a> {
 
 /// One request at work on the store.
 pub(crate) struct Request<'a> {
-    pub(crate) kinds: &'a [Kind],
+    pub(crate) kinds: &'static [Kind],
     pub(crate) store: &'a mut Store,
     pub(crate) now: Timestamp,
 }
 
-impl<'a> Request<'a> {
-    pub(crate) fn kind(&self, target: &Target) -> &'a Kind {
-        let kinds = self.kinds;
-        &kinds[target.kind]
+impl Request<'_> {
+    pub(crate) fn kind(&self, target: &Target) -> &'static Kind {
+        &self.kinds[target.kind]
     }
 
     pub(crate) fn key(&self, target: &Target) -> Key {
@@ -85,8 +82,8 @@ impl<'a> Request<'a> {
     /// 404 if it is not there.
     pub(crate) fn get(&self, target: &Target) -> Result<Value, ApiError> {
         let kind = self.kind(target);
-        let found = self.store.get(&self.key(target)).ok_or_else(|| ApiError::not_found(kind, &target.name))?;
-        Ok(builtin::to_view(kind, (**found).clone()))
+        let found = self.store.object(&self.key(target)).ok_or_else(|| ApiError::not_found(kind, &target.name))?;
+        Ok(builtin::to_view(kind, found))
     }
 
     /// Returns the writer that a request is recorded as.
@@ -106,11 +103,7 @@ impl<'a> Request<'a> {
     pub(crate) fn create(&mut self, target: &Target, body: Value, options: &WriteOptions) -> Result<Written, ApiError> {
         let kind = self.kind(target);
         let object = expect_kind(kind, body)?;
-        let given = text(&object, "/metadata/namespace");
-        if !given.is_empty() && given != target.namespace {
-            let message = "the namespace of the provided object does not match the namespace sent on the request";
-            return Err(ApiError::bad_request(message));
-        }
+        check_namespace(target, &object)?;
         if !text(&object, "/metadata/resourceVersion").is_empty() {
             return Err(ApiError::unknown("resourceVersion should not be set on objects to be created"));
         }
@@ -145,16 +138,15 @@ impl<'a> Request<'a> {
                 break;
             }
         }
-        self.check_namespace(kind, &target.namespace, &name)?;
+        self.check_place(kind, &target.namespace, &name)?;
 
         let system = ["resourceVersion", "selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"];
         metadata(&mut object).retain(|field, _| !system.contains(&field.as_str()));
         set_metadata(&mut object, "uid", Some(new_uid()?.into()));
         set_metadata(&mut object, "name", Some(name.clone().into()));
         set_metadata(&mut object, "creationTimestamp", Some(time(self.now).into()));
-        if !kind.traits.cluster {
-            set_metadata(&mut object, "namespace", Some(target.namespace.clone().into()));
-        }
+        let namespace = (!kind.traits.cluster).then(|| target.namespace.clone().into());
+        set_metadata(&mut object, "namespace", namespace);
         if kind.traits.generation {
             set_metadata(&mut object, "generation", Some(1.into()));
         }
@@ -175,7 +167,7 @@ impl<'a> Request<'a> {
     }
 
     /// Checks that a namespace takes new objects.
-    fn check_namespace(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), ApiError> {
+    fn check_place(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), ApiError> {
         if kind.traits.cluster {
             return Ok(());
         }
@@ -183,7 +175,7 @@ impl<'a> Request<'a> {
         let key = Key { kind: index, namespace: String::new(), name: namespace.to_owned() };
         match self.store.get(&key) {
             None => Err(ApiError::not_found(&self.kinds[index], namespace)),
-            Some(found) if is_deleting(found) => Err(ApiError::namespace_terminating(kind, name, namespace)),
+            Some(found) if found.is_deleting => Err(ApiError::namespace_terminating(kind, name, namespace)),
             Some(_) => Ok(()),
         }
     }
@@ -200,10 +192,10 @@ impl<'a> Request<'a> {
         self.replace(target, &old, object, Owners::Of(&writer), options)
     }
 
-    /// Replaces the object `old` by another one: the end of updates and patches.
+    /// Replaces the object `old` by another one: the end of updates and applies.
     ///
     /// # Errors
-    /// 409 if the new one names another uid or version, 422 for violations.
+    /// 400 for a field of another type, 409 if the new one names another uid or version, 422 for violations.
     pub(crate) fn replace(
         &mut self,
         target: &Target,
@@ -212,11 +204,25 @@ impl<'a> Request<'a> {
         owners: Owners<'_>,
         options: &WriteOptions,
     ) -> Result<Written, ApiError> {
+        let warnings = admit(self.kind(target), &mut new, options)?;
+        self.replace_by_admitted(target, old, new, owners, warnings, options)
+    }
+
+    /// Replaces the object `old` by one that is complete.
+    ///
+    /// # Errors
+    /// 409 if the new one names another uid or version, 422 for violations.
+    pub(crate) fn replace_by_admitted(
+        &mut self,
+        target: &Target,
+        old: &Value,
+        mut new: Value,
+        owners: Owners<'_>,
+        warnings: Vec<String>,
+        options: &WriteOptions,
+    ) -> Result<Written, ApiError> {
         let kind = self.kind(target);
         check_preconditions(kind, old, &new)?;
-        let managed = new.pointer("/metadata/managedFields").cloned();
-        let warnings = admit(kind, &mut new, options)?;
-        set_metadata(&mut new, "managedFields", managed);
         prepare(kind, &target.subresource, old, &mut new);
         if let Owners::Of(writer) = owners {
             managed::update(Structure(kind), old, &mut new, writer, &time(self.now));
@@ -233,7 +239,6 @@ impl<'a> Request<'a> {
             && kind.name != "Namespace";
         let object = if is_over && !options.dry_run {
             self.store.remove(&key);
-            self.settle();
             new
         } else {
             self.keep(kind, key, new, options)
@@ -241,28 +246,33 @@ impl<'a> Request<'a> {
         Ok(Written { code: StatusCode::OK, object, warnings })
     }
 
-    /// Stores an object unless it is a dry run, and lets the collector do what follows. Returns it as stored.
+    /// Stores an object unless it is a dry run. Returns it as stored.
     fn keep(&mut self, kind: &Kind, key: Key, object: Value, options: &WriteOptions) -> Value {
         if options.dry_run {
             return object;
         }
-        let object: Arc<Value> = self.store.put(key, builtin::to_stored(kind, object));
-        self.settle();
-        builtin::to_view(kind, (*object).clone())
+        builtin::to_view(kind, self.store.put(key, builtin::to_stored(kind, object), self.now))
     }
 }
 
 /// Lets the schema complete an object, and returns warnings of unknown fields.
 fn admit(kind: &Kind, object: &mut Value, options: &WriteOptions) -> Result<Vec<String>, ApiError> {
-    let unknown = admission::admit(kind, object)?;
-    let texts: Vec<String> = unknown.iter().map(|path| format!("unknown field {path:?}")).collect();
-    match options.validation {
-        FieldValidation::Strict if !texts.is_empty() => {
-            let (name, version, texts) = (kind.name, kind.version, texts.join(", "));
-            let message =
-                format!("{name} in version {version:?} cannot be handled as a {name}: strict decoding error: {texts}");
-            Err(ApiError::bad_request(message))
-        }
+    let refused = |why: String| {
+        let (name, version) = (kind.name, kind.version);
+        ApiError::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: {why}"))
+    };
+    let unknown = admission::admit(kind, object).map_err(refused)?;
+    warnings(unknown, options.validation).map_err(refused)
+}
+
+/// Returns warnings of unknown fields.
+///
+/// # Errors
+/// That they are refused.
+pub(crate) fn warnings(unknown: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, String> {
+    let texts: Vec<String> = unknown.into_iter().map(|path| format!("unknown field {path:?}")).collect();
+    match validation {
+        FieldValidation::Strict if !texts.is_empty() => Err(format!("strict decoding error: {}", texts.join(", "))),
         FieldValidation::Ignore => Ok(Vec::new()),
         _ => Ok(texts),
     }

@@ -105,13 +105,35 @@ async fn a_pod_on_a_node_has_time_to_end_which_can_only_get_shorter() {
     assert_eq!(end(&shorter), (json!("2026-01-02T03:04:15Z"), json!(10)));
     let (_, longer) = call(&server, &path, json!({ "gracePeriodSeconds": 60 })).await;
     assert_eq!(end(&longer), end(&shorter));
-    call(&server, &path, json!({ "gracePeriodSeconds": 0 })).await;
+    let (_, ended) = call(&server, &path, json!({ "gracePeriodSeconds": 0 })).await;
+    assert_eq!(end(&ended), (json!("2026-01-02T03:04:05Z"), json!(0)));
     assert_eq!(call(&server, &format!("GET {PODS}/a"), Value::Null).await.0, 404);
     let mut waiting = pod("b");
     waiting["spec"]["nodeName"] = Value::Null;
     call(&server, &format!("POST {PODS}"), waiting).await;
     call(&server, &format!("DELETE {PODS}/b"), Value::Null).await;
     assert_eq!(call(&server, &format!("GET {PODS}/b"), Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_pod_goes_after_its_last_finalizer_and_its_end() {
+    let server = server();
+    let mut body = pod("a");
+    body["metadata"]["finalizers"] = json!(["recif.dev/cleanup"]);
+    call(&server, &format!("POST {PODS}"), body).await;
+    let path = format!("{PODS}/a");
+    call(&server, &format!("DELETE {path}"), Value::Null).await;
+    let (_, running) = patch(&server, &path, MERGE, json!({ "metadata": { "finalizers": null } })).await;
+    assert_eq!(running["metadata"]["deletionGracePeriodSeconds"], 30, "it has time left");
+    let ended = json!({ "status": { "phase": "Failed", "containerStatuses": [] } });
+    assert_eq!(patch(&server, &format!("{path}/status"), MERGE, ended).await.0, 200, "the node tells how it ended");
+    assert_eq!(call(&server, &format!("GET {path}"), Value::Null).await.0, 200, "only its node knows when it is gone");
+    let uid = running["metadata"]["uid"].clone();
+    let wrong = json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": "x" } });
+    assert_eq!(call(&server, &format!("DELETE {path}"), wrong).await.0, 409);
+    let right = json!({ "gracePeriodSeconds": 0, "preconditions": { "uid": uid } });
+    assert_eq!(call(&server, &format!("DELETE {path}"), right).await.0, 200);
+    assert_eq!(call(&server, &format!("GET {path}"), Value::Null).await.0, 404);
 }
 
 #[tokio::test]

@@ -4,8 +4,21 @@
 
 mod common;
 
-use common::{Lines, MAPS, MERGE, call, map, patch, server};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use bytes::Bytes;
+use common::{Lines, MAPS, MERGE, call, map, patch, server, server_at};
+use futures::Stream as _;
+use http::Request;
+use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
+use tower::ServiceExt as _;
 
 fn labelled(name: &str, label: &str) -> Value {
     let mut object = map(name, "1");
@@ -84,6 +97,75 @@ async fn a_watch_from_a_version_that_is_not_kept_says_so_and_ends() {
     assert_eq!((&error["type"], &error["object"]["code"]), (&json!("ERROR"), &json!(410)));
     assert_eq!(error["object"]["reason"], "Expired");
     assert_eq!(lines.next().await, None);
+}
+
+/// Counts how often a task is woken.
+#[derive(Default)]
+struct Wakes(AtomicUsize);
+
+impl Wake for Wakes {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_watch_is_woken_by_changes_of_its_kind_alone() {
+    let server = server();
+    let request = Request::get(format!("{MAPS}?watch=true")).body(Full::new(Bytes::new())).unwrap();
+    let mut body = Box::pin(server.clone().oneshot(request).await.unwrap().into_body().into_data_stream());
+    let wakes = Arc::new(Wakes::default());
+    let waker = Waker::from(wakes.clone());
+    let mut context = Context::from_waker(&waker);
+    assert!(body.as_mut().poll_next(&mut context).is_pending());
+    for path in ["/api/v1/namespaces/default/secrets", "/api/v1/namespaces/default/serviceaccounts"] {
+        assert_eq!(call(&server, &format!("POST {path}"), json!({ "metadata": { "name": "a" } })).await.0, 201);
+    }
+    call(&server, &format!("GET {MAPS}"), Value::Null).await;
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+    call(&server, &format!("POST {MAPS}"), map("a", "1")).await;
+    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    assert!(matches!(body.as_mut().poll_next(&mut context), Poll::Ready(Some(Ok(_)))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_loses_nothing_by_many_changes_of_other_kinds() {
+    let server = server();
+    call(&server, &format!("POST {MAPS}"), map("a", "0")).await;
+    let (_, list) = call(&server, &format!("GET {MAPS}"), Value::Null).await;
+    let version = list["metadata"]["resourceVersion"].as_str().unwrap();
+    let secret = "/api/v1/namespaces/default/secrets";
+    call(&server, &format!("POST {secret}"), json!({ "metadata": { "name": "s" } })).await;
+    for value in 0..5000 {
+        patch(&server, &format!("{secret}/s"), MERGE, json!({ "stringData": { "k": format!("{value}") } })).await;
+    }
+    call(&server, &format!("DELETE {MAPS}/a"), Value::Null).await;
+    let mut lines =
+        Lines::open(&server, &format!("{MAPS}?watch=true&timeoutSeconds=1&resourceVersion={version}")).await;
+    assert_eq!(lines.next_short().await, short("DELETED", "a"));
+    assert_eq!(lines.next().await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_deleted_one_hour_after_its_last_change() {
+    let seconds = Arc::new(AtomicI64::new(1_800_000_000));
+    let server = server_at(seconds.clone());
+    let events = "/api/v1/namespaces/default/events";
+    let view = "/apis/events.k8s.io/v1/namespaces/default/events";
+    let event = json!({ "metadata": { "name": "e" }, "involvedObject": { "namespace": "default" }, "message": "m" });
+    let mut lines = Lines::open(&server, &format!("{view}?watch=true&timeoutSeconds=5")).await;
+    call(&server, &format!("POST {events}"), event).await;
+    seconds.fetch_add(1800, Ordering::Relaxed);
+    patch(&server, &format!("{events}/e"), MERGE, json!({ "count": 2 })).await;
+    seconds.fetch_add(3599, Ordering::Relaxed);
+    assert_eq!(call(&server, &format!("GET {events}/e"), Value::Null).await.0, 200);
+    seconds.fetch_add(1, Ordering::Relaxed);
+    assert_eq!(call(&server, &format!("GET {events}/e"), Value::Null).await.0, 404);
+    let (_, list) = call(&server, &format!("GET {view}"), Value::Null).await;
+    assert_eq!(list["items"], json!([]));
+    for what in ["ADDED", "MODIFIED", "DELETED"] {
+        assert_eq!(lines.next_short().await, short(what, "e"));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,7 +2,10 @@
 
 #![allow(dead_code)]
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
 
 use apiserver::ApiServer;
 use bytes::Bytes;
@@ -38,6 +41,11 @@ pub(crate) fn server_with_moving_time() -> ApiServer {
     let seconds = AtomicI64::new(1_800_000_000);
     let clock = move || Timestamp::from_second(seconds.fetch_add(1, Ordering::Relaxed)).unwrap();
     ApiServer::new(clock, |token| (token == "known").then(|| "system:serviceaccount:default:a".to_owned()))
+}
+
+/// Makes a server whose time is a number of seconds, which a test may change.
+pub(crate) fn server_at(seconds: Arc<AtomicI64>) -> ApiServer {
+    ApiServer::new(move || Timestamp::from_second(seconds.load(Ordering::Relaxed)).unwrap(), |_| None)
 }
 
 /// Sends a request such as `GET /version`, and returns the code and body of the response.

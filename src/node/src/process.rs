@@ -1,0 +1,158 @@
+//! One process of a container: it leads a process group of its own, and its output is always read.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    os::unix::process::ExitStatusExt as _,
+    path::Path,
+    process::{ExitStatus, Stdio},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _},
+    process::{Child, Command},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::leftovers::{Leftovers, Registration};
+
+/// Longest line that is kept as one, in bytes.
+const MAX_LINE: usize = 64 * 1024;
+/// Bytes that are read at once.
+const BUFFER: usize = 16 * 1024;
+/// Longest time to read on when a process has ended, because another one may hold its output open.
+const LAST_OUTPUT: Duration = Duration::from_millis(200);
+
+/// Receiver of the lines of a process.
+pub(crate) type Lines = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// What is started, and how.
+#[derive(Debug)]
+pub(crate) struct Launch<'a> {
+    pub(crate) program: &'a Path,
+    pub(crate) arguments: &'a [String],
+    /// All variables: none is inherited.
+    pub(crate) variables: &'a BTreeMap<String, String>,
+    /// Folder in which it runs.
+    pub(crate) folder: &'a Path,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Exit {
+    /// Exit code; 128 and the signal if a signal ended it, as in containers.
+    pub(crate) code: i32,
+    /// The signal.
+    pub(crate) signal: Option<i32>,
+}
+
+impl From<ExitStatus> for Exit {
+    fn from(status: ExitStatus) -> Self {
+        let signal = status.signal();
+        Self { code: status.code().unwrap_or_else(|| 128 + signal.unwrap_or_default()), signal }
+    }
+}
+
+/// A running process. Dropping it kills its group.
+#[derive(Debug)]
+pub(crate) struct Process {
+    child: Child,
+    group: Option<Pid>,
+    readers: JoinSet<()>,
+    exit: Option<Exit>,
+    /// Keeps the group in the list of what a killed node leaves.
+    _registration: Option<Registration>,
+}
+
+impl Process {
+    /// Starts a process.
+    ///
+    /// # Errors
+    /// The system cannot start it.
+    pub(crate) fn start(launch: &Launch<'_>, lines: &Lines, leftovers: &Leftovers) -> io::Result<Self> {
+        let mut command = Command::new(launch.program);
+        command.args(launch.arguments).current_dir(launch.folder).process_group(0).kill_on_drop(true);
+        command.env_clear().envs(launch.variables).env(leftovers.variable().0, leftovers.variable().1);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        let registration = group.map(|group| leftovers.register(group));
+        let mut readers = JoinSet::new();
+        if let Some(output) = child.stdout.take() {
+            readers.spawn(read_lines(output, lines.clone()));
+        }
+        if let Some(output) = child.stderr.take() {
+            readers.spawn(read_lines(output, lines.clone()));
+        }
+        Ok(Self { child, group, readers, exit: None, _registration: registration })
+    }
+
+    /// Waits until the process has ended, ends what it left in its group, and reads the rest of its output. May be cancelled and
+    /// called again.
+    pub(crate) async fn wait(&mut self) -> Exit {
+        if let Some(exit) = self.exit {
+            return exit;
+        }
+        // Fails only if the process was reaped by another part of this program; then it has ended, too.
+        let status = self.child.wait().await;
+        // In a container all processes end with the first one.
+        self.signal(Signal::KILL);
+        let readers = &mut self.readers;
+        // Else a process outside of the group has the output, which is not waited for.
+        let _ = timeout(LAST_OUTPUT, async { while readers.join_next().await.is_some() {} }).await;
+        readers.abort_all();
+        let exit = status.map_or(Exit { code: 255, signal: None }, Exit::from);
+        self.exit = Some(exit);
+        exit
+    }
+
+    /// Sends a signal to the group.
+    pub(crate) fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // Fails if the group is empty, which is fine.
+            let _ = kill_process_group(group, signal);
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Once it has been waited for, its number may be another group's.
+        if self.exit.is_none() {
+            self.signal(Signal::KILL);
+        }
+    }
+}
+
+/// Passes on each line of an output; the last one may have no line break.
+async fn read_lines(mut output: impl AsyncRead + Unpin, lines: Lines) {
+    let mut buffer = vec![0; BUFFER];
+    let mut line = Vec::new();
+    // Fails as an output that ends.
+    while let Ok(count @ 1..) = output.read(&mut buffer).await {
+        for part in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(part);
+            if line.ends_with(b"\n") || line.len() >= MAX_LINE {
+                pass(&mut line, &lines);
+            }
+        }
+    }
+    if !line.is_empty() {
+        pass(&mut line, &lines);
+    }
+}
+
+fn pass(line: &mut Vec<u8>, lines: &Lines) {
+    let text = String::from_utf8_lossy(line);
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    lines(text.strip_suffix('\r').unwrap_or(text));
+    line.clear();
+}
+
+#[cfg(test)]
+#[path = "tests/process.rs"]
+mod tests;

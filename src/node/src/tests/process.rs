@@ -1,0 +1,108 @@
+use std::{path::PathBuf, sync::Mutex, time::Instant};
+
+use super::*;
+use crate::testing::TestFolder;
+
+/// Runs a script of bash and returns the process and its lines.
+fn start(script: &str, folder: &TestFolder) -> (Process, Arc<Mutex<Vec<String>>>) {
+    let arguments = ["-c".to_owned(), script.to_owned()];
+    let variables = BTreeMap::from([("PATH".to_owned(), "/usr/bin:/bin".to_owned())]);
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = seen.clone();
+    let lines: Lines = Arc::new(move |line| sink.lock().unwrap().push(line.to_owned()));
+    let program = PathBuf::from("/bin/bash");
+    let launch = Launch { program: &program, arguments: &arguments, variables: &variables, folder: folder.path() };
+    let leftovers = Leftovers::new(folder.path().join("processes"));
+    (Process::start(&launch, &lines, &leftovers).unwrap(), seen)
+}
+
+async fn run(script: &str) -> (Exit, Vec<String>) {
+    let folder = TestFolder::new();
+    let (mut process, lines) = start(script, &folder);
+    let exit = timeout(Duration::from_secs(20), process.wait()).await.unwrap();
+    let lines = lines.lock().unwrap().clone();
+    (exit, lines)
+}
+
+#[tokio::test]
+async fn every_line_is_read_even_half_of_one_and_how_it_ended() {
+    for (script, exit, lines) in [
+        ("echo a; echo b >&2", Exit { code: 0, signal: None }, vec!["a", "b"]),
+        ("printf 'a\\r\\n\\nb'; exit 3", Exit { code: 3, signal: None }, vec!["a", "", "b"]),
+        ("kill -9 $$", Exit { code: 137, signal: Some(9) }, vec![]),
+    ] {
+        let (found, mut seen) = run(script).await;
+        if script.contains(">&2") {
+            seen.sort();
+        }
+        assert_eq!((found, seen.iter().map(String::as_str).collect::<Vec<_>>()), (exit, lines), "{script}");
+    }
+}
+
+#[tokio::test]
+async fn a_process_is_not_held_up_by_its_output() {
+    let (exit, lines) = run("for i in {1..20000}; do echo 0123456789012345678901234567890123456789; done").await;
+    assert_eq!((exit.code, lines.len()), (0, 20000));
+    let (_, lines) = run("head -c 150000 /dev/zero | tr '\\0' x").await;
+    assert!(lines.len() >= 2 && lines.iter().all(|line| line.len() < MAX_LINE + BUFFER), "{}", lines.len());
+    assert_eq!(lines.iter().map(String::len).sum::<usize>(), 150_000);
+}
+
+#[tokio::test]
+async fn the_environment_is_what_it_is_given_and_one_mark() {
+    let (_, lines) = run("env | cut -d= -f1 | sort").await;
+    let own = ["PWD", "SHLVL", "_"];
+    let given: Vec<_> = lines.iter().filter(|name| !own.contains(&name.as_str())).collect();
+    assert_eq!(given, ["PATH", "RECIF_DEV_RUN"]);
+}
+
+#[tokio::test]
+async fn what_it_left_in_its_group_ends_with_it() {
+    let (exit, lines) = run("sleep 1000 & echo $!").await;
+    assert_eq!(exit.code, 0);
+    let child: i32 = lines[0].parse().unwrap();
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while std::path::Path::new(&format!("/proc/{child}/fd/0")).exists() {
+        assert!(Instant::now() < deadline, "the child still runs");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn another_process_that_has_its_output_does_not_keep_it() {
+    let begin = Instant::now();
+    let (_, lines) = run("setsid sleep 3 & echo a").await;
+    assert!(begin.elapsed() < Duration::from_secs(2));
+    assert_eq!(lines, ["a"]);
+}
+
+#[tokio::test]
+async fn a_signal_reaches_the_whole_group() {
+    let folder = TestFolder::new();
+    let script = "trap 'wait; echo leader; exit 0' TERM; (trap 'echo child; exit 0' TERM; echo up; while :; do sleep 0.01; done) & wait";
+    let (mut process, lines) = start(script, &folder);
+    while lines.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    process.signal(Signal::TERM);
+    process.wait().await;
+    let seen = lines.lock().unwrap().clone();
+    assert_eq!(seen, ["up", "child", "leader"]);
+}
+
+#[tokio::test]
+async fn a_dropped_process_is_killed() {
+    let folder = TestFolder::new();
+    let (process, lines) = start("echo $$; sleep 1000", &folder);
+    while lines.lock().unwrap().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    let pid: i32 = lines.lock().unwrap()[0].parse().unwrap();
+    drop(process);
+    let deadline = Instant::now() + Duration::from_secs(5);
+    // A zombie has no files any more.
+    while std::path::Path::new(&format!("/proc/{pid}/fd/0")).exists() {
+        assert!(Instant::now() < deadline, "it still runs");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
