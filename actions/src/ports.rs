@@ -208,6 +208,8 @@ pub struct WorkloadPod {
     pub terminating: bool,
     /// Address, once it has one.
     pub ip: Option<IpAddr>,
+    /// Port of its sidecar at that address.
+    pub port: u16,
     /// Annotation `controller.kubernetes.io/pod-deletion-cost`: of Pods that are ready, those with the lower cost are deleted
     /// first.
     pub deletion_cost: Option<i32>,

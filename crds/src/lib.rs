@@ -48,7 +48,9 @@ pub use references::{HasReferences, RefKind, Reference};
 pub use status::{ChildRecord, ENDED_BY_READY_PODS, ReferenceStatus, WorkloadStatus, is_ended_by_ready_pods};
 pub use tool::ToolSpec;
 pub use tool_server::ToolServerStatus;
-pub use traffic::{Expose, PROXY_PORT, Proxy, READY_PATH, Scaling, Traffic};
+pub use traffic::{
+    Expose, PROXY_CONTAINER, PROXY_PORT, PROXY_PORT_NAME, Proxy, READY_PATH, Scaling, Traffic, proxy_port,
+};
 pub use why::StatusExplanation;
 
 /// Re-exports the type of every kind.

@@ -140,6 +140,7 @@ impl Obj {
             ready,
             terminating: self.is_deleting(),
             ip: None,
+            port: 8888,
             deletion_cost: None,
             problem: self.problem.clone().filter(|_| !ready),
         })

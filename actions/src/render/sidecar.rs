@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crds::{MCPServer, PROXY_PORT, Traffic, digest::sha256_hex};
+use crds::{MCPServer, PROXY_CONTAINER, PROXY_PORT, PROXY_PORT_NAME, Traffic, digest::sha256_hex};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
@@ -18,9 +18,9 @@ use super::{
 };
 
 /// Name of the container, and of its image in `status.images`.
-pub const PROXY: &str = "proxy";
+pub const PROXY: &str = PROXY_CONTAINER;
 /// Target port of the Service: the sidecar's, or without a sidecar the workload's.
-pub(super) const SERVICE_PORT: &str = "http";
+pub(super) const SERVICE_PORT: &str = PROXY_PORT_NAME;
 /// Name of the workload's port behind the sidecar.
 const UPSTREAM_PORT: &str = "agent";
 /// Lame duck period of a Pod that is being deleted: it serves as before until all clients know that it is going.

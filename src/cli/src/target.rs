@@ -9,6 +9,7 @@ use crate::{
     cluster::{ConnectOptions, UserClient},
     error::CliError,
     names::is_name,
+    output::hint,
 };
 
 /// How the cluster is reached.
@@ -20,7 +21,8 @@ pub struct ConnectArgs {
     /// Context of the kubeconfig [default: the current one]
     #[arg(long)]
     context: Option<String>,
-    /// Path of the kubeconfig [default: $KUBECONFIG, else ~/.kube/config, else the Pod's own account]
+    /// Path of the kubeconfig [default: $KUBECONFIG, else that of a `recif dev` that runs in this folder or above, else
+    /// ~/.kube/config, else the Pod's own account]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
 }
@@ -33,7 +35,11 @@ impl ConnectArgs {
     pub(super) async fn connect(self) -> Result<UserClient, CliError> {
         let Self { namespace, context, kubeconfig } = self;
         namespace.as_deref().map_or(Ok(()), check_name)?;
-        Ok(UserClient::connect(&ConnectOptions { namespace, context, kubeconfig }).await?)
+        let live = UserClient::connect(&ConnectOptions { namespace, context, kubeconfig }).await?;
+        if let Some(folder) = live.dev.as_ref().and_then(|dev| dev.folder.as_ref()) {
+            hint(&format!("recif: using recif dev in {}", folder.display()));
+        }
+        Ok(live)
     }
 }
 

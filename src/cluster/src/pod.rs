@@ -6,7 +6,10 @@
 use std::{collections::BTreeMap, net::IpAddr};
 
 use actions::ports::WorkloadPod;
-use crds::pod_problem::{ContainerView, PodProblem};
+use crds::{
+    pod_problem::{ContainerView, PodProblem},
+    proxy_port,
+};
 use meta::condition_type;
 use serde::{Deserialize, de::IgnoredAny};
 
@@ -38,6 +41,7 @@ pub fn pod(head: &ObjectVersion, json: &str) -> Result<WorkloadPod, serde_json::
         ready,
         terminating: wire.metadata.deletion_timestamp.is_some(),
         ip: wire.status.pod_ip,
+        port: wire.spec.proxy_port(),
         deletion_cost: cost.and_then(|cost| cost.parse().ok()),
         problem: trouble,
     })
@@ -82,6 +86,28 @@ struct Container {
     name: String,
     #[serde(default)]
     image: String,
+    // An empty list may be null.
+    #[serde(default)]
+    ports: Option<Vec<ContainerPort>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ContainerPort {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    container_port: i32,
+}
+
+impl WirePodSpec {
+    fn proxy_port(&self) -> u16 {
+        let containers = self.init_containers.iter().chain(&self.containers);
+        proxy_port(containers.flat_map(|container| {
+            let ports = container.ports.iter().flatten();
+            ports.map(move |port| (container.name.as_str(), port.name.as_deref(), port.container_port))
+        }))
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -225,6 +251,34 @@ mod tests {
         let costs = r#"{"metadata":{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1",
             "annotations":{"a":"b","controller.kubernetes.io/pod-deletion-cost":"-7"}}}"#;
         assert_eq!(pod(&object_version(costs).unwrap(), costs).unwrap().deletion_cost, Some(-7));
+    }
+
+    #[test]
+    fn its_sidecar_listens_where_the_pod_says() {
+        let port = |containers: &str| {
+            let json = format!(
+                r#"{{"metadata":{{"name":"p","namespace":"ns","uid":"u","resourceVersion":"1"}},
+                "spec":{{"hostNetwork":true,{containers}}},"status":{{"podIP":"127.0.0.1","hostIP":"127.0.0.1"}}}}"#
+            );
+            let pod = pod(&object_version(&json).unwrap(), &json).unwrap();
+            assert_eq!(pod.ip, Some([127, 0, 0, 1].into()));
+            pod.port
+        };
+        let proxy = |port: &str| format!(r#""initContainers":[{{"name":"proxy","ports":[{port}]}}]"#);
+        assert_eq!(port(&proxy(r#"{"name":"http","containerPort":21004,"hostPort":21004}"#)), 21004);
+        assert_eq!(
+            port(&proxy(r#"{"name":"metrics","containerPort":9},{"name":"http","containerPort":21004}"#)),
+            21004
+        );
+        for other in [
+            proxy(""),
+            proxy(r#"{"containerPort":21004}"#),
+            proxy(r#"{"name":"http","containerPort":70000}"#),
+            r#""containers":[{"name":"agent","ports":[{"name":"http","containerPort":8000}]}]"#.to_owned(),
+            r#""containers":[{"name":"agent","ports":null}]"#.to_owned(),
+        ] {
+            assert_eq!(port(&other), 8888, "{other}");
+        }
     }
 
     #[test]

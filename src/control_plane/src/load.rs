@@ -2,13 +2,12 @@
 
 use std::{
     collections::HashMap,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
-use crds::PROXY_PORT;
 use futures::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper_util::{
@@ -43,7 +42,6 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) struct LoadCache {
     client: Client<HttpConnector, Empty<Bytes>>,
-    port: u16,
     /// By the workload's uid: time of the query, and its result.
     entries: Mutex<HashMap<Box<str>, (Instant, PendingLoad)>>,
 }
@@ -60,20 +58,15 @@ struct SidecarLoad {
 }
 
 impl LoadCache {
-    /// Creates a cache that queries the sidecars' own port.
+    /// Creates an empty cache.
     pub(super) fn new() -> Self {
-        Self::at(u16::try_from(PROXY_PORT).unwrap_or_default())
-    }
-
-    /// Creates a cache that queries this port.
-    pub(super) fn at(port: u16) -> Self {
         let mut connector = HttpConnector::new();
         connector.set_connect_timeout(Some(TIMEOUT));
         let client = Client::builder(TokioExecutor::new())
             .pool_idle_timeout(Duration::from_secs(5))
             .pool_max_idle_per_host(1)
             .build(connector);
-        Self { client, port, entries: Mutex::default() }
+        Self { client, entries: Mutex::default() }
     }
 
     /// Returns the load of the workload with this uid and these Pods, from a query that callers within [`TTL`] share.
@@ -90,8 +83,8 @@ impl LoadCache {
 
     async fn query_sidecars(&self, pods: Vec<Arc<PodRecord>>) -> Arc<Load> {
         let at = Timestamp::now().to_string();
-        let asked = pods.iter().filter_map(|pod| Some((pod.name.to_string(), pod.ip?)));
-        let answers = stream::iter(asked.collect::<Vec<_>>()).map(|(name, ip)| self.query_pod(name, ip));
+        let asked = pods.iter().filter_map(|pod| Some((pod.name.to_string(), SocketAddr::new(pod.ip?, pod.port))));
+        let answers = stream::iter(asked.collect::<Vec<_>>()).map(|(name, sidecar)| self.query_pod(name, sidecar));
         let answers: Vec<_> = answers.buffer_unordered(CONCURRENT_QUERIES).collect().await;
         let asked = answers.len();
         let mut pods: Vec<PodLoad> = answers.into_iter().flatten().collect();
@@ -100,8 +93,8 @@ impl LoadCache {
         Arc::new(Load { at, in_flight, silent: asked - pods.len(), pods })
     }
 
-    async fn query_pod(&self, name: String, ip: IpAddr) -> Option<PodLoad> {
-        let uri = format!("http://{}/_recif/inflight", SocketAddr::new(ip, self.port)).parse().ok()?;
+    async fn query_pod(&self, name: String, sidecar: SocketAddr) -> Option<PodLoad> {
+        let uri = format!("http://{sidecar}/_recif/inflight").parse().ok()?;
         let exchange = async {
             let answer = self.client.get(uri).await.ok()?;
             let ok = answer.status().is_success();
@@ -124,9 +117,11 @@ mod tests {
     use super::*;
     use crate::related;
 
-    fn pod(name: &str, ip: &str) -> Arc<PodRecord> {
+    fn pod(name: &str, ip: &str, port: u16) -> Arc<PodRecord> {
         let head = ObjectVersion { key: meta::Key::new("ns", name), uid: name.into(), resource_version: 1 };
-        let json = serde_json::json!({ "metadata": { "name": name }, "status": { "podIP": ip } });
+        let sidecar = serde_json::json!({ "name": "proxy", "ports": [{ "name": "http", "containerPort": port }] });
+        let spec = serde_json::json!({ "hostNetwork": true, "containers": [], "initContainers": [sidecar] });
+        let json = serde_json::json!({ "metadata": { "name": name }, "spec": spec, "status": { "podIP": ip } });
         Arc::new(related::pod(&head, &json.to_string()).unwrap())
     }
 
@@ -143,9 +138,9 @@ mod tests {
         let server = tokio::spawn(async move {
             axum::serve(listener, Router::new().route("/_recif/inflight", answer)).await.unwrap();
         });
-        let loads = LoadCache::at(port);
-        // Nothing listens at the second address.
-        let pods = || vec![pod("a", "127.0.0.1"), pod("b", "127.0.0.2"), pod("without-address", "")];
+        let loads = LoadCache::new();
+        // Nothing listens at the second Pod's port of the same address.
+        let pods = || vec![pod("a", "127.0.0.1", port), pod("b", "127.0.0.1", 1), pod("without-address", "", port)];
         let (one, other) = futures::join!(loads.get("u", pods()), loads.get("u", pods()));
         assert_eq!((one.in_flight, one.silent, one.pods.len()), (3, 1, 1));
         assert_eq!((other.pods[0].name.as_str(), other.pods[0].concurrency), ("a", 8));

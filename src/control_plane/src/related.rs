@@ -13,6 +13,7 @@ use cluster::{Change, ObjectMap, ObjectVersion};
 use crds::{
     ApiKind,
     diagnosis::{deployment_problems, is_pod_ready, pod_problems},
+    proxy_port,
     tool_server::{TOOLS_KEY, tools_config_map},
 };
 use k8s_openapi::api::{
@@ -77,6 +78,8 @@ pub(super) struct PodRecord {
     pub(super) uid: Box<str>,
     /// Its IP address.
     pub(super) ip: Option<IpAddr>,
+    /// Port of its sidecar at that address.
+    pub(super) port: u16,
     /// Ready, Terminating, or the phase that Kubernetes gives it.
     pub(super) state: Box<str>,
     /// Problems reported by kubelet and scheduler, one line each.
@@ -214,10 +217,20 @@ pub(super) fn pod(head: &ObjectVersion, json: &str) -> Result<PodRecord, Error> 
         name: head.key.name.as_str().into(),
         uid: head.uid.as_str().into(),
         ip: status.and_then(|status| status.pod_ip.as_deref()?.parse().ok()),
+        port: sidecar_port(&pod),
         state: state.into(),
         problems: pod_problems(&pod).into(),
         workloads: labels.map(|(label, name)| (label.clone(), Key::new(&head.key.namespace, name))).collect(),
     })
+}
+
+fn sidecar_port(pod: &Pod) -> u16 {
+    let spec = pod.spec.as_ref();
+    let containers = spec.into_iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    proxy_port(containers.flat_map(|container| {
+        let ports = container.ports.iter().flatten();
+        ports.map(move |port| (container.name.as_str(), port.name.as_deref(), port.container_port))
+    }))
 }
 
 /// Decodes an Event.

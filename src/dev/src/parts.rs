@@ -8,7 +8,7 @@ use control_plane::ControlPlaneArgs;
 use daemon::runtime::Runtime;
 use gateway::{GatewayArgs, RequestCount};
 use kube::Client;
-use operator::args::OperatorArgs;
+use operator::{args::OperatorArgs, discovery::HostMap};
 use tokio::{
     net::TcpListener,
     sync::mpsc,
@@ -38,7 +38,6 @@ pub(crate) struct PartListeners {
 }
 
 /// What the parts are told.
-#[derive(Debug)]
 pub(crate) struct PartConfig<'a> {
     /// Folder of the control plane's database.
     pub(crate) folder: &'a Path,
@@ -46,6 +45,10 @@ pub(crate) struct PartConfig<'a> {
     pub(crate) gateway: String,
     /// Address of the control plane.
     pub(crate) control_plane: String,
+    /// Ports that no MCP server may have.
+    pub(crate) closed_ports: Vec<u16>,
+    /// Where the hosts of MCP servers are.
+    pub(crate) hosts: HostMap,
 }
 
 /// The parts cannot start, or one has ended.
@@ -79,13 +82,18 @@ impl Parts {
     pub(crate) async fn start(client: &Client, config: PartConfig<'_>, bound: PartListeners) -> Result<Self, PartError> {
         let (operator_stops, servers_stop) = (CancellationToken::new(), CancellationToken::new());
         let (failed, failures) = mpsc::unbounded_channel();
-        let PartConfig { folder, gateway: gateway_address, control_plane: control_plane_address } = config;
+        let PartConfig { folder, gateway: gateway_address, control_plane: control_plane_address, closed_ports, hosts } = config;
 
         let fail = PartError::of(Part::Operator);
-        let flags = ["--leader-elect=false", "--network-policies=false", "--local", "--operator-namespace", NAMESPACE];
+        let closed = closed_ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
+        let flags = [
+            "--leader-elect=false", "--network-policies=false", "--local", "--operator-namespace", NAMESPACE,
+            "--closed-ports", &closed,
+        ];
         let args: OperatorArgs = parse(Part::Operator, &flags)?;
         let mut operator = operator::run::prepare(args).map_err(|error| fail(&error))?;
         operator.listen = None;
+        operator.network.hosts = Some(hosts);
         let runtime = Runtime::with_shutdown(operator_stops.clone());
         let runs = operator::run::reconcile(operator, Some(client.clone()), runtime);
         let operator = spawn(Part::Operator, runs, &operator_stops, &failed);

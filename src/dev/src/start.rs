@@ -12,7 +12,8 @@ use daemon::ids::random_hex;
 use http::{HeaderValue, Request, header::USER_AGENT};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
-use node::{Environment, Node, NodeConfig, NodeError, Programs, Tokens};
+use node::{Environment, Names, Node, NodeConfig, NodeError, Programs, Tokens};
+use operator::discovery::HostMap;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
 
@@ -29,7 +30,7 @@ use crate::{
     listener::GuardedServer,
     part_logs,
     parts::{PartConfig, PartError, PartListeners, Parts},
-    platform,
+    platform::{self, NAMESPACE},
     ports::PortError,
     programs::{self, ProgramsError},
     reload::FileWatcher,
@@ -114,8 +115,9 @@ pub(crate) async fn start(args: DevArgs) -> Result<Session, StartError> {
     let Bound { gateway, gateway_admin, control_plane, control_plane_admin, api } = bound;
     let token = random_hex::<32>()?;
     let Certificate { server: tls, authority } = certificate::make()?;
+    let server_address = api.local_addr().map_err(StartError::io("listen"))?;
     let file = Kubeconfig {
-        server: api.local_addr().map_err(StartError::io("listen"))?,
+        server: server_address,
         authority: &authority,
         token: &token,
         namespace: &args.namespace,
@@ -128,12 +130,15 @@ pub(crate) async fn start(args: DevArgs) -> Result<Session, StartError> {
     let kinds = Kinds::discover(&client).await?;
     platform::write(&client, &kinds, ports, &Timestamp::now().to_string()).await?;
     let (stop, kill) = (CancellationToken::new(), CancellationToken::new());
+    let names = node.names();
     let node = tokio::spawn(node.run(stop.clone(), kill.clone()));
     let address = |port: u16| format!("127.0.0.1:{port}");
     let config = PartConfig {
         folder: folder.path(),
         gateway: address(ports.gateway),
         control_plane: address(ports.control_plane),
+        closed_ports: vec![server_address.port(), ports.control_plane],
+        hosts: hosts(names),
     };
     let listeners = PartListeners { gateway, gateway_admin, control_plane, control_plane_admin };
     let parts = Parts::start(&client, config, listeners).await?;
@@ -190,6 +195,15 @@ fn node_config(folder: &Folder, programs: Programs, tokens: Tokens) -> NodeConfi
         cluster_domain: CLUSTER_DOMAIN.to_owned(),
         tokens,
     }
+}
+
+/// Returns the function by which the operator finds a Service on this machine. A name without a namespace is of its own.
+fn hosts(names: Names) -> HostMap {
+    Arc::new(move |host: &str, port: u16| {
+        let url = names.replace(&format!("http://{host}:{port}"), NAMESPACE)?;
+        let (host, port) = url.strip_prefix("http://")?.split_once(':')?;
+        Some((host.to_owned(), port.parse().ok()?))
+    })
 }
 
 /// Makes a client of a server in this process. It has a name, as that of a cluster has: by it the server knows who wrote a field.

@@ -35,12 +35,13 @@ pub(super) const MAX_SERIES: usize =
     BUCKETS.len() + 3 + 2 + ColdStart::ALL.len() + CODES + CLASSES.len() + RESERVED.len() + FREE_REASONS;
 
 /// Reasons of refusals. One that is missing here counts as `other`.
-pub(super) const REASONS: [&str; 18] = [
+pub(super) const REASONS: [&str; 19] = [
     "auth-unavailable",
     "bad-path",
     "bad-request",
     "connect",
     "forbidden",
+    "foreign-origin",
     "no-capacity",
     "not-ready",
     "other",

@@ -144,7 +144,7 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
     let api_metrics = ApiMetrics::default();
     let transport = connect(given, WriteGate::always(), CrashPoint::default(), api_metrics.clone(), DEADLINE).await?;
     let auth = match settings.auth {
-        AuthMode::None => Auth::None,
+        AuthMode::None => Auth::None { any_host: args.auth.insecure() },
         AuthMode::Kubernetes => {
             Auth::Kubernetes(Authorizer::new(Reviewer::new(transport.clone()), args.auth.audiences()))
         }
@@ -193,7 +193,7 @@ pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> 
     let watches = Watches { namespaces: named(namespaces), transport: transport.clone(), watch_health: board.clone() };
     watch(&shared, &watches, tasks);
     // Without authentication there is no caller's name to sign, and the right to read the keys may be missing.
-    let keys_board = if matches!(shared.auth, Auth::None) { Arc::default() } else { board.clone() };
+    let keys_board = if matches!(shared.auth, Auth::None { .. }) { Arc::default() } else { board.clone() };
     tasks.spawn(shared.keys.clone().follow(operator_namespace, transport.clone(), keys_board));
     let admin = Admin::new(shared.clone());
     tasks.spawn(async move {

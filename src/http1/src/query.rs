@@ -47,9 +47,10 @@ pub struct QueryResponse {
     pub connection: Option<TcpStream>,
 }
 
-/// Creates a GET of this path with these fields, which are trusted and not escaped.
+/// Creates a GET of this path with these fields, which are trusted and not escaped. `Host` is a name that servers take which
+/// answer this machine alone.
 pub fn get_request(path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut text = format!("GET {path} HTTP/1.1\r\nHost: recif\r\nUser-Agent: recif\r\n");
+    let mut text = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: recif\r\n");
     for &(name, value) in fields {
         text.extend([name, ": ", value, "\r\n"]);
     }

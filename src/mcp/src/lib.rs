@@ -13,6 +13,7 @@
 //! else or never stops is an error within the caller's deadline.
 
 mod bounded_client;
+mod closed_ports;
 mod discovery;
 mod egress;
 mod error_text;
@@ -25,6 +26,7 @@ mod sse;
 #[cfg(test)]
 mod tests;
 
+pub use closed_ports::{ClosedPorts, is_localhost};
 pub use discovery::{DiscoveryRequest, Era, McpTool, ServerFailure, ServerTools, ToolListChanges, discover};
 pub use egress::Cidr;
 pub use egress::{

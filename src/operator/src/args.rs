@@ -100,6 +100,10 @@ pub struct OperatorArgs {
     /// The operator runs on a developer's machine: MCP servers may be on loopback
     #[arg(long, env = "RECIF_LOCAL")]
     pub(super) local: bool,
+    /// TCP ports on loopback that no MCP server may have, separated by commas
+    #[arg(long, env = "RECIF_CLOSED_PORTS", value_delimiter = ',', value_name = "PORTS",
+        value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) closed_ports: Vec<u16>,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after

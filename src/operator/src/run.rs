@@ -22,7 +22,7 @@ use daemon::{
 };
 use futures::future::{join_all, join4};
 use machine::{Clock, PhaseTrace, Sink, SystemClock};
-use mcp::{Cidr, LOOPBACK_RANGES};
+use mcp::{Cidr, ClosedPorts, LOOPBACK_RANGES};
 use prometheus_client::registry::Registry;
 use tokio::time::timeout;
 use tracing::field::display;
@@ -32,14 +32,14 @@ use super::{
     bindings::BindingController,
     controller::{Controller, ControllerContext, trigger_on_new_keys},
     controllers::{controllers, trigger_discovered},
-    discovery::Discoverer,
+    discovery::{Discoverer, DiscoveryNetwork},
     settings,
     sinks::EventSink,
     watches::{WatchedCaches, watch_gateways},
 };
 use crate::{
     metrics::{OperatorMetrics, StepMetrics},
-    scaler::{GatewayMap, LiveFleet, PROXY_PORT, Scaler},
+    scaler::{GatewayMap, LiveFleet, Scaler},
 };
 
 /// Deadline of a request for the Lease, which is renewed within 6 s or lost.
@@ -82,7 +82,8 @@ pub struct Operator {
     settings: RenderSettings,
     scaler_interval: Duration,
     gateway_service: String,
-    denied: Vec<Cidr>,
+    /// Where MCP servers are queried.
+    pub network: DiscoveryNetwork,
     by_workload: bool,
     crash_at: Option<String>,
     lose_wakes: bool,
@@ -134,6 +135,7 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
         gateway_service,
         mcp_deny_cidr: mut denied,
         local,
+        closed_ports,
         metrics: MetricsArgs { by_workload },
         crash_at,
         lose_wakes,
@@ -148,6 +150,7 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
     let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
     let settings = settings.map_err(OperatorError::Flag)?;
     let settings = RenderSettings { network_policies, ..settings };
+    let network = DiscoveryNetwork { denied, closed: ClosedPorts::new(closed_ports, local), hosts: None };
     Ok(Operator {
         namespaces,
         listen: Some(listen),
@@ -158,7 +161,7 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
         settings,
         scaler_interval,
         gateway_service,
-        denied,
+        network,
         by_workload,
         crash_at,
         lose_wakes,
@@ -180,7 +183,7 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
         settings,
         scaler_interval,
         gateway_service,
-        denied,
+        network,
         by_workload,
         crash_at,
         lose_wakes,
@@ -204,7 +207,7 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
 
     let board = Arc::new(WatchHealth::default());
     let children = Arc::new(ChildWriter::new(transport.clone(), maps.caches.children.clone()));
-    let discoverer = Arc::new(Discoverer::new(children.clone(), denied, maps.caches.keys.clone()));
+    let discoverer = Arc::new(Discoverer::new(children.clone(), network, maps.caches.keys.clone()));
     let deps = Deps {
         cache: Arc::new(InformerReader::new(&maps.caches, board.clone())),
         client: children,
@@ -218,7 +221,7 @@ pub async fn reconcile(operator: Operator, given: Option<Client>, mut runtime: R
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::default());
     let behind_gateways = Arc::<GatewayMap>::default();
     let fleet = LiveFleet::new(&transport, &maps.caches, &deps.cache, &clock, behind_gateways.clone(), board.clone());
-    let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, PROXY_PORT, maps.caches.keys.clone(), scaler));
+    let scaler = Arc::new(Scaler::new(Arc::new(fleet), scaler_interval, maps.caches.keys.clone(), scaler));
     let deps = Arc::new(deps);
     let users = Arc::default();
     let instance = format!("{operator_namespace}/{lease_name}");

@@ -37,6 +37,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "readiness check of the workload: a path, or tcp; unset: only the kubelet knows, and gateways get no answer",
     ),
     ("RECIF_REQUIRE_IDENTITY", "false", "whether requests without a gateway's signature are refused"),
+    ("RECIF_LOCAL", "false", "whether this is a developer's machine: requests that web pages send are refused"),
 ];
 
 /// Returns the part of `--help` that lists the environment variables.
@@ -86,6 +87,8 @@ pub struct ProxyConfig {
     pub require_identity: bool,
     /// Set if the workload may be a Récif runner, whose metrics are reachable only through the sidecar.
     pub has_runner: bool,
+    /// Set on a developer's machine, where a browser can connect too.
+    pub local: bool,
 }
 
 /// Readiness probe of a workload, as the kubelet runs it.
@@ -153,6 +156,7 @@ impl ProxyConfig {
         }
         let duration =
             |name| parse(name, text(name), "a duration such as `25s` or `1h`", |text| Period::from(text).length());
+        let switch = |name| parse(name, text(name), "`true` or `false`", |text| text.parse().ok());
         let kind = text("RECIF_KIND");
         Ok(Self {
             has_runner: !kind.is_empty() && kind != "MCPServer",
@@ -171,12 +175,7 @@ impl ProxyConfig {
             )?,
             timeout: duration("RECIF_TIMEOUT")?,
             idle_timeout: duration("RECIF_IDLE_TIMEOUT")?,
-            listen_streams: parse(
-                "RECIF_LISTEN_STREAMS",
-                text("RECIF_LISTEN_STREAMS"),
-                "`true` or `false`",
-                |value| value.parse().ok(),
-            )?,
+            listen_streams: switch("RECIF_LISTEN_STREAMS")?,
             lame_duck: duration("RECIF_LAME_DUCK")?,
             shutdown_timeout: duration("RECIF_SHUTDOWN_TIMEOUT")?,
             key: HookKey(text("RECIF_KEY")),
@@ -195,12 +194,8 @@ impl ProxyConfig {
                 })?,
                 audience(&kind, &text("RECIF_NAMESPACE"), &text("RECIF_NAME")),
             ),
-            require_identity: parse(
-                "RECIF_REQUIRE_IDENTITY",
-                text("RECIF_REQUIRE_IDENTITY"),
-                "`true` or `false`",
-                |value| value.parse().ok(),
-            )?,
+            require_identity: switch("RECIF_REQUIRE_IDENTITY")?,
+            local: switch("RECIF_LOCAL")?,
         })
     }
 }
@@ -255,6 +250,20 @@ mod tests {
         assert_eq!((config.concurrency, config.timeout), (0, Duration::from_secs(60)));
         assert_eq!((config.lame_duck, config.shutdown_timeout), (Duration::from_secs(5), Duration::from_secs(25)));
         assert!(!config.key.matches(b""), "an unset key admits no caller");
+        assert!(!config.listen_streams && !config.require_identity && !config.local);
+    }
+
+    #[test]
+    fn on_loopback_it_has_a_port_of_its_own_and_so_has_the_workload() {
+        let config = read(&[
+            ("RECIF_LISTEN_ADDR", "127.0.0.1:21004"),
+            ("RECIF_UPSTREAM_URL", "http://127.0.0.1:21005"),
+            ("RECIF_LOCAL", "true"),
+        ]);
+        let config = config.unwrap();
+        assert_eq!(config.listen, "127.0.0.1:21004".parse().unwrap());
+        assert_eq!(config.upstream, "127.0.0.1:21005".parse().unwrap());
+        assert!(config.local);
     }
 
     #[test]
@@ -280,6 +289,7 @@ mod tests {
             ("RECIF_READINESS", "readyz"),
             ("RECIF_READINESS", "/ready HTTP/1.1"),
             ("RECIF_REQUIRE_IDENTITY", "1"),
+            ("RECIF_LOCAL", "yes"),
             ("RECIF_TIMEOUT", "60"),
             ("RECIF_TIMEOUT", "-5s"),
             ("RECIF_LAME_DUCK", "soon"),

@@ -6,6 +6,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
+use daemon::loopback;
 use http1::{Connection, Fields, Framing, HeadError, KEEP_ALIVE, RequestHead};
 use tokio::{
     net::TcpStream,
@@ -119,6 +120,11 @@ fn classify(head: &[u8], fields: &mut Fields, peer: &str, shared: &ProxyContext)
     };
     let to_head = head.is_head();
     let close = !head.keeps_alive || head.framing != Framing::Length(0);
+    if shared.config.local && !loopback::is_local(|name| head.fields.values(head.bytes, name)) {
+        let answer = SidecarResponse::refusal(403, loopback::REFUSAL, "foreign-origin");
+        count(&answer, shared);
+        return Disposition::Respond { answer, to_head, close };
+    }
     match AdminRequest::parse(&head, peer, shared) {
         Some(Ok(own)) => return Disposition::Admin { own, to_head, close },
         Some(Err(answer)) => return Disposition::Respond { answer, to_head, close },

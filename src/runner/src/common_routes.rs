@@ -15,7 +15,7 @@
 //! Protection against cross-site requests: a web page may send a simple request without a CORS preflight, also to an
 //! agent whose port is forwarded to the user's machine. So an `Origin` that is not this host is 403, unless the request
 //! has `X-Forwarded-Prefix`, set by a gateway that checks origins itself; and with an `Origin` a body is 415 unless its
-//! `Content-Type` is JSON.
+//! `Content-Type` is JSON. On a developer's machine (`RECIF_LOCAL`), where pages reach every port, [`loopback`] applies too.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -31,6 +31,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use daemon::loopback;
 use futures::{StreamExt, future::BoxFuture};
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
@@ -130,21 +131,38 @@ impl CommonRoutes {
 }
 
 impl RunnerService {
-    /// Restricts the service to the sidecar, which authenticates callers: peers outside the Pod get only the probes
-    /// answered.
-    pub(super) fn behind_sidecar(self) -> Self {
-        Self { router: self.router.layer(middleware::from_fn(require_own_pod)), requests: self.requests }
+    /// Restricts the service to the sidecar, which authenticates callers and listens at `port`: peers outside the Pod get
+    /// only the probes answered.
+    pub(super) fn behind_sidecar(self, port: u16) -> Self {
+        Self { router: self.router.layer(middleware::from_fn_with_state(port, require_own_pod)), ..self }
+    }
+
+    /// Refuses requests of web pages, which a browser on the same machine can send.
+    pub(super) fn local(self) -> Self {
+        Self { router: self.router.layer(middleware::from_fn(require_local)), ..self }
     }
 }
 
-async fn require_own_pod(ConnectInfo(peer): ConnectInfo<SocketAddr>, request: Request, next: Next) -> Response {
+async fn require_own_pod(
+    State(port): State<u16>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
     let probe = matches!(request.uri().path(), "/healthz" | "/readyz");
     if probe || peer.ip().to_canonical().is_loopback() {
         return next.run(request).await;
     }
-    let why =
-        format!("this runtime answers its sidecar alone: call port {} of this Pod, or the gateway", crds::PROXY_PORT);
+    let why = format!("this runtime answers its sidecar alone: call port {port} of this Pod, or the gateway");
     ErrorResponse(StatusCode::FORBIDDEN, why).into_response()
+}
+
+async fn require_local(request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    match loopback::is_local(|name| headers.get_all(name).iter().map(HeaderValue::as_bytes)) {
+        true => next.run(request).await,
+        false => ErrorResponse(StatusCode::FORBIDDEN, loopback::REFUSAL.into()).into_response(),
+    }
 }
 
 /// Reports whether the client accepts server-sent events.

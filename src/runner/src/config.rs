@@ -4,6 +4,8 @@
 //! variable with its default and meaning: the program's help is printed from it. An error shows the refused value,
 //! except where it may hold a credential.
 
+use std::net::{IpAddr, SocketAddr};
+
 use super::{
     Lookup, conversations::Storage, database::Dsn, knowledge::KnowledgeSource, models::ModelRef, tools::CallableTool,
 };
@@ -12,6 +14,7 @@ use super::{
 const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_AGENT_NAME", "agent", "name of the agent, for logs"),
     ("CORAIL_PORT", "8000", "TCP port to listen on"),
+    ("RECIF_ADDRESS", "::", "IP address to listen on; `::` is every address of both families"),
     ("CORAIL_CHANNEL", "rest", "how users reach the agent; `rest` is served"),
     ("CORAIL_STRATEGY", "simple", "how the agent reasons; `simple` is served"),
     (
@@ -51,6 +54,8 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
     ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations and tasks are stored"),
     ("RECIF_SIDECAR", "false", "`true` behind a sidecar: others than this Pod are answered only /healthz and /readyz"),
+    ("RECIF_SIDECAR_PORT", "8888", "TCP port of the sidecar, to which no tool connects"),
+    ("RECIF_CLOSED_PORTS", "", "further TCP ports on loopback to which no tool connects, separated by commas"),
     (
         "RECIF_CONTRACT_ROOT",
         "/genkit",
@@ -59,7 +64,12 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("RECIF_CONTRACT_VERSION", "1", "version of those files; this runtime reads 1"),
     ("RECIF_FLOW_NAME", "", "name of the flow, as a route of its own; a set has them in its manifest"),
     ("PORT", "8080", "TCP port of flows to listen on"),
-    ("RECIF_LOCAL", "", "`true` on a developer's machine: servers of tools may be on it, under any name"),
+    (
+        "RECIF_LOCAL",
+        "",
+        "`true` on a developer's machine: servers of tools may be on it, under any name, and requests that web pages send \
+         are refused",
+    ),
     ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
 ];
 
@@ -91,7 +101,7 @@ pub enum LogFormat {
 #[derive(Debug)]
 pub struct RunnerConfig {
     pub(super) agent: String,
-    pub(super) port: u16,
+    pub(super) address: SocketAddr,
     pub(super) model: ModelRef,
     pub(super) background: Option<ModelRef>,
     pub(super) system_prompt: Option<String>,
@@ -138,6 +148,8 @@ impl RunnerConfig {
         let set = |name: &str| lookup(name).filter(|value| !value.is_empty());
         let or = |name: &str| value_or_default(lookup, name);
         let mut warnings = Vec::new();
+        sidecar_port(lookup)?;
+        closed_ports(lookup)?;
 
         for (name, served) in [("CORAIL_CHANNEL", "rest"), ("CORAIL_STRATEGY", "simple")] {
             let value = or(name);
@@ -194,7 +206,7 @@ impl RunnerConfig {
 
         Ok(Self {
             agent: or("CORAIL_AGENT_NAME"),
-            port: port(lookup, "CORAIL_PORT")?,
+            address: address(lookup, "CORAIL_PORT")?,
             model,
             background,
             system_prompt: set("CORAIL_SYSTEM_PROMPT"),
@@ -226,11 +238,48 @@ pub(super) fn value_or_default(lookup: &Lookup, name: &str) -> String {
     lookup(name).filter(|value| !value.is_empty()).unwrap_or_else(|| default(name).to_owned())
 }
 
+/// Reads the address to listen on, whose port is in `variable`.
+///
+/// # Errors
+/// A variable holds no address, or no port.
+pub(super) fn address(lookup: &Lookup, variable: &'static str) -> Result<SocketAddr, ConfigError> {
+    let value = value_or_default(lookup, "RECIF_ADDRESS");
+    match value.parse::<IpAddr>() {
+        Ok(address) => Ok(SocketAddr::new(address, port(lookup, variable)?)),
+        Err(_) => Err(value_error("RECIF_ADDRESS", value, "an IP address such as `127.0.0.1`")),
+    }
+}
+
+/// Reads the TCP port of the sidecar.
+///
+/// # Errors
+/// It is not a port.
+pub(super) fn sidecar_port(lookup: &Lookup) -> Result<u16, ConfigError> {
+    port(lookup, "RECIF_SIDECAR_PORT")
+}
+
+/// Reads the TCP ports that are closed to tools.
+///
+/// # Errors
+/// One of them is not a port.
+pub(super) fn closed_ports(lookup: &Lookup) -> Result<Vec<u16>, ConfigError> {
+    let variable = "RECIF_CLOSED_PORTS";
+    let value = value_or_default(lookup, variable);
+    let read = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
+    let ports: Option<Vec<u16>> = value.split(',').filter(|_| !value.is_empty()).map(read).collect();
+    ports.ok_or_else(|| value_error(variable, value.clone(), "numbers from 1 to 65535, separated by commas"))
+}
+
+/// Reports whether this is a developer's machine.
+pub(super) fn is_local(lookup: &Lookup) -> bool {
+    lookup("RECIF_LOCAL").is_some_and(|value| value == "true")
+}
+
 /// Reads the TCP port in `variable`.
 ///
 /// # Errors
 /// It is not a port.
-pub(super) fn port(lookup: &Lookup, variable: &'static str) -> Result<u16, ConfigError> {
+fn port(lookup: &Lookup, variable: &'static str) -> Result<u16, ConfigError> {
     let value = value_or_default(lookup, variable);
     match value.parse() {
         Ok(0) | Err(_) => Err(value_error(variable, value, "a number from 1 to 65535")),

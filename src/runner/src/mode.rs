@@ -6,9 +6,11 @@
 //! | `config.json` | one flow |
 //! | neither | an agent, described by `CORAIL_*` variables |
 
+use std::net::SocketAddr;
+
 use super::{
     Lookup,
-    config::{ConfigError, LogFormat, RunnerConfig, port, value_or_default},
+    config::{ConfigError, LogFormat, RunnerConfig, address, closed_ports, sidecar_port, value_or_default},
     flow::{FlowSettings, Folder, MANIFEST},
 };
 
@@ -32,6 +34,8 @@ impl Mode {
         if !set && !folder.has("config.json") {
             return RunnerConfig::read(lookup).map(|config| Self::Agent(config.into()));
         }
+        sidecar_port(lookup)?;
+        closed_ports(lookup)?;
         let name = lookup("RECIF_FLOW_NAME").filter(|name| !name.is_empty());
         let version = value_or_default(lookup, "RECIF_CONTRACT_VERSION");
         Ok(Self::Flows(FlowSettings {
@@ -39,7 +43,7 @@ impl Mode {
             is_set: set,
             version,
             name,
-            port: port(lookup, "PORT")?,
+            address: address(lookup, "PORT")?,
             log: LogFormat::read(lookup)?,
         }))
     }
@@ -52,11 +56,11 @@ impl Mode {
         }
     }
 
-    /// Returns the TCP port to listen on.
-    pub(super) fn port(&self) -> u16 {
+    /// Returns the address to listen on.
+    pub(super) fn address(&self) -> SocketAddr {
         match self {
-            Self::Agent(config) => config.port,
-            Self::Flows(settings) => settings.port,
+            Self::Agent(config) => config.address,
+            Self::Flows(settings) => settings.address,
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use std::future::{Future, IntoFuture};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::Lookup;
 use super::agent::Agent;
 use super::common_routes::RunnerService;
-use super::config::RunnerConfig;
+use super::config::{RunnerConfig, is_local, sidecar_port};
 use super::flow;
 use super::knowledge::KnowledgeBase;
 use super::metrics::RunnerMetrics;
@@ -41,10 +41,10 @@ const SIDECAR: &str = "RECIF_SIDECAR";
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The port is in use, or binding is not permitted.
-    #[error("listen on port {port}: {source}; set CORAIL_PORT, of flows PORT, to a free port")]
+    #[error("listen on {address}: {source}; set CORAIL_PORT, of flows PORT, to a free port")]
     Bind {
-        /// The port.
-        port: u16,
+        /// The address.
+        address: SocketAddr,
         /// Cause.
         source: io::Error,
     },
@@ -64,22 +64,29 @@ pub enum ServeError {
 pub async fn run(mode: Mode) -> Result<(), ServeError> {
     let runtime = Runtime::new()?;
     let shutdown = runtime.shutdown();
-    let port = mode.port();
-    // Dual stack where the node has IPv6.
-    let listener = match TcpListener::bind(("::", port)).await {
-        Ok(listener) => listener,
-        Err(_) => TcpListener::bind(("0.0.0.0", port)).await.map_err(|source| ServeError::Bind { port, source })?,
-    };
+    let address = mode.address();
+    let listener = bind(address).await.map_err(|source| ServeError::Bind { address, source })?;
     let service = match mode {
         Mode::Agent(config) => build_app(*config).service(),
         Mode::Flows(settings) => flow::service(&settings, Arc::new(environment)),
     };
     let service = match environment(SIDECAR).as_deref() {
-        Some("true") => service.behind_sidecar(),
+        Some("true") => service.behind_sidecar(sidecar_port(&environment).unwrap_or_default()),
         _ => service,
     };
-    tracing::info!(port, "listening");
+    let service = if is_local(&environment) { service.local() } else { service };
+    tracing::info!(port = address.port(), "listening");
     runtime.run(serve(listener, service, shutdown.cancelled_owned(), GRACE)).await
+}
+
+/// Binds all addresses of both families, or those of IPv4 alone where the node has no IPv6.
+async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(_) if address.is_ipv6() && address.ip().is_unspecified() => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
 }
 
 /// Reads an environment variable of the process.

@@ -10,7 +10,7 @@ use tokio::{
 
 /// Sends a GET and reads to the end of the connection: the status code, and the text after the head.
 pub(crate) async fn get(io: &mut TcpStream, path: &str) -> Result<(u16, String)> {
-    io.write_all(format!("GET {path} HTTP/1.1\r\nHost: bench\r\nConnection: close\r\n\r\n").as_bytes()).await?;
+    io.write_all(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").as_bytes()).await?;
     let mut bytes = Vec::new();
     io.read_to_end(&mut bytes).await?;
     let text = String::from_utf8_lossy(&bytes);

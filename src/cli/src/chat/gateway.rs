@@ -14,7 +14,7 @@ use hyper_util::client::legacy::Client;
 use url::{Host, Url};
 
 use crate::{
-    cluster::{CallerCredentials, Forward, UserClient, error_chain},
+    cluster::{CallerCredentials, DevCluster, Forward, UserClient, error_chain},
     error::CliError,
 };
 
@@ -45,15 +45,23 @@ impl GatewayUrl {
         url.map(Self).ok_or_else(bad)
     }
 
+    /// Returns the gateway of a `recif dev`.
+    pub(super) fn of(dev: &DevCluster) -> Self {
+        Self(dev.gateway.clone())
+    }
+
     /// Reports whether requests to the URL cannot be read on the network: it is https, or on the loopback interface.
     fn is_private(&self) -> bool {
-        let loopback = match self.0.host() {
+        self.is_loopback() || self.0.scheme() == "https"
+    }
+
+    fn is_loopback(&self) -> bool {
+        match self.0.host() {
             Some(Host::Domain(name)) => name == "localhost",
             Some(Host::Ipv4(address)) => IpAddr::from(address).is_loopback(),
             Some(Host::Ipv6(address)) => IpAddr::from(address).is_loopback(),
             None => false,
-        };
-        loopback || self.0.scheme() == "https"
+        }
     }
 
     fn join(&self, path: &str) -> String {
@@ -92,8 +100,11 @@ impl GatewayClient {
     /// The HTTP client cannot be built.
     pub(super) fn at(place: GatewayUrl, live: Option<&UserClient>) -> Result<Self, CliError> {
         // A token must not follow a redirect.
-        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build();
-        let client = client.map_err(|error| CliError::Unreachable { part: COMPONENT, why: error_chain(&error) })?;
+        let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none());
+        // No proxy of the environment leads to loopback.
+        let client = if place.is_loopback() { client.no_proxy() } else { client };
+        let client =
+            client.build().map_err(|error| CliError::Unreachable { part: COMPONENT, why: error_chain(&error) })?;
         let caller =
             live.filter(|_| place.is_private()).map_or_else(CallerCredentials::anonymous, |live| live.caller.clone());
         Ok(Self { route: GatewayRoute::Url(client, place), caller })
@@ -129,7 +140,8 @@ impl GatewayClient {
             }
             GatewayRoute::Pods(client) => {
                 let uri = format!("http://{SERVICE}{path}");
-                let mut request = Request::builder().method(Method::POST).uri(uri).header(HOST, SERVICE);
+                // A connection that is forwarded comes from loopback, by which a gateway without sign-in judges it.
+                let mut request = Request::builder().method(Method::POST).uri(uri).header(HOST, "localhost");
                 request = request.header(CONTENT_TYPE, JSON).header(ACCEPT, STREAM);
                 if let Some(token) = token {
                     request = request.header(OWN_AUTHORIZATION, token);

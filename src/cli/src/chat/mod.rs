@@ -46,7 +46,7 @@ pub struct ChatArgs {
     /// Continue conversation ID
     #[arg(short, long, value_name = "ID")]
     conversation: Option<String>,
-    /// URL of the gateway [default: through the API server]
+    /// URL of the gateway [default: through the API server, or that of `recif dev`]
     #[arg(long, env = "RECIF_GATEWAY", value_name = "URL")]
     gateway: Option<String>,
     #[command(flatten)]
@@ -73,8 +73,12 @@ pub(super) async fn run(args: ChatArgs) -> Result<Exit, CliError> {
     };
     let namespace = live.as_ref().map(|live| live.namespace.clone()).or(namespace).unwrap_or_else(|| "default".into());
     let gateway = match (place, &live) {
-        (Some(place), live) => GatewayClient::at(place, live.as_ref())?,
-        (None, Some(live)) => GatewayClient::in_cluster(live, &system.system_namespace).await?,
+        // No gateway asks for the token of a `recif dev`, which is that of its API server.
+        (Some(place), live) => GatewayClient::at(place, live.as_ref().filter(|live| live.dev.is_none()))?,
+        (None, Some(live)) => match &live.dev {
+            Some(dev) => GatewayClient::at(GatewayUrl::of(dev), None)?,
+            None => GatewayClient::in_cluster(live, &system.system_namespace).await?,
+        },
         (None, None) => return Err(CliError::Usage("say with --gateway where the gateway is".into())),
     };
     let mut talk = ChatSession::new(asked, namespace, gateway, live, conversation);

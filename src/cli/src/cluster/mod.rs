@@ -5,12 +5,13 @@
 //! texts.
 
 mod caller;
+mod dev;
 mod forward;
 mod raw;
 mod read_error;
 mod table;
 
-use std::{fmt, path::PathBuf};
+use std::{env, fmt, path::PathBuf};
 
 use crds::{ApiKind, GROUP, VERSION};
 use futures::{AsyncBufReadExt, Stream, StreamExt, TryFutureExt as _, TryStreamExt};
@@ -21,7 +22,7 @@ use k8s_openapi::api::{
 use kube::{
     Api, Client, Config,
     api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, LogParams, Patch, PatchParams, PostParams},
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
     runtime::{
         WatchStreamExt,
         watcher::{self, Event},
@@ -29,6 +30,7 @@ use kube::{
 };
 
 pub(crate) use caller::CallerCredentials;
+pub(crate) use dev::DevCluster;
 pub(crate) use forward::{Forward, ForwardError};
 pub(crate) use raw::{PodError, ServerTime};
 pub(crate) use read_error::{ReadError, error_chain};
@@ -55,6 +57,8 @@ pub(crate) struct UserClient {
     pub namespace: String,
     /// Credentials of the kubeconfig.
     pub caller: CallerCredentials,
+    /// Set if the cluster is that of a `recif dev`.
+    pub dev: Option<DevCluster>,
 }
 
 impl fmt::Debug for UserClient {
@@ -78,17 +82,17 @@ impl UserClient {
     /// # Errors
     /// [`ReadError::Kubeconfig`].
     pub(crate) async fn connect(connection: &ConnectOptions) -> Result<Self, ReadError> {
-        let config = config(connection).await?;
+        let (config, dev) = config(connection).await?;
         let namespace = connection.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let caller = CallerCredentials::from_config(&config)?;
         let client = Client::try_from(config).map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
-        Ok(Self { client, namespace, caller })
+        Ok(Self { client, namespace, caller, dev })
     }
 
     /// Returns a client of a mocked cluster.
     #[cfg(test)]
     pub(crate) fn mocked(client: Client, namespace: &str) -> Self {
-        Self { client, namespace: namespace.to_owned(), caller: CallerCredentials::anonymous() }
+        Self { client, namespace: namespace.to_owned(), caller: CallerCredentials::anonymous(), dev: None }
     }
 
     /// Reads an object of the API in the command's namespace; `None` if it does not exist.
@@ -303,16 +307,37 @@ async fn list_pods(client: &Client, namespace: &str, selector: &str) -> Result<V
     list.map(|list| list.items).map_err(ReadError::request(format!("list Pods in namespace {namespace}")))
 }
 
-async fn config(connection: &ConnectOptions) -> Result<Config, ReadError> {
-    let options = KubeConfigOptions { context: connection.context.clone(), ..KubeConfigOptions::default() };
-    if let Some(path) = &connection.kubeconfig {
-        let file = Kubeconfig::read_from(path).map_err(|error| ReadError::Kubeconfig(error.to_string()))?;
-        return Config::from_custom_kubeconfig(file, &options)
-            .await
-            .map_err(|error| ReadError::Kubeconfig(error.to_string()));
+/// Returns how the cluster is reached: by the kubeconfig or the context that is named, else by that of `$KUBECONFIG`, of a
+/// `recif dev` that runs here or above, of the user, or of the Pod.
+async fn config(connection: &ConnectOptions) -> Result<(Config, Option<DevCluster>), ReadError> {
+    let unusable = |error: KubeconfigError| ReadError::Kubeconfig(error.to_string());
+    let context = connection.context.as_deref();
+    let options = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let is_named = connection.kubeconfig.is_some()
+        || context.is_some()
+        || env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
+    let running = match env::current_dir() {
+        Ok(here) if !is_named => dev::find(&here),
+        _ => None,
+    };
+    let (dev, file) = match &connection.kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).map_err(unusable)?;
+            (DevCluster::of(&file, context), Some(file))
+        }
+        None => match running {
+            Some((dev, file)) => (Some(dev), Some(file)),
+            None => (Kubeconfig::read().ok().and_then(|file| DevCluster::of(&file, context)), None),
+        },
+    };
+    let mut config = match file {
+        Some(file) => Config::from_custom_kubeconfig(file, &options).await.map_err(unusable)?,
+        None if context.is_some() => Config::from_kubeconfig(&options).await.map_err(unusable)?,
+        None => Config::infer().await.map_err(|error| ReadError::Kubeconfig(error.to_string()))?,
+    };
+    if dev.is_some() {
+        // No proxy of the environment leads to loopback.
+        config.proxy_url = None;
     }
-    if connection.context.is_some() {
-        return Config::from_kubeconfig(&options).await.map_err(|error| ReadError::Kubeconfig(error.to_string()));
-    }
-    Config::infer().await.map_err(|error| ReadError::Kubeconfig(error.to_string()))
+    Ok((config, dev))
 }

@@ -87,7 +87,8 @@ impl UserClient {
         let broken = |error: &dyn std::error::Error| PodError::Broken(error_chain(error));
         let stream = forwarded.take_stream(port).ok_or_else(|| PodError::Broken("no connection".to_owned()))?;
         let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-        let mut request = Request::get(path).header(HOST, pod).header(CONNECTION, "close");
+        // A connection that is forwarded comes from loopback, by which a server without sign-in judges it.
+        let mut request = Request::get(path).header(HOST, "localhost").header(CONNECTION, "close");
         if let Some(token) = token {
             request = request.header(OWN_AUTHORIZATION, token);
         }

@@ -28,7 +28,7 @@ use crate::{
 #[command(
     after_help = "Before an install it judges whether one would work. Each line begins with ok, warn, fail or skip (not judged, \
                   often for lack of a right); a warning or failure ends with what to do. It reads, and sends reviews and \
-                  dry runs; only --pull creates Pods, and removes them.\n\nExit code 3: a check failed; 5: you may read \
+                  dry runs; only --pull creates Pods, and removes them. Of a `recif dev` it judges what that has.\n\nExit code 3: a check failed; 5: you may read \
                   nothing; 6: there is no API server.\n\nExamples:\n  recif doctor\n  recif doctor -n team-a --strict\n  \
                   recif doctor --pull -o json"
 )]
@@ -70,6 +70,10 @@ pub(super) async fn run(args: DoctorArgs) -> Result<Exit, CliError> {
 /// # Errors
 /// There is no API server, or it lets the caller read nothing.
 async fn examine(live: &UserClient, scope: Scope) -> Result<Report, CliError> {
+    if let Some(dev) = &live.dev {
+        let readings = reading::read_local(live, dev, &scope).await?;
+        return Ok(Report::new(&scope.namespace, &scope.system, check::all_local(&readings, &scope.system)));
+    }
     let readings = reading::read(live, scope).await?;
     let findings = check::all(&readings);
     Ok(Report::new(&readings.scope.namespace, &readings.scope.system, findings))

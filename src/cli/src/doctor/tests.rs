@@ -7,7 +7,11 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::{examine, finding::Verdict, reading::Scope};
-use crate::{cluster::UserClient, error::CliError, exit::Exit};
+use crate::{
+    cluster::{DevCluster, UserClient},
+    error::CliError,
+    exit::Exit,
+};
 
 fn status(code: u16, message: &str) -> (u16, Value) {
     (
@@ -92,6 +96,29 @@ async fn before_an_install_it_is_judged_whether_one_would_work() {
     }
     assert_eq!((report.findings.len(), later), (15, 7), "{}", report.text());
     assert_eq!(report.exit(true), Exit::Done);
+}
+
+#[tokio::test]
+async fn of_a_local_api_server_its_parts_are_judged_and_nothing_of_a_cluster() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let at = |port: u16| url::Url::parse(&format!("http://127.0.0.1:{port}/")).unwrap();
+    let dev = |control_plane| DevCluster { gateway: at(port), control_plane, folder: Some("/home/you/shop".into()) };
+    let mut live = live(empty_cluster);
+    live.dev = Some(dev(at(port)));
+    let report = examine(&live, scope()).await.unwrap();
+    let checks: Vec<_> = report.findings.iter().map(|finding| (finding.check, finding.verdict)).collect();
+    let expected = [("recif-dev", Verdict::Ok), ("api-server", Verdict::Ok), ("objects", Verdict::Skip)];
+    assert_eq!(checks, expected, "{}", report.text());
+    assert!(report.text().contains("in /home/you/shop, gateway http://127.0.0.1:"), "{}", report.text());
+    // Nothing listens at port 1.
+    live.dev = Some(dev(at(1)));
+    let report = examine(&live, scope()).await.unwrap();
+    assert_eq!(
+        report.findings[0].text,
+        "recif dev: the control plane takes no connection: end recif dev by Ctrl-C and start it again"
+    );
+    assert_eq!(report.exit(false), Exit::NotReady);
 }
 
 #[tokio::test]

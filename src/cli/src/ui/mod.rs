@@ -23,6 +23,7 @@ use tokio::{
 };
 
 use crate::{
+    cluster::DevCluster,
     error::CliError,
     exit::Exit,
     output::{hint, print},
@@ -35,7 +36,7 @@ use crate::{
 #[command(after_help = "The control plane is reached through the API server, which takes the right to get and create \
                   pods/portforward in its namespace (the Role recif-visitor). It knows you by the token of your kubeconfig; without one, sign in on \
                   the page with one that `kubectl create token` makes. The address is for you alone: it opens what you may \
-                  see and call, until Ctrl-C.")]
+                  see and call, until Ctrl-C. Of a `recif dev` it is printed where that serves it.")]
 pub struct UiArgs {
     /// Port on 127.0.0.1; 0: one that is free
     #[arg(long, default_value_t = 0, value_name = "PORT")]
@@ -48,10 +49,27 @@ pub struct UiArgs {
 
 /// Name of the control plane in messages.
 const COMPONENT: &str = "control plane";
+
+/// Prints where the UI of a `recif dev` is: on this machine already.
+fn show_dev(dev: &DevCluster, port: u16) -> Result<Exit, CliError> {
+    let address = format!("{}/ui/", dev.control_plane.as_str().trim_end_matches('/'));
+    if port != 0 {
+        return Err(CliError::Usage(format!(
+            "--port {port}: recif dev serves the UI at {address}: leave the flag out"
+        )));
+    }
+    print(&format!("{address}\n"))?;
+    hint("Open this address, which recif dev serves until it ends.");
+    Ok(Exit::Done)
+}
+
 /// Serves until Ctrl-C.
 pub(super) async fn run(args: UiArgs) -> Result<Exit, CliError> {
     let UiArgs { port, connection, system } = args;
     let live = connection.connect().await?;
+    if let Some(dev) = &live.dev {
+        return show_dev(dev, port);
+    }
     let forward = live.forward(&system.system_namespace, SERVICE);
     forward.ready_pod().await.map_err(|error| CliError::unreachable_part(COMPONENT, error, ""))?;
     let signed = live.caller.bearer().await?.is_some();

@@ -17,7 +17,7 @@ pub struct AuthArgs {
     /// How callers are authenticated
     #[arg(long, env = "RECIF_AUTH", value_enum, default_value_t = AuthMode::Kubernetes, value_name = "HOW")]
     auth: AuthMode,
-    /// Allow --auth none on an address that other machines reach
+    /// Allow --auth none on an address that other machines reach, and answer any Host and web page there
     #[arg(long, env = "RECIF_INSECURE")]
     insecure: bool,
     /// Audiences that tokens may be meant for, separated by commas; the API server's own and `recif` when empty

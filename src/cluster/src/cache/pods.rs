@@ -69,6 +69,7 @@ mod tests {
             ready: true,
             terminating: false,
             ip: None,
+            port: 8888,
             deletion_cost: None,
             problem: None,
         })

@@ -8,6 +8,7 @@ use cluster::{
     reviews::{Identity, Right},
 };
 use crds::{ApiKind, KINDS, digest::sha256_hex};
+use daemon::loopback;
 use futures::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
@@ -22,8 +23,8 @@ pub(super) const CONCURRENT_REVIEWS: usize = 16;
 /// Way in which callers are authenticated.
 #[derive(Debug)]
 pub(super) enum Auth {
-    /// Without authentication. Unless `any_host`, only requests under a loopback name are answered, against DNS rebinding: a
-    /// page of another site could let its own name resolve to this machine.
+    /// Without authentication. Unless `any_host`, only requests of this machine are answered, and none of other pages
+    /// ([`loopback`]).
     None {
         /// Accepts any value of `Host`.
         any_host: bool,
@@ -65,8 +66,8 @@ impl Auth {
     /// # Errors
     /// The request has no token, or not exactly one.
     pub(super) fn caller(&self, fields: &HeaderMap) -> Result<ApiCaller, Problem> {
-        if let Self::None { any_host: anywhere } = self {
-            return check_local_request(*anywhere, fields).map(|()| ApiCaller::default());
+        if let Self::None { any_host } = self {
+            return check_local_request(*any_host, fields).map(|()| ApiCaller::default());
         }
         let own = fields.contains_key(OWN_AUTHORIZATION);
         let mut values = fields.get_all(if own { OWN_AUTHORIZATION } else { header::AUTHORIZATION }).iter();
@@ -142,8 +143,8 @@ impl Auth {
     /// # Errors
     /// The request comes from a page of another site, or its `Host` names another machine.
     pub(super) fn may_relay(&self, fields: &HeaderMap) -> Result<(), Problem> {
-        let Self::None { any_host: anywhere } = self else { return Ok(()) };
-        check_local_request(*anywhere, fields)?;
+        let Self::None { any_host } = self else { return Ok(()) };
+        check_local_request(*any_host, fields)?;
         if fields.get("sec-fetch-site").is_some_and(|site| site == "same-site") {
             Err(foreign_origin())
         } else {
@@ -303,27 +304,18 @@ impl Auth {
     }
 }
 
-/// Refuses requests whose `Host` is no loopback name, unless `anywhere`, and cross-site requests of browsers, by [Fetch
-/// Metadata](https://www.w3.org/TR/fetch-metadata/). Used where callers are not authenticated.
-fn check_local_request(anywhere: bool, fields: &HeaderMap) -> Result<(), Problem> {
-    let own = anywhere || fields.get(header::HOST).is_none_or(|host| is_loopback_name(host.as_bytes()));
-    let cross = fields.get("sec-fetch-site").is_some_and(|site| site == "cross-site");
-    if own && !cross { Ok(()) } else { Err(foreign_origin()) }
+/// Refuses what pages of other origins send, and what is not for this machine. With `any_host` only cross-site requests are
+/// refused: which origins are the server's own is not known then. Used where callers are not authenticated.
+fn check_local_request(any_host: bool, fields: &HeaderMap) -> Result<(), Problem> {
+    let passes = match any_host {
+        true => fields.get("sec-fetch-site").is_none_or(|site| site != "cross-site"),
+        false => loopback::is_local(|name| fields.get_all(name).iter().map(HeaderValue::as_bytes)),
+    };
+    if passes { Ok(()) } else { Err(foreign_origin()) }
 }
 
 fn foreign_origin() -> Problem {
-    let detail = "without sign-in only requests to localhost are answered, and none from pages of other origins";
-    Problem::new(StatusCode::FORBIDDEN, detail)
-}
-
-/// Reports whether a value of `Host` is `localhost` or a loopback address.
-fn is_loopback_name(host: &[u8]) -> bool {
-    let Ok(host) = str::from_utf8(host) else { return false };
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    };
-    name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    Problem::new(StatusCode::FORBIDDEN, loopback::REFUSAL)
 }
 
 fn unauthenticated(detail: &str) -> Problem {

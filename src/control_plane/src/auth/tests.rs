@@ -177,8 +177,21 @@ fn without_sign_in_only_this_machine_is_answered() {
         assert_eq!(open.may_relay(&fields).is_ok(), expected, "{host}");
         assert!(Auth::None { any_host: true }.caller(&fields).is_ok(), "{host}");
     }
-    let foreign = fields(&[("host", "localhost"), ("sec-fetch-site", "cross-site")]);
-    assert_eq!(open.caller(&foreign).unwrap_err().status(), 403);
+    let behind = Auth::None { any_host: true };
+    for (name, value, of_anybody) in [
+        ("sec-fetch-site", "cross-site", false),
+        ("sec-fetch-site", "same-site", true),
+        ("origin", "http://evil.example", true),
+        ("origin", "null", true),
+    ] {
+        let foreign = fields(&[("host", "localhost"), (name, value)]);
+        assert_eq!(open.caller(&foreign).unwrap_err().status(), 403, "{name}: {value}");
+        assert_eq!(open.may_relay(&foreign).unwrap_err().status(), 403, "{name}: {value}");
+        assert_eq!(behind.caller(&foreign).is_ok(), of_anybody, "{name}: {value}");
+    }
+    let own =
+        fields(&[("host", "localhost:8780"), ("origin", "http://localhost:5173"), ("sec-fetch-site", "same-origin")]);
+    assert!(open.caller(&own).is_ok() && open.may_relay(&own).is_ok(), "as the server of a front end relays it");
 }
 
 #[test]

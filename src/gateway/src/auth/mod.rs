@@ -14,6 +14,7 @@ use std::{net::IpAddr, sync::Arc};
 
 pub(super) use authorizer::Authorizer;
 use authorizer::WorkloadRef;
+use daemon::loopback;
 use http1::RequestHead;
 
 use super::{local_response::LocalResponse, path::Path, routes::Route};
@@ -21,8 +22,12 @@ use super::{local_response::LocalResponse, path::Path, routes::Route};
 /// Authentication mode.
 #[derive(Debug)]
 pub(super) enum Auth {
-    /// None: every caller may call every workload.
-    None,
+    /// None: every caller may call every workload. Unless `any_host`, only requests of this machine are answered, and none of
+    /// other pages ([`loopback`]).
+    None {
+        /// Accepts any `Host`, and requests of any page.
+        any_host: bool,
+    },
     /// Tokens and rights are reviewed by the API server.
     Kubernetes(Authorizer),
 }
@@ -79,7 +84,11 @@ impl Auth {
         route: Option<&Route>,
         origin: impl Fn() -> IpAddr,
     ) -> Result<RequestCaller, LocalResponse> {
-        let Self::Kubernetes(gate) = self else { return Ok(RequestCaller::default()) };
+        let gate = match self {
+            Self::Kubernetes(gate) => gate,
+            Self::None { any_host } if *any_host || is_local(head) => return Ok(RequestCaller::default()),
+            Self::None { .. } => return Err(LocalResponse::new(403, "foreign-origin", loopback::REFUSAL)),
+        };
         let (credential, hides_authorization) = credential::find(head);
         let anonymous = route.map_or(&[][..], |route| &route.object.anonymous_paths);
         // A client without a token learns there how to get one (RFC 9728, section 3).
@@ -94,6 +103,10 @@ impl Auth {
         let user = gate.authorize(&credential, workload, origin).await?;
         Ok(RequestCaller { admission: Admission::Right, user: Some(user), hides_authorization })
     }
+}
+
+fn is_local(head: &RequestHead<'_>) -> bool {
+    loopback::is_local(|name| head.fields.values(head.bytes, name))
 }
 
 #[cfg(test)]

@@ -205,7 +205,38 @@ async fn without_the_api_server_only_the_known_are_let_in() {
 #[tokio::test]
 async fn without_auth_the_authorization_is_the_workloads() {
     let open = RequestCaller::default();
-    assert_eq!(admit(&Auth::None, "Authorization: Bearer x\r\n", CHAT).await, Ok(open));
+    assert_eq!(admit(&Auth::None { any_host: true }, "Authorization: Bearer x\r\n", CHAT).await, Ok(open));
+}
+
+#[tokio::test]
+async fn without_auth_and_on_loopback_pages_of_others_are_refused() {
+    let own = Auth::None { any_host: false };
+    let ask = async |auth: &Auth, host: &str, fields: &str| {
+        let bytes = format!("GET {CHAT} HTTP/1.1\r\n{host}{fields}\r\n");
+        let mut scratch = Fields::default();
+        let head = RequestHead::read(bytes.as_bytes(), &mut scratch).unwrap();
+        let (path, route) = (Path::read(head.target).unwrap(), route(CHAT));
+        let admitted = auth.authorize(&head, &path, route.as_ref(), || [127, 0, 0, 1].into()).await;
+        admitted.map(drop).map_err(|refusal| (refusal.status, refusal.reason))
+    };
+    let refused = Err((403, "foreign-origin"));
+    for (host, fields, expected) in [
+        ("Host: localhost:8080\r\n", "", Ok(())),
+        ("Host: 127.0.0.1:8080\r\n", "Authorization: Bearer x\r\n", Ok(())),
+        ("hOST: [::1]:8080\r\n", "Origin: http://localhost:5173\r\nSec-Fetch-Site: same-origin\r\n", Ok(())),
+        ("Host: evil.example\r\n", "", refused),
+        ("Host:\r\n", "", refused),
+        ("Host: localhost\r\n", "origin: https://evil.example\r\n", refused),
+        ("Host: localhost\r\n", "Origin: null\r\n", refused),
+        ("Host: localhost\r\n", "SEC-FETCH-SITE: same-site\r\n", refused),
+        ("Host: localhost\r\n", "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n", refused),
+    ] {
+        assert_eq!(ask(&own, host, fields).await, expected, "{host:?} {fields:?}");
+        assert_eq!(ask(&Auth::None { any_host: true }, host, fields).await, Ok(()), "{host:?} {fields:?}");
+    }
+    // What callers are told apart by needs no such guard: a page has no token.
+    let (_, auth) = gate();
+    assert_eq!(ask(&auth, "Host: evil.example\r\n", ALICE).await, Ok(()));
 }
 
 #[tokio::test]

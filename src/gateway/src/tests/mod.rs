@@ -96,7 +96,7 @@ async fn closed_port() -> SocketAddr {
 impl TestGateway {
     /// Starts a gateway with these flags and Pods.
     async fn start(flags: &[&str], pods: &[SocketAddr]) -> Self {
-        Self::with_auth(Auth::None, flags, pods).await
+        Self::with_auth(Auth::None { any_host: true }, flags, pods).await
     }
 
     /// Starts a gateway with this authentication.

@@ -54,7 +54,7 @@ fn measure(server: &mut Child) -> io::Result<()> {
 }
 
 async fn bench(url: &str) -> io::Result<()> {
-    let discoverer = Discoverer::new(Arc::new(EmptyCluster), Vec::new(), Default::default());
+    let discoverer = Discoverer::new(Arc::new(EmptyCluster), Default::default(), Default::default());
     let (news, mut reported) = mpsc::unbounded_channel();
     discoverer.on_change(move |_, key| drop(news.send(key.clone())));
     let (mut took, mut first) = (Vec::new(), 0);

@@ -19,10 +19,10 @@ use crate::pods::{GROUPS, PODS, WORKLOADS, address};
 pub(crate) struct IdleFleet(Mutex<HashMap<WorkloadId, WorkloadView>>);
 
 impl IdleFleet {
-    /// Creates 1000 workloads of 10 Pods.
-    pub(crate) fn new() -> Self {
+    /// Creates 1000 workloads of 10 Pods, whose sidecars listen at this port.
+    pub(crate) fn new(port: u16) -> Self {
         let groups = (0..GROUPS).flat_map(|group| (0..WORKLOADS).map(move |workload| (group, workload)));
-        Self(Mutex::new(groups.map(|(group, workload)| workload_of(group, workload)).collect()))
+        Self(Mutex::new(groups.map(|(group, workload)| workload_of(group, workload, port)).collect()))
     }
 
     fn all_of_them(&self) -> MutexGuard<'_, HashMap<WorkloadId, WorkloadView>> {
@@ -30,7 +30,7 @@ impl IdleFleet {
     }
 }
 
-fn workload_of(group: u8, workload: u8) -> (WorkloadId, WorkloadView) {
+fn workload_of(group: u8, workload: u8, port: u16) -> (WorkloadId, WorkloadView) {
     let name = format!("w-{group}-{workload}");
     let pods = (0..PODS).map(|at| {
         let name = format!("{name}-{at}");
@@ -42,6 +42,7 @@ fn workload_of(group: u8, workload: u8) -> (WorkloadId, WorkloadView) {
             ready: true,
             terminating: false,
             ip: Some(address(group, workload, at).into()),
+            port,
             deletion_cost: None,
             problem: None,
         })

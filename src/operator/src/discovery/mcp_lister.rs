@@ -22,9 +22,7 @@ use http::{HeaderName, HeaderValue};
 use identity::{audience, unix_now};
 use k8s_openapi::ByteString;
 use machine::ApiError;
-use mcp::{
-    Cidr, DiscoveryRequest, EgressClients, Era, McpTool, ReadPermits, ServerFailure, ServerTools, Trust, discover,
-};
+use mcp::{DiscoveryRequest, EgressClients, Era, McpTool, ReadPermits, ServerFailure, ServerTools, Trust, discover};
 use meta::PhasedObject as _;
 use reqwest::Client;
 use tokio::{
@@ -34,7 +32,10 @@ use tokio::{
 };
 use url::Url;
 
-use super::lister::{ChangeStream, ListError, ToolLister, ToolListing};
+use super::{
+    lister::{ChangeStream, ListError, ToolLister, ToolListing},
+    network::DiscoveryNetwork,
+};
 
 /// Lifetime of a token, in seconds.
 const TOKEN_TTL_SECS: u64 = 300;
@@ -42,6 +43,7 @@ const TOKEN_TTL_SECS: u64 = 300;
 /// Lister that queries servers over the network.
 pub(super) struct McpToolLister {
     cluster: Arc<dyn ChildClient>,
+    network: DiscoveryNetwork,
     egress: EgressClients,
     keys: Keys,
     permits: ReadPermits,
@@ -49,11 +51,12 @@ pub(super) struct McpToolLister {
 }
 
 impl McpToolLister {
-    /// Creates a lister. Addresses in the ranges that are `denied` are not connected to; our own servers get tokens of `keys`.
-    pub(super) fn new(cluster: Arc<dyn ChildClient>, denied: Vec<Cidr>, keys: Keys) -> Self {
+    /// Creates a lister that queries in `network`; our own servers get tokens of `keys`.
+    pub(super) fn new(cluster: Arc<dyn ChildClient>, network: DiscoveryNetwork, keys: Keys) -> Self {
         Self {
             cluster,
-            egress: EgressClients::new(denied),
+            egress: EgressClients::new(network.denied.clone()),
+            network,
             keys,
             permits: ReadPermits::default(),
             thread: OnceLock::new(),
@@ -70,6 +73,8 @@ impl McpToolLister {
         let failed = |reason, message: String| failure(target, ServerFailure { reason, message });
         let url = Url::parse(&target.url)
             .map_err(|error| failed(reason::SERVER_REFUSED, format!("spec.url is not a URL: {error}")))?;
+        let url = self.network.resolve(url);
+        self.network.closed.check(&url).map_err(|why| failed(reason::ADDRESS_DENIED, why))?;
         self.egress.check_url(&url).map_err(|denied| failed(reason::ADDRESS_DENIED, denied.to_string()))?;
         let mut headers = HashMap::new();
         for header in &target.headers {

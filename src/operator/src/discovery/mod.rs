@@ -7,6 +7,7 @@
 
 mod lister;
 mod mcp_lister;
+mod network;
 mod poll_loop;
 mod shared;
 
@@ -23,10 +24,10 @@ use actions::{
 };
 use cluster::cache::Keys;
 use lister::ToolLister;
-use mcp::Cidr;
 use meta::Key;
 use tokio::sync::Semaphore;
 
+pub use self::network::{DiscoveryNetwork, HostMap};
 use self::{mcp_lister::McpToolLister, poll_loop::DiscoveryLoop};
 use crate::discovery::shared::{DiscoveryContext, LatestDiscovery, ServerTask, ServerTaskHandle, random_fraction};
 
@@ -49,10 +50,9 @@ impl fmt::Debug for Discoverer {
 }
 
 impl Discoverer {
-    /// Creates a discoverer without servers. Addresses in the ranges that are `denied` are not connected to; our own servers recognize the
-    /// operator by `keys`.
-    pub fn new(cluster: Arc<dyn ChildClient>, denied: Vec<Cidr>, keys: Keys) -> Self {
-        Self::with_lister(McpToolLister::new(cluster, denied, keys))
+    /// Creates a discoverer without servers, which are queried in `network`; our own servers recognize the operator by `keys`.
+    pub fn new(cluster: Arc<dyn ChildClient>, network: DiscoveryNetwork, keys: Keys) -> Self {
+        Self::with_lister(McpToolLister::new(cluster, network, keys))
     }
 
     fn with_lister(asks: impl ToolLister + 'static) -> Self {

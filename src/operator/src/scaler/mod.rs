@@ -24,4 +24,4 @@ pub use demand::{LoadDemand, LoadReport, Meter, PodSample};
 pub use fleet::{ScalingCondition, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView};
 pub use live::{GatewayMap, LiveFleet};
 pub use metrics::{ScaleGauges, ScalerMetrics};
-pub use run::{PROXY_PORT, Scaler};
+pub use run::Scaler;

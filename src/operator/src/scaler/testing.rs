@@ -14,6 +14,7 @@ pub(super) fn pod(name: &str, ip: impl Into<IpAddr>) -> WorkloadPod {
         ready: true,
         terminating: false,
         ip: Some(ip.into()),
+        port: 8888,
         deletion_cost: None,
         problem: None,
     }

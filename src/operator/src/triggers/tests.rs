@@ -233,6 +233,7 @@ fn a_workload_is_woken_by_the_health_of_its_pods() {
         ready: false,
         terminating: false,
         ip: None,
+        port: 8888,
         deletion_cost: None,
         problem: None,
     };

@@ -15,6 +15,7 @@ use super::{config::ProxyConfig, connection, serve::accept, state::ProxyContext}
 mod aborts;
 mod callers;
 mod life;
+mod local;
 mod own_paths;
 mod refusals;
 mod slots;

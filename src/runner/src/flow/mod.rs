@@ -17,7 +17,7 @@ mod problem;
 mod routes;
 mod table;
 
-use std::sync::Arc;
+use std::{net::SocketAddr, sync::Arc};
 
 use chat::FlowModels;
 use contract::FlowSources;
@@ -53,8 +53,8 @@ pub struct FlowSettings {
     pub(super) version: String,
     /// Name of a flow served alone.
     pub(super) name: Option<String>,
-    /// TCP port to listen on.
-    pub(super) port: u16,
+    /// Address to listen on.
+    pub(super) address: SocketAddr,
     /// Format of log lines.
     pub(super) log: LogFormat,
 }

@@ -17,7 +17,7 @@ fn an_empty_environment_is_a_stub_on_port_8000() {
     for variables in [&[][..], &[("CORAIL_PORT", ""), ("CORAIL_TOOLS", ""), ("CORAIL_STORAGE", "")]] {
         let config = read(variables).unwrap();
         assert_eq!(
-            (config.port, config.model.provider.as_str(), config.model.id.as_str()),
+            (config.address.port(), config.model.provider.as_str(), config.model.id.as_str()),
             (8000, "stub", "stub-echo")
         );
         assert!(config.tools.is_empty() && config.warnings.is_empty() && config.system_prompt.is_none());
@@ -29,6 +29,17 @@ fn a_bad_value_is_named() {
     for (name, value, text) in [
         ("CORAIL_PORT", "http", r#"CORAIL_PORT="http" is refused: set it to a number from 1 to 65535"#),
         ("CORAIL_PORT", "0", r#"CORAIL_PORT="0" is refused: set it to a number from 1 to 65535"#),
+        (
+            "RECIF_ADDRESS",
+            "localhost",
+            r#"RECIF_ADDRESS="localhost" is refused: set it to an IP address such as `127.0.0.1`"#,
+        ),
+        ("RECIF_SIDECAR_PORT", "0", r#"RECIF_SIDECAR_PORT="0" is refused: set it to a number from 1 to 65535"#),
+        (
+            "RECIF_CLOSED_PORTS",
+            "8780,",
+            r#"RECIF_CLOSED_PORTS="8780," is refused: set it to numbers from 1 to 65535, separated by commas"#,
+        ),
         ("CORAIL_STORAGE", "redis", r#"CORAIL_STORAGE="redis" is refused: set it to `memory` or `postgresql`"#),
         ("CORAIL_BACKGROUND_MODEL", "m", r#"CORAIL_BACKGROUND_MODEL="m" is refused: set it to `provider:model_id`"#),
         (
@@ -40,6 +51,14 @@ fn a_bad_value_is_named() {
     ] {
         assert_eq!(read(&[(name, value)]).unwrap_err().to_string(), text);
     }
+}
+
+#[test]
+fn it_listens_everywhere_or_at_one_address() {
+    assert_eq!(read(&[]).unwrap().address.to_string(), "[::]:8000");
+    let config =
+        read(&[("RECIF_ADDRESS", "127.0.0.1"), ("CORAIL_PORT", "21005"), ("RECIF_CLOSED_PORTS", "8780, 44321")]);
+    assert_eq!(config.unwrap().address.to_string(), "127.0.0.1:21005");
 }
 
 #[test]

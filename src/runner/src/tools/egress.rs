@@ -5,8 +5,11 @@
 //! |---|---|---|
 //! | metadata services, link-local | never | never |
 //! | this Pod's own | never | never |
-//! | loopback (an extra container) | if the Tool's URL names it literally, except the ports of sidecar and runner | never |
+//! | loopback (an extra container) | if the Tool's URL names it literally, except the ports of sidecar and runner, and closed ones | never |
 //! | private ranges | yes | never |
+//!
+//! With `RECIF_LOCAL`, on a developer's machine, a Tool may reach loopback and this machine under any name, but for those
+//! ports.
 //!
 //! A Tool may be written by others than the agent's owner, and a URL chosen by a model may come from anyone. Names are
 //! checked by the addresses they resolve to when the connection is made, so DNS rebinding between check and use cannot
@@ -19,13 +22,17 @@ use std::{
     sync::Arc,
 };
 
-use mcp::{AddressPolicy, Cidr, DENIED_RANGES, DeniedAddress, LOOPBACK_RANGES, check_url, lookup, range_of};
+use mcp::{
+    AddressPolicy, Cidr, ClosedPorts, DENIED_RANGES, DeniedAddress, LOOPBACK_RANGES, check_url, is_localhost, lookup,
+    range_of,
+};
 use url::{Host, Url};
 
-use crate::Lookup;
+use crate::{
+    Lookup,
+    config::{closed_ports, is_local, sidecar_port},
+};
 
-/// Port of the sidecar.
-const SIDECAR: u16 = 8888;
 /// Ranges that are not routed on the Internet: RFC 1918, RFC 6598, RFC 2544, RFC 4193.
 const PRIVATE: [&str; 6] =
     ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15", "fc00::/7"];
@@ -43,8 +50,8 @@ pub(super) enum UrlSource {
 
 /// Egress policy of the process.
 pub(super) struct EgressPolicy {
-    /// Ports of this Pod that belong to the runtime or the sidecar.
-    ports: Vec<u16>,
+    /// Ports of this Pod that belong to the runtime or the sidecar, and those that its owner closed.
+    closed: ClosedPorts,
     /// Set on a developer's machine, where Tools may reach loopback under any name.
     local: bool,
     /// Host names of the configured proxies.
@@ -58,13 +65,16 @@ impl EgressPolicy {
         let port = |name: &str| set(name).and_then(|text| text.parse().ok());
         let own: Vec<u16> = ["CORAIL_PORT", "PORT"].iter().filter_map(|name| port(name)).collect();
         let own = if own.is_empty() { vec![8000] } else { own };
+        // The process has not started with variables that cannot be read.
+        let (sidecar, closed) = (sidecar_port(environment).ok(), closed_ports(environment).unwrap_or_default());
+        let (ports, local) = (own.into_iter().chain(sidecar).chain(closed).collect(), is_local(environment));
         let host = |url: String| {
             let url = if url.contains("://") { url } else { format!("http://{url}") };
             Url::parse(&url).ok()?.host_str().map(str::to_owned)
         };
         Self {
-            ports: own.into_iter().chain([SIDECAR]).collect(),
-            local: set("RECIF_LOCAL").is_some_and(|value| value == "true"),
+            closed: ClosedPorts::new(ports, local),
+            local,
             proxies: PROXIES.iter().filter_map(|name| set(name)).filter_map(host).collect(),
         }
     }
@@ -74,10 +84,7 @@ impl EgressPolicy {
     /// # Errors
     /// The reason for the refusal, for the model.
     pub(super) async fn check_url(&self, url: &Url, who: UrlSource) -> Result<(), String> {
-        let port = url.port_or_known_default().unwrap_or_default();
-        if self.ports.contains(&port) && names_loopback(url) {
-            return Err(format!("port {port} on loopback belongs to the sidecar or the runtime"));
-        }
+        self.closed.check(url)?;
         let policy = self.address_check(who);
         check_url(url, &policy).map_err(|denied| denied.to_string())?;
         match url.host() {
@@ -141,26 +148,6 @@ fn is_among(proxies: &[String], name: &str) -> bool {
 async fn check_all(name: &str, policy: &AddressPolicy) -> Result<(), String> {
     let addresses = tokio::net::lookup_host((name, 0)).await.map_err(|error| format!("{name}: {error}"))?;
     addresses.into_iter().try_for_each(|address| policy(name, address.ip())).map_err(|denied| denied.to_string())
-}
-
-/// Reports whether the host of `url` is literally a loopback address or name.
-fn names_loopback(url: &Url) -> bool {
-    let is_loopback = |address: IpAddr| {
-        let address = address.to_canonical();
-        address.is_loopback() || address.is_unspecified()
-    };
-    match url.host() {
-        Some(Host::Ipv4(address)) => is_loopback(address.into()),
-        Some(Host::Ipv6(address)) => is_loopback(address.into()),
-        Some(Host::Domain(name)) => is_localhost(name),
-        None => false,
-    }
-}
-
-/// Reports whether the name is always loopback (RFC 6761, section 6.3).
-fn is_localhost(name: &str) -> bool {
-    let name = name.trim_end_matches('.').to_ascii_lowercase();
-    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Reports whether `address` is one of this Pod's: the kernel then selects it as the source address of a connection to
@@ -229,6 +216,44 @@ mod tests {
         assert!(dev.address_check(UrlSource::Tool)("my.machine", loopback).is_ok());
         assert!(dev.address_check(UrlSource::Model)("localhost", loopback).is_err());
         assert!(dev.address_check(UrlSource::Tool)("x", [169, 254, 1, 1].into()).is_err());
+    }
+
+    #[tokio::test]
+    async fn on_a_developers_machine_tools_reach_it_but_for_our_own_ports_and_models_do_not() {
+        let dev = reach(&[
+            ("RECIF_LOCAL", "true"),
+            ("CORAIL_PORT", "21005"),
+            ("RECIF_SIDECAR_PORT", "21004"),
+            ("RECIF_CLOSED_PORTS", "44321,8780"),
+        ]);
+        for (url, tool) in [
+            ("http://localhost:3000/mcp", true),
+            ("http://127.0.0.1:20417/mcp", true),
+            ("http://[::1]:3000/", true),
+            ("http://my.machine:3000/", true),
+            ("http://127.0.0.1:8888/", true),
+            ("http://127.0.0.1:21004/", false),
+            ("http://localhost:21005/", false),
+            ("http://127.0.0.1:44321/api/v1/secrets", false),
+            ("http://localhost:8780/", false),
+            ("http://my.machine:8780/", false),
+            ("http://0.0.0.0:8780/", false),
+            ("http://169.254.169.254/", false),
+        ] {
+            assert_eq!(admits(&dev, url, UrlSource::Tool).await, tool, "{url} of a Tool");
+            let is_name = url.contains("localhost") || url.contains("my.machine");
+            assert!(is_name || !admits(&dev, url, UrlSource::Model).await, "{url} of a model");
+        }
+        for name in ["localhost", "my.machine"] {
+            // A name is judged by its address, when the connection is made.
+            let loopback: IpAddr = [127, 0, 0, 1].into();
+            assert!(dev.connection_check(UrlSource::Tool)(name, loopback).is_ok(), "{name}");
+            assert!(dev.connection_check(UrlSource::Model)(name, loopback).is_err(), "{name}");
+        }
+        let plain = reach(&[("RECIF_SIDECAR_PORT", "21004"), ("RECIF_CLOSED_PORTS", "8780")]);
+        assert!(!admits(&plain, "http://127.0.0.1:21004/", UrlSource::Tool).await);
+        assert!(!admits(&plain, "http://127.0.0.1:8780/", UrlSource::Tool).await);
+        assert!(admits(&plain, "http://127.0.0.1:8888/", UrlSource::Tool).await);
     }
 
     #[tokio::test]

@@ -7,6 +7,7 @@ mod api_server;
 mod database;
 mod definitions;
 mod images;
+mod local;
 mod network;
 mod nodes;
 mod objects;
@@ -16,7 +17,21 @@ mod traffic;
 mod versions;
 mod yours;
 
-use super::{finding::Finding, reading::Readings};
+use super::{
+    finding::Finding,
+    reading::{Installed, LocalReadings, Part, Readings},
+};
+
+/// Returns the findings about a `recif dev`.
+pub(super) fn all_local(readings: &LocalReadings, system: &str) -> Vec<Finding> {
+    let operator = Ok(Some(Part::default()));
+    vec![
+        local::check(readings),
+        // Its clock is that of this machine.
+        api_server::check(&readings.times, None),
+        objects::check(&readings.objects, Installed::Yes, &operator, system),
+    ]
+}
 
 /// Returns the findings of all checks, in the order in which they are shown.
 pub(super) fn all(readings: &Readings) -> Vec<Finding> {

@@ -5,6 +5,7 @@ mod access;
 mod api;
 mod images;
 mod installed;
+mod local;
 mod objects;
 mod parts;
 mod pull;
@@ -21,6 +22,7 @@ use api::ApiReader;
 pub(super) use api::{Read, Unread, definition};
 pub(super) use images::{ImageUse, WaitingImage};
 pub(crate) use installed::{InstalledVersion, installed_versions};
+pub(super) use local::{LocalReadings, read_local};
 pub(super) use objects::KindCount;
 #[cfg(test)]
 pub(super) use parts::PartPod;

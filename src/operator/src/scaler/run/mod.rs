@@ -34,8 +34,6 @@ use super::{
     tracked::{GatewayState, PlannedWrites, TrackedWorkload},
 };
 
-/// Port on which a Pod's sidecar reports its load.
-pub const PROXY_PORT: u16 = crds::PROXY_PORT as u16;
 /// Interval of the queries to an idle workload, in rounds.
 const IDLE_INTERVALS: u32 = 5;
 /// Delay of the restart after a panic.
@@ -50,7 +48,6 @@ const MAX_GATEWAY_BODY: usize = 16 * 1024 * 1024;
 pub struct Scaler {
     fleet: Arc<dyn WorkloadFleet>,
     interval: Duration,
-    pod_port: u16,
     keys: Keys,
     metrics: ScalerMetrics,
 }
@@ -62,15 +59,9 @@ impl std::fmt::Debug for Scaler {
 }
 
 impl Scaler {
-    /// Creates a scaler that queries the Pods of this fleet on `pod_port` once per `interval`, and the gateways with tokens of `keys`.
-    pub fn new(
-        fleet: Arc<dyn WorkloadFleet>,
-        interval: Duration,
-        pod_port: u16,
-        keys: Keys,
-        metrics: ScalerMetrics,
-    ) -> Self {
-        Self { fleet, interval, pod_port, keys, metrics }
+    /// Creates a scaler that queries the sidecars of this fleet's Pods once per `interval`, and the gateways with tokens of `keys`.
+    pub fn new(fleet: Arc<dyn WorkloadFleet>, interval: Duration, keys: Keys, metrics: ScalerMetrics) -> Self {
+        Self { fleet, interval, keys, metrics }
     }
 
     /// Scales for as long as this future is polled, in a task of its own, and forgets everything when it is dropped.
@@ -238,7 +229,7 @@ impl ScalerTerm {
     fn query_pod(&self, id: &WorkloadId, pod: &WorkloadPod, kept: Option<TcpStream>) -> LoadQuery {
         let (request, asked) = (self.pod_request.clone(), LoadSource::Pod(id.clone(), pod.uid.clone()));
         // A Pod without an address is not ready.
-        let address = SocketAddr::new(pod.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), self.scaler.pod_port);
+        let address = SocketAddr::new(pod.ip.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED)), pod.port);
         Box::pin(async move { (asked, query(address, kept, &request, MAX_POD_BODY).await) })
     }
 

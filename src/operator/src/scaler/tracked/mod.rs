@@ -336,9 +336,9 @@ impl TrackedWorkload {
         let lost = self.unreachable(now).filter_map(|(uid, why)| Some((name_of(uid)?, why)));
         if let Some((pod, why)) = lost.min_by_key(|(pod, _)| &pod.name) {
             let message = format!(
-                "Pod {} does not report its load on port 8888, so no Pod is removed ({why}): if a NetworkPolicy blocks \
+                "Pod {} does not report its load on port {}, so no Pod is removed ({why}): if a NetworkPolicy blocks \
                  the operator, allow it",
-                pod.name
+                pod.name, pod.port
             );
             return Some(active(false, "PodUnreachable", message));
         }

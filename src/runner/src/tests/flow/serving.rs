@@ -31,12 +31,12 @@ fn greeter() -> ContractFolder {
 #[test]
 fn the_files_decide_the_mode() {
     let empty = ContractFolder::new();
-    assert!(matches!(empty.mode(&[("CORAIL_PORT", "8001")]), Mode::Agent(config) if config.port == 8001));
+    assert!(matches!(empty.mode(&[("CORAIL_PORT", "8001")]), Mode::Agent(config) if config.address.port() == 8001));
     let Mode::Flows(one) = greeter().mode(&[("RECIF_FLOW_NAME", "greeter")]) else { panic!("an agent") };
-    assert_eq!((one.is_set, one.port, one.name.as_deref()), (false, 8080, Some("greeter")));
+    assert_eq!((one.is_set, one.address.port(), one.name.as_deref()), (false, 8080, Some("greeter")));
     let both = greeter().with("manifest.json", "{}");
     let Mode::Flows(set) = both.mode(&[("PORT", "9000")]) else { panic!("an agent") };
-    assert_eq!((set.is_set, set.port), (true, 9000));
+    assert_eq!((set.is_set, set.address.port()), (true, 9000));
     let error = Mode::read(&*both.lookup(&[("PORT", "0")])).unwrap_err();
     assert_eq!(error.to_string(), r#"PORT="0" is refused: set it to a number from 1 to 65535"#);
 }

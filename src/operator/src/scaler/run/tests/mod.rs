@@ -2,7 +2,7 @@
 
 use std::sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering},
 };
 
 use actions::ports::{CachedChild, DeploymentState, ReplicasManagers};
@@ -68,6 +68,8 @@ async fn sidecars(address: &str, load: Arc<AtomicU64>) -> SocketAddr {
 struct FakeFleet {
     seen: Mutex<WorkloadView>,
     gateways: Mutex<Vec<SocketAddr>>,
+    /// Port of the sidecars whose Pods do not say another one.
+    port: AtomicU16,
     reported: Mutex<Vec<String>>,
     changes: Notify,
     /// True while its Pods are not listed.
@@ -100,6 +102,7 @@ impl FakeFleet {
         let toy = Self {
             seen: Mutex::new(seen),
             gateways: Mutex::default(),
+            port: AtomicU16::new(8888),
             reported: Mutex::default(),
             changes: Notify::new(),
             is_unlisted: AtomicBool::new(false),
@@ -166,9 +169,10 @@ impl FakeFleet {
     }
 
     fn scaler_each(self: &Arc<Self>, interval: Duration, port: u16) -> JoinSet<()> {
+        self.port.store(port, Ordering::Relaxed);
         let metrics = ScalerMetrics::new(&mut Registry::default(), true);
         let mut leading = JoinSet::new();
-        leading.spawn(Arc::new(Scaler::new(self.clone(), interval, port, Keys::default(), metrics)).run());
+        leading.spawn(Arc::new(Scaler::new(self.clone(), interval, Keys::default(), metrics)).run());
         leading
     }
 }
@@ -188,7 +192,12 @@ impl WorkloadFleet for FakeFleet {
         if self.is_unlisted.load(Ordering::Relaxed) {
             return Err(ViewError::NotListed);
         }
-        Ok(self.seen.lock().unwrap().clone())
+        let mut seen = self.seen.lock().unwrap().clone();
+        let port = self.port.load(Ordering::Relaxed);
+        for pod in seen.pods.iter_mut().filter(|pod| pod.port == 8888) {
+            *pod = Arc::new(WorkloadPod { port, ..pod.as_ref().clone() });
+        }
+        Ok(seen)
     }
 
     fn gateways(&self) -> Vec<SocketAddr> {
@@ -255,6 +264,21 @@ async fn the_number_follows_the_load_up_at_once_and_down_by_halves_of_marked_pod
     let marks = down.iter().filter(|one| *one == "mark").count();
     assert_eq!(marks, usize::try_from(numbers[0] - 1).unwrap(), "{writes:?}");
     toy.until(|| toy.seen.lock().unwrap().status.desired == Some(1)).await;
+}
+
+#[tokio::test]
+async fn pods_that_share_an_address_are_asked_at_their_own_ports() {
+    let [idle, busy] = [Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(40))];
+    let ports = [sidecars("127.0.0.1:0", idle).await.port(), sidecars("127.0.0.1:0", busy).await.port()];
+    let toy = FakeFleet::new(scaling(1), ours(), 2);
+    toy.change(|seen| {
+        for (pod, port) in seen.pods.iter_mut().zip(ports) {
+            *pod = Arc::new(WorkloadPod { port, ..pod.as_ref().clone() });
+        }
+    });
+    // Nothing listens at port 1: only what the Pods themselves say counts.
+    let _leading = toy.scaler(1);
+    toy.waits_for(|writes| writes.first().is_some_and(|first| first == "5")).await;
 }
 
 #[tokio::test]

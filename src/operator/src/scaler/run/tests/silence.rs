@@ -166,9 +166,10 @@ async fn a_workload_has_one_write_under_way() {
     let port = sidecars("127.0.0.1:0", Arc::new(AtomicU64::new(40))).await.port();
     let toy = FakeFleet::new(scaling(1), ours(), 1);
     let metrics = ScalerMetrics::new(&mut Registry::default(), true);
+    toy.port.store(port, Ordering::Relaxed);
     let fleet = Arc::new(SlowFleet(toy.clone()));
     let mut leading = JoinSet::new();
-    leading.spawn(Arc::new(Scaler::new(fleet, Duration::from_millis(50), port, Keys::default(), metrics)).run());
+    leading.spawn(Arc::new(Scaler::new(fleet, Duration::from_millis(50), Keys::default(), metrics)).run());
     toy.waits_for(|writes| writes.iter().any(|one| one == "5")).await;
     assert_eq!(toy.writes().iter().position(|one| one == "5"), Some(1), "{:?}", toy.writes());
 }
@@ -186,8 +187,9 @@ async fn a_change_of_the_number_counts_once_it_is_written() {
         encode(&mut text, &registry).unwrap();
         text.lines().find(|line| line.contains("direction=\"up\"")).map(str::to_owned)
     };
+    toy.port.store(port, Ordering::Relaxed);
     let mut leading = JoinSet::new();
-    leading.spawn(Arc::new(Scaler::new(toy.clone(), Duration::from_millis(50), port, Keys::default(), metrics)).run());
+    leading.spawn(Arc::new(Scaler::new(toy.clone(), Duration::from_millis(50), Keys::default(), metrics)).run());
     toy.waits_for(|writes| writes.iter().filter(|one| *one == "refused").count() > 2).await;
     assert_eq!(decisions(), None);
     toy.refuses_replicas.store(false, Ordering::Relaxed);
