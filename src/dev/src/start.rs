@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::{self, Read as _},
+    net::{Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -108,16 +109,19 @@ pub(crate) async fn start(args: DevArgs) -> Result<Session, StartError> {
     let known = tokens.clone();
     let server = ApiServer::new(Timestamp::now, move |token| known.account(token));
     let client = client(&server);
-    let node = Node::new(client.clone(), node_config(&folder, programs, tokens), Arc::new(screen.clone()))?;
+    let server_port = bound.api.local_addr().map_err(StartError::io("listen"))?.port();
+    // What a model or an object chooses must not lead to what starts programs.
+    let closed = vec![server_port, ports.control_plane];
+    let config = node_config(&folder, programs, tokens, &closed);
+    let node = Node::new(client.clone(), config, Arc::new(screen.clone()))?;
     let logs = part_logs::start(node.log_store(), screen.clone());
     logs.map_err(|error| StartError::Usage(format!("RECIF_LOG: {error}")))?;
     let server = server.with_logs(node.logs());
     let Bound { gateway, gateway_admin, control_plane, control_plane_admin, api } = bound;
     let token = random_hex::<32>()?;
     let Certificate { server: tls, authority } = certificate::make()?;
-    let server_address = api.local_addr().map_err(StartError::io("listen"))?;
     let file = Kubeconfig {
-        server: server_address,
+        server: SocketAddr::from((Ipv4Addr::LOCALHOST, server_port)),
         authority: &authority,
         token: &token,
         namespace: &args.namespace,
@@ -137,7 +141,7 @@ pub(crate) async fn start(args: DevArgs) -> Result<Session, StartError> {
         folder: folder.path(),
         gateway: address(ports.gateway),
         control_plane: address(ports.control_plane),
-        closed_ports: vec![server_address.port(), ports.control_plane],
+        closed_ports: closed,
         hosts: hosts(names),
     };
     let listeners = PartListeners { gateway, gateway_admin, control_plane, control_plane_admin };
@@ -187,11 +191,12 @@ fn screen(args: &DevArgs) -> Result<(Screen, ScreenWriter), StartError> {
     Screen::start(style).map_err(StartError::io("start a thread"))
 }
 
-fn node_config(folder: &Folder, programs: Programs, tokens: Tokens) -> NodeConfig {
+fn node_config(folder: &Folder, programs: Programs, tokens: Tokens, closed: &[u16]) -> NodeConfig {
+    let closed: Vec<String> = closed.iter().map(u16::to_string).collect();
     NodeConfig {
         folder: folder.path().to_owned(),
         programs,
-        environment: Environment::of_user(),
+        environment: Environment::of_user().with("RECIF_CLOSED_PORTS", closed.join(",")),
         cluster_domain: CLUSTER_DOMAIN.to_owned(),
         tokens,
     }
