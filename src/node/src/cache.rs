@@ -135,8 +135,10 @@ mod tests {
     use super::*;
 
     fn map(name: &str, version: u64) -> ConfigMap {
-        serde_json::from_value(json!({ "metadata": { "namespace": "ns", "name": name, "resourceVersion": version.to_string() } }))
-            .unwrap()
+        serde_json::from_value(
+            json!({ "metadata": { "namespace": "ns", "name": name, "resourceVersion": version.to_string() } }),
+        )
+        .unwrap()
     }
 
     fn seen(cache: &Cache<ConfigMap>) -> Vec<String> {

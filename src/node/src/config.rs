@@ -13,6 +13,8 @@ const PASSED: &[&str] = &["PATH", "HOME", "USER", "SHELL", "LANG", "TZ", "TERM"]
 const PASSED_PREFIXES: &[&str] = &["LC_", "XDG_", "SSL_CERT_"];
 /// Such names that are written in upper or lower case.
 const PROXIES: &[&str] = &["http_proxy", "https_proxy", "no_proxy", "all_proxy"];
+/// Hosts that are reached without a proxy.
+const LOOPBACK: &str = "localhost,127.0.0.1";
 
 /// Configuration of a [`crate::Node`].
 #[derive(Debug, Clone)]
@@ -45,19 +47,27 @@ impl Environment {
     pub fn of_user() -> Self {
         // A variable that is no text cannot be in a Pod either.
         Self::filtered(
-            std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
         )
     }
 
-    /// Returns what programs may see of these variables.
+    /// Returns what programs may see of these variables. Where there is a proxy, this machine is reached without it, because all Pods and
+    /// relays are here.
     pub fn filtered(variables: impl IntoIterator<Item = (String, String)>) -> Self {
         let is_passed = |name: &str| {
             PASSED.contains(&name)
                 || PASSED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
                 || PROXIES.contains(&name.to_ascii_lowercase().as_str())
         };
-        Self(variables.into_iter().filter(|(name, _)| is_passed(name)).collect())
+        let mut passed: BTreeMap<_, _> = variables.into_iter().filter(|(name, _)| is_passed(name)).collect();
+        if passed.keys().any(|name| PROXIES.contains(&name.to_ascii_lowercase().as_str())) {
+            for name in ["no_proxy", "NO_PROXY"] {
+                let others = passed.remove(name).filter(|others| !others.is_empty());
+                let all = others.into_iter().chain([LOOPBACK.to_owned()]).collect::<Vec<_>>().join(",");
+                passed.insert(name.to_owned(), all);
+            }
+        }
+        Self(passed)
     }
 
     /// Adds a variable that is not the user's.
@@ -95,12 +105,30 @@ mod tests {
 
     #[test]
     fn no_key_of_the_shell_reaches_a_program() {
-        let names = ["PATH", "HOME", "LC_ALL", "XDG_CACHE_HOME", "SSL_CERT_FILE", "HTTPS_PROXY", "no_proxy", "TZ"];
+        let names = ["PATH", "HOME", "LC_ALL", "XDG_CACHE_HOME", "SSL_CERT_FILE", "TZ"];
         let others = ["OPENAI_API_KEY", "AWS_SECRET_ACCESS_KEY", "PATHS", "path", "KUBECONFIG", "RUST_LOG", "PWD"];
         let all = names.iter().chain(&others).map(|name| ((*name).to_owned(), "x".to_owned()));
         let kept = Environment::filtered(all);
         let mut expected = names.to_vec();
         expected.sort_unstable();
         assert_eq!(kept.variables().keys().map(String::as_str).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn this_machine_is_reached_without_a_proxy() {
+        let of = |pairs: &[(&str, &str)]| {
+            let kept =
+                Environment::filtered(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+            kept.variables().iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            of(&[("HTTPS_PROXY", "http://u:p@proxy:3128"), ("no_proxy", "example.com")]),
+            [
+                "HTTPS_PROXY=http://u:p@proxy:3128",
+                "NO_PROXY=localhost,127.0.0.1",
+                "no_proxy=example.com,localhost,127.0.0.1"
+            ]
+        );
+        assert_eq!(of(&[("PATH", "/bin")]), ["PATH=/bin"]);
     }
 }

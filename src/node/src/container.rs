@@ -3,13 +3,13 @@
 use std::{net::Ipv4Addr, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Container;
+use k8s_openapi::api::core::v1::{Container, LifecycleHandler};
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use crate::{
     back_off::BackOff,
-    check::Check,
+    check::{Check, CheckError},
     context::PodContext,
     output::readable,
     ports::{PortMap, is_free},
@@ -63,6 +63,9 @@ pub(crate) async fn run(cx: Arc<PodContext>, index: usize) {
         }
         let (pause, times) = back_off.after(begin.elapsed());
         judge(&cx, index, &container, &ended).await;
+        if cx.is_ending() {
+            return;
+        }
         tell_end(&cx, &container, ended.exit, times, pause);
         if times > 1 {
             let pod = &cx.source.pod;
@@ -85,11 +88,7 @@ pub(crate) async fn run(cx: Arc<PodContext>, index: usize) {
 }
 
 /// Starts the process; a container without one has ended at once.
-fn start(
-    cx: &PodContext,
-    container: &Container,
-    prepared: Prepared,
-) -> Result<(Prepared, Option<Process>), Problem> {
+fn start(cx: &PodContext, container: &Container, prepared: Prepared) -> Result<(Prepared, Option<Process>), Problem> {
     let log = cx.log(&container.name);
     let (source, output) = (cx.source_of(&container.name), cx.node.output.clone());
     let sink = log.clone();
@@ -141,7 +140,7 @@ async fn supervise(
                 biased;
                 exit = process.wait() => Err(exit),
                 () = cx.ending() => Ok(None),
-                why = probes::watch(cx, index, container, prepared) => Ok(Some(why)),
+                why = live(cx, index, container, prepared) => Ok(Some(why)),
             };
             match reason {
                 Err(exit) => exit,
@@ -167,6 +166,15 @@ async fn supervise(
         record.is_ready = false;
     });
     ended
+}
+
+/// Follows a running container by its hook and its probes, until one of them says that it has to be restarted. Returns why.
+async fn live(cx: &PodContext, index: usize, container: &Container, prepared: &Prepared) -> String {
+    let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref());
+    match run_hook(cx, container, prepared, hook).await {
+        Ok(()) => probes::watch(cx, index, container, prepared).await,
+        Err(error) => format!("its postStart hook failed: {error}"),
+    }
 }
 
 /// Ends a process gracefully: its hook, SIGTERM to its group, and SIGKILL when the time is over.
@@ -207,11 +215,20 @@ async fn stop(
 /// Runs the hook before the end of a container; a hook that fails does not keep it from ending.
 async fn pre_stop(cx: &PodContext, container: &Container, prepared: &Prepared) {
     let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
-    let Some(check) = hook.and_then(|hook| Check::of_hook(&cx.pod, container, hook)) else { return };
-    let exec = |words| prepared.exec(cx, words);
-    if let Err(error) = check.run(Duration::MAX, exec).await {
+    if let Err(error) = run_hook(cx, container, prepared, hook).await {
         tracing::debug!(%error, pod = cx.source.pod, container = container.name, "preStop hook");
     }
+}
+
+/// Runs a hook, if there is one. It may take any time.
+async fn run_hook(
+    cx: &PodContext,
+    container: &Container,
+    prepared: &Prepared,
+    hook: Option<&LifecycleHandler>,
+) -> Result<(), CheckError> {
+    let Some(check) = hook.and_then(|hook| Check::of_hook(&cx.pod, container, hook)) else { return Ok(()) };
+    check.run(Duration::MAX, |words| prepared.exec(cx, words)).await
 }
 
 /// Finds out whether a program ended because of its port: one that another program took meanwhile, or one that it listens on whatever
@@ -236,7 +253,7 @@ async fn judge(cx: &PodContext, index: usize, container: &Container, ended: &End
             let text = format!(
                 "listens on port {declared} whatever PORT says, so it cannot start beside its predecessor: it starts after it"
             );
-            cx.note(&container.name, &text);
+            cx.node.tell_once(&cx.source_of(&container.name), &text);
             cx.node.annotate_deployment(&cx.pod, ALONE).await;
         }
     }
@@ -265,12 +282,8 @@ fn tell_end(cx: &PodContext, container: &Container, exit: Exit, times: u32, paus
         3 => ", 3rd time".to_owned(),
         times => format!(", {times}th time"),
     };
-    let lines: Vec<String> = cx
-        .log(&container.name)
-        .last(SHOWN_LINES)
-        .iter()
-        .map(|line| format!("\n  {}", readable(&line.text)))
-        .collect();
+    let lines: Vec<String> =
+        cx.log(&container.name).last(SHOWN_LINES).iter().map(|line| format!("\n  {}", readable(&line.text))).collect();
     let its_last = if lines.is_empty() { "" } else { "; its last lines:" };
     let text = format!("{how}{nth}, again in {} s{its_last}{}", pause.as_secs_f64(), lines.concat());
     cx.note(&container.name, &text);

@@ -10,9 +10,9 @@ use tokio::{
 
 use crate::{
     logs::ContainerLog,
-    shared::Shared,
     output::Source,
     pod_spec::containers,
+    shared::Shared,
     states::{ContainerRecord, Role, State},
     volumes::Folders,
 };

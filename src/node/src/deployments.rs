@@ -121,11 +121,7 @@ pub(crate) fn source(pod: &Pod, index: usize) -> Source {
     }
 }
 
-async fn write_status(
-    shared: &Shared,
-    deployment: &Deployment,
-    status: k8s_openapi::api::apps::v1::DeploymentStatus,
-) {
+async fn write_status(shared: &Shared, deployment: &Deployment, status: k8s_openapi::api::apps::v1::DeploymentStatus) {
     let mut new = deployment.clone();
     new.metadata.resource_version = None;
     new.metadata.managed_fields = None;

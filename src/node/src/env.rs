@@ -20,12 +20,16 @@ pub(crate) enum ConfigError {
     #[error("key {key} of {kind} {name} is no text, so it cannot be a variable: mount it as a file")]
     NoText { key: String, kind: &'static str, name: String },
     /// A field is not known.
-    #[error("field {0} cannot be read here: use one of metadata.name, metadata.namespace, metadata.uid, metadata.labels['x'], \
-             metadata.annotations['x'], spec.nodeName, spec.serviceAccountName, status.podIP, status.hostIP")]
+    #[error(
+        "field {0} cannot be read here: use one of metadata.name, metadata.namespace, metadata.uid, metadata.labels['x'], \
+             metadata.annotations['x'], spec.nodeName, spec.serviceAccountName, status.podIP, status.hostIP"
+    )]
     Field(String),
     /// A volume is of a kind that is not made here.
-    #[error("volume {0} is of a kind that is not made here: use emptyDir, configMap, secret, projected, downwardAPI, hostPath or \
-             persistentVolumeClaim")]
+    #[error(
+        "volume {0} is of a kind that is not made here: use emptyDir, configMap, secret, projected, downwardAPI, hostPath or \
+             persistentVolumeClaim"
+    )]
     Volume(String),
     /// A path leads out of its volume.
     #[error("path {0:?} of volume {1} leads out of it: use a relative path without `..`")]
@@ -93,9 +97,7 @@ fn value(
     }
     let (kind, name, key, optional, data) = match (&from.config_map_key_ref, &from.secret_key_ref) {
         (Some(map), _) => ("ConfigMap", &map.name, &map.key, map.optional, objects.config_map(&map.name)),
-        (None, Some(secret)) => {
-            ("Secret", &secret.name, &secret.key, secret.optional, objects.secret(&secret.name))
-        }
+        (None, Some(secret)) => ("Secret", &secret.name, &secret.key, secret.optional, objects.secret(&secret.name)),
         // Limits do not exist here, so there is nothing to say of resources.
         (None, None) => return Ok(None),
     };

@@ -186,7 +186,9 @@ async fn serve(shared: &Shared, workers: &mut Workers) {
         let next = reconcile(shared, workers).await;
         let pause = async {
             match next {
-                Some(at) => sleep(at.duration_since(Timestamp::now()).max(jiff::SignedDuration::ZERO).unsigned_abs()).await,
+                Some(at) => {
+                    sleep(at.duration_since(Timestamp::now()).max(jiff::SignedDuration::ZERO).unsigned_abs()).await
+                }
                 None => std::future::pending().await,
             }
         };

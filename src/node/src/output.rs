@@ -33,8 +33,7 @@ pub trait Output: Send + Sync {
 /// Returns a line of our programs' logs, which are JSON, as text: `INFO ready agent=a tools=2`. Any other line is returned as it is.
 pub fn readable(line: &str) -> Cow<'_, str> {
     let text = line.trim_start();
-    let fields: Option<Map<String, Value>> =
-        text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten();
+    let fields: Option<Map<String, Value>> = text.starts_with('{').then(|| serde_json::from_str(text).ok()).flatten();
     let Some(mut fields) = fields else { return line.into() };
     let (Some(Value::String(level)), Some(Value::String(message))) = (fields.remove("level"), fields.remove("message"))
     else {

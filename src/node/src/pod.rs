@@ -111,7 +111,9 @@ async fn follow_data(cx: &PodContext) -> Infallible {
     let mut data = cx.node.data_changed.subscribe();
     let volumes = cx.pod.spec.as_ref().and_then(|spec| spec.volumes.as_ref());
     let has_data = volumes.is_some_and(|volumes| {
-        volumes.iter().any(|volume| volume.config_map.is_some() || volume.secret.is_some() || volume.projected.is_some())
+        volumes
+            .iter()
+            .any(|volume| volume.config_map.is_some() || volume.secret.is_some() || volume.projected.is_some())
     });
     loop {
         if !has_data || data.changed().await.is_err() {

@@ -96,7 +96,10 @@ mod tests {
         let late = "2200-01-01T00:00:00Z".parse().unwrap();
         assert_eq!(read(&logs, &options(|options| options.since = Some(late))).await.unwrap(), "");
         let timed = read(&logs, &options(|options| options.timestamps = true)).await.unwrap();
-        assert!(timed.lines().all(|line| line.split_once(' ').unwrap().0.parse::<jiff::Timestamp>().is_ok()), "{timed}");
+        assert!(
+            timed.lines().all(|line| line.split_once(' ').unwrap().0.parse::<jiff::Timestamp>().is_ok()),
+            "{timed}"
+        );
         let previous = options(|options| options.previous = true);
         assert_eq!(read(&logs, &previous).await, Err(LogError::NoPrevious));
         log.begin();

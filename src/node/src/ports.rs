@@ -40,7 +40,8 @@ impl Ports {
             !state.held.contains(port) && is_free(Ipv4Addr::LOCALHOST, *port) && is_free(Ipv4Addr::UNSPECIFIED, *port)
         };
         let size = RANGE.end() - RANGE.start() + 1;
-        let others = (0..size).map(|step| RANGE.start() + ((u32::from(state.next) + u32::from(step)) % u32::from(size)) as u16);
+        let others =
+            (0..size).map(|step| RANGE.start() + ((u32::from(state.next) + u32::from(step)) % u32::from(size)) as u16);
         let port = wanted.into_iter().chain(others).find(is_usable)?;
         if RANGE.contains(&port) {
             state.next = port - RANGE.start() + 1;

@@ -23,7 +23,8 @@ struct Timing {
 
 impl Timing {
     fn of(probe: &Probe) -> Self {
-        let number = |field: Option<i32>, default: u32| field.and_then(|value| u32::try_from(value).ok()).unwrap_or(default);
+        let number =
+            |field: Option<i32>, default: u32| field.and_then(|value| u32::try_from(value).ok()).unwrap_or(default);
         let seconds = |field, default| Duration::from_secs(number(field, default).into());
         Self {
             delay: seconds(probe.initial_delay_seconds, 0),
@@ -83,7 +84,9 @@ pub(crate) async fn watch(cx: &PodContext, index: usize, container: &Container, 
     });
     let ready = async {
         match readiness {
-            Some(readiness) => follow(&readiness, |is_ready| cx.change(index, |record| record.is_ready = is_ready)).await,
+            Some(readiness) => {
+                follow(&readiness, |is_ready| cx.change(index, |record| record.is_ready = is_ready)).await
+            }
             None => std::future::pending().await,
         }
     };

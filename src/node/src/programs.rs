@@ -52,7 +52,9 @@ pub(crate) enum ProgramError {
     #[error("program \"{0}\" not found")]
     Missing(String),
     /// The container names an image, and nothing to run without it.
-    #[error("image {0} needs a container, which is not run here: name what runs instead, as {DEV_COMMAND}: uv run shop.py")]
+    #[error(
+        "image {0} needs a container, which is not run here: name what runs instead, as {DEV_COMMAND}: uv run shop.py"
+    )]
     OnlyImage(String),
     /// The annotation is no command.
     #[error("{DEV_COMMAND} {0:?} cannot be read: close its quotes, and name a program")]
@@ -149,9 +151,7 @@ impl Lookup<'_> {
         }
         match dev {
             Some(words) => self.run(words),
-            None if command.is_empty() => {
-                Err(ProgramError::OnlyImage(container.image.clone().unwrap_or_default()))
-            }
+            None if command.is_empty() => Err(ProgramError::OnlyImage(container.image.clone().unwrap_or_default())),
             None => self.run(command.into_iter().chain(args).collect()),
         }
     }
@@ -175,12 +175,7 @@ impl Lookup<'_> {
     }
 
     /// Returns the bridge in front of the server's program, which is looked up here, so that a missing one is told at once.
-    fn bridge(
-        &self,
-        bridge: &Path,
-        given: Vec<String>,
-        dev: Option<Vec<String>>,
-    ) -> Result<Command, ProgramError> {
+    fn bridge(&self, bridge: &Path, given: Vec<String>, dev: Option<Vec<String>>) -> Result<Command, ProgramError> {
         let end = given.iter().position(|word| word == "--").map_or(given.len(), |at| at + 1);
         let (options, server) = given.split_at(end);
         let words = dev.unwrap_or_else(|| server.to_vec());

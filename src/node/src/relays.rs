@@ -120,7 +120,8 @@ impl Relays {
         let used: BTreeSet<u16> = state.relays.values().map(|relay| relay.address.port()).collect();
         let candidates = candidates(&key).filter(|port| !used.contains(port));
         let bound = candidates.map(|port| StdListener::bind((Ipv4Addr::LOCALHOST, port))).find_map(Result::ok);
-        let listener = bound.ok_or_else(|| "every port from 20000 to 20999 is taken: close other programs".to_owned())?;
+        let listener =
+            bound.ok_or_else(|| "every port from 20000 to 20999 is taken: close other programs".to_owned())?;
         let listen = || {
             listener.set_nonblocking(true)?;
             let address = listener.local_addr()?;

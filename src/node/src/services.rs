@@ -47,7 +47,8 @@ async fn write_node_ports(shared: &Shared, service: &Service) {
     let before = ports.clone();
     for port in &mut ports {
         let Ok(number) = u16::try_from(port.port) else { continue };
-        let relay = shared.relays.address(&ServicePort { namespace: namespace.clone(), name: name.clone(), port: number });
+        let relay =
+            shared.relays.address(&ServicePort { namespace: namespace.clone(), name: name.clone(), port: number });
         port.node_port = relay.map(|address| i32::from(address.port())).or(port.node_port);
     }
     if ports == before {

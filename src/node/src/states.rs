@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::{
     api::core::v1::{
-        ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus, HostIP,
-        Pod, PodCondition, PodIP, PodStatus,
+        ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+        HostIP, Pod, PodCondition, PodIP, PodStatus,
     },
     apimachinery::pkg::apis::meta::v1::Time,
 };
@@ -148,7 +148,8 @@ pub(crate) fn pod_status(pod: &Pod, all: &[ContainerRecord], now: Timestamp) -> 
     // As in the kubelet, sidecars count.
     let is_ready = is_initialized
         && all.iter().filter(|container| container.role != Role::Init).all(|container| container.is_ready);
-    let has_begun = all.iter().any(|container| !matches!(container.state, State::Waiting(..)) || container.restarts > 0);
+    let has_begun =
+        all.iter().any(|container| !matches!(container.state, State::Waiting(..)) || container.restarts > 0);
     let phase = if mains().any(|container| !is_waiting_first(container)) { "Running" } else { "Pending" };
     let conditions = [
         ("PodScheduled", true, ""),

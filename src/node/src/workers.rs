@@ -89,8 +89,7 @@ impl Workers {
 
     fn start(&mut self, uid: &str, pod: &Arc<Pod>) {
         let mut source = source(pod, 1);
-        let group =
-            (source.namespace.clone(), source.kind.clone(), source.name.clone(), hash_of(pod).to_owned());
+        let group = (source.namespace.clone(), source.kind.clone(), source.name.clone(), hash_of(pod).to_owned());
         let taken: HashSet<usize> =
             self.running.values().filter(|worker| worker.group == group).map(|worker| worker.index).collect();
         source.index = (1..).find(|index| !taken.contains(index)).unwrap_or(1);

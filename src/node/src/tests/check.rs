@@ -74,7 +74,9 @@ async fn a_response_is_judged_by_its_status() {
             Ok(()) => assert_eq!(found, Ok(()), "{response}"),
             Err(why) => assert!(found.clone().unwrap_err().contains(why), "{found:?}"),
         }
-        let expected = format!("GET /p?q HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: kube-probe/recif-dev\r\nX-Key: k\r\nConnection: close\r\n\r\n");
+        let expected = format!(
+            "GET /p?q HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUser-Agent: kube-probe/recif-dev\r\nX-Key: k\r\nConnection: close\r\n\r\n"
+        );
         assert_eq!(*requests.borrow(), expected);
     }
 }

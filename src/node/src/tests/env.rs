@@ -36,7 +36,11 @@ fn of_two_sources_the_later_one_wins_and_env_wins_over_all() {
     let map = json!({ "configMapRef": { "name": "m" } });
     let secret = json!({ "secretRef": { "name": "s" } });
     assert_eq!(env(json!({ "envFrom": [map, secret] })).unwrap(), ["A=2", "B=$(A)"]);
-    assert_eq!(env(json!({ "envFrom": [secret, map] })).unwrap(), ["A=1", "B=$(A)"], "a value of an object is not expanded");
+    assert_eq!(
+        env(json!({ "envFrom": [secret, map] })).unwrap(),
+        ["A=1", "B=$(A)"],
+        "a value of an object is not expanded"
+    );
     let prefixed = json!({ "envFrom": [{ "prefix": "P_", "secretRef": { "name": "s" } }], "env": [{ "name": "P_A", "value": "3" }] });
     assert_eq!(env(prefixed).unwrap(), ["P_A=3"]);
     let gone = json!({ "envFrom": [{ "secretRef": { "name": "gone", "optional": true } }] });
@@ -102,6 +106,10 @@ fn what_is_missing_is_told_in_the_kubelets_words() {
     ] {
         assert_eq!(env(container).unwrap_err(), expected);
     }
-    assert!(env(from(json!({ "fieldRef": { "fieldPath": "spec.x" } }))).unwrap_err().starts_with("field spec.x cannot be read"));
+    assert!(
+        env(from(json!({ "fieldRef": { "fieldPath": "spec.x" } })))
+            .unwrap_err()
+            .starts_with("field spec.x cannot be read")
+    );
     assert!(env(from(json!({ "secretKeyRef": { "name": "bytes", "key": "k" } }))).unwrap_err().contains("no text"));
 }

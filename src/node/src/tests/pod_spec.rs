@@ -40,7 +40,8 @@ fn deployment() -> Deployment {
 }
 
 fn made() -> Value {
-    let owner = DevAnnotations::of(Some(&[(DEV_COMMAND.to_owned(), "sh x".to_owned()), ("z".into(), "z".into())].into()));
+    let owner =
+        DevAnnotations::of(Some(&[(DEV_COMMAND.to_owned(), "sh x".to_owned()), ("z".into(), "z".into())].into()));
     let ports = PortMap([(8000, 21000), (8888, 21001)].into());
     serde_json::to_value(pod(&deployment(), "hash", &owner, &ports, &programs())).unwrap()
 }
@@ -80,11 +81,23 @@ fn programs_are_told_where_they_listen() {
             .map(|variable| format!("{}={}", variable["name"].as_str().unwrap(), variable["value"].as_str().unwrap()))
             .collect()
     };
-    let proxy = ["RECIF_LISTEN_ADDR=127.0.0.1:21001", "RECIF_ADDRESS=127.0.0.1", "RECIF_LOCAL=true",
-        "RECIF_UPSTREAM_URL=http://127.0.0.1:21000", "RECIF_LAME_DUCK=200ms"];
+    let proxy = [
+        "RECIF_LISTEN_ADDR=127.0.0.1:21001",
+        "RECIF_ADDRESS=127.0.0.1",
+        "RECIF_LOCAL=true",
+        "RECIF_UPSTREAM_URL=http://127.0.0.1:21000",
+        "RECIF_LAME_DUCK=200ms",
+    ];
     assert_eq!(env(&spec["initContainers"][0]), proxy);
-    let agent = ["PORT=21000", "RECIF_ADDRESS=127.0.0.1", "RECIF_LOCAL=true", "RECIF_CONTRACT_ROOT=/genkit", "TMPDIR=/tmp",
-        "CORAIL_PORT=21000", "HOST=::"];
+    let agent = [
+        "PORT=21000",
+        "RECIF_ADDRESS=127.0.0.1",
+        "RECIF_LOCAL=true",
+        "RECIF_CONTRACT_ROOT=/genkit",
+        "TMPDIR=/tmp",
+        "CORAIL_PORT=21000",
+        "HOST=::",
+    ];
     assert_eq!(env(&spec["containers"][0]), agent);
     assert_eq!(env(&spec["containers"][1]), ["PORT=53", "CORAIL_PORT=53", "HOST=127.0.0.1"]);
 }

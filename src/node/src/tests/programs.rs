@@ -26,7 +26,8 @@ fn command(container: Value, dev_command: Option<&str>) -> Result<String, String
 
 #[test]
 fn ours_by_image_or_path_else_what_the_annotation_or_the_container_names() {
-    let bridge = json!({ "command": ["/recif/recif-proxy"], "args": ["mcp-bridge", "--port", "3000", "--", "sh", "-x"] });
+    let bridge =
+        json!({ "command": ["/recif/recif-proxy"], "args": ["mcp-bridge", "--port", "3000", "--", "sh", "-x"] });
     for (container, dev, expected) in [
         (json!({ "image": RUNNER_IMAGE }), None, Ok("/ours/recif-runner")),
         (json!({ "image": "corail:latest" }), None, Ok("/ours/recif-runner")),
@@ -51,18 +52,24 @@ fn ours_by_image_or_path_else_what_the_annotation_or_the_container_names() {
         (
             json!({ "args": ["serve"] }),
             None,
-            Err("ErrImageNeverPull: image acme/shop:1 needs a container, which is not run here: name what runs instead, \
-                 as recif.dev/dev-command: uv run shop.py"),
+            Err(
+                "ErrImageNeverPull: image acme/shop:1 needs a container, which is not run here: name what runs instead, \
+                 as recif.dev/dev-command: uv run shop.py",
+            ),
         ),
         (
             json!({}),
             Some("sh 'x"),
-            Err("CreateContainerError: recif.dev/dev-command \"sh 'x\" cannot be read: close its quotes, and name a program"),
+            Err(
+                "CreateContainerError: recif.dev/dev-command \"sh 'x\" cannot be read: close its quotes, and name a program",
+            ),
         ),
         (
             json!({}),
             Some(" "),
-            Err("CreateContainerError: recif.dev/dev-command \" \" cannot be read: close its quotes, and name a program"),
+            Err(
+                "CreateContainerError: recif.dev/dev-command \" \" cannot be read: close its quotes, and name a program",
+            ),
         ),
     ] {
         let shown = format!("{container} {dev:?}");

@@ -56,7 +56,15 @@ async fn a_connection_goes_to_a_ready_pod_and_waits_until_there_is_one() {
     let waiting = tokio::spawn(ask(at));
     let [first, second] = [server("one").await, server("two").await];
     relays.update(&services, &[pod("relay-a", first, false)]);
-    assert!(timeout(Duration::from_millis(50), async { while !waiting.is_finished() { sleep(RETRY).await } }).await.is_err());
+    assert!(
+        timeout(Duration::from_millis(50), async {
+            while !waiting.is_finished() {
+                sleep(RETRY).await
+            }
+        })
+        .await
+        .is_err()
+    );
     relays.update(&services, &[pod("relay-a", first, true)]);
     assert_eq!(waiting.await.unwrap(), "one");
     relays.update(&services, &[pod("relay-a", first, true), pod("relay-a", second, true)]);

@@ -26,7 +26,8 @@ fn made(volume: Value) -> Result<Vec<String>, String> {
     object.as_object_mut().unwrap().extend(volume.as_object().unwrap().clone());
     let pod = pod(json!([object]), json!([]));
     let volume = &pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0];
-    let files = files(&pod, volume, &objects(), |path| Ok(format!("token of {path}"))).map_err(|error| error.to_string())?;
+    let files =
+        files(&pod, volume, &objects(), |path| Ok(format!("token of {path}"))).map_err(|error| error.to_string())?;
     let shown = |(path, file): (String, File)| {
         let text = String::from_utf8(file.bytes).unwrap();
         format!("{path}={text} {:o}{}", file.mode, if file.is_rendered { "*" } else { "" })
@@ -46,7 +47,10 @@ fn files_are_those_of_keys_or_items_with_their_modes() {
         ),
         (json!({ "secret": { "secretName": "s" } }), vec!["k=3 644*"]),
         (json!({ "secret": { "secretName": "gone", "optional": true } }), vec![]),
-        (json!({ "downwardAPI": { "items": [{ "path": "l", "fieldRef": { "fieldPath": "metadata.labels" } }] } }), vec!["l=app=\"a\" 644"]),
+        (
+            json!({ "downwardAPI": { "items": [{ "path": "l", "fieldRef": { "fieldPath": "metadata.labels" } }] } }),
+            vec!["l=app=\"a\" 644"],
+        ),
         (
             json!({ "projected": { "sources": [
                 { "configMap": { "name": "m", "items": [{ "key": "a", "path": "flows/a" }] } },
@@ -70,8 +74,14 @@ fn what_cannot_be_mounted_is_told() {
             "couldn't find key x in Secret ns/s",
         ),
         (json!({ "nfs": { "path": "/x", "server": "y" } }), "volume v is of a kind"),
-        (json!({ "configMap": { "name": "m", "items": [{ "key": "a", "path": "../x" }] } }), "path \"../x\" of volume v"),
-        (json!({ "configMap": { "name": "m", "items": [{ "key": "a", "path": "/etc/x" }] } }), "path \"/etc/x\" of volume v"),
+        (
+            json!({ "configMap": { "name": "m", "items": [{ "key": "a", "path": "../x" }] } }),
+            "path \"../x\" of volume v",
+        ),
+        (
+            json!({ "configMap": { "name": "m", "items": [{ "key": "a", "path": "/etc/x" }] } }),
+            "path \"/etc/x\" of volume v",
+        ),
     ] {
         let error = made(volume).unwrap_err();
         assert!(error.starts_with(expected), "{error}");
