@@ -41,7 +41,7 @@ pub struct DevArgs {
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) logs: Vec<String>,
     /// How to print what happens: lines, or a JSON object each
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Plain, hide_possible_values = false)]
+    #[arg(short, long, value_enum, default_value_t = OutputFormat::Plain)]
     pub(crate) output: OutputFormat,
     /// How long COMMAND waits until all is Ready, such as 90s or 5m
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = length)]

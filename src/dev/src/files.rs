@@ -152,8 +152,8 @@ fn tidy(path: &Path) -> PathBuf {
 fn resources(text: &str) -> Result<Vec<String>, String> {
     let documents = yaml::read(text).map_err(|error| format!(":{}: {}", error.at, error.message))?;
     let Some(document) = documents.first() else { return Ok(Vec::new()) };
-    let fields = document.value.as_object().into_iter().flatten();
-    if let Some((field, _)) = fields.clone().find(|(field, _)| !WITHOUT_EFFECT.contains(&field.as_str())) {
+    let mut fields = document.value.as_object().into_iter().flatten();
+    if let Some((field, _)) = fields.find(|(field, _)| !WITHOUT_EFFECT.contains(&field.as_str())) {
         let at = document.places.of_key(&format!("/{field}"));
         return Err(format!(
             ":{at}: {field} is not known here: let kustomize read it, as in `kubectl kustomize DIR | recif dev -`"

@@ -144,7 +144,9 @@ impl Contents {
                     let at = origin.at("apiVersion");
                     self.problems.push(format!("{at}: {kind} is not known as {api_version}: write {known}"));
                 }
-                None => drop(self.without_effect.entry(kind.clone()).or_insert(name)),
+                None => {
+                    self.without_effect.entry(kind).or_insert(name);
+                }
             }
             return;
         };

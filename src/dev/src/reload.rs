@@ -67,7 +67,9 @@ impl FileWatcher {
             let is_watched = self.watched.get(&folder) == Some(&recursive);
             let mode = if recursive { RecursiveMode::Recursive } else { RecursiveMode::NonRecursive };
             match if is_watched { Ok(()) } else { self.watcher.watch(&folder, mode) } {
-                Ok(()) => drop(watched.insert(folder, recursive)),
+                Ok(()) => {
+                    watched.insert(folder, recursive);
+                }
                 Err(error) => problems.push(format!("{}: changes are not seen: {error}", folder.display())),
             }
         }

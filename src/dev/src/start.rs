@@ -213,9 +213,9 @@ fn hosts(names: Names) -> HostMap {
 
 /// Makes a client of a server in this process. It has a name, as that of a cluster has: by it the server knows who wrote a field.
 fn client(server: &ApiServer) -> Client {
-    const AGENT: HeaderValue = HeaderValue::from_static(concat!("recif/", env!("CARGO_PKG_VERSION")));
     let named = server.clone().map_request(|mut request: Request<Body>| {
-        request.headers_mut().insert(USER_AGENT, AGENT);
+        let name = HeaderValue::from_static(concat!("recif/", env!("CARGO_PKG_VERSION")));
+        request.headers_mut().insert(USER_AGENT, name);
         request
     });
     Client::new(named, "default")

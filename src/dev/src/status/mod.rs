@@ -119,9 +119,11 @@ impl Tracker {
     pub(crate) fn see(&mut self, sight: Sight, now: Instant) -> Option<Event> {
         match sight {
             Sight::Service { namespace, name, port } => {
-                match port {
-                    Some(port) => drop(self.ports.insert((namespace, name), port)),
-                    None => drop(self.ports.remove(&(namespace, name))),
+                let service = (namespace, name);
+                if let Some(port) = port {
+                    self.ports.insert(service, port);
+                } else {
+                    self.ports.remove(&service);
                 }
                 None
             }
