@@ -1,6 +1,14 @@
 //! The session: what happens while it runs, and its end.
 
-use std::{ffi::OsString, path::PathBuf, pin::pin, process::ExitCode, time::Duration};
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    io::{self, IsTerminal as _},
+    path::PathBuf,
+    pin::pin,
+    process::ExitCode,
+    time::Duration,
+};
 
 use futures::StreamExt as _;
 use kube::Client;
@@ -87,6 +95,8 @@ impl Session {
     pub(crate) async fn run(mut self) -> ExitCode {
         let problems = self.desired.load().await;
         self.watch_files();
+        // What was saved while the first look was not yet a watch.
+        self.desired.reload(&BTreeSet::new()).await;
         let end = match self.command.is_empty() || problems == 0 {
             true => self.follow().await,
             // Waiting repairs no file.
@@ -123,11 +133,12 @@ impl Session {
             };
             tokio::select! {
                 signal = self.signals.next() => {
-                    if let Some(command) = &command {
-                        // A terminal has sent it to the command, too; a second one of another sort does no harm.
-                        command.signal(if signal == Signal::INT { signal } else { Signal::TERM });
+                    // A terminal has sent its own to the command, too: a second one would mean more.
+                    let is_sent = signal == Signal::INT && io::stdin().is_terminal();
+                    if let Some(command) = command.as_ref().filter(|_| !is_sent) {
+                        command.signal(signal);
                     }
-                    return End { code: 0, command };
+                    return End { code: if waits { INTERRUPTED } else { 0 }, command };
                 }
                 code = ended => return End { code, command: None },
                 error = self.processes.parts.failed() => return self.failed(&error.to_string(), command),

@@ -9,6 +9,7 @@ use std::{collections::BTreeMap, time::Duration};
 use crds::{ApiKind, Role, reason};
 use kube::core::DynamicObject;
 use meta::CommonStatus;
+use serde_json::Value;
 use tokio::time::Instant;
 pub(crate) use watch::{Sight, sights};
 
@@ -20,6 +21,9 @@ const FAILED_AFTER: Duration = Duration::from_millis(300);
 const WAITS_AFTER: Duration = Duration::from_secs(1);
 /// Time after which it is shown that Pods do not become ready; many programs take seconds to start.
 const DEPLOYS_AFTER: Duration = Duration::from_secs(10);
+
+/// apiVersion and kind of Deployments.
+const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
 
 /// State of an object, as far as it concerns the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,6 +43,26 @@ struct View {
 }
 
 impl View {
+    /// Returns the state of a Deployment of the user's.
+    fn of_deployment(id: &ObjectId, object: &DynamicObject) -> Self {
+        let number = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
+        let wanted = object.data.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(1);
+        let available = number("/status/availableReplicas").min(number("/status/updatedReplicas"));
+        let generation = object.metadata.generation.unwrap_or_default();
+        // None of another template is left, either.
+        let is_good = number("/status/observedGeneration") >= generation
+            && available == wanted
+            && number("/status/replicas") == wanted;
+        Self {
+            phase: if is_good { "Running" } else { "Deploying" }.to_owned(),
+            is_good,
+            sentence: format!("Deployment {}/{} waits for its Pods: {available} of {wanted} are available.", id.namespace, id.name),
+            reason: String::new(),
+            content: Some(generation.to_string()),
+            is_workload: true,
+        }
+    }
+
     fn of(kind: &ApiKind, object: &DynamicObject) -> Self {
         let status = object.data.get("status").cloned();
         let status: Option<CommonStatus> = status.map(|status| serde_json::from_value(status).unwrap_or_default());
@@ -98,14 +122,13 @@ impl Tracker {
 
     /// Takes the objects that files hold, and those of them that were applied just now.
     pub(crate) fn expect(&mut self, expected: Vec<ObjectId>, applied: &[ObjectId], now: Instant) {
-        let is_ours = |id: &ObjectId| kind_of(id).is_some();
-        self.expected = expected.into_iter().filter(is_ours).collect();
+        self.expected = expected.into_iter().filter(is_tracked).collect();
         applied.iter().for_each(|id| self.begin(id, now));
     }
 
     /// Begins the way of an object anew: its Pods are replaced without a change of its file.
     pub(crate) fn begin(&mut self, id: &ObjectId, now: Instant) {
-        if kind_of(id).is_some() {
+        if is_tracked(id) {
             self.entry(id, now).since = now;
         }
     }
@@ -132,7 +155,10 @@ impl Tracker {
                 None
             }
             Sight::Object(id, object) => {
-                let view = View::of(kind_of(&id)?, &object);
+                let view = match kind_of(&id) {
+                    Some(kind) => View::of(kind, &object),
+                    None => View::of_deployment(&id, &object),
+                };
                 self.see_object(&id, view, now)
             }
         }
@@ -250,6 +276,11 @@ impl Tracker {
             None => "recif get".to_owned(),
         }
     }
+}
+
+/// Reports whether the state of an object is followed.
+fn is_tracked(id: &ObjectId) -> bool {
+    kind_of(id).is_some() || (id.api_version == DEPLOYMENT.0 && id.kind == DEPLOYMENT.1)
 }
 
 /// Returns the kind of an object of ours.

@@ -137,6 +137,27 @@ fn an_object_of_another_namespace_is_named_with_it() {
 }
 
 #[test]
+fn a_deployment_of_the_user_is_waited_for() {
+    let id = ObjectId { api_version: "apps/v1".to_owned(), ..id("Deployment", "d") };
+    let mut case = Case::new(&[id.clone()]);
+    let deployment = |generation: i64, replicas: i64, available: i64| {
+        let object = json!({
+            "metadata": { "name": "d", "namespace": "default", "generation": generation },
+            "spec": { "replicas": 2 },
+            "status": { "observedGeneration": 1, "replicas": replicas, "updatedReplicas": 2, "availableReplicas": available },
+        });
+        Sight::Object(id.clone(), Box::new(serde_json::from_value(object).unwrap()))
+    };
+    for (generation, replicas, available) in [(1, 2, 1), (2, 2, 2), (1, 3, 2)] {
+        assert_eq!(case.tracker.see(deployment(generation, replicas, available), case.now), None);
+        assert!(!case.tracker.is_ready());
+    }
+    let line = case.tracker.see(deployment(1, 2, 2), case.now).unwrap().text(0);
+    assert!(line.starts_with("deployment/d        Running"), "{line}");
+    assert!(case.tracker.is_ready());
+}
+
+#[test]
 fn objects_of_other_kinds_are_not_waited_for() {
     let map = ObjectId { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned(), ..id("", "c") };
     let case = Case::new(&[map]);

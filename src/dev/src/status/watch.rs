@@ -40,22 +40,33 @@ pub(crate) enum Sight {
 /// Watches all objects, for ever.
 pub(crate) fn sights(client: &Client) -> impl Stream<Item = Sight> + Send + use<> {
     let mut all: Vec<BoxStream<'static, Sight>> = KINDS.iter().map(|kind| objects(client, kind).boxed()).collect();
+    all.push(deployments(client).boxed());
     all.push(services(client).boxed());
     select_all(all)
+}
+
+/// Watches the Deployments that no other object has made.
+fn deployments(client: &Client) -> impl Stream<Item = Sight> + Send + use<> {
+    let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("apps", "v1", "Deployment"), "deployments");
+    let is_made = |object: &DynamicObject| object.metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
+    let own = events(client, &resource).filter(move |(object, _)| ready(!is_made(object)));
+    own.map(|(object, is_there)| sight("apps/v1", "Deployment", object, is_there))
 }
 
 fn objects(client: &Client, kind: &'static ApiKind) -> impl Stream<Item = Sight> + Send + use<> {
     let gvk = GroupVersionKind::gvk(GROUP, VERSION, kind.name);
     let resource = ApiResource::from_gvk_with_plural(&gvk, kind.plural);
-    events(client, &resource).map(move |(object, is_there)| {
-        let id = ObjectId {
-            api_version: kind.api_version(),
-            kind: kind.name.to_owned(),
-            namespace: object.metadata.namespace.clone().unwrap_or_default(),
-            name: object.metadata.name.clone().unwrap_or_default(),
-        };
-        if is_there { Sight::Object(id, Box::new(object)) } else { Sight::Gone(id) }
-    })
+    events(client, &resource).map(move |(object, is_there)| sight(&kind.api_version(), kind.name, object, is_there))
+}
+
+fn sight(api_version: &str, kind: &str, object: DynamicObject, is_there: bool) -> Sight {
+    let id = ObjectId {
+        api_version: api_version.to_owned(),
+        kind: kind.to_owned(),
+        namespace: object.metadata.namespace.clone().unwrap_or_default(),
+        name: object.metadata.name.clone().unwrap_or_default(),
+    };
+    if is_there { Sight::Object(id, Box::new(object)) } else { Sight::Gone(id) }
 }
 
 fn services(client: &Client) -> impl Stream<Item = Sight> + Send + use<> {
