@@ -104,7 +104,12 @@ impl Workspace {
                 old => {
                     snapshot.saved.push(file.name.clone());
                     let old = old.unwrap_or_default();
-                    match manifest::read(&file, &self.kinds, &self.namespace) {
+                    let read = match file.text.is_empty() && !old.contents.manifests.is_empty() {
+                        // Many programs empty a file before they write it.
+                        true => Err(format!("{}: it is empty", file.name)),
+                        false => manifest::read(&file, &self.kinds, &self.namespace),
+                    };
+                    match read {
                         Ok(contents) => FileState { text: file.text, contents, error: None },
                         Err(error) => {
                             let error = Some(error + &stays(&old.contents));
@@ -268,6 +273,10 @@ mod tests {
         let [problem] = &folder.short(&snapshot.problems)[..] else { panic!("{snapshot:?}") };
         assert!(problem.starts_with("a.yaml:2:") && problem.ends_with("; configmap/a stays as it was"), "{problem}");
         assert_eq!(workspace.read().problems, snapshot.problems, "it is still so");
+        folder.write("a.yaml", "");
+        let snapshot = workspace.read();
+        assert_eq!(folder.short(&snapshot.problems), ["a.yaml: it is empty; configmap/a stays as it was"]);
+        assert_eq!(snapshot.manifests, before);
     }
 
     #[test]
