@@ -67,7 +67,8 @@ async fn the_sample_runs_answers_and_ends_with_all_its_programs() {
 async fn a_saved_file_is_applied_and_what_no_file_names_is_deleted() {
     let folder = folder("reload");
     fs::write(folder.join("a.yaml"), agent("one")).unwrap();
-    let tool = "apiVersion: agents.recif.dev/v1\nkind: Tool\nmetadata: {name: t}\nspec: {name: datetime, type: builtin}\n";
+    let tool =
+        "apiVersion: agents.recif.dev/v1\nkind: Tool\nmetadata: {name: t}\nspec: {name: datetime, type: builtin}\n";
     fs::write(folder.join("t.yaml"), tool).unwrap();
     let mut dev = Dev::start(&folder, &["."]).await;
     dev.event("ready").await;
@@ -100,7 +101,11 @@ async fn a_mistake_is_told_with_its_place_and_the_rest_goes_on() {
     let children = dev.children();
     for (wrong, place, words) in [
         (agent("one") + "   x: 1\n", "a.yaml:10:", "; agent/a stays as it was"),
-        (agent("one").replace("replicas: 1", "replicas: 11"), "a.yaml:9:13: ", "agent/a is refused: spec.replicas in body should be less than or equal to 10"),
+        (
+            agent("one").replace("replicas: 1", "replicas: 11"),
+            "a.yaml:9:13: ",
+            "agent/a is refused: spec.replicas in body should be less than or equal to 10",
+        ),
         (agent("one") + "  color: red\n", "a.yaml:10:3: ", "agent/a is refused: unknown field \"spec.color\""),
         (agent("one").replace("framework: corail", "framework: other"), "a.yaml:7:14: ", "agent/a is refused: "),
     ] {
@@ -195,7 +200,10 @@ async fn what_the_user_can_put_right_is_told_before_anything_runs() {
     for (arguments, words) in [
         (vec!["none.yaml"], "error: none.yaml: ".to_owned()),
         (vec!["--env-file", "none.env"], "error: --env-file none.env: there is no such file".to_owned()),
-        (vec!["--api-port", &port], format!("error: --api-port {port} is taken: choose another one, or leave the flag out")),
+        (
+            vec!["--api-port", &port],
+            format!("error: --api-port {port} is taken: choose another one, or leave the flag out"),
+        ),
     ] {
         let ended = output(&folder, &arguments).await;
         let said = text(&ended.stderr);
@@ -212,7 +220,11 @@ async fn the_api_server_is_for_those_who_have_the_token() {
     let file: Value = serde_json::from_str(&fs::read_to_string(folder.join(".recif/kubeconfig")).unwrap()).unwrap();
     let cluster = &file["clusters"][0]["cluster"];
     let authority = STANDARD.decode(cluster["certificate-authority-data"].as_str().unwrap()).unwrap();
-    let client = reqwest::Client::builder().no_proxy().tls_certs_only([reqwest::Certificate::from_pem(&authority).unwrap()]).build().unwrap();
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only([reqwest::Certificate::from_pem(&authority).unwrap()])
+        .build()
+        .unwrap();
     let server = cluster["server"].as_str().unwrap();
     let code = async |path: &str, token: &str, host: Option<&str>| {
         let mut request = client.get(format!("{server}{path}")).bearer_auth(token);

@@ -86,13 +86,15 @@ impl Dev {
 
     /// Waits until an object is in a phase, and returns the text of that.
     pub(crate) async fn phase(&mut self, object: &str, phase: &str) -> String {
-        let event = self.wait(|event| event["event"] == "phase" && event["object"] == object && event["phase"] == phase).await;
+        let event =
+            self.wait(|event| event["event"] == "phase" && event["object"] == object && event["phase"] == phase).await;
         event["text"].as_str().unwrap().to_owned()
     }
 
     /// Waits for a problem that has this text.
     pub(crate) async fn problem(&mut self, text: &str) -> String {
-        let event = self.wait(|event| event["event"] == "problem" && event["text"].as_str().unwrap().contains(text)).await;
+        let event =
+            self.wait(|event| event["event"] == "problem" && event["text"].as_str().unwrap().contains(text)).await;
         event["text"].as_str().unwrap().to_owned()
     }
 
@@ -115,7 +117,9 @@ impl Dev {
         let parents: Vec<(u32, u32)> = processes().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect();
         loop {
             let before = all.len();
-            all.extend(parents.iter().filter(|(_, parent)| all.contains(parent)).map(|(pid, _)| *pid).collect::<Vec<_>>());
+            all.extend(
+                parents.iter().filter(|(_, parent)| all.contains(parent)).map(|(pid, _)| *pid).collect::<Vec<_>>(),
+            );
             if all.len() == before {
                 break;
             }
@@ -130,7 +134,8 @@ impl Dev {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder().no_proxy().build().unwrap();
         let url = format!("{}/v1/agents/default/{agent}/chat", self.gateway);
-        let sent = client.post(url).json(&serde_json::json!({ "message": message })).timeout(SOON).send().await.unwrap();
+        let sent =
+            client.post(url).json(&serde_json::json!({ "message": message })).timeout(SOON).send().await.unwrap();
         (sent.status().as_u16(), sent.text().await.unwrap())
     }
 

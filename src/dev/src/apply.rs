@@ -220,7 +220,9 @@ mod tests {
                     "reason": "FieldValueInvalid", "field": "spec.replicas",
                     "message": "Invalid value: 11: spec.replicas in body should be less than or equal to 10",
                 }] } }),
-                vec!["agent.yaml:7:13: agent/my-agent is refused: spec.replicas in body should be less than or equal to 10"],
+                vec![
+                    "agent.yaml:7:13: agent/my-agent is refused: spec.replicas in body should be less than or equal to 10",
+                ],
             ),
             (
                 json!({ "details": { "causes": [
@@ -249,10 +251,17 @@ mod tests {
         let (one, mut two) = (manifest(), manifest());
         two.id.name = "two".to_owned();
         let id = |kind: &str| ObjectId { kind: kind.to_owned(), name: "gone".to_owned(), ..one.id.clone() };
-        let applied = [&one.id, &two.id, &id("Namespace"), &id("Agent")].map(|id| (id.clone(), one.object.clone())).into();
+        let applied =
+            [&one.id, &two.id, &id("Namespace"), &id("Agent")].map(|id| (id.clone(), one.object.clone())).into();
         two.object["spec"]["replicas"] = 2.into();
         let manifests = [one, two];
-        assert_eq!(changed(&applied, &manifests).iter().map(|found| found.id.name.as_str()).collect::<Vec<_>>(), ["two"]);
-        assert_eq!(gone(&applied, &manifests).iter().map(ToString::to_string).collect::<Vec<_>>(), ["agent/gone", "namespace/gone"]);
+        assert_eq!(
+            changed(&applied, &manifests).iter().map(|found| found.id.name.as_str()).collect::<Vec<_>>(),
+            ["two"]
+        );
+        assert_eq!(
+            gone(&applied, &manifests).iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["agent/gone", "namespace/gone"]
+        );
     }
 }

@@ -66,7 +66,8 @@ fn length(text: &str) -> Result<Duration, String> {
 
 fn namespace(text: &str) -> Result<String, String> {
     let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_label = (1..=63).contains(&text.len()) && text.bytes().all(is_inner) && !text.starts_with('-') && !text.ends_with('-');
+    let is_label =
+        (1..=63).contains(&text.len()) && text.bytes().all(is_inner) && !text.starts_with('-') && !text.ends_with('-');
     if is_label { Ok(text.to_owned()) } else { Err("a namespace has small letters, digits and '-' only".to_owned()) }
 }
 
@@ -88,7 +89,10 @@ mod tests {
 
     #[test]
     fn flags_are_read() {
-        let args = parse("a.yaml tools -R --env-file x -n team --gateway-port 1 --logs a,agent/b -o json --timeout 1m -- run -x").unwrap();
+        let args = parse(
+            "a.yaml tools -R --env-file x -n team --gateway-port 1 --logs a,agent/b -o json --timeout 1m -- run -x",
+        )
+        .unwrap();
         assert_eq!(args.files, ["a.yaml", "tools"].map(PathBuf::from));
         assert_eq!(args.command, ["run", "-x"].map(OsString::from));
         assert_eq!((args.recursive, args.namespace.as_str(), args.gateway_port), (true, "team", Some(1)));

@@ -112,7 +112,10 @@ mod tests {
             Addresses::new(ports, &args).notes
         };
         assert_eq!(notes(&[], 8080, 8780), Vec::<String>::new());
-        let expected = ["port 8080 is taken: the gateway is at http://127.0.0.1:8083", "port 8780 is taken: the web UI is at http://127.0.0.1:8781/ui/"];
+        let expected = [
+            "port 8080 is taken: the gateway is at http://127.0.0.1:8083",
+            "port 8780 is taken: the web UI is at http://127.0.0.1:8781/ui/",
+        ];
         assert_eq!(notes(&[], 8083, 8781), expected);
         assert_eq!(notes(&["--gateway-port", "9000", "--ui-port", "9001"], 9000, 9001), Vec::<String>::new());
     }

@@ -1,12 +1,6 @@
 //! The user's command, which runs when all is Ready.
 
-use std::{
-    ffi::OsString,
-    io,
-    os::unix::process::ExitStatusExt as _,
-    path::Path,
-    process::ExitStatus,
-};
+use std::{ffi::OsString, io, os::unix::process::ExitStatusExt as _, path::Path, process::ExitStatus};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::process::{Child, Command};

@@ -107,7 +107,8 @@ mod tests {
             ("KEY=sk-\u{e9}", vec![("KEY", "sk-\u{e9}")]),
         ];
         for (text, expected) in cases {
-            let expected: Variables = expected.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+            let expected: Variables =
+                expected.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
             assert_eq!(read(text).unwrap(), expected, "{text:?}");
         }
     }

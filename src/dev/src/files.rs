@@ -195,8 +195,10 @@ mod tests {
 
     #[test]
     fn a_folder_counts_with_its_manifests() {
-        let folder =
-            folder("plain", &[("b.yaml", ""), ("a.yml", ""), ("c.json", ""), ("d.txt", ""), (".e.yaml", ""), ("f/g.yaml", "")]);
+        let folder = folder(
+            "plain",
+            &[("b.yaml", ""), ("a.yml", ""), ("c.json", ""), ("d.txt", ""), (".e.yaml", ""), ("f/g.yaml", "")],
+        );
         let input = [Input::Path(folder.clone())];
         assert_eq!(names(&find(&input, false), &folder), ["a.yml", "b.yaml", "c.json"]);
         let found = find(&input, true);
@@ -208,7 +210,10 @@ mod tests {
     #[test]
     fn a_kustomization_names_the_files() {
         let list = "kind: Kustomization\nresources:\n  - ../other\n  - a.yaml\n";
-        let folder = folder("list", &[("one/kustomization.yaml", list), ("one/a.yaml", ""), ("one/b.yaml", ""), ("other/c.yaml", "")]);
+        let folder = folder(
+            "list",
+            &[("one/kustomization.yaml", list), ("one/a.yaml", ""), ("one/b.yaml", ""), ("other/c.yaml", "")],
+        );
         let found = find(&[Input::Path(folder.join("one"))], false);
         assert_eq!(names(&found, &folder), ["other/c.yaml", "one/a.yaml"]);
         assert_eq!(found.problems, Vec::<String>::new());
@@ -233,7 +238,8 @@ mod tests {
 
     #[test]
     fn a_file_has_one_name() {
-        for (path, expected) in [("a/../b", "b"), ("../a", "../a"), ("a/./b", "a/b"), ("a/..", "."), ("/a/../b", "/b")] {
+        for (path, expected) in [("a/../b", "b"), ("../a", "../a"), ("a/./b", "a/b"), ("a/..", "."), ("/a/../b", "/b")]
+        {
             assert_eq!(tidy(Path::new(path)), Path::new(expected), "{path}");
         }
     }

@@ -76,7 +76,10 @@ mod tests {
         assert_eq!(cluster.certificate_authority_data.as_deref(), Some("UEVN"));
         let extension = &cluster.extensions.as_ref().unwrap()[0];
         assert_eq!(extension.name, "recif.dev/dev");
-        assert_eq!(extension.extension, json!({ "gateway": "http://127.0.0.1:8080", "controlPlane": "http://127.0.0.1:8780" }));
+        assert_eq!(
+            extension.extension,
+            json!({ "gateway": "http://127.0.0.1:8080", "controlPlane": "http://127.0.0.1:8780" })
+        );
         let context = read.contexts[0].context.as_ref().unwrap();
         assert_eq!(context.namespace.as_deref(), Some("team"));
     }

@@ -176,7 +176,10 @@ mod tests {
         for (fields, expected) in [
             (vec![host, ("authorization", "Bearer secret")], Verdict::Served),
             (vec![host, ("authorization", "Bearer other")], unauthorized),
-            (vec![host, ("authorization", "Basic secret")], Verdict::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")),
+            (
+                vec![host, ("authorization", "Basic secret")],
+                Verdict::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized"),
+            ),
             (vec![host], Verdict::Refused(StatusCode::UNAUTHORIZED, "Unauthorized", "Unauthorized")),
         ] {
             assert_eq!(judged("/api", &fields), expected, "{fields:?}");

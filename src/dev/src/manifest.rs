@@ -102,12 +102,8 @@ pub(crate) fn read(file: &SourceText, kinds: &Kinds, namespace: &str) -> Result<
     let name: Arc<str> = file.name.as_str().into();
     for document in documents {
         let places = Arc::new(document.places);
-        let origin = |prefix: String| Origin {
-            file: name.clone(),
-            folder: file.folder.clone(),
-            places: places.clone(),
-            prefix,
-        };
+        let origin =
+            |prefix: String| Origin { file: name.clone(), folder: file.folder.clone(), places: places.clone(), prefix };
         match document.value {
             Value::Object(mut list) if list.get("kind").is_some_and(|kind| kind == "List") => {
                 let items = list.remove("items").and_then(|items| match items {
@@ -136,7 +132,9 @@ impl Contents {
         let (api_version, kind, name) = (text("/apiVersion"), text("/kind"), text("/metadata/name"));
         let missing = [("apiVersion", &api_version), ("kind", &kind), ("metadata.name", &name)];
         if let Some((field, _)) = missing.into_iter().find(|(_, value)| value.is_empty()) {
-            return self.problems.push(format!("{}: {field} is missing: this is no object of Kubernetes", origin.at(field)));
+            return self
+                .problems
+                .push(format!("{}: {field} is missing: this is no object of Kubernetes", origin.at(field)));
         }
         let Some(Kind { namespaced, has_effect, .. }) = kinds.get(&api_version, &kind) else {
             match kinds.other_version(&api_version, &kind) {
@@ -248,7 +246,10 @@ pub(crate) mod tests {
     fn what_is_no_object_here_is_said() {
         let cases = [
             ("kind: Agent\nmetadata: {name: a}", "a.yaml:1:1: apiVersion is missing: this is no object of Kubernetes"),
-            ("apiVersion: v1\nkind: Secret\nmetadata:\n  labels: {}", "a.yaml:3:1: metadata.name is missing: this is no object of Kubernetes"),
+            (
+                "apiVersion: v1\nkind: Secret\nmetadata:\n  labels: {}",
+                "a.yaml:3:1: metadata.name is missing: this is no object of Kubernetes",
+            ),
             ("- a", "a.yaml:1:1: apiVersion is missing: this is no object of Kubernetes"),
             (
                 "apiVersion: agents.recif.dev/v2\nkind: Agent\nmetadata: {name: a}",
@@ -266,7 +267,8 @@ pub(crate) mod tests {
         let text = ingress.replace("NAME", "shop") + &ingress.replace("NAME", "other");
         let policy = "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: p}\n";
         let found = contents("a.yaml", &(text + policy));
-        let expected = [("Ingress", "shop"), ("NetworkPolicy", "p")].map(|(kind, name)| (kind.to_owned(), name.to_owned()));
+        let expected =
+            [("Ingress", "shop"), ("NetworkPolicy", "p")].map(|(kind, name)| (kind.to_owned(), name.to_owned()));
         assert_eq!(found.without_effect, BTreeMap::from(expected));
         assert_eq!(found.manifests.len(), 1, "the policy is kept");
     }

@@ -79,16 +79,26 @@ impl Parts {
     ///
     /// # Errors
     /// A part cannot start.
-    pub(crate) async fn start(client: &Client, config: PartConfig<'_>, bound: PartListeners) -> Result<Self, PartError> {
+    pub(crate) async fn start(
+        client: &Client,
+        config: PartConfig<'_>,
+        bound: PartListeners,
+    ) -> Result<Self, PartError> {
         let (operator_stops, servers_stop) = (CancellationToken::new(), CancellationToken::new());
         let (failed, failures) = mpsc::unbounded_channel();
-        let PartConfig { folder, gateway: gateway_address, control_plane: control_plane_address, closed_ports, hosts } = config;
+        let PartConfig { folder, gateway: gateway_address, control_plane: control_plane_address, closed_ports, hosts } =
+            config;
 
         let fail = PartError::of(Part::Operator);
         let closed = closed_ports.iter().map(u16::to_string).collect::<Vec<_>>().join(",");
         let flags = [
-            "--leader-elect=false", "--network-policies=false", "--local", "--operator-namespace", NAMESPACE,
-            "--closed-ports", &closed,
+            "--leader-elect=false",
+            "--network-policies=false",
+            "--local",
+            "--operator-namespace",
+            NAMESPACE,
+            "--closed-ports",
+            &closed,
         ];
         let args: OperatorArgs = parse(Part::Operator, &flags)?;
         let mut operator = operator::run::prepare(args).map_err(|error| fail(&error))?;
@@ -100,8 +110,16 @@ impl Parts {
 
         let fail = PartError::of(Part::Gateway);
         let flags = [
-            "--listen", &gateway_address, "--auth", "none", "--lame-duck", "0s", "--shutdown-timeout", DRAIN,
-            "--operator-namespace", NAMESPACE,
+            "--listen",
+            &gateway_address,
+            "--auth",
+            "none",
+            "--lame-duck",
+            "0s",
+            "--shutdown-timeout",
+            DRAIN,
+            "--operator-namespace",
+            NAMESPACE,
         ];
         let args: GatewayArgs = parse(Part::Gateway, &flags)?;
         let gateway = gateway::prepare(args, Some(client.clone())).await.map_err(|error| fail(&error))?;
@@ -112,11 +130,11 @@ impl Parts {
 
         let folder = folder.to_string_lossy();
         let gateway_url = format!("http://{gateway_address}");
-        let flags = [
-            "--bind", &control_plane_address, "--auth", "none", "--gateway-url", &gateway_url, "--data-dir", &folder,
-        ];
+        let flags =
+            ["--bind", &control_plane_address, "--auth", "none", "--gateway-url", &gateway_url, "--data-dir", &folder];
         let args: ControlPlaneArgs = parse(Part::ControlPlane, &flags)?;
-        let listeners = control_plane::Listeners { api: Some(bound.control_plane), admin: Some(bound.control_plane_admin) };
+        let listeners =
+            control_plane::Listeners { api: Some(bound.control_plane), admin: Some(bound.control_plane_admin) };
         let runtime = Runtime::with_shutdown(servers_stop.clone());
         let runs = control_plane::serve(args, Some(client.clone()), listeners, runtime);
         let control_plane = spawn(Part::ControlPlane, runs, &servers_stop, &failed);
@@ -201,8 +219,14 @@ mod tests {
 
     #[test]
     fn each_part_knows_its_flags() {
-        assert!(parse::<OperatorArgs>(Part::Operator, &["--leader-elect=false", "--network-policies=false", "--local"]).is_ok());
-        assert!(parse::<GatewayArgs>(Part::Gateway, &["--auth", "none", "--lame-duck", "0s", "--shutdown-timeout", DRAIN]).is_ok());
+        assert!(
+            parse::<OperatorArgs>(Part::Operator, &["--leader-elect=false", "--network-policies=false", "--local"])
+                .is_ok()
+        );
+        assert!(
+            parse::<GatewayArgs>(Part::Gateway, &["--auth", "none", "--lame-duck", "0s", "--shutdown-timeout", DRAIN])
+                .is_ok()
+        );
         assert!(parse::<ControlPlaneArgs>(Part::ControlPlane, &["--auth", "none", "--data-dir", "x"]).is_ok());
         let error = parse::<GatewayArgs>(Part::Gateway, &["--nothing"]).unwrap_err().to_string();
         assert!(error.starts_with("the gateway ends: "), "{error}");

@@ -50,7 +50,11 @@ impl PartPorts {
         [
             PartService { name: "recif-gateway", part: Part::Gateway, port: ("http", 80, self.gateway) },
             PartService { name: "recif-gateway-admin", part: Part::Gateway, port: ("admin", 8081, self.gateway_admin) },
-            PartService { name: "recif-control-plane", part: Part::ControlPlane, port: ("http", 80, self.control_plane) },
+            PartService {
+                name: "recif-control-plane",
+                part: Part::ControlPlane,
+                port: ("http", 80, self.control_plane),
+            },
         ]
     }
 }
@@ -211,7 +215,13 @@ mod tests {
         assert_eq!(pods.len(), 1);
         assert_eq!(pods[0].data["status"]["phase"], "Running");
         assert_eq!(pods[0].data["spec"]["containers"][0]["name"], "operator");
-        let slices = list("discovery.k8s.io", "EndpointSlice", "endpointslices", "kubernetes.io/service-name=recif-gateway-admin").await;
+        let slices = list(
+            "discovery.k8s.io",
+            "EndpointSlice",
+            "endpointslices",
+            "kubernetes.io/service-name=recif-gateway-admin",
+        )
+        .await;
         let json = serde_json::to_string(&slices[0]).unwrap();
         let slice = cluster::endpoint_slice::EndpointSlice::read(&json).unwrap();
         assert!(slice.service("recif-gateway-admin").is_some());

@@ -40,9 +40,8 @@ pub(crate) fn find() -> Result<Programs, ProgramsError> {
 }
 
 fn find_in(folders: impl Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
-    let is_program = |path: &PathBuf| {
-        fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    };
+    let is_program =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0);
     // Programs run in other folders, so the path has to be absolute.
     folders.map(|folder| folder.join(name)).find(is_program).and_then(|path| fs::canonicalize(path).ok())
 }

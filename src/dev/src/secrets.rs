@@ -159,7 +159,12 @@ fn secret_id(namespace: &str, name: &str) -> ObjectId {
 }
 
 /// Returns what to put into the file of variables, so that an object gets the Secrets that it refers to: a key each.
-pub(crate) fn missing_keys(object: &Value, namespace: &str, wanted: &WantedSecrets, variables: &Variables) -> Vec<String> {
+pub(crate) fn missing_keys(
+    object: &Value,
+    namespace: &str,
+    wanted: &WantedSecrets,
+    variables: &Variables,
+) -> Vec<String> {
     let mut missing = BTreeSet::new();
     for (name, keys) in of_object(object) {
         if !wanted.contains_key(&(namespace.to_owned(), name)) {
@@ -187,17 +192,38 @@ mod tests {
     #[test]
     fn references_are_found_in_every_form() {
         let cases = [
-            (json!({ "env": [{ "name": "X", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }] }), vec![("s", vec!["k"])]),
+            (
+                json!({ "env": [{ "name": "X", "valueFrom": { "secretKeyRef": { "name": "s", "key": "k" } } }] }),
+                vec![("s", vec!["k"])],
+            ),
             (json!({ "headersFrom": [{ "secretKeyRef": { "name": "s", "key": "k" } }] }), vec![("s", vec!["k"])]),
-            (json!({ "headersFrom": [{ "name": "A", "valueFrom": { "type": "Secret", "name": "s", "key": "k" } }] }), vec![("s", vec!["k"])]),
-            (json!({ "headersFrom": [{ "name": "A", "valueFrom": { "type": "ConfigMap", "name": "s", "key": "k" } }] }), vec![]),
+            (
+                json!({ "headersFrom": [{ "name": "A", "valueFrom": { "type": "Secret", "name": "s", "key": "k" } }] }),
+                vec![("s", vec!["k"])],
+            ),
+            (
+                json!({ "headersFrom": [{ "name": "A", "valueFrom": { "type": "ConfigMap", "name": "s", "key": "k" } }] }),
+                vec![],
+            ),
             (json!({ "tls": { "caSecretRef": { "name": "s" } } }), vec![("s", vec!["ca.crt"])]),
-            (json!({ "envFrom": [{ "secretRef": { "name": "s" } }, { "configMapRef": { "name": "c" } }] }), vec![("s", vec![])]),
-            (json!({ "deployment": { "secretRefs": [{ "name": "a" }, { "name": "b" }] } }), vec![("a", vec![]), ("b", vec![])]),
+            (
+                json!({ "envFrom": [{ "secretRef": { "name": "s" } }, { "configMapRef": { "name": "c" } }] }),
+                vec![("s", vec![])],
+            ),
+            (
+                json!({ "deployment": { "secretRefs": [{ "name": "a" }, { "name": "b" }] } }),
+                vec![("a", vec![]), ("b", vec![])],
+            ),
             (json!({ "credentialsRef": { "name": "s" } }), vec![("s", vec![])]),
             (json!({ "credentialsRef": { "name": "s" }, "credentialKeys": ["k"] }), vec![("s", vec!["k"])]),
-            (json!({ "volumes": [{ "name": "v", "secret": { "secretName": "s", "items": [{ "key": "k", "path": "p" }] } }] }), vec![("s", vec!["k"])]),
-            (json!({ "env": [{ "valueFrom": { "secretKeyRef": { "name": "s", "key": "k", "optional": true } } }] }), vec![]),
+            (
+                json!({ "volumes": [{ "name": "v", "secret": { "secretName": "s", "items": [{ "key": "k", "path": "p" }] } }] }),
+                vec![("s", vec!["k"])],
+            ),
+            (
+                json!({ "env": [{ "valueFrom": { "secretKeyRef": { "name": "s", "key": "k", "optional": true } } }] }),
+                vec![],
+            ),
         ];
         for (spec, expected) in cases {
             let expected: BTreeMap<String, BTreeSet<String>> = expected
@@ -212,16 +238,30 @@ mod tests {
     #[test]
     fn every_reference_of_our_kinds_is_found() {
         let specs = [
-            ("Agent", json!({ "name": "n", "framework": "corail", "env": [{ "name": "X", "valueFrom": { "secretKeyRef": { "name": "s1", "key": "k" } } }], "envFrom": [{ "secretRef": { "name": "s2" } }] })),
+            (
+                "Agent",
+                json!({ "name": "n", "framework": "corail", "env": [{ "name": "X", "valueFrom": { "secretKeyRef": { "name": "s1", "key": "k" } } }], "envFrom": [{ "secretRef": { "name": "s2" } }] }),
+            ),
             ("PluginConfig", json!({ "type": "openai", "credentialsRef": { "name": "s" } })),
-            ("MCPServer", json!({ "transportType": "stdio", "deployment": { "image": "i", "cmd": "c", "secretRefs": [{ "name": "s" }] } })),
-            ("RemoteMCPServer", json!({ "url": "http://x", "headersFrom": [{ "name": "A", "valueFrom": { "type": "Secret", "name": "s", "key": "k" } }], "tls": { "caSecretRef": { "name": "t" } } })),
-            ("Tool", json!({ "name": "n", "type": "http", "headersFrom": [{ "name": "A", "secretKeyRef": { "name": "s", "key": "k" } }] })),
+            (
+                "MCPServer",
+                json!({ "transportType": "stdio", "deployment": { "image": "i", "cmd": "c", "secretRefs": [{ "name": "s" }] } }),
+            ),
+            (
+                "RemoteMCPServer",
+                json!({ "url": "http://x", "headersFrom": [{ "name": "A", "valueFrom": { "type": "Secret", "name": "s", "key": "k" } }], "tls": { "caSecretRef": { "name": "t" } } }),
+            ),
+            (
+                "Tool",
+                json!({ "name": "n", "type": "http", "headersFrom": [{ "name": "A", "secretKeyRef": { "name": "s", "key": "k" } }] }),
+            ),
         ];
         for (kind, spec) in specs {
-            let object = json!({ "apiVersion": "agents.recif.dev/v1", "kind": kind, "metadata": { "name": "x" }, "spec": spec });
+            let object =
+                json!({ "apiVersion": "agents.recif.dev/v1", "kind": kind, "metadata": { "name": "x" }, "spec": spec });
             let known = crds::ApiKind::find(kind).unwrap().references(&object);
-            let known: BTreeSet<_> = known.into_iter().filter(|found| found.kind == crds::RefKind::Secret).map(|found| found.name).collect();
+            let known: BTreeSet<_> =
+                known.into_iter().filter(|found| found.kind == crds::RefKind::Secret).map(|found| found.name).collect();
             assert!(!known.is_empty(), "{kind}");
             assert_eq!(of_object(&object).into_keys().collect::<BTreeSet<_>>(), known, "{kind}");
         }

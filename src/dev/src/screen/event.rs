@@ -204,24 +204,42 @@ mod tests {
                 "recif dev  ui http://127.0.0.1:8780/ui/  gateway http://127.0.0.1:8080  export KUBECONFIG=\"$PWD/.recif/kubeconfig\"\nprograms run as you, without a container; every account of this machine can call them",
             ),
             (
-                Event::Made { name: "secret/openai".to_owned(), file: ".env".to_owned(), keys: list(&["OPENAI_API_KEY"]) },
+                Event::Made {
+                    name: "secret/openai".to_owned(),
+                    file: ".env".to_owned(),
+                    keys: list(&["OPENAI_API_KEY"]),
+                },
                 "secret/openai       from .env: OPENAI_API_KEY",
             ),
             (
                 phase("agent/my-agent", "Running", Some(210), "http://127.0.0.1:20417"),
                 "agent/my-agent      Running    0.21 s   http://127.0.0.1:20417",
             ),
-            (phase("tool/x", "Error", None, "Tool default/x is in Error."), "tool/x              Error               Tool default/x is in Error."),
             (
-                Event::Ready { after: Duration::from_millis(340), except: Vec::new(), next: "recif chat agent/my-agent".to_owned() },
+                phase("tool/x", "Error", None, "Tool default/x is in Error."),
+                "tool/x              Error               Tool default/x is in Error.",
+            ),
+            (
+                Event::Ready {
+                    after: Duration::from_millis(340),
+                    except: Vec::new(),
+                    next: "recif chat agent/my-agent".to_owned(),
+                },
                 "ready in 0.3 s: recif chat agent/my-agent        (Ctrl-C ends everything)",
             ),
             (
-                Event::Ready { after: Duration::from_secs(2), except: list(&["agent/a", "tool/b"]), next: String::new() },
+                Event::Ready {
+                    after: Duration::from_secs(2),
+                    except: list(&["agent/a", "tool/b"]),
+                    next: String::new(),
+                },
                 "ready in 2.0 s, but for agent/a, tool/b        (Ctrl-C ends everything)",
             ),
             (saved(&["tool/weather-api"], &[], &[]), "-- tools/weather.yaml saved: tool/weather-api changed"),
-            (saved(&["tool/a"], &["tool/b"], &["agent/c"]), "-- tools/weather.yaml saved: tool/a changed; tool/b deleted; agent/c starts anew"),
+            (
+                saved(&["tool/a"], &["tool/b"], &["agent/c"]),
+                "-- tools/weather.yaml saved: tool/a changed; tool/b deleted; agent/c starts anew",
+            ),
             (saved(&[], &[], &[]), "-- tools/weather.yaml saved: nothing changed"),
             (Event::Note("port 8080 is taken".to_owned()), "note: port 8080 is taken"),
             (Event::Ending { requests: 1 }, "waiting for 1 request (Ctrl-C again: stop now)"),

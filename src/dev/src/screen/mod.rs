@@ -91,7 +91,10 @@ impl Screen {
         let left_out = self.shared.left_out.swap(0, Relaxed);
         let line = match left_out {
             0 => line,
-            count => format!("{}\n{line}", self.render(&Event::Note(format!("{count} lines are left out here: see the logs")))),
+            count => format!(
+                "{}\n{line}",
+                self.render(&Event::Note(format!("{count} lines are left out here: see the logs")))
+            ),
         };
         if let Err(TrySendError::Full(_)) = self.lines.try_send(Some(line)) {
             self.shared.left_out.fetch_add(left_out + 1, Relaxed);
@@ -180,7 +183,9 @@ fn colour(name: &str) -> u8 {
 
 /// Replaces what could steer a terminal, but for tabs: a program may print what others wrote.
 fn printable(text: &str) -> String {
-    text.chars().map(|character| if character.is_control() && !"\t\n".contains(character) { '\u{fffd}' } else { character }).collect()
+    text.chars()
+        .map(|character| if character.is_control() && !"\t\n".contains(character) { '\u{fffd}' } else { character })
+        .collect()
 }
 
 impl Output for Screen {

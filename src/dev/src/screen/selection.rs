@@ -23,7 +23,8 @@ pub(crate) enum Selection {
 impl Selection {
     /// Reads the names of the flag.
     pub(crate) fn new(names: &[String]) -> Self {
-        let names: Vec<_> = names.iter().map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty()).collect();
+        let names: Vec<_> =
+            names.iter().map(|name| name.trim().to_lowercase()).filter(|name| !name.is_empty()).collect();
         match names.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
             [] => Self::Usual,
             ["all"] => Self::All,
@@ -42,7 +43,8 @@ impl Selection {
                 SIDECAR => source.container == SIDECAR,
                 name => {
                     let is_named = *name == source.name || *name == format!("{}/{}", source.kind, source.name);
-                    (is_named && source.container != SIDECAR) || (*name == source.container && source.container != SIDECAR)
+                    (is_named && source.container != SIDECAR)
+                        || (*name == source.container && source.container != SIDECAR)
                 }
             }),
         }

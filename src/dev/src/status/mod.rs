@@ -56,7 +56,10 @@ impl View {
         Self {
             phase: if is_good { "Running" } else { "Deploying" }.to_owned(),
             is_good,
-            sentence: format!("Deployment {}/{} waits for its Pods: {available} of {wanted} are available.", id.namespace, id.name),
+            sentence: format!(
+                "Deployment {}/{} waits for its Pods: {available} of {wanted} are available.",
+                id.namespace, id.name
+            ),
             reason: String::new(),
             content: Some(generation.to_string()),
             is_workload: true,
@@ -197,13 +200,7 @@ impl Tracker {
     }
 
     fn phase(&self, id: &ObjectId, view: &View, after: Option<Duration>, text: String) -> Event {
-        Event::Phase {
-            name: self.label(id),
-            namespace: id.namespace.clone(),
-            phase: view.phase.clone(),
-            after,
-            text,
-        }
+        Event::Phase { name: self.label(id), namespace: id.namespace.clone(), phase: view.phase.clone(), after, text }
     }
 
     /// Returns the URL of a workload on this machine; empty if it has none yet.
@@ -214,7 +211,11 @@ impl Tracker {
 
     /// Returns the name of an object as a command takes it.
     pub(crate) fn label(&self, id: &ObjectId) -> String {
-        if id.namespace.is_empty() || id.namespace == self.namespace { id.to_string() } else { format!("{id} -n {}", id.namespace) }
+        if id.namespace.is_empty() || id.namespace == self.namespace {
+            id.to_string()
+        } else {
+            format!("{id} -n {}", id.namespace)
+        }
     }
 
     /// Returns what to show because time has passed: objects that wait for longer than is usual. `advice` is added to it.

@@ -80,7 +80,10 @@ fn a_workload_that_runs_something_else_was_replaced() {
     case.tracker.expect(vec![id("Agent", "a")], &[id("Agent", "a")], case.now);
     case.see("Agent", "a", "Deploying", "Deploying", "h2");
     case.pass(160);
-    assert_eq!(case.see("Agent", "a", "Running", "", "h2").unwrap(), "agent/a             Running    0.16 s   replaced");
+    assert_eq!(
+        case.see("Agent", "a", "Running", "", "h2").unwrap(),
+        "agent/a             Running    0.16 s   replaced"
+    );
     // A change that replaces no Pod is not worth a line.
     case.see("Agent", "a", "Resolving", "Resolving", "h2");
     assert_eq!(case.see("Agent", "a", "Running", "", "h2"), None);
@@ -94,7 +97,10 @@ fn what_others_refer_to_is_shown_only_in_trouble_and_after_it() {
     assert_eq!(case.tick(), Vec::<String>::new(), "it may be over at once");
     case.pass(300);
     let lines = case.tick();
-    assert!(lines.len() == 1 && lines[0].starts_with("tool/t              Error") && lines[0].contains("the message"), "{lines:?}");
+    assert!(
+        lines.len() == 1 && lines[0].starts_with("tool/t              Error") && lines[0].contains("the message"),
+        "{lines:?}"
+    );
     assert_eq!(case.tick(), Vec::<String>::new());
     case.pass(1_000);
     assert_eq!(case.see("Tool", "t", "Available", "", "").unwrap(), "tool/t              Available  1.30 s");

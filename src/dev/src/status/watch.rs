@@ -48,7 +48,8 @@ pub(crate) fn sights(client: &Client) -> impl Stream<Item = Sight> + Send + use<
 /// Watches the Deployments that no other object has made.
 fn deployments(client: &Client) -> impl Stream<Item = Sight> + Send + use<> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk("apps", "v1", "Deployment"), "deployments");
-    let is_made = |object: &DynamicObject| object.metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
+    let is_made =
+        |object: &DynamicObject| object.metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
     let own = events(client, &resource).filter(move |(object, _)| ready(!is_made(object)));
     own.map(|(object, is_there)| sight("apps/v1", "Deployment", object, is_there))
 }
@@ -86,10 +87,7 @@ fn port(service: &Value) -> Option<u16> {
 }
 
 /// Watches a kind: each object, with whether it is there.
-fn events(
-    client: &Client,
-    resource: &ApiResource,
-) -> impl Stream<Item = (DynamicObject, bool)> + Send + use<> {
+fn events(client: &Client, resource: &ApiResource) -> impl Stream<Item = (DynamicObject, bool)> + Send + use<> {
     let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
     watcher(api, Config::default()).default_backoff().filter_map(|event| {
         ready(match event {

@@ -22,7 +22,8 @@ pub(super) fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
         if !matches!(event, Event::DocumentStart(..)) {
             continue;
         }
-        let mut composer = Composer { events: &mut events, anchors: HashMap::new(), places: Places::default(), nodes: 0 };
+        let mut composer =
+            Composer { events: &mut events, anchors: HashMap::new(), places: Places::default(), nodes: 0 };
         let (event, span) = composer.next()?;
         let value = composer.node(event, span, None, &mut String::new())?;
         let places = composer.places;
@@ -86,9 +87,7 @@ impl<'t> Composer<'_, 't> {
         let before = self.nodes;
         self.nodes += 1;
         let (value, anchor) = match event {
-            Event::Scalar(text, style, anchor, tag) => {
-                (scalar(&text, style, tag.as_deref()).map_err(fail)?, anchor)
-            }
+            Event::Scalar(text, style, anchor, tag) => (scalar(&text, style, tag.as_deref()).map_err(fail)?, anchor),
             Event::SequenceStart(_, anchor, _) => (self.sequence(pointer)?, anchor),
             Event::MappingStart(_, anchor, _) => (self.mapping(pointer)?, anchor),
             Event::Alias(anchor) => {
@@ -190,14 +189,14 @@ fn typed(text: &str) -> Value {
     let may_be_other = |first: char| first.is_ascii_digit() || "+-.~nNtTfF".contains(first);
     match text.chars().next() {
         None => Value::Null,
-        Some(first) if may_be_other(first) && text.len() <= 64 => match serde_yaml::from_str::<serde_yaml::Value>(text) {
+        Some(first) if may_be_other(first) && text.len() <= 64 => match serde_yaml::from_str::<serde_yaml::Value>(text)
+        {
             Ok(serde_yaml::Value::Null) => Value::Null,
             Ok(serde_yaml::Value::Bool(value)) => value.into(),
             // Infinity and NaN stay texts, for JSON has none.
-            Ok(serde_yaml::Value::Number(number)) => serde_json::to_value(&number)
-                .ok()
-                .filter(Value::is_number)
-                .unwrap_or_else(|| text.into()),
+            Ok(serde_yaml::Value::Number(number)) => {
+                serde_json::to_value(&number).ok().filter(Value::is_number).unwrap_or_else(|| text.into())
+            }
             _ => text.into(),
         },
         Some(_) => text.into(),

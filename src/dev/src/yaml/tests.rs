@@ -34,8 +34,11 @@ fn values_are_those_of_yaml() {
 
 #[test]
 fn a_text_may_have_several_documents_and_empty_ones() {
-    let values: Vec<_> =
-        read("# first\na: 1\n---\n---\n# nothing\n---\nb: 2\n...\n").unwrap().into_iter().map(|found| found.value).collect();
+    let values: Vec<_> = read("# first\na: 1\n---\n---\n# nothing\n---\nb: 2\n...\n")
+        .unwrap()
+        .into_iter()
+        .map(|found| found.value)
+        .collect();
     assert_eq!(values, [json!({ "a": 1 }), json!({ "b": 2 })]);
     assert_eq!(read("").unwrap(), []);
     assert_eq!(read("# nothing\n").unwrap(), []);
