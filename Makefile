@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help up test lint unit e2e faults test-e2e test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build dist down clean cargo-found
+.PHONY: help dev up test lint unit e2e faults test-e2e test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build dist down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -11,6 +11,10 @@ endif
 
 help: ## say what there is
 	@grep -hE '^[a-z0-9 -]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([^:]*):[^#]*## (.*)/\1|\2/' | awk -F'|' '{printf "  make %-22s %s\n", $$1, $$2}'
+
+dev: cargo-found ui ## a sample fleet on this machine within a second, with the web UI: no cluster, no Docker, no root (FILES="agent.yaml tools/": yours)
+	cargo build -q --locked --bins
+	@exec "$${CARGO_TARGET_DIR:-target}/debug/recif" dev $${FILES:-config/fleet}
 
 up: ## a running cluster with the operator, the web UI and a sample fleet (RECIF_CLUSTER=kind: in a cluster of kind)
 	@hack/up

@@ -8,7 +8,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use control_plane::{self, ControlPlaneArgs};
 use daemon::logs::{self, LogArgs};
 use gateway::{self, GatewayArgs};
-use operator::run::OperatorArgs;
+use operator::args::OperatorArgs;
 
 /// Global allocator of the process: [jemalloc](https://jemalloc.net). The operator allocates and frees many small JSON values:
 /// this allocator costs a tenth less CPU time than the system's, at no more memory, and returns unused memory from a thread of
@@ -32,6 +32,9 @@ struct Recif {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run agents, flows and tools on this machine, without a cluster
+    #[cfg(feature = "local")]
+    Dev(Box<dev::DevArgs>),
     /// Run the operator: watch the objects and reconcile them
     Operator(Box<OperatorArgs>),
     /// Run the gateway: one address for every agent and flow
@@ -67,6 +70,8 @@ async fn main() -> ExitCode {
     }
     let recif = Recif::from_arg_matches(&root.get_matches()).unwrap_or_else(|error| error.exit());
     match recif.command {
+        #[cfg(feature = "local")]
+        Command::Dev(args) => dev::run(*args).await,
         Command::Operator(args) => operator::run::run(*args).await,
         Command::Gateway { args, logs } => match logs::init(logs.log_format, &logs.log) {
             Ok(()) => gateway::run(*args).await,

@@ -138,6 +138,17 @@ fn images_are_of_the_version_and_no_stage_of_theirs_runs_anything() {
     assert_eq!(products, 3);
 }
 
+#[test]
+fn images_have_no_api_server_of_their_own() {
+    // `hack/programs --local` is for the archive of the command line.
+    for (script, with_local) in [("hack/images", 0), ("hack/programs", 1), ("hack/build-proxy", 0)] {
+        let text = read(script);
+        let builds: Vec<_> = text.lines().filter(|line| line.contains(" --profile ")).collect();
+        let others = builds.iter().filter(|line| !line.contains(" --no-default-features ")).count();
+        assert!(builds.len() > with_local && others == with_local, "{script}: {builds:?}");
+    }
+}
+
 /// Returns the name and the text of each workflow.
 fn workflows() -> Vec<(String, String)> {
     let folder = root().join(".github/workflows");

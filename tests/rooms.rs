@@ -31,14 +31,15 @@ const MEMBERS: &[(&str, &str)] = &[
     ("gateway", "meta crds machine cluster http1 daemon identity"),
     ("control_plane", "meta crds machine actions cluster store http1 daemon"),
     ("cli", "meta crds machine actions cluster identity"),
-    ("recif", "bridge cli control_plane daemon gateway operator proxy runner"),
+    ("dev", "apiserver control_plane crds daemon gateway meta node operator"),
+    ("recif", "bridge cli control_plane daemon dev gateway operator proxy runner"),
     ("testing", ""),
     ("e2e", "crds meta testing apiserver"),
 ];
 
 /// Crates that access the outside, each with the members that may import it.
 const OUTSIDE: &[(&str, &str)] =
-    &[("kube", "crds actions cluster cli node e2e"), ("reqwest", "mcp runner operator cli e2e"), ("rmcp", "mcp")];
+    &[("kube", "crds actions cluster cli dev node e2e"), ("reqwest", "mcp runner operator cli e2e"), ("rmcp", "mcp")];
 
 #[test]
 fn a_member_imports_only_what_it_may() {

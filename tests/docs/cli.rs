@@ -8,13 +8,14 @@ use super::{GENERATED, renew};
 
 const INTRO: &str = "# Command line
 
-What `--help` prints. `recif` is one program: the processes of a cluster (`operator`, `gateway`, `control-plane`) and the commands for
-people. `recif-proxy` is the sidecar and the bridge to MCP servers, `recif-runner` the runtime of agents and flows. `[env: NAME=]` is the
+What `--help` prints. `recif` is one program: the processes of a cluster (`operator`, `gateway`, `control-plane`), all of them on your machine
+([`dev`](dev.md)), and the commands for people. `recif-proxy` is the sidecar and the bridge to MCP servers, `recif-runner` the runtime of agents and flows. `[env: NAME=]` is the
 variable that sets the flag.
 
 A first tour:
 
 ```sh no-run=\"an overview\"
+recif dev agent.yaml tools/                     # runs what the files hold on this machine, and again when they are saved
 recif get                                       # everything of Récif's: agents, flows, tools, models, prompts …
 recif get agents,tools -A -o wide               # as kubectl get; table, wide, json, yaml, name; --watch follows one kind
 recif why agent/my-agent                        # one sentence: what it waits for and what to do, then the details

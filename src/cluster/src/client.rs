@@ -14,7 +14,8 @@ use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
-use kube::{Client, Config, client::ConfigExt as _};
+pub use kube::Client;
+use kube::{Config, client::ConfigExt as _};
 use tower::{BoxError, ServiceBuilder};
 
 use super::{crash::CrashPoint, metrics::ApiMetrics, transport::Transport, write_gate::WriteGate};
@@ -33,17 +34,23 @@ pub enum ConnectError {
     Client(#[from] kube::Error),
 }
 
-/// Creates a transport to the cluster of the kubeconfig, or of the Pod that this process runs in; `deadline` bounds each call. Nothing is
-/// sent yet.
+/// Creates a transport through a given client, which is that of an API server in this process; without one, to the cluster of the
+/// kubeconfig, or of the Pod that this process runs in. `deadline` bounds each call. Nothing is sent yet.
 ///
 /// # Errors
-/// Fails if no cluster is configured, or its configuration cannot be used.
+/// Fails if no client is given, and no cluster is configured or its configuration cannot be used.
 pub async fn connect(
+    given: Option<Client>,
     authority: WriteGate,
     crash: CrashPoint,
     metrics: ApiMetrics,
     deadline: Duration,
 ) -> Result<Arc<Transport>, ConnectError> {
+    if let Some(client) = given {
+        // Without connections none can be dead: after a time-out the same client goes on. A write needs no second look at the gate,
+        // because it does not wait for a connection.
+        return Ok(Arc::new(Transport::new(client, || None, authority, crash, metrics).with_deadline(deadline)));
+    }
     let mut config = Config::infer().await?;
     config.connect_timeout = Some(Duration::from_secs(3));
     config.default_retry = false;

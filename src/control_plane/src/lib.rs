@@ -27,4 +27,5 @@ mod write_timeout;
 
 pub use args::ControlPlaneArgs;
 pub use metrics::example_metrics;
-pub use process::run;
+pub use process::{ControlPlaneError, Listeners, run, serve};
+pub use relay::GatewayFlagError;

@@ -1,6 +1,7 @@
 //! Process of `recif control-plane`: starts the watches, serves probes and API, and shuts down on a signal.
 
 use std::{
+    net::SocketAddr,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::Relaxed},
 };
@@ -8,7 +9,7 @@ use std::{
 use cluster::{
     WatchHealth, Watches, WriteGate,
     access::{Access, AuthMode, Network, NetworkParseError, OpenBindError},
-    client::{ConnectError, connect},
+    client::{Client, ConnectError, connect},
     crash::CrashPoint,
     reviews::Reviewer,
     transport::DEADLINE,
@@ -22,6 +23,7 @@ use daemon::{
 };
 use prometheus_client::registry::Registry;
 use store::{Store, StoreError};
+use tokio::net::TcpListener;
 
 use super::{
     api,
@@ -35,34 +37,52 @@ use super::{
     mirror::Mirror,
     related::RelatedObjects,
     relay::{GatewayFlagError, Relay},
-    serve,
+    serve as connections,
     watches::{watch_fleet, watch_related},
 };
 
 /// Errors that end the process.
 #[derive(Debug, thiserror::Error)]
-enum ControlPlaneError {
+pub enum ControlPlaneError {
+    /// Callers are not authenticated on an address that other machines reach.
     #[error(transparent)]
     Open(#[from] OpenBindError),
+    /// The flags on the gateway cannot be used.
     #[error(transparent)]
     Gateway(#[from] GatewayFlagError),
+    /// A network cannot be parsed.
     #[error(transparent)]
     TrustedProxies(#[from] NetworkParseError),
+    /// No client of the API server can be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The system has no random numbers.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
+    /// The database cannot be opened.
     #[error("--database-url: {0}")]
     Database(#[from] StoreError),
+    /// An address cannot be bound, or a task ended.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
 }
 
+/// Listeners that are bound already. In place of one that is missing, the address of the flag is bound.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// For the API and the web UI.
+    pub api: Option<TcpListener>,
+    /// For probes and metrics.
+    pub admin: Option<TcpListener>,
+}
+
 /// Runs until SIGTERM or SIGINT. Exit code 0; 1 if it cannot go on, 2 for a wrong flag.
 pub async fn run(args: ControlPlaneArgs) -> ExitCode {
-    exit_code("the control plane", run_until_shutdown(args).await, |error| {
+    let serves = async { serve(args, None, Listeners::default(), Runtime::new()?).await };
+    exit_code("the control plane", serves.await, |error| {
         matches!(
             error,
             ControlPlaneError::Open(_)
@@ -74,7 +94,16 @@ pub async fn run(args: ControlPlaneArgs) -> ExitCode {
     })
 }
 
-async fn run_until_shutdown(args: ControlPlaneArgs) -> Result<(), ControlPlaneError> {
+/// Serves until the token of the runtime is cancelled, with a given client of the API server or that of the configured cluster.
+///
+/// # Errors
+/// A flag cannot be used, no client can be made, an address cannot be bound, or the control plane cannot go on.
+pub async fn serve(
+    args: ControlPlaneArgs,
+    given: Option<Client>,
+    bound: Listeners,
+    mut runtime: Runtime,
+) -> Result<(), ControlPlaneError> {
     let ControlPlaneArgs { bind, admin_bind, auth, gateway_url, gateway_ca, tls, namespaces, trusted_proxies, mirror } =
         args;
     let trusted = Network::parse_all(&trusted_proxies)?;
@@ -89,12 +118,11 @@ async fn run_until_shutdown(args: ControlPlaneArgs) -> Result<(), ControlPlaneEr
     let relay = Relay::new(&gateway_url, gateway_ca.as_deref())?;
     let (database, history) = mirror.read();
     let store = Arc::new(Store::open(&database)?);
-    let mut runtime = Runtime::new()?;
     let mut registry = Registry::default();
     let metrics = ControlPlaneMetrics::new(&mut registry);
     let (objects, followers) = (metrics.objects, metrics.followers);
     // The control plane changes no object, so it needs no lease.
-    let transport = connect(WriteGate::always(), CrashPoint::default(), metrics.api, DEADLINE).await?;
+    let transport = connect(given, WriteGate::always(), CrashPoint::default(), metrics.api, DEADLINE).await?;
     let auth = match mode {
         AuthMode::None => Auth::None { any_host: auth.insecure() },
         AuthMode::Kubernetes => {
@@ -105,12 +133,12 @@ async fn run_until_shutdown(args: ControlPlaneArgs) -> Result<(), ControlPlaneEr
             )
         }
     };
-    let listener = Runtime::listen(bind).await?;
+    let listener = listen(bound.api, bind).await?;
     let secured = match tls {
         None => None,
         Some((listen, tls)) => Some((Runtime::listen(listen).await?, tls)),
     };
-    let admin = Runtime::listen(admin_bind).await?;
+    let admin = listen(bound.admin, admin_bind).await?;
 
     let (board, stop) = (Arc::new(WatchHealth::default()), runtime.shutdown());
     let app = Arc::new(AppState {
@@ -166,10 +194,10 @@ async fn run_until_shutdown(args: ControlPlaneArgs) -> Result<(), ControlPlaneEr
     let router = api::router(app);
     let by_tls = async {
         if let Some((listener, tls)) = secured {
-            serve::run(listener, Some(tls), router.clone(), stop.clone()).await;
+            connections::run(listener, Some(tls), router.clone(), stop.clone()).await;
         }
     };
-    let plain = serve::run(listener, None, router.clone(), stop.clone());
+    let plain = connections::run(listener, None, router.clone(), stop.clone());
     let served = async { tokio::join!(plain, by_tls) };
     let main = async {
         tokio::join!(served, async {
@@ -179,4 +207,12 @@ async fn run_until_shutdown(args: ControlPlaneArgs) -> Result<(), ControlPlaneEr
         Ok(())
     };
     runtime.run(main).await
+}
+
+/// Returns the listener that is bound already, or binds this address.
+async fn listen(bound: Option<TcpListener>, address: SocketAddr) -> Result<TcpListener, RuntimeError> {
+    match bound {
+        Some(listener) => Ok(listener),
+        None => Runtime::listen(address).await,
+    }
 }

@@ -58,10 +58,15 @@ impl Runtime {
             tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
             received.cancel();
         });
-        Ok(Self { shutdown, tasks: JoinSet::new() })
+        Ok(Self::with_shutdown(shutdown))
     }
 
-    /// Returns the token that the first signal cancels.
+    /// Ends when this token is cancelled, and handles no signals: for a part of a process that handles them itself.
+    pub fn with_shutdown(shutdown: CancellationToken) -> Self {
+        Self { shutdown, tasks: JoinSet::new() }
+    }
+
+    /// Returns the token that ends the process; the first signal cancels it.
     pub fn shutdown(&self) -> CancellationToken {
         self.shutdown.clone()
     }
@@ -130,6 +135,20 @@ mod tests {
         runtime.tasks().spawn(async {});
         let end = runtime.run(std::future::pending::<Result<(), RuntimeError>>()).await;
         assert_eq!(end.unwrap_err().to_string(), "a task of the process ended: Ok(())");
+    }
+
+    #[tokio::test]
+    async fn a_part_of_a_process_ends_by_the_token_that_it_was_given() {
+        let token = CancellationToken::new();
+        let mut runtime = Runtime::with_shutdown(token.clone());
+        runtime.tasks().spawn(std::future::pending());
+        let shutdown = runtime.shutdown();
+        token.cancel();
+        let main = async {
+            shutdown.cancelled().await;
+            Ok::<_, RuntimeError>(())
+        };
+        runtime.run(main).await.unwrap();
     }
 
     #[tokio::test]

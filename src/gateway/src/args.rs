@@ -79,9 +79,11 @@ pub(super) struct GatewaySettings {
 
 /// Flag whose value cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub(super) enum FlagError {
+pub enum FlagError {
+    /// A network cannot be parsed.
     #[error(transparent)]
     TrustedProxies(#[from] NetworkParseError),
+    /// Callers are not authenticated on an address that other machines reach.
     #[error(transparent)]
     Insecure(#[from] OpenBindError),
 }

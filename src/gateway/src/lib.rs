@@ -44,11 +44,12 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use args::GatewayArgs;
+pub use args::{FlagError, GatewayArgs};
 pub use clock::Clock;
 pub use cluster::endpoint_slice::EndpointState;
 pub use endpoints::{PodEndpoint, WorkloadEndpoints};
 pub use example_metrics::example_metrics;
 pub use object::{NoPod, Object, RoutedKind};
-pub use process::run;
+pub use process::{Gateway, GatewayError, Listeners, RequestCount, prepare, run, serve};
 pub use routes::{Route, Routes};
+pub use serve::bind;

@@ -6,16 +6,17 @@
 //! aborted after the shutdown timeout.
 
 use std::{
+    fmt,
     process::ExitCode,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
 
 use cluster::{
-    ObjectMap, ObjectVersion, WatchSource, Watches, WriteGate,
+    ObjectMap, ObjectVersion, Transport, WatchSource, Watches, WriteGate,
     access::AuthMode,
     cache::Keys,
-    client::{ConnectError, connect},
+    client::{Client, ConnectError, connect},
     crash::CrashPoint,
     last_invocation::LastInvocationWriter,
     metrics::ApiMetrics,
@@ -30,6 +31,7 @@ use daemon::{
     tls::{H2, HTTP1, Tls, TlsError},
 };
 use tokio::{
+    net::TcpListener,
     task::JoinSet,
     time::{interval, sleep},
 };
@@ -45,7 +47,7 @@ use super::{
     meters::Meters,
     metrics::GatewayMetrics,
     object::{self, RoutedKind},
-    routes::Routes,
+    routes::{Route, Routes},
     serve::{accept_on_all, bind},
     state::GatewayContext,
 };
@@ -55,36 +57,97 @@ const SWEEP: Duration = Duration::from_secs(5);
 
 /// Reasons why the process ended.
 #[derive(Debug, thiserror::Error)]
-enum GatewayError {
+pub enum GatewayError {
+    /// A flag has a value that cannot be used.
     #[error(transparent)]
     Flag(#[from] FlagError),
+    /// No client of the API server can be made.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The certificate or its key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The system has no random numbers.
     #[error("the system has no random numbers: {0}")]
     Random(#[from] getrandom::Error),
+    /// The threads that serve connections ended.
     #[error("serve connections: {0}")]
     Threads(std::io::Error),
+    /// An address cannot be bound, or a task ended.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+}
+
+/// Gateway before it serves: its flags are read, and it has a client of the API server.
+pub struct Gateway {
+    args: GatewayArgs,
+    transport: Arc<Transport>,
+    shared: Arc<GatewayContext>,
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway").finish_non_exhaustive()
+    }
+}
+
+/// Listeners that are bound already. In place of one that is missing, the address of the flag is bound.
+#[derive(Debug, Default)]
+pub struct Listeners {
+    /// For clients.
+    pub clients: Option<std::net::TcpListener>,
+    /// For probes, metrics and the scaler.
+    pub admin: Option<TcpListener>,
+}
+
+/// Counts the requests that a gateway serves now.
+#[derive(Clone)]
+pub struct RequestCount(Arc<GatewayContext>);
+
+impl fmt::Debug for RequestCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RequestCount").field(&self.get()).finish()
+    }
+}
+
+impl Gateway {
+    /// Returns the counter of the requests that it serves.
+    pub fn requests(&self) -> RequestCount {
+        RequestCount(self.shared.clone())
+    }
+}
+
+impl RequestCount {
+    /// Returns the number of requests that a Pod serves or that wait for one.
+    pub fn get(&self) -> usize {
+        let count = |route: &Arc<Route>| {
+            let served: usize = route.all.iter().map(|pod| pod.in_flight() as usize).sum();
+            served + route.workload.demand().waiting
+        };
+        self.0.routes.all().iter().map(count).sum()
+    }
 }
 
 /// Runs until SIGTERM or SIGINT and the last request. The exit code is 0, or 1 for a failure, or 2 for a wrong flag.
 pub async fn run(args: GatewayArgs) -> ExitCode {
     let is_usage = |error: &GatewayError| matches!(error, GatewayError::Flag(_) | GatewayError::Tls(_));
-    exit_code("the gateway", serve(args).await, is_usage)
+    let serves = async { serve(prepare(args, None).await?, Listeners::default(), Runtime::new()?).await };
+    exit_code("the gateway", serves.await, is_usage)
 }
 
-async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
+/// Reads the flags, and takes a given client of the API server or makes that of the configured cluster.
+///
+/// # Errors
+/// A flag cannot be used, or no client can be made.
+pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway, GatewayError> {
     let settings = GatewaySettings::read(&args)?;
-    let GatewayArgs { listen, admin_listen, auth, namespaces, lame_duck, shutdown_timeout, operator_namespace, .. } =
-        args;
     let api_metrics = ApiMetrics::default();
-    let transport = connect(WriteGate::always(), CrashPoint::default(), api_metrics.clone(), DEADLINE).await?;
+    let transport = connect(given, WriteGate::always(), CrashPoint::default(), api_metrics.clone(), DEADLINE).await?;
     let auth = match settings.auth {
-        AuthMode::None => Auth::None { any_host: auth.insecure() },
-        AuthMode::Kubernetes => Auth::Kubernetes(Authorizer::new(Reviewer::new(transport.clone()), auth.audiences())),
+        AuthMode::None => Auth::None { any_host: args.auth.insecure() },
+        AuthMode::Kubernetes => {
+            Auth::Kubernetes(Authorizer::new(Reviewer::new(transport.clone()), args.auth.audiences()))
+        }
     };
     let (clock, meters) = (Clock::new(), Arc::new(Meters::new(args.metrics.by_workload)));
     let shared = Arc::new(GatewayContext {
@@ -102,17 +165,29 @@ async fn serve(args: GatewayArgs) -> Result<(), GatewayError> {
         closing: CancellationToken::new(),
         cold_starts: Default::default(),
     });
-    let mut runtime = Runtime::new()?;
+    Ok(Gateway { args, transport, shared })
+}
+
+/// Serves until the token of the runtime is cancelled, and drains then.
+///
+/// # Errors
+/// An address cannot be bound, or the gateway cannot go on.
+pub async fn serve(gateway: Gateway, bound: Listeners, mut runtime: Runtime) -> Result<(), GatewayError> {
+    let Gateway { args, transport, shared } = gateway;
+    let GatewayArgs { listen, admin_listen, namespaces, lame_duck, shutdown_timeout, operator_namespace, .. } = args;
     let shutdown = runtime.shutdown();
     let bind = |address| bind(address).map_err(|error| RuntimeError::Listen(address, error));
-    let mut listeners = vec![(bind(listen)?, None)];
+    let mut listeners = vec![(bound.clients.map_or_else(|| bind(listen), Ok)?, None)];
     let tasks = runtime.tasks();
     if let Some((listen, cert, key)) = args.tls.read() {
         let tls = Tls::load(cert, key, &[H2, HTTP1])?;
         tasks.spawn(tls.clone().watch_files());
         listeners.push((bind(listen)?, Some(tls)));
     }
-    let admin_listener = Runtime::listen(admin_listen).await?;
+    let admin_listener = match bound.admin {
+        Some(listener) => listener,
+        None => Runtime::listen(admin_listen).await?,
+    };
 
     let board = shared.watch_health.clone();
     let watches = Watches { namespaces: named(namespaces), transport: transport.clone(), watch_health: board.clone() };

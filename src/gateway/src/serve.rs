@@ -31,7 +31,7 @@ use crate::{
 ///
 /// # Errors
 /// The address cannot be bound.
-pub(super) fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+pub fn bind(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     listen(address)?.into_std()
 }
 

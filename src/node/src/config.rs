@@ -70,6 +70,13 @@ impl Environment {
         Self(passed)
     }
 
+    /// Adds a variable that is not the user's.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: String) -> Self {
+        self.0.insert(name.to_owned(), value);
+        self
+    }
+
     /// Returns the variables by name.
     pub fn variables(&self) -> &BTreeMap<String, String> {
         &self.0

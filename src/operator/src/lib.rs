@@ -5,6 +5,7 @@
 //! operator's rights in namespaces of its own, [`sync_gate`] holds back steps that would read a kind that was never listed, [`scaler`] sets
 //! the number of Pods by the load, and [`run`] is the process around them.
 
+pub mod args;
 mod bindings;
 mod controlled;
 pub mod controller;

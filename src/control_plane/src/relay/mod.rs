@@ -67,7 +67,7 @@ pub(super) struct Relay {
 
 /// Flags that do not describe a usable gateway.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum GatewayFlagError {
+pub enum GatewayFlagError {
     /// The URL cannot be that of a gateway.
     #[error("--gateway-url {0}: give http://host:port or https://host:port, without a path")]
     Url(String),
