@@ -321,7 +321,7 @@ impl ApiServer {
         request.settle();
         let changed = store.take_changed();
         drop(store);
-        changed.into_iter().for_each(|kind| drop(shared.changes[kind].send_replace(())));
+        changed.into_iter().for_each(|kind| shared.changes[kind].send_replace(()));
         result
     }
 }
