@@ -40,7 +40,9 @@ pub(crate) struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.leftovers.change(|groups| drop(groups.remove(&self.group)));
+        self.leftovers.change(|groups| {
+            groups.remove(&self.group);
+        });
     }
 }
 
@@ -62,7 +64,9 @@ impl Leftovers {
     pub(crate) fn register(&self, group: Pid) -> Registration {
         let group = group.as_raw_nonzero().get();
         let start = stat(group).map_or(0, |(_, start)| start);
-        self.change(|groups| drop(groups.insert(group, start)));
+        self.change(|groups| {
+            groups.insert(group, start);
+        });
         Registration { leftovers: self.clone(), group }
     }
 
