@@ -162,14 +162,17 @@ mod tests {
         let folder = TestFolder::new();
         let path = folder.path().join("processes");
         let leftovers = Leftovers::new(path.clone());
-        let mut left = start("trap '' TERM; sleep 1000", &leftovers, folder.path());
+        let mut left = start("trap '' TERM; touch ready; sleep 1000", &leftovers, folder.path());
+        let first = fs::read_to_string(&path).unwrap();
         let mut other = start("sleep 1000", &leftovers, folder.path());
-        let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(text.lines().count(), 2);
+        let both = fs::read_to_string(&path).unwrap();
+        let second = both.replacen(&first, "", 1);
+        while !folder.path().join("ready").exists() {
+            tokio::task::yield_now().await;
+        }
         // The other one is a process that has got a number of before.
         let kept = folder.path().join("kept");
-        let other_group = text.lines().nth(1).unwrap().split(' ').next().unwrap();
-        fs::write(&kept, format!("{}\n{other_group} 1 x\n", text.lines().next().unwrap())).unwrap();
+        fs::write(&kept, format!("{first}{} 1 x\n", second.split(' ').next().unwrap())).unwrap();
         end(&kept).await;
         assert_eq!(left.wait().await.signal, Some(9), "it ignores SIGTERM");
         assert!(tokio::time::timeout(Duration::from_millis(50), other.wait()).await.is_err());

@@ -114,13 +114,11 @@ impl Node {
         }
         shared.relays.close();
         workers.end_all();
-        while !workers.is_empty() {
-            tokio::select! {
-                () = workers.ended() => {}
-                () = kill.cancelled(), if !kill.is_cancelled() => {}
-            }
-            if kill.is_cancelled() {
+        tokio::select! {
+            () = workers.all_ended() => {}
+            () = kill.cancelled() => {
                 workers.kill_all();
+                workers.all_ended().await;
             }
         }
         drop(watches);
@@ -164,7 +162,7 @@ where
     let mut events = watcher(api, watcher::Config::default()).boxed();
     while let Some(event) = events.next().await {
         match event {
-            Ok(_) => drop(changed.send_replace(())),
+            Ok(_) => changed.send_replace(()),
             Err(error) => {
                 tracing::debug!(%error, "watch");
                 sleep(RETRY).await;

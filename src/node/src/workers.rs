@@ -133,9 +133,11 @@ impl Workers {
         }
     }
 
-    /// Reports whether no Pod runs.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.tasks.is_empty()
+    /// Waits until every Pod has ended.
+    pub(crate) async fn all_ended(&mut self) {
+        while !self.tasks.is_empty() {
+            self.ended().await;
+        }
     }
 }
 

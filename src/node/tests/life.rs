@@ -137,7 +137,7 @@ async fn a_program_that_ignores_its_port_starts_after_its_predecessor() {
 #[tokio::test]
 async fn a_hook_runs_first_then_sigterm_and_sigkill_after_the_grace_period() {
     let mut world = World::new();
-    let text = "trap 'echo got TERM' TERM; echo pid $$; while :; do sleep 0.05; done";
+    let text = "trap 'echo got TERM' TERM; echo pid $BASHPID; while :; do sleep 0.05; done";
     let mut deaf = deployment("deaf", 1, script(text));
     deaf["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
     deaf["spec"]["template"]["spec"]["containers"][0]["lifecycle"] =

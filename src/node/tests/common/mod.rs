@@ -1,6 +1,6 @@
 //! A node on an API server in memory, and a small program that it runs: the test program itself, in the mode that `MODE` names.
 
-#![allow(dead_code)]
+#![allow(dead_code, clippy::panic, clippy::print_stdout)]
 
 use std::{
     collections::BTreeMap,
