@@ -162,7 +162,9 @@ where
     let mut events = watcher(api, watcher::Config::default()).boxed();
     while let Some(event) = events.next().await {
         match event {
-            Ok(_) => changed.send_replace(()),
+            Ok(_) => {
+                changed.send_replace(());
+            }
             Err(error) => {
                 tracing::debug!(%error, "watch");
                 sleep(RETRY).await;

@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use k8s_openapi::api::core::v1::{Pod, Service};
+use k8s_openapi::api::{
+    core::v1::{Pod, Service},
+    discovery::v1::EndpointSlice,
+};
 use kube::ResourceExt as _;
 use sha2::{Digest as _, Sha256};
 use tokio::{
@@ -25,7 +28,7 @@ use tokio::{
 
 use crate::{
     names::ServicePort,
-    slices::{self, Readiness, has_selector},
+    slices::{self, Readiness, has_selector, is_external},
 };
 
 /// Ports of relays.
@@ -74,20 +77,25 @@ pub(crate) struct Backends {
 }
 
 impl Backends {
-    /// Returns the addresses behind a port of a Service.
-    fn of(service: &Service, port: u16, pods: &[Arc<Pod>]) -> Self {
+    /// Returns the addresses behind a port of a Service: of the Pods that it selects, or those in slices of others.
+    fn of(service: &Service, port: u16, pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>]) -> Self {
         let mut found = Self::default();
         let ports = service.spec.iter().flat_map(|spec| spec.ports.iter().flatten());
         let Some(port) = ports.into_iter().find(|known| known.port == i32::from(port)) else { return found };
+        let mut add = |address, readiness| match readiness {
+            Readiness::Ready => found.ready.push(address),
+            Readiness::Leaving => found.leaving.push(address),
+            Readiness::No => {}
+        };
+        if !has_selector(service) {
+            let others = slices.iter().flat_map(|slice| slices::addresses(service, port, slice));
+            others.for_each(|(address, readiness)| add(address, readiness));
+        }
         for pod in pods.iter().filter(|pod| slices::is_selected(service, pod)) {
             let Some(target) = slices::target_port(pod, port) else { continue };
             let ip = pod.status.as_ref().and_then(|status| status.pod_ip.as_deref()?.parse().ok());
             let address = SocketAddr::new(ip.unwrap_or(Ipv4Addr::LOCALHOST.into()), target);
-            match slices::readiness(service, pod) {
-                Readiness::Ready => found.ready.push(address),
-                Readiness::Leaving => found.leaving.push(address),
-                Readiness::No => {}
-            }
+            add(address, slices::readiness(service, pod));
         }
         found
     }
@@ -103,7 +111,7 @@ impl Relays {
     /// made, with the reason.
     pub(crate) fn sync<'a>(&self, services: impl Iterator<Item = &'a Service>) -> Vec<(String, String)> {
         let mut failed = Vec::new();
-        for (service, port) in services.filter(|service| has_selector(service)).flat_map(tcp_ports) {
+        for (service, port) in services.filter(|service| !is_external(service)).flat_map(tcp_ports) {
             if let Err(error) = self.ensure(service, port) {
                 failed.push((format!("{}/{}", service.namespace().unwrap_or_default(), service.name_any()), error));
             }
@@ -135,7 +143,7 @@ impl Relays {
     }
 
     /// Tells the relays of the Pods behind them, and removes those of Services that are gone.
-    pub(crate) fn update(&self, services: &[Arc<Service>], pods: &[Arc<Pod>]) {
+    pub(crate) fn update(&self, services: &[Arc<Service>], pods: &[Arc<Pod>], slices: &[Arc<EndpointSlice>]) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known: BTreeMap<(String, String), &Service> = services
             .iter()
@@ -143,10 +151,10 @@ impl Relays {
             .collect();
         state.relays.retain(|(namespace, name, port), relay| {
             let Some(service) = known.get(&(namespace.clone(), name.clone())) else { return false };
-            if !has_selector(service) || !tcp_ports(service).any(|(_, known)| known == *port) {
+            if is_external(service) || !tcp_ports(service).any(|(_, known)| known == *port) {
                 return false;
             }
-            let backends = Backends::of(service, *port, pods);
+            let backends = Backends::of(service, *port, pods, slices);
             relay.backends.send_if_modified(|old| {
                 let is_new = *old != backends;
                 *old = backends;

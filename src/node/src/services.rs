@@ -1,6 +1,9 @@
 //! The controller of EndpointSlices, and the ports of relays in Services.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use k8s_openapi::api::{
     core::v1::{Pod, Service},
@@ -33,7 +36,7 @@ pub(crate) async fn reconcile(shared: &Shared, services: &[Arc<Service>], pods: 
         };
         shared.tell_once(&source, &format!("cannot be reached from this machine: {error}"));
     }
-    shared.relays.update(services, pods);
+    shared.relays.update(services, pods, &shared.slices.all());
     for service in services {
         write_node_ports(shared, service).await;
     }
@@ -63,7 +66,8 @@ async fn write_node_ports(shared: &Shared, service: &Service) {
     }
 }
 
-/// Writes the slices that differ, and removes those of Pods that are gone. Slices of a Service that is gone go with it.
+/// Writes the slices that differ, and removes those of Pods that are gone. Slices of a Service that is gone go with it, and those of one
+/// without a selector are its owner's.
 async fn write_slices(shared: &Shared, services: &[Arc<Service>], pods: &[Arc<Pod>]) {
     let mut wanted: HashMap<(String, String), EndpointSlice> = HashMap::new();
     for service in services.iter().filter(|service| has_selector(service)) {
@@ -72,7 +76,13 @@ async fn write_slices(shared: &Shared, services: &[Arc<Service>], pods: &[Arc<Po
             wanted.insert((slice.namespace().unwrap_or_default(), slice.name_any()), slice);
         }
     }
-    for found in shared.slices.all().iter().filter(|slice| slices::is_ours(slice)) {
+    let selecting: HashSet<&str> = services
+        .iter()
+        .filter(|service| has_selector(service))
+        .filter_map(|service| service.metadata.uid.as_deref())
+        .collect();
+    let is_ours = |slice: &&Arc<EndpointSlice>| slices::made_for(slice).is_some_and(|uid| selecting.contains(uid));
+    for found in shared.slices.all().iter().filter(is_ours) {
         let key = (found.namespace().unwrap_or_default(), found.name_any());
         let api: Api<EndpointSlice> = Api::namespaced(shared.client.clone(), &key.0);
         let result = match wanted.remove(&key) {

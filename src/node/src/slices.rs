@@ -1,6 +1,6 @@
 //! EndpointSlices of Services, as their controller makes them, one per Pod: each Pod has ports of its own. Pure.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, net::SocketAddr};
 
 use k8s_openapi::{
     api::{
@@ -37,11 +37,15 @@ pub(crate) enum Readiness {
     No,
 }
 
-/// Reports whether a Service's Pods are found by a selector.
+/// Reports whether a Service is only another name of a host.
+pub(crate) fn is_external(service: &Service) -> bool {
+    service.spec.as_ref().is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName"))
+}
+
+/// Reports whether a Service's Pods are found by a selector. Else its slices are written by others.
 pub(crate) fn has_selector(service: &Service) -> bool {
     let spec = service.spec.as_ref();
-    let is_external = spec.is_some_and(|spec| spec.type_.as_deref() == Some("ExternalName"));
-    !is_external && spec.and_then(|spec| spec.selector.as_ref()).is_some_and(|selector| !selector.is_empty())
+    !is_external(service) && spec.and_then(|spec| spec.selector.as_ref()).is_some_and(|selector| !selector.is_empty())
 }
 
 /// Reports whether a Pod is behind a Service.
@@ -141,11 +145,35 @@ pub(crate) fn slice(service: &Service, pod: &Pod) -> EndpointSlice {
     }
 }
 
-/// Reports whether a slice was made here, for a Service.
-pub(crate) fn is_ours(slice: &EndpointSlice) -> bool {
+/// Returns the uid of the Service that a slice was made for, as the controller makes them.
+pub(crate) fn made_for(slice: &EndpointSlice) -> Option<&str> {
     let labels = slice.metadata.labels.as_ref();
     let made = labels.and_then(|labels| labels.get(MANAGED_BY.0)).is_some_and(|by| by == MANAGED_BY.1);
-    made && slice.metadata.owner_references.iter().flatten().any(|owner| owner.kind == "Service")
+    let owner = slice.metadata.owner_references.iter().flatten().find(|owner| owner.kind == "Service");
+    owner.filter(|_| made).map(|owner| owner.uid.as_str())
+}
+
+/// Returns the addresses that a slice has for a port of its Service, each with its readiness.
+pub(crate) fn addresses(service: &Service, port: &ServicePort, slice: &EndpointSlice) -> Vec<(SocketAddr, Readiness)> {
+    let named = slice.metadata.labels.as_ref().and_then(|labels| labels.get(SERVICE));
+    if slice.metadata.namespace != service.metadata.namespace || named != service.metadata.name.as_ref() {
+        return Vec::new();
+    }
+    let name = port.name.as_deref().unwrap_or_default();
+    let mut ports = slice.ports.iter().flatten();
+    let found = ports.find(|found| found.name.as_deref().unwrap_or_default() == name).and_then(|found| found.port);
+    let Some(number) = found.and_then(|number| u16::try_from(number).ok()) else { return Vec::new() };
+    let endpoints = slice.endpoints.iter().flatten().filter_map(|endpoint| {
+        let conditions = endpoint.conditions.clone().unwrap_or_default();
+        let ready = conditions.ready.unwrap_or(true);
+        let state = match (ready, conditions.serving.unwrap_or(ready)) {
+            (true, _) => Readiness::Ready,
+            (false, true) => Readiness::Leaving,
+            (false, false) => Readiness::No,
+        };
+        Some((SocketAddr::new(endpoint.addresses.first()?.parse().ok()?, number), state))
+    });
+    endpoints.collect()
 }
 
 /// Reports whether a slice is as it should be.

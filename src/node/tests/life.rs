@@ -14,7 +14,7 @@ use k8s_openapi::api::{
 };
 use kube::{
     ResourceExt as _,
-    api::{DeleteParams, ListParams, Patch, PatchParams},
+    api::{DeleteParams, ListParams, Patch, PatchParams, PostParams},
 };
 use serde_json::json;
 
@@ -186,4 +186,34 @@ async fn a_sidecar_starts_first_and_ends_last() {
     let at = |text: &str| lines.iter().position(|line| line == text).unwrap_or_else(|| panic!("{text}: {lines:?}"));
     assert!(at("setup") < at("side") && at("setup") < at("main"), "{lines:?}");
     assert!(at("main ends") < at("side ends"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn slices_of_a_service_without_a_selector_are_its_owners_and_lead_where_they_say() {
+    let world = World::new();
+    let mut outside = service("outside", 80);
+    outside["spec"].as_object_mut().unwrap().remove("selector");
+    world.apply(outside).await;
+    let own = world.api::<Service>().get("outside").await.unwrap();
+    world.apply(service("inside", 80)).await;
+    world.apply(deployment("inside", 1, server("serve", free_port(), &[("TEXT", "from outside")]))).await;
+    let pods = world.rolled_out("inside", 1).await;
+    let port = pods[0].spec.as_ref().unwrap().containers[0].ports.as_ref().unwrap()[0].container_port;
+    let slice = json!({
+        "metadata": {
+            "name": "outside",
+            "labels": { "kubernetes.io/service-name": "outside",
+                "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io" },
+            "ownerReferences": [{ "apiVersion": "v1", "kind": "Service", "name": "outside", "uid": own.uid().unwrap() }],
+        },
+        "addressType": "IPv4", "ports": [{ "name": "http", "port": port }],
+        "endpoints": [{ "addresses": ["127.0.0.1"], "conditions": { "ready": true } }],
+    });
+    let api = world.api::<EndpointSlice>();
+    api.create(&PostParams::default(), &serde_json::from_value(slice).unwrap()).await.unwrap();
+    assert_eq!(world.ask("http://outside.default").await.unwrap(), "from outside");
+    // Another change lets the node look at every slice.
+    world.apply(deployment("inside", 0, server("serve", 80, &[]))).await;
+    world.until("no Pod is left", <[Pod]>::is_empty).await;
+    assert!(api.get_opt("outside").await.unwrap().is_some());
 }

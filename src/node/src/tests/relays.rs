@@ -55,7 +55,7 @@ async fn a_connection_goes_to_a_ready_pod_and_waits_until_there_is_one() {
     let services = [service];
     let waiting = tokio::spawn(ask(at));
     let [first, second] = [server("one").await, server("two").await];
-    relays.update(&services, &[pod("relay-a", first, false)]);
+    relays.update(&services, &[pod("relay-a", first, false)], &[]);
     assert!(
         timeout(Duration::from_millis(50), async {
             while !waiting.is_finished() {
@@ -65,16 +65,16 @@ async fn a_connection_goes_to_a_ready_pod_and_waits_until_there_is_one() {
         .await
         .is_err()
     );
-    relays.update(&services, &[pod("relay-a", first, true)]);
+    relays.update(&services, &[pod("relay-a", first, true)], &[]);
     assert_eq!(waiting.await.unwrap(), "one");
-    relays.update(&services, &[pod("relay-a", first, true), pod("relay-a", second, true)]);
+    relays.update(&services, &[pod("relay-a", first, true), pod("relay-a", second, true)], &[]);
     let answers = BTreeSet::from([ask(at).await, ask(at).await]);
     assert_eq!(answers.len(), 2, "in turn");
     // A Pod that refuses is passed over.
     let free = StdListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    relays.update(&services, &[pod("relay-a", free, true), pod("relay-a", second, true)]);
+    relays.update(&services, &[pod("relay-a", free, true), pod("relay-a", second, true)], &[]);
     assert_eq!([ask(at).await, ask(at).await], ["two", "two"]);
-    relays.update(&[], &[]);
+    relays.update(&[], &[], &[]);
     assert!(TcpStream::connect(at).await.is_err() || ask(at).await.is_empty());
     assert_eq!(address(&relays, "relay-a", 8000), None);
 }
@@ -101,7 +101,7 @@ fn a_pod_that_is_going_serves_only_while_none_is_ready() {
     leaving.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-02T03:04:05Z")).unwrap());
     let (leaving, ready) = (Arc::new(leaving), pod("a", 2, true));
     let usable = |pods: &[Arc<Pod>]| {
-        Backends::of(&service("a", 80), 80, pods).usable().iter().map(SocketAddr::port).collect::<Vec<_>>()
+        Backends::of(&service("a", 80), 80, pods, &[]).usable().iter().map(SocketAddr::port).collect::<Vec<_>>()
     };
     assert_eq!(usable(&[leaving.clone(), ready]), [2]);
     assert_eq!(usable(std::slice::from_ref(&leaving)), [1]);

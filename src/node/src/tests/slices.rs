@@ -100,8 +100,34 @@ fn a_slice_is_written_again_only_if_it_differs() {
     let wanted = slice(&service(json!({})), &pod(true, false));
     let mut found = wanted.clone();
     found.metadata.resource_version = Some("7".to_owned());
-    assert!(is_ours(&found) && is_same(&found, &wanted));
+    assert!(made_for(&found) == Some("su") && is_same(&found, &wanted));
     assert!(!is_same(&slice(&service(json!({})), &pod(false, false)), &wanted));
     found.metadata.labels = None;
-    assert!(!is_ours(&found) && !is_same(&found, &wanted));
+    assert!(made_for(&found).is_none() && !is_same(&found, &wanted));
+}
+
+#[test]
+fn a_slice_of_others_says_where_a_service_without_a_selector_leads() {
+    let service = service(json!({ "selector": {}, "ports": [{ "name": "http", "port": 80 }] }));
+    let slice = |namespace: &str, name: &str, port: &str| -> EndpointSlice {
+        serde_json::from_value(json!({
+            "metadata": { "namespace": namespace, "labels": { "kubernetes.io/service-name": name } },
+            "addressType": "IPv4",
+            "ports": [{ "name": "other", "port": 1 }, { "name": port, "port": 8080 }],
+            "endpoints": [
+                { "addresses": ["127.0.0.1"] },
+                { "addresses": ["127.0.0.2"], "conditions": { "ready": false, "serving": true, "terminating": true } },
+                { "addresses": ["127.0.0.3"], "conditions": { "ready": false } },
+                { "addresses": ["a.example"] },
+            ],
+        }))
+        .unwrap()
+    };
+    let port = &service.spec.as_ref().unwrap().ports.as_ref().unwrap()[0];
+    let found = addresses(&service, port, &slice("ns", "s", "http"));
+    let at = |last: u8| SocketAddr::from(([127, 0, 0, last], 8080));
+    assert_eq!(found, [(at(1), Readiness::Ready), (at(2), Readiness::Leaving), (at(3), Readiness::No)]);
+    for other in [slice("other", "s", "http"), slice("ns", "t", "http"), slice("ns", "s", "grpc")] {
+        assert_eq!(addresses(&service, port, &other), []);
+    }
 }
