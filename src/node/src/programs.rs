@@ -156,17 +156,6 @@ impl Lookup<'_> {
         }
     }
 
-    /// Returns the program and the arguments of a probe or hook.
-    ///
-    /// # Errors
-    /// The program does not exist.
-    pub(crate) fn exec(&self, words: Vec<String>) -> Result<(PathBuf, Vec<String>), ProgramError> {
-        match words.first().and_then(|program| self.programs.by_path(program)) {
-            Some(program) => Ok((program.to_owned(), words.into_iter().skip(1).collect())),
-            None => self.find_first(words),
-        }
-    }
-
     /// Reads the annotation.
     fn dev_words(&self, text: &str, place: impl Fn(&str) -> String) -> Result<Vec<String>, ProgramError> {
         let words = shlex::split(text).filter(|words| !words.is_empty());
@@ -179,26 +168,33 @@ impl Lookup<'_> {
         let end = given.iter().position(|word| word == "--").map_or(given.len(), |at| at + 1);
         let (options, server) = given.split_at(end);
         let words = dev.unwrap_or_else(|| server.to_vec());
-        let (program, arguments) = self.find_first(words)?;
+        let (program, arguments) = self.exec(words)?;
         let program = program.into_os_string().into_string();
         let program = program.map_err(|path| ProgramError::Missing(path.to_string_lossy().into_owned()))?;
         Ok(Command::Run(bridge.to_owned(), options.iter().cloned().chain([program]).chain(arguments).collect()))
     }
 
     fn run(&self, words: Vec<String>) -> Result<Command, ProgramError> {
-        self.find_first(words).map(|(program, arguments)| Command::Run(program, arguments))
+        self.exec(words).map(|(program, arguments)| Command::Run(program, arguments))
     }
 
-    /// Looks up the program that is the first of these words.
-    fn find_first(&self, words: Vec<String>) -> Result<(PathBuf, Vec<String>), ProgramError> {
+    /// Returns the program that is the first of these words, and the others as its arguments.
+    ///
+    /// # Errors
+    /// The program does not exist.
+    pub(crate) fn exec(&self, words: Vec<String>) -> Result<(PathBuf, Vec<String>), ProgramError> {
         let mut words = words.into_iter();
         let name = words.next().unwrap_or_default();
         let found = self.find(&name).ok_or(ProgramError::Missing(name))?;
         Ok((found, words.collect()))
     }
 
-    /// Finds a program: by its path from the folder, or on PATH; of an absolute path that is not there by its last part.
+    /// Finds a program: one of ours by its name, another one by its path from the folder or on PATH; one with an absolute path that is not
+    /// there by its last part.
     fn find(&self, name: &str) -> Option<PathBuf> {
+        if let Some(ours) = self.programs.by_path(name) {
+            return Some(ours.to_owned());
+        }
         let path = Path::new(name);
         if name.contains('/') {
             let there = self.folder.join(path);

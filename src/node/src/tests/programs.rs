@@ -37,6 +37,11 @@ fn ours_by_image_or_path_else_what_the_annotation_or_the_container_names() {
         (json!({ "image": "corail:latest" }), Some("sh -c 'sleep 1'"), Ok("/bin/sh -c sleep 1")),
         (bridge.clone(), None, Ok("/ours/recif-proxy mcp-bridge --port 3000 -- /bin/sh -x")),
         (bridge, Some("env a=b"), Ok("/ours/recif-proxy mcp-bridge --port 3000 -- /bin/env a=b")),
+        (
+            json!({ "command": ["/recif/recif-proxy"], "args": ["mcp-bridge", "--", "/recif-runner", "mcp"] }),
+            None,
+            Ok("/ours/recif-proxy mcp-bridge -- /ours/recif-runner mcp"),
+        ),
         (json!({ "command": ["sh"], "args": ["-c", "$(PORT)"] }), None, Ok("/bin/sh -c 21000")),
         (json!({ "command": ["/opt/venv/bin/sh"] }), None, Ok("/bin/sh")),
         (json!({ "command": ["bin/sh"] }), None, Ok("/bin/sh")),
