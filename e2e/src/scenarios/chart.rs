@@ -2,7 +2,7 @@
 //! goes and comes again without a change of the agents; and its images come from a registry with a password. It comes last, because the
 //! others use the installation of config/default.
 
-use std::{fs, time::Duration};
+use std::{fs, io::ErrorKind, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
@@ -114,9 +114,26 @@ async fn images_come_from_a_registry_with_a_password(ns: Namespace) -> Result<()
     ns.env.cluster(&["start-registry"]).await?;
     let result = with_a_registry(&ns).await;
     // What comes later goes on with the images that the node has.
+    let forgotten = forget_pulls(&ns.env).await;
     let restored = release(&ns.env, "upgrade", "recif", &TAKE_OVER).await;
-    result.and(restored)?;
-    ns.env.cluster(&["stop-registry"]).await
+    let stopped = ns.env.cluster(&["stop-registry"]).await;
+    result.and(forgotten).and(restored).and(stopped)
+}
+
+/// Removes the kubelet's records of pulls, as they were before the first one.
+///
+/// Since Kubernetes 1.35 the kubelet lets a Pod have an image that it has pulled only with the Secret of that pull. It knows images by
+/// the digest of their configuration, so those that were loaded without a registry would need that Secret too.
+async fn forget_pulls(env: &Env) -> Result<()> {
+    env.cluster(&["stop-kubelet"]).await?;
+    // With the intents: the kubelet makes records of those that it finds at its start.
+    let records = env.state().join("kubelet/image_manager");
+    let removed = match fs::remove_dir_all(&records) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    };
+    env.cluster(&["start-kubelet"]).await?;
+    removed.with_context(|| format!("remove {}", records.display()))
 }
 
 async fn with_a_registry(ns: &Namespace) -> Result<()> {

@@ -1,5 +1,5 @@
-//! Tests that the scripts of `recif completions` complete in the shells that they are for, without anybody at a terminal: bash and
-//! fish are asked, and zsh, whose line editor alone completes, gets a terminal and a key.
+//! Tests that the scripts of `recif completions` complete in the shells that they are for. No user is at a terminal: bash and fish
+//! are asked, and zsh, whose line editor alone completes, gets a terminal and a key.
 
 use std::{env, fs, path::Path};
 

@@ -1,9 +1,9 @@
 //! Guard of servers that authenticate no callers and listen on loopback: it refuses what a web page sends.
 //!
-//! A browser connects to this machine for every page that it shows. Three header fields tell such requests apart, and no
-//! page can choose their values: a name of the page's own site that was made to resolve to this machine (DNS rebinding)
-//! stands in `Host`, the page's origin in `Origin`, and its relation to this server in `Sec-Fetch-Site` ([Fetch
-//! Metadata](https://www.w3.org/TR/fetch-metadata/)). Programs send none of them, or name this machine.
+//! A browser connects to this machine for every page that it shows. It sets three header fields whose values no page can
+//! choose. `Host` has the name in the URL: that of the page's own site, if the site made it resolve to this machine (DNS
+//! rebinding). `Origin` has the page's origin. `Sec-Fetch-Site` has its relation to this server ([Fetch
+//! Metadata](https://www.w3.org/TR/fetch-metadata/)). Programs send `Host` alone, with a name of this machine.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -15,18 +15,24 @@ pub const REFUSAL: &str = "without sign-in only requests to localhost are answer
 /// values of a header field by its name in lower case.
 ///
 /// Every `Host` and `Origin` has to be `localhost` or a loopback address, with any port, and every `Sec-Fetch-Site`
-/// `same-origin` or `none`: to a page of another local port this server is `same-site`. A request without these fields is
-/// from a program. Allocates nothing.
+/// `same-origin` or `none`: to a page of another local port this server is `same-site`. Without `Sec-Fetch-Site`, which some
+/// browsers do not send with the handshake of a WebSocket, `Origin` has to name the same host and port as `Host`. A request
+/// without these fields is from a program. Allocates nothing.
 pub fn is_local<'a, V: Iterator<Item = &'a [u8]>>(values: impl Fn(&'static str) -> V) -> bool {
+    let is_judged = values("sec-fetch-site").next().is_some();
+    let is_host = |authority: &[u8]| {
+        let mut hosts = values("host").peekable();
+        hosts.peek().is_some() && hosts.all(|host| host.eq_ignore_ascii_case(authority))
+    };
+    let is_own = |origin| authority(origin).is_some_and(|it| is_loopback(it) && (is_judged || is_host(it)));
     values("host").all(is_loopback)
-        && values("origin").all(is_loopback_origin)
+        && values("origin").all(is_own)
         && values("sec-fetch-site").all(|site| matches!(site, b"same-origin" | b"none"))
 }
 
-/// Reports whether an origin is that of a page on this machine. `null` is the origin of pages that have none.
-fn is_loopback_origin(origin: &[u8]) -> bool {
-    let authority = [&b"http://"[..], b"https://"].iter().find_map(|scheme| origin.strip_prefix(*scheme));
-    authority.is_some_and(is_loopback)
+/// Returns host and port of the origin of a web page. Pages without an origin have `null`.
+fn authority(origin: &[u8]) -> Option<&[u8]> {
+    [&b"http://"[..], b"https://"].iter().find_map(|scheme| origin.strip_prefix(*scheme))
 }
 
 /// Reports whether the host of `authority` (host and port) is `localhost` or a loopback address.
@@ -134,8 +140,30 @@ mod tests {
             ("chrome-extension://localhost", false),
             ("http://localhost, http://evil.example", false),
         ] {
-            assert_eq!(local(&[("host", "localhost:8080"), ("origin", origin)]), expected, "{origin:?}");
+            let fields = [("host", "localhost:8080"), ("origin", origin), ("sec-fetch-site", "same-origin")];
+            assert_eq!(local(&fields), expected, "{origin:?}");
         }
+    }
+
+    #[test]
+    fn an_origin_that_the_browser_does_not_judge_is_that_of_the_host() {
+        for (host, origin, expected) in [
+            ("localhost:8083", "http://localhost:8083", true),
+            ("LocalHost:8083", "http://localhost:8083", true),
+            ("127.0.0.1:8083", "http://127.0.0.1:8083", true),
+            ("[::1]:8083", "http://[::1]:8083", true),
+            ("localhost", "https://localhost", true),
+            ("localhost:8083", "http://localhost:3000", false),
+            ("localhost:8083", "http://localhost", false),
+            ("localhost", "http://localhost:8083", false),
+            ("localhost:8083", "http://127.0.0.1:8083", false),
+            ("localhost:8083", "http://localhost:80833", false),
+            ("localhost:8083", "null", false),
+            ("evil.example", "http://evil.example", false),
+        ] {
+            assert_eq!(local(&[("host", host), ("origin", origin)]), expected, "{host} {origin}");
+        }
+        assert!(!local(&[("origin", "http://localhost")]), "no browser leaves the host out");
     }
 
     #[test]
@@ -156,15 +184,13 @@ mod tests {
     fn each_of_several_values_counts_and_a_program_sends_none() {
         assert!(local(&[]), "an HTTP/1.0 client, which is no browser");
         assert!(local(&[("user-agent", "evil.example")]));
-        for name in ["host", "origin", "sec-fetch-site"] {
-            let good = match name {
-                "host" => "localhost",
-                "origin" => "http://localhost",
-                _ => "none",
-            };
-            assert!(local(&[(name, good), (name, good)]), "{name}");
-            assert!(!local(&[(name, good), (name, "evil.example")]), "{name}");
-            assert!(!local(&[(name, "evil.example"), (name, good)]), "{name}");
+        let host = ("host", "localhost");
+        for (name, good) in [host, ("origin", "http://localhost"), ("sec-fetch-site", "none")] {
+            assert!(local(&[host, (name, good), (name, good)]), "{name}");
+            assert!(!local(&[host, (name, good), (name, "evil.example")]), "{name}");
+            assert!(!local(&[host, (name, "evil.example"), (name, good)]), "{name}");
         }
+        let hosts = [host, ("host", "localhost:8083")];
+        assert!(local(&hosts) && !local(&[hosts[0], hosts[1], ("origin", "http://localhost")]), "which one is meant?");
     }
 }

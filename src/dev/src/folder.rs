@@ -1,4 +1,4 @@
-//! The folder `.recif`: it belongs to one `recif dev` at a time, and nobody else may read it.
+//! The folder `.recif`: it belongs to one `recif dev` at a time, and no other user may read it.
 //!
 //! A repository may bring a folder of this name, with links that lead elsewhere. Such a one is not used.
 
@@ -7,9 +7,11 @@ use std::{
     io::{self, Read as _, Seek as _, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 /// Name of the folder.
 pub(crate) const NAME: &str = ".recif";
@@ -18,6 +20,9 @@ const PRIVATE_FOLDER: u32 = 0o700;
 const PRIVATE_FILE: u32 = 0o600;
 /// Longest text of the lock that is read.
 const MAX_LOCK: u64 = 4096;
+/// Time for which a lock that is held is tried again, and how often.
+const LOCK_TIMEOUT: Duration = Duration::from_millis(200);
+const LOCK_RETRY: Duration = Duration::from_millis(10);
 
 /// The folder, locked for this process.
 #[derive(Debug)]
@@ -54,8 +59,8 @@ impl Folder {
     /// Makes the folder in a directory, or takes the one that is there, and locks it.
     ///
     /// # Errors
-    /// Another `recif dev` runs there, the folder is of somebody else, or it cannot be written.
-    pub(crate) fn open(parent: &Path) -> Result<Self, FolderError> {
+    /// Another `recif dev` runs there, the folder is another user's, or it cannot be written.
+    pub(crate) async fn open(parent: &Path) -> Result<Self, FolderError> {
         let path = parent.join(NAME);
         let fail = |path: &Path| {
             let path = path.to_owned();
@@ -71,7 +76,7 @@ impl Folder {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(PRIVATE_FILE);
         let mut lock = options.open(&file).map_err(fail(&file))?;
-        match lock.try_lock() {
+        match lock_exclusively(&lock).await {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(FolderError::Running(holder(&mut lock))),
             Err(TryLockError::Error(source)) => return Err(FolderError::Io { path: file, source }),
@@ -119,6 +124,17 @@ impl Folder {
     pub(crate) fn remove(&self, name: &str) {
         // It would lead to a server that is gone, which a command says too.
         let _ = fs::remove_file(self.path.join(name));
+    }
+}
+
+/// Locks a file. It is tried for a moment, because commands take a shared lock to see whether `recif dev` runs.
+async fn lock_exclusively(file: &File) -> Result<(), TryLockError> {
+    let end = Instant::now() + LOCK_TIMEOUT;
+    loop {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(LOCK_RETRY).await,
+            tried => return tried,
+        }
     }
 }
 
@@ -171,22 +187,36 @@ mod tests {
         parent
     }
 
-    #[test]
-    fn one_process_has_the_folder() {
+    #[tokio::test]
+    async fn one_process_has_the_folder() {
         let parent = parent("lock");
-        let mut folder = Folder::open(&parent).unwrap();
+        let mut folder = Folder::open(&parent).await.unwrap();
         folder.note("http://127.0.0.1:8780/ui/").unwrap();
-        let error = Folder::open(&parent).unwrap_err().to_string();
+        let error = Folder::open(&parent).await.unwrap_err().to_string();
         let pid = std::process::id();
         assert_eq!(error, format!("recif dev runs here already (pid {pid}): http://127.0.0.1:8780/ui/"));
         drop(folder);
-        Folder::open(&parent).unwrap();
+        Folder::open(&parent).await.unwrap();
     }
 
-    #[test]
-    fn its_files_are_for_their_owner_alone() {
+    #[tokio::test]
+    async fn a_command_that_looks_at_the_lock_is_waited_for() {
+        let parent = parent("probe");
+        drop(Folder::open(&parent).await.unwrap());
+        let probe = File::open(parent.join(NAME).join("lock")).unwrap();
+        probe.try_lock_shared().unwrap();
+        let looks = async {
+            sleep(LOCK_TIMEOUT / 2).await;
+            drop(probe);
+        };
+        let (opened, ()) = tokio::join!(Folder::open(&parent), looks);
+        opened.unwrap();
+    }
+
+    #[tokio::test]
+    async fn its_files_are_for_their_owner_alone() {
         let parent = parent("mode");
-        let folder = Folder::open(&parent).unwrap();
+        let folder = Folder::open(&parent).await.unwrap();
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         for _ in 0..2 {
             let file = folder.write("kubeconfig", "x").unwrap();
@@ -199,26 +229,28 @@ mod tests {
         assert!(!folder.path().join("kubeconfig").exists());
     }
 
-    #[test]
-    fn a_folder_of_a_repository_is_not_used() {
-        let open = |name: &str, make: &dyn Fn(&Path)| {
+    #[tokio::test]
+    async fn a_folder_of_a_repository_is_not_used() {
+        let open = async |name: &str, make: &dyn Fn(&Path)| {
             let parent = parent(name);
             make(&parent.join(NAME));
-            Folder::open(&parent).unwrap_err().to_string()
+            Folder::open(&parent).await.unwrap_err().to_string()
         };
         let checkout = open("checkout", &|path| {
             fs::create_dir(path).unwrap();
             fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-        });
+        })
+        .await;
         assert!(checkout.contains("its mode is not 0700"), "{checkout}");
-        let link = open("link", &|path| symlink("/tmp", path).unwrap());
+        let link = open("link", &|path| symlink("/tmp", path).unwrap()).await;
         assert!(link.contains("it is no folder"), "{link}");
-        let file = open("file", &|path| fs::write(path, "").unwrap());
+        let file = open("file", &|path| fs::write(path, "").unwrap()).await;
         assert!(file.contains("it is no folder"), "{file}");
         let inner = open("inner", &|path| {
             DirBuilder::new().mode(0o700).create(path).unwrap();
             symlink("/tmp", path.join("logs")).unwrap();
-        });
+        })
+        .await;
         assert!(inner.contains("logs is not used: it is a symbolic link"), "{inner}");
     }
 }

@@ -97,7 +97,9 @@ pub(crate) async fn start(args: DevArgs) -> Result<Session, StartError> {
         return Err(StartError::Usage(format!("--env-file {}: there is no such file", file.display())));
     }
     let programs = programs::find()?;
-    let mut folder = Folder::open(Path::new("."))?;
+    let mut folder = Folder::open(Path::new(".")).await?;
+    // That of a run which was killed leads to a server that is gone.
+    folder.remove(kubeconfig::NAME);
     let signals = Signals::new().map_err(StartError::io("handle signals"))?;
     let bound = Bound::bind(&args)?;
     let ports = bound.ports().map_err(StartError::io("listen"))?;

@@ -47,8 +47,8 @@ pub struct QueryResponse {
     pub connection: Option<TcpStream>,
 }
 
-/// Creates a GET of this path with these fields, which are trusted and not escaped. `Host` is a name that servers take which
-/// answer this machine alone.
+/// Creates a GET of this path with these fields, which are trusted and not escaped. `Host` is `localhost`, because some
+/// servers answer no other name.
 pub fn get_request(path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nUser-Agent: recif\r\n");
     for &(name, value) in fields {

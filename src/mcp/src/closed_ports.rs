@@ -1,6 +1,6 @@
 //! Ports of this machine to which no URL of others may lead, such as those of the process itself.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, str::FromStr};
 
 use url::{Host, Url};
 
@@ -16,6 +16,13 @@ impl ClosedPorts {
     /// resolve to loopback are connected to, and the address is only known when the connection is made.
     pub fn new(ports: Vec<u16>, any_name: bool) -> Self {
         Self { ports, any_name }
+    }
+
+    /// Adds the ports of another check.
+    #[must_use]
+    pub fn and(mut self, other: Self) -> Self {
+        self.ports.extend(other.ports);
+        Self { any_name: self.any_name || other.any_name, ..self }
     }
 
     /// Checks where a URL leads.
@@ -34,6 +41,20 @@ impl ClosedPorts {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl FromStr for ClosedPorts {
+    type Err = &'static str;
+
+    /// Reads ports separated by commas, with or without spaces. An empty text has none.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let read = |port: &str| port.trim().parse::<u16>().ok().filter(|port| *port > 0);
+        let ports: Option<Vec<u16>> = match text.trim() {
+            "" => Some(Vec::new()),
+            listed => listed.split(',').map(read).collect(),
+        };
+        ports.map(|ports| Self::new(ports, false)).ok_or("numbers from 1 to 65535, separated by commas")
     }
 }
 
@@ -89,5 +110,27 @@ mod tests {
             assert_eq!(dev.check(&parsed).is_ok(), local, "{url}");
             assert_eq!(ClosedPorts::default().check(&parsed), Ok(()), "{url}");
         }
+    }
+
+    #[test]
+    fn ports_are_listed_with_commas() {
+        for (text, expected) in [
+            ("", Some(vec![])),
+            (" ", Some(vec![])),
+            ("8780", Some(vec![8780])),
+            (" 8780 , 44321,1 ", Some(vec![8780, 44321, 1])),
+            ("65535", Some(vec![65535])),
+            ("8780,", None),
+            (",", None),
+            ("0", None),
+            ("65536", None),
+            ("-1", None),
+            ("http", None),
+            ("8780 44321", None),
+        ] {
+            assert_eq!(text.parse().ok(), expected.map(|ports| ClosedPorts::new(ports, false)), "{text:?}");
+        }
+        let both = ClosedPorts::new(vec![1], true).and("2".parse().unwrap());
+        assert_eq!(both, ClosedPorts::new(vec![1, 2], true));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crds::PROXY_PORT;
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
@@ -220,6 +221,8 @@ fn variables(container: &mut Container, ports: &PortMap, is_ours: bool) {
     if is_ours {
         added.push(("RECIF_ADDRESS", "127.0.0.1".to_owned()));
         added.push(("RECIF_LOCAL", "true".to_owned()));
+        // Tools must not lead to it.
+        added.extend((!is_sidecar).then(|| ("RECIF_SIDECAR_PORT", ports.port(PROXY_PORT).to_string())));
     }
     for (path, name) in [CONTRACT, TEMPORARY] {
         let is_mounted = container.volume_mounts.iter().flatten().any(|mount| mount.mount_path == path);

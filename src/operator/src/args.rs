@@ -8,7 +8,7 @@ use daemon::{
     logs::{DEFAULT_FILTER, LogFormat},
     metrics::MetricsArgs,
 };
-use mcp::{Cidr, DENIED_RANGES};
+use mcp::{Cidr, ClosedPorts, DENIED_RANGES};
 
 use super::settings;
 
@@ -101,9 +101,8 @@ pub struct OperatorArgs {
     #[arg(long, env = "RECIF_LOCAL")]
     pub(super) local: bool,
     /// TCP ports on loopback that no MCP server may have, separated by commas
-    #[arg(long, env = "RECIF_CLOSED_PORTS", value_delimiter = ',', value_name = "PORTS",
-        value_parser = clap::value_parser!(u16).range(1..))]
-    pub(super) closed_ports: Vec<u16>,
+    #[arg(long, env = "RECIF_CLOSED_PORTS", value_name = "PORTS")]
+    pub(super) closed_ports: Option<ClosedPorts>,
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
@@ -112,4 +111,29 @@ pub struct OperatorArgs {
     /// For tests: lose one wake of a hundred, and look at every object again within five seconds
     #[arg(long, env = "RECIF_LOSE_WAKES")]
     pub(super) lose_wakes: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: OperatorArgs,
+    }
+
+    #[test]
+    fn closed_ports_are_read_as_by_the_runner() {
+        let read = |value: &str| {
+            let line = Line::try_parse_from(["operator", &format!("--closed-ports={value}")]);
+            line.map(|line| line.args.closed_ports.unwrap_or_default()).map_err(|error| error.to_string())
+        };
+        assert_eq!(read(""), Ok(ClosedPorts::default()), "as if it were not set");
+        assert_eq!(read("8780, 44321"), Ok(ClosedPorts::new(vec![8780, 44321], false)));
+        let error = read("8780,0").unwrap_err();
+        assert!(error.contains("numbers from 1 to 65535, separated by commas"), "{error}");
+    }
 }

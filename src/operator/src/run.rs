@@ -150,7 +150,8 @@ pub fn prepare(args: OperatorArgs) -> Result<Operator, OperatorError> {
     let settings = settings::settings(operators, database, ollama_base_url, images, pod_security);
     let settings = settings.map_err(OperatorError::Flag)?;
     let settings = RenderSettings { network_policies, ..settings };
-    let network = DiscoveryNetwork { denied, closed: ClosedPorts::new(closed_ports, local), hosts: None };
+    let closed = ClosedPorts::new(Vec::new(), local).and(closed_ports.unwrap_or_default());
+    let network = DiscoveryNetwork { denied, closed, hosts: None };
     Ok(Operator {
         namespaces,
         listen: Some(listen),

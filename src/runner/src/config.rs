@@ -6,6 +6,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use mcp::ClosedPorts;
+
 use super::{
     Lookup, conversations::Storage, database::Dsn, knowledge::KnowledgeSource, models::ModelRef, tools::CallableTool,
 };
@@ -262,12 +264,10 @@ pub(super) fn sidecar_port(lookup: &Lookup) -> Result<u16, ConfigError> {
 ///
 /// # Errors
 /// One of them is not a port.
-pub(super) fn closed_ports(lookup: &Lookup) -> Result<Vec<u16>, ConfigError> {
+pub(super) fn closed_ports(lookup: &Lookup) -> Result<ClosedPorts, ConfigError> {
     let variable = "RECIF_CLOSED_PORTS";
     let value = value_or_default(lookup, variable);
-    let read = |text: &str| text.trim().parse::<u16>().ok().filter(|port| *port > 0);
-    let ports: Option<Vec<u16>> = value.split(',').filter(|_| !value.is_empty()).map(read).collect();
-    ports.ok_or_else(|| value_error(variable, value.clone(), "numbers from 1 to 65535, separated by commas"))
+    value.parse().map_err(|expected| value_error(variable, value, expected))
 }
 
 /// Reports whether this is a developer's machine.

@@ -40,8 +40,11 @@ const SIDECAR: &str = "RECIF_SIDECAR";
 /// Failure of the process to serve.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The port is in use, or binding is not permitted.
-    #[error("listen on {address}: {source}; set CORAIL_PORT, of flows PORT, to a free port")]
+    /// The port is in use, the address is not one of this machine, or binding is not permitted.
+    #[error(
+        "listen on {address}: {source}; set CORAIL_PORT, of flows PORT, to a free port, or RECIF_ADDRESS to an address of \
+         this machine"
+    )]
     Bind {
         /// The address.
         address: SocketAddr,
@@ -79,7 +82,7 @@ pub async fn run(mode: Mode) -> Result<(), ServeError> {
     runtime.run(serve(listener, service, shutdown.cancelled_owned(), GRACE)).await
 }
 
-/// Binds all addresses of both families, or those of IPv4 alone where the node has no IPv6.
+/// Binds the address. Of `[::]`, which is all addresses of both families, those of IPv4 alone where the node has no IPv6.
 async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     match TcpListener::bind(address).await {
         Err(_) if address.is_ipv6() && address.ip().is_unspecified() => {

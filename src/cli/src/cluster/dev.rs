@@ -15,6 +15,8 @@ use kube::config::{AuthInfo, Cluster, Kubeconfig};
 use rustix::process::geteuid;
 use url::{Host, Url};
 
+use super::ReadError;
+
 /// Folder that `recif dev` makes where it runs.
 const FOLDER: &str = ".recif";
 /// Extension of a kubeconfig's cluster with the addresses of the parts.
@@ -49,23 +51,29 @@ impl DevCluster {
 }
 
 /// Returns the `recif dev` that runs in this folder, or else in the nearest one above it, and its kubeconfig.
-pub(super) fn find(start: &Path) -> Option<(DevCluster, Kubeconfig)> {
+///
+/// # Errors
+/// [`ReadError::Starting`]: it runs, and has no usable kubeconfig. The user means no other cluster then.
+pub(super) fn find(start: &Path) -> Result<Option<(DevCluster, Kubeconfig)>, ReadError> {
     let user = geteuid().as_raw();
-    start.ancestors().find_map(|folder| {
-        let kubeconfig = read(&folder.join(FOLDER), user)?;
-        let cluster = DevCluster::of(&kubeconfig, None)?;
-        Some((DevCluster { folder: Some(folder.to_owned()), ..cluster }, kubeconfig))
-    })
+    let Some(folder) = start.ancestors().find(|folder| runs_in(&folder.join(FOLDER), user)) else { return Ok(None) };
+    let kubeconfig = read(&folder.join(FOLDER), user);
+    let found = kubeconfig.and_then(|kubeconfig| Some((DevCluster::of(&kubeconfig, None)?, kubeconfig)));
+    let (cluster, kubeconfig) = found.ok_or_else(|| ReadError::Starting(folder.to_owned()))?;
+    Ok(Some((DevCluster { folder: Some(folder.to_owned()), ..cluster }, kubeconfig)))
 }
 
-/// Reads the kubeconfig in `folder` if a process of this user runs there, and if it can do no harm.
-fn read(folder: &Path, user: u32) -> Option<Kubeconfig> {
+/// Reports whether a process of this user runs in `folder`.
+fn runs_in(folder: &Path, user: u32) -> bool {
     // Not followed: a symbolic link may lead to another folder in which a process runs.
-    let found = folder.symlink_metadata().ok()?;
-    let is_private = found.is_dir() && found.uid() == user && found.mode() & 0o777 == 0o700;
-    if !is_private || !is_locked(&open(&folder.join("lock"), user)?) {
-        return None;
-    }
+    let is_private = folder
+        .symlink_metadata()
+        .is_ok_and(|found| found.is_dir() && found.uid() == user && found.mode() & 0o777 == 0o700);
+    is_private && open(&folder.join("lock"), user).is_some_and(|lock| is_locked(&lock))
+}
+
+/// Reads the kubeconfig in the folder of a process that runs, if it can do no harm.
+fn read(folder: &Path, user: u32) -> Option<Kubeconfig> {
     let mut text = String::new();
     open(&folder.join("kubeconfig"), user)?.take(MAX_KUBECONFIG).read_to_string(&mut text).ok()?;
     Kubeconfig::from_yaml(&text).ok().filter(is_harmless)

@@ -317,7 +317,7 @@ async fn config(connection: &ConnectOptions) -> Result<(Config, Option<DevCluste
         || context.is_some()
         || env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
     let running = match env::current_dir() {
-        Ok(here) if !is_named => dev::find(&here),
+        Ok(here) if !is_named => dev::find(&here)?,
         _ => None,
     };
     let (dev, file) = match &connection.kubeconfig {

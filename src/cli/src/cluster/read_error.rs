@@ -1,11 +1,16 @@
 //! Why a request to the cluster failed.
 
+use std::path::PathBuf;
+
 /// Reason for which a request to the cluster failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// There is no usable kubeconfig.
     #[error("find out how to reach the cluster: {0}; choose one with --kubeconfig and --context")]
     Kubeconfig(String),
+    /// A `recif dev` runs in the folder, and has no usable kubeconfig: it has not written it yet, or has removed it at its end.
+    #[error("recif dev in {} is starting or ending: try again, or choose another cluster with --context", .0.display())]
+    Starting(PathBuf),
     /// The API server does not serve the kind.
     #[error(
         "the cluster does not know the kind {0}: install it with `recif crds | kubectl apply --server-side -f -`, or \
@@ -31,7 +36,7 @@ impl ReadError {
     /// Reports whether the API server cannot be reached, or does not serve the kind.
     pub fn is_unreachable(&self) -> bool {
         match self {
-            Self::Kubeconfig(_) | Self::NotInstalled(_) => true,
+            Self::Kubeconfig(_) | Self::Starting(_) | Self::NotInstalled(_) => true,
             Self::Request { source, .. } => {
                 !matches!(source.as_ref(), kube::Error::Api(_) | kube::Error::SerdeError(_))
             }

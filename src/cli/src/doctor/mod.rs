@@ -37,7 +37,8 @@ pub struct DoctorArgs {
     connection: ConnectArgs,
     #[command(flatten)]
     system: SystemArgs,
-    /// Pull each image with a Pod that prints its version, for up to a minute
+    /// Pull each image with a Pod that prints its version, where and with the Secrets with which the image is used, for up to
+    /// a minute
     #[arg(long)]
     pull: bool,
     /// Exit with 3 for a warning too

@@ -178,7 +178,7 @@ fn without_sign_in_only_this_machine_is_answered() {
         assert!(Auth::None { any_host: true }.caller(&fields).is_ok(), "{host}");
     }
     let behind = Auth::None { any_host: true };
-    for (name, value, of_anybody) in [
+    for (name, value, with_any_host) in [
         ("sec-fetch-site", "cross-site", false),
         ("sec-fetch-site", "same-site", true),
         ("origin", "http://evil.example", true),
@@ -187,7 +187,7 @@ fn without_sign_in_only_this_machine_is_answered() {
         let foreign = fields(&[("host", "localhost"), (name, value)]);
         assert_eq!(open.caller(&foreign).unwrap_err().status(), 403, "{name}: {value}");
         assert_eq!(open.may_relay(&foreign).unwrap_err().status(), 403, "{name}: {value}");
-        assert_eq!(behind.caller(&foreign).is_ok(), of_anybody, "{name}: {value}");
+        assert_eq!(behind.caller(&foreign).is_ok(), with_any_host, "{name}: {value}");
     }
     let own =
         fields(&[("host", "localhost:8780"), ("origin", "http://localhost:5173"), ("sec-fetch-site", "same-origin")]);

@@ -93,6 +93,7 @@ fn programs_are_told_where_they_listen() {
         "PORT=21000",
         "RECIF_ADDRESS=127.0.0.1",
         "RECIF_LOCAL=true",
+        "RECIF_SIDECAR_PORT=21001",
         "RECIF_CONTRACT_ROOT=/genkit",
         "TMPDIR=/tmp",
         "CORAIL_PORT=21000",

@@ -67,13 +67,13 @@ impl EgressPolicy {
         let own = if own.is_empty() { vec![8000] } else { own };
         // The process has not started with variables that cannot be read.
         let (sidecar, closed) = (sidecar_port(environment).ok(), closed_ports(environment).unwrap_or_default());
-        let (ports, local) = (own.into_iter().chain(sidecar).chain(closed).collect(), is_local(environment));
+        let (ports, local) = (own.into_iter().chain(sidecar).collect(), is_local(environment));
         let host = |url: String| {
             let url = if url.contains("://") { url } else { format!("http://{url}") };
             Url::parse(&url).ok()?.host_str().map(str::to_owned)
         };
         Self {
-            closed: ClosedPorts::new(ports, local),
+            closed: ClosedPorts::new(ports, local).and(closed),
             local,
             proxies: PROXIES.iter().filter_map(|name| set(name)).filter_map(host).collect(),
         }

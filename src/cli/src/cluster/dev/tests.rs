@@ -47,8 +47,10 @@ impl Project {
         self.lock = Some(lock);
     }
 
+    /// Reports whether a command would use it.
     fn read(&self) -> bool {
-        read(&self.folder(), geteuid().as_raw()).is_some()
+        find(&self.root)
+            .is_ok_and(|found| found.is_some_and(|(cluster, _)| cluster.folder.as_ref() == Some(&self.root)))
     }
 }
 
@@ -88,7 +90,7 @@ fn one_that_runs_here_or_above_is_found() {
     let deep = project.root.join("agents/shop");
     fs::create_dir_all(&deep).unwrap();
     for start in [&project.root, &deep, &project.folder()] {
-        let (cluster, _) = find(start).unwrap();
+        let (cluster, _) = find(start).unwrap().unwrap();
         assert_eq!(cluster.folder.as_ref(), Some(&project.root));
         assert_eq!(cluster.gateway.as_str(), "http://127.0.0.1:8083/");
         assert_eq!(cluster.control_plane.as_str(), "http://127.0.0.1:8780/");
@@ -99,10 +101,34 @@ fn one_that_runs_here_or_above_is_found() {
     inner.mode(0o700);
     inner.hold(&kubeconfig());
     fs::write(inner.folder().join("lock"), "").unwrap();
-    assert_eq!(find(&inner.root).unwrap().0.folder.as_ref(), Some(&project.root));
+    assert!(!inner.read());
+    assert_eq!(find(&inner.root).unwrap().unwrap().0.folder.as_ref(), Some(&project.root));
     let lock = File::open(inner.folder().join("lock")).unwrap();
     lock.try_lock().unwrap();
-    assert_eq!(find(&inner.root).unwrap().0.folder.as_ref(), Some(&inner.root));
+    assert!(inner.read());
+}
+
+#[test]
+fn one_that_starts_is_waited_for_and_no_other_cluster_is_used() {
+    let mut project = Project::new();
+    let deep = project.root.join("agents");
+    fs::create_dir(&deep).unwrap();
+    let no_extension = changed("/clusters/0/cluster/extensions", json!([]));
+    for text in [None, Some(String::new()), Some(no_extension.to_string())] {
+        let file = project.folder().join("kubeconfig");
+        match &text {
+            Some(text) => fs::write(&file, text).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        for start in [&project.root, &deep] {
+            let error = find(start).unwrap_err();
+            assert!(error.is_unreachable());
+            let words = format!("recif dev in {} is starting or ending: try again", project.root.display());
+            assert!(error.to_string().starts_with(&words), "{error}");
+        }
+    }
+    drop(project.lock.take());
+    assert!(find(&deep).unwrap().is_none(), "it has ended");
 }
 
 #[test]
@@ -132,8 +158,9 @@ fn a_folder_that_others_could_have_made_is_not_used() {
     // Folders below one with this bit have it too.
     project.mode(0o2700);
     assert!(project.read());
-    assert!(read(&project.folder(), geteuid().as_raw() + 1).is_none(), "it is another user's");
-    assert!(read(&project.root.join("missing"), geteuid().as_raw()).is_none());
+    let user = geteuid().as_raw();
+    assert!(runs_in(&project.folder(), user) && !runs_in(&project.folder(), user + 1), "it is another user's");
+    assert!(!runs_in(&project.root.join("missing"), user));
 }
 
 #[test]
@@ -144,7 +171,7 @@ fn links_are_not_followed() {
     fs::remove_dir_all(repository.folder()).unwrap();
     symlink(project.folder(), repository.folder()).unwrap();
     assert!(!repository.read());
-    assert!(find(&repository.root).is_none());
+    assert!(find(&repository.root).unwrap().is_none());
 
     for file in ["lock", "kubeconfig"] {
         let repository = Project::new();
@@ -202,7 +229,7 @@ fn a_kubeconfig_that_could_do_harm_is_not_used() {
     }
     for text in ["", "a: [", "- a", "\u{0}"] {
         fs::write(project.folder().join("kubeconfig"), text).unwrap();
-        assert!(find(&project.root).is_none(), "{text:?}");
+        assert!(find(&project.root).is_err(), "{text:?}");
     }
     project.hold(&changed("/clusters/0/cluster/server", json!("https://[::1]:44321")));
     assert!(project.read());

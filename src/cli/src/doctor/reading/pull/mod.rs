@@ -1,5 +1,5 @@
 //! Pulls each image by a Pod that prints its version, and removes the Pod: after a result, a time-out, Ctrl-C, and an answer of the API
-//! server that was lost.
+//! server that was lost. A second Ctrl-C does not wait for that.
 
 mod pod;
 #[cfg(test)]
@@ -33,6 +33,8 @@ use crate::{
 const LONGEST: Duration = Duration::from_secs(60);
 /// Longest wait for the answer to a creation, and to a deletion.
 const ANSWER: Duration = Duration::from_secs(10);
+/// Message when no Pod is left.
+const REMOVED: &str = "stopped: the Pods that pulled images are removed";
 /// Interval at which a Pod is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
@@ -91,7 +93,8 @@ fn plans(scope: &Scope, uses: &[ImageUse], nodes: &Read<Vec<NodeView>>) -> BTree
 /// Pulls the images, all at the same time.
 ///
 /// # Errors
-/// [`CliError::Interrupted`]; no Pod is left then, or it is named.
+/// [`CliError::Interrupted`] after a signal; no Pod is left then, or it is named. After a second one each Pod is named that may
+/// be left.
 pub(super) async fn pull(
     live: &UserClient,
     scope: &Scope,
@@ -101,7 +104,7 @@ pub(super) async fn pull(
     let failed = |error| CliError::FailedAnswer(format!("wait for signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let stop = async move {
+    let stop = async || {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
@@ -110,48 +113,95 @@ pub(super) async fn pull(
     pull_until(live, plans(scope, uses, nodes), stop).await
 }
 
+/// Pulls until `stop` returns, then removes the Pods, until it returns again.
 async fn pull_until(
     live: &UserClient,
     plans: BTreeSet<Plan>,
-    stop: impl Future<Output = ()>,
+    mut stop: impl AsyncFnMut(),
 ) -> Result<Vec<Pulled>, CliError> {
     let (sender, stopped) = watch::channel(false);
-    let mut pulls = pin!(join_all(plans.into_iter().map(|plan| pull_one(live, plan, stopped.clone()))));
+    let pods = LivePods::default();
+    let mut pulls = pin!(join_all(plans.into_iter().map(|plan| pull_one(live, plan, stopped.clone(), &pods))));
     tokio::select! {
         pulled = &mut pulls => return Ok(pulled),
-        () = stop => {}
+        () = stop() => {}
     }
     sender.send_replace(true);
-    let left = pulls.await.into_iter().filter_map(|pulled| pulled.left);
-    let left: Vec<_> = left.map(|LeftPod { pod, why }| format!("Pod {pod} ({why})")).collect();
-    Err(CliError::Interrupted(match left.is_empty() {
-        true => "stopped: the Pods that pulled images are removed".to_owned(),
-        false => format!("stopped: not removed was {}: delete it", left.join(", ")),
-    }))
+    let text = tokio::select! {
+        pulled = &mut pulls => {
+            let left = pulled.into_iter().filter_map(|pulled| pulled.left);
+            let left: Vec<_> = left.map(|LeftPod { pod, why }| format!("Pod {pod} ({why})")).collect();
+            match left.is_empty() {
+                true => REMOVED.to_owned(),
+                false => format!("stopped: not removed was {}: delete it", left.join(", ")),
+            }
+        }
+        () = stop() => pods.text(),
+    };
+    Err(CliError::Interrupted(text))
 }
 
-async fn pull_one(live: &UserClient, plan: Plan, mut stopped: watch::Receiver<bool>) -> Pulled {
+/// Pods that may exist, by namespace and name.
+#[derive(Debug, Default)]
+struct LivePods(watch::Sender<BTreeSet<String>>);
+
+impl LivePods {
+    fn add(&self, pod: &str) {
+        self.0.send_modify(|pods| {
+            pods.insert(pod.to_owned());
+        });
+    }
+
+    fn remove(&self, pod: &str) {
+        self.0.send_modify(|pods| {
+            pods.remove(pod);
+        });
+    }
+
+    fn text(&self) -> String {
+        let pods: Vec<_> = self.0.borrow().iter().map(|pod| format!("Pod {pod}")).collect();
+        match pods.is_empty() {
+            true => REMOVED.to_owned(),
+            false => format!("stopped before all Pods were removed: delete those that are left of {}", pods.join(", ")),
+        }
+    }
+}
+
+async fn pull_one(live: &UserClient, plan: Plan, stopped: watch::Receiver<bool>, pods: &LivePods) -> Pulled {
     let name = match pod_name() {
         Ok(name) => name,
         Err(why) => return plan.ended(PullOutcome::Unread(why), None),
     };
+    let pod = format!("{}/{name}", plan.namespace);
+    pods.add(&pod);
+    let (outcome, not_removed) = run_pod(live, &plan, &name, stopped).await;
+    if not_removed.is_none() {
+        pods.remove(&pod);
+    }
+    plan.ended(outcome, not_removed.map(|why| LeftPod { pod, why }))
+}
+
+/// Creates a Pod, looks at it and removes it; returns the result, and why the Pod could not be removed.
+async fn run_pod(
+    live: &UserClient,
+    plan: &Plan,
+    name: &str,
+    mut stopped: watch::Receiver<bool>,
+) -> (PullOutcome, Option<String>) {
     let pods = format!("/api/v1/namespaces/{}/pods", plan.namespace);
-    let (path, body) = (format!("{pods}/{name}"), version_pod(&name, &plan));
+    let (path, body) = (format!("{pods}/{name}"), version_pod(name, plan));
     let created = timeout(ANSWER, live.request::<Value>("create pods", Method::POST, &pods, Some(&body))).await;
     let outcome = match created {
         Ok(Ok(_)) => tokio::select! {
             outcome = look(live, &path) => outcome,
             _ = stopped.changed() => PullOutcome::Unread(Unread::Failed("stopped".to_owned())),
         },
-        Ok(Err(error)) if error.status().is_some() => {
-            return plan.ended(PullOutcome::Unread(not_created(&error)), None);
-        }
+        Ok(Err(error)) if was_refused(&error) => return (PullOutcome::Unread(not_created(&error)), None),
         // It may have been created all the same.
         Ok(Err(error)) => PullOutcome::Unread(Unread::Failed(error.cause())),
         Err(_) => PullOutcome::Unread(Unread::Failed(no_answer())),
     };
-    let left = remove(live, &path).await.map(|why| LeftPod { pod: format!("{}/{name}", plan.namespace), why });
-    plan.ended(outcome, left)
+    (outcome, remove(live, &path).await)
 }
 
 impl Plan {
@@ -170,6 +220,12 @@ fn pod_name() -> Read<String> {
     getrandom::fill(&mut random)
         .map_err(|error| Unread::Failed(format!("the system has no random numbers: {error}")))?;
     Ok(format!("recif-doctor-{}", hex::encode(random)))
+}
+
+/// Reports whether the API server surely created no Pod. A time-out (504) says nothing of it, and a conflict (409) may be one with
+/// the Pod that an earlier attempt of the same request created.
+fn was_refused(error: &ReadError) -> bool {
+    error.status().is_some_and(|code| code < 500 && code != 409)
 }
 
 /// Returns why a Pod was not created: of a quota, for one, the words of the API server.

@@ -63,7 +63,7 @@ impl Server {
 
 #[tokio::test]
 async fn the_pod_is_removed_whatever_was_read() {
-    let cases: [(Script, PullOutcome, &[&str]); 4] = [
+    let cases: [(Script, PullOutcome, &[&str]); 6] = [
         (all_well, PullOutcome::Started, &["POST", "GET", "DELETE"]),
         (
             |method| if *method == Method::GET { status(403, "no") } else { all_well(method) },
@@ -80,13 +80,26 @@ async fn the_pod_is_removed_whatever_was_read() {
             PullOutcome::Unread(Unread::Forbidden("create pods".into())),
             &["POST"],
         ),
+        // These do not say that there is no Pod.
+        (
+            |method| if *method == Method::POST { status(409, "it exists") } else { all_well(method) },
+            PullOutcome::Unread(Unread::Failed("it exists".into())),
+            &["POST", "DELETE"],
+        ),
+        (
+            |method| if *method == Method::POST { status(504, "too slow") } else { status(404, "not found") },
+            PullOutcome::Unread(Unread::Failed("too slow".into())),
+            &["POST", "DELETE"],
+        ),
     ];
     for (script, outcome, requests) in cases {
         let server = Server::of(script);
         let (_sender, stopped) = watch::channel(false);
-        let pulled = pull_one(&server.live, plan(), stopped).await;
+        let pods = LivePods::default();
+        let pulled = pull_one(&server.live, plan(), stopped, &pods).await;
         assert_eq!((pulled.outcome, pulled.left), (outcome, None));
         assert_eq!(server.asked(), requests);
+        assert_eq!(pods.text(), REMOVED);
     }
 }
 
@@ -106,7 +119,7 @@ async fn the_pod_is_removed_when_the_answer_to_its_creation_is_lost() {
     });
     let live = UserClient::mocked(kube::Client::new(service, "a"), "a");
     let (_sender, stopped) = watch::channel(false);
-    let pulled = pull_one(&live, plan(), stopped).await;
+    let pulled = pull_one(&live, plan(), stopped, &LivePods::default()).await;
     assert!(matches!(pulled.outcome, PullOutcome::Unread(Unread::Failed(_))), "{pulled:?}");
     assert_eq!((pulled.left, asked.lock().unwrap().clone()), (None, vec!["POST".to_owned(), "DELETE".to_owned()]));
 }
@@ -125,12 +138,42 @@ async fn what_is_stopped_removes_its_pods_and_says_so() {
     ];
     for (script, words) in scripts {
         let server = Server::of(script);
-        let stopped = pull_until(&server.live, BTreeSet::from([plan()]), server.read.notified()).await;
+        let stop = async || server.read.notified().await;
+        let stopped = pull_until(&server.live, BTreeSet::from([plan()]), stop).await;
         let error = stopped.unwrap_err();
         assert_eq!(error.code(), Exit::Interrupted);
         assert!(error.to_string().contains(words), "{error}");
         assert_eq!(server.asked().last().map(String::as_str), Some("DELETE"));
     }
+}
+
+#[tokio::test]
+async fn a_second_signal_ends_at_once_and_names_the_pods_that_may_be_left() {
+    let [read, removing] = [Arc::new(Notify::new()), Arc::new(Notify::new())];
+    let signals = [read.clone(), removing.clone()];
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let is_delete = *request.method() == Method::DELETE;
+        match *request.method() {
+            Method::GET => read.notify_one(),
+            Method::DELETE => removing.notify_one(),
+            _ => {}
+        }
+        async move {
+            if is_delete {
+                // Its answer never comes.
+                std::future::pending::<()>().await;
+            }
+            let (_, running) = with_state(json!({ "running": {} }));
+            Ok::<_, std::io::Error>(Response::new(Body::from(running.to_string().into_bytes())))
+        }
+    });
+    let live = UserClient::mocked(kube::Client::new(service, "a"), "a");
+    let mut signals = signals.iter();
+    let stop = async || signals.next().unwrap().notified().await;
+    let ended = tokio::time::timeout(ANSWER / 2, pull_until(&live, BTreeSet::from([plan()]), stop)).await;
+    let error = ended.unwrap().unwrap_err();
+    assert_eq!(error.code(), Exit::Interrupted);
+    assert!(error.to_string().contains("delete those that are left of Pod a/recif-doctor-"), "{error}");
 }
 
 #[test]
