@@ -321,7 +321,9 @@ impl ApiServer {
         request.settle();
         let changed = store.take_changed();
         drop(store);
-        changed.into_iter().for_each(|kind| shared.changes[kind].send_replace(()));
+        for kind in changed {
+            shared.changes[kind].send_replace(());
+        }
         result
     }
 }

@@ -145,9 +145,10 @@ fn pod_status(part: Part, now: &str) -> Value {
     if let Some(fields) = status.as_object_mut() {
         fields.remove("spec");
     }
+    let conditions = ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition);
     status["status"] = json!({
         "phase": "Running", "hostIP": "127.0.0.1", "podIP": "127.0.0.1", "podIPs": [{ "ip": "127.0.0.1" }], "startTime": now,
-        "conditions": ["Initialized", "Ready", "ContainersReady", "PodScheduled"].map(condition),
+        "conditions": conditions,
         "containerStatuses": [{
             "name": part.name(), "image": "recif.local/operator:dev", "imageID": "", "ready": true, "started": true,
             "restartCount": 0, "state": { "running": { "startedAt": now } },

@@ -25,7 +25,6 @@ use machine::{Clock, PhaseTrace, Sink, SystemClock};
 use mcp::{Cidr, ClosedPorts, LOOPBACK_RANGES};
 use prometheus_client::registry::Registry;
 use tokio::time::timeout;
-use tracing::field::display;
 
 use super::{
     args::OperatorArgs,
