@@ -199,12 +199,6 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
     }
 
-    /// A Pod is on a node that is not there.
-    pub(crate) fn node_not_found(name: &str) -> Self {
-        let message = format!("nodes \"{name}\" not found");
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message).with(json!({ "name": name, "kind": "nodes" }))
-    }
-
     /// The node does not have a Pod whose log is asked for.
     pub(crate) fn log_not_found(pod: &str) -> Self {
         let message = format!("the server could not find the requested resource ( pods/log {pod})");

@@ -289,7 +289,8 @@ impl ApiServer {
             return Ok(Reply::Empty);
         }
         let logs = self.shared.logs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let logs = logs.ok_or_else(|| ApiError::node_not_found(node))?;
+        // The real one, too, says so of a node that is not there.
+        let logs = logs.ok_or_else(|| ApiError::not_found(&self.shared.kinds[target.kind], node))?;
         let log = logs.read(&target.namespace, &target.name, &options);
         let log = log.map_err(|error| error.into_api_error(&target.name, &options.container))?;
         Ok(Reply::Log(options.limited(log)))
@@ -321,7 +322,7 @@ impl ApiServer {
         request.settle();
         let changed = store.take_changed();
         drop(store);
-        changed.into_iter().for_each(|kind| drop(shared.changes[kind].send_replace(())));
+        changed.into_iter().for_each(|kind| shared.changes[kind].send_replace(()));
         result
     }
 }
