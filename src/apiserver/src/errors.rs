@@ -192,6 +192,13 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message).with(json!({}))
     }
 
+    /// A body is in protobuf.
+    pub(crate) fn protobuf() -> Self {
+        let message = "protobuf is not read here: use a manifest, as in kubectl create ... --dry-run=client -o yaml | kubectl \
+                       apply -f -";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
     /// A strategic merge patch has lists or directives.
     pub(crate) fn strategic_lists() -> Self {
         let message = "strategic merge patches of lists are not supported here: use kubectl apply --server-side, or kubectl \

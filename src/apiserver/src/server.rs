@@ -238,7 +238,7 @@ impl ApiServer {
             }),
             Method::POST => {
                 let options = WriteOptions::parse("CreateOptions", query, headers, false)?;
-                let object = read_body(media_type, body)?;
+                let object = read_body(kind, media_type, body)?;
                 if matches!(kind.shape, Shape::Review) {
                     let review = reviews::answer(kind, expect_kind(kind, object)?, &*self.shared.account);
                     return Ok(Reply::Object(StatusCode::CREATED, review, Vec::new()));
@@ -247,7 +247,7 @@ impl ApiServer {
             }
             Method::PUT => {
                 let options = WriteOptions::parse("UpdateOptions", query, headers, false)?;
-                let object = read_body(media_type, body)?;
+                let object = read_body(kind, media_type, body)?;
                 let update = |request: &mut Request<'_>| match target.subresource.as_str() {
                     "scale" => request.update_scale(target, object.clone(), &options),
                     _ => request.update(target, object.clone(), &options),
