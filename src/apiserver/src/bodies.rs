@@ -1,6 +1,6 @@
 //! Bodies of writes: of which type they must be, and what they must name.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
     errors::ApiError,
@@ -9,19 +9,23 @@ use crate::{
     write::Target,
 };
 
+/// Media type of the bodies that kubectl makes itself, without a manifest.
+const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Bytes of a body that a message about it repeats.
 const SUMMARY: usize = 30;
 
-/// Reads a body in JSON or YAML.
+/// Reads a body of a kind in JSON or YAML. A review that is answered whatever it asks may have any other form, too.
 ///
 /// # Errors
 /// 400 for a text that is none, 415 for another media type.
-pub(crate) fn read_body(media_type: &str, body: &[u8]) -> Result<Value, ApiError> {
+pub(crate) fn read_body(kind: &Kind, media_type: &str, body: &[u8]) -> Result<Value, ApiError> {
     match media_type.split(';').next().unwrap_or_default().trim() {
         "application/json" | "" => {
             serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))
         }
         "application/yaml" => serde_yaml::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string())),
+        _ if matches!(kind.shape, Shape::Review) && kind.name != "TokenReview" => Ok(json!({})),
+        PROTOBUF => Err(ApiError::protobuf()),
         _ => Err(ApiError::unsupported_media_type("application/json, application/yaml")),
     }
 }

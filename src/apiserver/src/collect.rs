@@ -195,7 +195,7 @@ mod tests {
     }
 
     fn object(name: usize) -> Target {
-        target(if name % 2 == 0 { "ConfigMap" } else { "Pod" }, NAMES[name])
+        target(if name % 2 == 1 { "Pod" } else { "ConfigMap" }, NAMES[name])
     }
 
     /// Runs one act, and what follows. What the server refuses changes nothing.

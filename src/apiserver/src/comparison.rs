@@ -158,9 +158,12 @@ fn owner(entry: &Value) -> [String; 4] {
     ["operation", "manager", "apiVersion", "subresource"].map(|field| entry[field].to_string())
 }
 
-/// Reports whether the cell of a table is a time in seconds.
+/// Reports whether the cell of a table is a duration, such as `5s` or `2m3s`.
 fn is_age(cell: &str) -> bool {
-    cell.strip_suffix('s').is_some_and(|seconds| seconds.parse::<u32>().is_ok())
+    let is_part = |c: char| c.is_ascii_digit() || "smhdy".contains(c);
+    cell.starts_with(|c: char| c.is_ascii_digit())
+        && !cell.ends_with(|c: char| c.is_ascii_digit())
+        && cell.chars().all(is_part)
 }
 
 /// Replaces each number by a word.
@@ -181,6 +184,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_duration_is_an_age() {
+        let cells = ["0s", "119s", "2m3s", "3h", "", "s", "12", "a1s", "80/TCP"];
+        assert_eq!(cells.map(is_age), [true, true, true, true, false, false, false, false, false]);
+    }
 
     #[test]
     fn a_uid_keeps_its_word() {

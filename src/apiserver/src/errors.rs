@@ -192,17 +192,18 @@ impl ApiError {
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message).with(json!({}))
     }
 
+    /// A body is in protobuf.
+    pub(crate) fn protobuf() -> Self {
+        let message = "protobuf is not read here: use a manifest, as in kubectl create ... --dry-run=client -o yaml | kubectl \
+                       apply -f -";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
+    }
+
     /// A strategic merge patch has lists or directives.
     pub(crate) fn strategic_lists() -> Self {
         let message = "strategic merge patches of lists are not supported here: use kubectl apply --server-side, or kubectl \
                        patch --type merge or json";
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
-    }
-
-    /// A Pod is on a node that is not there.
-    pub(crate) fn node_not_found(name: &str) -> Self {
-        let message = format!("nodes \"{name}\" not found");
-        Self::new(StatusCode::NOT_FOUND, "NotFound", message).with(json!({ "name": name, "kind": "nodes" }))
     }
 
     /// The node does not have a Pod whose log is asked for.

@@ -84,7 +84,7 @@ impl LogOptions {
         errors.extend(below("limitBytes", limit, 1, "must be greater than 0"));
         if seconds.is_some() && time.is_some() {
             let rule = "Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified";
-            errors.push(violation(FORBIDDEN, "", rule.to_owned()));
+            errors.push(violation(FORBIDDEN, "[]", rule.to_owned()));
         } else {
             errors.extend(below("sinceSeconds", seconds, 1, "must be greater than 0"));
         }
@@ -237,7 +237,7 @@ mod tests {
             ("sinceSeconds=0", invalid("sinceSeconds: Invalid value: 0: must be greater than 0")),
             (
                 "sinceSeconds=1&sinceTime=2026-01-01T00:00:00Z",
-                invalid(": Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"),
+                invalid("[]: Forbidden: at most one of `sinceTime` or `sinceSeconds` may be specified"),
             ),
             ("stream=Stdout", invalid("stream: Forbidden: may not be specified")),
         ];

@@ -10,7 +10,7 @@ use crate::{snapshot::Snapshot, store::Key};
 /// Changes that are kept.
 pub(crate) const KEPT_CHANGES: usize = 4096;
 /// Bytes of JSON that are kept.
-const KEPT_BYTES: usize = 16 * 1024 * 1024;
+const KEPT_BYTES: usize = 8 * 1024 * 1024;
 
 /// One change. `old` is missing for a creation; `new` is missing for a deletion.
 #[derive(Debug, Clone)]

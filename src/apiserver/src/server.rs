@@ -238,7 +238,7 @@ impl ApiServer {
             }),
             Method::POST => {
                 let options = WriteOptions::parse("CreateOptions", query, headers, false)?;
-                let object = read_body(media_type, body)?;
+                let object = read_body(kind, media_type, body)?;
                 if matches!(kind.shape, Shape::Review) {
                     let review = reviews::answer(kind, expect_kind(kind, object)?, &*self.shared.account);
                     return Ok(Reply::Object(StatusCode::CREATED, review, Vec::new()));
@@ -247,7 +247,7 @@ impl ApiServer {
             }
             Method::PUT => {
                 let options = WriteOptions::parse("UpdateOptions", query, headers, false)?;
-                let object = read_body(media_type, body)?;
+                let object = read_body(kind, media_type, body)?;
                 let update = |request: &mut Request<'_>| match target.subresource.as_str() {
                     "scale" => request.update_scale(target, object.clone(), &options),
                     _ => request.update(target, object.clone(), &options),
@@ -289,7 +289,8 @@ impl ApiServer {
             return Ok(Reply::Empty);
         }
         let logs = self.shared.logs.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let logs = logs.ok_or_else(|| ApiError::node_not_found(node))?;
+        // The real one, too, says so of a node that is not there.
+        let logs = logs.ok_or_else(|| ApiError::not_found(&self.shared.kinds[target.kind], node))?;
         let log = logs.read(&target.namespace, &target.name, &options);
         let log = log.map_err(|error| error.into_api_error(&target.name, &options.container))?;
         Ok(Reply::Log(options.limited(log)))
@@ -321,9 +322,7 @@ impl ApiServer {
         request.settle();
         let changed = store.take_changed();
         drop(store);
-        for kind in changed {
-            shared.changes[kind].send_replace(());
-        }
+        changed.into_iter().for_each(|kind| shared.changes[kind].send_replace(()));
         result
     }
 }
