@@ -8,7 +8,7 @@ use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};
 use apiserver::ApiServer;
 use daemon::loopback;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Either, Full};
+use http_body_util::{Either, Full};
 use hyper::{
     body::{Bytes, Incoming},
     server::conn::{http1, http2},

@@ -3,7 +3,7 @@
 
 use std::{fmt::Display, path::Path, time::Duration};
 
-use clap::{Args, Command, FromArgMatches as _};
+use clap::{Args, Command};
 use control_plane::ControlPlaneArgs;
 use daemon::runtime::Runtime;
 use gateway::{GatewayArgs, RequestCount};

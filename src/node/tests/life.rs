@@ -1,6 +1,11 @@
 //! The life of Pods: they become ready, are found and reached, change, scale and end.
 
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test may fail in a function beside it, too"
+)]
 
 mod common;
 

@@ -1,6 +1,11 @@
 //! What a program finds: variables, files, tokens, names of Services, and a sidecar's port.
 
-#![allow(clippy::unwrap_used)]
+#![allow(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test may fail in a function beside it, too"
+)]
 
 mod common;
 

@@ -176,8 +176,11 @@ fn edit(sim: &Sim, field: &str, value: Value) {
     sim.store().edit(&agent_id("a"), |body| body["spec"][field] = value);
 }
 
+/// Keeps a workload in a phase.
+type Disturbance = fn(&Sim);
+
 /// Phases that may last while Pods of an earlier configuration serve, and what keeps the running Agent `a` in each.
-const LASTING: [(&str, fn(&Sim)); 4] = [
+const LASTING: [(&str, Disturbance); 4] = [
     ("Resolving", |sim| edit(sim, "tools", json!(["nowhere"]))),
     ("Rendering", |sim| {
         sim.plan(|request, _| match (request.verb, request.id.kind) {

@@ -108,7 +108,7 @@ impl Event {
             Self::Problem(text) => text.clone(),
             Self::Made { name, file, keys } => format!("{name:<NAME_WIDTH$} from {file}: {}", keys.join(", ")),
             Self::Phase { name, phase, after, text, .. } => {
-                let after = after.map(|after| seconds(after)).unwrap_or_default();
+                let after = after.map(seconds).unwrap_or_default();
                 format!("{name:<NAME_WIDTH$} {phase:<PHASE_WIDTH$} {after:<8} {text}").trim_end().to_owned()
             }
             Self::Ready { after, except, next } => {

@@ -43,8 +43,7 @@ impl Selection {
                 SIDECAR => source.container == SIDECAR,
                 name => {
                     let is_named = *name == source.name || *name == format!("{}/{}", source.kind, source.name);
-                    (is_named && source.container != SIDECAR)
-                        || (*name == source.container && source.container != SIDECAR)
+                    source.container != SIDECAR && (is_named || *name == source.container)
                 }
             }),
         }

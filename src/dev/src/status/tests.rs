@@ -137,7 +137,7 @@ fn advice_follows_the_sentence() {
 #[test]
 fn an_object_of_another_namespace_is_named_with_it() {
     let other = ObjectId { namespace: "partner".to_owned(), ..id("Agent", "a") };
-    let case = Case::new(&[other.clone()]);
+    let case = Case::new(std::slice::from_ref(&other));
     assert_eq!(case.tracker.label(&other), "agent/a -n partner");
     assert_eq!(case.tracker.unready()[0].1, "agent/a -n partner is not there.");
 }
@@ -145,7 +145,7 @@ fn an_object_of_another_namespace_is_named_with_it() {
 #[test]
 fn a_deployment_of_the_user_is_waited_for() {
     let id = ObjectId { api_version: "apps/v1".to_owned(), ..id("Deployment", "d") };
-    let mut case = Case::new(&[id.clone()]);
+    let mut case = Case::new(std::slice::from_ref(&id));
     let deployment = |generation: i64, replicas: i64, available: i64| {
         let object = json!({
             "metadata": { "name": "d", "namespace": "default", "generation": generation },
