@@ -32,7 +32,7 @@ impl Code {
             let Some(patterns) = annotation else { continue };
             let here = PathBuf::from(".");
             let folder = manifest.origin.folder.as_ref().unwrap_or(&here);
-            for pattern in patterns.split(',').map(str::trim).filter(|pattern| !pattern.is_empty()) {
+            for pattern in split(patterns) {
                 match CodeOf::new(manifest.id.clone(), folder, pattern) {
                     Ok(of) => code.0.push(of),
                     Err(error) => {
@@ -77,6 +77,20 @@ impl CodeOf {
         let pattern = GlobBuilder::new(&whole).literal_separator(true).build()?.compile_matcher();
         Ok(Self { workload, base, pattern })
     }
+}
+
+/// Returns the patterns of a list that is separated by commas; those in braces are part of a pattern.
+fn split(patterns: &str) -> impl Iterator<Item = &str> {
+    let mut depth = 0_u32;
+    let is_separator = move |letter: char| {
+        match letter {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        letter == ',' && depth == 0
+    };
+    patterns.split(is_separator).map(str::trim).filter(|pattern| !pattern.is_empty())
 }
 
 #[cfg(test)]

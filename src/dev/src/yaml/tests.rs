@@ -71,7 +71,7 @@ fn the_place_of_an_error_is_named() {
     let cases = [
         ("a: 1\n  b: 2", (2, 4), ""),
         ("spec:\n  a: 1\n c: 2\n", (3, 2), ""),
-        ("a: [1, 2", (1, 9), ""),
+        ("a: [1, 2", (1, 4), ""),
         ("a: 1\na: 2", (2, 1), "the key \"a\" is there twice"),
         ("a: 1\n---\nb: *x", (3, 4), ""),
         ("a: !secret x", (1, 12), "the tag !secret is unknown"),
