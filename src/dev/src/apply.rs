@@ -34,7 +34,7 @@ pub(crate) struct Applier {
 
 /// What became of a set of objects.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub(crate) struct ApplyReport {
     /// Objects that were created or changed.
     pub(crate) changed: Vec<ObjectId>,
     /// Objects that were deleted.
@@ -50,8 +50,8 @@ impl Applier {
     }
 
     /// Applies the objects that changed, and deletes those that are not among them any more.
-    pub(crate) async fn apply(&mut self, manifests: &[Manifest]) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub(crate) async fn apply(&mut self, manifests: &[Manifest]) -> ApplyReport {
+        let mut outcome = ApplyReport::default();
         for manifest in changed(&self.applied, manifests) {
             if let Err(problem) = self.make_namespace(&manifest.id.namespace).await {
                 outcome.problems.push(problem);

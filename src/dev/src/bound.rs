@@ -30,7 +30,7 @@ pub(crate) struct Bound {
     pub(crate) api: TcpListener,
 }
 
-/// URLs that users are told.
+/// URLs that the screen and the kubeconfig show.
 #[derive(Debug, Clone)]
 pub(crate) struct Addresses {
     /// Of the gateway.

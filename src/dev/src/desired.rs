@@ -10,14 +10,14 @@ use kube::Client;
 use tokio::time::Instant;
 
 use crate::{
-    apply::{Applier, Outcome, words},
+    apply::{Applier, ApplyReport, words},
     code::Code,
     kinds::Kinds,
     manifest::ObjectId,
     screen::{Event, Screen},
     secrets,
     status::{Sight, Tracker},
-    workspace::{Snapshot, Told, Workspace},
+    workspace::{ReportedProblems, Snapshot, Workspace},
 };
 
 /// What the files ask for, and how far it is reached.
@@ -27,10 +27,10 @@ pub(crate) struct Desired {
     tracker: Tracker,
     code: Code,
     snapshot: Snapshot,
-    told: Told,
+    reported: ReportedProblems,
     screen: Screen,
     began: Instant,
-    is_ready_told: bool,
+    is_ready_shown: bool,
 }
 
 impl Desired {
@@ -42,10 +42,10 @@ impl Desired {
             tracker: Tracker::new(namespace),
             code: Code::default(),
             snapshot: Snapshot::default(),
-            told: Told::default(),
+            reported: ReportedProblems::default(),
             screen,
             began: Instant::now(),
-            is_ready_told: false,
+            is_ready_shown: false,
         }
     }
 
@@ -80,7 +80,7 @@ impl Desired {
         self.tell(snapshot, outcome);
     }
 
-    async fn apply(&mut self) -> (Snapshot, Outcome) {
+    async fn apply(&mut self) -> (Snapshot, ApplyReport) {
         let mut snapshot = self.workspace.read();
         let (code, problems) = Code::of(&snapshot.manifests);
         self.code = code;
@@ -92,7 +92,7 @@ impl Desired {
     }
 
     /// Tells what is new, and returns the number of problems.
-    fn tell(&mut self, mut snapshot: Snapshot, outcome: Outcome) -> usize {
+    fn tell(&mut self, mut snapshot: Snapshot, outcome: ApplyReport) -> usize {
         let file = self.workspace.env_file.display().to_string();
         for (name, keys) in std::mem::take(&mut snapshot.made) {
             self.screen.show(&Event::Made { name, file: file.clone(), keys });
@@ -100,7 +100,7 @@ impl Desired {
         std::mem::take(&mut snapshot.notes).into_iter().for_each(|note| self.screen.note(note));
         let problems: Vec<String> = snapshot.problems.iter().cloned().chain(outcome.problems).collect();
         let count = problems.len();
-        self.told.renew(problems).into_iter().for_each(|problem| self.screen.problem(problem));
+        self.reported.renew(problems).into_iter().for_each(|problem| self.screen.problem(problem));
         self.snapshot = snapshot;
         count
     }
@@ -130,11 +130,11 @@ impl Desired {
 
     /// Tells once that there is nothing more to wait for.
     fn tell_ready(&mut self) {
-        if self.is_ready_told {
+        if self.is_ready_shown {
             return;
         }
         if let Some(except) = self.tracker.settled() {
-            self.is_ready_told = true;
+            self.is_ready_shown = true;
             let next = self.tracker.next_command();
             self.screen.show(&Event::Ready { after: self.began.elapsed(), except, next });
         }

@@ -1,6 +1,6 @@
 //! Listener of the API server: TLS on loopback, for those who have the token of the kubeconfig.
 //!
-//! The API server starts programs, so whoever reaches it is the user. Without the token there is `/livez` only; a request has to name
+//! The API server starts programs, so a client that reaches it has the rights of the user. Without the token there is `/livez` only; a request has to name
 //! this machine, and comes from no web page.
 
 use std::{convert::Infallible, net::SocketAddr, sync::Arc, time::Duration};

@@ -37,7 +37,7 @@ pub(crate) struct PartListeners {
     pub(crate) control_plane_admin: TcpListener,
 }
 
-/// What the parts are told.
+/// Configuration of the parts.
 pub(crate) struct PartConfig<'a> {
     /// Folder of the control plane's database.
     pub(crate) folder: &'a Path,
@@ -66,7 +66,7 @@ impl PartError {
 }
 
 /// Running parts.
-pub(crate) struct Parts {
+pub(crate) struct PlatformParts {
     operator: CancellationToken,
     servers: CancellationToken,
     tasks: Vec<(Part, JoinHandle<()>)>,
@@ -74,7 +74,7 @@ pub(crate) struct Parts {
     requests: RequestCount,
 }
 
-impl Parts {
+impl PlatformParts {
     /// Starts the parts.
     ///
     /// # Errors

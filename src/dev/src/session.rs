@@ -24,7 +24,7 @@ use crate::{
     desired::Desired,
     folder::Folder,
     kubeconfig,
-    parts::Parts,
+    parts::PlatformParts,
     reload::FileWatcher,
     screen::{Event, Screen, ScreenWriter},
     signals::Signals,
@@ -33,7 +33,7 @@ use crate::{
 
 /// Interval at which is looked for objects that wait for too long.
 const TICK: Duration = Duration::from_millis(100);
-/// Time after which it is told that programs take theirs to end.
+/// Time after which the screen shows that programs have not ended yet.
 const SLOW: Duration = Duration::from_secs(1);
 /// Longest wait for programs that were killed.
 const KILL: Duration = Duration::from_secs(5);
@@ -73,7 +73,7 @@ pub(crate) struct Session {
 /// What runs.
 pub(crate) struct Processes {
     /// The parts of the platform.
-    pub(crate) parts: Parts,
+    pub(crate) parts: PlatformParts,
     /// The node, which has ended when all programs have.
     pub(crate) node: JoinHandle<()>,
     /// Ends the programs.
@@ -180,8 +180,8 @@ impl Session {
         let requests = parts.requests();
         parts.stop();
         stop.cancel();
-        let mut is_told = requests > 0;
-        if is_told {
+        let mut is_shown = requests > 0;
+        if is_shown {
             screen.show(&Event::Ending { requests });
         }
         let ended = {
@@ -200,8 +200,8 @@ impl Session {
                 tokio::select! {
                     is_over = &mut ending => break Some(is_over),
                     _ = signals.next() => break None,
-                    () = sleep_until(began + SLOW), if !is_told => {
-                        is_told = true;
+                    () = sleep_until(began + SLOW), if !is_shown => {
+                        is_shown = true;
                         screen.show(&Event::Ending { requests });
                     }
                 }

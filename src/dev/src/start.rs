@@ -30,7 +30,7 @@ use crate::{
     kubeconfig::{self, Kubeconfig},
     listener::GuardedServer,
     part_logs,
-    parts::{PartConfig, PartError, PartListeners, Parts},
+    parts::{PartConfig, PartError, PartListeners, PlatformParts},
     platform::{self, NAMESPACE},
     ports::PortError,
     programs::{self, ProgramsError},
@@ -147,7 +147,7 @@ pub(crate) async fn start(args: DevArgs) -> Result<Session, StartError> {
         hosts: hosts(names),
     };
     let listeners = PartListeners { gateway, gateway_admin, control_plane, control_plane_admin };
-    let parts = Parts::start(&client, config, listeners).await?;
+    let parts = PlatformParts::start(&client, config, listeners).await?;
     greet(&screen, &addresses, &kubeconfig);
     let workspace = Workspace::new(inputs, args.recursive, args.env_file, args.namespace.clone(), kinds.clone());
     let watcher = FileWatcher::start().map_err(StartError::io("watch files"))?;

@@ -30,7 +30,7 @@ pub(crate) struct Workspace {
     variables: Variables,
     /// Text of the file of variables; `None` if there is none.
     env_text: Option<String>,
-    /// Secrets that were made, with their keys, as last told.
+    /// Secrets that were made, with their keys, as last reported.
     made: BTreeMap<String, Vec<String>>,
     noted: BTreeSet<String>,
 }
@@ -52,9 +52,9 @@ pub(crate) struct Snapshot {
     pub(crate) wanted: WantedSecrets,
     /// Everything that is wrong, with places.
     pub(crate) problems: Vec<String>,
-    /// What is to be told once.
+    /// Notes, each of which is shown once.
     pub(crate) notes: Vec<String>,
-    /// Secrets that were made of variables, which are told once: name and keys.
+    /// Secrets that were made of variables, each reported once: name and keys.
     pub(crate) made: Vec<(String, Vec<String>)>,
     /// Files whose text is another one than before.
     pub(crate) saved: Vec<String>,
@@ -191,12 +191,12 @@ fn stays(contents: &Contents) -> String {
     }
 }
 
-/// Problems that were told, so that each is told once as long as it lasts.
+/// Problems that were reported: each is reported once for as long as it lasts.
 #[derive(Debug, Default)]
-pub(crate) struct Told(BTreeSet<String>);
+pub(crate) struct ReportedProblems(BTreeSet<String>);
 
-impl Told {
-    /// Takes everything that is wrong now, and returns what was not told yet.
+impl ReportedProblems {
+    /// Replaces them by the present problems, and returns those that are new.
     pub(crate) fn renew(&mut self, problems: Vec<String>) -> Vec<String> {
         let now: BTreeSet<String> = problems.iter().cloned().collect();
         let before = std::mem::replace(&mut self.0, now);
@@ -298,12 +298,12 @@ mod tests {
     }
 
     #[test]
-    fn a_problem_is_told_once_as_long_as_it_lasts() {
-        let mut told = Told::default();
+    fn a_problem_is_reported_once_for_as_long_as_it_lasts() {
+        let mut reported = ReportedProblems::default();
         let list = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-        assert_eq!(told.renew(list(&["a", "b"])), ["a", "b"]);
-        assert_eq!(told.renew(list(&["b", "c"])), ["c"]);
-        assert_eq!(told.renew(list(&["a", "b"])), ["a"]);
+        assert_eq!(reported.renew(list(&["a", "b"])), ["a", "b"]);
+        assert_eq!(reported.renew(list(&["b", "c"])), ["c"]);
+        assert_eq!(reported.renew(list(&["a", "b"])), ["a"]);
     }
 
     #[test]

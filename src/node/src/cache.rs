@@ -25,7 +25,7 @@ pub(crate) type Key = (String, String);
 #[derive(Debug)]
 pub(crate) struct Cache<K> {
     objects: Mutex<Objects<K>>,
-    /// Told of each change.
+    /// Notified of each change.
     changed: Arc<Notify>,
     is_listed: watch::Sender<bool>,
 }
@@ -35,7 +35,7 @@ struct Objects<K> {
     found: BTreeMap<Key, Arc<K>>,
     /// Objects of a list that is not complete yet.
     listed: HashMap<Key, Arc<K>>,
-    /// Version up to which the watch has told everything.
+    /// Version up to which the watch has delivered every change.
     version: u64,
 }
 

@@ -61,8 +61,10 @@ impl Environment {
         };
         let mut passed: BTreeMap<_, _> = variables.into_iter().filter(|(name, _)| is_passed(name)).collect();
         if passed.keys().any(|name| PROXIES.contains(&name.to_ascii_lowercase().as_str())) {
-            for name in ["no_proxy", "NO_PROXY"] {
-                let others = passed.remove(name).filter(|others| !others.is_empty());
+            // Programs read one of the two names; what the user set under the other one counts, too.
+            let (lower, upper) = (passed.get("no_proxy").cloned(), passed.get("NO_PROXY").cloned());
+            for (name, others) in [("no_proxy", lower.clone().or(upper.clone())), ("NO_PROXY", upper.or(lower))] {
+                let others = others.filter(|others| !others.is_empty());
                 let all = others.into_iter().chain([LOOPBACK.to_owned()]).collect::<Vec<_>>().join(",");
                 passed.insert(name.to_owned(), all);
             }
@@ -125,9 +127,13 @@ mod tests {
             of(&[("HTTPS_PROXY", "http://u:p@proxy:3128"), ("no_proxy", "example.com")]),
             [
                 "HTTPS_PROXY=http://u:p@proxy:3128",
-                "NO_PROXY=localhost,127.0.0.1",
+                "NO_PROXY=example.com,localhost,127.0.0.1",
                 "no_proxy=example.com,localhost,127.0.0.1"
             ]
+        );
+        assert_eq!(
+            of(&[("NO_PROXY", "a.example"), ("no_proxy", "b.example")]),
+            ["NO_PROXY=a.example,localhost,127.0.0.1", "no_proxy=b.example,localhost,127.0.0.1"]
         );
         assert_eq!(of(&[("PATH", "/bin")]), ["PATH=/bin"]);
     }

@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep};
 use crate::{
     back_off::BackOff,
     check::{Check, CheckError},
-    context::PodContext,
+    context::{GRACE, PodContext, grace_period},
     output::readable,
     ports::{PortMap, is_free},
-    prepare::{Prepared, Problem},
+    prepare::{Prepared, StartFailure},
     probes,
     process::{Exit, Lines, Process},
     roll_out::ALONE,
@@ -38,7 +38,7 @@ pub(crate) async fn run(cx: Arc<PodContext>, index: usize) {
         () = cx.ending() => return,
     }
     let mut back_off = BackOff::default();
-    let mut told = None;
+    let mut reported = None;
     let mut data = cx.node.data_changed.subscribe();
     while !cx.is_ending() {
         data.mark_unchanged();
@@ -46,7 +46,7 @@ pub(crate) async fn run(cx: Arc<PodContext>, index: usize) {
         let (prepared, process) = match started {
             Ok(started) => started,
             Err(problem) => {
-                wait_for_repair(&cx, index, &container, &problem, &mut told);
+                wait_for_repair(&cx, index, &container, &problem, &mut reported);
                 tokio::select! {
                     () = sleep(back_off.of_problem()) => {}
                     _ = data.changed() => {}
@@ -55,7 +55,7 @@ pub(crate) async fn run(cx: Arc<PodContext>, index: usize) {
                 continue;
             }
         };
-        told = None;
+        reported = None;
         let begin = Instant::now();
         let ended = supervise(&cx, index, &container, &prepared, process).await;
         if cx.role(index) == Role::Init && ended.exit.code == 0 || cx.is_ending() {
@@ -88,7 +88,11 @@ pub(crate) async fn run(cx: Arc<PodContext>, index: usize) {
 }
 
 /// Starts the process; a container without one has ended at once.
-fn start(cx: &PodContext, container: &Container, prepared: Prepared) -> Result<(Prepared, Option<Process>), Problem> {
+fn start(
+    cx: &PodContext,
+    container: &Container,
+    prepared: Prepared,
+) -> Result<(Prepared, Option<Process>), StartFailure> {
     let log = cx.log(&container.name);
     let (source, output) = (cx.source_of(&container.name), cx.node.output.clone());
     let sink = log.clone();
@@ -112,14 +116,14 @@ fn wait_for_repair(
     cx: &PodContext,
     index: usize,
     container: &Container,
-    problem: &Problem,
-    told: &mut Option<Problem>,
+    problem: &StartFailure,
+    reported: &mut Option<StartFailure>,
 ) {
     cx.log(&container.name).wait(problem.reason);
     cx.change(index, |record| record.state = State::Waiting(problem.reason.to_owned(), problem.message.clone()));
-    if told.as_ref() != Some(problem) {
+    if reported.as_ref() != Some(problem) {
         cx.note(&container.name, &problem.advice);
-        *told = Some(problem.clone());
+        *reported = Some(problem.clone());
     }
 }
 
@@ -146,7 +150,7 @@ async fn supervise(
                 Err(exit) => exit,
                 Ok(why) => {
                     let grace = cx.pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds);
-                    let grace = Duration::from_secs(grace.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(30));
+                    let grace = grace_period(grace.unwrap_or(GRACE));
                     let has_lost_port = cx.state.borrow().lost_port.is_some();
                     let grace = if has_lost_port { LOST_GRACE } else { grace };
                     let limit = (why.is_some() || has_lost_port).then(|| Instant::now() + grace);
@@ -231,8 +235,17 @@ async fn run_hook(
     check.run(Duration::MAX, |words| prepared.exec(cx, words)).await
 }
 
-/// Finds out whether a program ended because of its port: one that another program took meanwhile, or one that it listens on whatever
-/// it is told, and that its predecessor still has.
+/// Lines at the end of a program's output that may say why it ended.
+const LAST_LINES: usize = 50;
+
+/// Reports whether a line is the error of a program whose port another one has (`EADDRINUSE`), as runtimes and frameworks word it.
+fn names_a_port_in_use(line: &str) -> bool {
+    let line = line.to_ascii_lowercase();
+    line.contains("in use") || line.contains("eaddrinuse")
+}
+
+/// Finds out whether a program ended because of its port: one that another program took meanwhile, or one that it listens on in
+/// spite of PORT, and that its predecessor still has.
 async fn judge(cx: &PodContext, index: usize, container: &Container, ended: &Ended) {
     let ran = ended.finished.duration_since(ended.started).unsigned_abs();
     if ended.exit.code == 0 || ran > FIRST_STEPS {
@@ -249,7 +262,9 @@ async fn judge(cx: &PodContext, index: usize, container: &Container, ended: &End
         let declared = ports.0.iter().find(|(declared, own)| **own == port && *declared != *own);
         let Some((declared, _)) = declared else { continue };
         let is_ours = cx.node.config.programs.is_ours(container);
-        if !is_ours && cx.role(index) == Role::Main && cx.node.predecessor_has(&cx.pod, *declared) {
+        let lost = !is_ours && cx.role(index) == Role::Main && cx.node.predecessor_has(&cx.pod, *declared);
+        // A program that ends for another reason, such as a mistake in new code, must not end the Pod that works.
+        if lost && cx.log(&container.name).last(LAST_LINES).iter().any(|line| names_a_port_in_use(&line.text)) {
             let text = format!(
                 "listens on port {declared} whatever PORT says, so it cannot start beside its predecessor: it starts after it"
             );

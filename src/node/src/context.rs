@@ -1,6 +1,6 @@
 //! What the tasks of one Pod share: its orders, the states of its containers, and the way to its logs and notes.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use k8s_openapi::api::core::v1::{Container, Pod};
 use tokio::{
@@ -16,6 +16,16 @@ use crate::{
     states::{ContainerRecord, Role, State},
     volumes::Folders,
 };
+
+/// Grace period of a Pod that names none.
+pub(crate) const GRACE: i64 = 30;
+/// Longest grace period: a time that far ahead can still be computed.
+const LONGEST_GRACE: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Returns a grace period in seconds as a duration.
+pub(crate) fn grace_period(seconds: i64) -> Duration {
+    Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).min(LONGEST_GRACE)
+}
 
 /// What a Pod is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

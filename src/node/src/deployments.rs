@@ -83,7 +83,7 @@ async fn create(
     let template = deployment.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
     let mut ports = BTreeMap::new();
     for (declared, is_ours) in pod_spec::declared_ports(&template, owner, &shared.config.programs) {
-        // Many programs listen on one port whatever they are told.
+        // Many programs listen on one port in spite of PORT.
         let wanted = (!is_ours).then_some(declared);
         let found = shared.ports.take(wanted).ok_or("no port from 21000 to 29999 is free: close other programs")?;
         ports.insert(declared, found);

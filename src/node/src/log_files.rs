@@ -45,7 +45,7 @@ pub(crate) struct LogFile {
 struct Opened {
     file: Option<File>,
     size: u64,
-    /// Set when a line could not be written, which is told once.
+    /// Set when a line could not be written, which is reported once.
     has_failed: bool,
 }
 
@@ -64,7 +64,12 @@ impl LogFile {
     fn append(&self, opened: &mut Opened, bytes: &[u8]) -> io::Result<()> {
         if opened.size + bytes.len() as u64 > MAX_SIZE {
             opened.file = None;
-            fs::rename(&self.path, self.path.with_extension("log.1"))?;
+            // Also after an error the next line opens the file anew.
+            opened.size = 0;
+            match fs::rename(&self.path, self.path.with_extension("log.1")) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
         }
         let file = match &mut opened.file {
             Some(file) => file,

@@ -227,7 +227,7 @@ impl ContainerLog {
         (found, Position { line: end, ..from }, is_current && !state.is_over)
     }
 
-    /// Returns a receiver that is told of each change.
+    /// Returns a receiver that is notified of each change.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

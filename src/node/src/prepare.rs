@@ -25,20 +25,20 @@ const JSON_VARIABLES: &[&str] = &["CORAIL_TOOLS", "CORAIL_KNOWLEDGE_BASES"];
 
 /// Why a container cannot be started: the reason and message of its state, and the sentence for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Problem {
+pub(crate) struct StartFailure {
     pub(crate) reason: &'static str,
     pub(crate) message: String,
     pub(crate) advice: String,
 }
 
-impl From<ConfigError> for Problem {
+impl From<ConfigError> for StartFailure {
     fn from(error: ConfigError) -> Self {
         let message = error.to_string();
         Self { reason: "CreateContainerConfigError", advice: message.clone(), message }
     }
 }
 
-impl From<ProgramError> for Problem {
+impl From<ProgramError> for StartFailure {
     fn from(error: ProgramError) -> Self {
         Self { reason: error.reason(), message: error.to_string(), advice: error.advice() }
     }
@@ -50,14 +50,15 @@ pub(crate) struct Prepared {
     pub(crate) command: Command,
     variables: BTreeMap<String, String>,
     folder: PathBuf,
+    mounts: Mounts,
 }
 
 impl Prepared {
     /// Prepares a container.
     ///
     /// # Errors
-    /// [`Problem`]: what is missing.
-    pub(crate) async fn of(cx: &PodContext, container: &Container) -> Result<Self, Problem> {
+    /// [`StartFailure`]: what is missing.
+    pub(crate) async fn of(cx: &PodContext, container: &Container) -> Result<Self, StartFailure> {
         let client = &cx.node.client;
         let objects = Objects::of(&cx.pod, client).await?;
         // Read here, and not from a cache, which may not have a Service yet that was made before the Pod.
@@ -89,7 +90,10 @@ impl Prepared {
         let directory = container.working_dir.as_deref().map(|directory| mounts.place(directory));
         let folder = cx.base.join(directory.unwrap_or_default());
         if !folder.is_dir() {
-            return Err(Problem::from(ConfigError::Missing { kind: "folder", name: folder.display().to_string() }));
+            return Err(StartFailure::from(ConfigError::Missing {
+                kind: "folder",
+                name: folder.display().to_string(),
+            }));
         }
         let annotations = cx.pod.metadata.annotations.as_ref();
         let is_main = main_container(cx.pod.spec.as_ref()) == Some(container.name.as_str());
@@ -102,19 +106,19 @@ impl Prepared {
         };
         let command = lookup.command(container, place)?;
         namer.tell();
-        Ok(Self { command, variables, folder })
+        Ok(Self { command, variables, folder, mounts })
     }
 
     /// Starts the container's process; none if there is nothing to run.
     ///
     /// # Errors
-    /// [`Problem`]: the system cannot start it.
-    pub(crate) fn start(&self, cx: &PodContext, lines: &Lines) -> Result<Option<Process>, Problem> {
+    /// [`StartFailure`]: the system cannot start it.
+    pub(crate) fn start(&self, cx: &PodContext, lines: &Lines) -> Result<Option<Process>, StartFailure> {
         let Command::Run(program, arguments) = &self.command else { return Ok(None) };
         let launch = Launch { program, arguments, variables: &self.variables, folder: &self.folder };
         Process::start(&launch, lines, &cx.node.leftovers).map(Some).map_err(|error| {
             let message = format!("program {} cannot be started: {error}", program.display());
-            Problem { reason: "RunContainerError", advice: message.clone(), message }
+            StartFailure { reason: "RunContainerError", advice: message.clone(), message }
         })
     }
 
@@ -125,6 +129,7 @@ impl Prepared {
     pub(crate) async fn exec(&self, cx: &PodContext, words: Vec<String>) -> Result<(), String> {
         let programs = &cx.node.config.programs;
         let lookup = Lookup { programs, dev_command: None, folder: &self.folder, variables: &self.variables };
+        let words = words.iter().map(|word| self.mounts.place(word)).collect();
         let (program, arguments) = lookup.exec(words).map_err(|error| error.to_string())?;
         let last: Arc<StdMutex<String>> = Arc::default();
         let sink = last.clone();

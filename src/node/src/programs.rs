@@ -163,7 +163,7 @@ impl Lookup<'_> {
         Ok(words.iter().map(|word| place(word)).collect())
     }
 
-    /// Returns the bridge in front of the server's program, which is looked up here, so that a missing one is told at once.
+    /// Returns the bridge in front of the server's program, which is looked up here, so that a missing one is reported at once.
     fn bridge(&self, bridge: &Path, given: Vec<String>, dev: Option<Vec<String>>) -> Result<Command, ProgramError> {
         let end = given.iter().position(|word| word == "--").map_or(given.len(), |at| at + 1);
         let (options, server) = given.split_at(end);

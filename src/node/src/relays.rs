@@ -231,9 +231,9 @@ async fn connect(mut backends: watch::Receiver<Backends>, turn: &AtomicUsize) ->
         }
         if usable.is_empty() {
             backends.changed().await.ok()?;
-        } else {
-            // A Pod that has just gone refuses until that is known.
-            let _ = timeout(RETRY, backends.changed()).await;
+        } else if let Ok(Err(_)) = timeout(RETRY, backends.changed()).await {
+            // The Service is gone. Otherwise a Pod that has just gone refuses until that is known.
+            return None;
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::deployment_status::{self, Counts};
 
 /// Label with the hash of the template of a Pod.
 pub(crate) const TEMPLATE_HASH: &str = "pod-template-hash";
-/// Annotation of a Deployment whose Pods cannot run beside each other, because the program listens on one port whatever it is told.
+/// Annotation of a Deployment whose Pods cannot run beside each other, because the program listens on one port in spite of PORT.
 pub(crate) const ALONE: &str = "recif.dev/dev-alone";
 /// Annotation with the [deletion cost](https://kubernetes.io/docs/concepts/workloads/controllers/replicaset/#pod-deletion-cost).
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";

@@ -58,7 +58,7 @@ async fn write_node_ports(shared: &Shared, service: &Service) {
         return;
     }
     let api: Api<Service> = Api::namespaced(shared.client.clone(), &namespace);
-    let patch = json!({ "metadata": { "uid": service.metadata.uid }, "spec": { "ports": ports } });
+    let patch = json!({ "metadata": { "uid": service.metadata.uid, "resourceVersion": service.metadata.resource_version }, "spec": { "ports": ports } });
     match api.patch(&name, &shared.patch(), &Patch::Merge(patch)).await {
         Ok(written) => shared.services.observe(written),
         // It is gone, or was changed; then it is looked at again.

@@ -49,9 +49,9 @@ pub(crate) struct Shared {
     pub(crate) leftovers: Leftovers,
     pub(crate) relays: Relays,
     pub(crate) ports: Ports,
-    /// Told of each change in a cache.
+    /// Notified of each change in a cache.
     pub(crate) changed: Arc<Notify>,
-    /// Told of each change of a ConfigMap or Secret.
+    /// Notified of each change of a ConfigMap or Secret.
     pub(crate) data_changed: watch::Sender<()>,
     pub(crate) deployments: Cache<Deployment>,
     pub(crate) pods: Cache<Pod>,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     /// Number of ports that Pods of a template lost, by owner and hash.
     lost_ports: Mutex<HashMap<(String, String), u32>>,
     /// Notes that were shown once, by object and text.
-    told: Mutex<HashSet<(String, String)>>,
+    shown: Mutex<HashSet<(String, String)>>,
 }
 
 impl Shared {
@@ -84,7 +84,7 @@ impl Shared {
             slices: Cache::new(changed.clone()),
             owners: workloads.map(|kind| (kind.name, Cache::new(changed.clone()))).collect(),
             lost_ports: Mutex::default(),
-            told: Mutex::default(),
+            shown: Mutex::default(),
             changed,
             config,
         }
@@ -107,7 +107,7 @@ impl Shared {
             let of_owner = controller(other.metadata.owner_references.as_deref()).map(|owner| &owner.uid) == owner;
             let is_other = other.metadata.uid != pod.metadata.uid;
             let ports = PortMap::of(other.metadata.annotations.as_ref());
-            of_owner && is_other && ports.0.get(&declared) == Some(&declared)
+            of_owner && is_other && hash_of(other) != hash_of(pod) && ports.0.get(&declared) == Some(&declared)
         })
     }
 
@@ -135,7 +135,7 @@ impl Shared {
     /// Shows a note once.
     pub(crate) fn tell_once(&self, source: &Source, text: &str) {
         let key = (format!("{}/{}/{}", source.namespace, source.kind, source.name), text.to_owned());
-        if self.told.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
+        if self.shown.lock().unwrap_or_else(PoisonError::into_inner).insert(key) {
             self.output.note(source, text);
         }
     }

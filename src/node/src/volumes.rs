@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
-    os::unix::fs::PermissionsExt,
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Component, Path, PathBuf},
 };
 
@@ -176,7 +177,8 @@ fn write_file(at: &Path, file: &File) -> io::Result<()> {
     let mut name = std::ffi::OsString::from("..");
     name.push(at.file_name().unwrap_or_default());
     let new = folder.join(name);
-    fs::write(&new, &file.bytes)?;
+    let mut private = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    private.write_all(&file.bytes)?;
     fs::set_permissions(&new, fs::Permissions::from_mode(file.mode))?;
     fs::rename(&new, at)
 }
@@ -184,8 +186,10 @@ fn write_file(at: &Path, file: &File) -> io::Result<()> {
 /// Removes the files below a folder that are not wanted.
 fn remove_others(root: &Path, folder: &Path, files: &Files) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
+        let entry = entry?;
+        let path = entry.path();
+        // The type of the entry itself: a link that a program made may lead to the user's own files, and is removed as a file.
+        if entry.file_type()?.is_dir() {
             remove_others(root, &path, files)?;
         } else if let Ok(relative) = path.strip_prefix(root)
             && !relative.to_str().is_some_and(|relative| files.contains_key(relative))

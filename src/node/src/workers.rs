@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     config::NODE_NAME,
-    context::{Order, PodContext, PodState},
+    context::{GRACE, Order, PodContext, PodState, grace_period},
     deployments::source,
     pod,
     programs::DEV_FOLDER,
@@ -26,9 +26,6 @@ use crate::{
     states::ContainerRecord,
     volumes::Folders,
 };
-
-/// Grace period of a Pod that names none.
-const GRACE: i64 = 30;
 
 /// Tasks of Pods by uid.
 pub(crate) struct Workers {
@@ -82,7 +79,7 @@ impl Workers {
             }
             if let Some(worker) = self.running.get_mut(&uid).filter(|_| pod.metadata.deletion_timestamp.is_some()) {
                 let seconds = pod.metadata.deletion_grace_period_seconds.unwrap_or(GRACE);
-                worker.end(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()));
+                worker.end(grace_period(seconds));
             }
         }
     }
@@ -95,7 +92,7 @@ impl Workers {
         source.index = (1..).find(|index| !taken.contains(index)).unwrap_or(1);
         let (order, orders) = watch::channel(Order::Run);
         let grace = pod.spec.as_ref().and_then(|spec| spec.termination_grace_period_seconds).unwrap_or(GRACE);
-        let grace = Duration::from_secs(u64::try_from(grace).unwrap_or_default());
+        let grace = grace_period(grace);
         let folder = &self.shared.config.folder;
         let base = pod.annotations().get(DEV_FOLDER).map(PathBuf::from);
         let own = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));

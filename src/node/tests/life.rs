@@ -140,6 +140,23 @@ async fn a_program_that_ignores_its_port_starts_after_its_predecessor() {
 }
 
 #[tokio::test]
+async fn a_mistake_in_new_code_leaves_the_pod_that_works() {
+    let world = World::new();
+    let port = free_port();
+    world.apply(service("shop", 80)).await;
+    world.apply(deployment("shop", 1, server("serve", port, &[("TEXT", "works")]))).await;
+    let old = world.rolled_out("shop", 1).await[0].uid();
+    let mut broken = server("serve", port, &[]);
+    broken["command"] = json!(["bash", "-c", "echo SyntaxError; exit 1"]);
+    world.apply(deployment("shop", 1, broken)).await;
+    world.noted("2nd time").await;
+    assert!(world.pods().await.iter().any(|pod| pod.uid() == old && pod.metadata.deletion_timestamp.is_none()));
+    assert_eq!(world.ask("http://shop").await.unwrap(), "works");
+    let deployment = world.api::<Deployment>().get("shop").await.unwrap();
+    assert!(!deployment.annotations().contains_key("recif.dev/dev-alone"));
+}
+
+#[tokio::test]
 async fn a_hook_runs_first_then_sigterm_and_sigkill_after_the_grace_period() {
     let mut world = World::new();
     let text = "trap 'echo got TERM' TERM; echo pid $BASHPID; while :; do sleep 0.05; done";

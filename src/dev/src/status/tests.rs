@@ -1,4 +1,4 @@
-//! Objects on their way, told by times that the test chooses.
+//! Statuses of objects, at times that the test chooses.
 
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ fn a_workload_is_shown_when_it_runs_with_its_url() {
     case.pass(210);
     let line = case.see("Agent", "a", "Running", "", "h1").unwrap();
     assert_eq!(line, "agent/a             Running    0.21 s   http://127.0.0.1:20417");
-    assert_eq!(case.see("Agent", "a", "Running", "", "h1"), None, "it is told once");
+    assert_eq!(case.see("Agent", "a", "Running", "", "h1"), None, "it is shown once");
     assert!(case.tracker.is_ready());
     assert_eq!(case.tracker.settled(), Some(Vec::new()));
     assert_eq!(case.tracker.next_command(), "recif chat agent/a");

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 
-use super::{Document, FieldPlace, Place, Places, YamlError, place::push};
+use super::{Document, FieldPosition, Places, Position, YamlError, place::push};
 
 /// Most nodes of a document, with those that aliases repeat: a bound on documents that name themselves over and over.
 const MAX_NODES: usize = 200_000;
@@ -51,11 +51,11 @@ fn scan_error(error: &ScanError) -> YamlError {
         _ => error.info(),
     };
     let mark = error.marker();
-    YamlError { at: Place { line: mark.line().max(1), column: mark.col() + 1 }, message }
+    YamlError { at: Position { line: mark.line().max(1), column: mark.col() + 1 }, message }
 }
 
-fn start(span: &Span) -> Place {
-    Place { line: span.start.line(), column: span.start.col() + 1 }
+fn start(span: &Span) -> Position {
+    Position { line: span.start.line(), column: span.start.col() + 1 }
 }
 
 /// Composer of one document.
@@ -78,12 +78,12 @@ impl<'t> Composer<'_, 't> {
         &mut self,
         event: Event<'t>,
         span: Span,
-        key: Option<Place>,
+        key: Option<Position>,
         pointer: &mut String,
     ) -> Result<Value, YamlError> {
         let at = start(&span);
         let fail = |message: String| YamlError { at, message };
-        self.places.0.insert(pointer.clone(), FieldPlace { key, value: at });
+        self.places.0.insert(pointer.clone(), FieldPosition { key, value: at });
         let before = self.nodes;
         self.nodes += 1;
         let (value, anchor) = match event {

@@ -13,16 +13,16 @@ use std::{collections::BTreeMap, fmt};
 pub(crate) use place::pointer_of;
 use serde_json::Value;
 
-/// Place in a text.
+/// Position in a text: line and column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     /// Line, from 1.
     pub(crate) line: usize,
     /// Column in characters, from 1.
     pub(crate) column: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
@@ -39,24 +39,24 @@ pub(crate) struct Document {
 
 /// Places of the fields and items of a document.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Places(BTreeMap<String, FieldPlace>);
+pub(crate) struct Places(BTreeMap<String, FieldPosition>);
 
-/// Place of a field: of its key, and of its value.
+/// Position of a field: of its key, and of its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FieldPlace {
+struct FieldPosition {
     /// `None` for an item of a list, and for the document itself.
-    key: Option<Place>,
-    value: Place,
+    key: Option<Position>,
+    value: Position,
 }
 
 impl Places {
     /// Returns where the document begins.
-    pub(crate) fn start(&self) -> Place {
-        self.0.get("").map_or(Place { line: 1, column: 1 }, |root| root.value)
+    pub(crate) fn start(&self) -> Position {
+        self.0.get("").map_or(Position { line: 1, column: 1 }, |root| root.value)
     }
 
     /// Returns the place of a value by its JSON pointer. If it is not there, the place of the innermost field that should hold it.
-    pub(crate) fn of(&self, pointer: &str) -> Place {
+    pub(crate) fn of(&self, pointer: &str) -> Position {
         if let Some(found) = self.0.get(pointer) {
             return found.value;
         }
@@ -71,7 +71,7 @@ impl Places {
     }
 
     /// Returns the place of the key of a field by its JSON pointer, else that of [`Places::of`].
-    pub(crate) fn of_key(&self, pointer: &str) -> Place {
+    pub(crate) fn of_key(&self, pointer: &str) -> Position {
         self.0.get(pointer).and_then(|found| found.key).unwrap_or_else(|| self.of(pointer))
     }
 }
@@ -80,7 +80,7 @@ impl Places {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct YamlError {
     /// Where it is.
-    pub(crate) at: Place,
+    pub(crate) at: Position,
     /// What is wrong.
     pub(crate) message: String,
 }

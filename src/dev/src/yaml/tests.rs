@@ -60,9 +60,9 @@ fn each_field_has_its_place() {
         ("/status/phase", (3, 1)),
     ];
     for (pointer, (line, column)) in cases {
-        assert_eq!(places.of(pointer), Place { line, column }, "{pointer}");
+        assert_eq!(places.of(pointer), Position { line, column }, "{pointer}");
     }
-    assert_eq!(places.of_key("/spec/replicas"), Place { line: 5, column: 3 });
+    assert_eq!(places.of_key("/spec/replicas"), Position { line: 5, column: 3 });
     assert_eq!(places.start().to_string(), "3:1");
 }
 

@@ -105,12 +105,17 @@ fn files_are_written_changed_and_removed_and_the_programs_own_stay() {
     fs::write(at("e/own"), "own").unwrap();
     assert_eq!(fs::read_to_string(at("v/x/b")).unwrap(), "2");
     assert_eq!(fs::metadata(at("v/a")).unwrap().permissions().mode() & 0o777, 0o600);
+    // A program's link in the volume leads to the user's own files, which stay.
+    fs::create_dir(folder.path().join("own")).unwrap();
+    fs::write(folder.path().join("own/kept"), "kept").unwrap();
+    std::os::unix::fs::symlink(folder.path().join("own"), at("v/link")).unwrap();
     files.remove("x/b");
     files.insert("a".to_owned(), file("3"));
     write(&folders, &pod, &volumes[0], Some(&files)).unwrap();
     write(&folders, &pod, &volumes[1], None).unwrap();
     assert_eq!(fs::read_to_string(at("v/a")).unwrap(), "3");
     assert!(!at("v/x/b").exists() && at("e/own").exists());
+    assert!(fs::symlink_metadata(at("v/link")).is_err() && folder.path().join("own/kept").exists());
 }
 
 #[test]
