@@ -1,10 +1,10 @@
-//! Writes that name another object, or make it one of another type.
+//! Writes that name another object, make it one of another type, or are in an encoding that is not read.
 
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
-use common::{DEPLOYMENTS, JSON, MAPS, MERGE, MODELS, call, deployment, map, model, patch, server};
+use common::{DEPLOYMENTS, JSON, MAPS, MERGE, MODELS, call, deployment, map, model, patch, send, server};
 use serde_json::{Value, json};
 
 const NAMESPACE: &str = "the namespace of the provided object does not match the namespace sent on the request";
@@ -89,4 +89,19 @@ async fn a_patch_of_lists_says_what_to_use_instead() {
     let (code, status) = patch(&server, &format!("{DEPLOYMENTS}/a"), strategic, body).await;
     assert_eq!((code, &status["reason"]), (415, &json!("UnsupportedMediaType")));
     assert!(status["message"].as_str().unwrap().contains("kubectl apply --server-side"), "{status}");
+}
+
+#[tokio::test]
+async fn protobuf_is_not_read_but_no_review_depends_on_it() {
+    let server = server();
+    let protobuf = "application/vnd.kubernetes.protobuf";
+    let send = async |path: &str| send(&server, &format!("POST {path}"), protobuf, "k8s\0...").await;
+    let (code, status) = send(MAPS).await;
+    assert_eq!((code, &status["reason"]), (415, &json!("UnsupportedMediaType")));
+    assert!(status["message"].as_str().unwrap().contains("--dry-run=client -o yaml | kubectl apply -f -"), "{status}");
+    let (code, review) = send("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").await;
+    assert_eq!((code, &review["status"]["allowed"]), (201, &json!(true)));
+    let (code, review) = send("/apis/authentication.k8s.io/v1/selfsubjectreviews").await;
+    assert_eq!((code, review["status"]["userInfo"]["username"].is_string()), (201, true));
+    assert_eq!(send("/apis/authentication.k8s.io/v1/tokenreviews").await.0, 415, "its token must be read");
 }

@@ -354,21 +354,6 @@ async fn reviews_are_answered_and_not_kept() {
 }
 
 #[tokio::test]
-async fn protobuf_is_not_read_but_no_review_depends_on_it() {
-    let server = server();
-    let protobuf = "application/vnd.kubernetes.protobuf";
-    let send = async |path: &str| send(&server, &format!("POST {path}"), protobuf, "k8s\0...").await;
-    let (code, status) = send(MAPS).await;
-    assert_eq!((code, &status["reason"]), (415, &json!("UnsupportedMediaType")));
-    assert!(status["message"].as_str().unwrap().contains("--dry-run=client -o yaml | kubectl apply -f -"), "{status}");
-    let (code, review) = send("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews").await;
-    assert_eq!((code, &review["status"]["allowed"]), (201, &json!(true)));
-    let (code, review) = send("/apis/authentication.k8s.io/v1/selfsubjectreviews").await;
-    assert_eq!((code, review["status"]["userInfo"]["username"].is_string()), (201, true));
-    assert_eq!(send("/apis/authentication.k8s.io/v1/tokenreviews").await.0, 415, "its token must be read");
-}
-
-#[tokio::test]
 async fn definitions_are_read_only() {
     let server = server();
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
