@@ -145,7 +145,11 @@ build_programs() {
     say "built the cluster's parts in $((SECONDS - began))s"
 }
 
+# A finished build is moved to its place as a whole, so that a cluster does not wait for the build of another version.
 build_parts() {
+    if [ -d "$(parts_dir)" ] && [ -f "$(pause_archive)" ]; then
+        return
+    fi
     lock "$CACHE"
     build_programs
     build_pause
