@@ -2,11 +2,11 @@
 //!
 //! The log has one JSON line per request, written when the response is complete, and for a write by a ServiceAccount one more,
 //! written when the request is received. A mark is the time of a request that this process sends (a fence), with an offset
-//! before the lines of all later ones. A read from a mark ends at the line of a further fence and at the answers of all these writes that were received
-//! before it: a watch delivers the effect of a write before the line of its response is written.
+//! before the lines of all later ones. A read from a mark ends at the line of a further fence and at the answers of all these
+//! writes that were received before it: a watch delivers the effect of a write before the line of its response is written.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, HashMap},
     fmt,
     io::{Read as _, Seek as _, SeekFrom},
     ops::Range,
@@ -28,6 +28,10 @@ pub const OPERATOR: &str = "system:serviceaccount:recif-system:recif-operator";
 
 /// Interval between two reads of the file.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Longest wait for the answers: longer than the API server's own limit of a request (`--request-timeout`, 60 s), which ends
+/// also a write whose client was stopped while it sent the body.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(75);
 
 /// Audit log of the API server.
 ///
@@ -161,7 +165,8 @@ impl Audit {
     /// Returns a mark between the requests so far and those to come.
     ///
     /// # Errors
-    /// The file cannot be read, or the fence request does not appear in it within 30 seconds.
+    /// The file cannot be read, or the fence request or the answer of a write before it does not appear in it within
+    /// [`ANSWERED_WITHIN`].
     pub async fn mark(&self) -> Result<AuditMark> {
         let length = std::fs::metadata(&self.path).with_context(|| format!("find {}", self.path.display()))?.len();
         Ok(AuditMark { offset: length, received: self.read_to_fence(length).await?.1 })
@@ -223,17 +228,22 @@ impl Audit {
         let api: Api<ConfigMap> = Api::namespaced(self.client.clone(), "default");
         api.get_opt(&fence).await.context("send the request that ends the count")?;
         let fence = format!("/{fence}\"");
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while Instant::now() < deadline {
+        let deadline = Instant::now() + ANSWERED_WITHIN;
+        loop {
             let mut text = self.read(since)?;
-            if let Some((line, end)) = end_of_answers(&text, &fence) {
-                let fence: AuditEvent = serde_json::from_str(&text[line]).context("read a line of the audit log")?;
-                text.truncate(end);
-                return Ok((text, fence.received));
+            match end_of_answers(&text, &fence) {
+                Ok((line, end)) => {
+                    let fence: AuditEvent =
+                        serde_json::from_str(&text[line]).context("read a line of the audit log")?;
+                    text.truncate(end);
+                    return Ok((text, fence.received));
+                }
+                Err(missing) if Instant::now() > deadline => {
+                    bail!("{}: after {ANSWERED_WITHIN:?} {missing}", self.path.display())
+                }
+                Err(_) => sleep(POLL_INTERVAL).await,
             }
-            sleep(POLL_INTERVAL).await;
         }
-        bail!("our own request, or the answer of a write before it, does not appear in {}", self.path.display())
     }
 
     fn read(&self, since: u64) -> Result<String> {
@@ -247,10 +257,12 @@ impl Audit {
     }
 }
 
-/// Returns the line with the fence, and the offset after it and after the answers of all writes that were received before it;
-/// `None` while one of these lines is missing.
-fn end_of_answers(text: &str, fence: &str) -> Option<(Range<usize>, usize)> {
-    let mut waits_for_answer = HashSet::new();
+/// Returns the line with the fence, and the offset after it and after the answers of all writes that were received before it.
+///
+/// # Errors
+/// One of these lines is missing; the text says which.
+fn end_of_answers(text: &str, fence: &str) -> Result<(Range<usize>, usize), String> {
+    let mut waits_for_answer = HashMap::new();
     let (mut end, mut fenced) = (0, None);
     for line in text.split_inclusive('\n') {
         end += line.len();
@@ -258,7 +270,7 @@ fn end_of_answers(text: &str, fence: &str) -> Option<(Range<usize>, usize)> {
         if !line.contains(r#""stage":"RequestReceived""#) {
             waits_for_answer.remove(request);
         } else if fenced.is_none() {
-            waits_for_answer.insert(request);
+            waits_for_answer.insert(request, line);
         }
         if line.contains(fence) {
             fenced = Some(end - line.len()..end);
@@ -266,10 +278,14 @@ fn end_of_answers(text: &str, fence: &str) -> Option<(Range<usize>, usize)> {
         if waits_for_answer.is_empty()
             && let Some(line) = fenced.take()
         {
-            return Some((line, end));
+            return Ok((line, end));
         }
     }
-    None
+    let unanswered: String = waits_for_answer.into_values().collect();
+    Err(match fenced {
+        Some(_) => format!("no answer of these requests is in it: {unanswered}"),
+        None => "our own request is not in it".to_owned(),
+    })
 }
 
 /// Returns the identifier that all lines of a request share; empty without one.
@@ -342,12 +358,14 @@ mod tests {
         ];
         let (fence, mut text) = ("/fence-1-1\"", lines(&until_fence));
         let fence_line = text.len() - lines(&until_fence[3..]).len()..text.len();
-        assert_eq!(end_of_answers(&text, fence), None, "w2 is not answered yet");
+        let missing = end_of_answers(&text, fence).unwrap_err();
+        assert!(missing.contains("w2") && !missing.contains("w1"), "{missing}");
         text += &lines(&[("RequestReceived", "later", "/c"), ("ResponseComplete", "w2", "/b")]);
         let end = text.len();
         text += &lines(&[("ResponseComplete", "later", "/c")]);
-        assert_eq!(end_of_answers(&text, fence), Some((fence_line, end)));
-        assert_eq!(end_of_answers(&text, "/fence-1-2\""), None, "the fence is not there yet");
+        assert_eq!(end_of_answers(&text, fence), Ok((fence_line, end)));
+        let missing = end_of_answers(&text, "/fence-1-2\"").unwrap_err();
+        assert!(missing.starts_with("our own request"), "{missing}");
     }
 
     #[test]
@@ -359,7 +377,7 @@ mod tests {
             ("ResponseComplete", "f", "/fence-1-1"),
         ]);
         let end = end_of_answers(&text, "/fence-1-1\"").map(|(_, end)| end);
-        assert_eq!(end, Some(text.len()), "a stream counts as answered when it starts");
+        assert_eq!(end, Ok(text.len()), "a stream counts as answered when it starts");
     }
 
     #[test]
