@@ -100,15 +100,13 @@ fn start(
         sink.push(line);
         output.line(&source, line);
     });
-    // Before the process, whose first line may come at once.
+    let mut process = prepared.start(cx)?;
+    // An attempt that could not start leaves the log of the instance before it.
     log.begin();
-    match prepared.start(cx, &lines) {
-        Ok(process) => Ok((prepared, process)),
-        Err(problem) => {
-            log.end();
-            Err(problem)
-        }
+    if let Some(process) = &mut process {
+        process.read(&lines);
     }
+    Ok((prepared, process))
 }
 
 /// Writes why a container cannot start, and tells it once.
