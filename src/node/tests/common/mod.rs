@@ -39,6 +39,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Screen {
     pub(crate) lines: Mutex<Vec<(Source, String)>>,
     pub(crate) notes: Mutex<Vec<(Source, String)>>,
+    /// Text of a note at which the receiver panics, once.
+    pub(crate) panics_at: Mutex<Option<String>>,
 }
 
 impl Output for Screen {
@@ -47,6 +49,8 @@ impl Output for Screen {
     }
 
     fn note(&self, source: &Source, text: &str) {
+        let found = self.panics_at.lock().unwrap().take_if(|at| text.contains(at.as_str()));
+        assert!(found.is_none(), "the test wants it");
         self.notes.lock().unwrap().push((source.clone(), text.to_owned()));
     }
 }
