@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::time::{Instant, sleep};
 
-use crate::{check::Check, context::PodContext, prepare::Prepared};
+use crate::{check::Check, context::PodContext, events::Severity, prepare::Prepared};
 
 /// Shortest time between two probes.
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -52,14 +52,21 @@ struct Prober<'a> {
     timing: Timing,
     prepared: &'a Prepared,
     cx: &'a PodContext,
+    /// Index of the container.
+    index: usize,
 }
 
 impl<'a> Prober<'a> {
     /// Returns a probe; none if the container has none, or its port is unknown.
-    fn of(cx: &'a PodContext, container: &Container, prepared: &'a Prepared, probe: Option<&Probe>) -> Option<Self> {
+    fn of(cx: &'a PodContext, index: usize, prepared: &'a Prepared, probe: Option<&Probe>) -> Option<Self> {
         let probe = probe?;
-        let check = Check::of_probe(&cx.pod, container, probe)?;
-        Some(Self { check, timing: Timing::of(probe), prepared, cx })
+        let check = Check::of_probe(&cx.pod, &cx.container(index), probe)?;
+        Some(Self { check, timing: Timing::of(probe), prepared, cx, index })
+    }
+
+    /// Records that a probe of this sort has failed.
+    fn record(&self, sort: &str, error: &str) {
+        self.cx.record(self.index, Severity::Warning, "Unhealthy", format!("{sort} probe failed: {error}"));
     }
 
     /// Probes once.
@@ -71,7 +78,7 @@ impl<'a> Prober<'a> {
 
 /// Keeps the state of a container up to date by its probes, until one of them says that the container has to be restarted. Returns why.
 pub(crate) async fn watch(cx: &PodContext, index: usize, container: &Container, prepared: &Prepared) -> String {
-    let prober = |probe: &Option<Probe>| Prober::of(cx, container, prepared, probe.as_ref());
+    let prober = |probe: &Option<Probe>| Prober::of(cx, index, prepared, probe.as_ref());
     if let Some(startup) = prober(&container.startup_probe)
         && let Err(why) = start(&startup).await
     {
@@ -108,6 +115,7 @@ async fn start(probe: &Prober<'_>) -> Result<(), String> {
     while let Err(error) = probe.once().await {
         let waited = begin.elapsed();
         if waited >= probe.timing.limit() {
+            probe.record("Startup", &error);
             return Err(format!("has not started in {} s: {error}", probe.timing.limit().as_secs()));
         }
         sleep(probe.timing.pause(waited)).await;
@@ -115,32 +123,44 @@ async fn start(probe: &Prober<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Probes the readiness for ever, and reports each change.
+/// Probes the readiness for ever, and reports each change. That a start takes its time is recorded only when it takes too long.
 async fn follow(probe: &Prober<'_>, report: impl Fn(bool)) {
     let (mut is_ready, mut same) = (false, 0);
-    let mut since = Instant::now();
+    let (mut since, mut is_recorded) = (Instant::now(), false);
     loop {
-        let passes = probe.once().await.is_ok();
+        let checked = probe.once().await;
+        let passes = checked.is_ok();
+        let is_late = !is_ready && !is_recorded && since.elapsed() >= probe.timing.limit();
+        if let Err(error) = checked
+            && (is_ready || is_late)
+        {
+            probe.record("Readiness", &error);
+            is_recorded |= is_late;
+        }
         same = if passes == is_ready { 0 } else { same + 1 };
         let enough = if is_ready { probe.timing.failures } else { probe.timing.successes };
         if same >= enough {
-            (is_ready, same, since) = (passes, 0, Instant::now());
+            (is_ready, same, since, is_recorded) = (passes, 0, Instant::now(), false);
             report(is_ready);
         }
         sleep(if is_ready { probe.timing.period } else { probe.timing.pause(since.elapsed()) }).await;
     }
 }
 
-/// Probes whether the container lives, until it does not.
+/// Probes whether the container lives, until it does not. That it does not yet live is no failure worth a record.
 async fn live(probe: &Prober<'_>) -> String {
     sleep(probe.timing.delay).await;
-    let mut failures = 0;
+    let (mut failures, mut has_lived) = (0, false);
     loop {
         match probe.once().await {
-            Ok(()) => failures = 0,
+            Ok(()) => (failures, has_lived) = (0, true),
             Err(error) => {
                 failures += 1;
-                if failures >= probe.timing.failures {
+                let is_dead = failures >= probe.timing.failures;
+                if has_lived || is_dead {
+                    probe.record("Liveness", &error);
+                }
+                if is_dead {
                     return format!("does not answer its liveness probe: {error}");
                 }
             }

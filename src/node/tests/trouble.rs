@@ -15,7 +15,7 @@ use common::{World, deployment, free_port, script, server};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{
     ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -175,6 +175,32 @@ async fn a_container_that_does_not_live_is_restarted() {
     world.apply(deployment("hung", 1, hung)).await;
     world.noted("does not answer its liveness probe").await;
     world.until("it is restarted", |pods| container(pods).is_some_and(|state| state.restart_count >= 1)).await;
+}
+
+#[tokio::test]
+async fn what_happens_to_a_pod_is_recorded_as_a_kubelet_does() {
+    let world = World::new();
+    let mut hung = script("exec sleep 1000");
+    hung["livenessProbe"] = json!({ "exec": { "command": ["false"] }, "periodSeconds": 1, "failureThreshold": 1 });
+    world.apply(deployment("hung", 1, hung)).await;
+    world.apply(deployment("crash", 1, script("exit 3"))).await;
+    world.apply(deployment("missing", 1, json!({ "command": ["no-such-program"] }))).await;
+    world.apply(deployment("gone", 1, script("exec sleep 1000"))).await;
+    world.rolled_out("gone", 1).await;
+    let api = world.api::<k8s_openapi::api::apps::v1::Deployment>();
+    api.delete("gone", &DeleteParams::background()).await.unwrap();
+    for (name, event, count) in [
+        ("crash", ["Normal", "Started", "Started container c"], 2),
+        ("crash", ["Warning", "BackOff", "Back-off restarting failed container c in pod crash-"], 1),
+        ("missing", ["Warning", "Failed", "Error: program \"no-such-program\" not found"], 1),
+        ("hung", ["Warning", "Unhealthy", "Liveness probe failed: exit code 1"], 1),
+        ("hung", ["Normal", "Killing", "Stopping container c, which does not answer its liveness probe"], 1),
+        ("gone", ["Normal", "Killing", "Stopping container c"], 1),
+    ] {
+        let found = world.recorded(name, event, count).await;
+        assert_eq!(found.involved_object.field_path.as_deref(), Some("spec.containers{c}"), "{event:?}");
+        assert_eq!(found.reporting_component.as_deref(), Some("recif-node"), "{event:?}");
+    }
 }
 
 #[tokio::test]
