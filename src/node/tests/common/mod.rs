@@ -216,7 +216,7 @@ impl World {
                 let pod = event.involved_object.name.as_deref().unwrap_or_default();
                 event.involved_object.kind.as_deref() == Some("Pod") && pod.starts_with(&format!("{deployment}-"))
             };
-            let fits = |event: &&Event| {
+            let fits = |&event: &&Event| {
                 of_pod(event)
                     && event.type_.as_deref() == Some(type_)
                     && event.reason.as_deref() == Some(reason)
