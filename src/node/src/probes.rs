@@ -123,66 +123,110 @@ async fn start(probe: &Prober<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Probes the readiness for ever, and reports each change. That a start takes its time is recorded only when it takes too long.
+/// Probes the readiness for ever, and reports each change.
 async fn follow(probe: &Prober<'_>, report: impl Fn(bool)) {
-    let (mut is_ready, mut same) = (false, 0);
-    let (mut since, mut is_recorded) = (Instant::now(), false);
+    let mut readiness = Readiness::new(probe.timing, Instant::now());
     loop {
         let checked = probe.once().await;
-        let passes = checked.is_ok();
-        let is_late = !is_ready && !is_recorded && since.elapsed() >= probe.timing.limit();
+        let seen = readiness.see(checked.is_ok(), Instant::now());
         if let Err(error) = checked
-            && (is_ready || is_late)
+            && seen.is_recorded
         {
             probe.record("Readiness", &error);
-            is_recorded |= is_late;
         }
-        same = if passes == is_ready { 0 } else { same + 1 };
-        let enough = if is_ready { probe.timing.failures } else { probe.timing.successes };
-        if same >= enough {
-            (is_ready, same, since, is_recorded) = (passes, 0, Instant::now(), false);
-            report(is_ready);
+        if seen.has_changed {
+            report(readiness.is_ready);
         }
-        sleep(if is_ready { probe.timing.period } else { probe.timing.pause(since.elapsed()) }).await;
+        sleep(readiness.pause(Instant::now())).await;
     }
 }
 
-/// Probes whether the container lives, until it does not. That it does not yet live is no failure worth a record.
+/// Probes whether the container lives, until it does not.
 async fn live(probe: &Prober<'_>) -> String {
     sleep(probe.timing.delay).await;
-    let (mut failures, mut has_lived) = (0, false);
+    let mut liveness = Liveness::default();
     loop {
-        match probe.once().await {
-            Ok(()) => (failures, has_lived) = (0, true),
-            Err(error) => {
-                failures += 1;
-                let is_dead = failures >= probe.timing.failures;
-                if has_lived || is_dead {
-                    probe.record("Liveness", &error);
-                }
-                if is_dead {
-                    return format!("does not answer its liveness probe: {error}");
-                }
+        let checked = probe.once().await;
+        let is_recorded = liveness.see(checked.is_ok(), &probe.timing);
+        if let Err(error) = checked {
+            if is_recorded {
+                probe.record("Liveness", &error);
+            }
+            if liveness.is_dead {
+                return format!("does not answer its liveness probe: {error}");
             }
         }
         sleep(probe.timing.period).await;
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+/// What the readiness probes of a container have said so far. Time is a parameter.
+#[derive(Debug)]
+struct Readiness {
+    timing: Timing,
+    is_ready: bool,
+    /// Probes in a row that say otherwise.
+    others: u32,
+    /// Time since which it is as it is.
+    since: Instant,
+    /// It was recorded that it is not ready for too long.
+    is_late_recorded: bool,
+}
 
-    use super::*;
+/// What follows from a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    /// The readiness is another one now.
+    has_changed: bool,
+    /// The failure is worth an Event: a start takes its time, and is recorded only when it takes too long.
+    is_recorded: bool,
+}
 
-    #[test]
-    fn the_pause_grows_with_the_wait_up_to_the_period() {
-        let probe = json!({ "periodSeconds": 5, "failureThreshold": 12, "initialDelaySeconds": 3 });
-        let timing = Timing::of(&serde_json::from_value(probe).unwrap());
-        let pause = |waited| timing.pause(Duration::from_millis(waited)).as_millis();
-        assert_eq!([0, 1000, 5000, 100_000, 1_000_000].map(pause), [20, 20, 50, 1000, 5000]);
-        assert_eq!(timing.limit(), Duration::from_secs(63));
-        let default = Timing::of(&Probe::default());
-        assert_eq!((default.period.as_secs(), default.timeout.as_secs(), default.failures), (10, 1, 3));
+impl Readiness {
+    /// Makes that of a container that has just started.
+    fn new(timing: Timing, now: Instant) -> Self {
+        Self { timing, is_ready: false, others: 0, since: now, is_late_recorded: false }
+    }
+
+    /// Takes the outcome of a probe.
+    fn see(&mut self, passes: bool, now: Instant) -> Seen {
+        let is_late = !self.is_ready && !self.is_late_recorded && now - self.since >= self.timing.limit();
+        let is_recorded = !passes && (self.is_ready || is_late);
+        self.is_late_recorded |= is_recorded && is_late;
+        self.others = if passes == self.is_ready { 0 } else { self.others + 1 };
+        let enough = if self.is_ready { self.timing.failures } else { self.timing.successes };
+        let has_changed = self.others >= enough;
+        if has_changed {
+            *self = Self { is_ready: passes, ..Self::new(self.timing, now) };
+        }
+        Seen { has_changed, is_recorded }
+    }
+
+    /// Returns the pause before the next probe.
+    fn pause(&self, now: Instant) -> Duration {
+        if self.is_ready { self.timing.period } else { self.timing.pause(now - self.since) }
     }
 }
+
+/// What the liveness probes of a container have said so far.
+#[derive(Debug, Default)]
+struct Liveness {
+    has_lived: bool,
+    /// Failures in a row.
+    failures: u32,
+    is_dead: bool,
+}
+
+impl Liveness {
+    /// Takes the outcome of a probe. Returns whether a failure is worth an Event: that it does not live yet is not.
+    fn see(&mut self, passes: bool, timing: &Timing) -> bool {
+        self.has_lived |= passes;
+        self.failures = if passes { 0 } else { self.failures + 1 };
+        self.is_dead = self.failures >= timing.failures;
+        !passes && (self.has_lived || self.is_dead)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/probes.rs"]
+mod tests;
