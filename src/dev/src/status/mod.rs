@@ -70,14 +70,16 @@ impl View {
         let status = object.data.get("status").cloned();
         let status: Option<CommonStatus> = status.map(|status| serde_json::from_value(status).unwrap_or_default());
         let why = crds::why::why(kind.name, &object.metadata, status.as_ref());
-        let content = object.data.pointer("/status/contentHash").and_then(|hash| hash.as_str()).map(str::to_owned);
-        let rollout = object.metadata.annotations.as_ref().and_then(|all| all.get(crds::ROLLOUT_AT)).cloned();
+        let digest = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str);
+        let template = digest("/status/template").unwrap_or_default();
+        let annotations = object.metadata.annotations.as_ref();
+        let rollout = annotations.and_then(|all| all.get(crds::ROLLOUT_AT)).map_or("", String::as_str);
         Self {
             phase: why.phase.unwrap_or_default(),
             is_good: !why.attention,
             sentence: why.sentence,
             reason: why.reason.unwrap_or_default(),
-            content: content.map(|content| content + &rollout.unwrap_or_default()),
+            content: digest("/status/contentHash").map(|hash| [hash, template, rollout].join(" ")),
             is_workload: kind.role == Role::Workload,
         }
     }

@@ -90,6 +90,22 @@ fn a_workload_that_runs_something_else_was_replaced() {
 }
 
 #[test]
+fn a_workload_with_another_template_or_rollout_was_replaced() {
+    let mut case = Case::new(&[id("Agent", "a")]);
+    case.see("Agent", "a", "Running", "", "h1");
+    let mut template = object("Agent", "a", "Running", "", "h1");
+    template.data["status"]["template"] = json!("t2");
+    let mut rollout = template.clone();
+    rollout.metadata.annotations = Some([(crds::ROLLOUT_AT.to_owned(), "now".to_owned())].into());
+    for changed in [template, rollout] {
+        let sight = || Sight::Object(id("Agent", "a"), Box::new(changed.clone()));
+        let shown = case.tracker.see(sight(), case.now).map(|event| event.text(0));
+        assert!(shown.as_ref().is_some_and(|line| line.ends_with("replaced")), "{shown:?}");
+        assert_eq!(case.tracker.see(sight(), case.now), None, "it is shown once");
+    }
+}
+
+#[test]
 fn what_others_refer_to_is_shown_only_in_trouble_and_after_it() {
     let mut case = Case::new(&[id("Tool", "t")]);
     assert_eq!(case.see("Tool", "t", "Available", "", ""), None);
