@@ -114,6 +114,8 @@ pub(crate) struct Tracker {
     namespace: String,
     /// Objects of files, in their order.
     expected: Vec<ObjectId>,
+    /// Those of them that were refused the last time, of which the user knows.
+    refused: Vec<ObjectId>,
     objects: BTreeMap<ObjectId, Tracked>,
     /// Ports of Services on this machine, by namespace and name.
     ports: BTreeMap<(String, String), u16>,
@@ -122,13 +124,19 @@ pub(crate) struct Tracker {
 impl Tracker {
     /// Makes a tracker. Objects of this namespace are shown without it.
     pub(crate) fn new(namespace: String) -> Self {
-        Self { namespace, expected: Vec::new(), objects: BTreeMap::new(), ports: BTreeMap::new() }
+        let (expected, refused) = (Vec::new(), Vec::new());
+        Self { namespace, expected, refused, objects: BTreeMap::new(), ports: BTreeMap::new() }
     }
 
     /// Takes the objects that files hold, and those of them that were applied just now.
     pub(crate) fn expect(&mut self, expected: Vec<ObjectId>, applied: &[ObjectId], now: Instant) {
         self.expected = expected.into_iter().filter(is_tracked).collect();
         applied.iter().for_each(|id| self.begin(id, now));
+    }
+
+    /// Takes the objects of files that the API server has refused.
+    pub(crate) fn refuse(&mut self, refused: Vec<ObjectId>) {
+        self.refused = refused;
     }
 
     /// Begins the way of an object anew: its Pods are replaced without a change of its file.
@@ -251,11 +259,18 @@ impl Tracker {
         view.is_some_and(|view| view.is_good)
     }
 
-    /// Returns the objects that are not as they should be, if all others are and the user knows of each of these.
+    /// Returns the objects that are not as they should be, if all others are and the user knows of each of these; `None` also
+    /// while there is nothing because all was refused.
     pub(crate) fn settled(&self) -> Option<Vec<String>> {
+        if !self.refused.is_empty() && self.expected.iter().all(|id| self.refused.contains(id)) {
+            return None;
+        }
         let mut except = Vec::new();
         for id in self.expected.iter().filter(|id| !self.is_good(id)) {
-            self.objects.get(id).filter(|tracked| tracked.shown.is_some())?;
+            let is_told = self.objects.get(id).is_some_and(|tracked| tracked.shown.is_some());
+            if !is_told && !self.refused.contains(id) {
+                return None;
+            }
             except.push(self.label(id));
         }
         Some(except)

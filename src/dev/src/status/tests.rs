@@ -186,3 +186,19 @@ fn objects_of_other_kinds_are_not_waited_for() {
     assert!(case.tracker.is_ready());
     assert_eq!(case.tracker.next_command(), "");
 }
+
+#[test]
+fn what_is_refused_is_no_reason_to_wait_unless_there_is_nothing_else() {
+    let all = [id("Agent", "a"), id("Agent", "b")];
+    let mut case = Case::new(&all);
+    case.tracker.refuse(all.to_vec());
+    assert_eq!(case.tracker.settled(), None, "there is nothing");
+    case.tracker.refuse(vec![id("Agent", "b")]);
+    assert_eq!(case.tracker.settled(), None, "one is on the way");
+    case.see("Agent", "a", "Running", "", "h");
+    assert_eq!(case.tracker.settled(), Some(vec!["agent/b".to_owned()]));
+    case.tracker.refuse(Vec::new());
+    assert_eq!(case.tracker.settled(), None, "the other one is on the way now");
+    case.see("Agent", "b", "Running", "", "h");
+    assert_eq!(case.tracker.settled(), Some(Vec::new()));
+}
