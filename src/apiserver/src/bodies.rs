@@ -6,7 +6,7 @@ use crate::{
     errors::ApiError,
     kinds::{Kind, Shape},
     object::{self, set_field, text},
-    write::Target,
+    target::Target,
 };
 
 /// Media type of the bodies that kubectl makes itself, without a manifest.

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::{
     delete::{FOREGROUND, ORPHAN},
+    key::Key,
     object::{items, set_finalizers, set_metadata, text},
     options::{DeleteOptions, Propagation},
     snapshot::{Owner, Snapshot},
-    store::Key,
     write::Request,
 };
 
@@ -154,7 +154,7 @@ mod tests {
         options::{FieldValidation, WriteOptions},
         patch::PatchType,
         store::Store,
-        write::Target,
+        target::Target,
     };
 
     /// Names of objects; those with an odd index are Pods on a node, which have time to end.

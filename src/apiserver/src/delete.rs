@@ -7,13 +7,15 @@ use serde_json::{Value, json};
 use crate::{
     builtin,
     errors::{ApiError, details},
+    key::Key,
     object::{self, field, finalizers, is_deleting, number, set_at, set_finalizers, set_metadata, text, time, uid},
     options::{DeleteOptions, Propagation},
-    server::NAMESPACES,
-    store::Key,
-    write::{Request, Target},
+    target::Target,
+    write::Request,
 };
 
+/// Namespaces that are there from the beginning and cannot be deleted.
+pub(crate) const NAMESPACES: &[&str] = &["default", "kube-system"];
 /// Finalizer of an object whose dependents are deleted before it.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer of an object whose dependents lose it as owner before it goes.

@@ -14,7 +14,7 @@ use crate::{
     select::Selector,
     snapshot::Snapshot,
     store::Store,
-    write::Target,
+    target::Target,
 };
 
 /// What a list or watch is about.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::{snapshot::Snapshot, store::Key};
+use crate::{key::Key, snapshot::Snapshot};
 
 /// Index of the objects in a store.
 #[derive(Debug, Default)]

@@ -14,7 +14,8 @@ use crate::{
     patch::{PatchType, json_patch, merge_patch, strategic_patch},
     scale,
     structure::Structure,
-    write::{Owners, Request, Target, Written, warnings},
+    target::Target,
+    write::{Owners, Request, Written, warnings},
 };
 
 impl Request<'_> {

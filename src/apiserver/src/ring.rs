@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use crate::{snapshot::Snapshot, store::Key};
+use crate::{key::Key, snapshot::Snapshot};
 
 /// Changes that are kept.
 pub(crate) const KEPT_CHANGES: usize = 4096;

@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::{kinds::Kind, write::Target};
+use crate::{kinds::Kind, target::Target};
 
 /// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,9 +19,11 @@ use tower::{BoxError, Service};
 use crate::{
     bodies::{expect_kind, read_body},
     definitions::definition,
+    delete::NAMESPACES,
     discovery,
     errors::ApiError,
     forms::Form,
+    key::Key,
     kinds::{self, Kind, Shape, stored},
     lists::Scope,
     logs::{LogOptions, PodLogs},
@@ -33,16 +35,14 @@ use crate::{
     reviews,
     routes::{Route, route},
     scale,
-    store::{Key, Store},
+    store::Store,
+    target::Target,
     watch::{Watch, list_version},
-    write::{Request, Target, Written},
+    write::{Request, Written},
 };
 
 /// Largest body of a request, in bytes; a JSON Patch copies no more than this either.
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
-
-/// Namespaces that are there from the beginning and cannot be deleted.
-pub(crate) const NAMESPACES: &[&str] = &["default", "kube-system"];
 
 /// A Kubernetes API server in memory. Clones share their objects.
 #[derive(Clone)]

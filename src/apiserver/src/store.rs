@@ -10,6 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
+    key::Key,
     kinds::Kind,
     object::set_metadata,
     owners::Owners,
@@ -21,17 +22,6 @@ use crate::{
 const FIRST_VERSION: u64 = 100;
 /// Time after which an Event that nothing changes is removed: the default of `kube-apiserver --event-ttl`.
 const EVENT_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
-
-/// Place of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    /// Index of the kind in whose form it is stored.
-    pub(crate) kind: usize,
-    /// Namespace; empty for objects that are in none.
-    pub(crate) namespace: String,
-    /// Name.
-    pub(crate) name: String,
-}
 
 /// Every object, and the last changes.
 #[derive(Debug)]

@@ -9,12 +9,14 @@ use crate::{
     bodies::{check_name, check_namespace, expect_kind},
     builtin,
     errors::{ApiError, INVALID, MODIFIED, Violation},
+    key::Key,
     kinds::{Kind, stored},
     managed::{self, Operation, Writer, without_times},
     object::{self, fields, finalizers, is_deleting, metadata, number, set_field, set_metadata, text, time, uid},
     options::{FieldValidation, WriteOptions},
-    store::{Key, Store},
+    store::Store,
     structure::Structure,
+    target::Target,
 };
 
 /// Fields of metadata that a write cannot change.
@@ -27,19 +29,6 @@ const SUFFIX_LENGTH: usize = 5;
 const MAX_BASE: usize = 63 - SUFFIX_LENGTH;
 /// Names that are tried for one `generateName`.
 const NAME_ATTEMPTS: usize = 8;
-
-/// An object that a request names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    /// Index of the kind.
-    pub(crate) kind: usize,
-    /// Namespace; empty for all of them, or for kinds without.
-    pub(crate) namespace: String,
-    /// Name; empty for a collection.
-    pub(crate) name: String,
-    /// Subresource; empty for the object itself.
-    pub(crate) subresource: String,
-}
 
 /// What a write answers.
 #[derive(Debug)]
