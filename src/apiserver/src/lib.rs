@@ -37,6 +37,7 @@ mod routes;
 mod scale;
 mod schema;
 mod select;
+mod selectable;
 mod server;
 mod snapshot;
 mod store;

@@ -79,7 +79,7 @@ pub(crate) fn body(kind: &Kind, stored: &Kind, objects: &[&Arc<Snapshot>], versi
         }
         if is_custom {
             object.write_json(stored, &mut text);
-        } else if builtin::is_event_view(kind) {
+        } else if kind.is_event_view() {
             let mut object = builtin::to_view(kind, object.object(stored));
             fields(&mut object).retain(|name, _| name != "apiVersion" && name != "kind");
             text.push_str(&object.to_string());

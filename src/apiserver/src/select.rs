@@ -1,46 +1,12 @@
 //! Label selectors and field selectors of lists and watches.
 
-use serde_json::Value;
-
 use crate::{
     builtin,
     errors::ApiError,
     kinds::{Kind, Shape},
-    object::text,
+    selectable::{METADATA, of_kind},
     snapshot::Snapshot,
 };
-
-/// Fields by which any object is selected.
-const METADATA: &[&str] = &["metadata.name", "metadata.namespace"];
-/// Fields by which objects of a kind are selected, beside those of metadata.
-const FIELDS: &[(&str, &[&str])] = &[
-    ("Namespace", &["status.phase"]),
-    ("Pod", &["spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"]),
-    ("Secret", &["type"]),
-    (
-        "Event",
-        &[
-            "involvedObject.apiVersion",
-            "involvedObject.fieldPath",
-            "involvedObject.kind",
-            "involvedObject.name",
-            "involvedObject.namespace",
-            "involvedObject.resourceVersion",
-            "involvedObject.uid",
-            "reason",
-            "regarding.apiVersion",
-            "regarding.fieldPath",
-            "regarding.kind",
-            "regarding.name",
-            "regarding.namespace",
-            "regarding.resourceVersion",
-            "regarding.uid",
-            "reportingComponent",
-            "reportingController",
-            "type",
-        ],
-    ),
-];
 
 /// Selects objects of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,20 +14,6 @@ pub(crate) struct Selector {
     labels: Vec<Requirement>,
     /// Dotted name of a field of the stored object, value, and whether the field has it or not.
     fields: Vec<(String, String, bool)>,
-}
-
-/// Returns the fields by which a stored object is selected, each with its dotted name; those that are not there are left out.
-pub(crate) fn fields(kind: &Kind, object: &Value) -> Vec<(&'static str, String)> {
-    let of = |name: &&'static str| {
-        let value = text(object, &format!("/{}", name.replace('.', "/")));
-        (!value.is_empty()).then(|| (*name, value.to_owned()))
-    };
-    METADATA.iter().chain(of_kind(kind)).filter_map(of).collect()
-}
-
-/// Returns the fields by which objects of a kind are selected, beside those of metadata.
-fn of_kind(kind: &Kind) -> &'static [&'static str] {
-    FIELDS.iter().find(|(found, _)| *found == kind.name).map_or(&[], |(_, fields)| fields)
 }
 
 /// One condition on a label.
@@ -233,7 +185,7 @@ fn unescaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::kinds::all;

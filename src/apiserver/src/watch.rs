@@ -134,7 +134,7 @@ impl Watch {
     fn push_stored(&mut self, what: &str, object: &Snapshot) {
         let kind = self.scope.kind(self.shared.kinds);
         let stored = &self.shared.kinds[self.scope.stored_kind(self.shared.kinds)];
-        if self.form == Form::Whole && !builtin::is_event_view(kind) {
+        if self.form == Form::Whole && !kind.is_event_view() {
             let mut text = String::with_capacity(object.len() + 64);
             object.write_json(stored, &mut text);
             self.lines.push_back(line(what, &text));
