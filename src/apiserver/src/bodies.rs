@@ -1,4 +1,4 @@
-//! Bodies of writes: of which type they must be, and what they must name.
+//! Bodies of requests: how large they may be, of which type they must be, and what they must name.
 
 use serde_json::{Value, json};
 
@@ -9,6 +9,8 @@ use crate::{
     target::Target,
 };
 
+/// Largest body of a request, in bytes; a JSON Patch copies no more than this either.
+pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
 /// Media type of the bodies that kubectl makes itself, without a manifest.
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 /// Bytes of a body that a message about it repeats.

@@ -40,6 +40,7 @@ mod select;
 mod selectable;
 mod server;
 mod snapshot;
+mod state;
 mod store;
 mod structure;
 mod table;

@@ -5,9 +5,9 @@ use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
 use crate::{
+    bodies::MAX_BODY,
     errors::ApiError,
     kinds::{Kind, Shape},
-    server::MAX_BODY,
 };
 
 /// Most operations of one JSON Patch.

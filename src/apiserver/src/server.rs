@@ -4,7 +4,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -13,18 +13,17 @@ use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tower::{BoxError, Service};
 
 use crate::{
-    bodies::{expect_kind, read_body},
+    bodies::{MAX_BODY, expect_kind, read_body},
     definitions::definition,
     delete::NAMESPACES,
     discovery,
     errors::ApiError,
     forms::Form,
     key::Key,
-    kinds::{self, Kind, Shape, stored},
+    kinds::{Shape, stored},
     lists::Scope,
     logs::{LogOptions, PodLogs},
     object::{text, time},
@@ -35,57 +34,21 @@ use crate::{
     reviews,
     routes::{Route, route},
     scale,
-    store::Store,
+    state::ServerState,
     target::Target,
     watch::{Watch, list_version},
     write::{Request, Written},
 };
 
-/// Largest body of a request, in bytes; a JSON Patch copies no more than this either.
-pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
-
 /// A Kubernetes API server in memory. Clones share their objects.
 #[derive(Clone)]
 pub struct ApiServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiServer").finish_non_exhaustive()
-    }
-}
-
-/// Returns the name of the account that a token belongs to.
-pub(crate) type Account = dyn Fn(&str) -> Option<String> + Send + Sync;
-
-/// What the clones and watches of a server share.
-pub(crate) struct Shared {
-    pub(crate) kinds: &'static [Kind],
-    store: Mutex<Store>,
-    /// For each kind, what wakes its watches.
-    changes: Vec<watch::Sender<()>>,
-    clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
-    account: Box<Account>,
-    logs: Mutex<Option<Arc<dyn PodLogs>>>,
-    /// Hashes of the documents of OpenAPI, by their paths.
-    hashes: OnceLock<Vec<(String, String)>>,
-}
-
-impl Shared {
-    /// Returns the store. A request that panicked leaves it as it is: each write is one step.
-    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the time.
-    pub(crate) fn now(&self) -> Timestamp {
-        (self.clock)()
-    }
-
-    /// Returns what tells of changes of a kind.
-    pub(crate) fn changes_of(&self, kind: usize) -> watch::Receiver<()> {
-        self.changes[kind].subscribe()
     }
 }
 
@@ -97,18 +60,7 @@ impl ApiServer {
         clock: impl Fn() -> Timestamp + Send + Sync + 'static,
         account: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        let kinds = kinds::all();
-        let server = Self {
-            shared: Arc::new(Shared {
-                kinds,
-                store: Mutex::new(Store::new(kinds)),
-                changes: kinds.iter().map(|_| watch::Sender::new(())).collect(),
-                clock: Box::new(clock),
-                account: Box::new(account),
-                logs: Mutex::new(None),
-                hashes: OnceLock::new(),
-            }),
-        };
+        let server = Self { shared: Arc::new(ServerState::new(clock, account)) };
         server.add_definitions();
         for name in NAMESPACES {
             let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
@@ -122,7 +74,7 @@ impl ApiServer {
     /// Serves the logs of a node's containers, on all clones. Without it, each Pod is on a node that is not there.
     #[must_use]
     pub fn with_logs(self, logs: Arc<dyn PodLogs>) -> Self {
-        *self.shared.logs.lock().unwrap_or_else(PoisonError::into_inner) = Some(logs);
+        self.shared.set_logs(logs);
         self
     }
 
@@ -166,14 +118,9 @@ impl ApiServer {
             Some(Route::Groups) => Ok(Reply::object(discovery::groups(kinds))),
             Some(Route::Group(name)) => Ok(found(discovery::group(kinds, &name))),
             Some(Route::Resources(group, version)) => Ok(found(discovery::resources(kinds, &group, &version))),
-            Some(Route::OpenApi) => Ok(Reply::object(openapi::index(self.hashes()))),
+            Some(Route::OpenApi) => Ok(Reply::object(openapi::index(self.shared.hashes()))),
             Some(Route::OpenApiOf(path)) => Ok(self.document(&path, query.get("hash"))),
         }
-    }
-
-    /// Returns the paths and hashes of the documents of OpenAPI, which do not change.
-    fn hashes(&self) -> &[(String, String)] {
-        self.shared.hashes.get_or_init(|| openapi::hashes(self.shared.kinds))
     }
 
     /// Answers with a document of OpenAPI. A client that names another hash is sent to the right one.
@@ -240,7 +187,7 @@ impl ApiServer {
                 let options = WriteOptions::parse("CreateOptions", query, headers, false)?;
                 let object = read_body(kind, media_type, body)?;
                 if matches!(kind.shape, Shape::Review) {
-                    let review = reviews::answer(kind, expect_kind(kind, object)?, &*self.shared.account);
+                    let review = reviews::answer(kind, expect_kind(kind, object)?, self.shared.account());
                     return Ok(Reply::Object(StatusCode::CREATED, review, Vec::new()));
                 }
                 self.with(|request| request.create(target, object, &options)).map(written)
@@ -288,9 +235,8 @@ impl ApiServer {
         if node.is_empty() {
             return Ok(Reply::Empty);
         }
-        let logs = self.shared.logs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // The real one, too, says so of a node that is not there.
-        let logs = logs.ok_or_else(|| ApiError::not_found(&self.shared.kinds[target.kind], node))?;
+        let logs = self.shared.logs().ok_or_else(|| ApiError::not_found(&self.shared.kinds[target.kind], node))?;
         let log = logs.read(&target.namespace, &target.name, &options);
         let log = log.map_err(|error| error.into_api_error(&target.name, &options.container))?;
         Ok(Reply::Log(options.limited(log)))
@@ -322,7 +268,7 @@ impl ApiServer {
         request.settle();
         let changed = store.take_changed();
         drop(store);
-        changed.into_iter().for_each(|kind| shared.changes[kind].send_replace(()));
+        changed.into_iter().for_each(|kind| shared.wake(kind));
         result
     }
 }

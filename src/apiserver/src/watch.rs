@@ -14,7 +14,7 @@ use tokio::{
 
 use crate::{
     builtin, errors::ApiError, forms::Form, kinds::Kind, lists::Scope, object::set_metadata, options::ListOptions,
-    ring::Change, server::Shared, snapshot::Snapshot, store::Store,
+    ring::Change, snapshot::Snapshot, state::ServerState, store::Store,
 };
 
 /// Time between two bookmarks.
@@ -28,7 +28,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// One watch.
 pub(crate) struct Watch {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     /// Tells of changes of the kind.
     changes: Receiver<()>,
     scope: Scope,
@@ -48,7 +48,13 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins a watch at the version that the options name, or with what is there.
-    pub(crate) fn new(shared: Arc<Shared>, store: &Store, scope: Scope, form: Form, options: &ListOptions) -> Self {
+    pub(crate) fn new(
+        shared: Arc<ServerState>,
+        store: &Store,
+        scope: Scope,
+        form: Form,
+        options: &ListOptions,
+    ) -> Self {
         let now = Instant::now();
         let timeout = options
             .timeout
