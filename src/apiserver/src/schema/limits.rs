@@ -108,7 +108,7 @@ impl Limits {
             errors.push(body(path, &value(), &format!("should match '{pattern}'")));
         }
         if self.date_time && !is_date_time(text) {
-            errors.push(super::values::wrong_type(path, "date-time", text));
+            errors.push(FieldError::wrong_type(path, "date-time", text));
         }
     }
 
@@ -183,7 +183,7 @@ impl Limits {
 }
 
 /// Returns an error with the words `PATH in body …`.
-pub(super) fn body(path: &str, value: &Value, words: &str) -> FieldError {
+fn body(path: &str, value: &Value, words: &str) -> FieldError {
     FieldError::invalid(path, value, &format!("{path} in body {words}"))
 }
 

@@ -3,9 +3,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    ListType,
     error::{FieldError, child},
-    node::Node,
+    node::{ListType, Node},
 };
 
 /// Adds an error for each item that repeats one before it: once per value, at its second occurrence.

@@ -1,5 +1,5 @@
-//! The compiled schema of one value: a structural schema of Kubernetes, read from the JSON of a
-//! CustomResourceDefinition.
+//! The schema of one value: a structural schema of Kubernetes, read from the JSON of a CustomResourceDefinition. It is data;
+//! what applies it stands above it, also the compiled rules.
 //!
 //! A keyword that is not understood fails the compilation, because to pass over it would accept what a real API server
 //! refuses.
@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
-use super::{ListType, error::child, limits::Limits, rule::Rule};
+use super::{error::child, limits::Limits};
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +42,17 @@ impl Kind {
     }
 }
 
+/// Identity of the items of a list (`x-kubernetes-list-type`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ListType {
+    /// They are not: the list is replaced as a whole.
+    Atomic,
+    /// By their value.
+    Set,
+    /// By the values of these fields.
+    Map(Vec<String>),
+}
+
 /// The schema of one value.
 #[derive(Debug, Default)]
 pub(super) struct Node {
@@ -60,9 +71,8 @@ pub(super) struct Node {
     pub(super) items: Option<Box<Self>>,
     pub(super) list_type: Option<ListType>,
     pub(super) limits: Limits,
-    pub(super) rules: Vec<Rule>,
-    /// The node or one below it has rules.
-    pub(super) has_rules: bool,
+    /// Rules as they are written.
+    pub(super) rules: Vec<Value>,
 }
 
 /// What rules may read of the metadata of an object.
@@ -80,7 +90,6 @@ impl Node {
         let wrong = |what: &str| format!("{}: {what}", if path.is_empty() { "schema" } else { path });
         let keywords = schema.as_object().ok_or_else(|| wrong("a schema must be an object"))?;
         let mut node = Self { resource, ..Self::default() };
-        let mut rules = &Value::Null;
         let mut int_or_string = false;
         for (keyword, value) in keywords {
             match keyword.as_str() {
@@ -99,7 +108,7 @@ impl Node {
                 "x-kubernetes-list-type" => node.list_type = Some(list_type(value, keywords, path)?),
                 "x-kubernetes-list-map-keys" => {} // belongs to the list type
                 "x-kubernetes-map-type" if value == "granular" => {}
-                "x-kubernetes-validations" => rules = value,
+                "x-kubernetes-validations" => node.rules = value.as_array().cloned().unwrap_or_default(),
                 _ => {
                     if !node.limits.read(keyword, value).map_err(|error| wrong(&error))? {
                         return Err(wrong(&format!("keyword {keyword} with value {value} is not supported")));
@@ -110,11 +119,6 @@ impl Node {
         if int_or_string {
             node.kind = Some(Kind::IntOrString);
         }
-        for rule in rules.as_array().into_iter().flatten() {
-            let rule = Rule::compile(rule, &node).map_err(|error| wrong(&error))?;
-            node.rules.push(rule);
-        }
-        node.has_rules = !node.rules.is_empty() || node.children().any(|child| child.has_rules);
         Ok(node)
     }
 

@@ -4,8 +4,8 @@
 use serde_json::Value;
 
 use super::{
-    ListType, go,
-    node::{Kind, Node},
+    go,
+    node::{Kind, ListType, Node},
 };
 
 /// Adds an error for each value at `path` that is of another type, that the schema does not name, or whose key repeats.

@@ -6,8 +6,7 @@
 use serde_json::Value;
 
 use super::{
-    error::{FieldError, FieldErrorKind, child},
-    go,
+    error::{FieldError, child},
     limits::is_integral,
     lists,
     node::{Kind, Node},
@@ -77,11 +76,5 @@ fn check_type(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
     // The API server names the format instead of the type, except for a null.
     let has_format = node.limits.date_time && !value.is_null();
     let (expected, actual) = if has_format { ("date-time", format) } else { (expected.name(), actual) };
-    errors.push(wrong_type(path, expected, actual));
-}
-
-/// Returns the error that a value, or a type, is not of the expected type.
-pub(super) fn wrong_type(path: &str, expected: &str, actual: &str) -> FieldError {
-    let detail = format!("{path} in body must be of type {expected}: {}", go::quoted(actual));
-    FieldError::new(FieldErrorKind::TypeInvalid, path, Some(&actual.into()), &detail)
+    errors.push(FieldError::wrong_type(path, expected, actual));
 }
