@@ -10,6 +10,7 @@ mod back_off;
 mod cache;
 mod check;
 mod config;
+mod config_error;
 mod container;
 mod context;
 mod deployment_status;

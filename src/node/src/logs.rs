@@ -183,7 +183,7 @@ impl ContainerLog {
     pub(crate) fn push(&self, text: &str) {
         let line = Line { at: Timestamp::now(), text: text.into() };
         if let Some(file) = &self.file {
-            file.write(&self.pod, &line);
+            file.write(&self.pod, line.at, &line.text);
         }
         self.change(|state| {
             let lines = &mut state.current;

@@ -11,7 +11,8 @@ use std::{
 use k8s_openapi::api::core::v1::{Container, DownwardAPIVolumeFile, KeyToPath, Pod, Volume};
 
 use crate::{
-    env::{self, ConfigError},
+    config_error::ConfigError,
+    env,
     objects::{Data, Objects},
 };
 
