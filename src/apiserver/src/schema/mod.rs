@@ -14,27 +14,27 @@ mod embedded;
 mod error;
 mod expression;
 mod go;
-mod limits;
 mod lists;
-mod node;
 mod rule;
+mod structural;
 #[cfg(test)]
 mod tests;
 mod types;
 mod validator;
+mod value_validation;
 mod values;
 
 use serde_json::Value;
 
 pub(crate) use error::FieldError;
-pub(crate) use node::ListType;
+pub(crate) use structural::ListType;
 
-use self::{expression::Variables, node::Node, validator::Validator};
+use self::{expression::Variables, structural::StructuralSchema, validator::Validator};
 
 /// A compiled `openAPIV3Schema`.
 #[derive(Debug)]
 pub(crate) struct Schema {
-    root: Node,
+    root: StructuralSchema,
     /// The rules; none if it has none.
     rules: Option<Validator>,
 }
@@ -46,7 +46,7 @@ impl Schema {
     ///
     /// Names the path and the keyword or rule that is invalid or not supported.
     pub(crate) fn compile(open_api_v3: &Value) -> Result<Self, String> {
-        let root = Node::compile(open_api_v3, "", true)?;
+        let root = StructuralSchema::compile(open_api_v3, "", true)?;
         let rules = Validator::compile(&root, "")?;
         Ok(Self { root, rules })
     }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::{
     error::{FieldError, FieldErrorKind, child},
     expression::{Expression, Variables},
-    node::Node,
+    structural::StructuralSchema,
 };
 
 /// The longest message that an expression may make, in bytes.
@@ -28,7 +28,7 @@ pub(super) struct Rule {
 
 impl Rule {
     /// Compiles a rule on values of a schema.
-    pub(super) fn compile(rule: &Value, node: &Node) -> Result<Self, String> {
+    pub(super) fn compile(rule: &Value, node: &StructuralSchema) -> Result<Self, String> {
         let fields = rule.as_object().ok_or("a rule must be an object")?;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::trim).unwrap_or_default();
         let source = text("rule");
@@ -102,7 +102,7 @@ impl Rule {
 }
 
 /// Returns the path without its first dot, if each name is that of a field.
-fn field_path(path: &str, node: &Node) -> Result<String, String> {
+fn field_path(path: &str, node: &StructuralSchema) -> Result<String, String> {
     let Some(names) = path.strip_prefix('.') else {
         return if path.is_empty() { Ok(String::new()) } else { Err(format!("fieldPath {path} is not supported")) };
     };

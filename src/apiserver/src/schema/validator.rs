@@ -8,8 +8,8 @@ use super::{
     error::{FieldError, child},
     expression::Variables,
     lists,
-    node::Node,
     rule::Rule,
+    structural::StructuralSchema,
 };
 
 /// The rules on a value and on its parts.
@@ -26,9 +26,9 @@ impl Validator {
     ///
     /// # Errors
     /// Names the path and the rule that is invalid or not supported.
-    pub(super) fn compile(node: &Node, path: &str) -> Result<Option<Self>, String> {
+    pub(super) fn compile(node: &StructuralSchema, path: &str) -> Result<Option<Self>, String> {
         let wrong = |error: String| format!("{}: {error}", if path.is_empty() { "schema" } else { path });
-        let part = |schema: &Option<Box<Node>>, path: &str| -> Result<Option<Box<Self>>, String> {
+        let part = |schema: &Option<Box<StructuralSchema>>, path: &str| -> Result<Option<Box<Self>>, String> {
             match schema {
                 Some(schema) => Ok(Self::compile(schema, path)?.map(Box::new)),
                 None => Ok(None),
@@ -56,11 +56,12 @@ impl Validator {
             return;
         }
         errors.extend(self.rules.iter().filter_map(|rule| rule.check(variables, unchanged, path)));
-        let mut part = |rules: Option<&Self>, node: Option<&Node>, value: &Value, old: Option<&Value>, path: &str| {
-            let (Some(rules), Some(node)) = (rules, node) else { return };
-            let unchanged = old.map_or(unchanged, |old| old == value);
-            rules.check(&Variables { node, value, old }, unchanged, path, errors);
-        };
+        let mut part =
+            |rules: Option<&Self>, node: Option<&StructuralSchema>, value: &Value, old: Option<&Value>, path: &str| {
+                let (Some(rules), Some(node)) = (rules, node) else { return };
+                let unchanged = old.map_or(unchanged, |old| old == value);
+                rules.check(&Variables { node, value, old }, unchanged, path, errors);
+            };
         match value {
             Value::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
