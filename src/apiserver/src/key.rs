@@ -2,7 +2,7 @@
 
 /// Place of an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
+pub(crate) struct StoreKey {
     /// Index of the kind in whose form it is stored.
     pub(crate) kind: usize,
     /// Namespace; empty for objects that are in none.

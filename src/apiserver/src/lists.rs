@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::{
     builtin,
-    errors::ApiError,
+    errors::StatusError,
     kinds::{Kind, Shape, stored},
     object::fields,
     options::Query,
@@ -30,7 +30,7 @@ impl Scope {
     ///
     /// # Errors
     /// 400 for a selector that cannot be read.
-    pub(crate) fn parse(kinds: &[Kind], target: &Target, query: &Query) -> Result<Self, ApiError> {
+    pub(crate) fn parse(kinds: &[Kind], target: &Target, query: &Query) -> Result<Self, StatusError> {
         let selector = Selector::parse(&kinds[target.kind], query.get("labelSelector"), query.get("fieldSelector"))?;
         Ok(Self { kind: target.kind, namespace: target.namespace.clone(), selector })
     }

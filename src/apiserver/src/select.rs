@@ -2,7 +2,7 @@
 
 use crate::{
     builtin,
-    errors::ApiError,
+    errors::StatusError,
     kinds::{Kind, Shape},
     selectable::{METADATA, of_kind},
     snapshot::Snapshot,
@@ -38,10 +38,10 @@ impl Selector {
     ///
     /// # Errors
     /// 400 for a text that is no selector, or a field by which objects of this kind are not selected.
-    pub(crate) fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, ApiError> {
+    pub(crate) fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, StatusError> {
         let label = |part| {
             requirement(part).ok_or_else(|| {
-                ApiError::bad_request(format!("unable to parse requirement: {part:?} is no condition on a label"))
+                StatusError::bad_request(format!("unable to parse requirement: {part:?} is no condition on a label"))
             })
         };
         let labels = split_outside_parentheses(labels).into_iter().map(label).collect::<Result<_, _>>()?;
@@ -127,14 +127,14 @@ fn split_outside_parentheses(text: &str) -> Vec<&str> {
 }
 
 /// Reads one condition on a field: `a=b`, `a==b` or `a!=b`.
-fn field(kind: &Kind, part: &str) -> Result<(String, String, bool), ApiError> {
+fn field(kind: &Kind, part: &str) -> Result<(String, String, bool), StatusError> {
     let condition = part.split_once("!=").map(|(name, value)| (name, value, false));
     let condition = condition.or_else(|| {
         let (name, value) = part.split_once("==").or_else(|| part.split_once('='))?;
         Some((name, value, true))
     });
     let Some((name, value, wanted)) = condition else {
-        return Err(ApiError::bad_request(format!("invalid selector: '{part}'; can't understand '{part}'")));
+        return Err(StatusError::bad_request(format!("invalid selector: '{part}'; can't understand '{part}'")));
     };
     let of_kind = of_kind(kind);
     // An event has one name for it in each group.
@@ -151,7 +151,7 @@ fn field(kind: &Kind, part: &str) -> Result<(String, String, bool), ApiError> {
         } else {
             format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
         };
-        return Err(ApiError::bad_request(message));
+        return Err(StatusError::bad_request(message));
     }
     Ok((builtin::stored_field(kind, name), unescaped(value), wanted))
 }
@@ -194,7 +194,7 @@ mod tests {
         all().iter().find(|found| found.name == name).unwrap()
     }
 
-    fn parse(name: &str, labels: &str, fields: &str) -> Result<Selector, ApiError> {
+    fn parse(name: &str, labels: &str, fields: &str) -> Result<Selector, StatusError> {
         Selector::parse(kind(name), labels, fields)
     }
 

@@ -20,9 +20,9 @@ use crate::{
     definitions::definition,
     delete::NAMESPACES,
     discovery,
-    errors::ApiError,
+    errors::StatusError,
     forms::Form,
-    key::Key,
+    key::StoreKey,
     kinds::{Shape, stored},
     lists::Scope,
     logs::{LogOptions, PodLogs},
@@ -32,7 +32,7 @@ use crate::{
     patch::PatchType,
     reply::{Reply, ResponseBody},
     reviews,
-    routes::{Route, route},
+    routes::{ApiRoute, route},
     scale,
     state::ServerState,
     target::Target,
@@ -85,7 +85,7 @@ impl ApiServer {
         let index = kinds.iter().position(|kind| kind.name == "CustomResourceDefinition").unwrap_or_default();
         for object in kinds.iter().filter_map(|kind| definition(kind, &time(now))) {
             let name = crate::object::name(&object).to_owned();
-            store.put(Key { kind: index, namespace: String::new(), name }, object, now);
+            store.put(StoreKey { kind: index, namespace: String::new(), name }, object, now);
         }
     }
 
@@ -97,7 +97,7 @@ impl ApiServer {
         query: &str,
         headers: &HeaderMap,
         body: &[u8],
-    ) -> Result<Reply, ApiError> {
+    ) -> Result<Reply, StatusError> {
         let (kinds, query) = (self.shared.kinds, Query::parse(query));
         let found = |object: Option<Value>| object.map_or_else(Reply::missing, Reply::object);
         let accepts = accept(headers);
@@ -108,18 +108,18 @@ impl ApiServer {
         };
         match route(kinds, path) {
             None => Ok(Reply::missing()),
-            Some(Route::Resource(target)) => self.resource(method, &target, &query, headers, body),
-            Some(_) if method != Method::GET => Err(ApiError::method_not_allowed()),
-            Some(Route::Health) => Ok(Reply::healthy()),
-            Some(Route::Version) => Ok(Reply::object(discovery::version())),
-            Some(Route::CoreVersions) if is_aggregated => Ok(aggregated(true)),
-            Some(Route::Groups) if is_aggregated => Ok(aggregated(false)),
-            Some(Route::CoreVersions) => Ok(Reply::object(discovery::core_versions())),
-            Some(Route::Groups) => Ok(Reply::object(discovery::groups(kinds))),
-            Some(Route::Group(name)) => Ok(found(discovery::group(kinds, &name))),
-            Some(Route::Resources(group, version)) => Ok(found(discovery::resources(kinds, &group, &version))),
-            Some(Route::OpenApi) => Ok(Reply::object(openapi::index(self.shared.hashes()))),
-            Some(Route::OpenApiOf(path)) => Ok(self.document(&path, query.get("hash"))),
+            Some(ApiRoute::Resource(target)) => self.resource(method, &target, &query, headers, body),
+            Some(_) if method != Method::GET => Err(StatusError::method_not_allowed()),
+            Some(ApiRoute::Health) => Ok(Reply::healthy()),
+            Some(ApiRoute::Version) => Ok(Reply::object(discovery::version())),
+            Some(ApiRoute::CoreVersions) if is_aggregated => Ok(aggregated(true)),
+            Some(ApiRoute::Groups) if is_aggregated => Ok(aggregated(false)),
+            Some(ApiRoute::CoreVersions) => Ok(Reply::object(discovery::core_versions())),
+            Some(ApiRoute::Groups) => Ok(Reply::object(discovery::groups(kinds))),
+            Some(ApiRoute::Group(name)) => Ok(found(discovery::group(kinds, &name))),
+            Some(ApiRoute::Resources(group, version)) => Ok(found(discovery::resources(kinds, &group, &version))),
+            Some(ApiRoute::OpenApi) => Ok(Reply::object(openapi::index(self.shared.hashes()))),
+            Some(ApiRoute::OpenApiOf(path)) => Ok(self.document(&path, query.get("hash"))),
         }
     }
 
@@ -140,7 +140,7 @@ impl ApiServer {
         query: &Query,
         headers: &HeaderMap,
         body: &[u8],
-    ) -> Result<Reply, ApiError> {
+    ) -> Result<Reply, StatusError> {
         let (kinds, now) = (self.shared.kinds, self.shared.now());
         let kind = &kinds[target.kind];
         let is_collection = target.name.is_empty();
@@ -159,7 +159,7 @@ impl ApiServer {
             _ => false,
         };
         if !is_known {
-            return Err(ApiError::method_not_allowed());
+            return Err(StatusError::method_not_allowed());
         }
         let media_type =
             headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
@@ -180,7 +180,7 @@ impl ApiServer {
             }
             Method::GET => self.with(|request| {
                 let found = request.store.get(&request.key(target));
-                let object = found.ok_or_else(|| ApiError::not_found(kind, &target.name))?;
+                let object = found.ok_or_else(|| StatusError::not_found(kind, &target.name))?;
                 Ok(Reply::json(form.stored_object(kind, &kinds[stored(kinds, target.kind)], object, now)))
             }),
             Method::POST => {
@@ -210,7 +210,7 @@ impl ApiServer {
         }
     }
 
-    fn list(&self, target: &Target, query: &Query, form: Form) -> Result<Reply, ApiError> {
+    fn list(&self, target: &Target, query: &Query, form: Form) -> Result<Reply, StatusError> {
         let (shared, kinds) = (&self.shared, self.shared.kinds);
         let (scope, options) = (Scope::parse(kinds, target, query)?, ListOptions::parse(query)?);
         self.with(|request| {
@@ -227,7 +227,7 @@ impl ApiServer {
     }
 
     /// Answers with the log of a container.
-    fn log(&self, target: &Target, query: &Query) -> Result<Reply, ApiError> {
+    fn log(&self, target: &Target, query: &Query) -> Result<Reply, StatusError> {
         let options = LogOptions::parse(&target.name, query, self.shared.now())?;
         let pod = self.with(|request| request.get(target))?;
         let options = options.of(&pod)?;
@@ -236,13 +236,13 @@ impl ApiServer {
             return Ok(Reply::Empty);
         }
         // The real one, too, says so of a node that is not there.
-        let logs = self.shared.logs().ok_or_else(|| ApiError::not_found(&self.shared.kinds[target.kind], node))?;
+        let logs = self.shared.logs().ok_or_else(|| StatusError::not_found(&self.shared.kinds[target.kind], node))?;
         let log = logs.read(&target.namespace, &target.name, &options);
-        let log = log.map_err(|error| error.into_api_error(&target.name, &options.container))?;
+        let log = log.map_err(|error| error.into_status_error(&target.name, &options.container))?;
         Ok(Reply::Log(options.limited(log)))
     }
 
-    fn delete(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Reply, ApiError> {
+    fn delete(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Reply, StatusError> {
         let options = DeleteOptions::parse(query, body)?;
         if !target.name.is_empty() {
             let (code, body) = self.with(|request| request.delete(target, &options))?;
@@ -300,7 +300,7 @@ where
             let reply = match Limited::new(body, MAX_BODY).collect().await {
                 Ok(body) => server.answer(&parts.method, path, query, &parts.headers, &body.to_bytes()),
                 Err(error) if error.is::<LengthLimitError>() => {
-                    Err(ApiError::too_large(format!("limit is {MAX_BODY}")))
+                    Err(StatusError::too_large(format!("limit is {MAX_BODY}")))
                 }
                 Err(error) => return Err(error),
             };

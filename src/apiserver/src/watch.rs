@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use crate::{
-    builtin, errors::ApiError, forms::Form, kinds::Kind, lists::Scope, object::set_metadata, options::ListOptions,
+    builtin, errors::StatusError, forms::Form, kinds::Kind, lists::Scope, object::set_metadata, options::ListOptions,
     ring::Change, snapshot::Snapshot, state::ServerState, store::Store,
 };
 
@@ -167,7 +167,7 @@ impl Watch {
                 self.position = self.position.max(store.version());
             }
             Err(oldest) => {
-                let status = ApiError::expired(self.position, oldest).status();
+                let status = StatusError::expired(self.position, oldest).status();
                 self.lines.push_back(line("ERROR", &status.to_string()));
                 (self.is_over, self.is_expired) = (true, true);
             }
@@ -214,11 +214,11 @@ fn bookmark(kind: &Kind, version: u64, is_end_of_initial_events: bool) -> Value 
 ///
 /// # Errors
 /// 504 for a version of the future, 410 for an older one that is asked for exactly.
-pub(crate) fn list_version(store: &Store, options: &ListOptions) -> Result<u64, ApiError> {
+pub(crate) fn list_version(store: &Store, options: &ListOptions) -> Result<u64, StatusError> {
     let current = store.version();
     match options.version.unwrap_or_default() {
-        wanted if wanted > current => Err(ApiError::too_large_version(wanted, current)),
-        wanted if options.exact && wanted < current => Err(ApiError::expired(wanted, current)),
+        wanted if wanted > current => Err(StatusError::too_large_version(wanted, current)),
+        wanted if options.exact && wanted < current => Err(StatusError::expired(wanted, current)),
         _ => Ok(current),
     }
 }

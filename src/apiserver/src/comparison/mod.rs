@@ -13,5 +13,5 @@ pub use self::{
     difference::{DIFFERENCES, Difference, differences},
     play::play,
     player::RecordedResponse,
-    script::{Step, script},
+    script::{ScriptStep, script},
 };

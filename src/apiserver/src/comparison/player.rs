@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{Request, header};
 use serde_json::Value;
 
-use super::script::Step;
+use super::script::ScriptStep;
 
 /// What a step was answered, without uids, versions and times.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,7 +33,7 @@ impl Player {
     }
 
     /// Returns the request of a step.
-    pub(super) fn request<Q: From<Vec<u8>>>(&self, step: &Step) -> Result<Request<Q>, http::Error> {
+    pub(super) fn request<Q: From<Vec<u8>>>(&self, step: &ScriptStep) -> Result<Request<Q>, http::Error> {
         let (method, target) = step.request.split_once(' ').unwrap_or(("GET", &step.request));
         let body = match &step.body {
             Value::Null => String::new(),
@@ -56,7 +56,7 @@ impl Player {
     }
 
     /// Takes the answer to a step: what later steps use of it, and what is compared.
-    pub(super) fn answer(&mut self, step: &Step, code: u16, body: &[u8]) -> RecordedResponse {
+    pub(super) fn answer(&mut self, step: &ScriptStep, code: u16, body: &[u8]) -> RecordedResponse {
         let mut body: Value =
             serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned().into());
         if let Some(name) = &step.save {

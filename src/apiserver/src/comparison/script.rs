@@ -6,7 +6,7 @@ use serde_json::Value;
 /// One request of the script.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Step {
+pub struct ScriptStep {
     /// What it shows.
     pub name: String,
     /// Method and target, such as `GET /api/v1/namespaces/{ns}/configmaps`.
@@ -31,6 +31,6 @@ pub struct Step {
 ///
 /// # Errors
 /// A script that cannot be read: a defect of this crate, which its tests would show.
-pub fn script() -> Result<Vec<Step>, serde_json::Error> {
+pub fn script() -> Result<Vec<ScriptStep>, serde_json::Error> {
     serde_json::from_str(include_str!("script.json"))
 }
