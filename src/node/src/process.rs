@@ -43,14 +43,14 @@ pub(crate) struct Launch<'a> {
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exit {
+pub(crate) struct ProcessExit {
     /// Exit code; 128 and the signal if a signal ended it, as in containers.
     pub(crate) code: i32,
     /// The signal.
     pub(crate) signal: Option<i32>,
 }
 
-impl From<ExitStatus> for Exit {
+impl From<ExitStatus> for ProcessExit {
     fn from(status: ExitStatus) -> Self {
         let signal = status.signal();
         Self { code: status.code().unwrap_or_else(|| 128 + signal.unwrap_or_default()), signal }
@@ -63,7 +63,7 @@ pub(crate) struct Process {
     child: Child,
     group: Option<Pid>,
     readers: JoinSet<()>,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     /// Keeps the group in the list of what a killed node leaves.
     _registration: Option<Registration>,
 }
@@ -93,7 +93,7 @@ impl Process {
 
     /// Waits until the process has ended, ends what it left in its group, and reads the rest of its output. May be cancelled and
     /// called again.
-    pub(crate) async fn wait(&mut self) -> Exit {
+    pub(crate) async fn wait(&mut self) -> ProcessExit {
         if let Some(exit) = self.exit {
             return exit;
         }
@@ -105,7 +105,7 @@ impl Process {
         // Else a process outside of the group has the output, which is not waited for.
         let _ = timeout(LAST_OUTPUT, async { while readers.join_next().await.is_some() {} }).await;
         readers.abort_all();
-        let exit = status.map_or(Exit { code: 255, signal: None }, Exit::from);
+        let exit = status.map_or(ProcessExit { code: 255, signal: None }, ProcessExit::from);
         self.exit = Some(exit);
         exit
     }
