@@ -49,7 +49,7 @@ pub use labels::{
 pub use mcp_server::{
     BRIDGE, MCP_SERVER_LABEL, ServerImages, mcp_server_config_children, mcp_server_hash, mcp_server_workload_children,
 };
-pub use network_policy::network_policy;
+pub use network_policy::{network_policy, network_policy_name};
 pub use pod_security::{PodSecurity, check_pod_security, pod_security_violation};
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
 pub use sidecar::{PROXY, PinnedProxy};

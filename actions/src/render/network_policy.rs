@@ -14,6 +14,11 @@ use crate::ports::{ChildKind, ChildManifest};
 /// Highest port number.
 const MAX_PORT: i32 = 65535;
 
+/// Returns the name of a workload's policy. A user's own policy often has the name of the workload.
+pub fn network_policy_name(workload: &str) -> String {
+    format!("{workload}-sidecar")
+}
+
 /// Returns the policy of `owner`, whose kind is named by the label `label` and whose container listens on `port`.
 pub fn network_policy<K: Resource<DynamicType = ()>>(owner: &K, label: &str, port: i32) -> ChildManifest {
     let workload = owner.name_any();
@@ -27,9 +32,7 @@ pub fn network_policy<K: Resource<DynamicType = ()>>(owner: &K, label: &str, por
         "policyTypes": ["Ingress"],
         "ingress": [{ "ports": ports }],
     });
-    // A user's own policy often has the name of the workload.
-    let name = format!("{workload}-sidecar");
-    child(owner, label, ChildKind::NetworkPolicy, name, json!({ "spec": spec }))
+    child(owner, label, ChildKind::NetworkPolicy, network_policy_name(&workload), json!({ "spec": spec }))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use machine::{Action, ActionError, RECHECK};
 
 use super::{
     children::{Drift, drift, ensure, records, remove_unwanted, scale},
-    disruption::yield_budget,
+    foreign::yield_to_foreign_policies,
     health::{self, Rollout, STOPPING, explain, note_unready, observe, observed_change, rollout},
     images::has_replaceable_image,
     inputs::{check_inputs, inputs},
@@ -41,7 +41,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Deploy {
     }
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        yield_budget(cx, cr.as_ref()).await?;
+        yield_to_foreign_policies(cx, cr.as_ref()).await?;
         let inputs = inputs(cx, cr.as_ref());
         if let ControlFlow::Break(result) = check_inputs(cx, cr.as_ref(), &inputs) {
             return Ok(result);

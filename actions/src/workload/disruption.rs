@@ -5,8 +5,8 @@
 use machine::ActionError;
 
 use super::{
-    children::{delete_child, ensure, records, remove_child},
-    kind::{WorkloadKind, is_disruption_governed, wants_budget},
+    children::{ensure, records, remove_child},
+    kind::{WorkloadKind, wants_budget},
 };
 use crate::{
     applied::stored_record,
@@ -16,17 +16,10 @@ use crate::{
 };
 
 /// Returns the budget of the workload.
-fn budget<K: WorkloadKind>(cr: &K) -> ChildRef {
+pub(super) fn budget<K: WorkloadKind>(cr: &K) -> ChildRef {
     let key = cr.key();
     let name = disruption_budget_name(&key.name);
     ChildRef { kind: ChildKind::PodDisruptionBudget, namespace: key.namespace, name }
-}
-
-/// Deletes the budget of a workload whose Pods one of another owner selects too. In every phase that may last while Pods of an earlier
-/// configuration serve; those of a deleted workload are evicted whatever budgets say. The status names the budget until the workload is
-/// deployed, so a wait costs no write of the status.
-pub(super) async fn yield_budget<K: WorkloadKind>(cx: &Context, cr: &K) -> Result<(), ActionError> {
-    if is_disruption_governed(cr, cx) { delete_child(cx, cr, &budget(cr)).await } else { Ok(()) }
 }
 
 /// Applies the budget of a running workload that lacks one, or deletes one that is not wanted any more: `spec.replicas` is edited

@@ -12,6 +12,7 @@ mod disruption;
 mod drain;
 mod edges;
 mod external;
+mod foreign;
 mod health;
 mod images;
 mod inputs;

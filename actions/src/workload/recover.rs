@@ -11,7 +11,7 @@ use meta::condition_type;
 
 use super::{
     children::is_owned,
-    disruption::yield_budget,
+    foreign::yield_to_foreign_policies,
     health::{Rollout, observed_change, rollout},
     inputs::inputs,
     kind::WorkloadKind,
@@ -42,7 +42,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Recover {
     }
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        yield_budget(cx, cr.as_ref()).await?;
+        yield_to_foreign_policies(cx, cr.as_ref()).await?;
         let inputs = inputs(cx, cr.as_ref());
         let Some(why) = cause_gone(cx, cr.as_ref(), &inputs).await? else {
             if matches!(reason(cr.as_ref()), reason::NAME_CONFLICT | reason::SELECTOR_IMMUTABLE | reason::REFUSED) {

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::{
     children::{check_owner, ensure},
-    disruption::yield_budget,
     edges::RENDERED_CONDITIONS,
+    foreign::yield_to_foreign_policies,
     health::note_rollout,
     images::render_with_images,
     inputs::{check_inputs, inputs},
@@ -40,7 +40,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Render {
     }
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        yield_budget(cx, cr.as_ref()).await?;
+        yield_to_foreign_policies(cx, cr.as_ref()).await?;
         let inputs = inputs(cx, cr.as_ref());
         if let ControlFlow::Break(result) = check_inputs(cx, cr.as_ref(), &inputs) {
             return Ok(result);

@@ -10,7 +10,7 @@ use meta::{condition, condition_type, with_condition};
 
 use super::{
     degradation::Degradable,
-    disruption::yield_budget,
+    foreign::yield_to_foreign_policies,
     health::observed_change,
     inputs::{inputs, resolved},
     kind::WorkloadKind,
@@ -43,7 +43,7 @@ impl<K: WorkloadKind> Action<K, Deps> for Resolve {
     }
 
     async fn handle(&self, cx: &Context, cr: Arc<K>) -> Result<Option<K>, ActionError> {
-        yield_budget(cx, cr.as_ref()).await?;
+        yield_to_foreign_policies(cx, cr.as_ref()).await?;
         let mut next = cr.moved_to(WorkloadPhase::Rendering);
         if cr.replicas() == 0 {
             // No Pod will read the result, so nothing is waited for. The existing references are pinned all the same: a failure

@@ -33,6 +33,9 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
 /// Time limit for a process to print its first line, and to end.
 const SOON: Duration = Duration::from_secs(30);
 
+/// Time limit to compress three programs at the highest level, beside other scenarios.
+const PACKED: Duration = Duration::from_secs(180);
+
 /// Runs `recif` with these arguments.
 pub(super) async fn recif(ns: &Namespace, arguments: &[&str]) -> Result<ProcessOutput> {
     let mut command = ns.env.recif_command();
@@ -186,7 +189,7 @@ async fn the_archive_of_a_release_is_a_plugin_of_kubectl(ns: Namespace) -> Resul
     let folder = env::temp_dir().join(format!("{}-plugin", ns.name));
     let mut pack = Command::new(ns.env.file("hack/dist"));
     pack.arg("archive").arg(ns.env.recif_command().as_std().get_program()).arg("amd64").arg(&folder);
-    output(pack, None, SOON).await?;
+    output(pack, None, PACKED).await?;
     // What krew does: it unpacks the archive, and links the program under the name of a plugin.
     let version = env!("CARGO_PKG_VERSION");
     let mut unpack = Command::new("tar");

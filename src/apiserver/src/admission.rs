@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{
     defaults,
-    errors::{ApiError, Violation},
+    errors::{StatusError, Violation},
     kinds::{Kind, Shape},
     object::{fields, remove_nulls, set_field, set_metadata},
     valid,
@@ -91,15 +91,15 @@ fn add_unknown(path: &str, given: &Value, known: &Value, unknown: &mut Vec<Strin
 ///
 /// # Errors
 /// 422 with every violation.
-pub(crate) fn validate(kind: &Kind, object: &Value, old: Option<&Value>) -> Result<(), ApiError> {
+pub(crate) fn validate(kind: &Kind, object: &Value, old: Option<&Value>) -> Result<(), StatusError> {
     let mut errors: Vec<Violation> = valid::metadata(kind, object, old);
     match kind.schema() {
         Some(schema) => {
-            let schema = schema.map_err(ApiError::unknown)?;
+            let schema = schema.map_err(StatusError::unknown)?;
             errors.extend(schema.validate(object, old).into_iter().map(Violation::from));
         }
         None => errors.extend(valid::built_in(kind.name, object, old)),
     }
     let name = crate::object::name(object);
-    if errors.is_empty() { Ok(()) } else { Err(ApiError::invalid(kind.group, kind.name, name, &errors)) }
+    if errors.is_empty() { Ok(()) } else { Err(StatusError::invalid(kind.group, kind.name, name, &errors)) }
 }

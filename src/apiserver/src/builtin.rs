@@ -86,28 +86,23 @@ const EVENT_FIELDS: &[(&str, &str)] = &[
     ("reportingController", "reportingComponent"),
 ];
 
-/// Reports whether a kind is the form of events that is not stored.
-pub(crate) fn is_event_view(kind: &Kind) -> bool {
-    kind.group == "events.k8s.io"
-}
-
 /// Returns the dotted name that a field of a kind has in the stored object.
 pub(crate) fn stored_field(kind: &Kind, name: &str) -> String {
     let (first, rest) = name.split_once('.').map_or((name, None), |(first, rest)| (first, Some(rest)));
-    let renamed = EVENT_FIELDS.iter().find(|(view, _)| is_event_view(kind) && *view == first);
+    let renamed = EVENT_FIELDS.iter().find(|(view, _)| kind.is_event_view() && *view == first);
     let first = renamed.map_or(first, |(_, stored)| stored);
     rest.map_or_else(|| first.to_owned(), |rest| format!("{first}.{rest}"))
 }
 
 /// Returns an object as it is stored.
 pub(crate) fn to_stored(kind: &Kind, object: Value) -> Value {
-    if is_event_view(kind) { renamed(object, "v1", |(view, stored)| (view, stored)) } else { object }
+    if kind.is_event_view() { renamed(object, "v1", |(view, stored)| (view, stored)) } else { object }
 }
 
 /// Returns a stored object in the form of a kind.
 pub(crate) fn to_view(kind: &Kind, object: Value) -> Value {
     let api_version = kind.api_version();
-    if is_event_view(kind) { renamed(object, &api_version, |(view, stored)| (stored, view)) } else { object }
+    if kind.is_event_view() { renamed(object, &api_version, |(view, stored)| (stored, view)) } else { object }
 }
 
 fn renamed(

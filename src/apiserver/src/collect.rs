@@ -7,24 +7,24 @@ use serde_json::Value;
 
 use crate::{
     delete::{FOREGROUND, ORPHAN},
+    key::StoreKey,
     object::{items, set_finalizers, set_metadata, text},
     options::{DeleteOptions, Propagation},
     snapshot::{Owner, Snapshot},
-    store::Key,
     write::Request,
 };
 
 /// One consequence.
 #[derive(Debug, PartialEq)]
-enum Step {
+enum CollectorStep {
     /// The object is deleted, and its dependents as said.
-    Delete(Key, Option<Propagation>),
+    Delete(StoreKey, Option<Propagation>),
     /// The object keeps the references to these owners only.
-    Disown(Key, Vec<Owner>),
+    Disown(StoreKey, Vec<Owner>),
     /// The object keeps these finalizers only.
-    Release(Key, Vec<String>),
+    Release(StoreKey, Vec<String>),
     /// The object is removed.
-    Remove(Key),
+    Remove(StoreKey),
 }
 
 impl Request<'_> {
@@ -37,30 +37,30 @@ impl Request<'_> {
         }
     }
 
-    fn take(&mut self, step: Step) {
+    fn take(&mut self, step: CollectorStep) {
         let now = self.now;
         match step {
-            Step::Delete(key, propagation) => {
+            CollectorStep::Delete(key, propagation) => {
                 self.mark(&key, &DeleteOptions { propagation, ..DeleteOptions::default() });
             }
-            Step::Disown(key, owners) => {
+            CollectorStep::Disown(key, owners) => {
                 let Some(mut object) = self.store.object(&key) else { return };
                 let is_kept = |reference: &&Value| owners.iter().any(|owner| owner.uid == text(reference, "/uid"));
                 let kept = items(&object, "/metadata/ownerReferences").iter().filter(is_kept).cloned().collect();
                 set_metadata(&mut object, "ownerReferences", (!owners.is_empty()).then_some(Value::Array(kept)));
                 self.store.put(key, object, now);
             }
-            Step::Release(key, finalizers) => {
+            CollectorStep::Release(key, finalizers) => {
                 let Some(mut object) = self.store.object(&key) else { return };
                 set_finalizers(&mut object, &finalizers);
                 self.store.put(key, object, now);
             }
-            Step::Remove(key) => self.store.remove(&key),
+            CollectorStep::Remove(key) => self.store.remove(&key),
         }
     }
 
     /// Returns what follows for an object. A step that changes it makes it looked at again.
-    fn steps(&self, key: &Key) -> Vec<Step> {
+    fn steps(&self, key: &StoreKey) -> Vec<CollectorStep> {
         let Some(object) = self.store.get(key) else { return Vec::new() };
         let step = self.dependent_step(key, object);
         let step = step.or_else(|| if object.is_deleting { self.owner_step(key, object) } else { None });
@@ -71,7 +71,7 @@ impl Request<'_> {
         }
     }
 
-    fn is_namespace(&self, key: &Key) -> bool {
+    fn is_namespace(&self, key: &StoreKey) -> bool {
         self.kinds.get(key.kind).is_some_and(|kind| kind.name == "Namespace")
     }
 
@@ -81,7 +81,7 @@ impl Request<'_> {
     }
 
     /// Returns what the state of its owners means for an object.
-    fn dependent_step(&self, key: &Key, object: &Snapshot) -> Option<Step> {
+    fn dependent_step(&self, key: &StoreKey, object: &Snapshot) -> Option<CollectorStep> {
         if object.owners.is_empty() {
             return None;
         }
@@ -91,12 +91,12 @@ impl Request<'_> {
         let orphaned = |owner: &&Owner| self.owner(&owner.uid).is_some_and(|owner| waits(owner, ORPHAN));
         if object.owners.iter().any(|owner| orphaned(&owner)) {
             let kept = object.owners.iter().filter(|owner| !orphaned(owner)).cloned().collect();
-            return Some(Step::Disown(key.clone(), kept));
+            return Some(CollectorStep::Disown(key.clone(), kept));
         }
         let is_solid = |owner: &&Owner| self.owner(&owner.uid).is_some_and(|owner| !waits(owner, FOREGROUND));
         let solid: Vec<Owner> = object.owners.iter().filter(is_solid).cloned().collect();
         if !solid.is_empty() {
-            return (solid.len() < object.owners.len()).then(|| Step::Disown(key.clone(), solid));
+            return (solid.len() < object.owners.len()).then(|| CollectorStep::Disown(key.clone(), solid));
         }
         if object.is_deleting {
             return None;
@@ -104,11 +104,11 @@ impl Request<'_> {
         // An owner waits for it, and it has dependents of its own: they go first, too.
         let has_dependents = self.store.owners().dependents(&object.uid).next().is_some();
         let is_waited_for = has_dependents && object.owners.iter().any(|owner| self.owner(&owner.uid).is_some());
-        Some(Step::Delete(key.clone(), is_waited_for.then_some(Propagation::Foreground)))
+        Some(CollectorStep::Delete(key.clone(), is_waited_for.then_some(Propagation::Foreground)))
     }
 
     /// Returns the step that ends the wait of an owner that is being deleted, if no dependent blocks it any more.
-    fn owner_step(&self, key: &Key, owner: &Snapshot) -> Option<Step> {
+    fn owner_step(&self, key: &StoreKey, owner: &Snapshot) -> Option<CollectorStep> {
         let has = |finalizer: &str| owner.finalizers.iter().any(|name| name == finalizer);
         let finalizer = if has(ORPHAN) { ORPHAN } else { FOREGROUND };
         let blocks = |reference: &Owner| reference.uid == owner.uid && (finalizer == ORPHAN || reference.blocks);
@@ -118,25 +118,25 @@ impl Request<'_> {
         }
         let rest: Vec<String> = owner.finalizers.iter().filter(|name| *name != finalizer).cloned().collect();
         if rest.is_empty() && !self.is_namespace(key) && !owner.has_grace {
-            return Some(Step::Remove(key.clone()));
+            return Some(CollectorStep::Remove(key.clone()));
         }
-        Some(Step::Release(key.clone(), rest))
+        Some(CollectorStep::Release(key.clone(), rest))
     }
 
     /// Empties a namespace that is being deleted, and removes it when it is empty.
-    fn namespace_steps(&self, key: &Key, namespace: &Snapshot) -> Vec<Step> {
+    fn namespace_steps(&self, key: &StoreKey, namespace: &Snapshot) -> Vec<CollectorStep> {
         let mut is_empty = true;
         let mut steps = Vec::new();
         for kind in (0..self.kinds.len()).filter(|kind| *kind != key.kind) {
             for (key, object) in self.store.list(kind, &key.name) {
                 is_empty = false;
                 if !object.is_deleting {
-                    steps.push(Step::Delete(key.clone(), Some(Propagation::Background)));
+                    steps.push(CollectorStep::Delete(key.clone(), Some(Propagation::Background)));
                 }
             }
         }
         if is_empty && namespace.finalizers.is_empty() {
-            steps.push(Step::Remove(key.clone()));
+            steps.push(CollectorStep::Remove(key.clone()));
         }
         steps
     }
@@ -154,7 +154,7 @@ mod tests {
         options::{FieldValidation, WriteOptions},
         patch::PatchType,
         store::Store,
-        write::Target,
+        target::Target,
     };
 
     /// Names of objects; those with an odd index are Pods on a node, which have time to end.
@@ -247,7 +247,7 @@ mod tests {
             let mut store = Store::new(kinds::all());
             for act in &acts {
                 run(&mut store, act);
-                let keys: Vec<Key> =
+                let keys: Vec<StoreKey> =
                     (0..kinds::all().len()).flat_map(|kind| store.list(kind, "")).map(|(key, _)| key.clone()).collect();
                 let request = Request { kinds: kinds::all(), store: &mut store, now: Timestamp::UNIX_EPOCH };
                 for key in &keys {

@@ -6,14 +6,16 @@ use serde_json::{Value, json};
 
 use crate::{
     builtin,
-    errors::{ApiError, details},
+    errors::{StatusError, details},
+    key::StoreKey,
     object::{self, field, finalizers, is_deleting, number, set_at, set_finalizers, set_metadata, text, time, uid},
     options::{DeleteOptions, Propagation},
-    server::NAMESPACES,
-    store::Key,
-    write::{Request, Target},
+    target::Target,
+    write::Request,
 };
 
+/// Namespaces that are there from the beginning and cannot be deleted.
+pub(crate) const NAMESPACES: &[&str] = &["default", "kube-system"];
 /// Finalizer of an object whose dependents are deleted before it.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
 /// Finalizer of an object whose dependents lose it as owner before it goes.
@@ -37,7 +39,11 @@ impl Request<'_> {
     ///
     /// # Errors
     /// 404 if it is not there, 409 if it is not the one that the options name, 403 for a namespace that stays.
-    pub(crate) fn delete(&mut self, target: &Target, options: &DeleteOptions) -> Result<(StatusCode, Value), ApiError> {
+    pub(crate) fn delete(
+        &mut self,
+        target: &Target,
+        options: &DeleteOptions,
+    ) -> Result<(StatusCode, Value), StatusError> {
         let kind = self.kind(target);
         let old = self.get(target)?;
         let conflict = |what: &str, wanted: &str, found: &str, then: &str| {
@@ -45,7 +51,7 @@ impl Request<'_> {
                 "the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). The object might \
                  have been {then}"
             );
-            Err(ApiError::conflict_of_kind(kind, &target.name, &why))
+            Err(StatusError::conflict_of_kind(kind, &target.name, &why))
         };
         if let Some(wanted) = options.uid.as_deref().filter(|wanted| *wanted != uid(&old)) {
             return conflict("UID", wanted, uid(&old), "deleted and then recreated");
@@ -55,7 +61,7 @@ impl Request<'_> {
             return conflict("ResourceVersion", wanted, version, "modified");
         }
         if kind.name == "Namespace" && NAMESPACES.contains(&target.name.as_str()) {
-            return Err(ApiError::namespace_stays(kind, &target.name));
+            return Err(StatusError::namespace_stays(kind, &target.name));
         }
         let key = self.key(target);
         match self.mark(&key, options) {
@@ -75,7 +81,7 @@ impl Request<'_> {
     }
 
     /// Removes an object, or marks it if something has to happen before. Returns none if it is not there.
-    pub(crate) fn mark(&mut self, key: &Key, options: &DeleteOptions) -> Option<Deleted> {
+    pub(crate) fn mark(&mut self, key: &StoreKey, options: &DeleteOptions) -> Option<Deleted> {
         let old = self.store.object(key)?;
         let mut new = old.clone();
         set_finalizers(&mut new, &with_propagation(&old, options.propagation));
@@ -110,7 +116,7 @@ impl Request<'_> {
         target: &Target,
         objects: Vec<Value>,
         options: &DeleteOptions,
-    ) -> Result<Value, ApiError> {
+    ) -> Result<Value, StatusError> {
         let kind = self.kind(target);
         for object in &objects {
             let one = Target {

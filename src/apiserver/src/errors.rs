@@ -37,7 +37,7 @@ impl From<FieldError> for Violation {
 
 /// A request that failed.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ApiError {
+pub(crate) struct StatusError {
     /// Code of the response.
     pub(crate) code: StatusCode,
     /// Reason as a CamelCase word; empty if there is none.
@@ -48,7 +48,7 @@ pub(crate) struct ApiError {
     pub(crate) details: Value,
 }
 
-impl ApiError {
+impl StatusError {
     fn new(code: StatusCode, reason: &'static str, message: impl Into<String>) -> Self {
         Self { code, reason, message: message.into(), details: Value::Null }
     }

@@ -7,11 +7,11 @@ use serde_json::{Map, Value};
 
 /// A set of fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct FieldSet(BTreeMap<String, Node>);
+pub(crate) struct FieldSet(BTreeMap<String, SetNode>);
 
 /// A field, and what of its content is in the set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Node {
+struct SetNode {
     /// The field itself is in the set.
     member: bool,
     children: FieldSet,
@@ -39,14 +39,14 @@ impl FieldSet {
         let fields = value.as_object().into_iter().flatten().filter(|(edge, _)| *edge != ".");
         let node = |content: &Value| {
             let is_leaf = content.as_object().is_none_or(Map::is_empty);
-            Node { member: is_leaf || content.get(".").is_some(), children: Self::from_json(content) }
+            SetNode { member: is_leaf || content.get(".").is_some(), children: Self::from_json(content) }
         };
         Self(fields.map(|(edge, content)| (edge.clone(), node(content))).collect())
     }
 
     /// Writes the format `FieldsV1`.
     pub(crate) fn to_json(&self) -> Value {
-        let node = |node: &Node| {
+        let node = |node: &SetNode| {
             let mut content = node.children.to_json();
             if node.member && !node.children.is_empty() {
                 content["."] = Value::Object(Map::new());
@@ -78,11 +78,11 @@ impl FieldSet {
     }
 
     fn combined(&self, other: &Self, member: fn(bool, bool) -> bool, children: fn(&Self, &Self) -> Self) -> Self {
-        let nothing = Node::default();
+        let nothing = SetNode::default();
         let nodes = self.0.iter().map(|(edge, mine)| {
             let others = other.0.get(edge).unwrap_or(&nothing);
             let member = member(mine.member, others.member);
-            (edge.clone(), Node { member, children: children(&mine.children, &others.children) })
+            (edge.clone(), SetNode { member, children: children(&mine.children, &others.children) })
         });
         Self(nodes.filter(|(_, node)| node.member || !node.children.is_empty()).collect())
     }
@@ -92,7 +92,7 @@ impl FieldSet {
     pub(crate) fn with_parents(&self) -> Self {
         let nodes = self.0.iter().map(|(edge, node)| {
             let member = node.member || edge.starts_with("f:");
-            (edge.clone(), Node { member, children: node.children.with_parents() })
+            (edge.clone(), SetNode { member, children: node.children.with_parents() })
         });
         Self(nodes.collect())
     }

@@ -66,7 +66,7 @@ impl Form {
 
     /// Returns the JSON of a stored object in this form, with the type of the kind that a request names.
     pub(crate) fn stored_object(self, kind: &Kind, stored: &Kind, object: &Snapshot, now: Timestamp) -> String {
-        if self == Self::Whole && !builtin::is_event_view(kind) {
+        if self == Self::Whole && !kind.is_event_view() {
             let mut text = String::with_capacity(object.len() + 64);
             object.write_json(stored, &mut text);
             return text;

@@ -11,7 +11,7 @@ use k8s_openapi::{
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
-use crate::{builtin, schema::Schema};
+use crate::schema::Schema;
 
 /// One resource of the API.
 #[derive(Debug)]
@@ -87,6 +87,11 @@ impl Kind {
     /// Returns the singular.
     pub(crate) fn singular(&self) -> String {
         self.name.to_lowercase()
+    }
+
+    /// Reports whether it is the form of events that is not stored.
+    pub(crate) fn is_event_view(&self) -> bool {
+        self.group == "events.k8s.io"
     }
 
     /// Returns the compiled schema of a kind of ours.
@@ -265,7 +270,7 @@ fn table() -> Vec<Kind> {
 
 /// Returns the index of the kind in whose form objects of a kind are stored.
 pub(crate) fn stored(kinds: &[Kind], index: usize) -> usize {
-    let is_event = kinds.get(index).is_some_and(builtin::is_event_view);
+    let is_event = kinds.get(index).is_some_and(Kind::is_event_view);
     let core = |kind: &Kind| kind.group.is_empty() && kind.name == "Event";
     if is_event { kinds.iter().position(core).unwrap_or(index) } else { index }
 }

@@ -2,9 +2,9 @@
 //! The operator is to run on it without a cluster; today the end-to-end tests compare it with the real one. No client and no
 //! sockets: [`ApiServer`] is a [`tower::Service`], from which a `kube::Client` can be made; the time is a parameter.
 //!
-//! A request is read ([`routes`], [`options`]), and then works on the store under one lock: [`mod@write`] and [`patched`] make
-//! the new object, [`managed`] records the owners of its fields, [`admission`] checks it, [`store`] keeps it as JSON
-//! ([`snapshot`]), and [`collect`] does what follows, of those objects that the change concerns ([`owners`]). Watches read the
+//! A request is read ([`routes`], [`options`]), and then works on the store under one lock ([`state`]): [`mod@write`] and
+//! [`patched`] make the new object, [`managed`] records the owners of its fields, [`admission`] checks it, [`store`] keeps it as
+//! JSON ([`snapshot`]), and [`collect`] does what follows, of those objects that the change concerns ([`owners`]). Watches read the
 //! changes of their kind from the store's [`ring`]. Logs of containers come from the node ([`PodLogs`]).
 
 mod admission;
@@ -19,6 +19,7 @@ mod discovery;
 mod errors;
 mod fields;
 mod forms;
+mod key;
 mod kinds;
 mod lists;
 mod logs;
@@ -36,11 +37,14 @@ mod routes;
 mod scale;
 mod schema;
 mod select;
+mod selectable;
 mod server;
 mod snapshot;
+mod state;
 mod store;
 mod structure;
 mod table;
+mod target;
 mod valid;
 mod watch;
 mod write;

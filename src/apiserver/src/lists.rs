@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::{
     builtin,
-    errors::ApiError,
+    errors::StatusError,
     kinds::{Kind, Shape, stored},
     object::fields,
     options::Query,
     select::Selector,
     snapshot::Snapshot,
     store::Store,
-    write::Target,
+    target::Target,
 };
 
 /// What a list or watch is about.
@@ -30,7 +30,7 @@ impl Scope {
     ///
     /// # Errors
     /// 400 for a selector that cannot be read.
-    pub(crate) fn parse(kinds: &[Kind], target: &Target, query: &Query) -> Result<Self, ApiError> {
+    pub(crate) fn parse(kinds: &[Kind], target: &Target, query: &Query) -> Result<Self, StatusError> {
         let selector = Selector::parse(&kinds[target.kind], query.get("labelSelector"), query.get("fieldSelector"))?;
         Ok(Self { kind: target.kind, namespace: target.namespace.clone(), selector })
     }
@@ -79,7 +79,7 @@ pub(crate) fn body(kind: &Kind, stored: &Kind, objects: &[&Arc<Snapshot>], versi
         }
         if is_custom {
             object.write_json(stored, &mut text);
-        } else if builtin::is_event_view(kind) {
+        } else if kind.is_event_view() {
             let mut object = builtin::to_view(kind, object.object(stored));
             fields(&mut object).retain(|name, _| name != "apiVersion" && name != "kind");
             text.push_str(&object.to_string());

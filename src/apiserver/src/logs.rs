@@ -12,7 +12,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
-    errors::{ApiError, FORBIDDEN, INVALID, Violation},
+    errors::{FORBIDDEN, INVALID, StatusError, Violation},
     object::{items, name, text},
     options::Query,
 };
@@ -72,7 +72,7 @@ impl LogOptions {
     ///
     /// # Errors
     /// 400 for what is no number or time, 422 for values that are not allowed.
-    pub(crate) fn parse(pod: &str, query: &Query, now: Timestamp) -> Result<Self, ApiError> {
+    pub(crate) fn parse(pod: &str, query: &Query, now: Timestamp) -> Result<Self, StatusError> {
         let [tail, limit, seconds] = ["tailLines", "limitBytes", "sinceSeconds"].map(|name| number(query, name));
         let (tail, limit, seconds, time) = (tail?, limit?, seconds?, time(query.get("sinceTime"))?);
         let below = |field: &str, value: Option<i64>, least: i64, rule: &str| {
@@ -92,7 +92,7 @@ impl LogOptions {
             errors.push(violation(FORBIDDEN, "stream", "Forbidden: may not be specified".to_owned()));
         }
         if !errors.is_empty() {
-            return Err(ApiError::invalid("", "PodLogOptions", pod, &errors));
+            return Err(StatusError::invalid("", "PodLogOptions", pod, &errors));
         }
         let ago = |seconds: i64| now.checked_sub(SignedDuration::from_secs(seconds)).unwrap_or(Timestamp::MIN);
         Ok(Self {
@@ -110,7 +110,7 @@ impl LogOptions {
     ///
     /// # Errors
     /// 400 if the container must be named, or is not in the Pod.
-    pub(crate) fn of(mut self, pod: &Value) -> Result<Self, ApiError> {
+    pub(crate) fn of(mut self, pod: &Value) -> Result<Self, StatusError> {
         let pod_name = name(pod);
         let of_list =
             |list: &str| items(pod, &format!("/spec/{list}")).iter().map(|container| text(container, "/name"));
@@ -120,15 +120,15 @@ impl LogOptions {
         match (self.container.as_str(), own.next(), own.next()) {
             ("", Some(only), None) => self.container = only.to_owned(),
             ("", None, _) => {
-                return Err(ApiError::bad_request(format!("a container name must be specified for pod {pod_name}")));
+                return Err(StatusError::bad_request(format!("a container name must be specified for pod {pod_name}")));
             }
             ("", ..) => {
                 let all = all.join(" ");
                 let message = format!("a container name must be specified for pod {pod_name}, choose one of: [{all}]");
-                return Err(ApiError::bad_request(message));
+                return Err(StatusError::bad_request(message));
             }
             (given, ..) if !all.contains(&given) => {
-                return Err(ApiError::bad_request(format!("container {given} is not valid for pod {pod_name}")));
+                return Err(StatusError::bad_request(format!("container {given} is not valid for pod {pod_name}")));
             }
             _ => {}
         }
@@ -153,13 +153,13 @@ impl LogOptions {
 
 impl LogError {
     /// Returns the error in the words of the kubelet.
-    pub(crate) fn into_api_error(self, pod: &str, container: &str) -> ApiError {
+    pub(crate) fn into_status_error(self, pod: &str, container: &str) -> StatusError {
         let subject = format!("container {container:?} in pod {pod:?}");
         match self {
-            Self::NotFound => ApiError::log_not_found(pod),
-            Self::NotAvailable => ApiError::bad_request(format!("{subject} is not available")),
-            Self::Waiting(reason) => ApiError::bad_request(format!("{subject} is waiting to start: {reason}")),
-            Self::NoPrevious => ApiError::bad_request(format!("previous terminated {subject} not found")),
+            Self::NotFound => StatusError::log_not_found(pod),
+            Self::NotAvailable => StatusError::bad_request(format!("{subject} is not available")),
+            Self::Waiting(reason) => StatusError::bad_request(format!("{subject} is waiting to start: {reason}")),
+            Self::NoPrevious => StatusError::bad_request(format!("previous terminated {subject} not found")),
         }
     }
 }
@@ -169,7 +169,7 @@ fn violation(reason: &'static str, field: &str, message: String) -> Violation {
 }
 
 /// Reads a whole number.
-fn number(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
+fn number(query: &Query, name: &str) -> Result<Option<i64>, StatusError> {
     if !query.has(name) {
         return Ok(None);
     }
@@ -177,18 +177,18 @@ fn number(query: &Query, name: &str) -> Result<Option<i64>, ApiError> {
     value.parse().map(Some).map_err(|error: std::num::ParseIntError| {
         let is_too_large = matches!(error.kind(), IntErrorKind::PosOverflow | IntErrorKind::NegOverflow);
         let why = if is_too_large { "value out of range" } else { "invalid syntax" };
-        ApiError::bad_request(format!("strconv.ParseInt: parsing {value:?}: {why}"))
+        StatusError::bad_request(format!("strconv.ParseInt: parsing {value:?}: {why}"))
     })
 }
 
 /// Reads a time; an empty one is none.
-fn time(value: &str) -> Result<Option<Timestamp>, ApiError> {
+fn time(value: &str) -> Result<Option<Timestamp>, StatusError> {
     if matches!(value, "" | "null") {
         return Ok(None);
     }
     let unreadable = |_| {
         let layout = "2006-01-02T15:04:05Z07:00";
-        ApiError::bad_request(format!("parsing time {value:?} as {layout:?}: cannot parse {value:?} as \"2006\""))
+        StatusError::bad_request(format!("parsing time {value:?} as {layout:?}: cannot parse {value:?} as \"2006\""))
     };
     value.parse().map(Some).map_err(unreadable)
 }
@@ -199,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    fn parse(query: &str) -> Result<LogOptions, ApiError> {
+    fn parse(query: &str) -> Result<LogOptions, StatusError> {
         LogOptions::parse("p", &Query::parse(query), "2026-01-02T03:04:05Z".parse().unwrap())
     }
 
@@ -254,7 +254,7 @@ mod tests {
         let containers = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Value>();
         let pod = |init: &[&str], own: &[&str]| json!({ "metadata": { "name": "p" }, "spec": { "initContainers": containers(init), "containers": containers(own) } });
         let chosen = |query: &str, pod: Value| parse(query).unwrap().of(&pod).map(|options| options.container);
-        let refused = |message: &str| Err(ApiError::bad_request(message));
+        let refused = |message: &str| Err(StatusError::bad_request(message));
         let cases = [
             ("", pod(&["i"], &["a"]), Ok("a".to_owned())),
             ("container=i", pod(&["i"], &["a"]), Ok("i".to_owned())),

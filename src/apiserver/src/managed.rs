@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
-    errors::ApiError,
+    errors::StatusError,
     fields::FieldSet,
     object::{items, set_field, set_metadata, text},
     structure::Structure,
@@ -15,7 +15,7 @@ use crate::{
 
 /// Who writes, and how.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Writer {
+pub(crate) struct ManagerIdentifier {
     /// Operation; the first in the list of owners are applies.
     pub(crate) operation: Operation,
     /// Field manager.
@@ -35,7 +35,7 @@ pub(crate) enum Operation {
     Update,
 }
 
-impl Writer {
+impl ManagerIdentifier {
     /// Returns the owner under which the fields are recorded.
     fn owner(&self) -> Self {
         let mut owner = self.clone();
@@ -93,12 +93,12 @@ struct Owned {
     api_version: String,
 }
 
-type Owners = BTreeMap<Writer, Owned>;
+type ManagedFields = BTreeMap<ManagerIdentifier, Owned>;
 
-fn read(object: &Value) -> Owners {
+fn read(object: &Value) -> ManagedFields {
     let entries = items(object, "/metadata/managedFields").iter().map(|entry| {
         let operation = if text(entry, "/operation") == "Apply" { Operation::Apply } else { Operation::Update };
-        let writer = Writer {
+        let writer = ManagerIdentifier {
             operation,
             manager: text(entry, "/manager").to_owned(),
             api_version: text(entry, "/apiVersion").to_owned(),
@@ -114,7 +114,7 @@ fn read(object: &Value) -> Owners {
     entries.collect()
 }
 
-fn write(object: &mut Value, owners: Owners) {
+fn write(object: &mut Value, owners: ManagedFields) {
     let mut owners: Vec<_> = owners.into_iter().filter(|(_, owned)| !owned.set.is_empty()).collect();
     owners.sort_by(|(a, one), (b, other)| (a.operation, &one.time, a).cmp(&(b.operation, &other.time, b)));
     let entries: Vec<Value> = owners
@@ -154,7 +154,7 @@ pub(crate) fn without_times(object: &Value) -> Value {
 }
 
 /// Takes fields from owners that do not have them any more.
-fn take(owners: &mut Owners, except: Option<&Writer>, taken: &FieldSet) {
+fn take(owners: &mut ManagedFields, except: Option<&ManagerIdentifier>, taken: &FieldSet) {
     for (owner, owned) in owners.iter_mut() {
         if Some(owner) != except {
             owned.set = owned.set.difference(taken);
@@ -163,7 +163,7 @@ fn take(owners: &mut Owners, except: Option<&Writer>, taken: &FieldSet) {
 }
 
 /// Records in `new` what a create, update or patch has changed since `live`, at `now`.
-pub(crate) fn update(structure: Structure<'_>, live: &Value, new: &mut Value, writer: &Writer, now: &str) {
+pub(crate) fn update(structure: Structure<'_>, live: &Value, new: &mut Value, writer: &ManagerIdentifier, now: &str) {
     // A client may give the list, and empty it by one empty entry; one that leaves it out keeps it.
     let given = items(new, "/metadata/managedFields");
     let is_reset = given == [json!({})];
@@ -192,10 +192,10 @@ pub(crate) fn apply(
     structure: Structure<'_>,
     live: &Value,
     config: &Value,
-    writer: &Writer,
+    writer: &ManagerIdentifier,
     force: bool,
     now: &str,
-) -> Result<Value, ApiError> {
+) -> Result<Value, StatusError> {
     let mut owners = read(live);
     let live = without_owners(live);
     let owner = writer.owner();
@@ -228,7 +228,7 @@ pub(crate) fn apply(
 }
 
 /// Returns the error that lists each owner with its fields.
-fn conflict(conflicts: &[(String, Vec<String>)]) -> ApiError {
+fn conflict(conflicts: &[(String, Vec<String>)]) -> StatusError {
     let causes: Vec<Value> = conflicts
         .iter()
         .flat_map(|(owner, paths)| paths.iter().map(move |path| (owner, path)))
@@ -248,5 +248,5 @@ fn conflict(conflicts: &[(String, Vec<String>)]) -> ApiError {
             format!("Apply failed with {count} conflicts: {}", lines.collect::<Vec<_>>().join("\n"))
         }
     };
-    ApiError::apply_conflict(message, causes)
+    StatusError::apply_conflict(message, causes)
 }

@@ -19,7 +19,7 @@ const OPEN: &str = "x-kubernetes-preserve-unknown-fields";
 
 /// One document.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Document {
+pub(crate) struct OpenApiDocument {
     /// JSON.
     pub(crate) text: String,
     /// Digest of the text, by which clients know whether they have it.
@@ -45,7 +45,7 @@ pub(crate) fn address(path: &str, hash: &str) -> String {
 }
 
 /// Returns the document of a path such as `apis/apps/v1`; none if there is no such version of a group.
-pub(crate) fn document(kinds: &[Kind], path: &str) -> Option<Document> {
+pub(crate) fn document(kinds: &[Kind], path: &str) -> Option<OpenApiDocument> {
     let (group, version) = match path.split('/').collect::<Vec<_>>()[..] {
         ["api", version] => ("", version),
         ["apis", group, version] if !group.is_empty() => (group, version),
@@ -65,7 +65,7 @@ pub(crate) fn document(kinds: &[Kind], path: &str) -> Option<Document> {
     });
     let text = document.to_string();
     let hash = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02X}")).collect();
-    Some(Document { text, hash })
+    Some(OpenApiDocument { text, hash })
 }
 
 /// Returns the name of the schema of a kind, as the API server names it.

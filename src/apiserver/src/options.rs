@@ -4,7 +4,7 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use crate::{
-    errors::{ApiError, FORBIDDEN, INVALID, NOT_SUPPORTED, REQUIRED, Violation},
+    errors::{FORBIDDEN, INVALID, NOT_SUPPORTED, REQUIRED, StatusError, Violation},
     object::text,
 };
 
@@ -64,9 +64,9 @@ pub(crate) struct WriteOptions {
 }
 
 /// Returns the error of one option.
-fn invalid(options: &str, reason: &'static str, field: &str, message: impl Into<String>) -> ApiError {
+fn invalid(options: &str, reason: &'static str, field: &str, message: impl Into<String>) -> StatusError {
     let error = Violation { reason, field: field.to_owned(), message: message.into() };
-    ApiError::invalid("meta.k8s.io", options, "", &[error])
+    StatusError::invalid("meta.k8s.io", options, "", &[error])
 }
 
 impl WriteOptions {
@@ -75,7 +75,7 @@ impl WriteOptions {
     ///
     /// # Errors
     /// 422 for a value that is not allowed, or an apply without field manager.
-    pub(crate) fn parse(name: &str, query: &Query, headers: &HeaderMap, is_apply: bool) -> Result<Self, ApiError> {
+    pub(crate) fn parse(name: &str, query: &Query, headers: &HeaderMap, is_apply: bool) -> Result<Self, StatusError> {
         let dry_run = is_dry_run(name, query.all("dryRun"))?;
         let validation = match query.get("fieldValidation") {
             "Ignore" => FieldValidation::Ignore,
@@ -104,7 +104,7 @@ impl WriteOptions {
     }
 }
 
-fn is_dry_run<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> Result<bool, ApiError> {
+fn is_dry_run<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> Result<bool, StatusError> {
     let values: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
     if values.iter().any(|value| *value != "All") {
         let message = format!("Unsupported value: {}: supported values: \"All\"", serde_json::json!(values));
@@ -144,10 +144,10 @@ impl DeleteOptions {
     ///
     /// # Errors
     /// 400 for a body that is no such object, 422 for a value that is not allowed.
-    pub(crate) fn parse(query: &Query, body: &[u8]) -> Result<Self, ApiError> {
+    pub(crate) fn parse(query: &Query, body: &[u8]) -> Result<Self, StatusError> {
         let body: Value = match body {
             [] => Value::Null,
-            body => serde_json::from_slice(body).map_err(|error| ApiError::bad_request(error.to_string()))?,
+            body => serde_json::from_slice(body).map_err(|error| StatusError::bad_request(error.to_string()))?,
         };
         let texts = body["dryRun"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let dry_run = is_dry_run("DeleteOptions", query.all("dryRun").chain(texts))?;
@@ -195,7 +195,7 @@ impl ListOptions {
     ///
     /// # Errors
     /// 422 for a combination that is not allowed, or a version that is no number.
-    pub(crate) fn parse(query: &Query) -> Result<Self, ApiError> {
+    pub(crate) fn parse(query: &Query) -> Result<Self, StatusError> {
         let (watch, has_match) = (query.flag("watch"), query.has("resourceVersionMatch"));
         let initial_events = query.has("sendInitialEvents").then(|| query.flag("sendInitialEvents"));
         let forbidden = |field, why: &str| Err(invalid("ListOptions", FORBIDDEN, field, format!("Forbidden: {why}")));

@@ -2,18 +2,18 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::{snapshot::Snapshot, store::Key};
+use crate::{key::StoreKey, snapshot::Snapshot};
 
 /// Index of the objects in a store.
 #[derive(Debug, Default)]
-pub(crate) struct Owners {
-    by_uid: HashMap<String, Key>,
-    dependents: HashMap<String, BTreeSet<Key>>,
+pub(crate) struct OwnerIndex {
+    by_uid: HashMap<String, StoreKey>,
+    dependents: HashMap<String, BTreeSet<StoreKey>>,
 }
 
-impl Owners {
+impl OwnerIndex {
     /// Takes up the change of an object; `old` is missing for a creation, `new` for a deletion.
-    pub(crate) fn update(&mut self, key: &Key, old: Option<&Snapshot>, new: Option<&Snapshot>) {
+    pub(crate) fn update(&mut self, key: &StoreKey, old: Option<&Snapshot>, new: Option<&Snapshot>) {
         if let Some(old) = old {
             self.by_uid.remove(&old.uid);
             for owner in &old.owners {
@@ -34,12 +34,12 @@ impl Owners {
     }
 
     /// Returns the place of the object with a uid.
-    pub(crate) fn place(&self, uid: &str) -> Option<&Key> {
+    pub(crate) fn place(&self, uid: &str) -> Option<&StoreKey> {
         self.by_uid.get(uid)
     }
 
     /// Returns the places of the objects that name a uid as owner.
-    pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = &Key> {
+    pub(crate) fn dependents(&self, uid: &str) -> impl Iterator<Item = &StoreKey> {
         self.dependents.get(uid).into_iter().flatten()
     }
 }

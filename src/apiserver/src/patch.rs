@@ -5,9 +5,9 @@ use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
 
 use crate::{
-    errors::ApiError,
+    bodies::MAX_BODY,
+    errors::StatusError,
     kinds::{Kind, Shape},
-    server::MAX_BODY,
 };
 
 /// Most operations of one JSON Patch.
@@ -35,15 +35,15 @@ impl PatchType {
     ///
     /// # Errors
     /// 415 for another type.
-    pub(crate) fn of(media_type: &str, kind: &Kind) -> Result<Self, ApiError> {
+    pub(crate) fn of(media_type: &str, kind: &Kind) -> Result<Self, StatusError> {
         let is_custom = matches!(kind.shape, Shape::Custom { .. });
         match media_type.split(';').next().unwrap_or_default().trim() {
             "application/json-patch+json" => Ok(Self::Json),
             "application/merge-patch+json" => Ok(Self::Merge),
             "application/apply-patch+yaml" => Ok(Self::Apply),
-            _ if is_custom => Err(ApiError::unsupported_media_type(MEDIA_TYPES)),
+            _ if is_custom => Err(StatusError::unsupported_media_type(MEDIA_TYPES)),
             "application/strategic-merge-patch+json" => Ok(Self::Strategic),
-            _ => Err(ApiError::unsupported_patch()),
+            _ => Err(StatusError::unsupported_patch()),
         }
     }
 }
@@ -53,12 +53,12 @@ impl PatchType {
 /// # Errors
 /// 400 for a text that is none, 413 for too many operations, 422 if one of them cannot be applied, or they copy more than
 /// [`MAX_BODY`].
-pub(crate) fn json_patch(object: &Value, patch: &[u8]) -> Result<Value, ApiError> {
-    let patch: Patch = serde_json::from_slice(patch).map_err(|error| ApiError::bad_request(error.to_string()))?;
+pub(crate) fn json_patch(object: &Value, patch: &[u8]) -> Result<Value, StatusError> {
+    let patch: Patch = serde_json::from_slice(patch).map_err(|error| StatusError::bad_request(error.to_string()))?;
     if patch.0.len() > MAX_OPERATIONS {
         let count = patch.0.len();
         let message = format!("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {count}");
-        return Err(ApiError::too_large(message));
+        return Err(StatusError::too_large(message));
     }
     let mut object = object.clone();
     let mut copied = 0;
@@ -66,11 +66,11 @@ pub(crate) fn json_patch(object: &Value, patch: &[u8]) -> Result<Value, ApiError
         if let PatchOperation::Copy(copy) = operation {
             copied += object.pointer(copy.from.as_str()).map_or(0, |value| value.to_string().len());
             if copied > MAX_BODY {
-                return Err(ApiError::patch_failed());
+                return Err(StatusError::patch_failed());
             }
         }
         if !is_test_of_a_missing_field(&object, operation) {
-            json_patch::patch(&mut object, std::slice::from_ref(operation)).map_err(|_| ApiError::patch_failed())?;
+            json_patch::patch(&mut object, std::slice::from_ref(operation)).map_err(|_| StatusError::patch_failed())?;
         }
     }
     Ok(object)
@@ -88,7 +88,7 @@ fn is_test_of_a_missing_field(object: &Value, operation: &PatchOperation) -> boo
 ///
 /// # Errors
 /// 400 for a text that is no object.
-pub(crate) fn merge_patch(object: &Value, patch: &[u8]) -> Result<Value, ApiError> {
+pub(crate) fn merge_patch(object: &Value, patch: &[u8]) -> Result<Value, StatusError> {
     let patch = read_object(patch)?;
     let mut object = object.clone();
     json_patch::merge(&mut object, &patch);
@@ -99,13 +99,13 @@ pub(crate) fn merge_patch(object: &Value, patch: &[u8]) -> Result<Value, ApiErro
 ///
 /// # Errors
 /// 400 for a text that is no object, 415 if it has lists or directives.
-pub(crate) fn strategic_patch(object: &Value, patch: &[u8]) -> Result<Value, ApiError> {
-    if is_of_maps(&read_object(patch)?) { merge_patch(object, patch) } else { Err(ApiError::strategic_lists()) }
+pub(crate) fn strategic_patch(object: &Value, patch: &[u8]) -> Result<Value, StatusError> {
+    if is_of_maps(&read_object(patch)?) { merge_patch(object, patch) } else { Err(StatusError::strategic_lists()) }
 }
 
-fn read_object(patch: &[u8]) -> Result<Value, ApiError> {
-    let patch: Value = serde_json::from_slice(patch).map_err(|error| ApiError::bad_request(error.to_string()))?;
-    if patch.is_object() { Ok(patch) } else { Err(ApiError::bad_request("Invalid JSON Patch")) }
+fn read_object(patch: &[u8]) -> Result<Value, StatusError> {
+    let patch: Value = serde_json::from_slice(patch).map_err(|error| StatusError::bad_request(error.to_string()))?;
+    if patch.is_object() { Ok(patch) } else { Err(StatusError::bad_request("Invalid JSON Patch")) }
 }
 
 fn is_of_maps(patch: &Value) -> bool {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     admission,
     bodies::{check_name, expect_kind, expect_type},
-    errors::{ApiError, INVALID, Violation},
+    errors::{INVALID, StatusError, Violation},
     kinds::Kind,
     managed::{self, Operation},
     object::{self, remove_nulls, set_at, set_metadata, text, time, uid},
@@ -14,7 +14,8 @@ use crate::{
     patch::{PatchType, json_patch, merge_patch, strategic_patch},
     scale,
     structure::Structure,
-    write::{Owners, Request, Target, Written, warnings},
+    target::Target,
+    write::{FieldOwners, Request, Written, warnings},
 };
 
 impl Request<'_> {
@@ -28,7 +29,7 @@ impl Request<'_> {
         form: PatchType,
         patch: &[u8],
         options: &WriteOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<Written, StatusError> {
         if target.subresource == "scale" {
             return self.patch_scale(target, form, patch, options);
         }
@@ -39,7 +40,7 @@ impl Request<'_> {
         let old = self.get(target)?;
         // The message repeats the patched object as it was before it was completed.
         let refused = |why: &str| match changed(&old, form, patch) {
-            Ok(object) => ApiError::invalid_patch(&object, why),
+            Ok(object) => StatusError::invalid_patch(&object, why),
             Err(error) => error,
         };
         let mut new = expect_kind(kind, changed(&old, form, patch)?).map_err(|error| refused(&error.message))?;
@@ -47,11 +48,11 @@ impl Request<'_> {
         let warnings = warnings(unknown, options.validation).map_err(|why| refused(&why))?;
         check_name(target, &new)?;
         let writer = self.writer(target, options, Operation::Update);
-        self.replace_by_admitted(target, &old, new, Owners::Of(&writer), warnings, options)
+        self.replace_by_admitted(target, &old, new, FieldOwners::Of(&writer), warnings, options)
     }
 
     /// Applies a configuration.
-    fn apply(&mut self, target: &Target, config: Value, options: &WriteOptions) -> Result<Written, ApiError> {
+    fn apply(&mut self, target: &Target, config: Value, options: &WriteOptions) -> Result<Written, StatusError> {
         let kind = self.kind(target);
         let config = checked_config(kind, target, config)?;
         let writer = self.writer(target, options, Operation::Apply);
@@ -64,17 +65,17 @@ impl Request<'_> {
                     let why = format!(
                         "uid mismatch: the provided object specified uid {wanted}, and no existing object was found"
                     );
-                    return Err(ApiError::conflict(kind, &target.name, &why));
+                    return Err(StatusError::conflict(kind, &target.name, &why));
                 }
                 let empty = json!({ "apiVersion": kind.api_version(), "kind": kind.name, "metadata": {} });
                 let mut new = managed::apply(Structure(kind), &empty, &config, &writer, options.force, &now)?;
                 set_metadata(&mut new, "name", Some(target.name.clone().into()));
-                return self.insert(target, new, Owners::Recorded, options);
+                return self.insert(target, new, FieldOwners::Recorded, options);
             }
             Err(missing) => return Err(missing),
         };
         let new = managed::apply(Structure(kind), &old, &config, &writer, options.force, &now)?;
-        self.replace(target, &old, new, Owners::Recorded, options)
+        self.replace(target, &old, new, FieldOwners::Recorded, options)
     }
 
     /// Replaces the scale of an object.
@@ -86,7 +87,7 @@ impl Request<'_> {
         target: &Target,
         body: Value,
         options: &WriteOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<Written, StatusError> {
         let scale = expect_type("autoscaling/v1", "Scale", body)?;
         check_name(target, &scale)?;
         let old = self.get(target)?;
@@ -100,23 +101,23 @@ impl Request<'_> {
         form: PatchType,
         patch: &[u8],
         options: &WriteOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<Written, StatusError> {
         let (kind, old) = (self.kind(target), self.get(target)?);
         if form == PatchType::Apply {
             let config = read_config(patch)?;
             let mut wanted = json!({ "metadata": { "name": target.name } });
             if let Some(replicas) = config.pointer("/spec/replicas") {
-                let paths = kind.scale().ok_or_else(ApiError::method_not_allowed)?;
+                let paths = kind.scale().ok_or_else(StatusError::method_not_allowed)?;
                 set_at(&mut wanted, &paths.spec, replicas.clone());
             }
             let writer = self.writer(target, options, Operation::Apply);
             let now = time(self.now);
             let new = managed::apply(Structure(kind), &old, &wanted, &writer, options.force, &now)?;
-            let written = self.replace(target, &old, new, Owners::Recorded, options)?;
+            let written = self.replace(target, &old, new, FieldOwners::Recorded, options)?;
             return self.scaled(target, written);
         }
         let scale = changed(&scale::of(kind, &old)?, form, patch)?;
-        let refused = |error: ApiError| ApiError::invalid_patch(&scale, &error.message);
+        let refused = |error: StatusError| StatusError::invalid_patch(&scale, &error.message);
         let scale = expect_type("autoscaling/v1", "Scale", scale.clone()).map_err(refused)?;
         check_name(target, &scale)?;
         let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| 0.into());
@@ -131,15 +132,15 @@ impl Request<'_> {
         scale: &Value,
         replicas: Value,
         options: &WriteOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<Written, StatusError> {
         let kind = self.kind(target);
         if replicas.as_i64().is_none_or(|replicas| replicas < 0) {
             let message = format!("Invalid value: {replicas}: must be greater than or equal to 0");
             let error = Violation { reason: INVALID, field: "spec.replicas".to_owned(), message };
-            return Err(ApiError::invalid("autoscaling", "Scale", &target.name, &[error]));
+            return Err(StatusError::invalid("autoscaling", "Scale", &target.name, &[error]));
         }
         let mut new = old.clone();
-        let paths = kind.scale().ok_or_else(ApiError::method_not_allowed)?;
+        let paths = kind.scale().ok_or_else(StatusError::method_not_allowed)?;
         set_at(&mut new, &paths.spec, replicas);
         for field in ["uid", "resourceVersion"] {
             let given = text(scale, &format!("/metadata/{field}"));
@@ -148,19 +149,19 @@ impl Request<'_> {
             }
         }
         let writer = self.writer(target, options, Operation::Update);
-        let written = self.replace(target, old, new, Owners::Of(&writer), options)?;
+        let written = self.replace(target, old, new, FieldOwners::Of(&writer), options)?;
         self.scaled(target, written)
     }
 
     /// Answers with the scale of what was written.
-    fn scaled(&self, target: &Target, written: Written) -> Result<Written, ApiError> {
+    fn scaled(&self, target: &Target, written: Written) -> Result<Written, StatusError> {
         let object = scale::of(self.kind(target), &written.object)?;
         Ok(Written { code: StatusCode::OK, object, ..written })
     }
 }
 
 /// Returns the patched object.
-fn changed(old: &Value, form: PatchType, patch: &[u8]) -> Result<Value, ApiError> {
+fn changed(old: &Value, form: PatchType, patch: &[u8]) -> Result<Value, StatusError> {
     match form {
         PatchType::Json => json_patch(old, patch),
         PatchType::Merge => merge_patch(old, patch),
@@ -169,8 +170,8 @@ fn changed(old: &Value, form: PatchType, patch: &[u8]) -> Result<Value, ApiError
 }
 
 /// Reads a configuration, which is YAML or JSON.
-fn read_config(patch: &[u8]) -> Result<Value, ApiError> {
-    let unreadable = |error: String| ApiError::bad_request(format!("error decoding YAML: {error}"));
+fn read_config(patch: &[u8]) -> Result<Value, StatusError> {
+    let unreadable = |error: String| StatusError::bad_request(format!("error decoding YAML: {error}"));
     match serde_json::from_slice(patch) {
         Ok(config) => Ok(config),
         Err(_) => serde_yaml::from_slice(patch).map_err(|error| unreadable(error.to_string())),
@@ -178,23 +179,23 @@ fn read_config(patch: &[u8]) -> Result<Value, ApiError> {
 }
 
 /// Checks what a configuration must and must not name, and that the schema knows its fields.
-fn checked_config(kind: &Kind, target: &Target, mut config: Value) -> Result<Value, ApiError> {
+fn checked_config(kind: &Kind, target: &Target, mut config: Value) -> Result<Value, StatusError> {
     let mismatch = |what: &str, given: &str, wanted: &str| {
-        ApiError::bad_request(format!(
+        StatusError::bad_request(format!(
             "the {what} of the object ({given}) does not match the {what} on the URL ({wanted})"
         ))
     };
     let (version, name) = (text(&config, "/apiVersion"), text(&config, "/kind"));
     if version.is_empty() || name.is_empty() {
-        return Err(ApiError::bad_request("Object 'apiVersion' and 'kind' must be set in the configuration"));
+        return Err(StatusError::bad_request("Object 'apiVersion' and 'kind' must be set in the configuration"));
     }
     let (given, wanted) = (format!("{version}, Kind={name}"), format!("{}, Kind={}", kind.api_version(), kind.name));
     if given != wanted {
         let message = format!("invalid object type: {given} is not {wanted}");
-        return Err(ApiError::bad_request(message));
+        return Err(StatusError::bad_request(message));
     }
     if config.pointer("/metadata/managedFields").is_some_and(|managed| !managed.is_null()) {
-        return Err(ApiError::bad_request("metadata.managedFields must be nil"));
+        return Err(StatusError::bad_request("metadata.managedFields must be nil"));
     }
     let given = object::name(&config);
     if !given.is_empty() && given != target.name {
@@ -207,7 +208,7 @@ fn checked_config(kind: &Kind, target: &Target, mut config: Value) -> Result<Val
     remove_nulls(&mut config);
     let mut errors = Vec::new();
     if let Some(schema) = kind.schema() {
-        errors = schema.map_err(ApiError::unknown)?.check_types(&config);
+        errors = schema.map_err(StatusError::unknown)?.check_types(&config);
     }
     if errors.is_empty() {
         match admission::admit(kind, &mut config.clone()) {
@@ -221,5 +222,5 @@ fn checked_config(kind: &Kind, target: &Target, mut config: Value) -> Result<Val
         errors => format!("errors:\n  {}", errors.join("\n  ")),
     };
     let object = format!("{}/{}; {wanted}", text(&config, "/metadata/namespace"), object::name(&config));
-    Err(ApiError::unknown(format!("failed to create typed patch object ({object}): {errors}")))
+    Err(StatusError::unknown(format!("failed to create typed patch object ({object}): {errors}")))
 }

@@ -9,7 +9,7 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Empty, Full, StreamBody, combinators::UnsyncBoxBody};
 use serde_json::Value;
 
-use crate::{errors::ApiError, logs::LogStream, openapi::Document, watch::Watch};
+use crate::{errors::StatusError, logs::LogStream, openapi::OpenApiDocument, watch::Watch};
 
 /// Body of a response.
 pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
@@ -24,7 +24,7 @@ pub(crate) enum Reply {
     /// A text of a media type.
     Text(StatusCode, &'static str, String),
     /// A document of the API, which a client may keep as long as its hash is the one in the query.
-    Document(Document, bool),
+    Document(OpenApiDocument, bool),
     /// Another address.
     Redirect(String),
     /// Nothing.
@@ -104,8 +104,8 @@ impl Reply {
     }
 }
 
-impl From<ApiError> for Reply {
-    fn from(error: ApiError) -> Self {
+impl From<StatusError> for Reply {
+    fn from(error: StatusError) -> Self {
         Self::Object(error.code, error.status(), Vec::new())
     }
 }

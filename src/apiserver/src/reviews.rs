@@ -2,12 +2,15 @@
 
 use serde_json::{Value, json};
 
-use crate::{kinds::Kind, object::text, server::Account};
+use crate::{kinds::Kind, object::text};
 
 /// Name of the account that every request has: tokens of requests are not read.
 const USER: &str = "recif-dev";
 
-/// Returns the review with its answer. `account` returns the name of the account that a token belongs to.
+/// Returns the name of the account that a token belongs to.
+pub(crate) type Account = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+/// Returns the review with its answer.
 pub(crate) fn answer(kind: &Kind, mut review: Value, account: &Account) -> Value {
     let status = match kind.name {
         "TokenReview" => match account(text(&review, "/spec/token")) {

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use crate::{snapshot::Snapshot, store::Key};
+use crate::{key::StoreKey, snapshot::Snapshot};
 
 /// Changes that are kept.
 pub(crate) const KEPT_CHANGES: usize = 4096;
@@ -16,7 +16,7 @@ const KEPT_BYTES: usize = 8 * 1024 * 1024;
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
     pub(crate) version: u64,
-    pub(crate) key: Key,
+    pub(crate) key: StoreKey,
     pub(crate) old: Option<Arc<Snapshot>>,
     pub(crate) new: Option<Arc<Snapshot>>,
 }
@@ -78,7 +78,7 @@ mod tests {
     use crate::kinds;
 
     fn change(version: u64, kind: usize, bytes: usize) -> Change {
-        let key = Key { kind, namespace: String::new(), name: "a".to_owned() };
+        let key = StoreKey { kind, namespace: String::new(), name: "a".to_owned() };
         let snapshot = Snapshot::of(&kinds::all()[kind], &mut json!({ "metadata": { "name": "x".repeat(bytes) } }));
         Change { version, key, old: None, new: Some(Arc::new(snapshot)) }
     }

@@ -2,11 +2,11 @@
 
 use percent_encoding::percent_decode_str;
 
-use crate::{kinds::Kind, write::Target};
+use crate::{kinds::Kind, target::Target};
 
 /// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Route {
+pub(crate) enum ApiRoute {
     /// A resource, a collection or a subresource.
     Resource(Target),
     /// `/api`.
@@ -28,7 +28,7 @@ pub(crate) enum Route {
 }
 
 /// Returns what a path names; none if it names nothing.
-pub(crate) fn route(kinds: &[Kind], path: &str) -> Option<Route> {
+pub(crate) fn route(kinds: &[Kind], path: &str) -> Option<ApiRoute> {
     let decoded: Vec<String> = path
         .split('/')
         .filter(|part| !part.is_empty())
@@ -36,17 +36,17 @@ pub(crate) fn route(kinds: &[Kind], path: &str) -> Option<Route> {
         .collect::<Option<_>>()?;
     let parts: Vec<&str> = decoded.iter().map(String::as_str).collect();
     match parts.as_slice() {
-        ["api"] => Some(Route::CoreVersions),
-        ["apis"] => Some(Route::Groups),
-        ["version"] => Some(Route::Version),
-        ["openapi", "v3"] => Some(Route::OpenApi),
-        ["openapi", "v3", rest @ ..] => Some(Route::OpenApiOf(rest.join("/"))),
-        ["livez" | "readyz" | "healthz", ..] => Some(Route::Health),
-        ["apis", group] => Some(Route::Group((*group).to_owned())),
-        ["api", version] => Some(Route::Resources(String::new(), (*version).to_owned())),
-        ["apis", group, version] => Some(Route::Resources((*group).to_owned(), (*version).to_owned())),
-        ["api", version, rest @ ..] => resource(kinds, "", version, rest).map(Route::Resource),
-        ["apis", group, version, rest @ ..] => resource(kinds, group, version, rest).map(Route::Resource),
+        ["api"] => Some(ApiRoute::CoreVersions),
+        ["apis"] => Some(ApiRoute::Groups),
+        ["version"] => Some(ApiRoute::Version),
+        ["openapi", "v3"] => Some(ApiRoute::OpenApi),
+        ["openapi", "v3", rest @ ..] => Some(ApiRoute::OpenApiOf(rest.join("/"))),
+        ["livez" | "readyz" | "healthz", ..] => Some(ApiRoute::Health),
+        ["apis", group] => Some(ApiRoute::Group((*group).to_owned())),
+        ["api", version] => Some(ApiRoute::Resources(String::new(), (*version).to_owned())),
+        ["apis", group, version] => Some(ApiRoute::Resources((*group).to_owned(), (*version).to_owned())),
+        ["api", version, rest @ ..] => resource(kinds, "", version, rest).map(ApiRoute::Resource),
+        ["apis", group, version, rest @ ..] => resource(kinds, group, version, rest).map(ApiRoute::Resource),
         _ => None,
     }
 }
@@ -94,7 +94,7 @@ mod tests {
     fn a_path_names_a_resource_in_a_namespace_or_none() {
         let kinds = all();
         let named = |path: &str| match route(kinds, path) {
-            Some(Route::Resource(target)) => {
+            Some(ApiRoute::Resource(target)) => {
                 let Target { kind, namespace, name, subresource } = target;
                 Some(format!("{} {namespace} {name} {subresource}", kinds[kind].name))
             }

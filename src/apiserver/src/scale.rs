@@ -2,14 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::{errors::ApiError, kinds::Kind};
+use crate::{errors::StatusError, kinds::Kind};
 
 /// Returns the scale of an object.
 ///
 /// # Errors
 /// 405 for a kind without.
-pub(crate) fn of(kind: &Kind, object: &Value) -> Result<Value, ApiError> {
-    let paths = kind.scale().ok_or_else(ApiError::method_not_allowed)?;
+pub(crate) fn of(kind: &Kind, object: &Value) -> Result<Value, StatusError> {
+    let paths = kind.scale().ok_or_else(StatusError::method_not_allowed)?;
     let replicas = |pointer: &str| object.pointer(pointer).cloned().unwrap_or_else(|| 0.into());
     let metadata = ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"]
         .into_iter()

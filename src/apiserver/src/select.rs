@@ -1,46 +1,12 @@
 //! Label selectors and field selectors of lists and watches.
 
-use serde_json::Value;
-
 use crate::{
     builtin,
-    errors::ApiError,
+    errors::StatusError,
     kinds::{Kind, Shape},
-    object::text,
+    selectable::{METADATA, of_kind},
     snapshot::Snapshot,
 };
-
-/// Fields by which any object is selected.
-const METADATA: &[&str] = &["metadata.name", "metadata.namespace"];
-/// Fields by which objects of a kind are selected, beside those of metadata.
-const FIELDS: &[(&str, &[&str])] = &[
-    ("Namespace", &["status.phase"]),
-    ("Pod", &["spec.nodeName", "spec.restartPolicy", "spec.serviceAccountName", "status.phase", "status.podIP"]),
-    ("Secret", &["type"]),
-    (
-        "Event",
-        &[
-            "involvedObject.apiVersion",
-            "involvedObject.fieldPath",
-            "involvedObject.kind",
-            "involvedObject.name",
-            "involvedObject.namespace",
-            "involvedObject.resourceVersion",
-            "involvedObject.uid",
-            "reason",
-            "regarding.apiVersion",
-            "regarding.fieldPath",
-            "regarding.kind",
-            "regarding.name",
-            "regarding.namespace",
-            "regarding.resourceVersion",
-            "regarding.uid",
-            "reportingComponent",
-            "reportingController",
-            "type",
-        ],
-    ),
-];
 
 /// Selects objects of one kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,20 +14,6 @@ pub(crate) struct Selector {
     labels: Vec<Requirement>,
     /// Dotted name of a field of the stored object, value, and whether the field has it or not.
     fields: Vec<(String, String, bool)>,
-}
-
-/// Returns the fields by which a stored object is selected, each with its dotted name; those that are not there are left out.
-pub(crate) fn fields(kind: &Kind, object: &Value) -> Vec<(&'static str, String)> {
-    let of = |name: &&'static str| {
-        let value = text(object, &format!("/{}", name.replace('.', "/")));
-        (!value.is_empty()).then(|| (*name, value.to_owned()))
-    };
-    METADATA.iter().chain(of_kind(kind)).filter_map(of).collect()
-}
-
-/// Returns the fields by which objects of a kind are selected, beside those of metadata.
-fn of_kind(kind: &Kind) -> &'static [&'static str] {
-    FIELDS.iter().find(|(found, _)| *found == kind.name).map_or(&[], |(_, fields)| fields)
 }
 
 /// One condition on a label.
@@ -86,10 +38,10 @@ impl Selector {
     ///
     /// # Errors
     /// 400 for a text that is no selector, or a field by which objects of this kind are not selected.
-    pub(crate) fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, ApiError> {
+    pub(crate) fn parse(kind: &Kind, labels: &str, fields: &str) -> Result<Self, StatusError> {
         let label = |part| {
             requirement(part).ok_or_else(|| {
-                ApiError::bad_request(format!("unable to parse requirement: {part:?} is no condition on a label"))
+                StatusError::bad_request(format!("unable to parse requirement: {part:?} is no condition on a label"))
             })
         };
         let labels = split_outside_parentheses(labels).into_iter().map(label).collect::<Result<_, _>>()?;
@@ -175,14 +127,14 @@ fn split_outside_parentheses(text: &str) -> Vec<&str> {
 }
 
 /// Reads one condition on a field: `a=b`, `a==b` or `a!=b`.
-fn field(kind: &Kind, part: &str) -> Result<(String, String, bool), ApiError> {
+fn field(kind: &Kind, part: &str) -> Result<(String, String, bool), StatusError> {
     let condition = part.split_once("!=").map(|(name, value)| (name, value, false));
     let condition = condition.or_else(|| {
         let (name, value) = part.split_once("==").or_else(|| part.split_once('='))?;
         Some((name, value, true))
     });
     let Some((name, value, wanted)) = condition else {
-        return Err(ApiError::bad_request(format!("invalid selector: '{part}'; can't understand '{part}'")));
+        return Err(StatusError::bad_request(format!("invalid selector: '{part}'; can't understand '{part}'")));
     };
     let of_kind = of_kind(kind);
     // An event has one name for it in each group.
@@ -199,7 +151,7 @@ fn field(kind: &Kind, part: &str) -> Result<(String, String, bool), ApiError> {
         } else {
             format!("{name:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
         };
-        return Err(ApiError::bad_request(message));
+        return Err(StatusError::bad_request(message));
     }
     Ok((builtin::stored_field(kind, name), unescaped(value), wanted))
 }
@@ -233,7 +185,7 @@ fn unescaped(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::kinds::all;
@@ -242,7 +194,7 @@ mod tests {
         all().iter().find(|found| found.name == name).unwrap()
     }
 
-    fn parse(name: &str, labels: &str, fields: &str) -> Result<Selector, ApiError> {
+    fn parse(name: &str, labels: &str, fields: &str) -> Result<Selector, StatusError> {
         Selector::parse(kind(name), labels, fields)
     }
 

@@ -4,7 +4,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -13,16 +13,17 @@ use http_body::Body;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::sync::watch;
 use tower::{BoxError, Service};
 
 use crate::{
-    bodies::{expect_kind, read_body},
+    bodies::{MAX_BODY, expect_kind, read_body},
     definitions::definition,
+    delete::NAMESPACES,
     discovery,
-    errors::ApiError,
+    errors::StatusError,
     forms::Form,
-    kinds::{self, Kind, Shape, stored},
+    key::StoreKey,
+    kinds::{Shape, stored},
     lists::Scope,
     logs::{LogOptions, PodLogs},
     object::{text, time},
@@ -31,61 +32,23 @@ use crate::{
     patch::PatchType,
     reply::{Reply, ResponseBody},
     reviews,
-    routes::{Route, route},
+    routes::{ApiRoute, route},
     scale,
-    store::{Key, Store},
+    state::ServerState,
+    target::Target,
     watch::{Watch, list_version},
-    write::{Request, Target, Written},
+    write::{Request, Written},
 };
-
-/// Largest body of a request, in bytes; a JSON Patch copies no more than this either.
-pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
-
-/// Namespaces that are there from the beginning and cannot be deleted.
-pub(crate) const NAMESPACES: &[&str] = &["default", "kube-system"];
 
 /// A Kubernetes API server in memory. Clones share their objects.
 #[derive(Clone)]
 pub struct ApiServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 impl fmt::Debug for ApiServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ApiServer").finish_non_exhaustive()
-    }
-}
-
-/// Returns the name of the account that a token belongs to.
-pub(crate) type Account = dyn Fn(&str) -> Option<String> + Send + Sync;
-
-/// What the clones and watches of a server share.
-pub(crate) struct Shared {
-    pub(crate) kinds: &'static [Kind],
-    store: Mutex<Store>,
-    /// For each kind, what wakes its watches.
-    changes: Vec<watch::Sender<()>>,
-    clock: Box<dyn Fn() -> Timestamp + Send + Sync>,
-    account: Box<Account>,
-    logs: Mutex<Option<Arc<dyn PodLogs>>>,
-    /// Hashes of the documents of OpenAPI, by their paths.
-    hashes: OnceLock<Vec<(String, String)>>,
-}
-
-impl Shared {
-    /// Returns the store. A request that panicked leaves it as it is: each write is one step.
-    pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the time.
-    pub(crate) fn now(&self) -> Timestamp {
-        (self.clock)()
-    }
-
-    /// Returns what tells of changes of a kind.
-    pub(crate) fn changes_of(&self, kind: usize) -> watch::Receiver<()> {
-        self.changes[kind].subscribe()
     }
 }
 
@@ -97,18 +60,7 @@ impl ApiServer {
         clock: impl Fn() -> Timestamp + Send + Sync + 'static,
         account: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        let kinds = kinds::all();
-        let server = Self {
-            shared: Arc::new(Shared {
-                kinds,
-                store: Mutex::new(Store::new(kinds)),
-                changes: kinds.iter().map(|_| watch::Sender::new(())).collect(),
-                clock: Box::new(clock),
-                account: Box::new(account),
-                logs: Mutex::new(None),
-                hashes: OnceLock::new(),
-            }),
-        };
+        let server = Self { shared: Arc::new(ServerState::new(clock, account)) };
         server.add_definitions();
         for name in NAMESPACES {
             let body = json!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
@@ -122,7 +74,7 @@ impl ApiServer {
     /// Serves the logs of a node's containers, on all clones. Without it, each Pod is on a node that is not there.
     #[must_use]
     pub fn with_logs(self, logs: Arc<dyn PodLogs>) -> Self {
-        *self.shared.logs.lock().unwrap_or_else(PoisonError::into_inner) = Some(logs);
+        self.shared.set_logs(logs);
         self
     }
 
@@ -133,7 +85,7 @@ impl ApiServer {
         let index = kinds.iter().position(|kind| kind.name == "CustomResourceDefinition").unwrap_or_default();
         for object in kinds.iter().filter_map(|kind| definition(kind, &time(now))) {
             let name = crate::object::name(&object).to_owned();
-            store.put(Key { kind: index, namespace: String::new(), name }, object, now);
+            store.put(StoreKey { kind: index, namespace: String::new(), name }, object, now);
         }
     }
 
@@ -145,7 +97,7 @@ impl ApiServer {
         query: &str,
         headers: &HeaderMap,
         body: &[u8],
-    ) -> Result<Reply, ApiError> {
+    ) -> Result<Reply, StatusError> {
         let (kinds, query) = (self.shared.kinds, Query::parse(query));
         let found = |object: Option<Value>| object.map_or_else(Reply::missing, Reply::object);
         let accepts = accept(headers);
@@ -156,24 +108,19 @@ impl ApiServer {
         };
         match route(kinds, path) {
             None => Ok(Reply::missing()),
-            Some(Route::Resource(target)) => self.resource(method, &target, &query, headers, body),
-            Some(_) if method != Method::GET => Err(ApiError::method_not_allowed()),
-            Some(Route::Health) => Ok(Reply::healthy()),
-            Some(Route::Version) => Ok(Reply::object(discovery::version())),
-            Some(Route::CoreVersions) if is_aggregated => Ok(aggregated(true)),
-            Some(Route::Groups) if is_aggregated => Ok(aggregated(false)),
-            Some(Route::CoreVersions) => Ok(Reply::object(discovery::core_versions())),
-            Some(Route::Groups) => Ok(Reply::object(discovery::groups(kinds))),
-            Some(Route::Group(name)) => Ok(found(discovery::group(kinds, &name))),
-            Some(Route::Resources(group, version)) => Ok(found(discovery::resources(kinds, &group, &version))),
-            Some(Route::OpenApi) => Ok(Reply::object(openapi::index(self.hashes()))),
-            Some(Route::OpenApiOf(path)) => Ok(self.document(&path, query.get("hash"))),
+            Some(ApiRoute::Resource(target)) => self.resource(method, &target, &query, headers, body),
+            Some(_) if method != Method::GET => Err(StatusError::method_not_allowed()),
+            Some(ApiRoute::Health) => Ok(Reply::healthy()),
+            Some(ApiRoute::Version) => Ok(Reply::object(discovery::version())),
+            Some(ApiRoute::CoreVersions) if is_aggregated => Ok(aggregated(true)),
+            Some(ApiRoute::Groups) if is_aggregated => Ok(aggregated(false)),
+            Some(ApiRoute::CoreVersions) => Ok(Reply::object(discovery::core_versions())),
+            Some(ApiRoute::Groups) => Ok(Reply::object(discovery::groups(kinds))),
+            Some(ApiRoute::Group(name)) => Ok(found(discovery::group(kinds, &name))),
+            Some(ApiRoute::Resources(group, version)) => Ok(found(discovery::resources(kinds, &group, &version))),
+            Some(ApiRoute::OpenApi) => Ok(Reply::object(openapi::index(self.shared.hashes()))),
+            Some(ApiRoute::OpenApiOf(path)) => Ok(self.document(&path, query.get("hash"))),
         }
-    }
-
-    /// Returns the paths and hashes of the documents of OpenAPI, which do not change.
-    fn hashes(&self) -> &[(String, String)] {
-        self.shared.hashes.get_or_init(|| openapi::hashes(self.shared.kinds))
     }
 
     /// Answers with a document of OpenAPI. A client that names another hash is sent to the right one.
@@ -193,7 +140,7 @@ impl ApiServer {
         query: &Query,
         headers: &HeaderMap,
         body: &[u8],
-    ) -> Result<Reply, ApiError> {
+    ) -> Result<Reply, StatusError> {
         let (kinds, now) = (self.shared.kinds, self.shared.now());
         let kind = &kinds[target.kind];
         let is_collection = target.name.is_empty();
@@ -212,7 +159,7 @@ impl ApiServer {
             _ => false,
         };
         if !is_known {
-            return Err(ApiError::method_not_allowed());
+            return Err(StatusError::method_not_allowed());
         }
         let media_type =
             headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("application/json");
@@ -233,14 +180,14 @@ impl ApiServer {
             }
             Method::GET => self.with(|request| {
                 let found = request.store.get(&request.key(target));
-                let object = found.ok_or_else(|| ApiError::not_found(kind, &target.name))?;
+                let object = found.ok_or_else(|| StatusError::not_found(kind, &target.name))?;
                 Ok(Reply::json(form.stored_object(kind, &kinds[stored(kinds, target.kind)], object, now)))
             }),
             Method::POST => {
                 let options = WriteOptions::parse("CreateOptions", query, headers, false)?;
                 let object = read_body(kind, media_type, body)?;
                 if matches!(kind.shape, Shape::Review) {
-                    let review = reviews::answer(kind, expect_kind(kind, object)?, &*self.shared.account);
+                    let review = reviews::answer(kind, expect_kind(kind, object)?, self.shared.account());
                     return Ok(Reply::Object(StatusCode::CREATED, review, Vec::new()));
                 }
                 self.with(|request| request.create(target, object, &options)).map(written)
@@ -263,7 +210,7 @@ impl ApiServer {
         }
     }
 
-    fn list(&self, target: &Target, query: &Query, form: Form) -> Result<Reply, ApiError> {
+    fn list(&self, target: &Target, query: &Query, form: Form) -> Result<Reply, StatusError> {
         let (shared, kinds) = (&self.shared, self.shared.kinds);
         let (scope, options) = (Scope::parse(kinds, target, query)?, ListOptions::parse(query)?);
         self.with(|request| {
@@ -280,7 +227,7 @@ impl ApiServer {
     }
 
     /// Answers with the log of a container.
-    fn log(&self, target: &Target, query: &Query) -> Result<Reply, ApiError> {
+    fn log(&self, target: &Target, query: &Query) -> Result<Reply, StatusError> {
         let options = LogOptions::parse(&target.name, query, self.shared.now())?;
         let pod = self.with(|request| request.get(target))?;
         let options = options.of(&pod)?;
@@ -288,15 +235,14 @@ impl ApiServer {
         if node.is_empty() {
             return Ok(Reply::Empty);
         }
-        let logs = self.shared.logs.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // The real one, too, says so of a node that is not there.
-        let logs = logs.ok_or_else(|| ApiError::not_found(&self.shared.kinds[target.kind], node))?;
+        let logs = self.shared.logs().ok_or_else(|| StatusError::not_found(&self.shared.kinds[target.kind], node))?;
         let log = logs.read(&target.namespace, &target.name, &options);
-        let log = log.map_err(|error| error.into_api_error(&target.name, &options.container))?;
+        let log = log.map_err(|error| error.into_status_error(&target.name, &options.container))?;
         Ok(Reply::Log(options.limited(log)))
     }
 
-    fn delete(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Reply, ApiError> {
+    fn delete(&self, target: &Target, query: &Query, body: &[u8]) -> Result<Reply, StatusError> {
         let options = DeleteOptions::parse(query, body)?;
         if !target.name.is_empty() {
             let (code, body) = self.with(|request| request.delete(target, &options))?;
@@ -322,7 +268,7 @@ impl ApiServer {
         request.settle();
         let changed = store.take_changed();
         drop(store);
-        changed.into_iter().for_each(|kind| shared.changes[kind].send_replace(()));
+        changed.into_iter().for_each(|kind| shared.wake(kind));
         result
     }
 }
@@ -354,7 +300,7 @@ where
             let reply = match Limited::new(body, MAX_BODY).collect().await {
                 Ok(body) => server.answer(&parts.method, path, query, &parts.headers, &body.to_bytes()),
                 Err(error) if error.is::<LengthLimitError>() => {
-                    Err(ApiError::too_large(format!("limit is {MAX_BODY}")))
+                    Err(StatusError::too_large(format!("limit is {MAX_BODY}")))
                 }
                 Err(error) => return Err(error),
             };

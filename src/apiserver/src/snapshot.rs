@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::{
     kinds::Kind,
     object::{self, fields, finalizers, is_deleting, items, number, set_field, text},
-    select,
+    selectable,
 };
 
 /// An object in one version.
@@ -62,7 +62,7 @@ impl Snapshot {
             version: text(object, "/metadata/resourceVersion").parse().unwrap_or_default(),
             uid: object::uid(object).to_owned(),
             labels: labels.map(|(key, value)| (key.clone(), value.as_str().unwrap_or_default().to_owned())).collect(),
-            fields: select::fields(kind, object),
+            fields: selectable::fields(kind, object),
             owners: items(object, "/metadata/ownerReferences").iter().map(owner).collect(),
             finalizers: finalizers(object).map(str::to_owned).collect(),
             is_deleting: is_deleting(object),

@@ -10,9 +10,10 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
 use crate::{
+    key::StoreKey,
     kinds::Kind,
     object::set_metadata,
-    owners::Owners,
+    owners::OwnerIndex,
     ring::{Change, Ring},
     snapshot::Snapshot,
 };
@@ -22,29 +23,18 @@ const FIRST_VERSION: u64 = 100;
 /// Time after which an Event that nothing changes is removed: the default of `kube-apiserver --event-ttl`.
 const EVENT_LIFETIME: SignedDuration = SignedDuration::from_hours(1);
 
-/// Place of an object.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    /// Index of the kind in whose form it is stored.
-    pub(crate) kind: usize,
-    /// Namespace; empty for objects that are in none.
-    pub(crate) namespace: String,
-    /// Name.
-    pub(crate) name: String,
-}
-
 /// Every object, and the last changes.
 #[derive(Debug)]
 pub(crate) struct Store {
     kinds: &'static [Kind],
     version: u64,
-    objects: BTreeMap<Key, Arc<Snapshot>>,
-    owners: Owners,
+    objects: BTreeMap<StoreKey, Arc<Snapshot>>,
+    owners: OwnerIndex,
     ring: Ring,
     /// When which version of an Event is removed, in order.
-    expiries: VecDeque<(Timestamp, Key, u64)>,
+    expiries: VecDeque<(Timestamp, StoreKey, u64)>,
     /// What the garbage collector has to look at.
-    dirty: BTreeSet<Key>,
+    dirty: BTreeSet<StoreKey>,
     /// Kinds whose watches are to be woken.
     changed: BTreeSet<usize>,
 }
@@ -56,7 +46,7 @@ impl Store {
             kinds,
             version: FIRST_VERSION,
             objects: BTreeMap::new(),
-            owners: Owners::default(),
+            owners: OwnerIndex::default(),
             ring: Ring::new(kinds.len(), FIRST_VERSION),
             expiries: VecDeque::new(),
             dirty: BTreeSet::new(),
@@ -70,25 +60,26 @@ impl Store {
     }
 
     /// Returns the snapshot of an object.
-    pub(crate) fn get(&self, key: &Key) -> Option<&Arc<Snapshot>> {
+    pub(crate) fn get(&self, key: &StoreKey) -> Option<&Arc<Snapshot>> {
         self.objects.get(key)
     }
 
     /// Returns an object.
-    pub(crate) fn object(&self, key: &Key) -> Option<Value> {
+    pub(crate) fn object(&self, key: &StoreKey) -> Option<Value> {
         Some(self.objects.get(key)?.object(&self.kinds[key.kind]))
     }
 
     /// Returns the objects of a kind in a namespace, or in all if it is empty, by namespace and name.
-    pub(crate) fn list(&self, kind: usize, namespace: &str) -> impl Iterator<Item = (&Key, &Arc<Snapshot>)> {
-        let first = Key { kind, namespace: namespace.to_owned(), name: String::new() };
+    pub(crate) fn list(&self, kind: usize, namespace: &str) -> impl Iterator<Item = (&StoreKey, &Arc<Snapshot>)> {
+        let first = StoreKey { kind, namespace: namespace.to_owned(), name: String::new() };
         let end = first.clone();
-        let is_in = move |key: &Key| key.kind == kind && (end.namespace.is_empty() || key.namespace == end.namespace);
+        let is_in =
+            move |key: &StoreKey| key.kind == kind && (end.namespace.is_empty() || key.namespace == end.namespace);
         self.objects.range(first..).take_while(move |(key, _)| is_in(key))
     }
 
     /// Returns the index of owners.
-    pub(crate) fn owners(&self) -> &Owners {
+    pub(crate) fn owners(&self) -> &OwnerIndex {
         &self.owners
     }
 
@@ -98,7 +89,7 @@ impl Store {
     }
 
     /// Stores an object at a time under the next version, which it gets, and returns it.
-    pub(crate) fn put(&mut self, key: Key, mut object: Value, now: Timestamp) -> Value {
+    pub(crate) fn put(&mut self, key: StoreKey, mut object: Value, now: Timestamp) -> Value {
         self.version += 1;
         set_metadata(&mut object, "resourceVersion", Some(self.version.to_string().into()));
         let kind = &self.kinds[key.kind];
@@ -112,7 +103,7 @@ impl Store {
     }
 
     /// Removes an object, if it is there.
-    pub(crate) fn remove(&mut self, key: &Key) {
+    pub(crate) fn remove(&mut self, key: &StoreKey) {
         let Some(old) = self.objects.remove(key) else { return };
         self.version += 1;
         self.record(key.clone(), Some(old), None);
@@ -128,7 +119,7 @@ impl Store {
     }
 
     /// Takes an object that the garbage collector has to look at, because it or its owners, dependents or content have changed.
-    pub(crate) fn take_dirty(&mut self) -> Option<Key> {
+    pub(crate) fn take_dirty(&mut self) -> Option<StoreKey> {
         self.dirty.pop_first()
     }
 
@@ -137,7 +128,7 @@ impl Store {
         std::mem::take(&mut self.changed)
     }
 
-    fn record(&mut self, key: Key, old: Option<Arc<Snapshot>>, new: Option<Arc<Snapshot>>) {
+    fn record(&mut self, key: StoreKey, old: Option<Arc<Snapshot>>, new: Option<Arc<Snapshot>>) {
         self.owners.update(&key, old.as_deref(), new.as_deref());
         self.mark_dirty(&key, old.as_deref(), new.as_deref());
         self.changed.insert(key.kind);
@@ -145,7 +136,7 @@ impl Store {
     }
 
     /// Notes what the garbage collector has to look at after a change.
-    fn mark_dirty(&mut self, key: &Key, old: Option<&Snapshot>, new: Option<&Snapshot>) {
+    fn mark_dirty(&mut self, key: &StoreKey, old: Option<&Snapshot>, new: Option<&Snapshot>) {
         for owner in old.into_iter().chain(new).flat_map(|object| &object.owners) {
             self.dirty.extend(self.owners.place(&owner.uid).cloned());
         }
@@ -155,7 +146,7 @@ impl Store {
         }
         let is_namespace = |kind: &Kind| kind.name == "Namespace";
         if let Some(kind) = self.kinds.iter().position(is_namespace).filter(|_| !key.namespace.is_empty()) {
-            let namespace = Key { kind, namespace: String::new(), name: key.namespace.clone() };
+            let namespace = StoreKey { kind, namespace: String::new(), name: key.namespace.clone() };
             let is_ending = self.objects.get(&namespace).is_some_and(|found| found.is_deleting);
             self.dirty.extend(is_ending.then_some(namespace));
         }
@@ -170,15 +161,15 @@ mod tests {
     use super::*;
     use crate::{kinds, ring::KEPT_CHANGES};
 
-    fn key(kind: usize, name: &str) -> Key {
-        Key { kind, namespace: "a".to_owned(), name: name.to_owned() }
+    fn key(kind: usize, name: &str) -> StoreKey {
+        StoreKey { kind, namespace: "a".to_owned(), name: name.to_owned() }
     }
 
     fn object() -> Value {
         json!({ "metadata": {} })
     }
 
-    fn put(store: &mut Store, key: Key) {
+    fn put(store: &mut Store, key: StoreKey) {
         store.put(key, object(), Timestamp::UNIX_EPOCH);
     }
 
@@ -203,7 +194,7 @@ mod tests {
             for name in ["b", "a"] {
                 put(&mut store, key(kind, name));
             }
-            put(&mut store, Key { namespace: "b".to_owned(), ..key(kind, "c") });
+            put(&mut store, StoreKey { namespace: "b".to_owned(), ..key(kind, "c") });
         }
         let names = |namespace| store.list(1, namespace).map(|(key, _)| (key.kind, &*key.name)).collect::<Vec<_>>();
         assert_eq!(names(""), [(1, "a"), (1, "b"), (1, "c")]);

@@ -39,7 +39,7 @@ struct FieldPath<'a> {
 }
 
 impl<'a> FieldPath<'a> {
-    fn enter<T>(&mut self, step: &Step<'a>, then: impl FnOnce(&mut Self) -> T) -> T {
+    fn enter<T>(&mut self, step: &PathElement<'a>, then: impl FnOnce(&mut Self) -> T) -> T {
         self.edges.push(step.edge.clone());
         self.names.extend(step.name);
         let result = then(self);
@@ -55,7 +55,7 @@ impl<'a> FieldPath<'a> {
 type Pair<'a> = (Option<&'a str>, Option<&'a Value>, Option<&'a Value>);
 
 /// One step down into an object.
-struct Step<'a> {
+struct PathElement<'a> {
     edge: String,
     /// Name of a field; none for an item of a list.
     name: Option<&'a str>,
@@ -87,12 +87,12 @@ impl Structure<'_> {
     }
 
     /// Returns the children of a value; none for a leaf, which is compared as a whole.
-    fn children<'v>(self, place: &FieldPath<'_>, value: &'v Value) -> Option<Vec<(Step<'v>, &'v Value)>> {
+    fn children<'v>(self, place: &FieldPath<'_>, value: &'v Value) -> Option<Vec<(PathElement<'v>, &'v Value)>> {
         match value {
             Value::Object(fields) if !self.is_atomic(place) => Some(
                 fields
                     .iter()
-                    .map(|(name, value)| (Step { edge: format!("f:{name}"), name: Some(name.as_str()) }, value))
+                    .map(|(name, value)| (PathElement { edge: format!("f:{name}"), name: Some(name.as_str()) }, value))
                     .collect(),
             ),
             Value::Array(items) => {
@@ -100,7 +100,7 @@ impl Structure<'_> {
                 if kind == ListType::Atomic {
                     return None;
                 }
-                let step = |item| Some((Step { edge: item_edge(&kind, item)?, name: None }, item));
+                let step = |item| Some((PathElement { edge: item_edge(&kind, item)?, name: None }, item));
                 // A list whose items have no identity is one value.
                 items.iter().map(step).collect()
             }
@@ -174,7 +174,7 @@ impl Structure<'_> {
                     pairs.entry(step.edge).or_insert((step.name, None, None)).2 = Some(value);
                 }
                 for (edge, (name, old, new)) in pairs {
-                    place.enter(&Step { edge, name }, |place| self.add_differences(place, (old, new), found));
+                    place.enter(&PathElement { edge, name }, |place| self.add_differences(place, (old, new), found));
                 }
             }
         }

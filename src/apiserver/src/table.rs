@@ -16,11 +16,11 @@ struct Column {
     format: &'static str,
     priority: i64,
     description: String,
-    source: Source,
+    source: CellSource,
 }
 
 /// Where a cell comes from.
-enum Source {
+enum CellSource {
     /// A JSON path.
     Path(String),
     /// The age of the first of some times that is there, by JSON pointers.
@@ -42,15 +42,15 @@ const LAST_SEEN: &[&str] = &[
 ];
 const AGE: &str = ".metadata.creationTimestamp";
 
-fn column(name: &str, kind: &str, source: Source) -> Column {
+fn column(name: &str, kind: &str, source: CellSource) -> Column {
     let (name, kind) = (name.to_owned(), kind.to_owned());
     Column { name, kind, format: "", priority: 0, description: String::new(), source }
 }
 
 /// Returns the columns of a kind: the name, those of the kind, and the age.
 fn columns(kind: &Kind) -> Vec<Column> {
-    let path = |name: &str, kind: &str, path: &str| column(name, kind, Source::Path(path.to_owned()));
-    let computed = |name: &str, kind: &str, cell: fn(&Value) -> Value| column(name, kind, Source::Computed(cell));
+    let path = |name: &str, kind: &str, path: &str| column(name, kind, CellSource::Path(path.to_owned()));
+    let computed = |name: &str, kind: &str, cell: fn(&Value) -> Value| column(name, kind, CellSource::Computed(cell));
     let mut all = vec![Column { format: "name", ..path("Name", "string", ".metadata.name") }];
     if let Shape::Custom { definition, .. } = &kind.shape {
         all.extend(items(definition, "/spec/versions/0/additionalPrinterColumns").iter().map(|printed| Column {
@@ -108,7 +108,7 @@ fn columns(kind: &Kind) -> Vec<Column> {
             };
             let message = |object: &Value| Value::from([text(object, "/message"), text(object, "/note")].concat());
             return vec![
-                column("Last Seen", "date", Source::Since(LAST_SEEN)),
+                column("Last Seen", "date", CellSource::Since(LAST_SEEN)),
                 path("Type", "string", ".type"),
                 path("Reason", "string", ".reason"),
                 computed("Object", "string", regarding),
@@ -164,12 +164,12 @@ pub(crate) fn cells(kind: &Kind, object: &Value, now: Timestamp) -> Value {
         Value::from(time.map_or("<unknown>".to_owned(), |time| age(now.as_second() - time.as_second())))
     };
     let cell = |column: &Column| match &column.source {
-        Source::Computed(cell) => cell(object),
-        Source::Since(pointers) => {
+        CellSource::Computed(cell) => cell(object),
+        CellSource::Since(pointers) => {
             let mut times = pointers.iter().map(|pointer| text(object, pointer));
             since(times.find(|time| !time.is_empty()).unwrap_or_default())
         }
-        Source::Path(path) => match find(object, path) {
+        CellSource::Path(path) => match find(object, path) {
             Some(found) if column.kind == "date" => since(found.as_str().unwrap_or_default()),
             Some(found) if matches!(column.kind.as_str(), "integer" | "number" | "boolean") => found.clone(),
             Some(Value::String(text)) => text.as_str().into(),

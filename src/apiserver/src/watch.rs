@@ -13,8 +13,8 @@ use tokio::{
 };
 
 use crate::{
-    builtin, errors::ApiError, forms::Form, kinds::Kind, lists::Scope, object::set_metadata, options::ListOptions,
-    ring::Change, server::Shared, snapshot::Snapshot, store::Store,
+    builtin, errors::StatusError, forms::Form, kinds::Kind, lists::Scope, object::set_metadata, options::ListOptions,
+    ring::Change, snapshot::Snapshot, state::ServerState, store::Store,
 };
 
 /// Time between two bookmarks.
@@ -28,7 +28,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// One watch.
 pub(crate) struct Watch {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     /// Tells of changes of the kind.
     changes: Receiver<()>,
     scope: Scope,
@@ -48,7 +48,13 @@ pub(crate) struct Watch {
 
 impl Watch {
     /// Begins a watch at the version that the options name, or with what is there.
-    pub(crate) fn new(shared: Arc<Shared>, store: &Store, scope: Scope, form: Form, options: &ListOptions) -> Self {
+    pub(crate) fn new(
+        shared: Arc<ServerState>,
+        store: &Store,
+        scope: Scope,
+        form: Form,
+        options: &ListOptions,
+    ) -> Self {
         let now = Instant::now();
         let timeout = options
             .timeout
@@ -134,7 +140,7 @@ impl Watch {
     fn push_stored(&mut self, what: &str, object: &Snapshot) {
         let kind = self.scope.kind(self.shared.kinds);
         let stored = &self.shared.kinds[self.scope.stored_kind(self.shared.kinds)];
-        if self.form == Form::Whole && !builtin::is_event_view(kind) {
+        if self.form == Form::Whole && !kind.is_event_view() {
             let mut text = String::with_capacity(object.len() + 64);
             object.write_json(stored, &mut text);
             self.lines.push_back(line(what, &text));
@@ -161,7 +167,7 @@ impl Watch {
                 self.position = self.position.max(store.version());
             }
             Err(oldest) => {
-                let status = ApiError::expired(self.position, oldest).status();
+                let status = StatusError::expired(self.position, oldest).status();
                 self.lines.push_back(line("ERROR", &status.to_string()));
                 (self.is_over, self.is_expired) = (true, true);
             }
@@ -208,11 +214,11 @@ fn bookmark(kind: &Kind, version: u64, is_end_of_initial_events: bool) -> Value 
 ///
 /// # Errors
 /// 504 for a version of the future, 410 for an older one that is asked for exactly.
-pub(crate) fn list_version(store: &Store, options: &ListOptions) -> Result<u64, ApiError> {
+pub(crate) fn list_version(store: &Store, options: &ListOptions) -> Result<u64, StatusError> {
     let current = store.version();
     match options.version.unwrap_or_default() {
-        wanted if wanted > current => Err(ApiError::too_large_version(wanted, current)),
-        wanted if options.exact && wanted < current => Err(ApiError::expired(wanted, current)),
+        wanted if wanted > current => Err(StatusError::too_large_version(wanted, current)),
+        wanted if options.exact && wanted < current => Err(StatusError::expired(wanted, current)),
         _ => Ok(current),
     }
 }

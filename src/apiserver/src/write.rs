@@ -8,13 +8,15 @@ use crate::{
     admission,
     bodies::{check_name, check_namespace, expect_kind},
     builtin,
-    errors::{ApiError, INVALID, MODIFIED, Violation},
+    errors::{INVALID, MODIFIED, StatusError, Violation},
+    key::StoreKey,
     kinds::{Kind, stored},
-    managed::{self, Operation, Writer, without_times},
+    managed::{self, ManagerIdentifier, Operation, without_times},
     object::{self, fields, finalizers, is_deleting, metadata, number, set_field, set_metadata, text, time, uid},
     options::{FieldValidation, WriteOptions},
-    store::{Key, Store},
+    store::Store,
     structure::Structure,
+    target::Target,
 };
 
 /// Fields of metadata that a write cannot change.
@@ -28,19 +30,6 @@ const MAX_BASE: usize = 63 - SUFFIX_LENGTH;
 /// Names that are tried for one `generateName`.
 const NAME_ATTEMPTS: usize = 8;
 
-/// An object that a request names.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    /// Index of the kind.
-    pub(crate) kind: usize,
-    /// Namespace; empty for all of them, or for kinds without.
-    pub(crate) namespace: String,
-    /// Name; empty for a collection.
-    pub(crate) name: String,
-    /// Subresource; empty for the object itself.
-    pub(crate) subresource: String,
-}
-
 /// What a write answers.
 #[derive(Debug)]
 pub(crate) struct Written {
@@ -52,9 +41,9 @@ pub(crate) struct Written {
 
 /// How the owners of the fields are known.
 #[derive(Clone, Copy)]
-pub(crate) enum Owners<'a> {
+pub(crate) enum FieldOwners<'a> {
     /// They follow from the difference.
-    Of(&'a Writer),
+    Of(&'a ManagerIdentifier),
     /// An apply has recorded them.
     Recorded,
 }
@@ -71,24 +60,24 @@ impl Request<'_> {
         &self.kinds[target.kind]
     }
 
-    pub(crate) fn key(&self, target: &Target) -> Key {
+    pub(crate) fn key(&self, target: &Target) -> StoreKey {
         let kind = stored(self.kinds, target.kind);
-        Key { kind, namespace: target.namespace.clone(), name: target.name.clone() }
+        StoreKey { kind, namespace: target.namespace.clone(), name: target.name.clone() }
     }
 
     /// Returns the object in the form of the kind that the request names.
     ///
     /// # Errors
     /// 404 if it is not there.
-    pub(crate) fn get(&self, target: &Target) -> Result<Value, ApiError> {
+    pub(crate) fn get(&self, target: &Target) -> Result<Value, StatusError> {
         let kind = self.kind(target);
-        let found = self.store.object(&self.key(target)).ok_or_else(|| ApiError::not_found(kind, &target.name))?;
+        let found = self.store.object(&self.key(target)).ok_or_else(|| StatusError::not_found(kind, &target.name))?;
         Ok(builtin::to_view(kind, found))
     }
 
     /// Returns the writer that a request is recorded as.
-    pub(crate) fn writer(&self, target: &Target, options: &WriteOptions, operation: Operation) -> Writer {
-        Writer {
+    pub(crate) fn writer(&self, target: &Target, options: &WriteOptions, operation: Operation) -> ManagerIdentifier {
+        ManagerIdentifier {
             operation,
             manager: options.manager.clone(),
             api_version: self.kind(target).api_version(),
@@ -100,15 +89,20 @@ impl Request<'_> {
     ///
     /// # Errors
     /// Those of the API server: 400, 403, 404 of the namespace, 409, 422.
-    pub(crate) fn create(&mut self, target: &Target, body: Value, options: &WriteOptions) -> Result<Written, ApiError> {
+    pub(crate) fn create(
+        &mut self,
+        target: &Target,
+        body: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, StatusError> {
         let kind = self.kind(target);
         let object = expect_kind(kind, body)?;
         check_namespace(target, &object)?;
         if !text(&object, "/metadata/resourceVersion").is_empty() {
-            return Err(ApiError::unknown("resourceVersion should not be set on objects to be created"));
+            return Err(StatusError::unknown("resourceVersion should not be set on objects to be created"));
         }
         let writer = self.writer(target, options, Operation::Update);
-        self.insert(target, object, Owners::Of(&writer), options)
+        self.insert(target, object, FieldOwners::Of(&writer), options)
     }
 
     /// Stores a new object.
@@ -119,9 +113,9 @@ impl Request<'_> {
         &mut self,
         target: &Target,
         mut object: Value,
-        owners: Owners<'_>,
+        owners: FieldOwners<'_>,
         options: &WriteOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<Written, StatusError> {
         let kind = self.kind(target);
         let managed = object.pointer("/metadata/managedFields").cloned();
         if kind.traits.status {
@@ -151,31 +145,31 @@ impl Request<'_> {
             set_metadata(&mut object, "generation", Some(1.into()));
         }
         match owners {
-            Owners::Of(writer) => {
+            FieldOwners::Of(writer) => {
                 set_metadata(&mut object, "managedFields", None);
                 managed::update(Structure(kind), &kind.empty(), &mut object, writer, &time(self.now));
             }
-            Owners::Recorded => set_metadata(&mut object, "managedFields", managed),
+            FieldOwners::Recorded => set_metadata(&mut object, "managedFields", managed),
         }
         admission::validate(kind, &object, None)?;
         let key = self.key(&Target { name: name.clone(), ..target.clone() });
         if self.store.get(&key).is_some() {
-            return Err(ApiError::already_exists(kind, &name));
+            return Err(StatusError::already_exists(kind, &name));
         }
         let object = self.keep(kind, key, object, options);
         Ok(Written { code: StatusCode::CREATED, object, warnings })
     }
 
     /// Checks that a namespace takes new objects.
-    fn check_place(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), ApiError> {
+    fn check_place(&self, kind: &Kind, namespace: &str, name: &str) -> Result<(), StatusError> {
         if kind.traits.cluster {
             return Ok(());
         }
         let index = self.kinds.iter().position(|kind| kind.name == "Namespace").unwrap_or_default();
-        let key = Key { kind: index, namespace: String::new(), name: namespace.to_owned() };
+        let key = StoreKey { kind: index, namespace: String::new(), name: namespace.to_owned() };
         match self.store.get(&key) {
-            None => Err(ApiError::not_found(&self.kinds[index], namespace)),
-            Some(found) if found.is_deleting => Err(ApiError::namespace_terminating(kind, name, namespace)),
+            None => Err(StatusError::not_found(&self.kinds[index], namespace)),
+            Some(found) if found.is_deleting => Err(StatusError::namespace_terminating(kind, name, namespace)),
             Some(_) => Ok(()),
         }
     }
@@ -184,12 +178,17 @@ impl Request<'_> {
     ///
     /// # Errors
     /// Those of the API server: 400, 404, 409, 422.
-    pub(crate) fn update(&mut self, target: &Target, body: Value, options: &WriteOptions) -> Result<Written, ApiError> {
+    pub(crate) fn update(
+        &mut self,
+        target: &Target,
+        body: Value,
+        options: &WriteOptions,
+    ) -> Result<Written, StatusError> {
         let object = expect_kind(self.kind(target), body)?;
         check_name(target, &object)?;
         let old = self.get(target)?;
         let writer = self.writer(target, options, Operation::Update);
-        self.replace(target, &old, object, Owners::Of(&writer), options)
+        self.replace(target, &old, object, FieldOwners::Of(&writer), options)
     }
 
     /// Replaces the object `old` by another one: the end of updates and applies.
@@ -201,9 +200,9 @@ impl Request<'_> {
         target: &Target,
         old: &Value,
         mut new: Value,
-        owners: Owners<'_>,
+        owners: FieldOwners<'_>,
         options: &WriteOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<Written, StatusError> {
         let warnings = admit(self.kind(target), &mut new, options)?;
         self.replace_by_admitted(target, old, new, owners, warnings, options)
     }
@@ -217,14 +216,14 @@ impl Request<'_> {
         target: &Target,
         old: &Value,
         mut new: Value,
-        owners: Owners<'_>,
+        owners: FieldOwners<'_>,
         warnings: Vec<String>,
         options: &WriteOptions,
-    ) -> Result<Written, ApiError> {
+    ) -> Result<Written, StatusError> {
         let kind = self.kind(target);
         check_preconditions(kind, old, &new)?;
         prepare(kind, &target.subresource, old, &mut new);
-        if let Owners::Of(writer) = owners {
+        if let FieldOwners::Of(writer) = owners {
             managed::update(Structure(kind), old, &mut new, writer, &time(self.now));
         }
         admission::validate(kind, &new, Some(old))?;
@@ -247,7 +246,7 @@ impl Request<'_> {
     }
 
     /// Stores an object unless it is a dry run. Returns it as stored.
-    fn keep(&mut self, kind: &Kind, key: Key, object: Value, options: &WriteOptions) -> Value {
+    fn keep(&mut self, kind: &Kind, key: StoreKey, object: Value, options: &WriteOptions) -> Value {
         if options.dry_run {
             return object;
         }
@@ -256,10 +255,10 @@ impl Request<'_> {
 }
 
 /// Lets the schema complete an object, and returns warnings of unknown fields.
-fn admit(kind: &Kind, object: &mut Value, options: &WriteOptions) -> Result<Vec<String>, ApiError> {
+fn admit(kind: &Kind, object: &mut Value, options: &WriteOptions) -> Result<Vec<String>, StatusError> {
     let refused = |why: String| {
         let (name, version) = (kind.name, kind.version);
-        ApiError::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: {why}"))
+        StatusError::bad_request(format!("{name} in version {version:?} cannot be handled as a {name}: {why}"))
     };
     let unknown = admission::admit(kind, object).map_err(refused)?;
     warnings(unknown, options.validation).map_err(refused)
@@ -279,21 +278,23 @@ pub(crate) fn warnings(unknown: Vec<String>, validation: FieldValidation) -> Res
 }
 
 /// Checks the uid and version that the new object names.
-fn check_preconditions(kind: &Kind, old: &Value, new: &Value) -> Result<(), ApiError> {
+fn check_preconditions(kind: &Kind, old: &Value, new: &Value) -> Result<(), StatusError> {
     let name = object::name(old);
     let wanted = uid(new);
     if !wanted.is_empty() && wanted != uid(old) {
         let why = format!("Precondition failed: UID in precondition: {wanted}, UID in object meta: {}", uid(old));
-        return Err(ApiError::conflict(kind, name, &why));
+        return Err(StatusError::conflict(kind, name, &why));
     }
     match text(new, "/metadata/resourceVersion") {
         "" | "0" if kind.traits.unconditional => Ok(()),
         "" | "0" => {
             let message = "Invalid value: 0: must be specified for an update".to_owned();
             let error = Violation { reason: INVALID, field: "metadata.resourceVersion".to_owned(), message };
-            Err(ApiError::invalid(kind.group, kind.plural, name, &[error]))
+            Err(StatusError::invalid(kind.group, kind.plural, name, &[error]))
         }
-        version if version != text(old, "/metadata/resourceVersion") => Err(ApiError::conflict(kind, name, MODIFIED)),
+        version if version != text(old, "/metadata/resourceVersion") => {
+            Err(StatusError::conflict(kind, name, MODIFIED))
+        }
         _ => Ok(()),
     }
 }
@@ -328,7 +329,7 @@ fn prepare(kind: &Kind, subresource: &str, old: &Value, new: &mut Value) {
 }
 
 /// Makes a random uid (UUID version 4).
-fn new_uid() -> Result<String, ApiError> {
+fn new_uid() -> Result<String, StatusError> {
     let mut bytes = random::<16>()?;
     bytes[6] = (bytes[6] & 0x0f) | 0x40;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;
@@ -337,13 +338,13 @@ fn new_uid() -> Result<String, ApiError> {
 }
 
 /// Makes the end of a generated name.
-fn suffix() -> Result<String, ApiError> {
+fn suffix() -> Result<String, StatusError> {
     let bytes = random::<SUFFIX_LENGTH>()?;
     Ok(bytes.iter().map(|byte| char::from(SUFFIX[usize::from(*byte) % SUFFIX.len()])).collect())
 }
 
-fn random<const N: usize>() -> Result<[u8; N], ApiError> {
+fn random<const N: usize>() -> Result<[u8; N], StatusError> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|error| ApiError::unknown(error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| StatusError::unknown(error.to_string()))?;
     Ok(bytes)
 }

@@ -41,8 +41,8 @@ pub struct DevArgs {
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub(crate) logs: Vec<String>,
     /// How to print what happens: lines, or a JSON object each
-    #[arg(short, long, value_enum, default_value_t = OutputFormat::Plain)]
-    pub(crate) output: OutputFormat,
+    #[arg(short, long, value_enum, default_value_t = EventFormat::Plain)]
+    pub(crate) output: EventFormat,
     /// How long COMMAND waits until all is Ready, such as 90s or 5m
     #[arg(long, default_value = "60s", value_name = "TIME", value_parser = length)]
     pub(crate) timeout: Duration,
@@ -53,7 +53,7 @@ pub struct DevArgs {
 
 /// How events are printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OutputFormat {
+pub(crate) enum EventFormat {
     /// Lines for people.
     Plain,
     /// One JSON object per line.
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(args.files, ["a.yaml", "tools"].map(PathBuf::from));
         assert_eq!(args.command, ["run", "-x"].map(OsString::from));
         assert_eq!((args.recursive, args.namespace.as_str(), args.gateway_port), (true, "team", Some(1)));
-        assert_eq!((args.output, args.timeout), (OutputFormat::Json, Duration::from_secs(60)));
+        assert_eq!((args.output, args.timeout), (EventFormat::Json, Duration::from_secs(60)));
         assert_eq!(args.logs, ["a", "agent/b"]);
         let args = parse("").unwrap();
         assert_eq!((args.files.len(), args.command.len(), args.logs.len()), (0, 0, 0));

@@ -13,7 +13,7 @@ use daemon::ids::random_hex;
 use http::{HeaderValue, Request, header::USER_AGENT};
 use jiff::Timestamp;
 use kube::{Client, client::Body};
-use node::{Environment, Names, Node, NodeConfig, NodeError, Programs, Tokens};
+use node::{Environment, LocalNode, Names, NodeConfig, NodeError, Programs, Tokens};
 use operator::discovery::HostMap;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt as _;
@@ -35,7 +35,7 @@ use crate::{
     ports::PortError,
     programs::{self, ProgramsError},
     reload::FileWatcher,
-    screen::{Event, Screen, ScreenStyle, ScreenWriter, Selection},
+    screen::{Event, OutputSelection, Screen, ScreenStyle, ScreenWriter},
     session::{Processes, Session},
     signals::Signals,
     workspace::Workspace,
@@ -115,7 +115,7 @@ pub(crate) async fn start(args: DevArgs) -> Result<Session, StartError> {
     // What a model or an object chooses must not lead to what starts programs.
     let closed = vec![server_port, ports.control_plane];
     let config = node_config(&folder, programs, tokens, &closed);
-    let node = Node::new(client.clone(), config, Arc::new(screen.clone()))?;
+    let node = LocalNode::new(client.clone(), config, Arc::new(screen.clone()))?;
     let logs = part_logs::start(node.log_store(), screen.clone());
     logs.map_err(|error| StartError::Usage(format!("RECIF_LOG: {error}")))?;
     let server = server.with_logs(node.logs());
@@ -187,7 +187,7 @@ fn inputs(files: &[PathBuf]) -> Result<Vec<Input>, StartError> {
 }
 
 fn screen(args: &DevArgs) -> Result<(Screen, ScreenWriter), StartError> {
-    let selection = Selection::new(&args.logs);
+    let selection = OutputSelection::new(&args.logs);
     // Of a command's output nothing else is part.
     let style = ScreenStyle { format: args.output, selection, to_stderr: !args.command.is_empty() };
     Screen::start(style).map_err(StartError::io("start a thread"))

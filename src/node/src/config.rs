@@ -16,7 +16,7 @@ const PROXIES: &[&str] = &["http_proxy", "https_proxy", "no_proxy", "all_proxy"]
 /// Hosts that are reached without a proxy.
 const LOOPBACK: &str = "localhost,127.0.0.1";
 
-/// Configuration of a [`crate::Node`].
+/// Configuration of a [`crate::LocalNode`].
 #[derive(Debug, Clone)]
 pub struct NodeConfig {
     /// Folder of the node: it writes `pods/`, `claims/`, `logs/` and the file `processes` there. Absolute, and closed to others.

@@ -16,9 +16,9 @@ use crate::{
     ports::{PortMap, is_free},
     prepare::{Prepared, StartFailure},
     probes,
-    process::{Exit, Lines, Process},
+    process::{Lines, Process, ProcessExit},
     roll_out::ALONE,
-    states::{ContainerRecord, Ended, Role, State},
+    states::{ContainerRecord, ContainerRole, Ended, State},
 };
 
 /// Lines of a program that are shown when it has ended.
@@ -59,7 +59,7 @@ pub(crate) async fn run(cx: Arc<PodContext>, index: usize) {
         reported = None;
         let begin = Instant::now();
         let ended = supervise(&cx, index, &container, &prepared, process).await;
-        if cx.role(index) == Role::Init && ended.exit.code == 0 || cx.is_ending() {
+        if cx.role(index) == ContainerRole::Init && ended.exit.code == 0 || cx.is_ending() {
             return;
         }
         let (pause, times) = back_off.after(begin.elapsed());
@@ -141,7 +141,7 @@ async fn supervise(
     cx.change(index, |record| record.state = State::Running(started));
     cx.record(index, Severity::Normal, "Started", format!("Started container {}", container.name));
     let exit = match process {
-        None => Exit { code: 0, signal: None },
+        None => ProcessExit { code: 0, signal: None },
         Some(mut process) => {
             let reason = tokio::select! {
                 biased;
@@ -198,7 +198,7 @@ async fn stop(
     prepared: &Prepared,
     mut process: Process,
     limit: Option<Instant>,
-) -> Exit {
+) -> ProcessExit {
     let before = async {
         pre_stop(cx, index, container, prepared).await;
         cx.may_end(index).await;
@@ -271,7 +271,7 @@ async fn judge(cx: &PodContext, index: usize, container: &Container, ended: &End
         let declared = ports.0.iter().find(|(declared, own)| **own == port && *declared != *own);
         let Some((declared, _)) = declared else { continue };
         let is_ours = cx.node.config.programs.is_ours(container);
-        let lost = !is_ours && cx.role(index) == Role::Main && cx.node.predecessor_has(&cx.pod, *declared);
+        let lost = !is_ours && cx.role(index) == ContainerRole::Main && cx.node.predecessor_has(&cx.pod, *declared);
         // A program that ends for another reason, such as a mistake in new code, must not end the Pod that works.
         if lost && cx.log(&container.name).last(LAST_LINES).iter().any(|line| names_a_port_in_use(&line.text)) {
             let text = format!(
@@ -295,7 +295,7 @@ async fn is_taken(port: u16) -> bool {
 }
 
 /// Tells that a program has ended, with its last lines.
-fn tell_end(cx: &PodContext, container: &Container, exit: Exit, times: u32, pause: Duration) {
+fn tell_end(cx: &PodContext, container: &Container, exit: ProcessExit, times: u32, pause: Duration) {
     let how = match (exit.signal, exit.code) {
         (Some(signal), _) => format!("ended by signal {signal}"),
         (None, code) => format!("ended with exit code {code}"),

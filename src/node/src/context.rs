@@ -13,8 +13,8 @@ use crate::{
     logs::ContainerLog,
     output::Source,
     pod_spec::containers,
-    shared::Shared,
-    states::{ContainerRecord, Role, State},
+    shared::NodeState,
+    states::{ContainerRecord, ContainerRole, State},
     volumes::Folders,
 };
 
@@ -50,7 +50,7 @@ pub(crate) struct PodState {
 
 /// A Pod that runs on this node.
 pub(crate) struct PodContext {
-    pub(crate) node: Arc<Shared>,
+    pub(crate) node: Arc<NodeState>,
     /// The Pod as it was when it came; only its status and deletion change later.
     pub(crate) pod: Arc<Pod>,
     /// Source of its lines and notes; without a container.
@@ -72,8 +72,8 @@ impl PodContext {
     }
 
     /// Returns a container's role.
-    pub(crate) fn role(&self, index: usize) -> Role {
-        self.state.borrow().containers.get(index).map_or(Role::Main, |container| container.role)
+    pub(crate) fn role(&self, index: usize) -> ContainerRole {
+        self.state.borrow().containers.get(index).map_or(ContainerRole::Main, |container| container.role)
     }
 
     /// Changes the state of a container.
@@ -104,7 +104,7 @@ impl PodContext {
 
     /// Records an Event of a container.
     pub(crate) fn record(&self, index: usize, severity: Severity, reason: &'static str, message: String) {
-        let list = if self.role(index) == Role::Main { "containers" } else { "initContainers" };
+        let list = if self.role(index) == ContainerRole::Main { "containers" } else { "initContainers" };
         let event = PodEvent {
             namespace: self.source.namespace.clone(),
             pod: self.source.pod.clone(),
@@ -156,7 +156,7 @@ impl PodContext {
 
     /// Waits until a container may be ended: a sidecar only when all that follow it have ended.
     pub(crate) async fn may_end(&self, index: usize) {
-        if self.role(index) != Role::Sidecar || !self.is_ending() {
+        if self.role(index) != ContainerRole::Sidecar || !self.is_ending() {
             return;
         }
         let mut state = self.state.subscribe();

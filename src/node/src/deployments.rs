@@ -15,14 +15,14 @@ use crate::{
     pod_spec::{self, DevAnnotations, REQUIRE_IDENTITY, containers},
     ports::PortMap,
     roll_out::roll_out,
-    shared::{Shared, controller},
+    shared::{NodeState, controller},
 };
 
 /// Pause before Pods are made again that could not be made.
 const RETRY: SignedDuration = SignedDuration::from_secs(1);
 
 /// Takes the next step of a Deployment that owns these Pods. Returns the time at which it is to be looked at again.
-pub(crate) async fn reconcile(shared: &Shared, deployment: &Deployment, pods: &[&Pod]) -> Option<Timestamp> {
+pub(crate) async fn reconcile(shared: &NodeState, deployment: &Deployment, pods: &[&Pod]) -> Option<Timestamp> {
     // An owner that is not known yet says later what is to run.
     let owner = dev_annotations(shared, deployment)?;
     let template = deployment.spec.as_ref().map(|spec| spec.template.clone()).unwrap_or_default();
@@ -62,7 +62,7 @@ pub(crate) async fn reconcile(shared: &Shared, deployment: &Deployment, pods: &[
 
 /// Returns the annotations that decide what runs: those of the object that the Deployment belongs to, or its own. None if that object is
 /// not known yet.
-fn dev_annotations(shared: &Shared, deployment: &Deployment) -> Option<DevAnnotations> {
+fn dev_annotations(shared: &NodeState, deployment: &Deployment) -> Option<DevAnnotations> {
     let owner = controller(deployment.metadata.owner_references.as_deref());
     let cache = owner.and_then(|owner| Some((owner, shared.owners.get(owner.kind.as_str())?)));
     let Some((owner, cache)) = cache else {
@@ -74,7 +74,7 @@ fn dev_annotations(shared: &Shared, deployment: &Deployment) -> Option<DevAnnota
 
 /// Makes a Pod, with a free port for each that it declares.
 async fn create(
-    shared: &Shared,
+    shared: &NodeState,
     deployment: &Deployment,
     hash: &str,
     owner: &DevAnnotations,
@@ -94,7 +94,7 @@ async fn create(
 }
 
 /// Tells of parts of a template that have no effect here.
-fn tell_what_has_no_effect(shared: &Shared, spec: &k8s_openapi::api::core::v1::PodSpec, pod: &Pod) {
+fn tell_what_has_no_effect(shared: &NodeState, spec: &k8s_openapi::api::core::v1::PodSpec, pod: &Pod) {
     let mut variables = containers(spec).flat_map(|container| container.env.iter().flatten());
     let requires = |value: Option<&str>| value == Some("true");
     if variables.any(|variable| variable.name == REQUIRE_IDENTITY && requires(variable.value.as_deref())) {
@@ -121,7 +121,11 @@ pub(crate) fn source(pod: &Pod, index: usize) -> Source {
     }
 }
 
-async fn write_status(shared: &Shared, deployment: &Deployment, status: k8s_openapi::api::apps::v1::DeploymentStatus) {
+async fn write_status(
+    shared: &NodeState,
+    deployment: &Deployment,
+    status: k8s_openapi::api::apps::v1::DeploymentStatus,
+) {
     let mut new = deployment.clone();
     new.metadata.resource_version = None;
     new.metadata.managed_fields = None;

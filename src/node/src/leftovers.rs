@@ -21,10 +21,10 @@ const INTERVAL: Duration = Duration::from_millis(20);
 
 /// Groups that run now, kept in a file.
 #[derive(Debug, Clone)]
-pub(crate) struct Leftovers(Arc<Shared>);
+pub(crate) struct Leftovers(Arc<ProcessGroups>);
 
 #[derive(Debug)]
-struct Shared {
+struct ProcessGroups {
     path: PathBuf,
     run: String,
     /// Start time by group.
@@ -52,7 +52,7 @@ impl Leftovers {
         let mut bytes = [0; 16];
         // Without random numbers the runs are not told apart, and their groups are still known by the start time.
         let _ = getrandom::fill(&mut bytes);
-        Self(Arc::new(Shared { path, run: hex::encode(bytes), groups: Mutex::default() }))
+        Self(Arc::new(ProcessGroups { path, run: hex::encode(bytes), groups: Mutex::default() }))
     }
 
     /// Returns the variable that every process gets, and its value.

@@ -1,8 +1,9 @@
 //! A node on this machine: runs the Pods of Deployments as processes, without cluster, container or root. It does what the kubelet,
 //! kube-proxy and the controllers of Deployments and EndpointSlices do on a cluster, as far as Récif needs it.
 //!
-//! [`Node`] reads the API by informer caches ([`cache`]) and acts on them level-triggered ([`node`]): [`roll_out`] decides which Pods a
-//! Deployment gets, [`pod_spec`] moves them to this machine, [`pod`] runs each of them, and [`slices`] and [`relays`] lead to them.
+//! [`LocalNode`] reads the API by informer caches ([`cache`]) and acts on them level-triggered ([`node`]): [`roll_out`] decides which
+//! Pods a Deployment gets, [`pod_spec`] moves them to this machine, [`pod`] runs each of them, and [`slices`] and [`relays`] lead to
+//! them.
 //! All Pods are on 127.0.0.1, so each of their ports becomes a free one ([`ports`]), and a URL that names a Service becomes that of
 //! its relay ([`names`]).
 
@@ -10,6 +11,7 @@ mod back_off;
 mod cache;
 mod check;
 mod config;
+mod config_error;
 mod container;
 mod context;
 mod deployment_status;
@@ -45,7 +47,7 @@ mod workers;
 
 pub use config::{Environment, NODE_NAME, NodeConfig, NodeError};
 pub use logs::Logs;
-pub use node::{Names, Node};
+pub use node::{LocalNode, Names};
 pub use output::{Output, Source, readable};
 pub use programs::{DEV_COMMAND, DEV_FOLDER, PROXY_IMAGE, Programs, RUNNER_IMAGE};
 pub use tokens::Tokens;

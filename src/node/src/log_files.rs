@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use crate::logs::Line;
+use jiff::Timestamp;
 
 /// Size at which a file becomes the older one, in bytes.
 const MAX_SIZE: u64 = 5 * 1024 * 1024;
@@ -50,10 +50,10 @@ struct Opened {
 }
 
 impl LogFile {
-    /// Writes a line of a Pod.
-    pub(crate) fn write(&self, pod: &str, line: &Line) {
+    /// Writes a line of a Pod with its time.
+    pub(crate) fn write(&self, pod: &str, at: Timestamp, line: &str) {
         let mut opened = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = format!("{} {pod} {}\n", line.at, line.text);
+        let text = format!("{at} {pod} {line}\n");
         if let Err(error) = self.append(&mut opened, text.as_bytes())
             && !std::mem::replace(&mut opened.has_failed, true)
         {
@@ -90,27 +90,25 @@ impl LogFile {
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
     use crate::testing::TestFolder;
 
     #[test]
     fn a_file_grows_and_becomes_the_older_one() {
         let folder = TestFolder::new();
-        let line = |text: &str| Line { at: Timestamp::from_second(1_800_000_000).unwrap(), text: text.into() };
+        let at = Timestamp::from_second(1_800_000_000).unwrap();
         let files = LogFiles::new(folder.path().to_owned());
-        files.open("ns", "agent-a").write("p-1", &line("first"));
+        files.open("ns", "agent-a").write("p-1", at, "first");
         let path = folder.path().join("ns/agent-a.log");
         assert_eq!(fs::read_to_string(&path).unwrap(), "2027-01-15T08:00:00Z p-1 first\n");
         let large = "x".repeat(MAX_SIZE as usize - 60);
-        files.open("ns", "agent-a").write("p-2", &line(&large));
-        files.open("ns", "agent-a").write("p-2", &line("last"));
+        files.open("ns", "agent-a").write("p-2", at, &large);
+        files.open("ns", "agent-a").write("p-2", at, "last");
         assert_eq!(fs::read_to_string(&path).unwrap(), "2027-01-15T08:00:00Z p-2 last\n");
         let older = fs::read_to_string(folder.path().join("ns/agent-a.log.1")).unwrap();
         assert!(older.contains("p-1 first\n"));
         // Another start goes on with the file.
-        LogFiles::new(folder.path().to_owned()).open("ns", "agent-a").write("p-3", &line("more"));
+        LogFiles::new(folder.path().to_owned()).open("ns", "agent-a").write("p-3", at, "more");
         assert!(fs::read_to_string(&path).unwrap().ends_with("p-2 last\n2027-01-15T08:00:00Z p-3 more\n"));
     }
 }

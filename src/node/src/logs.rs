@@ -17,9 +17,9 @@ const KEPT: usize = 1000;
 
 /// Logs of all containers. Clones share them.
 #[derive(Clone)]
-pub struct Logs(Arc<Shared>);
+pub struct Logs(Arc<ContainerLogs>);
 
-struct Shared {
+struct ContainerLogs {
     containers: Mutex<HashMap<LogKey, Arc<ContainerLog>>>,
     files: LogFiles,
 }
@@ -36,7 +36,7 @@ impl fmt::Debug for Logs {
 impl Logs {
     /// Makes logs whose lines are also written to files below a folder.
     pub(crate) fn new(folder: PathBuf) -> Self {
-        Self(Arc::new(Shared { containers: Mutex::default(), files: LogFiles::new(folder) }))
+        Self(Arc::new(ContainerLogs { containers: Mutex::default(), files: LogFiles::new(folder) }))
     }
 
     /// Adds a line to the log of a container that is no process of the node, such as a part of this process. Its file is named
@@ -96,13 +96,13 @@ pub(crate) struct Line {
 /// Log of one container.
 pub(crate) struct ContainerLog {
     pod: String,
-    state: Mutex<State>,
+    state: Mutex<LogState>,
     changed: watch::Sender<()>,
     file: Option<Arc<LogFile>>,
 }
 
 #[derive(Default)]
-struct State {
+struct LogState {
     /// Number of instances that were started.
     instances: u64,
     /// Reason for which the container waits.
@@ -144,7 +144,7 @@ impl ContainerLog {
         Self { pod: pod.to_owned(), state: Mutex::default(), changed: watch::Sender::new(()), file }
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut State) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut LogState) -> T) -> T {
         let result = change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
         self.changed.send_replace(());
         result
@@ -183,7 +183,7 @@ impl ContainerLog {
     pub(crate) fn push(&self, text: &str) {
         let line = Line { at: Timestamp::now(), text: text.into() };
         if let Some(file) = &self.file {
-            file.write(&self.pod, &line);
+            file.write(&self.pod, line.at, &line.text);
         }
         self.change(|state| {
             let lines = &mut state.current;

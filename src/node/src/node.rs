@@ -27,7 +27,7 @@ use crate::{
     output::Output,
     ports::PortMap,
     services,
-    shared::{Owner, Shared, controller},
+    shared::{NodeState, Owner, controller},
     workers::Workers,
 };
 
@@ -35,20 +35,20 @@ use crate::{
 const RETRY: Duration = Duration::from_millis(100);
 
 /// A node on this machine.
-pub struct Node {
-    shared: Arc<Shared>,
+pub struct LocalNode {
+    shared: Arc<NodeState>,
     events: EventWriter,
 }
 
-impl fmt::Debug for Node {
+impl fmt::Debug for LocalNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").finish_non_exhaustive()
+        f.debug_struct("LocalNode").finish_non_exhaustive()
     }
 }
 
 /// Addresses of Services on this machine.
 #[derive(Clone)]
-pub struct Names(Arc<Shared>);
+pub struct Names(Arc<NodeState>);
 
 impl fmt::Debug for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -68,8 +68,8 @@ impl Names {
     }
 }
 
-impl Node {
-    /// Makes a node of the API that the client reaches. It does nothing before [`Node::run`].
+impl LocalNode {
+    /// Makes a node of the API that the client reaches. It does nothing before [`LocalNode::run`].
     ///
     /// # Errors
     /// [`NodeError`]: its folder cannot be used.
@@ -81,7 +81,7 @@ impl Node {
             fs::create_dir_all(&path).map_err(|source| NodeError::Folder { path, source })?;
         }
         let (queue, events) = events::queue(client.clone());
-        Ok(Self { shared: Arc::new(Shared::new(client, config, output, queue)), events })
+        Ok(Self { shared: Arc::new(NodeState::new(client, config, output, queue)), events })
     }
 
     /// Returns the logs of containers, for the API server.
@@ -131,7 +131,7 @@ impl Node {
 }
 
 /// Starts the watches.
-fn watches(shared: &Arc<Shared>) -> JoinSet<()> {
+fn watches(shared: &Arc<NodeState>) -> JoinSet<()> {
     let mut watches = JoinSet::new();
     let client = &shared.client;
     macro_rules! follow {
@@ -179,7 +179,7 @@ where
 }
 
 /// Does what follows from the caches, each time that one changes.
-async fn serve(shared: &Shared, workers: &mut Workers) {
+async fn serve(shared: &NodeState, workers: &mut Workers) {
     shared.deployments.listed().await;
     shared.pods.listed().await;
     shared.services.listed().await;
@@ -206,7 +206,7 @@ async fn serve(shared: &Shared, workers: &mut Workers) {
 }
 
 /// Takes one step of every controller. Returns the time of the next one, if it does not depend on a change.
-async fn reconcile(shared: &Shared, workers: &mut Workers) -> Option<Timestamp> {
+async fn reconcile(shared: &NodeState, workers: &mut Workers) -> Option<Timestamp> {
     let (all_services, pods) = (shared.services.all(), shared.pods.all());
     let ports = pods.iter().flat_map(|pod| PortMap::of(pod.metadata.annotations.as_ref()).0.into_values());
     shared.ports.hold(ports);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use kube::{Api, Client};
 
-use crate::{env::ConfigError, pod_spec::containers};
+use crate::{config_error::ConfigError, pod_spec::containers};
 
 /// Data of an object by key.
 pub(crate) type Data = BTreeMap<String, Vec<u8>>;

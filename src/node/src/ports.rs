@@ -15,10 +15,10 @@ pub(crate) const PORTS: &str = "recif.dev/dev-ports";
 
 /// Ports that are given out.
 #[derive(Debug, Default)]
-pub(crate) struct Ports(Mutex<State>);
+pub(crate) struct Ports(Mutex<HeldPorts>);
 
 #[derive(Debug, Default)]
-struct State {
+struct HeldPorts {
     held: BTreeSet<u16>,
     /// Offset of the next attempt, so that a port is not used again soon after it was released.
     next: u16,
@@ -30,7 +30,7 @@ impl Ports {
         let mut bytes = [0; 2];
         // Without random numbers it begins at the first port.
         let _ = getrandom::fill(&mut bytes);
-        Self(Mutex::new(State { held: BTreeSet::new(), next: u16::from_ne_bytes(bytes) }))
+        Self(Mutex::new(HeldPorts { held: BTreeSet::new(), next: u16::from_ne_bytes(bytes) }))
     }
 
     /// Takes the port that is wanted if it is free, else another one; none if all are taken.

@@ -10,8 +10,9 @@ use k8s_openapi::api::core::v1::{Container, Service};
 use kube::{Api, api::ListParams};
 
 use crate::{
+    config_error::ConfigError,
     context::PodContext,
-    env::{self, ConfigError},
+    env,
     names::{self, Replaced, replace_in_json},
     objects::Objects,
     pod_spec::main_container,

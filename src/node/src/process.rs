@@ -42,14 +42,14 @@ pub(crate) struct Launch<'a> {
 
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Exit {
-    /// Exit code; 128 and the signal if a signal ended it, as in containers.
+pub(crate) struct ProcessExit {
+    /// ProcessExit code; 128 and the signal if a signal ended it, as in containers.
     pub(crate) code: i32,
     /// The signal.
     pub(crate) signal: Option<i32>,
 }
 
-impl From<ExitStatus> for Exit {
+impl From<ExitStatus> for ProcessExit {
     fn from(status: ExitStatus) -> Self {
         let signal = status.signal();
         Self { code: status.code().unwrap_or_else(|| 128 + signal.unwrap_or_default()), signal }
@@ -64,7 +64,7 @@ pub(crate) struct Process {
     readers: JoinSet<()>,
     /// Tells the readers that no more output of the process will come.
     has_ended: CancellationToken,
-    exit: Option<Exit>,
+    exit: Option<ProcessExit>,
     /// Keeps the group in the list of what a killed node leaves.
     _registration: Option<Registration>,
 }
@@ -98,7 +98,7 @@ impl Process {
 
     /// Waits until the process has ended, ends what it left in its group, and reads what it has written, but not what another
     /// process writes that has its output, too. May be cancelled and called again.
-    pub(crate) async fn wait(&mut self) -> Exit {
+    pub(crate) async fn wait(&mut self) -> ProcessExit {
         if let Some(exit) = self.exit {
             return exit;
         }
@@ -108,7 +108,7 @@ impl Process {
         self.signal(Signal::KILL);
         self.has_ended.cancel();
         while self.readers.join_next().await.is_some() {}
-        let exit = status.map_or(Exit { code: 255, signal: None }, Exit::from);
+        let exit = status.map_or(ProcessExit { code: 255, signal: None }, ProcessExit::from);
         self.exit = Some(exit);
         exit
     }

@@ -40,11 +40,11 @@ const RETRY: Duration = Duration::from_millis(50);
 
 /// Relays of every Service. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Relays(Arc<Mutex<State>>);
+pub(crate) struct Relays(Arc<Mutex<RelayTable>>);
 
 #[derive(Default)]
-struct State {
-    relays: HashMap<(String, String, u16), Relay>,
+struct RelayTable {
+    relays: HashMap<(String, String, u16), ServiceRelay>,
     is_closed: bool,
 }
 
@@ -55,13 +55,13 @@ impl fmt::Debug for Relays {
 }
 
 /// Listener of one port of a Service.
-struct Relay {
+struct ServiceRelay {
     address: SocketAddr,
     backends: watch::Sender<Backends>,
     task: JoinHandle<()>,
 }
 
-impl Drop for Relay {
+impl Drop for ServiceRelay {
     fn drop(&mut self) {
         // No new connections; those that are open go on.
         self.task.abort();
@@ -138,7 +138,7 @@ impl Relays {
         let (address, listener) = listen().map_err(|error: std::io::Error| error.to_string())?;
         let backends = watch::Sender::default();
         let task = tokio::spawn(accept(listener, backends.subscribe()));
-        state.relays.insert(key, Relay { address, backends, task });
+        state.relays.insert(key, ServiceRelay { address, backends, task });
         Ok(())
     }
 

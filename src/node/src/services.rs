@@ -18,12 +18,12 @@ use serde_json::json;
 use crate::{
     names::ServicePort,
     output::Source,
-    shared::Shared,
+    shared::NodeState,
     slices::{self, has_selector, is_selected},
 };
 
 /// Brings relays and slices up to date.
-pub(crate) async fn reconcile(shared: &Shared, services: &[Arc<Service>], pods: &[Arc<Pod>]) {
+pub(crate) async fn reconcile(shared: &NodeState, services: &[Arc<Service>], pods: &[Arc<Pod>]) {
     for (service, error) in shared.relays.sync(services.iter().map(Arc::as_ref)) {
         let (namespace, name) = service.split_once('/').unwrap_or(("", &service));
         let source = Source {
@@ -44,7 +44,7 @@ pub(crate) async fn reconcile(shared: &Shared, services: &[Arc<Service>], pods: 
 }
 
 /// Writes the ports of a Service's relays as its node ports.
-async fn write_node_ports(shared: &Shared, service: &Service) {
+async fn write_node_ports(shared: &NodeState, service: &Service) {
     let (namespace, name) = (service.namespace().unwrap_or_default(), service.name_any());
     let mut ports = service.spec.as_ref().and_then(|spec| spec.ports.clone()).unwrap_or_default();
     let before = ports.clone();
@@ -68,7 +68,7 @@ async fn write_node_ports(shared: &Shared, service: &Service) {
 
 /// Writes the slices that differ, and removes those of Pods that are gone. Slices of a Service that is gone go with it, and those of one
 /// without a selector are its owner's.
-async fn write_slices(shared: &Shared, services: &[Arc<Service>], pods: &[Arc<Pod>]) {
+async fn write_slices(shared: &NodeState, services: &[Arc<Service>], pods: &[Arc<Pod>]) {
     let mut wanted: HashMap<(String, String), EndpointSlice> = HashMap::new();
     for service in services.iter().filter(|service| has_selector(service)) {
         for pod in pods.iter().filter(|pod| is_selected(service, pod)) {

@@ -42,7 +42,7 @@ const LOST_PORTS: u32 = 5;
 pub(crate) type Owner = PartialObjectMeta<DynamicObject>;
 
 /// State of the node.
-pub(crate) struct Shared {
+pub(crate) struct NodeState {
     pub(crate) client: Client,
     pub(crate) config: NodeConfig,
     pub(crate) output: Arc<dyn Output>,
@@ -67,7 +67,7 @@ pub(crate) struct Shared {
     shown: Mutex<HashSet<(String, String)>>,
 }
 
-impl Shared {
+impl NodeState {
     /// Makes the state of a node that has read nothing yet.
     pub(crate) fn new(client: Client, config: NodeConfig, output: Arc<dyn Output>, events: EventQueue) -> Self {
         let changed = Arc::new(Notify::new());

@@ -9,14 +9,14 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::Time,
 };
 
-use crate::process::Exit;
+use crate::process::ProcessExit;
 
 /// Address of every Pod.
 const ADDRESS: &str = "127.0.0.1";
 
 /// When a container runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum ContainerRole {
     /// To its end, before what follows it.
     Init,
     /// From then on as long as the Pod (a native sidecar).
@@ -30,7 +30,7 @@ pub(crate) enum Role {
 pub(crate) struct ContainerRecord {
     pub(crate) name: String,
     pub(crate) image: String,
-    pub(crate) role: Role,
+    pub(crate) role: ContainerRole,
     pub(crate) state: State,
     /// The instance before this one.
     pub(crate) last: Option<Ended>,
@@ -55,7 +55,7 @@ pub(crate) enum State {
 /// End of an instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ended {
-    pub(crate) exit: Exit,
+    pub(crate) exit: ProcessExit,
     pub(crate) started: Timestamp,
     pub(crate) finished: Timestamp,
 }
@@ -67,9 +67,9 @@ impl ContainerRecord {
         let has_init = spec.init_containers.as_ref().is_some_and(|all| !all.is_empty());
         let init = spec.init_containers.iter().flatten().map(|container| {
             let is_sidecar = container.restart_policy.as_deref() == Some("Always");
-            (container, if is_sidecar { Role::Sidecar } else { Role::Init })
+            (container, if is_sidecar { ContainerRole::Sidecar } else { ContainerRole::Init })
         });
-        let all = init.chain(spec.containers.iter().map(|container| (container, Role::Main)));
+        let all = init.chain(spec.containers.iter().map(|container| (container, ContainerRole::Main)));
         let reason = if has_init { "PodInitializing" } else { "ContainerCreating" };
         all.map(|(container, role)| Self {
             name: container.name.clone(),
@@ -87,10 +87,10 @@ impl ContainerRecord {
     /// Reports whether what follows this container may start.
     pub(crate) fn is_passed(&self) -> bool {
         match (self.role, &self.state) {
-            (Role::Init, State::Ended(ended)) => ended.exit.code == 0,
-            (Role::Init, _) => false,
-            (Role::Sidecar, _) => self.is_started,
-            (Role::Main, _) => true,
+            (ContainerRole::Init, State::Ended(ended)) => ended.exit.code == 0,
+            (ContainerRole::Init, _) => false,
+            (ContainerRole::Sidecar, _) => self.is_started,
+            (ContainerRole::Main, _) => true,
         }
     }
 
@@ -115,7 +115,7 @@ impl ContainerRecord {
             image_id: String::new(),
             state: Some(state),
             last_state: Some(self.last.as_ref().map(Ended::state).unwrap_or_default()),
-            ready: self.is_ready || self.role == Role::Init && self.is_passed(),
+            ready: self.is_ready || self.role == ContainerRole::Init && self.is_passed(),
             started: Some(self.is_started),
             restart_count: self.restarts,
             ..ContainerStatus::default()
@@ -143,11 +143,11 @@ impl Ended {
 /// Returns the status of a Pod whose containers are in these states.
 pub(crate) fn pod_status(pod: &Pod, all: &[ContainerRecord], now: Timestamp) -> PodStatus {
     let old = pod.status.clone().unwrap_or_default();
-    let mains = || all.iter().filter(|container| container.role == Role::Main);
+    let mains = || all.iter().filter(|container| container.role == ContainerRole::Main);
     let is_initialized = all.iter().all(ContainerRecord::is_passed);
     // As in the kubelet, sidecars count.
     let is_ready = is_initialized
-        && all.iter().filter(|container| container.role != Role::Init).all(|container| container.is_ready);
+        && all.iter().filter(|container| container.role != ContainerRole::Init).all(|container| container.is_ready);
     let has_begun =
         all.iter().any(|container| !matches!(container.state, State::Waiting(..)) || container.restarts > 0);
     let phase = if mains().any(|container| !is_waiting_first(container)) { "Running" } else { "Pending" };
@@ -174,7 +174,7 @@ pub(crate) fn pod_status(pod: &Pod, all: &[ContainerRecord], now: Timestamp) -> 
         }
     });
     let statuses = |of_main: bool| {
-        let found = all.iter().filter(|container| (container.role == Role::Main) == of_main);
+        let found = all.iter().filter(|container| (container.role == ContainerRole::Main) == of_main);
         Some(found.map(ContainerRecord::status).collect::<Vec<_>>()).filter(|found| !found.is_empty())
     };
     PodStatus {

@@ -11,7 +11,8 @@ use std::{
 use k8s_openapi::api::core::v1::{Container, DownwardAPIVolumeFile, KeyToPath, Pod, Volume};
 
 use crate::{
-    env::{self, ConfigError},
+    config_error::ConfigError,
+    env,
     objects::{Data, Objects},
 };
 
@@ -20,7 +21,7 @@ const MODE: i32 = 0o644;
 
 /// File of a volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct File {
+pub(crate) struct FileProjection {
     pub(crate) bytes: Vec<u8>,
     /// Permissions.
     pub(crate) mode: u32,
@@ -29,7 +30,7 @@ pub(crate) struct File {
 }
 
 /// Files of a volume by their relative path.
-pub(crate) type Files = BTreeMap<String, File>;
+pub(crate) type Files = BTreeMap<String, FileProjection>;
 
 /// Folders of the volumes of a Pod.
 #[derive(Debug, Clone)]
@@ -71,7 +72,7 @@ pub(crate) fn files(
             return Err(ConfigError::Path(path.to_owned(), volume.name.clone()));
         }
         let mode = u32::try_from(mode.unwrap_or(MODE)).unwrap_or_default() & 0o777;
-        files.insert(path.to_owned(), File { bytes, mode, is_rendered });
+        files.insert(path.to_owned(), FileProjection { bytes, mode, is_rendered });
         Ok(())
     };
     let mut object = |is_secret: bool, name: &str, optional: Option<bool>, items: &Option<Vec<KeyToPath>>, mode| {
@@ -171,7 +172,7 @@ pub(crate) fn write(folders: &Folders, pod: &Pod, volume: &Volume, files: Option
     remove_others(&folder, &folder, files).map_err(failed)
 }
 
-fn write_file(at: &Path, file: &File) -> io::Result<()> {
+fn write_file(at: &Path, file: &FileProjection) -> io::Result<()> {
     let folder = at.parent().unwrap_or(at);
     fs::create_dir_all(folder)?;
     let mut name = std::ffi::OsString::from("..");

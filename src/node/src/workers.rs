@@ -22,14 +22,14 @@ use crate::{
     pod,
     programs::DEV_FOLDER,
     roll_out::hash_of,
-    shared::{Shared, controller},
+    shared::{NodeState, controller},
     states::ContainerRecord,
     volumes::Folders,
 };
 
 /// Tasks of Pods by uid.
 pub(crate) struct Workers {
-    shared: Arc<Shared>,
+    shared: Arc<NodeState>,
     running: HashMap<String, Worker>,
     /// Pods that have ended and are not gone yet.
     ended: HashSet<String>,
@@ -54,7 +54,7 @@ struct Worker {
 
 impl Workers {
     /// Makes an empty set.
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<NodeState>) -> Self {
         let (running, uids) = (HashMap::new(), HashMap::new());
         Self { shared, running, ended: HashSet::new(), tasks: JoinSet::new(), uids }
     }

@@ -1,103 +1,18 @@
-//! Runner configuration from environment variables, as domain types.
-//!
-//! Variables are read through a lookup function, so that a test passes a table. One table, [`VARIABLES`], names every
-//! variable with its default and meaning: the program's help is printed from it. An error shows the refused value,
-//! except where it may hold a credential.
+//! Configuration of an agent from environment variables ([`variables`](super::variables)), as domain types.
 
-use std::net::{IpAddr, SocketAddr};
-
-use mcp::ClosedPorts;
+use std::net::SocketAddr;
 
 use super::{
-    Lookup, conversations::Storage, database::Dsn, knowledge::KnowledgeSource, models::ModelRef, tools::CallableTool,
+    Lookup,
+    conversations::Storage,
+    database::Dsn,
+    knowledge::KnowledgeSource,
+    models::ModelRef,
+    tools::CallableTool,
+    variables::{
+        ConfigError, LogFormat, address, closed_ports, hidden_error, sidecar_port, value_error, value_or_default,
+    },
 };
-
-/// Name, default ("" for none) and meaning of every variable.
-const VARIABLES: &[(&str, &str, &str)] = &[
-    ("CORAIL_AGENT_NAME", "agent", "name of the agent, for logs"),
-    ("CORAIL_PORT", "8000", "TCP port to listen on"),
-    ("RECIF_ADDRESS", "::", "IP address to listen on; `::` is every address of both families"),
-    ("CORAIL_CHANNEL", "rest", "how users reach the agent; `rest` is served"),
-    ("CORAIL_STRATEGY", "simple", "how the agent reasons; `simple` is served"),
-    (
-        "CORAIL_MODEL_TYPE",
-        "stub",
-        "model provider: openai (also for servers that speak its API), anthropic, gemini, ollama, or `stub`, which \
-         answers without any network",
-    ),
-    ("CORAIL_MODEL_ID", "stub-echo", "model of that provider"),
-    ("CORAIL_MODEL_BASE_URL", "", "where the provider is; goes before that provider's own variable"),
-    ("CORAIL_MODEL_REGION", "", "region of provider openai, such as eu: selects one of its public addresses"),
-    ("CORAIL_MODEL_CONFIG", "", "JSON object of generation settings such as temperature"),
-    (
-        "CORAIL_MODEL_CREDENTIAL_KEYS",
-        "",
-        "JSON array of the variables with credentials; a single one is the provider's key under any name",
-    ),
-    ("OPENAI_API_KEY", "", "key of provider openai, not needed with OPENAI_BASE_URL; never printed"),
-    ("OPENAI_BASE_URL", "https://api.openai.com/v1", "where provider openai is; likewise ANTHROPIC_, GEMINI_BASE_URL"),
-    ("ANTHROPIC_API_KEY", "", "key of provider anthropic; never printed"),
-    ("GEMINI_API_KEY", "", "key of provider gemini, or GOOGLE_API_KEY; never printed"),
-    ("OLLAMA_BASE_URL", "http://localhost:11434", "where provider ollama is"),
-    ("CORAIL_SYSTEM_PROMPT", "", "instructions given to the model before the conversation"),
-    ("CORAIL_BACKGROUND_MODEL", "", "`provider:model_id` that titles conversations; the main model when unset"),
-    (
-        "CORAIL_STORAGE",
-        "memory",
-        "where conversations and A2A tasks live: `memory`, or `postgresql`, which replicas share",
-    ),
-    (
-        "CORAIL_CONVERSATION_DAYS",
-        "90",
-        "days after its last turn that a conversation in PostgreSQL is deleted; 0 keeps it for ever",
-    ),
-    ("CORAIL_DATABASE_URL", "", "postgres URL of `postgresql` storage; never printed"),
-    ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
-    ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
-    ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations and tasks are stored"),
-    ("RECIF_SIDECAR", "false", "`true` behind a sidecar: others than this Pod are answered only /healthz and /readyz"),
-    ("RECIF_SIDECAR_PORT", "8888", "TCP port of the sidecar, to which no tool connects"),
-    ("RECIF_CLOSED_PORTS", "", "further TCP ports on loopback to which no tool connects, separated by commas"),
-    (
-        "RECIF_CONTRACT_ROOT",
-        "/genkit",
-        "folder with the files of a flow or of a set of flows; without them it is an agent",
-    ),
-    ("RECIF_CONTRACT_VERSION", "1", "version of those files; this runtime reads 1"),
-    ("RECIF_FLOW_NAME", "", "name of the flow, as a route of its own; a set has them in its manifest"),
-    ("PORT", "8080", "TCP port of flows to listen on"),
-    (
-        "RECIF_LOCAL",
-        "",
-        "`true` on a developer's machine: servers of tools may be on it, under any name, and requests that web pages send \
-         are refused",
-    ),
-    ("RECIF_LOG_FORMAT", "json", "`json`, or `pretty` for people"),
-];
-
-/// Returns the part of `--help` that lists the environment variables.
-pub fn help() -> String {
-    let mut text = String::from("Environment (an empty variable counts as unset):\n");
-    for (name, default, meaning) in VARIABLES {
-        text.push_str(&format!("  {name:<24} {meaning}"));
-        if !default.is_empty() {
-            text.push_str(&format!(" [default: {default}]"));
-        }
-        text.push('\n');
-    }
-    text.push_str("  RUST_LOG                 log filter, for example `debug` [default: info]");
-    text
-}
-
-/// Format of log lines.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LogFormat {
-    /// One JSON object per line, for collectors.
-    #[default]
-    Json,
-    /// Coloured text, for people.
-    Pretty,
-}
 
 /// Complete configuration of a runtime.
 #[derive(Debug)]
@@ -116,29 +31,6 @@ pub struct RunnerConfig {
     pub(super) warnings: Vec<String>,
     /// Format of log lines.
     pub log: LogFormat,
-}
-
-/// Invalid variable. The process must not start.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum ConfigError {
-    /// A value that may be shown.
-    #[error("{variable}={value:?} is refused: set it to {expected}")]
-    Value {
-        /// Name of the variable.
-        variable: &'static str,
-        /// Present value.
-        value: String,
-        /// Expected values.
-        expected: &'static str,
-    },
-    /// A value that may hold a credential and is therefore left out.
-    #[error("{variable} is refused (its value is not shown, it may hold credentials): {problem}")]
-    Hidden {
-        /// Name of the variable.
-        variable: &'static str,
-        /// Problem, without quoting the value.
-        problem: String,
-    },
 }
 
 impl RunnerConfig {
@@ -221,72 +113,6 @@ impl RunnerConfig {
     }
 }
 
-impl LogFormat {
-    /// Reads `RECIF_LOG_FORMAT`.
-    ///
-    /// # Errors
-    /// It is neither of the formats.
-    pub(super) fn read(lookup: &Lookup) -> Result<Self, ConfigError> {
-        match value_or_default(lookup, "RECIF_LOG_FORMAT").as_str() {
-            "json" => Ok(Self::Json),
-            "pretty" => Ok(Self::Pretty),
-            other => Err(value_error("RECIF_LOG_FORMAT", other.into(), "`json` or `pretty`")),
-        }
-    }
-}
-
-/// Returns a variable's value, or its default.
-pub(super) fn value_or_default(lookup: &Lookup, name: &str) -> String {
-    lookup(name).filter(|value| !value.is_empty()).unwrap_or_else(|| default(name).to_owned())
-}
-
-/// Reads the address to listen on, whose port is in `variable`.
-///
-/// # Errors
-/// A variable holds no address, or no port.
-pub(super) fn address(lookup: &Lookup, variable: &'static str) -> Result<SocketAddr, ConfigError> {
-    let value = value_or_default(lookup, "RECIF_ADDRESS");
-    match value.parse::<IpAddr>() {
-        Ok(address) => Ok(SocketAddr::new(address, port(lookup, variable)?)),
-        Err(_) => Err(value_error("RECIF_ADDRESS", value, "an IP address such as `127.0.0.1`")),
-    }
-}
-
-/// Reads the TCP port of the sidecar.
-///
-/// # Errors
-/// It is not a port.
-pub(super) fn sidecar_port(lookup: &Lookup) -> Result<u16, ConfigError> {
-    port(lookup, "RECIF_SIDECAR_PORT")
-}
-
-/// Reads the TCP ports that are closed to tools.
-///
-/// # Errors
-/// One of them is not a port.
-pub(super) fn closed_ports(lookup: &Lookup) -> Result<ClosedPorts, ConfigError> {
-    let variable = "RECIF_CLOSED_PORTS";
-    let value = value_or_default(lookup, variable);
-    value.parse().map_err(|expected| value_error(variable, value, expected))
-}
-
-/// Reports whether this is a developer's machine.
-pub(super) fn is_local(lookup: &Lookup) -> bool {
-    lookup("RECIF_LOCAL").is_some_and(|value| value == "true")
-}
-
-/// Reads the TCP port in `variable`.
-///
-/// # Errors
-/// It is not a port.
-fn port(lookup: &Lookup, variable: &'static str) -> Result<u16, ConfigError> {
-    let value = value_or_default(lookup, variable);
-    match value.parse() {
-        Ok(0) | Err(_) => Err(value_error(variable, value, "a number from 1 to 65535")),
-        Ok(port) => Ok(port),
-    }
-}
-
 /// Reads the number of days after which a conversation is deleted; `None`: never.
 fn days(lookup: &Lookup) -> Result<Option<i32>, ConfigError> {
     let variable = "CORAIL_CONVERSATION_DAYS";
@@ -296,16 +122,4 @@ fn days(lookup: &Lookup) -> Result<Option<i32>, ConfigError> {
         Ok(days @ 1..=36_500) => Ok(Some(days)),
         _ => Err(value_error(variable, value, "a number of days from 0 to 36500")),
     }
-}
-
-fn default(name: &str) -> &'static str {
-    VARIABLES.iter().find(|(known, ..)| *known == name).map_or("", |(_, default, _)| default)
-}
-
-fn value_error(variable: &'static str, value: String, expected: &'static str) -> ConfigError {
-    ConfigError::Value { variable, value, expected }
-}
-
-fn hidden_error(variable: &'static str, problem: impl Into<String>) -> ConfigError {
-    ConfigError::Hidden { variable, problem: problem.into() }
 }

@@ -26,16 +26,18 @@ mod tool_server;
 mod tools;
 mod turn;
 mod turn_event;
+mod variables;
 
 #[cfg(test)]
 mod tests;
 
-pub use config::{ConfigError, LogFormat, RunnerConfig, help};
+pub use config::RunnerConfig;
 pub use flow::FlowSettings;
 pub use metrics::example_metrics;
 pub use mode::Mode;
 pub use serve::{ServeError, run};
 pub use tool_server::serve_tools;
+pub use variables::{ConfigError, LogFormat, help};
 
 /// Lookup of environment variables; tests pass a table instead of the process environment.
 type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;

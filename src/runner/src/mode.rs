@@ -10,8 +10,9 @@ use std::net::SocketAddr;
 
 use super::{
     Lookup,
-    config::{ConfigError, LogFormat, RunnerConfig, address, closed_ports, sidecar_port, value_or_default},
+    config::RunnerConfig,
     flow::{FlowSettings, Folder, MANIFEST},
+    variables::{ConfigError, LogFormat, address, closed_ports, sidecar_port, value_or_default},
 };
 
 /// Mode of this process with its configuration.

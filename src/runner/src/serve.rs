@@ -20,7 +20,7 @@ use tokio_util::task::TaskTracker;
 use super::Lookup;
 use super::agent::Agent;
 use super::common_routes::RunnerService;
-use super::config::{RunnerConfig, is_local, sidecar_port};
+use super::config::RunnerConfig;
 use super::flow;
 use super::knowledge::KnowledgeBase;
 use super::metrics::RunnerMetrics;
@@ -28,6 +28,7 @@ use super::mode::Mode;
 use super::models::Http;
 use super::server::AgentApp;
 use super::tools::{CallableTool, Toolbox};
+use super::variables::{is_local, sidecar_port};
 
 /// Grace period of requests in flight. Kubernetes kills the process after 30 s.
 const GRACE: Duration = Duration::from_secs(25);

@@ -180,7 +180,7 @@ fn edit(sim: &Sim, field: &str, value: Value) {
 type Disturbance = fn(&Sim);
 
 /// Phases that may last while Pods of an earlier configuration serve, and what keeps the running Agent `a` in each.
-const LASTING: [(&str, Disturbance); 4] = [
+pub(super) const LASTING: [(&str, Disturbance); 4] = [
     ("Resolving", |sim| edit(sim, "tools", json!(["nowhere"]))),
     ("Rendering", |sim| {
         sim.plan(|request, _| match (request.verb, request.id.kind) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crds::Agent;
 use serde_json::{Value, json};
 
-use super::running::running;
+use super::{budgets::LASTING, running::running, scenarios::phase};
 use crate::{
     fake::{Cascade, Operator, Sim, agent, agent_id, id, settings},
     kind::ControlledKind,
@@ -90,4 +90,24 @@ async fn there_is_none_beside_a_foreign_policy() {
     sim.store().delete(&id("NetworkPolicy", "deny"), Cascade::Background);
     edit(&sim, &mut operator, "image", json!("registry/two:1")).await;
     assert!(policy(&sim).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_foreign_policy_ends_ours_in_every_phase_that_lasts() {
+    for (expected, keep) in LASTING {
+        let sim = Sim::new();
+        sim.store().create(&agent_id("a"), agent(json!({})));
+        let mut operator = operator(&sim, true);
+        operator.run(MINUTE).await;
+        keep(&sim);
+        operator.run(MINUTE).await;
+        assert_eq!((phase(&sim).as_str(), policy(&sim).is_some()), (expected, true));
+        sim.store().create(&id("NetworkPolicy", "deny"), foreign(json!({})));
+        operator.run(MINUTE).await;
+        assert_eq!((phase(&sim).as_str(), policy(&sim)), (expected, None), "ours lets in what that one keeps out");
+        sim.take_requests();
+        operator.run(MINUTE * 5).await;
+        let again = sim.take_writes().into_iter().filter(|write| write.contains("NetworkPolicy")).count();
+        assert_eq!((phase(&sim).as_str(), again), (expected, 0));
+    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::RecordedResponse;
+use super::player::RecordedResponse;
 
 /// A difference from the real API server that stays.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,10 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use tower::{BoxError, Service, ServiceExt as _};
 
-use super::{Player, RecordedResponse, script};
+use super::{
+    player::{Player, RecordedResponse},
+    script::script,
+};
 
 /// Watches that run during the script: of all ConfigMaps but that which a controller puts into each namespace, and of those with
 /// a label, which some gain and lose.

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::{error::child, node::Node};
+use super::{error::child, structural::StructuralSchema};
 
 /// Removes nulls that a field may not have and that no default replaces.
-pub(super) fn remove_nulls(node: &Node, value: &mut Value) {
+pub(super) fn remove_nulls(node: &StructuralSchema, value: &mut Value) {
     match value {
         Value::Object(fields) => fields.retain(|name, field| match node.field(name) {
             Some(schema) if field.is_null() => schema.nullable || schema.default.is_some(),
@@ -25,7 +25,7 @@ pub(super) fn remove_nulls(node: &Node, value: &mut Value) {
 }
 
 /// Sets the defaults of fields that are missing, or null without being allowed to; also within a default.
-pub(super) fn set_defaults(node: &Node, value: &mut Value) {
+pub(super) fn set_defaults(node: &StructuralSchema, value: &mut Value) {
     match value {
         Value::Object(fields) => {
             for (name, schema) in &node.properties {
@@ -51,7 +51,7 @@ pub(super) fn set_defaults(node: &Node, value: &mut Value) {
     }
 }
 
-fn set_default(node: &Node, value: &mut Value) {
+fn set_default(node: &StructuralSchema, value: &mut Value) {
     if let Some(default) = node.default.as_ref().filter(|_| value.is_null() && !node.nullable) {
         *value = default.clone();
     }
@@ -60,7 +60,13 @@ fn set_default(node: &Node, value: &mut Value) {
 
 /// Removes fields that the schema does not name, unless it preserves them, and adds their paths. Without a schema: all
 /// fields. `inherited`: the list that holds the value preserves unknown fields.
-pub(super) fn prune(node: Option<&Node>, value: &mut Value, path: &str, inherited: bool, removed: &mut Vec<String>) {
+pub(super) fn prune(
+    node: Option<&StructuralSchema>,
+    value: &mut Value,
+    path: &str,
+    inherited: bool,
+    removed: &mut Vec<String>,
+) {
     let preserve = inherited || node.is_some_and(|node| node.preserve);
     match value {
         Value::Object(fields) => fields.retain(|name, field| {

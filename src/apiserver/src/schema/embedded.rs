@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use super::{
     error::{FieldError, child},
-    node::Node,
+    structural::StructuralSchema,
 };
 
 /// Checks the objects that are embedded in the value at `path`.
-pub(super) fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn check(node: &StructuralSchema, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     match value {
         Value::Object(fields) => {
             if node.resource && !path.is_empty() {

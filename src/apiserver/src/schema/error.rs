@@ -104,6 +104,12 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value), detail)
     }
 
+    /// Returns the error that a value, or a type, is not of the expected type.
+    pub(super) fn wrong_type(field: &str, expected: &str, actual: &str) -> Self {
+        let detail = format!("{field} in body must be of type {expected}: {}", go::quoted(actual));
+        Self::new(FieldErrorKind::TypeInvalid, field, Some(&actual.into()), &detail)
+    }
+
     pub(super) fn required(field: &str) -> Self {
         Self::new(FieldErrorKind::Required, field, None, "")
     }

@@ -3,13 +3,12 @@
 use serde_json::{Map, Value};
 
 use super::{
-    ListType,
     error::{FieldError, child},
-    node::Node,
+    structural::{ListType, StructuralSchema},
 };
 
 /// Adds an error for each item that repeats one before it: once per value, at its second occurrence.
-pub(super) fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn check(node: &StructuralSchema, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
     match value {
         Value::Array(items) => {
             match &node.list_type {
@@ -56,7 +55,7 @@ fn repeated(values: &[Value], path: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// Returns the item of the old list that has the keys of this one. Only items of maps have one.
-pub(super) fn counterpart<'a>(node: &Node, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
+pub(super) fn counterpart<'a>(node: &StructuralSchema, item: &Value, old: Option<&'a Value>) -> Option<&'a Value> {
     let Some(ListType::Map(keys)) = &node.list_type else { return None };
     old?.as_array()?.iter().find(|old| keys.iter().all(|key| old.get(key) == item.get(key)))
 }

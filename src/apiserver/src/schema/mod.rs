@@ -14,36 +14,29 @@ mod embedded;
 mod error;
 mod expression;
 mod go;
-mod limits;
 mod lists;
-mod node;
 mod rule;
+mod structural;
 #[cfg(test)]
 mod tests;
 mod types;
+mod validator;
+mod value_validation;
 mod values;
 
 use serde_json::Value;
 
 pub(crate) use error::FieldError;
+pub(crate) use structural::ListType;
 
-use self::{expression::Variables, node::Node};
+use self::{expression::Variables, structural::StructuralSchema, validator::Validator};
 
 /// A compiled `openAPIV3Schema`.
 #[derive(Debug)]
 pub(crate) struct Schema {
-    root: Node,
-}
-
-/// Identity of the items of a list (`x-kubernetes-list-type`).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum ListType {
-    /// They are not: the list is replaced as a whole.
-    Atomic,
-    /// By their value.
-    Set,
-    /// By the values of these fields.
-    Map(Vec<String>),
+    root: StructuralSchema,
+    /// The rules; none if it has none.
+    rules: Option<Validator>,
 }
 
 impl Schema {
@@ -53,7 +46,9 @@ impl Schema {
     ///
     /// Names the path and the keyword or rule that is invalid or not supported.
     pub(crate) fn compile(open_api_v3: &Value) -> Result<Self, String> {
-        Ok(Self { root: Node::compile(open_api_v3, "", true)? })
+        let root = StructuralSchema::compile(open_api_v3, "", true)?;
+        let rules = Validator::compile(&root, "")?;
+        Ok(Self { root, rules })
     }
 
     /// Removes nulls that may not be, sets defaults, and removes the fields that the schema does not name. Returns the
@@ -76,13 +71,14 @@ impl Schema {
         if old.is_none_or(|old| self.repeated(old).is_empty()) {
             errors.extend(self.repeated(object));
         }
-        if errors.iter().any(|error| error.kind.blocks_rules()) && self.root.has_rules {
+        let Some(rules) = &self.rules else { return errors };
+        if errors.iter().any(|error| error.kind.blocks_rules()) {
             let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to \
                           complete validation";
             errors.push(FieldError::invalid("", &Value::Null, detail));
         } else {
             let unchanged = old == Some(object);
-            rule::check(&Variables { node: &self.root, value: object, old }, unchanged, "", &mut errors);
+            rules.check(&Variables { node: &self.root, value: object, old }, unchanged, "", &mut errors);
         }
         errors
     }

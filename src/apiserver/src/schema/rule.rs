@@ -6,8 +6,7 @@ use serde_json::Value;
 use super::{
     error::{FieldError, FieldErrorKind, child},
     expression::{Expression, Variables},
-    lists,
-    node::Node,
+    structural::StructuralSchema,
 };
 
 /// The longest message that an expression may make, in bytes.
@@ -28,8 +27,8 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// Compiles a rule on values of a schema, whose own rules may still be missing.
-    pub(super) fn compile(rule: &Value, node: &Node) -> Result<Self, String> {
+    /// Compiles a rule on values of a schema.
+    pub(super) fn compile(rule: &Value, node: &StructuralSchema) -> Result<Self, String> {
         let fields = rule.as_object().ok_or("a rule must be an object")?;
         let text = |name: &str| fields.get(name).and_then(Value::as_str).map(str::trim).unwrap_or_default();
         let source = text("rule");
@@ -61,7 +60,7 @@ impl Rule {
     }
 
     /// Checks a value at `path`. `unchanged`: the update leaves it as it is, so only rules that compare can fail.
-    fn check(&self, variables: &Variables<'_>, unchanged: bool, path: &str) -> Option<FieldError> {
+    pub(super) fn check(&self, variables: &Variables<'_>, unchanged: bool, path: &str) -> Option<FieldError> {
         if self.expression.uses_old && variables.old.is_none() && !self.optional_old {
             return None;
         }
@@ -103,44 +102,11 @@ impl Rule {
 }
 
 /// Returns the path without its first dot, if each name is that of a field.
-fn field_path(path: &str, node: &Node) -> Result<String, String> {
+fn field_path(path: &str, node: &StructuralSchema) -> Result<String, String> {
     let Some(names) = path.strip_prefix('.') else {
         return if path.is_empty() { Ok(String::new()) } else { Err(format!("fieldPath {path} is not supported")) };
     };
     let start = Some(node);
     let found = names.split('.').fold(start, |node, name| node.and_then(|node| node.readable_field(name)));
     found.map(|_| names.to_owned()).ok_or_else(|| format!("fieldPath {path} does not refer to a valid field"))
-}
-
-/// Checks the value at `path` by its rules and those of its parts. `unchanged`: it, or what it is a part of, was the
-/// same before.
-pub(super) fn check(variables: &Variables<'_>, unchanged: bool, path: &str, errors: &mut Vec<FieldError>) {
-    let Variables { node, value, old } = *variables;
-    if value.is_null() || !node.has_rules {
-        return;
-    }
-    errors.extend(node.rules.iter().filter_map(|rule| rule.check(variables, unchanged, path)));
-    let mut part = |node: &Node, value: &Value, old: Option<&Value>, path: &str| {
-        let unchanged = old.map_or(unchanged, |old| old == value);
-        check(&Variables { node, value, old }, unchanged, path, errors);
-    };
-    match value {
-        Value::Array(items) => {
-            for (index, item) in items.iter().enumerate() {
-                let old = lists::counterpart(node, item, old);
-                node.items.iter().for_each(|schema| part(schema, item, old, &format!("{path}[{index}]")));
-            }
-        }
-        Value::Object(fields) => {
-            for (name, field) in fields {
-                let old = old.and_then(|old| old.get(name));
-                match (node.properties.get(name), &node.additional) {
-                    (Some(schema), _) => part(schema, field, old, &child(path, name)),
-                    (None, Some(schema)) => part(schema, field, old, &format!("{path}[{name}]")),
-                    (None, None) => {}
-                }
-            }
-        }
-        _ => {}
-    }
 }

@@ -4,30 +4,30 @@
 use serde_json::Value;
 
 use super::{
-    ListType, go,
-    node::{Kind, Node},
+    go,
+    structural::{DataType, ListType, StructuralSchema},
 };
 
 /// Adds an error for each value at `path` that is of another type, that the schema does not name, or whose key repeats.
-pub(super) fn check(node: &Node, value: &Value, path: &str, errors: &mut Vec<String>) {
-    let Some(kind) = node.kind.filter(|_| !value.is_null()) else { return };
-    let expected = match (kind, value) {
-        (Kind::Object, Value::Object(_)) => return fields(node, value, path, errors),
-        (Kind::Array, Value::Array(items)) => return list(node, items, path, errors),
-        (Kind::Integer | Kind::Number | Kind::IntOrString, Value::Number(_))
-        | (Kind::String | Kind::IntOrString, Value::String(_))
-        | (Kind::Boolean | Kind::IntOrString, Value::Bool(_)) => return,
-        (Kind::Integer | Kind::Number, _) => format!("numeric (int or float), got {}", go::type_name(value)),
-        (Kind::String, _) => format!("string, got &value.valueUnstructured{{Value:{}}}", go::syntax(value)),
-        (Kind::Boolean, _) => format!("boolean, got &{{{}}}", go::plain(value)),
-        (Kind::IntOrString, _) => format!("any scalar, got &{{{}}}", go::plain(value)),
-        (Kind::Array, _) => format!("list, got &{{{}}}", go::plain(value)),
-        (Kind::Object, _) => format!("map, got &{{{}}}", go::plain(value)),
+pub(super) fn check(node: &StructuralSchema, value: &Value, path: &str, errors: &mut Vec<String>) {
+    let Some(wanted) = node.data_type.filter(|_| !value.is_null()) else { return };
+    let expected = match (wanted, value) {
+        (DataType::Object, Value::Object(_)) => return fields(node, value, path, errors),
+        (DataType::Array, Value::Array(items)) => return list(node, items, path, errors),
+        (DataType::Integer | DataType::Number | DataType::IntOrString, Value::Number(_))
+        | (DataType::String | DataType::IntOrString, Value::String(_))
+        | (DataType::Boolean | DataType::IntOrString, Value::Bool(_)) => return,
+        (DataType::Integer | DataType::Number, _) => format!("numeric (int or float), got {}", go::type_name(value)),
+        (DataType::String, _) => format!("string, got &value.valueUnstructured{{Value:{}}}", go::syntax(value)),
+        (DataType::Boolean, _) => format!("boolean, got &{{{}}}", go::plain(value)),
+        (DataType::IntOrString, _) => format!("any scalar, got &{{{}}}", go::plain(value)),
+        (DataType::Array, _) => format!("list, got &{{{}}}", go::plain(value)),
+        (DataType::Object, _) => format!("map, got &{{{}}}", go::plain(value)),
     };
     errors.push(format!("{path}: expected {expected}"));
 }
 
-fn fields(node: &Node, value: &Value, path: &str, errors: &mut Vec<String>) {
+fn fields(node: &StructuralSchema, value: &Value, path: &str, errors: &mut Vec<String>) {
     let fields = value.as_object().into_iter().flatten().filter(|(name, _)| !node.owns_metadata(name));
     for (name, field) in fields {
         let path = format!("{path}.{name}");
@@ -42,7 +42,7 @@ fn fields(node: &Node, value: &Value, path: &str, errors: &mut Vec<String>) {
     }
 }
 
-fn list(node: &Node, items: &[Value], path: &str, errors: &mut Vec<String>) {
+fn list(node: &StructuralSchema, items: &[Value], path: &str, errors: &mut Vec<String>) {
     let mut seen = Vec::new();
     for (index, item) in items.iter().enumerate() {
         let key = match &node.list_type {
@@ -67,7 +67,7 @@ fn list(node: &Node, items: &[Value], path: &str, errors: &mut Vec<String>) {
     }
 }
 
-fn map_key(node: &Node, keys: &[String], item: &Value) -> Result<String, String> {
+fn map_key(node: &StructuralSchema, keys: &[String], item: &Value) -> Result<String, String> {
     let fields = match item {
         Value::Object(fields) => fields,
         Value::Null => return Err("associative list with keys may not have a null element".to_owned()),

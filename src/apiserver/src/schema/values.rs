@@ -6,39 +6,44 @@
 use serde_json::Value;
 
 use super::{
-    error::{FieldError, FieldErrorKind, child},
-    go,
-    limits::is_integral,
+    error::{FieldError, child},
     lists,
-    node::{Kind, Node},
+    structural::{DataType, StructuralSchema},
+    value_validation::is_integral,
 };
 
 /// Checks the value at `path`, which was `old` before. Adds errors in the API server's order; where that one has none,
 /// because it iterates over a map, by name.
-pub(super) fn check(node: &Node, value: &Value, old: Option<&Value>, path: &str, errors: &mut Vec<FieldError>) {
+pub(super) fn check(
+    node: &StructuralSchema,
+    value: &Value,
+    old: Option<&Value>,
+    path: &str,
+    errors: &mut Vec<FieldError>,
+) {
     if old == Some(value) {
         return;
     }
     check_type(node, value, path, errors);
     match value {
-        Value::String(text) => node.limits.text(text, path, errors),
-        Value::Number(number) => node.limits.number(number, path, errors),
+        Value::String(text) => node.validation.text(text, path, errors),
+        Value::Number(number) => node.validation.number(number, path, errors),
         Value::Array(items) => {
             if let Some(schema) = &node.items {
                 for (index, item) in items.iter().enumerate() {
                     check(schema, item, lists::counterpart(node, item, old), &format!("{path}[{index}]"), errors);
                 }
             }
-            node.limits.items(items, path, errors);
+            node.validation.items(items, path, errors);
         }
         _ => {}
     }
-    node.limits.listed(value, path, errors);
+    node.validation.listed(value, path, errors);
     let Value::Object(fields) = value else { return };
-    if !node.limits.properties(fields.len(), path, errors) {
+    if !node.validation.properties(fields.len(), path, errors) {
         return;
     }
-    let mut check_field = |schema: &Node, name: &String, field: &Value| {
+    let mut check_field = |schema: &StructuralSchema, name: &String, field: &Value| {
         let old = old.and_then(|old| old.get(name));
         check(schema, field, old, &child(path, name), errors);
     };
@@ -51,11 +56,11 @@ pub(super) fn check(node: &Node, value: &Value, old: Option<&Value>, path: &str,
             check_field(schema, name, field);
         }
     }
-    node.limits.required(|name| fields.contains_key(name), path, errors);
+    node.validation.required(|name| fields.contains_key(name), path, errors);
 }
 
-fn check_type(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
-    let Some(expected) = node.kind else { return };
+fn check_type(node: &StructuralSchema, value: &Value, path: &str, errors: &mut Vec<FieldError>) {
+    let Some(expected) = node.data_type else { return };
     let (actual, format) = match value {
         Value::Null if node.nullable => return,
         Value::Null => ("null", ""),
@@ -67,21 +72,15 @@ fn check_type(node: &Node, value: &Value, path: &str, errors: &mut Vec<FieldErro
         Value::Object(_) => ("object", ""),
     };
     let fits = match (expected, value) {
-        (Kind::Integer | Kind::IntOrString, Value::Number(number)) => is_integral(number),
-        (Kind::Number, Value::Number(_)) | (Kind::IntOrString, Value::String(_)) => true,
+        (DataType::Integer | DataType::IntOrString, Value::Number(number)) => is_integral(number),
+        (DataType::Number, Value::Number(_)) | (DataType::IntOrString, Value::String(_)) => true,
         _ => actual == expected.name(),
     };
     if fits {
         return;
     }
     // The API server names the format instead of the type, except for a null.
-    let has_format = node.limits.date_time && !value.is_null();
+    let has_format = node.validation.date_time && !value.is_null();
     let (expected, actual) = if has_format { ("date-time", format) } else { (expected.name(), actual) };
-    errors.push(wrong_type(path, expected, actual));
-}
-
-/// Returns the error that a value, or a type, is not of the expected type.
-pub(super) fn wrong_type(path: &str, expected: &str, actual: &str) -> FieldError {
-    let detail = format!("{path} in body must be of type {expected}: {}", go::quoted(actual));
-    FieldError::new(FieldErrorKind::TypeInvalid, path, Some(&actual.into()), &detail)
+    errors.push(FieldError::wrong_type(path, expected, actual));
 }

@@ -16,13 +16,13 @@ use std::{
 
 pub(crate) use event::Event;
 use node::{Output, Source, readable};
-pub(crate) use selection::Selection;
+pub(crate) use selection::OutputSelection;
 use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
 };
 
-use crate::{args::OutputFormat, part::Part};
+use crate::{args::EventFormat, part::Part};
 
 /// Lines that wait for the terminal.
 const BUFFERED: usize = 4096;
@@ -37,13 +37,13 @@ const COLOURS: [u8; 5] = [36, 33, 32, 35, 34];
 pub(crate) struct Screen {
     /// Lines; none at the end.
     lines: SyncSender<Option<String>>,
-    shared: Arc<Shared>,
+    shared: Arc<ScreenState>,
 }
 
-struct Shared {
-    format: OutputFormat,
+struct ScreenState {
+    format: EventFormat,
     coloured: bool,
-    selection: Selection,
+    selection: OutputSelection,
     /// Width of the widest name so far.
     width: AtomicUsize,
     left_out: AtomicU64,
@@ -56,9 +56,9 @@ pub(crate) struct ScreenWriter(oneshot::Receiver<()>);
 #[derive(Debug, Clone)]
 pub(crate) struct ScreenStyle {
     /// Lines, or JSON.
-    pub(crate) format: OutputFormat,
+    pub(crate) format: EventFormat,
     /// Whose output is shown.
-    pub(crate) selection: Selection,
+    pub(crate) selection: OutputSelection,
     /// Writes to stderr: stdout belongs to a command.
     pub(crate) to_stderr: bool,
 }
@@ -72,7 +72,7 @@ impl Screen {
         let ScreenStyle { format, selection, to_stderr } = style;
         let is_terminal = if to_stderr { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
         let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        let coloured = is_terminal && !plain && format == OutputFormat::Plain;
+        let coloured = is_terminal && !plain && format == EventFormat::Plain;
         let (lines, waiting) = sync_channel(BUFFERED);
         let (written, writer) = oneshot::channel();
         let write = move || {
@@ -81,7 +81,8 @@ impl Screen {
             let _ = written.send(());
         };
         std::thread::Builder::new().name("screen".to_owned()).spawn(write)?;
-        let shared = Shared { format, coloured, selection, width: AtomicUsize::new(0), left_out: AtomicU64::new(0) };
+        let shared =
+            ScreenState { format, coloured, selection, width: AtomicUsize::new(0), left_out: AtomicU64::new(0) };
         Ok((Self { lines, shared: Arc::new(shared) }, ScreenWriter(writer)))
     }
 
@@ -126,7 +127,7 @@ impl Screen {
 
     fn render(&self, event: &Event) -> String {
         let shared = &self.shared;
-        if shared.format == OutputFormat::Json {
+        if shared.format == EventFormat::Json {
             return event.json().to_string();
         }
         let width = match event {

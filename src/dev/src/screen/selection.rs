@@ -9,7 +9,7 @@ const SIDECAR: &str = "proxy";
 
 /// Programs whose output is shown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Selection {
+pub(crate) enum OutputSelection {
     /// Workloads, without their sidecars.
     Usual,
     /// Every program, and the parts.
@@ -20,7 +20,7 @@ pub(crate) enum Selection {
     Names(Vec<String>),
 }
 
-impl Selection {
+impl OutputSelection {
     /// Reads the names of the flag.
     pub(crate) fn new(names: &[String]) -> Self {
         let names: Vec<_> =
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     fn shown(flag: &str) -> Vec<&'static str> {
-        let selection = Selection::new(&flag.split(',').map(str::to_owned).collect::<Vec<_>>());
+        let selection = OutputSelection::new(&flag.split(',').map(str::to_owned).collect::<Vec<_>>());
         let source = |kind: &str, name: &str, container: &str| Source {
             namespace: "default".to_owned(),
             kind: kind.to_owned(),

@@ -5,15 +5,21 @@ use std::collections::HashMap;
 use granit_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 
-use super::{Document, FieldPosition, Places, Position, YamlError, place::push};
+use super::{
+    document::{Document, FieldPosition, Places, Position, YamlError},
+    place::push,
+};
 
 /// Most nodes of a document, with those that aliases repeat: a bound on documents that name themselves over and over.
 const MAX_NODES: usize = 200_000;
 /// Key of a mapping whose content is merged into the one around it.
 const MERGE: &str = "<<";
 
-/// Reads the documents of a text.
-pub(super) fn documents(text: &str) -> Result<Vec<Document>, YamlError> {
+/// Reads the documents of a text; empty ones are left out.
+///
+/// # Errors
+/// The first error in the text.
+pub(crate) fn read(text: &str) -> Result<Vec<Document>, YamlError> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     let mut events = Events { parser: Parser::new_from_str_with_options(text, options) };

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::*;
+use super::{document::Position, pointer_of, read};
 
 fn one(text: &str) -> Value {
     let documents = read(text).unwrap();

@@ -24,7 +24,7 @@ fn start(script: &str, folder: &TestFolder) -> (Process, Arc<Mutex<Vec<String>>>
     (process, seen)
 }
 
-async fn run(script: &str) -> (Exit, Vec<String>) {
+async fn run(script: &str) -> (ProcessExit, Vec<String>) {
     let folder = TestFolder::new();
     let (mut process, lines) = start(script, &folder);
     let exit = timeout(Duration::from_secs(20), process.wait()).await.unwrap();
@@ -35,9 +35,9 @@ async fn run(script: &str) -> (Exit, Vec<String>) {
 #[tokio::test]
 async fn every_line_is_read_even_half_of_one_and_how_it_ended() {
     for (script, exit, lines) in [
-        ("echo a; echo b >&2", Exit { code: 0, signal: None }, vec!["a", "b"]),
-        ("printf 'a\\r\\n\\nb'; exit 3", Exit { code: 3, signal: None }, vec!["a", "", "b"]),
-        ("kill -9 $$", Exit { code: 137, signal: Some(9) }, vec![]),
+        ("echo a; echo b >&2", ProcessExit { code: 0, signal: None }, vec!["a", "b"]),
+        ("printf 'a\\r\\n\\nb'; exit 3", ProcessExit { code: 3, signal: None }, vec!["a", "", "b"]),
+        ("kill -9 $$", ProcessExit { code: 137, signal: Some(9) }, vec![]),
     ] {
         let (found, mut seen) = run(script).await;
         if script.contains(">&2") {

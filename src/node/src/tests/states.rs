@@ -15,7 +15,7 @@ fn pod() -> Pod {
 }
 
 fn ended(code: i32) -> Ended {
-    Ended { exit: Exit { code, signal: None }, started: at(1), finished: at(2) }
+    Ended { exit: ProcessExit { code, signal: None }, started: at(1), finished: at(2) }
 }
 
 /// Returns the phase, and `Initialized`, `ContainersReady` and `Ready`, of containers in these states.

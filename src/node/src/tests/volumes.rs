@@ -28,7 +28,7 @@ fn made(volume: Value) -> Result<Vec<String>, String> {
     let volume = &pod.spec.as_ref().unwrap().volumes.as_ref().unwrap()[0];
     let files =
         files(&pod, volume, &objects(), |path| Ok(format!("token of {path}"))).map_err(|error| error.to_string())?;
-    let shown = |(path, file): (String, File)| {
+    let shown = |(path, file): (String, FileProjection)| {
         let text = String::from_utf8(file.bytes).unwrap();
         format!("{path}={text} {:o}{}", file.mode, if file.is_rendered { "*" } else { "" })
     };
@@ -98,7 +98,7 @@ fn files_are_written_changed_and_removed_and_the_programs_own_stay() {
     );
     let volumes = pod.spec.as_ref().unwrap().volumes.as_ref().unwrap();
     let at = |path: &str| folder.path().join("pods/u/volumes").join(path);
-    let file = |text: &str| File { bytes: text.into(), mode: 0o600, is_rendered: false };
+    let file = |text: &str| FileProjection { bytes: text.into(), mode: 0o600, is_rendered: false };
     let mut files = Files::from([("a".to_owned(), file("1")), ("x/b".to_owned(), file("2"))]);
     write(&folders, &pod, &volumes[0], Some(&files)).unwrap();
     write(&folders, &pod, &volumes[1], None).unwrap();

@@ -26,7 +26,7 @@ use kube::{
     api::{ListParams, LogParams, Patch, PatchParams},
     core::DynamicObject,
 };
-use node::{Environment, Names, Node, NodeConfig, Output, Programs, Source, Tokens};
+use node::{Environment, LocalNode, Names, NodeConfig, Output, Programs, Source, Tokens};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -93,7 +93,7 @@ impl World {
             tokens: tokens.clone(),
         };
         let screen = Arc::new(Screen::default());
-        let node = Node::new(client.clone(), config, screen.clone()).unwrap();
+        let node = LocalNode::new(client.clone(), config, screen.clone()).unwrap();
         drop(server.with_logs(node.logs()));
         let (names, shutdown, kill) = (node.names(), CancellationToken::new(), CancellationToken::new());
         let running = Some(tokio::spawn(node.run(shutdown.clone(), kill.clone())));

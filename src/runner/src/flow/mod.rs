@@ -31,9 +31,9 @@ use tokio_util::task::TaskTracker;
 use super::{
     Lookup,
     common_routes::{CommonRoutes, RunnerService},
-    config::LogFormat,
     metrics::RunnerMetrics,
     openai_api,
+    variables::LogFormat,
 };
 
 pub(super) use folder::Folder;

@@ -1,8 +1,8 @@
 //! Validation of environment variables.
 
 use crate::{
-    config::{ConfigError, RunnerConfig},
-    help,
+    config::RunnerConfig,
+    variables::{ConfigError, help},
 };
 
 fn read(variables: &[(&str, &str)]) -> Result<RunnerConfig, ConfigError> {

@@ -30,7 +30,7 @@ use url::{Host, Url};
 
 use crate::{
     Lookup,
-    config::{closed_ports, is_local, sidecar_port},
+    variables::{closed_ports, is_local, sidecar_port},
 };
 
 /// Ranges that are not routed on the Internet: RFC 1918, RFC 6598, RFC 2544, RFC 4193.

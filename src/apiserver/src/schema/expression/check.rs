@@ -4,7 +4,7 @@
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, operators};
 
 use super::names::escape;
-use crate::schema::node::{Kind, Node};
+use crate::schema::structural::{DataType, StructuralSchema};
 
 /// Functions that are called by name alone.
 const FUNCTIONS: &[&str] = &["bool", "double", "duration", "dyn", "int", "matches", "size", "string"];
@@ -57,22 +57,22 @@ const OPERATORS: &[&str] = &[
 #[derive(Clone, Copy)]
 enum Type<'a> {
     /// A value of this schema.
-    Of(&'a Node),
+    Of(&'a StructuralSchema),
     /// An optional value of this schema.
-    Optional(&'a Node),
+    Optional(&'a StructuralSchema),
     /// Anything: fields of it are found when it is evaluated.
     Dynamic,
 }
 
 /// Checks an expression over `self` and `oldSelf`. Returns whether it reads `oldSelf`.
-pub(super) fn check(expression: &IdedExpr, node: &Node, optional_old: bool) -> Result<bool, String> {
+pub(super) fn check(expression: &IdedExpr, node: &StructuralSchema, optional_old: bool) -> Result<bool, String> {
     let mut checker = Checker { node, optional_old, uses_old: false, scope: Vec::new() };
     checker.infer(expression)?;
     Ok(checker.uses_old)
 }
 
 struct Checker<'a> {
-    node: &'a Node,
+    node: &'a StructuralSchema,
     optional_old: bool,
     uses_old: bool,
     /// The variables of comprehensions, the innermost last.
@@ -156,7 +156,7 @@ impl<'a> Checker<'a> {
         let range = self.infer(&comprehension.iter_range)?;
         self.infer(&comprehension.accu_init)?;
         let variable = match range {
-            Type::Of(node) if node.kind == Some(Kind::Array) => element(range)?,
+            Type::Of(node) if node.data_type == Some(DataType::Array) => element(range)?,
             _ => Type::Dynamic, // such as the keys of a map
         };
         let depth = self.scope.len();
@@ -171,13 +171,13 @@ impl<'a> Checker<'a> {
 }
 
 fn field<'a>(of: Type<'a>, name: &str, is_test: bool) -> Result<Type<'a>, String> {
-    let (node, wrap): (_, fn(&'a Node) -> Type<'a>) = match of {
+    let (node, wrap): (_, fn(&'a StructuralSchema) -> Type<'a>) = match of {
         Type::Of(node) => (node, Type::Of),
         Type::Optional(node) => (node, Type::Optional),
         Type::Dynamic => return Ok(Type::Dynamic),
     };
     let undefined = || format!("undefined field '{name}'");
-    if node.kind != Some(Kind::Object) {
+    if node.data_type != Some(DataType::Object) {
         return Err(undefined());
     }
     let declared = node.declared_fields().find(|field| escape(field).as_deref() == Some(name));
@@ -195,8 +195,8 @@ fn element(of: Type<'_>) -> Result<Type<'_>, String> {
     }
 }
 
-fn readable(node: &Node) -> Result<&Node, String> {
-    if node.limits.date_time { Err("timestamps are not supported".to_owned()) } else { Ok(node) }
+fn readable(node: &StructuralSchema) -> Result<&StructuralSchema, String> {
+    if node.validation.date_time { Err("timestamps are not supported".to_owned()) } else { Ok(node) }
 }
 
 /// Checks a pattern that is written in the expression.

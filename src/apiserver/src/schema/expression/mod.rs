@@ -14,7 +14,7 @@ use std::sync::{Arc, LazyLock};
 use cel::{Context, Env, ExecutionError, Program, Value as CelValue, common::types::CelOptional, extensions};
 use serde_json::Value;
 
-use super::node::Node;
+use super::structural::StructuralSchema;
 
 static ENVIRONMENT: LazyLock<Result<Arc<Env>, String>> = LazyLock::new(|| {
     let mut env = Env::stdlib();
@@ -38,7 +38,7 @@ pub(super) struct Expression {
 /// The variables of an expression.
 pub(super) struct Variables<'a> {
     /// The schema of both values.
-    pub(super) node: &'a Node,
+    pub(super) node: &'a StructuralSchema,
     pub(super) value: &'a Value,
     /// The value before the update.
     pub(super) old: Option<&'a Value>,
@@ -47,7 +47,7 @@ pub(super) struct Variables<'a> {
 impl Expression {
     /// Compiles an expression over values of a schema. `optional_old`: `oldSelf` is an optional, which may have no
     /// value.
-    pub(super) fn compile(source: &str, node: &Node, optional_old: bool) -> Result<Self, String> {
+    pub(super) fn compile(source: &str, node: &StructuralSchema, optional_old: bool) -> Result<Self, String> {
         let program = environment()?.compile(source).map_err(|error| error.to_string())?;
         let uses_old = check::check(program.expression(), node, optional_old)?;
         Ok(Self { program, uses_old, optional_old })

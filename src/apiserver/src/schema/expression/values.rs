@@ -9,10 +9,10 @@ use cel::common::{
 use serde_json::{Number, Value};
 
 use super::names::escape;
-use crate::schema::node::{Kind, Node};
+use crate::schema::structural::{DataType, StructuralSchema};
 
 /// Converts a value. Fields that the schema does not name are hidden.
-pub(super) fn convert<'v>(node: &Node, value: &'v Value) -> Box<dyn Val + 'v> {
+pub(super) fn convert<'v>(node: &StructuralSchema, value: &'v Value) -> Box<dyn Val + 'v> {
     match value {
         Value::Null => Box::new(CelNull),
         Value::Bool(value) => Box::new(CelBool::from(*value)),
@@ -35,12 +35,14 @@ pub(super) fn convert<'v>(node: &Node, value: &'v Value) -> Box<dyn Val + 'v> {
     }
 }
 
-fn convert_number<'v>(node: &Node, number: &Number) -> Box<dyn Val + 'v> {
+fn convert_number<'v>(node: &StructuralSchema, number: &Number) -> Box<dyn Val + 'v> {
     let float = number.as_f64().unwrap_or(f64::NAN);
-    match (number.as_i64(), node.kind) {
-        (Some(_), Some(Kind::Number)) => Box::new(CelDouble::from(float)),
+    match (number.as_i64(), node.data_type) {
+        (Some(_), Some(DataType::Number)) => Box::new(CelDouble::from(float)),
         (Some(integer), _) => Box::new(CelInt::from(integer)),
-        (None, Some(Kind::Integer | Kind::IntOrString)) if float.fract() == 0.0 => Box::new(CelInt::from(float as i64)),
+        (None, Some(DataType::Integer | DataType::IntOrString)) if float.fract() == 0.0 => {
+            Box::new(CelInt::from(float as i64))
+        }
         (None, _) => Box::new(CelDouble::from(float)),
     }
 }

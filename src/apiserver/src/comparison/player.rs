@@ -1,46 +1,11 @@
-//! The comparison with the real API server: a script of requests whose answers must be equal but for uids, versions and times.
-//!
-//! The script is data. A test plays it to [`ApiServer`](crate::ApiServer) and checks codes and messages; an end-to-end test plays
-//! it to a real API server, too, and compares the [`RecordedResponse`]s. Each step may use what an earlier one has answered: `{NAME.uid}`
-//! and `{NAME.version}` of a step that is saved as `NAME`, and `{ns}`, the namespace.
-
-mod difference;
-mod play;
+//! Single steps: a request with what earlier answers hold, and its answer without what differs from server to server.
 
 use std::collections::BTreeMap;
 
 use http::{Request, header};
-use serde::Deserialize;
 use serde_json::Value;
 
-pub use self::{
-    difference::{DIFFERENCES, Difference, differences},
-    play::play,
-};
-
-/// One request of the script.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Step {
-    /// What it shows.
-    pub name: String,
-    /// Method and target, such as `GET /api/v1/namespaces/{ns}/configmaps`.
-    pub request: String,
-    /// Media type of the body; `application/json` if it is left out.
-    #[serde(rename = "type")]
-    pub media_type: Option<String>,
-    /// Media type that the answer shall have; `application/json` if it is left out.
-    pub accept: Option<String>,
-    /// Body.
-    #[serde(default)]
-    pub body: Value,
-    /// Code of the response.
-    pub code: u16,
-    /// Text that the message of the response contains.
-    pub message: Option<String>,
-    /// Name under which later steps use the object.
-    pub save: Option<String>,
-}
+use super::script::ScriptStep;
 
 /// What a step was answered, without uids, versions and times.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +18,7 @@ pub struct RecordedResponse {
 
 /// What the steps of one run have in common: what they use of earlier answers, and what is masked in them.
 #[derive(Debug)]
-struct Player {
+pub(super) struct Player {
     variables: BTreeMap<String, String>,
     /// Uids that were answered, in the order in which they came first.
     uids: Vec<String>,
@@ -62,21 +27,13 @@ struct Player {
 /// Fields that hold a time.
 const TIMES: &[&str] = &["creationTimestamp", "deletionTimestamp", "lastTransitionTime", "time"];
 
-/// Returns the script, in order. It needs a namespace that is there and empty.
-///
-/// # Errors
-/// A script that cannot be read: a defect of this crate, which its tests would show.
-pub fn script() -> Result<Vec<Step>, serde_json::Error> {
-    serde_json::from_str(include_str!("comparison/script.json"))
-}
-
 impl Player {
-    fn new(namespace: &str) -> Self {
+    pub(super) fn new(namespace: &str) -> Self {
         Self { variables: BTreeMap::from([("ns".to_owned(), namespace.to_owned())]), uids: Vec::new() }
     }
 
     /// Returns the request of a step.
-    fn request<Q: From<Vec<u8>>>(&self, step: &Step) -> Result<Request<Q>, http::Error> {
+    pub(super) fn request<Q: From<Vec<u8>>>(&self, step: &ScriptStep) -> Result<Request<Q>, http::Error> {
         let (method, target) = step.request.split_once(' ').unwrap_or(("GET", &step.request));
         let body = match &step.body {
             Value::Null => String::new(),
@@ -99,7 +56,7 @@ impl Player {
     }
 
     /// Takes the answer to a step: what later steps use of it, and what is compared.
-    fn answer(&mut self, step: &Step, code: u16, body: &[u8]) -> RecordedResponse {
+    pub(super) fn answer(&mut self, step: &ScriptStep, code: u16, body: &[u8]) -> RecordedResponse {
         let mut body: Value =
             serde_json::from_slice(body).unwrap_or_else(|_| String::from_utf8_lossy(body).into_owned().into());
         if let Some(name) = &step.save {
@@ -122,7 +79,7 @@ impl Player {
     }
 
     /// Replaces uids, versions and times by words, also within messages.
-    fn mask(&mut self, field: &str, value: &mut Value) {
+    pub(super) fn mask(&mut self, field: &str, value: &mut Value) {
         match value {
             Value::Object(fields) => fields.iter_mut().for_each(|(field, value)| self.mask(field, value)),
             Value::Array(items) => {

@@ -41,7 +41,7 @@ const CHECKED_FORMATS: &[&str] = &[
 
 /// What a schema demands of a value beside its type.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct ValueValidation {
     pub(super) required: Vec<String>,
     /// The text is a date and time as in RFC 3339.
     pub(super) date_time: bool,
@@ -61,7 +61,7 @@ pub(super) struct Limits {
     max_properties: Option<u64>,
 }
 
-impl Limits {
+impl ValueValidation {
     /// Reads a keyword of a schema. Returns false for one that is unknown here, and an error for a value that it cannot
     /// have.
     pub(super) fn read(&mut self, keyword: &str, value: &Value) -> Result<bool, String> {
@@ -108,7 +108,7 @@ impl Limits {
             errors.push(body(path, &value(), &format!("should match '{pattern}'")));
         }
         if self.date_time && !is_date_time(text) {
-            errors.push(super::values::wrong_type(path, "date-time", text));
+            errors.push(FieldError::wrong_type(path, "date-time", text));
         }
     }
 
@@ -183,7 +183,7 @@ impl Limits {
 }
 
 /// Returns an error with the words `PATH in body …`.
-pub(super) fn body(path: &str, value: &Value, words: &str) -> FieldError {
+fn body(path: &str, value: &Value, words: &str) -> FieldError {
     FieldError::invalid(path, value, &format!("{path} in body {words}"))
 }
 

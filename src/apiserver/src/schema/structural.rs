@@ -1,5 +1,5 @@
-//! The compiled schema of one value: a structural schema of Kubernetes, read from the JSON of a
-//! CustomResourceDefinition.
+//! The schema of one value: a structural schema of Kubernetes, read from the JSON of a CustomResourceDefinition. It is data;
+//! what applies it stands above it, also the compiled rules.
 //!
 //! A keyword that is not understood fails the compilation, because to pass over it would accept what a real API server
 //! refuses.
@@ -8,11 +8,11 @@ use std::{collections::BTreeMap, sync::LazyLock};
 
 use serde_json::{Map, Value};
 
-use super::{ListType, error::child, limits::Limits, rule::Rule};
+use super::{error::child, value_validation::ValueValidation};
 
 /// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DataType {
     Array,
     Boolean,
     Integer,
@@ -22,7 +22,7 @@ pub(super) enum Kind {
     String,
 }
 
-impl Kind {
+impl DataType {
     /// Returns the name in messages.
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -37,16 +37,27 @@ impl Kind {
     }
 
     fn parse(name: &Value) -> Option<Self> {
-        let kinds = [Self::Array, Self::Boolean, Self::Integer, Self::Number, Self::Object, Self::String];
-        kinds.into_iter().find(|kind| name == kind.name())
+        let types = [Self::Array, Self::Boolean, Self::Integer, Self::Number, Self::Object, Self::String];
+        types.into_iter().find(|found| name == found.name())
     }
+}
+
+/// Identity of the items of a list (`x-kubernetes-list-type`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ListType {
+    /// They are not: the list is replaced as a whole.
+    Atomic,
+    /// By their value.
+    Set,
+    /// By the values of these fields.
+    Map(Vec<String>),
 }
 
 /// The schema of one value.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct StructuralSchema {
     /// The type of the value. None: any.
-    pub(super) kind: Option<Kind>,
+    pub(super) data_type: Option<DataType>,
     pub(super) nullable: bool,
     /// Fields that the schema does not name are kept.
     pub(super) preserve: bool,
@@ -59,33 +70,33 @@ pub(super) struct Node {
     pub(super) additional: Option<Box<Self>>,
     pub(super) items: Option<Box<Self>>,
     pub(super) list_type: Option<ListType>,
-    pub(super) limits: Limits,
-    pub(super) rules: Vec<Rule>,
-    /// The node or one below it has rules.
-    pub(super) has_rules: bool,
+    /// What the value must be like beside its type.
+    pub(super) validation: ValueValidation,
+    /// Rules as they are written.
+    pub(super) rules: Vec<Value>,
 }
 
 /// What rules may read of the metadata of an object.
-static METADATA: LazyLock<BTreeMap<String, Node>> = LazyLock::new(|| {
-    let text = || Node { kind: Some(Kind::String), ..Node::default() };
+static METADATA: LazyLock<BTreeMap<String, StructuralSchema>> = LazyLock::new(|| {
+    let text = || StructuralSchema { data_type: Some(DataType::String), ..StructuralSchema::default() };
     let names = ["name", "generateName"].map(|name| (name.to_owned(), text()));
-    let metadata = Node { kind: Some(Kind::Object), properties: names.into(), ..Node::default() };
+    let metadata =
+        StructuralSchema { data_type: Some(DataType::Object), properties: names.into(), ..StructuralSchema::default() };
     let fields = [("apiVersion", text()), ("kind", text()), ("metadata", metadata)];
     fields.map(|(name, node)| (name.to_owned(), node)).into()
 });
 
-impl Node {
+impl StructuralSchema {
     /// Compiles the schema of the value at `path`. `resource`: the value is a whole object of Kubernetes.
     pub(super) fn compile(schema: &Value, path: &str, resource: bool) -> Result<Self, String> {
         let wrong = |what: &str| format!("{}: {what}", if path.is_empty() { "schema" } else { path });
         let keywords = schema.as_object().ok_or_else(|| wrong("a schema must be an object"))?;
         let mut node = Self { resource, ..Self::default() };
-        let mut rules = &Value::Null;
         let mut int_or_string = false;
         for (keyword, value) in keywords {
             match keyword.as_str() {
                 "description" | "title" | "example" | "externalDocs" => {}
-                "type" => node.kind = Some(Kind::parse(value).ok_or_else(|| wrong("type is unknown"))?),
+                "type" => node.data_type = Some(DataType::parse(value).ok_or_else(|| wrong("type is unknown"))?),
                 "nullable" => node.nullable = flag(value, keyword, path)?,
                 "default" => node.default = Some(value.clone()).filter(|value| !value.is_null()),
                 "properties" => node.properties = properties(value, path)?,
@@ -99,22 +110,17 @@ impl Node {
                 "x-kubernetes-list-type" => node.list_type = Some(list_type(value, keywords, path)?),
                 "x-kubernetes-list-map-keys" => {} // belongs to the list type
                 "x-kubernetes-map-type" if value == "granular" => {}
-                "x-kubernetes-validations" => rules = value,
+                "x-kubernetes-validations" => node.rules = value.as_array().cloned().unwrap_or_default(),
                 _ => {
-                    if !node.limits.read(keyword, value).map_err(|error| wrong(&error))? {
+                    if !node.validation.read(keyword, value).map_err(|error| wrong(&error))? {
                         return Err(wrong(&format!("keyword {keyword} with value {value} is not supported")));
                     }
                 }
             }
         }
         if int_or_string {
-            node.kind = Some(Kind::IntOrString);
+            node.data_type = Some(DataType::IntOrString);
         }
-        for rule in rules.as_array().into_iter().flatten() {
-            let rule = Rule::compile(rule, &node).map_err(|error| wrong(&error))?;
-            node.rules.push(rule);
-        }
-        node.has_rules = !node.rules.is_empty() || node.children().any(|child| child.has_rules);
         Ok(node)
     }
 
@@ -131,7 +137,7 @@ impl Node {
     /// type nothing.
     pub(super) fn readable_field(&self, name: &str) -> Option<&Self> {
         let metadata = self.resource.then(|| METADATA.get(name)).flatten();
-        metadata.or_else(|| self.field(name)).filter(|field| field.kind.is_some())
+        metadata.or_else(|| self.field(name)).filter(|field| field.data_type.is_some())
     }
 
     /// Returns the names of the fields that this object may have, beside those of `additional`.
@@ -155,15 +161,18 @@ impl Node {
     pub(super) fn list_at(&self, path: &[&str]) -> Option<ListType> {
         let items = std::iter::successors(Some(self), |node| node.items.as_deref());
         match path {
-            [] => (self.kind == Some(Kind::Array)).then(|| self.list_type.clone().unwrap_or(ListType::Atomic)),
+            [] => (self.data_type == Some(DataType::Array)).then(|| self.list_type.clone().unwrap_or(ListType::Atomic)),
             [name, rest @ ..] => items.last()?.field(name)?.list_at(rest),
         }
     }
 }
 
-fn properties(value: &Value, path: &str) -> Result<BTreeMap<String, Node>, String> {
+fn properties(value: &Value, path: &str) -> Result<BTreeMap<String, StructuralSchema>, String> {
     let fields = value.as_object().ok_or_else(|| format!("{path}: properties must be an object"))?;
-    fields.iter().map(|(name, schema)| Ok((name.clone(), Node::compile(schema, &child(path, name), false)?))).collect()
+    fields
+        .iter()
+        .map(|(name, schema)| Ok((name.clone(), StructuralSchema::compile(schema, &child(path, name), false)?)))
+        .collect()
 }
 
 fn flag(value: &Value, keyword: &str, path: &str) -> Result<bool, String> {

@@ -1,0 +1,12 @@
+//! Keys of objects in the store.
+
+/// Place of an object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct StoreKey {
+    /// Index of the kind in whose form it is stored.
+    pub(crate) kind: usize,
+    /// Namespace; empty for objects that are in none.
+    pub(crate) namespace: String,
+    /// Name.
+    pub(crate) name: String,
+}
