@@ -44,6 +44,21 @@ async fn it_is_there_before_any_child_is() {
 }
 
 #[tokio::test]
+async fn on_a_developers_machine_no_web_page_is_served() {
+    let bridge = Bridge::with(&[("RECIF_LOCAL", "true")], &[]).await;
+    drop(bridge.session().await);
+    let open = request(0, "initialize", json!({"protocolVersion": "2025-11-25"}));
+    for (name, value) in [("host", "evil.example"), ("origin", "null"), ("sec-fetch-site", "same-site")] {
+        for path in ["/mcp", "/livez", "/readyz"] {
+            let sent = bridge.client.post(format!("{}{path}", bridge.url)).json(&open);
+            let answer = sent.header("accept", "application/json").header(name, value).send().await.unwrap();
+            assert_eq!(answer.status(), 403, "{path} {name}: {value}");
+        }
+    }
+    assert_eq!((bridge.probe("/livez").await, bridge.probe("/readyz").await), (200, 200));
+}
+
+#[tokio::test]
 async fn variables_stand_in_for_the_command_line() {
     let bridge =
         Bridge::with(&[("RECIF_MAX_SESSIONS", "1"), ("RECIF_ALLOWED_ORIGINS", "https://a.example")], &[]).await;

@@ -8,6 +8,9 @@ use std::fmt::Write as _;
 /// Words of the message on an image whose name has no slash: no node has it, and by default none pulls it.
 pub const NOT_ON_NODE: &str = "is not on the node";
 
+/// Words of the message on a program that is missing: on a developer's machine, where containers are programs.
+pub const NO_PROGRAM: &str = "cannot be made: program \"";
+
 /// Class of the reason why a Pod does not become ready.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PodProblem {

@@ -12,7 +12,12 @@ use meta::{CommonStatus, Phase, PhaseClass, condition_type};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{ENDED_BY_READY_PODS, ReferencePhase, WorkloadPhase, agent::AgentSpec, pod_problem::NOT_ON_NODE, reason};
+use crate::{
+    ENDED_BY_READY_PODS, ReferencePhase, WorkloadPhase,
+    agent::AgentSpec,
+    pod_problem::{NO_PROGRAM, NOT_ON_NODE},
+    reason,
+};
 
 /// Explanation of the state of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -120,6 +125,9 @@ const HINTS: &[(&str, &str)] = &[
 /// Advice for an image that has to be on the nodes, by the words of its message; the reason is that of the failure later on.
 const NOT_ON_NODE_HINT: &str =
     "give the operator --agent-image (chart: agentImage), set spec.image, or load it onto the nodes";
+
+/// Advice for a program that is not on a developer's machine, by the words of its message.
+const NO_PROGRAM_HINT: &str = "install it, or set the annotation recif.dev/dev-command to what runs instead";
 
 /// Reasons whose cause is checked again periodically, with back-off and without a write to the status.
 const RECHECKED_PERIODICALLY: &[&str] = &[reason::NAME_CONFLICT, reason::SELECTOR_IMMUTABLE, reason::REFUSED];
@@ -251,6 +259,9 @@ impl<'a> CauseCondition<'a> {
     fn hint(&self) -> Option<&'static str> {
         if self.message.contains(NOT_ON_NODE) {
             return Some(NOT_ON_NODE_HINT);
+        }
+        if self.message.contains(NO_PROGRAM) {
+            return Some(NO_PROGRAM_HINT);
         }
         self.reason.and_then(hint)
     }

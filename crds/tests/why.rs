@@ -283,6 +283,23 @@ fn an_image_without_a_slash_is_advised_on_in_deploying_and_once_it_failed() {
 }
 
 #[test]
+fn a_missing_program_is_advised_on_in_deploying_and_once_it_failed() {
+    let message = "a container cannot be made: program \"mcp-server-time\" is missing";
+    let advice = "install it, or set the annotation recif.dev/dev-command to what runs instead.";
+    for (phase, conditions) in [
+        ("Deploying", json!([ready("False", "CreateContainerConfigError", message)])),
+        ("Failed", json!([stalled("ProgressDeadlineExceeded", message)])),
+    ] {
+        let sentence = sentence(json!({}), json!({ "phase": phase, "conditions": conditions }));
+        assert!(sentence.ends_with(advice), "{sentence}");
+    }
+    let of_a_secret =
+        json!([ready("False", "CreateContainerConfigError", "a container cannot be made: secret \"x\" is missing")]);
+    let sentence = sentence(json!({}), json!({ "phase": "Deploying", "conditions": of_a_secret }));
+    assert!(sentence.ends_with("that the container's environment names."), "{sentence}");
+}
+
+#[test]
 fn every_reason_a_user_can_act_on_has_a_hint() {
     for reason in [
         "MissingDependency",

@@ -40,6 +40,9 @@ pub(crate) struct TestPaths {
     /// The operator loses one wake of a hundred, and looks at every object again within five seconds.
     #[arg(long, env = "RECIF_LOSE_WAKES")]
     pub(crate) lose_wakes: bool,
+    /// The cluster is a `recif dev`: runs only the scenarios that need no node, no quota and no image.
+    #[arg(long)]
+    pub(crate) local: bool,
 }
 
 /// Cluster under test.
@@ -137,16 +140,25 @@ impl Env {
         Ok((code, stdout + &stderr))
     }
 
+    /// Returns the command of the cluster's kubectl.
+    pub(crate) fn kubectl_command(&self) -> Command {
+        if self.paths.local {
+            Command::new(self.paths.state.join("bin/kubectl"))
+        } else {
+            self.in_cluster(&self.file("hack/kubectl"))
+        }
+    }
+
     /// Runs `kubectl <arguments>` and returns its standard output.
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = self.in_cluster(&self.file("hack/kubectl"));
+        let mut command = self.kubectl_command();
         command.args(arguments);
         output(command, None, Duration::from_secs(60)).await
     }
 
     /// Runs `kubectl <arguments>` with this standard input and returns its standard output.
     pub(crate) async fn kubectl_with(&self, arguments: &[&str], input: String) -> Result<String> {
-        let mut command = self.in_cluster(&self.file("hack/kubectl"));
+        let mut command = self.kubectl_command();
         command.args(arguments);
         output(command, Some(input), Duration::from_secs(60)).await
     }

@@ -30,7 +30,10 @@ use std::{process::ExitCode, sync::Arc};
 
 use clap::Parser;
 
-use crate::env::{Env, TestPaths};
+use crate::{
+    env::{Env, TestPaths},
+    scenarios::Suite,
+};
 
 /// Runs scenarios against the cluster of KUBECONFIG.
 #[derive(Debug, Parser)]
@@ -60,7 +63,12 @@ struct Args {
 #[tokio::main]
 async fn main() -> ExitCode {
     let Args { filters, list, deploy_only, nodes, third_of, jobs, paths } = Args::parse();
-    let chosen = scenarios::matching(&filters, nodes, third_of.as_deref());
+    let suite = match (nodes, paths.local) {
+        (_, true) => Suite::Local,
+        (true, false) => Suite::Nodes,
+        (false, false) => Suite::Cluster,
+    };
+    let chosen = scenarios::matching(&filters, suite, third_of.as_deref());
     if list {
         chosen.iter().for_each(|scenario| report::line(&scenario.title()));
         return ExitCode::SUCCESS;

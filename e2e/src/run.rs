@@ -114,7 +114,11 @@ const MAX_QUIET_WINDOWS: usize = 12;
 
 /// Waits for ten seconds in which the operator writes nothing in the namespace, by the audit log: objects that have
 /// converged, or cannot converge, cause no writes. A write loop with a shorter period than that never has such a window.
+/// A `recif dev` has no such log: there our objects and the Deployments have to stay as they are.
 async fn await_quiet(namespace: &Namespace) -> Result<()> {
+    if namespace.env.paths.local {
+        return await_no_change(namespace).await;
+    }
     let mut written = Vec::new();
     for _ in 0..MAX_QUIET_WINDOWS {
         let mark = namespace.env.audit.mark().await?;
@@ -126,6 +130,16 @@ async fn await_quiet(namespace: &Namespace) -> Result<()> {
         }
     }
     bail!("the operator does not come to rest; in the last {QUIET:?} it wrote: {}", describe_requests(&written))
+}
+
+async fn await_no_change(namespace: &Namespace) -> Result<()> {
+    let mut windows = 1;
+    loop {
+        match namespace.stays_the_same(QUIET).await {
+            Err(_) if windows < MAX_QUIET_WINDOWS => windows += 1,
+            ended => return ended,
+        }
+    }
 }
 
 fn panic_message(error: tokio::task::JoinError) -> String {

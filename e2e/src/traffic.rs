@@ -1,13 +1,25 @@
-//! Sends requests to workloads by the proxy of the API server: through the Service, or directly to a container without the
-//! sidecar.
+//! Sends requests to workloads: through the Service, or directly to a container without the sidecar. In a cluster they go by the
+//! proxy of the API server, and to a `recif dev` at the ports that it gives them on this machine.
 
-use std::time::Duration;
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, ensure};
-use kube::client::Body;
+use kube::{ResourceExt as _, client::Body};
 use serde_json::{Value, json};
 
-use crate::{namespace::Namespace, watch::poll};
+use crate::{
+    client::{ClientTarget, HttpClientConnection},
+    kinds::{KubeKind, POD, SERVICE},
+    namespace::Namespace,
+    object::{Object, ObjectExt as _},
+    watch::poll,
+};
+
+/// Annotation with the ports of a Pod of `recif dev`, such as `8000=21000,8888=21001`.
+const PORTS: &str = "recif.dev/dev-ports";
 
 /// Longest wait for the expected response of a ready workload. The proxy routes to a new Pod, and stops routing to an old
 /// one, only after a while.
@@ -78,7 +90,7 @@ impl Namespace {
 
     /// Sends a GET to the port of a container, without the sidecar, and returns the response.
     pub(crate) async fn get_from_pod(&self, pod: &str, port: u16, path: &str) -> Result<ServiceResponse> {
-        self.send_to(&format!("pods/{pod}:{port}"), "GET", path, &Value::Null).await
+        self.send_to(POD, pod, port, "GET", path, &Value::Null).await
     }
 
     /// Sends one request to a Service and returns the response.
@@ -90,16 +102,48 @@ impl Namespace {
         path: &str,
         body: &Value,
     ) -> Result<ServiceResponse> {
-        self.send_to(&format!("services/{service}:{port}"), method, path, body).await
+        self.send_to(SERVICE, service, port, method, path, body).await
     }
 
-    async fn send_to(&self, target: &str, method: &str, path: &str, body: &Value) -> Result<ServiceResponse> {
-        let uri = format!("/api/v1/namespaces/{}/{target}/proxy{path}", self.name);
-        let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    async fn send_to(
+        &self,
+        kind: KubeKind,
+        name: &str,
+        port: u16,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> Result<ServiceResponse> {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        if self.env.paths.local {
+            let port = local_port(kind, &self.get(kind, name).await?, port)?;
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+            let target = ClientTarget { route: "recif dev", address, prefix: String::new(), headers: String::new() };
+            let response = HttpClientConnection::request(&target, method, path, &body).await?;
+            return Ok(ServiceResponse { status: response.status, text: response.text });
+        }
+        let uri = format!("/api/v1/namespaces/{}/{}/{name}:{port}/proxy{path}", self.name, kind.plural);
         let request = http::Request::builder().method(method).uri(uri).header("content-type", "application/json");
-        let response = self.env.client_without_retry.send(request.body(Body::from(body))?).await?;
+        let response = self.env.client_without_retry.send(request.body(Body::from(body.into_bytes()))?).await?;
         let status = response.status().as_u16();
         let bytes = response.into_body().collect_bytes().await?;
         Ok(ServiceResponse { status, text: String::from_utf8_lossy(&bytes).into_owned() })
     }
+}
+
+/// Returns the port of this machine at which a `recif dev` serves the port of a Service or of a Pod.
+fn local_port(kind: KubeKind, object: &Object, port: u16) -> Result<u16> {
+    let found = match kind {
+        POD => {
+            let ports = object.annotations().get(PORTS).map_or("", String::as_str);
+            let mut pairs = ports.split(',').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(declared, _)| *declared == port.to_string()).and_then(|(_, own)| own.parse().ok())
+        }
+        _ => {
+            let mut ports = object.at("/spec/ports").as_array().into_iter().flatten();
+            let found = ports.find(|found| found["port"] == port);
+            found.and_then(|found| u16::try_from(found["nodePort"].as_u64()?).ok())
+        }
+    };
+    found.with_context(|| format!("{} has no port {port} on this machine", object.describe()))
 }

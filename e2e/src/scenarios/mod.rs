@@ -25,6 +25,7 @@ mod gateway;
 mod gateway_auth;
 mod identity;
 mod images;
+mod kubectl;
 mod loops;
 mod manifests;
 mod mcp_servers;
@@ -87,6 +88,7 @@ const THEMES: &[&[Scenario]] = &[
     identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
+    kubectl::SCENARIOS,
     completions::SCENARIOS,
     doctor::SCENARIOS,
     chat::SCENARIOS,
@@ -111,12 +113,82 @@ const THEMES: &[&[Scenario]] = &[
 /// Themes of clusters with two nodes.
 const THEMES_OF_NODES: &[&[Scenario]] = &[nodes::SCENARIOS];
 
-/// Returns the scenarios whose title contains one of the filters; without filters all. `nodes` chooses those of clusters
-/// with two nodes, else there are those of one. With `third_of`, of the exclusive ones only the third that this text decides.
-pub(crate) fn matching(filters: &[String], nodes: bool, third_of: Option<&str>) -> Vec<&'static Scenario> {
-    let themes = if nodes { THEMES_OF_NODES } else { THEMES };
-    let wanted =
-        |scenario: &&Scenario| filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
+/// Themes that `recif dev` passes, too.
+const LOCAL_THEMES: &[&[Scenario]] = &[
+    flow_sets::SCENARIOS,
+    flow_changes::SCENARIOS,
+    flows::SCENARIOS,
+    references::SCENARIOS,
+    tools::SCENARIOS,
+    bad_input::SCENARIOS,
+    start::SCENARIOS,
+    scale::SCENARIOS,
+    conditions::SCENARIOS,
+    children::SCENARIOS,
+    deletion::SCENARIOS,
+    manifests::SCENARIOS,
+    cli::SCENARIOS,
+    commands::SCENARIOS,
+    kubectl::SCENARIOS,
+];
+
+/// Those of them that it does not pass, by what they need.
+const NOT_LOCAL: &[&[&str]] = &[
+    // The audit log of the API server.
+    &[
+        "a_drifted_child_is_back_with_one_write",
+        "a_deleted_child_is_back_with_one_write",
+        "a_deleted_deployment_is_back_with_two_moves",
+        "a_child_that_lost_its_label_or_owner_is_taken_back",
+        "a_foreign_annotation_on_a_child_costs_nothing",
+        "a_field_that_a_client_keeps_changing_starts_no_write_war",
+        "background_deletion_takes_the_children_and_makes_none_again",
+        "foreground_deletion_takes_the_children_and_makes_none_again",
+        "orphan_deletion_leaves_the_children_and_a_successor_takes_them",
+        "a_deleted_namespace_takes_its_agents_along",
+    ],
+    // ReplicaSets.
+    &[
+        "an_edited_prompt_rolls_exactly_its_users_and_answers_change",
+        "a_rotated_secret_rolls_exactly_its_users_once",
+        "a_changed_model_and_its_provider_are_rendered_anew",
+        "a_rollout_that_is_asked_for_happens_once",
+    ],
+    // NetworkPolicies.
+    &["what_a_set_has_is_made_again_and_goes_with_it"],
+    // Images, and names of users.
+    &[
+        "an_image_with_a_named_user_runs",
+        "the_ui_is_shown_to_holders_of_the_key",
+        "the_archive_of_a_release_is_a_plugin_of_kubectl",
+        "each_failure_has_its_exit_code",
+    ],
+];
+
+/// Which scenarios there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Suite {
+    /// Those of a cluster with one node.
+    Cluster,
+    /// Those of a cluster with two.
+    Nodes,
+    /// Those of a `recif dev`.
+    Local,
+}
+
+/// Returns the scenarios of a suite whose title contains one of the filters; without filters all. With `third_of`, of the
+/// exclusive ones only the third that this text decides.
+pub(crate) fn matching(filters: &[String], suite: Suite, third_of: Option<&str>) -> Vec<&'static Scenario> {
+    let themes = match suite {
+        Suite::Cluster => THEMES,
+        Suite::Nodes => THEMES_OF_NODES,
+        Suite::Local => LOCAL_THEMES,
+    };
+    let is_left_out = |scenario: &Scenario| NOT_LOCAL.iter().any(|names| names.contains(&scenario.name));
+    let wanted = |scenario: &&Scenario| {
+        let is_named = filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
+        is_named && !(suite == Suite::Local && is_left_out(scenario))
+    };
     let mut exclusive = 0..;
     themes
         .iter()
@@ -136,8 +208,8 @@ mod tests {
 
     #[test]
     fn three_commits_decide_for_every_exclusive_scenario_once_and_for_the_others_always() {
-        let all = matching(&[], false, None);
-        let thirds = ["a", "b", "c"].map(|commit| matching(&[], false, Some(commit)));
+        let all = matching(&[], Suite::Cluster, None);
+        let thirds = ["a", "b", "c"].map(|commit| matching(&[], Suite::Cluster, Some(commit)));
         for scenario in &all {
             let runs = thirds.iter().filter(|third| third.iter().any(|it| it.title() == scenario.title())).count();
             let expected = if scenario.isolation == Isolation::Exclusive { 1 } else { 3 };
@@ -145,5 +217,13 @@ mod tests {
         }
         let longest = thirds.iter().map(Vec::len).max().unwrap_or_default();
         assert!(thirds.iter().all(|third| longest - third.len() <= 1), "the thirds are as large as each other");
+    }
+
+    #[test]
+    fn each_scenario_that_recif_dev_does_not_pass_is_one_of_its_themes() {
+        let all: Vec<&str> = LOCAL_THEMES.iter().copied().flatten().map(|scenario| scenario.name).collect();
+        let left_out: Vec<&str> = NOT_LOCAL.iter().copied().flatten().copied().collect();
+        assert!(left_out.iter().all(|name| all.contains(name)), "{left_out:?}");
+        assert_eq!(matching(&[], Suite::Local, None).len() + left_out.len(), all.len());
     }
 }

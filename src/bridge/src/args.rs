@@ -28,6 +28,9 @@ pub struct Args {
     /// Origins from which web pages may call, such as `https://app.example`. None by default.
     #[arg(long, env = "RECIF_ALLOWED_ORIGINS", value_delimiter = ',', value_name = "ORIGIN")]
     allowed_origins: Vec<String>,
+    /// This is a developer's machine: requests that web pages send are refused.
+    #[arg(long, env = "RECIF_LOCAL")]
+    local: bool,
     /// The server's program and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -42,13 +45,15 @@ pub(super) struct BridgeOptions {
     pub(super) max_sessions: usize,
     pub(super) idle: Duration,
     pub(super) allowed_origins: Vec<String>,
+    /// Set on a developer's machine, where a browser can connect too.
+    pub(super) local: bool,
     pub(super) command: ServerCommand,
 }
 
 impl Args {
     /// Validates the arguments and looks up the program.
     pub(super) fn options(self) -> Result<BridgeOptions, ArgsError> {
-        let Self { port, address, path, max_sessions, idle, mut allowed_origins, command } = self;
+        let Self { port, address, path, max_sessions, idle, mut allowed_origins, local, command } = self;
         if !path.starts_with('/') || matches!(path.as_str(), "/livez" | "/readyz") {
             return Err(ArgsError::Path(path));
         }
@@ -58,7 +63,7 @@ impl Args {
         // An empty environment variable gives one empty origin.
         allowed_origins.retain(|origin| !origin.is_empty());
         let command = ServerCommand::find(command)?;
-        Ok(BridgeOptions { port, address, path, max_sessions, idle, allowed_origins, command })
+        Ok(BridgeOptions { port, address, path, max_sessions, idle, allowed_origins, local, command })
     }
 }
 

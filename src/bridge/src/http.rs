@@ -6,6 +6,7 @@
 use std::{future::poll_fn, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use daemon::loopback;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body::Body as _;
 use hyper::body::Incoming;
@@ -49,6 +50,12 @@ pub(super) async fn handle(
     request: Request<Incoming>,
     overload: Overload,
 ) -> Response<BridgeBody> {
+    let fields = request.headers();
+    if bridge.resources.options.local
+        && !loopback::is_local(|name| fields.get_all(name).iter().map(HeaderValue::as_bytes))
+    {
+        return reply::error_response(StatusCode::FORBIDDEN, None, -32600, loopback::REFUSAL);
+    }
     match request.uri().path() {
         "/livez" => return reply::text(StatusCode::OK, "ok\n"),
         "/readyz" if bridge.resources.closing.is_cancelled() => {

@@ -39,7 +39,9 @@ pub(crate) struct ApplyReport {
     pub(crate) changed: Vec<ObjectId>,
     /// Objects that were deleted.
     pub(crate) deleted: Vec<ObjectId>,
-    /// What was refused, with places.
+    /// Objects that were refused.
+    pub(crate) refused: Vec<ObjectId>,
+    /// Why, with places, and what else went wrong.
     pub(crate) problems: Vec<String>,
 }
 
@@ -55,6 +57,7 @@ impl Applier {
         for manifest in changed(&self.applied, manifests) {
             if let Err(problem) = self.make_namespace(&manifest.id.namespace).await {
                 outcome.problems.push(problem);
+                outcome.refused.push(manifest.id.clone());
                 continue;
             }
             match self.apply_one(manifest).await {
@@ -62,7 +65,10 @@ impl Applier {
                     self.applied.insert(manifest.id.clone(), manifest.object.clone());
                     outcome.changed.push(manifest.id.clone());
                 }
-                Err(problems) => outcome.problems.extend(problems),
+                Err(problems) => {
+                    outcome.problems.extend(problems);
+                    outcome.refused.push(manifest.id.clone());
+                }
             }
         }
         for id in gone(&self.applied, manifests) {

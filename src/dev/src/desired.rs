@@ -85,7 +85,8 @@ impl Desired {
         let (code, problems) = Code::of(&snapshot.manifests);
         self.code = code;
         snapshot.problems.extend(problems);
-        let outcome = self.applier.apply(&snapshot.manifests).await;
+        let mut outcome = self.applier.apply(&snapshot.manifests).await;
+        self.tracker.refuse(std::mem::take(&mut outcome.refused));
         let expected = snapshot.manifests.iter().map(|manifest| manifest.id.clone()).collect();
         self.tracker.expect(expected, &outcome.changed, Instant::now());
         (snapshot, outcome)

@@ -81,12 +81,12 @@ impl Admin {
         Self { shared, started: Instant::now() }
     }
 
-    /// Serves the admin port until the listener fails.
+    /// Serves the admin port until the listener fails. On loopback it serves no web pages.
     ///
     /// # Errors
     /// The listener failed.
     pub(super) async fn serve(self, listener: TcpListener) -> std::io::Result<()> {
-        axum::serve(listener, self.router()).await
+        daemon::admin::serve_routes(listener, self.router()).await
     }
 
     pub(super) fn router(self) -> Router {

@@ -11,6 +11,7 @@ use crate::{
     back_off::BackOff,
     check::{Check, CheckError},
     context::{GRACE, PodContext, grace_period},
+    events::Severity,
     output::readable,
     ports::{PortMap, is_free},
     prepare::{Prepared, StartFailure},
@@ -70,6 +71,8 @@ pub(crate) async fn run(cx: Arc<PodContext>, index: usize) {
         if times > 1 {
             let pod = &cx.source.pod;
             let message = format!("back-off {pause:?} restarting failed container={} pod={pod}", container.name);
+            let event = format!("Back-off restarting failed container {} in pod {pod}", container.name);
+            cx.record(index, Severity::Warning, "BackOff", event);
             cx.log(&container.name).wait("CrashLoopBackOff");
             cx.change(index, |record| {
                 record.last = Some(ended.clone());
@@ -100,15 +103,13 @@ fn start(
         sink.push(line);
         output.line(&source, line);
     });
-    // Before the process, whose first line may come at once.
+    let mut process = prepared.start(cx)?;
+    // An attempt that could not start leaves the log of the instance before it.
     log.begin();
-    match prepared.start(cx, &lines) {
-        Ok(process) => Ok((prepared, process)),
-        Err(problem) => {
-            log.end();
-            Err(problem)
-        }
+    if let Some(process) = &mut process {
+        process.read(&lines);
     }
+    Ok((prepared, process))
 }
 
 /// Writes why a container cannot start, and tells it once.
@@ -123,6 +124,7 @@ fn wait_for_repair(
     cx.change(index, |record| record.state = State::Waiting(problem.reason.to_owned(), problem.message.clone()));
     if reported.as_ref() != Some(problem) {
         cx.note(&container.name, &problem.advice);
+        cx.record(index, Severity::Warning, "Failed", format!("Error: {}", problem.message));
         *reported = Some(problem.clone());
     }
 }
@@ -137,6 +139,7 @@ async fn supervise(
 ) -> Ended {
     let started = Timestamp::now();
     cx.change(index, |record| record.state = State::Running(started));
+    cx.record(index, Severity::Normal, "Started", format!("Started container {}", container.name));
     let exit = match process {
         None => ProcessExit { code: 0, signal: None },
         Some(mut process) => {
@@ -154,9 +157,12 @@ async fn supervise(
                     let has_lost_port = cx.state.borrow().lost_port.is_some();
                     let grace = if has_lost_port { LOST_GRACE } else { grace };
                     let limit = (why.is_some() || has_lost_port).then(|| Instant::now() + grace);
+                    let mut event = format!("Stopping container {}", container.name);
                     if let Some(why) = why {
                         cx.note(&container.name, &format!("{why}; it is restarted"));
+                        event.push_str(&format!(", which {why}"));
                     }
+                    cx.record(index, Severity::Normal, "Killing", event);
                     stop(cx, index, container, prepared, process, limit).await
                 }
             }
@@ -177,7 +183,10 @@ async fn live(cx: &PodContext, index: usize, container: &Container, prepared: &P
     let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.post_start.as_ref());
     match run_hook(cx, container, prepared, hook).await {
         Ok(()) => probes::watch(cx, index, container, prepared).await,
-        Err(error) => format!("its postStart hook failed: {error}"),
+        Err(error) => {
+            cx.record(index, Severity::Warning, "FailedPostStartHook", format!("PostStartHook failed: {error}"));
+            format!("has a postStart hook that failed: {error}")
+        }
     }
 }
 
@@ -191,7 +200,7 @@ async fn stop(
     limit: Option<Instant>,
 ) -> ProcessExit {
     let before = async {
-        pre_stop(cx, container, prepared).await;
+        pre_stop(cx, index, container, prepared).await;
         cx.may_end(index).await;
     };
     tokio::select! {
@@ -217,10 +226,10 @@ async fn stop(
 }
 
 /// Runs the hook before the end of a container; a hook that fails does not keep it from ending.
-async fn pre_stop(cx: &PodContext, container: &Container, prepared: &Prepared) {
+async fn pre_stop(cx: &PodContext, index: usize, container: &Container, prepared: &Prepared) {
     let hook = container.lifecycle.as_ref().and_then(|lifecycle| lifecycle.pre_stop.as_ref());
     if let Err(error) = run_hook(cx, container, prepared, hook).await {
-        tracing::debug!(%error, pod = cx.source.pod, container = container.name, "preStop hook");
+        cx.record(index, Severity::Warning, "FailedPreStopHook", format!("PreStopHook failed: {error}"));
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use crate::{
+    events::{PodEvent, Severity},
     logs::ContainerLog,
     output::Source,
     pod_spec::containers,
@@ -99,6 +100,21 @@ impl PodContext {
     /// Shows a note on a container.
     pub(crate) fn note(&self, container: &str, text: &str) {
         self.node.output.note(&self.source_of(container), text);
+    }
+
+    /// Records an Event of a container.
+    pub(crate) fn record(&self, index: usize, severity: Severity, reason: &'static str, message: String) {
+        let list = if self.role(index) == ContainerRole::Main { "containers" } else { "initContainers" };
+        let event = PodEvent {
+            namespace: self.source.namespace.clone(),
+            pod: self.source.pod.clone(),
+            uid: self.pod.metadata.uid.clone().unwrap_or_default(),
+            field: format!("spec.{list}{{{}}}", self.container(index).name),
+            severity,
+            reason,
+            message,
+        };
+        self.node.events.record(event);
     }
 
     /// Reports whether the Pod is to end.

@@ -153,8 +153,10 @@ mod tests {
         let variables = BTreeMap::new();
         let program = Path::new("/bin/sh");
         let launch = Launch { program, arguments: &arguments, variables: &variables, folder };
+        let mut process = Process::start(&launch, leftovers).unwrap();
         let lines: crate::process::Lines = Arc::new(|_| {});
-        Process::start(&launch, &lines, leftovers).unwrap()
+        process.read(&lines);
+        process
     }
 
     #[tokio::test]

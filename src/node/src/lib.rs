@@ -17,6 +17,7 @@ mod context;
 mod deployment_status;
 mod deployments;
 mod env;
+mod events;
 mod leftovers;
 mod log_files;
 mod logs;

@@ -19,7 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::{NodeConfig, NodeError},
-    deployments, leftovers,
+    deployments,
+    events::{self, EventWriter},
+    leftovers,
     logs::Logs,
     names::{self, Replaced},
     output::Output,
@@ -35,6 +37,7 @@ const RETRY: Duration = Duration::from_millis(100);
 /// A node on this machine.
 pub struct LocalNode {
     shared: Arc<NodeState>,
+    events: EventWriter,
 }
 
 impl fmt::Debug for LocalNode {
@@ -77,7 +80,8 @@ impl LocalNode {
         for path in [config.folder.clone(), config.folder.join("pods"), config.folder.join("logs")] {
             fs::create_dir_all(&path).map_err(|source| NodeError::Folder { path, source })?;
         }
-        Ok(Self { shared: Arc::new(NodeState::new(client, config, output)) })
+        let (queue, events) = events::queue(client.clone());
+        Ok(Self { shared: Arc::new(NodeState::new(client, config, output, queue)), events })
     }
 
     /// Returns the logs of containers, for the API server.
@@ -98,14 +102,15 @@ impl LocalNode {
     /// Runs until `shutdown`, then ends every Pod within its grace period, or at once when `kill` comes. Returns when all processes have
     /// ended.
     pub async fn run(self, shutdown: CancellationToken, kill: CancellationToken) {
-        let shared = self.shared;
+        let Self { shared, events } = self;
         let folder = &shared.config.folder;
         leftovers::end(&folder.join("processes")).await;
         // Nothing of an earlier run is of use; it may hold Secrets.
         if let Err(error) = fs::remove_dir_all(folder.join("pods")) {
             tracing::debug!(%error, "remove what an earlier run left");
         }
-        let watches = watches(&shared);
+        let mut watches = watches(&shared);
+        watches.spawn(events.run());
         let mut workers = Workers::new(shared.clone());
         tokio::select! {
             () = serve(&shared, &mut workers) => {}

@@ -1,6 +1,6 @@
 //! The life of one Pod: its containers run, its status is written, its files follow their objects, and in the end it is removed.
 
-use std::{convert::Infallible, fs, sync::Arc, time::Duration};
+use std::{convert::Infallible, fs, panic::resume_unwind, sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
@@ -19,6 +19,8 @@ use crate::{
 
 /// Pause after a write that failed.
 const RETRY: Duration = Duration::from_millis(100);
+/// Pause before a Pod is replaced whose task has panicked, and may do so again.
+const REPLACE: Duration = Duration::from_secs(1);
 
 /// Runs a Pod until it has ended.
 pub(crate) async fn run(cx: Arc<PodContext>) {
@@ -33,11 +35,10 @@ pub(crate) async fn run(cx: Arc<PodContext>) {
     }
     let mut pod = cx.pod.as_ref().clone();
     tokio::select! {
-        () = async { while containers.join_next().await.is_some() {} } => {}
+        () = all_ended(&mut containers) => {}
         never = write_states(&cx, &mut pod) => match never {},
         never = follow_data(&cx) => match never {},
     }
-    let api: Api<Pod> = Api::namespaced(cx.node.client.clone(), &cx.source.namespace);
     let lost = cx.state.borrow().lost_port;
     if let Some(port) = lost {
         cx.note("", &format!("port {port} was taken by another program meanwhile: another Pod is made"));
@@ -49,13 +50,48 @@ pub(crate) async fn run(cx: Arc<PodContext>) {
         };
         write(&cx, &mut pod, status).await;
     } else {
-        let uid = cx.pod.metadata.uid.clone();
-        let preconditions = Some(Preconditions { uid, resource_version: None });
-        let delete = DeleteParams { preconditions, grace_period_seconds: Some(0), ..DeleteParams::default() };
-        if let Err(error) = api.delete(&cx.source.pod, &delete).await {
-            tracing::debug!(%error, "remove Pod {}", cx.source.pod);
+        delete(&cx).await;
+    }
+    clean_up(&cx).await;
+}
+
+/// Removes a Pod whose task has panicked, so that its Deployment makes another one, and tells the user.
+pub(crate) async fn give_up(cx: Arc<PodContext>) {
+    cx.node.tell_once(
+        &cx.source,
+        "its task panicked, which is a defect of recif dev: another Pod is made; report it with .recif/logs",
+    );
+    tokio::select! {
+        () = sleep(REPLACE) => {}
+        () = cx.ending() => {}
+    }
+    delete(&cx).await;
+    clean_up(&cx).await;
+}
+
+/// Waits until all containers have ended. The panic of one is the Pod's.
+async fn all_ended(containers: &mut JoinSet<()>) {
+    while let Some(ended) = containers.join_next().await {
+        if let Err(error) = ended
+            && error.is_panic()
+        {
+            resume_unwind(error.into_panic());
         }
     }
+}
+
+/// Deletes the Pod from the API.
+async fn delete(cx: &PodContext) {
+    let api: Api<Pod> = Api::namespaced(cx.node.client.clone(), &cx.source.namespace);
+    let preconditions = Some(Preconditions { uid: cx.pod.metadata.uid.clone(), resource_version: None });
+    let params = DeleteParams { preconditions, grace_period_seconds: Some(0), ..DeleteParams::default() };
+    if let Err(error) = api.delete(&cx.source.pod, &params).await {
+        tracing::debug!(%error, "remove Pod {}", cx.source.pod);
+    }
+}
+
+/// Removes what the node has of a Pod.
+async fn clean_up(cx: &PodContext) {
     cx.node.logs.remove_pod(&cx.source.namespace, &cx.source.pod);
     for token in cx.tokens.lock().await.values() {
         cx.node.config.tokens.revoke(token);

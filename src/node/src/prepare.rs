@@ -110,14 +110,14 @@ impl Prepared {
         Ok(Self { command, variables, folder, mounts })
     }
 
-    /// Starts the container's process; none if there is nothing to run.
+    /// Starts the container's process, whose output is not read yet; none if there is nothing to run.
     ///
     /// # Errors
     /// [`StartFailure`]: the system cannot start it.
-    pub(crate) fn start(&self, cx: &PodContext, lines: &Lines) -> Result<Option<Process>, StartFailure> {
+    pub(crate) fn start(&self, cx: &PodContext) -> Result<Option<Process>, StartFailure> {
         let Command::Run(program, arguments) = &self.command else { return Ok(None) };
         let launch = Launch { program, arguments, variables: &self.variables, folder: &self.folder };
-        Process::start(&launch, lines, &cx.node.leftovers).map(Some).map_err(|error| {
+        Process::start(&launch, &cx.node.leftovers).map(Some).map_err(|error| {
             let message = format!("program {} cannot be started: {error}", program.display());
             StartFailure { reason: "RunContainerError", advice: message.clone(), message }
         })
@@ -138,8 +138,9 @@ impl Prepared {
             Arc::new(move |line| line.clone_into(&mut sink.lock().unwrap_or_else(PoisonError::into_inner)));
         let (variables, folder) = (&self.variables, self.folder.as_path());
         let launch = Launch { program: &program, arguments: &arguments, variables, folder };
-        let started = Process::start(&launch, &lines, &cx.node.leftovers);
-        let exit = started.map_err(|error| error.to_string())?.wait().await;
+        let mut process = Process::start(&launch, &cx.node.leftovers).map_err(|error| error.to_string())?;
+        process.read(&lines);
+        let exit = process.wait().await;
         let last = last.lock().unwrap_or_else(PoisonError::into_inner);
         if exit.code == 0 { Ok(()) } else { Err(format!("exit code {}: {last}", exit.code)) }
     }

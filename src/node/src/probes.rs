@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::{Container, Probe};
 use tokio::time::{Instant, sleep};
 
-use crate::{check::Check, context::PodContext, prepare::Prepared};
+use crate::{check::Check, context::PodContext, events::Severity, prepare::Prepared};
 
 /// Shortest time between two probes.
 const SHORTEST: Duration = Duration::from_millis(20);
@@ -52,14 +52,21 @@ struct Prober<'a> {
     timing: Timing,
     prepared: &'a Prepared,
     cx: &'a PodContext,
+    /// Index of the container.
+    index: usize,
 }
 
 impl<'a> Prober<'a> {
     /// Returns a probe; none if the container has none, or its port is unknown.
-    fn of(cx: &'a PodContext, container: &Container, prepared: &'a Prepared, probe: Option<&Probe>) -> Option<Self> {
+    fn of(cx: &'a PodContext, index: usize, prepared: &'a Prepared, probe: Option<&Probe>) -> Option<Self> {
         let probe = probe?;
-        let check = Check::of_probe(&cx.pod, container, probe)?;
-        Some(Self { check, timing: Timing::of(probe), prepared, cx })
+        let check = Check::of_probe(&cx.pod, &cx.container(index), probe)?;
+        Some(Self { check, timing: Timing::of(probe), prepared, cx, index })
+    }
+
+    /// Records that a probe of this sort has failed.
+    fn record(&self, sort: &str, error: &str) {
+        self.cx.record(self.index, Severity::Warning, "Unhealthy", format!("{sort} probe failed: {error}"));
     }
 
     /// Probes once.
@@ -71,7 +78,7 @@ impl<'a> Prober<'a> {
 
 /// Keeps the state of a container up to date by its probes, until one of them says that the container has to be restarted. Returns why.
 pub(crate) async fn watch(cx: &PodContext, index: usize, container: &Container, prepared: &Prepared) -> String {
-    let prober = |probe: &Option<Probe>| Prober::of(cx, container, prepared, probe.as_ref());
+    let prober = |probe: &Option<Probe>| Prober::of(cx, index, prepared, probe.as_ref());
     if let Some(startup) = prober(&container.startup_probe)
         && let Err(why) = start(&startup).await
     {
@@ -108,6 +115,7 @@ async fn start(probe: &Prober<'_>) -> Result<(), String> {
     while let Err(error) = probe.once().await {
         let waited = begin.elapsed();
         if waited >= probe.timing.limit() {
+            probe.record("Startup", &error);
             return Err(format!("has not started in {} s: {error}", probe.timing.limit().as_secs()));
         }
         sleep(probe.timing.pause(waited)).await;
@@ -117,52 +125,108 @@ async fn start(probe: &Prober<'_>) -> Result<(), String> {
 
 /// Probes the readiness for ever, and reports each change.
 async fn follow(probe: &Prober<'_>, report: impl Fn(bool)) {
-    let (mut is_ready, mut same) = (false, 0);
-    let mut since = Instant::now();
+    let mut readiness = Readiness::new(probe.timing, Instant::now());
     loop {
-        let passes = probe.once().await.is_ok();
-        same = if passes == is_ready { 0 } else { same + 1 };
-        let enough = if is_ready { probe.timing.failures } else { probe.timing.successes };
-        if same >= enough {
-            (is_ready, same, since) = (passes, 0, Instant::now());
-            report(is_ready);
+        let checked = probe.once().await;
+        let seen = readiness.see(checked.is_ok(), Instant::now());
+        if let Err(error) = checked
+            && seen.is_recorded
+        {
+            probe.record("Readiness", &error);
         }
-        sleep(if is_ready { probe.timing.period } else { probe.timing.pause(since.elapsed()) }).await;
+        if seen.has_changed {
+            report(readiness.is_ready);
+        }
+        sleep(readiness.pause(Instant::now())).await;
     }
 }
 
 /// Probes whether the container lives, until it does not.
 async fn live(probe: &Prober<'_>) -> String {
     sleep(probe.timing.delay).await;
-    let mut failures = 0;
+    let mut liveness = Liveness::default();
     loop {
-        match probe.once().await {
-            Ok(()) => failures = 0,
-            Err(error) => {
-                failures += 1;
-                if failures >= probe.timing.failures {
-                    return format!("does not answer its liveness probe: {error}");
-                }
+        let checked = probe.once().await;
+        let is_recorded = liveness.see(checked.is_ok(), &probe.timing);
+        if let Err(error) = checked {
+            if is_recorded {
+                probe.record("Liveness", &error);
+            }
+            if liveness.is_dead {
+                return format!("does not answer its liveness probe: {error}");
             }
         }
         sleep(probe.timing.period).await;
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
+/// What the readiness probes of a container have said so far. Time is a parameter.
+#[derive(Debug)]
+struct Readiness {
+    timing: Timing,
+    is_ready: bool,
+    /// Probes in a row that say otherwise.
+    others: u32,
+    /// Time since which it is as it is.
+    since: Instant,
+    /// It was recorded that it is not ready for too long.
+    is_late_recorded: bool,
+}
 
-    use super::*;
+/// What follows from a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    /// The readiness is another one now.
+    has_changed: bool,
+    /// The failure is worth an Event: a start takes its time, and is recorded only when it takes too long.
+    is_recorded: bool,
+}
 
-    #[test]
-    fn the_pause_grows_with_the_wait_up_to_the_period() {
-        let probe = json!({ "periodSeconds": 5, "failureThreshold": 12, "initialDelaySeconds": 3 });
-        let timing = Timing::of(&serde_json::from_value(probe).unwrap());
-        let pause = |waited| timing.pause(Duration::from_millis(waited)).as_millis();
-        assert_eq!([0, 1000, 5000, 100_000, 1_000_000].map(pause), [20, 20, 50, 1000, 5000]);
-        assert_eq!(timing.limit(), Duration::from_secs(63));
-        let default = Timing::of(&Probe::default());
-        assert_eq!((default.period.as_secs(), default.timeout.as_secs(), default.failures), (10, 1, 3));
+impl Readiness {
+    /// Makes that of a container that has just started.
+    fn new(timing: Timing, now: Instant) -> Self {
+        Self { timing, is_ready: false, others: 0, since: now, is_late_recorded: false }
+    }
+
+    /// Takes the outcome of a probe.
+    fn see(&mut self, passes: bool, now: Instant) -> Seen {
+        let is_late = !self.is_ready && !self.is_late_recorded && now - self.since >= self.timing.limit();
+        let is_recorded = !passes && (self.is_ready || is_late);
+        self.is_late_recorded |= is_recorded && is_late;
+        self.others = if passes == self.is_ready { 0 } else { self.others + 1 };
+        let enough = if self.is_ready { self.timing.failures } else { self.timing.successes };
+        let has_changed = self.others >= enough;
+        if has_changed {
+            *self = Self { is_ready: passes, ..Self::new(self.timing, now) };
+        }
+        Seen { has_changed, is_recorded }
+    }
+
+    /// Returns the pause before the next probe.
+    fn pause(&self, now: Instant) -> Duration {
+        if self.is_ready { self.timing.period } else { self.timing.pause(now - self.since) }
     }
 }
+
+/// What the liveness probes of a container have said so far.
+#[derive(Debug, Default)]
+struct Liveness {
+    has_lived: bool,
+    /// Failures in a row.
+    failures: u32,
+    is_dead: bool,
+}
+
+impl Liveness {
+    /// Takes the outcome of a probe. Returns whether a failure is worth an Event: that it does not live yet is not.
+    fn see(&mut self, passes: bool, timing: &Timing) -> bool {
+        self.has_lived |= passes;
+        self.failures = if passes { 0 } else { self.failures + 1 };
+        self.is_dead = self.failures >= timing.failures;
+        !passes && (self.has_lived || self.is_dead)
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/probes.rs"]
+mod tests;

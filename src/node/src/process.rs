@@ -3,11 +3,10 @@
 use std::{
     collections::BTreeMap,
     io,
-    os::unix::process::ExitStatusExt as _,
+    os::{fd::AsFd, unix::process::ExitStatusExt as _},
     path::Path,
     process::{ExitStatus, Stdio},
     sync::Arc,
-    time::Duration,
 };
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -15,8 +14,8 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::{Child, Command},
     task::JoinSet,
-    time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 
 use crate::leftovers::{Leftovers, Registration};
 
@@ -24,8 +23,8 @@ use crate::leftovers::{Leftovers, Registration};
 const MAX_LINE: usize = 64 * 1024;
 /// Bytes that are read at once.
 const BUFFER: usize = 16 * 1024;
-/// Longest time to read on when a process has ended, because another one may hold its output open.
-const LAST_OUTPUT: Duration = Duration::from_millis(200);
+/// Most bytes that an output can hold when its process has ended: the largest size of a pipe.
+const MAX_REST: usize = 1024 * 1024;
 
 /// Receiver of the lines of a process.
 pub(crate) type Lines = Arc<dyn Fn(&str) + Send + Sync>;
@@ -44,7 +43,7 @@ pub(crate) struct Launch<'a> {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessExit {
-    /// Exit code; 128 and the signal if a signal ended it, as in containers.
+    /// ProcessExit code; 128 and the signal if a signal ended it, as in containers.
     pub(crate) code: i32,
     /// The signal.
     pub(crate) signal: Option<i32>,
@@ -63,36 +62,42 @@ pub(crate) struct Process {
     child: Child,
     group: Option<Pid>,
     readers: JoinSet<()>,
+    /// Tells the readers that no more output of the process will come.
+    has_ended: CancellationToken,
     exit: Option<ProcessExit>,
     /// Keeps the group in the list of what a killed node leaves.
     _registration: Option<Registration>,
 }
 
 impl Process {
-    /// Starts a process.
+    /// Starts a process. Its output is read from [`Process::read`] on.
     ///
     /// # Errors
     /// The system cannot start it.
-    pub(crate) fn start(launch: &Launch<'_>, lines: &Lines, leftovers: &Leftovers) -> io::Result<Self> {
+    pub(crate) fn start(launch: &Launch<'_>, leftovers: &Leftovers) -> io::Result<Self> {
         let mut command = Command::new(launch.program);
         command.args(launch.arguments).current_dir(launch.folder).process_group(0).kill_on_drop(true);
         command.env_clear().envs(launch.variables).env(leftovers.variable().0, leftovers.variable().1);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn()?;
+        let child = command.spawn()?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let registration = group.map(|group| leftovers.register(group));
-        let mut readers = JoinSet::new();
-        if let Some(output) = child.stdout.take() {
-            readers.spawn(read_lines(output, lines.clone()));
-        }
-        if let Some(output) = child.stderr.take() {
-            readers.spawn(read_lines(output, lines.clone()));
-        }
-        Ok(Self { child, group, readers, exit: None, _registration: registration })
+        let (readers, has_ended) = (JoinSet::new(), CancellationToken::new());
+        Ok(Self { child, group, readers, has_ended, exit: None, _registration: registration })
     }
 
-    /// Waits until the process has ended, ends what it left in its group, and reads the rest of its output. May be cancelled and
-    /// called again.
+    /// Passes on its lines from now on.
+    pub(crate) fn read(&mut self, lines: &Lines) {
+        if let Some(output) = self.child.stdout.take() {
+            self.readers.spawn(read_lines(output, lines.clone(), self.has_ended.clone()));
+        }
+        if let Some(output) = self.child.stderr.take() {
+            self.readers.spawn(read_lines(output, lines.clone(), self.has_ended.clone()));
+        }
+    }
+
+    /// Waits until the process has ended, ends what it left in its group, and reads what it has written, but not what another
+    /// process writes that has its output, too. May be cancelled and called again.
     pub(crate) async fn wait(&mut self) -> ProcessExit {
         if let Some(exit) = self.exit {
             return exit;
@@ -101,10 +106,8 @@ impl Process {
         let status = self.child.wait().await;
         // In a container all processes end with the first one.
         self.signal(Signal::KILL);
-        let readers = &mut self.readers;
-        // Else a process outside of the group has the output, which is not waited for.
-        let _ = timeout(LAST_OUTPUT, async { while readers.join_next().await.is_some() {} }).await;
-        readers.abort_all();
+        self.has_ended.cancel();
+        while self.readers.join_next().await.is_some() {}
         let exit = status.map_or(ProcessExit { code: 255, signal: None }, ProcessExit::from);
         self.exit = Some(exit);
         exit
@@ -129,20 +132,42 @@ impl Drop for Process {
 }
 
 /// Passes on each line of an output; the last one may have no line break.
-async fn read_lines(mut output: impl AsyncRead + Unpin, lines: Lines) {
+async fn read_lines(mut output: impl AsyncRead + AsFd + Unpin, lines: Lines, has_ended: CancellationToken) {
     let mut buffer = vec![0; BUFFER];
     let mut line = Vec::new();
-    // Fails as an output that ends.
-    while let Ok(count @ 1..) = output.read(&mut buffer).await {
-        for part in buffer[..count].split_inclusive(|byte| *byte == b'\n') {
-            line.extend_from_slice(part);
-            if line.ends_with(b"\n") || line.len() >= MAX_LINE {
-                pass(&mut line, &lines);
-            }
+    loop {
+        let read = tokio::select! {
+            biased;
+            () = has_ended.cancelled() => break,
+            read = output.read(&mut buffer) => read,
+        };
+        match read {
+            Ok(count @ 1..) => pass_all(&buffer[..count], &mut line, &lines),
+            // Fails as an output that ends.
+            _ => break,
+        }
+    }
+    // All that the process wrote is in the pipe, even where the runtime has not heard of it.
+    let mut rest = MAX_REST;
+    while let Ok(count @ 1..) = rustix::io::read(&output, &mut buffer[..]) {
+        pass_all(&buffer[..count], &mut line, &lines);
+        rest = rest.saturating_sub(count);
+        if rest == 0 {
+            break;
         }
     }
     if !line.is_empty() {
         pass(&mut line, &lines);
+    }
+}
+
+/// Passes on the lines that end in these bytes, and keeps what is left of them.
+fn pass_all(bytes: &[u8], line: &mut Vec<u8>, lines: &Lines) {
+    for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+        line.extend_from_slice(part);
+        if line.ends_with(b"\n") || line.len() >= MAX_LINE {
+            pass(line, lines);
+        }
     }
 }
 

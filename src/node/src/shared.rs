@@ -24,6 +24,7 @@ use tokio::sync::{Notify, watch};
 use crate::{
     cache::Cache,
     config::NodeConfig,
+    events::EventQueue,
     leftovers::Leftovers,
     logs::Logs,
     output::{Output, Source},
@@ -45,6 +46,7 @@ pub(crate) struct NodeState {
     pub(crate) client: Client,
     pub(crate) config: NodeConfig,
     pub(crate) output: Arc<dyn Output>,
+    pub(crate) events: EventQueue,
     pub(crate) logs: Logs,
     pub(crate) leftovers: Leftovers,
     pub(crate) relays: Relays,
@@ -67,12 +69,13 @@ pub(crate) struct NodeState {
 
 impl NodeState {
     /// Makes the state of a node that has read nothing yet.
-    pub(crate) fn new(client: Client, config: NodeConfig, output: Arc<dyn Output>) -> Self {
+    pub(crate) fn new(client: Client, config: NodeConfig, output: Arc<dyn Output>, events: EventQueue) -> Self {
         let changed = Arc::new(Notify::new());
         let workloads = crds::KINDS.iter().filter(|kind| kind.role == crds::Role::Workload);
         Self {
             client,
             output,
+            events,
             logs: Logs::new(config.folder.join("logs")),
             leftovers: Leftovers::new(config.folder.join("processes")),
             relays: Relays::default(),

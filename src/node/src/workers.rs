@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use tokio::{
     sync::{Mutex, watch},
-    task::JoinSet,
+    task::{self, JoinSet},
     time::Instant,
 };
 
@@ -33,12 +33,17 @@ pub(crate) struct Workers {
     running: HashMap<String, Worker>,
     /// Pods that have ended and are not gone yet.
     ended: HashSet<String>,
-    tasks: JoinSet<String>,
+    tasks: JoinSet<()>,
+    /// Uid of the Pod of each task.
+    uids: HashMap<task::Id, String>,
 }
 
 /// Task of one Pod.
 struct Worker {
+    context: Arc<PodContext>,
     order: watch::Sender<Order>,
+    /// Its task has panicked.
+    is_given_up: bool,
     /// Time at which it began to end.
     ending: Option<Instant>,
     /// Workload and template, of which Pods are counted.
@@ -50,19 +55,30 @@ struct Worker {
 impl Workers {
     /// Makes an empty set.
     pub(crate) fn new(shared: Arc<NodeState>) -> Self {
-        Self { shared, running: HashMap::new(), ended: HashSet::new(), tasks: JoinSet::new() }
+        let (running, uids) = (HashMap::new(), HashMap::new());
+        Self { shared, running, ended: HashSet::new(), tasks: JoinSet::new(), uids }
     }
 
-    /// Waits until a Pod has ended; for ever if none runs.
+    /// Waits until a Pod has ended; for ever if none runs. One whose task has panicked is replaced.
     pub(crate) async fn ended(&mut self) {
-        match self.tasks.join_next().await {
-            Some(Ok(uid)) => {
-                self.running.remove(&uid);
-                self.ended.insert(uid);
+        let Some(ended) = self.tasks.join_next_with_id().await else { return std::future::pending().await };
+        let task = ended.as_ref().map_or_else(task::JoinError::id, |(task, ())| *task);
+        let Some(uid) = self.uids.remove(&task) else { return };
+        if let Err(error) = ended {
+            tracing::error!(%error, uid, "the task of a Pod");
+            if let Some(worker) = self.running.get_mut(&uid).filter(|worker| !worker.is_given_up) {
+                worker.is_given_up = true;
+                let context = worker.context.clone();
+                return self.spawn(uid, pod::give_up(context));
             }
-            Some(Err(error)) => tracing::error!(%error, "the task of a Pod"),
-            None => std::future::pending().await,
         }
+        self.running.remove(&uid);
+        self.ended.insert(uid);
+    }
+
+    fn spawn(&mut self, uid: String, runs: impl Future<Output = ()> + Send + 'static) {
+        let task = self.tasks.spawn(runs).id();
+        self.uids.insert(task, uid);
     }
 
     /// Starts Pods that are new, and ends those that are deleted or gone.
@@ -97,8 +113,8 @@ impl Workers {
         let base = pod.annotations().get(DEV_FOLDER).map(PathBuf::from);
         let own = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
         let state = PodState { containers: ContainerRecord::all(pod), lost_port: None };
-        let worker = Worker { order, ending: None, group, index: source.index, grace };
-        let context = PodContext {
+        let index = source.index;
+        let context = Arc::new(PodContext {
             node: self.shared.clone(),
             pod: pod.clone(),
             source,
@@ -107,13 +123,11 @@ impl Workers {
             state: watch::Sender::new(state),
             order: orders,
             tokens: Mutex::default(),
-        };
-        let uid = uid.to_owned();
-        self.running.insert(uid.clone(), worker);
-        self.tasks.spawn(async move {
-            pod::run(Arc::new(context)).await;
-            uid
         });
+        let runs = pod::run(context.clone());
+        let worker = Worker { context, order, is_given_up: false, ending: None, group, index, grace };
+        self.running.insert(uid.to_owned(), worker);
+        self.spawn(uid.to_owned(), runs);
     }
 
     /// Ends every Pod gracefully.

@@ -9,11 +9,13 @@
 
 mod common;
 
+use std::{fs, os::unix::fs::PermissionsExt as _};
+
 use common::{World, deployment, free_port, script, server};
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use kube::{
     ResourceExt as _,
-    api::{Patch, PatchParams},
+    api::{DeleteParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 
@@ -51,6 +53,31 @@ async fn a_program_that_ends_is_restarted_and_the_state_says_so() {
     // Another template is another Pod, without the pause.
     world.apply(deployment("crash", 1, script("echo better; exec sleep 1000"))).await;
     world.rolled_out("crash", 1).await;
+}
+
+#[tokio::test]
+async fn an_attempt_that_could_not_start_leaves_the_log_of_the_crash_before_it() {
+    let world = World::new();
+    let program = world.folder.join("program");
+    // It leaves a program that the system cannot start in its own place.
+    let text = "#!/bin/bash\necho last words\nprintf '#!/no/such/interpreter\\n' > \"$0.new\"\nchmod +x \"$0.new\"\nmv \"$0.new\" \"$0\"\nexit 3\n";
+    fs::write(&program, text).unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    world.apply(deployment("crash", 1, json!({ "command": [program] }))).await;
+    let pods = world.until("it cannot start", |pods| waits(pods, "RunContainerError")).await;
+    assert_eq!(world.log(&pods[0].name_any(), true).await.unwrap(), "last words\n");
+}
+
+#[tokio::test]
+async fn a_pod_whose_task_panics_is_replaced_and_the_user_learns_of_it() {
+    let world = World::new();
+    *world.screen.panics_at.lock().unwrap() = Some("ended with exit code 3".to_owned());
+    world.apply(deployment("crash", 1, script("echo up; exit 3"))).await;
+    let first = world.until("a Pod is there", |pods| !pods.is_empty()).await[0].name_any();
+    let (source, _) = world.noted("its task panicked").await;
+    assert_eq!((source.name.as_str(), source.pod.as_str()), ("crash", first.as_str()));
+    world.until("another Pod is there", |pods| pods.first().is_some_and(|pod| pod.name_any() != first)).await;
+    world.noted("2nd time").await;
 }
 
 #[tokio::test]
@@ -148,6 +175,32 @@ async fn a_container_that_does_not_live_is_restarted() {
     world.apply(deployment("hung", 1, hung)).await;
     world.noted("does not answer its liveness probe").await;
     world.until("it is restarted", |pods| container(pods).is_some_and(|state| state.restart_count >= 1)).await;
+}
+
+#[tokio::test]
+async fn what_happens_to_a_pod_is_recorded_as_a_kubelet_does() {
+    let world = World::new();
+    let mut hung = script("exec sleep 1000");
+    hung["livenessProbe"] = json!({ "exec": { "command": ["false"] }, "periodSeconds": 1, "failureThreshold": 1 });
+    world.apply(deployment("hung", 1, hung)).await;
+    world.apply(deployment("crash", 1, script("exit 3"))).await;
+    world.apply(deployment("missing", 1, json!({ "command": ["no-such-program"] }))).await;
+    world.apply(deployment("gone", 1, script("exec sleep 1000"))).await;
+    world.rolled_out("gone", 1).await;
+    let api = world.api::<k8s_openapi::api::apps::v1::Deployment>();
+    api.delete("gone", &DeleteParams::background()).await.unwrap();
+    for (name, event, count) in [
+        ("crash", ["Normal", "Started", "Started container c"], 2),
+        ("crash", ["Warning", "BackOff", "Back-off restarting failed container c in pod crash-"], 1),
+        ("missing", ["Warning", "Failed", "Error: program \"no-such-program\" not found"], 1),
+        ("hung", ["Warning", "Unhealthy", "Liveness probe failed: exit code 1"], 1),
+        ("hung", ["Normal", "Killing", "Stopping container c, which does not answer its liveness probe"], 1),
+        ("gone", ["Normal", "Killing", "Stopping container c"], 1),
+    ] {
+        let found = world.recorded(name, event, count).await;
+        assert_eq!(found.involved_object.field_path.as_deref(), Some("spec.containers{c}"), "{event:?}");
+        assert_eq!(found.reporting_component.as_deref(), Some("recif-node"), "{event:?}");
+    }
 }
 
 #[tokio::test]

@@ -57,6 +57,11 @@ async fn why_a_pod_does_not_come_up_is_said_within_ten_seconds_in_the_users_word
             "CreateContainerConfigError",
             "a container cannot be made: secret \"keys\" is missing",
         ),
+        (
+            PodProblem::CreateContainerConfigError { object: "program \"npx\"".into() },
+            "CreateContainerConfigError",
+            "a container cannot be made: program \"npx\" is missing",
+        ),
         (PodProblem::Unschedulable, "Unschedulable", "no node fits the Pod"),
     ];
     for (trouble, why, sentence) in cases {

@@ -70,14 +70,16 @@ impl View {
         let status = object.data.get("status").cloned();
         let status: Option<CommonStatus> = status.map(|status| serde_json::from_value(status).unwrap_or_default());
         let why = crds::why::why(kind.name, &object.metadata, status.as_ref());
-        let content = object.data.pointer("/status/contentHash").and_then(|hash| hash.as_str()).map(str::to_owned);
-        let rollout = object.metadata.annotations.as_ref().and_then(|all| all.get(crds::ROLLOUT_AT)).cloned();
+        let digest = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str);
+        let template = digest("/status/template").unwrap_or_default();
+        let annotations = object.metadata.annotations.as_ref();
+        let rollout = annotations.and_then(|all| all.get(crds::ROLLOUT_AT)).map_or("", String::as_str);
         Self {
             phase: why.phase.unwrap_or_default(),
             is_good: !why.attention,
             sentence: why.sentence,
             reason: why.reason.unwrap_or_default(),
-            content: content.map(|content| content + &rollout.unwrap_or_default()),
+            content: digest("/status/contentHash").map(|hash| [hash, template, rollout].join(" ")),
             is_workload: kind.role == Role::Workload,
         }
     }
@@ -112,6 +114,8 @@ pub(crate) struct Tracker {
     namespace: String,
     /// Objects of files, in their order.
     expected: Vec<ObjectId>,
+    /// Those of them that were refused the last time, of which the user knows.
+    refused: Vec<ObjectId>,
     objects: BTreeMap<ObjectId, Tracked>,
     /// Ports of Services on this machine, by namespace and name.
     ports: BTreeMap<(String, String), u16>,
@@ -120,13 +124,19 @@ pub(crate) struct Tracker {
 impl Tracker {
     /// Makes a tracker. Objects of this namespace are shown without it.
     pub(crate) fn new(namespace: String) -> Self {
-        Self { namespace, expected: Vec::new(), objects: BTreeMap::new(), ports: BTreeMap::new() }
+        let (expected, refused) = (Vec::new(), Vec::new());
+        Self { namespace, expected, refused, objects: BTreeMap::new(), ports: BTreeMap::new() }
     }
 
     /// Takes the objects that files hold, and those of them that were applied just now.
     pub(crate) fn expect(&mut self, expected: Vec<ObjectId>, applied: &[ObjectId], now: Instant) {
         self.expected = expected.into_iter().filter(is_tracked).collect();
         applied.iter().for_each(|id| self.begin(id, now));
+    }
+
+    /// Takes the objects of files that the API server has refused.
+    pub(crate) fn refuse(&mut self, refused: Vec<ObjectId>) {
+        self.refused = refused;
     }
 
     /// Begins the way of an object anew: its Pods are replaced without a change of its file.
@@ -249,11 +259,18 @@ impl Tracker {
         view.is_some_and(|view| view.is_good)
     }
 
-    /// Returns the objects that are not as they should be, if all others are and the user knows of each of these.
+    /// Returns the objects that are not as they should be, if all others are and the user knows of each of these; `None` also
+    /// while there is nothing because all was refused.
     pub(crate) fn settled(&self) -> Option<Vec<String>> {
+        if !self.refused.is_empty() && self.expected.iter().all(|id| self.refused.contains(id)) {
+            return None;
+        }
         let mut except = Vec::new();
         for id in self.expected.iter().filter(|id| !self.is_good(id)) {
-            self.objects.get(id).filter(|tracked| tracked.shown.is_some())?;
+            let is_told = self.objects.get(id).is_some_and(|tracked| tracked.shown.is_some());
+            if !is_told && !self.refused.contains(id) {
+                return None;
+            }
             except.push(self.label(id));
         }
         Some(except)

@@ -90,6 +90,22 @@ fn a_workload_that_runs_something_else_was_replaced() {
 }
 
 #[test]
+fn a_workload_with_another_template_or_rollout_was_replaced() {
+    let mut case = Case::new(&[id("Agent", "a")]);
+    case.see("Agent", "a", "Running", "", "h1");
+    let mut template = object("Agent", "a", "Running", "", "h1");
+    template.data["status"]["template"] = json!("t2");
+    let mut rollout = template.clone();
+    rollout.metadata.annotations = Some([(crds::ROLLOUT_AT.to_owned(), "now".to_owned())].into());
+    for changed in [template, rollout] {
+        let sight = || Sight::Object(id("Agent", "a"), Box::new(changed.clone()));
+        let shown = case.tracker.see(sight(), case.now).map(|event| event.text(0));
+        assert!(shown.as_ref().is_some_and(|line| line.ends_with("replaced")), "{shown:?}");
+        assert_eq!(case.tracker.see(sight(), case.now), None, "it is shown once");
+    }
+}
+
+#[test]
 fn what_others_refer_to_is_shown_only_in_trouble_and_after_it() {
     let mut case = Case::new(&[id("Tool", "t")]);
     assert_eq!(case.see("Tool", "t", "Available", "", ""), None);
@@ -169,4 +185,20 @@ fn objects_of_other_kinds_are_not_waited_for() {
     let case = Case::new(&[map]);
     assert!(case.tracker.is_ready());
     assert_eq!(case.tracker.next_command(), "");
+}
+
+#[test]
+fn what_is_refused_is_no_reason_to_wait_unless_there_is_nothing_else() {
+    let all = [id("Agent", "a"), id("Agent", "b")];
+    let mut case = Case::new(&all);
+    case.tracker.refuse(all.to_vec());
+    assert_eq!(case.tracker.settled(), None, "there is nothing");
+    case.tracker.refuse(vec![id("Agent", "b")]);
+    assert_eq!(case.tracker.settled(), None, "one is on the way");
+    case.see("Agent", "a", "Running", "", "h");
+    assert_eq!(case.tracker.settled(), Some(vec!["agent/b".to_owned()]));
+    case.tracker.refuse(Vec::new());
+    assert_eq!(case.tracker.settled(), None, "the other one is on the way now");
+    case.see("Agent", "b", "Running", "", "h");
+    assert_eq!(case.tracker.settled(), Some(Vec::new()));
 }

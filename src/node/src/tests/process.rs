@@ -1,4 +1,10 @@
-use std::{path::PathBuf, sync::Mutex, time::Instant};
+use std::{
+    path::PathBuf,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use tokio::time::timeout;
 
 use super::*;
 use crate::testing::TestFolder;
@@ -13,7 +19,9 @@ fn start(script: &str, folder: &TestFolder) -> (Process, Arc<Mutex<Vec<String>>>
     let program = PathBuf::from("/bin/bash");
     let launch = Launch { program: &program, arguments: &arguments, variables: &variables, folder: folder.path() };
     let leftovers = Leftovers::new(folder.path().join("processes"));
-    (Process::start(&launch, &lines, &leftovers).unwrap(), seen)
+    let mut process = Process::start(&launch, &leftovers).unwrap();
+    process.read(&lines);
+    (process, seen)
 }
 
 async fn run(script: &str) -> (ProcessExit, Vec<String>) {
@@ -68,12 +76,27 @@ async fn what_it_left_in_its_group_ends_with_it() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_process_loses_no_output_and_waits_for_no_other_process_that_has_it() {
+    for (script, last) in
+        [("printf 'half a line'", "half a line"), ("head -c 60000 /dev/zero | tr '\\0' x; echo; echo last", "last")]
+    {
+        let folder = TestFolder::new();
+        let other = "setsid sh -c 'touch here; sleep 3' & while [ ! -e here ]; do sleep 0.01; done";
+        let (mut process, lines) = start(&format!("{other}; {script}"), &folder);
+        let begin = tokio::time::Instant::now();
+        process.wait().await;
+        assert_eq!(begin.elapsed(), Duration::ZERO, "it was waited for: {script}");
+        assert_eq!(lines.lock().unwrap().last().map(String::as_str), Some(last));
+    }
+}
+
 #[tokio::test]
-async fn another_process_that_has_its_output_does_not_keep_it() {
+async fn another_process_that_writes_without_end_does_not_keep_it() {
     let begin = Instant::now();
-    let (_, lines) = run("setsid sleep 3 & echo a").await;
+    let (_, lines) = run("setsid timeout 3 yes & echo $!; sleep 0.1").await;
     assert!(begin.elapsed() < Duration::from_secs(2));
-    assert_eq!(lines, ["a"]);
+    assert!(lines.iter().any(|line| line == "y"));
 }
 
 #[tokio::test]

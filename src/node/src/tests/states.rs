@@ -61,6 +61,59 @@ fn a_pod_is_ready_when_its_sidecar_and_containers_are() {
     assert_eq!((seen(failed).0, seen(failed).1), ("Pending".to_owned(), vec![false, false, false]));
 }
 
+/// Puts a container into the state of a word: `wait`, `run`, `up` (started), `ready`, `done`, `fail`, or `again` (waits after a
+/// failure).
+fn put(container: &mut ContainerRecord, word: &str) {
+    container.is_started = matches!(word, "up" | "ready");
+    container.is_ready = word == "ready";
+    match word {
+        "wait" => {}
+        "run" | "up" | "ready" => container.state = State::Running(at(1)),
+        "done" => container.state = State::Ended(ended(0)),
+        "fail" => container.state = State::Ended(ended(1)),
+        "again" => {
+            container.state = State::Waiting("CrashLoopBackOff".into(), String::new());
+            container.last = Some(ended(1));
+            container.restarts = 1;
+        }
+        _ => panic!("{word}"),
+    }
+}
+
+#[test]
+fn the_states_of_the_containers_make_that_of_the_pod() {
+    // An init container, a sidecar and a container; the phase, what holds, and which containers may run.
+    for (words, phase, holds, may_run) in [
+        ("wait wait wait", "Pending", "", 1),
+        ("run wait wait", "Pending", "", 1),
+        ("fail wait wait", "Pending", "", 1),
+        ("again wait wait", "Pending", "", 1),
+        ("done wait wait", "Pending", "", 2),
+        ("done run wait", "Pending", "", 2),
+        ("done up wait", "Pending", "Initialized", 3),
+        ("done ready wait", "Pending", "Initialized", 3),
+        ("done ready run", "Running", "Initialized", 3),
+        ("done ready up", "Running", "Initialized", 3),
+        ("done up ready", "Running", "Initialized", 3),
+        ("done ready ready", "Running", "Initialized ContainersReady Ready", 3),
+        ("done ready fail", "Running", "Initialized", 3),
+        ("done ready again", "Running", "Initialized", 3),
+        ("done again ready", "Running", "", 2),
+    ] {
+        let mut all = ContainerRecord::all(&pod());
+        for (container, word) in all.iter_mut().zip(words.split(' ')) {
+            put(container, word);
+        }
+        let status = pod_status(&pod(), &all, at(5));
+        assert_eq!(status.phase.as_deref(), Some(phase), "{words}");
+        let found = status.conditions.iter().flatten().filter(|found| found.status == "True");
+        let found = found.filter(|found| !found.type_.starts_with("Pod")).map(|found| found.type_.as_str());
+        assert_eq!(found.collect::<Vec<_>>().join(" "), holds, "{words}");
+        let next = (0..all.len()).filter(|index| all.iter().take(*index).all(ContainerRecord::is_passed));
+        assert_eq!(next.count(), may_run, "{words}");
+    }
+}
+
 #[test]
 fn each_state_is_told_as_a_kubelet_does() {
     let (_, _, status) = seen(|all| {

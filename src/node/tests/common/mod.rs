@@ -17,7 +17,10 @@ use std::{
 
 use apiserver::ApiServer;
 use jiff::Timestamp;
-use k8s_openapi::api::{apps::v1::Deployment, core::v1::Pod};
+use k8s_openapi::api::{
+    apps::v1::Deployment,
+    core::v1::{Event, Pod},
+};
 use kube::{
     Api, Client, ResourceExt as _,
     api::{ListParams, LogParams, Patch, PatchParams},
@@ -39,6 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Screen {
     pub(crate) lines: Mutex<Vec<(Source, String)>>,
     pub(crate) notes: Mutex<Vec<(Source, String)>>,
+    /// Text of a note at which the receiver panics, once.
+    pub(crate) panics_at: Mutex<Option<String>>,
 }
 
 impl Output for Screen {
@@ -47,6 +52,8 @@ impl Output for Screen {
     }
 
     fn note(&self, source: &Source, text: &str) {
+        let found = self.panics_at.lock().unwrap().take_if(|at| text.contains(at.as_str()));
+        assert!(found.is_none(), "the test wants it");
         self.notes.lock().unwrap().push((source.clone(), text.to_owned()));
     }
 }
@@ -196,6 +203,30 @@ impl World {
                 "no line says {text}: {lines:#?} {:#?}",
                 self.screen.notes.lock().unwrap()
             );
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Waits until an Event of a Pod of a Deployment has this type, reason and part of its message, and has come so often.
+    pub(crate) async fn recorded(&self, deployment: &str, [type_, reason, message]: [&str; 3], count: i32) -> Event {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let events = self.api::<Event>().list(&ListParams::default()).await.unwrap().items;
+            let of_pod = |event: &Event| {
+                let pod = event.involved_object.name.as_deref().unwrap_or_default();
+                event.involved_object.kind.as_deref() == Some("Pod") && pod.starts_with(&format!("{deployment}-"))
+            };
+            let fits = |&event: &&Event| {
+                of_pod(event)
+                    && event.type_.as_deref() == Some(type_)
+                    && event.reason.as_deref() == Some(reason)
+                    && event.message.as_deref().is_some_and(|text| text.contains(message))
+                    && event.count >= Some(count)
+            };
+            if let Some(found) = events.iter().find(fits) {
+                return found.clone();
+            }
+            assert!(Instant::now() < deadline, "no {type_} {reason} {message:?} of {deployment}: {events:#?}");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     }
