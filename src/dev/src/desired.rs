@@ -106,9 +106,12 @@ impl Desired {
         count
     }
 
-    /// Returns the folders in which a change may concern the files, each with whether those below it do, too.
+    /// Returns the folders in which a change may concern the files, each with whether those below it do, too. Each has one name: the
+    /// system reports the changes of a folder under the name by which it was watched last.
     pub(crate) fn folders(&self) -> BTreeMap<PathBuf, bool> {
-        let mut folders: BTreeMap<_, _> = self.snapshot.folders.iter().map(|folder| (folder.clone(), false)).collect();
+        let canonical = |folder: &PathBuf| std::fs::canonicalize(folder).unwrap_or_else(|_| folder.clone());
+        let mut folders: BTreeMap<_, _> =
+            self.snapshot.folders.iter().map(|folder| (canonical(folder), false)).collect();
         folders.extend(self.code.folders());
         folders
     }

@@ -180,15 +180,15 @@ async fn a_container_that_does_not_live_is_restarted() {
 #[tokio::test]
 async fn what_happens_to_a_pod_is_recorded_as_a_kubelet_does() {
     let world = World::new();
+    world.apply(deployment("gone", 1, script("exec sleep 1000"))).await;
+    world.rolled_out("gone", 1).await;
+    let api = world.api::<k8s_openapi::api::apps::v1::Deployment>();
+    api.delete("gone", &DeleteParams::background()).await.unwrap();
     let mut hung = script("exec sleep 1000");
     hung["livenessProbe"] = json!({ "exec": { "command": ["false"] }, "periodSeconds": 1, "failureThreshold": 1 });
     world.apply(deployment("hung", 1, hung)).await;
     world.apply(deployment("crash", 1, script("exit 3"))).await;
     world.apply(deployment("missing", 1, json!({ "command": ["no-such-program"] }))).await;
-    world.apply(deployment("gone", 1, script("exec sleep 1000"))).await;
-    world.rolled_out("gone", 1).await;
-    let api = world.api::<k8s_openapi::api::apps::v1::Deployment>();
-    api.delete("gone", &DeleteParams::background()).await.unwrap();
     for (name, event, count) in [
         ("crash", ["Normal", "Started", "Started container c"], 2),
         ("crash", ["Warning", "BackOff", "Back-off restarting failed container c in pod crash-"], 1),
