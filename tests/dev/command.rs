@@ -2,12 +2,11 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Stdio};
 
-use serde_json::Value;
 use tokio::time::timeout;
 
 use super::{
     agent,
-    harness::{Dev, SOON, command, folder, output, text, until_gone},
+    harness::{Dev, SOON, command, folder, output, save, text, until_gone},
 };
 
 #[tokio::test]
@@ -16,7 +15,7 @@ async fn the_sample_runs_answers_and_ends_with_all_its_programs() {
     let mut dev = Dev::start(&folder, &[]).await;
     let url = dev.phase("agent/my-agent", "Running").await;
     assert!(url.starts_with("http://127.0.0.1:2"), "{url}");
-    assert_eq!(dev.event("ready").await["except"], Value::Array(Vec::new()));
+    dev.ready().await;
     let (code, answer) = dev.chat("my-agent", "/tool calculator {\"expression\": \"6*7\"}").await;
     assert!(code == 200 && answer.contains("42"), "{code} {answer}");
     let (code, answer, errors) = dev.recif(&["chat", "agent/my-agent", "hello", "--gateway", &dev.gateway]).await;
@@ -45,7 +44,7 @@ async fn the_sample_runs_answers_and_ends_with_all_its_programs() {
 #[tokio::test]
 async fn a_command_runs_when_all_is_ready_and_its_exit_code_counts() {
     let folder = folder("command");
-    fs::write(folder.join("a.yaml"), agent("one")).unwrap();
+    save(folder.join("a.yaml"), agent("one")).unwrap();
     let script = "test -r \"$KUBECONFIG\" && echo \"at $RECIF_GATEWAY\" && exit 7";
     let ended = output(&folder, &["a.yaml", "--", "sh", "-c", script]).await;
     let (out, err) = (text(&ended.stdout), text(&ended.stderr));
@@ -60,12 +59,12 @@ async fn a_command_runs_when_all_is_ready_and_its_exit_code_counts() {
 #[tokio::test]
 async fn a_command_does_not_run_if_not_all_is_ready() {
     let folder = folder("unready");
-    fs::write(folder.join("a.yaml"), agent("one") + "  tools: [missing]\n").unwrap();
-    let ended = output(&folder, &["a.yaml", "--timeout", "1s", "--", "touch", "ran"]).await;
+    save(folder.join("a.yaml"), agent("one") + "  tools: [missing]\n").unwrap();
+    let ended = output(&folder, &["a.yaml", "--timeout", "5s", "--", "touch", "ran"]).await;
     let said = text(&ended.stderr);
     assert_eq!(ended.status.code(), Some(3), "{said}");
     assert!(said.contains("Agent default/a is Resolving and waits: tool \"missing\" not found"), "{said}");
-    fs::write(folder.join("a.yaml"), agent("one").replace("replicas: 1", "replicas: 11")).unwrap();
+    save(folder.join("a.yaml"), agent("one").replace("replicas: 1", "replicas: 11")).unwrap();
     let ended = output(&folder, &["a.yaml", "--", "touch", "ran"]).await;
     let said = text(&ended.stderr);
     assert_eq!(ended.status.code(), Some(3), "{said}");

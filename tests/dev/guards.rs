@@ -12,7 +12,7 @@ use tokio::{
 
 use super::{
     agent,
-    harness::{Dev, SOON, ended, folder, output, recif, text},
+    harness::{Dev, SOON, ended, folder, output, recif, save, text},
 };
 
 /// A server of tools that our runner is, behind the bridge.
@@ -89,10 +89,10 @@ async fn codes(port: u16, fields: &str) -> Vec<u16> {
 #[tokio::test]
 async fn no_port_answers_a_web_page_and_none_is_open_to_other_machines() {
     let folder = folder("pages");
-    fs::write(folder.join("a.yaml"), agent("one")).unwrap();
-    fs::write(folder.join("clock.yaml"), TOOL_SERVER).unwrap();
+    save(folder.join("a.yaml"), agent("one")).unwrap();
+    save(folder.join("clock.yaml"), TOOL_SERVER).unwrap();
     let mut dev = Dev::start(&folder, &["."]).await;
-    assert_eq!(dev.event("ready").await["except"], json!([]));
+    dev.ready().await;
     let api = Api::of(&dev);
     let listeners = dev.listeners();
     let open: Vec<_> = listeners.iter().filter(|(_, address)| *address != "0100007F").collect();
@@ -135,7 +135,7 @@ async fn no_port_answers_a_web_page_and_none_is_open_to_other_machines() {
 async fn the_api_server_is_for_those_who_have_the_token() {
     let folder = folder("token");
     let mut dev = Dev::start(&folder, &[]).await;
-    dev.event("ready").await;
+    dev.ready().await;
     let api = Api::of(&dev);
     assert_eq!(api.token.len(), 64);
     let pods = "/api/v1/namespaces/default/pods";

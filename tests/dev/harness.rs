@@ -2,10 +2,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::{Output, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -20,7 +20,7 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 /// Interval at which a condition is looked at.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// A running `recif dev`. It is killed when it is dropped.
+/// A running `recif dev`. It ends with all its programs when it is dropped.
 pub(crate) struct Dev {
     pub(crate) process: Child,
     pub(crate) folder: PathBuf,
@@ -37,6 +37,13 @@ pub(crate) fn folder(name: &str) -> PathBuf {
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).unwrap();
     folder
+}
+
+/// Saves a file as editors do: another one is put in its place, so that no half of it is read.
+pub(crate) fn save(path: PathBuf, text: impl AsRef<[u8]>) -> io::Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, text)?;
+    fs::rename(new, path)
 }
 
 /// Returns a command of `recif` in a folder, with little of this environment: that of a user who has no cluster.
@@ -106,6 +113,11 @@ impl Dev {
             Ok(event) => event,
             Err(_) => panic!("it did not happen in time: {:#?}", self.seen),
         }
+    }
+
+    /// Waits until each object is as it should be.
+    pub(crate) async fn ready(&mut self) {
+        self.wait(|event| event["event"] == "ready" && event["except"] == serde_json::json!([])).await;
     }
 
     /// Waits until an object is in a phase, and returns the text of that.
@@ -241,6 +253,25 @@ impl Dev {
     /// Returns its kubeconfig.
     pub(crate) fn kubeconfig(&self) -> Value {
         serde_json::from_str(&fs::read_to_string(self.folder.join(".recif/kubeconfig")).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let Some(pid) = self.process.id() else { return };
+        let programs = self.children();
+        let kill = |signal: &str, pid: u32| {
+            let mut command = std::process::Command::new("kill");
+            // Fails for a process that has ended.
+            let _ = command.args([signal, &pid.to_string()]).stderr(Stdio::null()).status();
+        };
+        // The second signal ends the programs at once. Two equal ones may arrive as one.
+        ["-INT", "-TERM"].into_iter().for_each(|signal| kill(signal, pid));
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while matches!(self.process.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(INTERVAL);
+        }
+        programs.into_iter().filter(|pid| runs(*pid)).for_each(|pid| kill("-KILL", pid));
     }
 }
 

@@ -1,19 +1,25 @@
 //! Starts and ends: signals, a kill, a closed terminal, two at once, and logs across restarts.
 
-use std::{fs, time::Duration};
+use std::fs;
 
 use super::{
     PROGRAM, RUN_PROGRAM, agent, custom,
-    harness::{Dev, SOON, client, ended, folder, recif, runs, text, until_gone},
+    harness::{Dev, SOON, client, ended, folder, recif, runs, save, text, until_gone},
 };
 
 #[tokio::test]
 async fn the_first_signal_waits_for_requests_that_are_served() {
     let folder = folder("first");
-    fs::write(folder.join("agent.py"), PROGRAM).unwrap();
-    fs::write(folder.join("x.yaml"), custom("x", RUN_PROGRAM, "")).unwrap();
+    // Its stream goes on until the test has seen that it is waited for.
+    let endless = PROGRAM.replace(
+        "for number in range(10):",
+        "for number in range(6000):\n            if os.path.exists(\"end\"):\n                break",
+    );
+    assert_ne!(endless, PROGRAM);
+    save(folder.join("agent.py"), endless).unwrap();
+    save(folder.join("x.yaml"), custom("x", RUN_PROGRAM, "")).unwrap();
     let mut dev = Dev::start(&folder, &["x.yaml"]).await;
-    dev.event("ready").await;
+    dev.ready().await;
     let request = client().post(dev.chat_url("x")).json(&serde_json::json!({ "message": "hello" }));
     let mut stream = request.header("accept", "text/event-stream").timeout(SOON).send().await.unwrap();
     let first = stream.chunk().await.unwrap().unwrap();
@@ -21,6 +27,7 @@ async fn the_first_signal_waits_for_requests_that_are_served() {
     let children = dev.children();
     dev.signal("-INT").await;
     assert_eq!(dev.event("ending").await["requests"], 1);
+    fs::write(folder.join("end"), "").unwrap();
     let rest = text(&stream.bytes().await.unwrap());
     assert!(rest.ends_with("data: end\n\n"), "{rest}");
     assert_eq!(dev.end().await, 0);
@@ -44,13 +51,13 @@ spec:
           image: none
           command: [sh, -c, \"trap '' TERM; echo started; while :; do sleep 1; done\"]
 ";
-    fs::write(folder.join("d.yaml"), deployment).unwrap();
+    save(folder.join("d.yaml"), deployment).unwrap();
     let mut dev = Dev::start(&folder, &["d.yaml", "--logs", "all"]).await;
     dev.wait(|event| event["event"] == "line" && event["text"] == "started").await;
     let children = dev.children();
     dev.signal("-INT").await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
-    assert!(dev.process.try_wait().unwrap().is_none(), "the program has its time");
+    // It comes after a second in which the program has its time.
+    dev.event("ending").await;
     dev.signal("-INT").await;
     assert_eq!(dev.end().await, 130);
     until_gone(&children).await;
@@ -59,9 +66,9 @@ spec:
 #[tokio::test]
 async fn what_a_killed_one_left_is_ended_by_the_next_start() {
     let folder = folder("killed");
-    fs::write(folder.join("a.yaml"), agent("one")).unwrap();
+    save(folder.join("a.yaml"), agent("one")).unwrap();
     let mut dev = Dev::start(&folder, &["a.yaml"]).await;
-    dev.event("ready").await;
+    dev.ready().await;
     let left = dev.children();
     dev.signal("-KILL").await;
     dev.process.wait().await.unwrap();
@@ -70,7 +77,7 @@ async fn what_a_killed_one_left_is_ended_by_the_next_start() {
     assert_ne!(looks.status.code(), Some(0), "no command takes what is left of it: {}", text(&looks.stdout));
     let mut next = Dev::start(&folder, &["a.yaml"]).await;
     until_gone(&left).await;
-    next.event("ready").await;
+    next.ready().await;
     assert_eq!(next.chat("a", "hello").await.0, 200);
     next.signal("-TERM").await;
     assert_eq!(next.end().await, 0);
@@ -79,9 +86,9 @@ async fn what_a_killed_one_left_is_ended_by_the_next_start() {
 #[tokio::test]
 async fn a_closed_terminal_ends_it_with_all_its_programs() {
     let folder = folder("terminal");
-    fs::write(folder.join("a.yaml"), agent("one")).unwrap();
+    save(folder.join("a.yaml"), agent("one")).unwrap();
     let mut dev = Dev::start(&folder, &["a.yaml", "--logs", "all"]).await;
-    dev.event("ready").await;
+    dev.ready().await;
     let children = dev.children();
     dev.close_terminal();
     assert_eq!(dev.chat("a", "hello").await.0, 200, "that nobody reads what it prints ends nothing");
@@ -95,13 +102,13 @@ async fn two_run_beside_each_other_and_know_nothing_of_each_other() {
     let folders = [folder("two-one"), folder("two-two")];
     let mut all = Vec::new();
     for (folder, prompt) in folders.iter().zip(["prompt-of-one", "prompt-of-two"]) {
-        fs::write(folder.join("a.yaml"), agent(prompt)).unwrap();
+        save(folder.join("a.yaml"), agent(prompt)).unwrap();
         all.push(Dev::start(folder, &["a.yaml"]).await);
     }
     for (dev, [own, other]) in
         all.iter_mut().zip([["prompt-of-one", "prompt-of-two"], ["prompt-of-two", "prompt-of-one"]])
     {
-        dev.event("ready").await;
+        dev.ready().await;
         let (code, answer) = dev.chat("a", "/prompt").await;
         assert!(code == 200 && answer.contains(own), "{code} {answer}");
         let below = dev.folder.join("below");
@@ -125,19 +132,18 @@ async fn logs_are_there_across_a_restart_and_a_replacement() {
     let script = |name: &str| {
         format!("if [ ! -e {name} ]; then touch {name}; echo first; exit 3; fi; echo {name}; exec sleep 1000")
     };
-    let save = |name: &str| {
-        fs::write(folder.join("run.sh"), script(name)).unwrap();
-        fs::write(folder.join("x.yaml"), custom("x", "sh run.sh", &format!("env: [{{name: RUN, value: {name}}}]")))
-            .unwrap();
+    let save_run = |name: &str| {
+        save(folder.join("run.sh"), script(name)).unwrap();
+        save(folder.join("x.yaml"), custom("x", "sh run.sh", &format!("env: [{{name: RUN, value: {name}}}]"))).unwrap();
     };
-    save("second");
+    save_run("second");
     let mut dev = Dev::start(&folder, &["x.yaml"]).await;
     dev.wait(|event| event["event"] == "line" && event["text"] == "second").await;
     let (code, log, errors) = dev.recif(&["logs", "agent/x"]).await;
     assert_eq!((code, log.as_str()), (0, "second\n"), "{errors}");
     let (code, log, errors) = dev.recif(&["logs", "agent/x", "-p"]).await;
     assert_eq!((code, log.as_str()), (0, "first\n"), "{errors}");
-    save("third");
+    save_run("third");
     dev.wait(|event| event["event"] == "line" && event["text"] == "third").await;
     let file = fs::read_to_string(folder.join(".recif/logs/default/agent-x-agent.log")).unwrap();
     let lines: Vec<&str> = file.lines().filter_map(|line| line.rsplit(' ').next()).collect();

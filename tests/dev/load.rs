@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
     path::Path,
     sync::{
         Arc, Mutex,
@@ -19,7 +18,7 @@ use tokio::{
 
 use super::{
     PROGRAM, RUN_PROGRAM, custom,
-    harness::{Dev, SOON, client, folder},
+    harness::{Dev, SOON, client, folder, save},
 };
 
 /// Replacements of the program.
@@ -84,22 +83,22 @@ impl Load {
 }
 
 /// Saves the agent, whose program answers with a number.
-fn save(folder: &Path, number: usize) {
+fn save_number(folder: &Path, number: usize) {
     let more = format!("env: [{{name: TEXT, value: \"{number}\"}}]");
-    fs::write(folder.join("x.yaml"), custom("x", RUN_PROGRAM, &more)).unwrap();
+    save(folder.join("x.yaml"), custom("x", RUN_PROGRAM, &more)).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_request_and_no_stream_fails_while_a_program_is_replaced_again_and_again() {
     let folder = folder("load");
-    fs::write(folder.join("agent.py"), PROGRAM).unwrap();
-    save(&folder, 0);
+    save(folder.join("agent.py"), PROGRAM).unwrap();
+    save_number(&folder, 0);
     let mut dev = Dev::start(&folder, &["x.yaml"]).await;
-    dev.event("ready").await;
+    dev.ready().await;
     let load = Arc::new(Load::default());
     let clients = load.start(&dev.chat_url("x"), CLIENTS, CLIENTS);
     for number in 1..=RELOADS {
-        save(&folder, number);
+        save_number(&folder, number);
         assert_eq!(dev.phase("agent/x", "Running").await, "replaced");
     }
     assert_eq!(dev.chat("x", "hello").await, (200, RELOADS.to_string()));
@@ -116,14 +115,13 @@ async fn no_request_and_no_stream_fails_while_a_program_is_replaced_again_and_ag
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_scales_from_zero_to_three_and_back_by_its_requests() {
     let folder = folder("scale");
-    fs::write(folder.join("agent.py"), PROGRAM).unwrap();
+    save(folder.join("agent.py"), PROGRAM).unwrap();
     let scaling = "scaling: {minReplicas: 0, maxReplicas: 3, concurrency: 1, stableWindow: 1s, scaleToZeroAfter: 1s}";
-    fs::write(folder.join("x.yaml"), custom("x", RUN_PROGRAM, scaling)).unwrap();
+    save(folder.join("x.yaml"), custom("x", RUN_PROGRAM, scaling)).unwrap();
     let mut dev = Dev::start(&folder, &["x.yaml"]).await;
-    dev.event("ready").await;
+    dev.ready().await;
     dev.until_programs("x", 0).await;
     assert_eq!(dev.chat("x", "hello").await.0, 200, "the request starts a program");
-    dev.until_programs("x", 1).await;
     let load = Arc::new(Load::default());
     // More streams than programs, so that each has its one.
     let clients = load.start(&dev.chat_url("x"), 0, 6);
@@ -137,14 +135,14 @@ async fn an_agent_scales_from_zero_to_three_and_back_by_its_requests() {
 #[tokio::test]
 async fn replicas_of_a_file_are_the_programs_that_run() {
     let folder = folder("replicas");
-    fs::write(folder.join("agent.py"), PROGRAM).unwrap();
+    save(folder.join("agent.py"), PROGRAM).unwrap();
     let save = |replicas: usize| {
         let text = custom("x", RUN_PROGRAM, &format!("replicas: {replicas}"));
-        fs::write(folder.join("x.yaml"), text).unwrap();
+        save(folder.join("x.yaml"), text).unwrap();
     };
     save(0);
     let mut dev = Dev::start(&folder, &["x.yaml"]).await;
-    dev.event("ready").await;
+    dev.ready().await;
     for replicas in [0, 1, 3, 0] {
         save(replicas);
         dev.until_programs("x", replicas).await;

@@ -15,7 +15,7 @@ async fn usual_ports_that_are_taken_are_told_with_the_ones_in_their_place() {
     let ui = dev.told("port 8780 is taken: the web UI is at http://127.0.0.1:").await;
     let start = dev.seen.iter().find(|event| event["event"] == "start").unwrap();
     assert!(ui["text"].as_str().unwrap().ends_with(start["ui"].as_str().unwrap()), "{ui}");
-    dev.event("ready").await;
+    dev.ready().await;
     assert_eq!(dev.chat("my-agent", "hello").await.0, 200);
 }
 

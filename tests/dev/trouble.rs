@@ -1,10 +1,8 @@
 //! What is wrong is told, with what to do, and everything else goes on.
 
-use std::fs;
-
 use super::{
     agent, custom,
-    harness::{Dev, folder},
+    harness::{Dev, folder, save},
 };
 
 /// A server of tools whose program is not on this machine.
@@ -36,7 +34,7 @@ async fn each_trouble_is_told_with_its_remedy_and_the_rest_runs() {
         ("shop.yaml", image_only),
         ("time.yaml", MISSING.to_owned()),
     ] {
-        fs::write(folder.join(file), text).unwrap();
+        save(folder.join(file), text).unwrap();
     }
     let mut dev = Dev::start(&folder, &["."]).await;
     for (event, text) in [

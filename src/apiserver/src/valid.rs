@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    errors::{DUPLICATE, FORBIDDEN, INVALID, NOT_FOUND, REQUIRED, Violation},
+    errors::{DUPLICATE, FORBIDDEN, INVALID, NOT_FOUND, NOT_SUPPORTED, REQUIRED, Violation},
     kinds::Kind,
     object::{finalizers, is_deleting, items, text},
 };
@@ -163,6 +163,7 @@ fn deployment(object: &Value, old: Option<&Value>) -> Vec<Violation> {
         errors.push(error(INVALID, "spec.template.metadata.labels", message));
     }
     errors.extend(pod(object, "/spec/template/spec", "spec.template.spec"));
+    errors.extend(restart_policy(object, "/spec/template/spec", "spec.template.spec", &["Always"]));
     if old.is_some_and(|old| old.pointer("/spec/selector") != selector) {
         let shown = selector.cloned().unwrap_or_default();
         errors.push(error(INVALID, "spec.selector", format!("Invalid value: {shown}: field is immutable")));
@@ -205,7 +206,19 @@ fn pod(object: &Value, pointer: &str, path: &str) -> Vec<Violation> {
             }
         }
     }
+    errors.extend(restart_policy(object, pointer, path, &["Always", "OnFailure", "Never"]));
     errors
+}
+
+/// Checks when the containers of a Pod are restarted.
+fn restart_policy(object: &Value, pointer: &str, path: &str, supported: &[&str]) -> Option<Violation> {
+    let policy = text(object, &format!("{pointer}/restartPolicy"));
+    if policy.is_empty() || supported.contains(&policy) {
+        return None;
+    }
+    let supported = supported.iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(", ");
+    let message = format!("Unsupported value: {policy:?}: supported values: {supported}");
+    Some(error(NOT_SUPPORTED, format!("{path}.restartPolicy"), message))
 }
 
 /// Checks the name of a container or volume, which must be a label and differ from the others.

@@ -30,7 +30,8 @@ pub(crate) struct Desired {
     reported: ReportedProblems,
     screen: Screen,
     began: Instant,
-    is_ready_shown: bool,
+    /// What was left out when it was last told that all else is ready.
+    ready_but_for: Option<Vec<String>>,
 }
 
 impl Desired {
@@ -45,7 +46,7 @@ impl Desired {
             reported: ReportedProblems::default(),
             screen,
             began: Instant::now(),
-            is_ready_shown: false,
+            ready_but_for: None,
         }
     }
 
@@ -132,13 +133,15 @@ impl Desired {
         self.tell_ready();
     }
 
-    /// Tells once that there is nothing more to wait for.
+    /// Tells once that there is nothing more to wait for, and again when nothing is left out any more.
     fn tell_ready(&mut self) {
-        if self.is_ready_shown {
+        if self.ready_but_for.as_ref().is_some_and(Vec::is_empty) {
             return;
         }
-        if let Some(except) = self.tracker.settled() {
-            self.is_ready_shown = true;
+        if let Some(except) = self.tracker.settled()
+            && (self.ready_but_for.is_none() || except.is_empty())
+        {
+            self.ready_but_for = Some(except.clone());
             let next = self.tracker.next_command();
             self.screen.show(&Event::Ready { after: self.began.elapsed(), except, next });
         }

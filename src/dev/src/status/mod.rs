@@ -72,14 +72,12 @@ impl View {
         let why = crds::why::why(kind.name, &object.metadata, status.as_ref());
         let digest = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str);
         let template = digest("/status/template").unwrap_or_default();
-        let annotations = object.metadata.annotations.as_ref();
-        let rollout = annotations.and_then(|all| all.get(crds::ROLLOUT_AT)).map_or("", String::as_str);
         Self {
             phase: why.phase.unwrap_or_default(),
             is_good: !why.attention,
             sentence: why.sentence,
             reason: why.reason.unwrap_or_default(),
-            content: digest("/status/contentHash").map(|hash| [hash, template, rollout].join(" ")),
+            content: digest("/status/contentHash").map(|hash| [hash, template].join(" ")),
             is_workload: kind.role == Role::Workload,
         }
     }
@@ -89,6 +87,7 @@ impl View {
         match (self.phase.as_str(), self.reason.as_str()) {
             ("Failed" | "Error", _) => FAILED_AFTER,
             ("Deploying" | "Running", "" | "Deploying" | reason::NOT_READY | reason::PODS_NOT_READY) => DEPLOYS_AFTER,
+            ("Rendering", "" | "Rendering") => DEPLOYS_AFTER,
             _ => WAITS_AFTER,
         }
     }
@@ -262,7 +261,7 @@ impl Tracker {
     /// Returns the objects that are not as they should be, if all others are and the user knows of each of these; `None` also
     /// while there is nothing because all was refused.
     pub(crate) fn settled(&self) -> Option<Vec<String>> {
-        if !self.refused.is_empty() && self.expected.iter().all(|id| self.refused.contains(id)) {
+        if !self.refused.is_empty() && self.expected.iter().all(|id| self.refused.contains(id) && !self.is_good(id)) {
             return None;
         }
         let mut except = Vec::new();
