@@ -5,8 +5,8 @@ use std::{fs, os::unix::fs::PermissionsExt as _, process::Stdio};
 use tokio::time::timeout;
 
 use super::{
-    agent,
     harness::{Dev, SOON, command, folder, output, save, text, until_gone},
+    samples::agent,
 };
 
 #[tokio::test]

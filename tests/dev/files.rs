@@ -5,8 +5,8 @@ use std::fs;
 use serde_json::Value;
 
 use super::{
-    PROGRAM, RUN_PROGRAM, agent, custom,
     harness::{Dev, folder, save, until_gone},
+    samples::{PROGRAM, RUN_PROGRAM, agent, custom},
 };
 
 #[tokio::test]

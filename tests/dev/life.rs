@@ -3,8 +3,8 @@
 use std::fs;
 
 use super::{
-    PROGRAM, RUN_PROGRAM, agent, custom,
     harness::{Dev, SOON, client, ended, folder, recif, runs, save, text, until_gone},
+    samples::{PROGRAM, RUN_PROGRAM, agent, custom},
 };
 
 #[tokio::test]

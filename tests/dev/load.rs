@@ -17,8 +17,8 @@ use tokio::{
 };
 
 use super::{
-    PROGRAM, RUN_PROGRAM, custom,
     harness::{Dev, SOON, client, folder, save},
+    samples::{PROGRAM, RUN_PROGRAM, custom},
 };
 
 /// Replacements of the program.

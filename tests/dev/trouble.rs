@@ -1,8 +1,8 @@
 //! What is wrong is told, with what to do, and everything else goes on.
 
 use super::{
-    agent, custom,
     harness::{Dev, folder, save},
+    samples::{agent, custom},
 };
 
 /// A server of tools whose program is not on this machine.
