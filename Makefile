@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help dev up test lint unit e2e faults test-e2e test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build dist down clean cargo-found
+.PHONY: help dev up test lint unit e2e faults e2e-local test-e2e test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build dist down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -38,6 +38,9 @@ unit: cargo-found ui ## unit, property and drift tests
 
 e2e: ## end-to-end tests, the web UI in a browser among them, on a cluster of their own; of the longest a third, which the commit decides
 	@hack/e2e --third-of "$$(git rev-parse HEAD 2>/dev/null || echo none)"
+
+e2e-local: cargo-found ## end-to-end tests on recif dev, without cluster and root: about 3 minutes
+	@hack/e2e local
 
 test-e2e: ## all end-to-end tests: about 45 minutes
 	@hack/e2e

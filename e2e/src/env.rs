@@ -151,9 +151,14 @@ impl Env {
 
     /// Runs `kubectl <arguments>` and returns its standard output.
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.kubectl_within(Duration::from_secs(60), arguments).await
+    }
+
+    /// Runs `kubectl <arguments>`, which may take this long, and returns its standard output.
+    pub(crate) async fn kubectl_within(&self, deadline: Duration, arguments: &[&str]) -> Result<String> {
         let mut command = self.kubectl_command();
         command.args(arguments);
-        output(command, None, Duration::from_secs(60)).await
+        output(command, None, deadline).await
     }
 
     /// Runs `kubectl <arguments>` with this standard input and returns its standard output.

@@ -48,7 +48,7 @@ struct Args {
     #[arg(long)]
     deploy_only: bool,
     /// Runs the scenarios of a cluster with two nodes instead of all others.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "local")]
     nodes: bool,
     /// Runs of the exclusive scenarios, which are the longest, only a third, which this decides: a commit's hash, say.
     #[arg(long)]

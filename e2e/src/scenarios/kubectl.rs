@@ -37,6 +37,11 @@ async fn kubectl(ns: &Namespace, arguments: &[&str]) -> Result<String> {
     ns.env.kubectl(&[arguments, &["-n", &ns.name]].concat()).await
 }
 
+/// Runs kubectl in the namespace, which itself waits no longer than [`START_TIMEOUT`], and returns its standard output.
+async fn kubectl_waits(ns: &Namespace, arguments: &[&str]) -> Result<String> {
+    ns.env.kubectl_within(START_TIMEOUT + Duration::from_secs(10), &[arguments, &["-n", &ns.name]].concat()).await
+}
+
 /// Applies an object from standard input and returns what kubectl says of it.
 async fn apply(ns: &Namespace, arguments: &[&str], object: &Value) -> Result<String> {
     let arguments = [&["apply", "-n", &ns.name, "-f", "-"][..], arguments].concat();
@@ -122,10 +127,10 @@ async fn kubectl_scales_waits_and_watches(ns: Namespace) -> Result<()> {
     watch.line("of the stopped agent", |line| line.starts_with("grows ") && line.contains("Terminated")).await?;
     let scaled = kubectl(&ns, &["scale", "agent/grows", "--replicas=2"]).await?;
     ensure!(scaled.trim() == "agent.agents.recif.dev/grows scaled", "{scaled}");
-    let ready = ["wait", "--for", "jsonpath={.status.replicas}=2", "agent/grows", "--timeout", "50s"];
-    let waited = kubectl(&ns, &ready).await?;
+    let ready = ["wait", "--for", "jsonpath={.status.replicas}=2", "agent/grows", "--timeout", "90s"];
+    let waited = kubectl_waits(&ns, &ready).await?;
     ensure!(waited.trim() == "agent.agents.recif.dev/grows condition met", "{waited}");
-    let waited = kubectl(&ns, &["wait", "--for", "condition=Ready", "agent/grows", "--timeout", "50s"]).await?;
+    let waited = kubectl_waits(&ns, &["wait", "--for", "condition=Ready", "agent/grows", "--timeout", "90s"]).await?;
     ensure!(waited.trim() == "agent.agents.recif.dev/grows condition met", "{waited}");
     watch.line("of the running agent", |line| line.starts_with("grows ") && line.contains("Running")).await?;
     watch.process.kill().await.context("end the watch")?;
@@ -141,7 +146,7 @@ async fn kubectl_restarts_a_rollout_and_follows_logs(ns: Namespace) -> Result<()
     log.line("of its log", |line| line.contains("listening")).await?;
     let restarted = kubectl(&ns, &["rollout", "restart", "deployment/talks"]).await?;
     ensure!(restarted.trim() == "deployment.apps/talks restarted", "{restarted}");
-    let done = kubectl(&ns, &["rollout", "status", "deployment/talks", "--timeout", "50s"]).await?;
+    let done = kubectl_waits(&ns, &["rollout", "status", "deployment/talks", "--timeout", "90s"]).await?;
     ensure!(done.contains("successfully rolled out"), "{done}");
     let now = ns.pod_uids("talks").await?;
     ensure!(now.len() == 1 && now != before, "the Pods are {now:?}, and were {before:?}");

@@ -1,6 +1,6 @@
 //! Keys of objects in the store.
 
-/// Place of an object.
+/// Key of an object in the store.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct StoreKey {
     /// Index of the kind in whose form it is stored.

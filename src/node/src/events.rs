@@ -22,8 +22,8 @@ use crate::config::NODE_NAME;
 const REPORTER: &str = "recif-node";
 /// Most Events that wait to be written.
 const QUEUED: usize = 256;
-/// Most Events of which is known that they repeat.
-const KNOWN: usize = 4096;
+/// Most written Events that are remembered.
+const MAX_WRITTEN: usize = 512;
 /// Longest message that the API server takes, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
@@ -68,8 +68,13 @@ pub(crate) struct PodEvent {
 pub(crate) struct EventQueue(Sender<PodEvent>);
 
 impl EventQueue {
-    /// Queues an Event, or drops it if there is no room.
-    pub(crate) fn record(&self, event: PodEvent) {
+    /// Queues an Event with as much of its message as the API server takes, or drops it if there is no room.
+    pub(crate) fn record(&self, mut event: PodEvent) {
+        let mut end = event.message.len().min(MAX_MESSAGE);
+        while !event.message.is_char_boundary(end) {
+            end -= 1;
+        }
+        event.message.truncate(end);
         if self.0.try_send(event).is_err() {
             tracing::debug!("an Event is dropped");
         }
@@ -113,7 +118,7 @@ impl EventWriter {
         }
         let object = object(&event, now);
         let created = api.create(&PostParams::default(), &object).await?;
-        if self.written.len() >= KNOWN {
+        if self.written.len() >= MAX_WRITTEN {
             self.written.clear();
         }
         self.written.insert(event, (created.metadata.name.unwrap_or_default(), 1));
@@ -123,10 +128,6 @@ impl EventWriter {
 
 /// Returns a new Event.
 fn object(event: &PodEvent, now: Timestamp) -> Event {
-    let mut end = event.message.len().min(MAX_MESSAGE);
-    while !event.message.is_char_boundary(end) {
-        end -= 1;
-    }
     let time = Some(Time(now));
     Event {
         metadata: ObjectMeta {
@@ -146,7 +147,7 @@ fn object(event: &PodEvent, now: Timestamp) -> Event {
         },
         type_: Some(event.severity.type_().to_owned()),
         reason: Some(event.reason.to_owned()),
-        message: Some(event.message[..end].to_owned()),
+        message: Some(event.message.clone()),
         count: Some(1),
         first_timestamp: time.clone(),
         last_timestamp: time,
@@ -208,8 +209,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_long_message_is_cut_between_characters_and_a_full_queue_holds_up_nothing() {
-        assert_eq!(object(&event(&"é".repeat(1000)), Timestamp::UNIX_EPOCH).message.unwrap().len(), 1024);
-        let (queue, _writer) = queue(Client::new(ApiServer::new(Timestamp::now, |_| None), "default"));
+        let (queue, mut writer) = queue(Client::new(ApiServer::new(Timestamp::now, |_| None), "default"));
+        queue.record(event(&format!("x{}", "é".repeat(1000))));
+        assert_eq!(writer.queue.recv().await.unwrap().message.len(), 1023);
         (0..QUEUED + 10).for_each(|_| queue.record(event("x")));
     }
 }

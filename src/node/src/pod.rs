@@ -57,6 +57,10 @@ pub(crate) async fn run(cx: Arc<PodContext>) {
 
 /// Removes a Pod whose task has panicked, so that its Deployment makes another one, and tells the user.
 pub(crate) async fn give_up(cx: Arc<PodContext>) {
+    // Its processes ended with its task: nothing may be sent to it.
+    let mut pod = cx.pod.as_ref().clone();
+    let status = pod_status(&pod, &ContainerRecord::all(&pod), Timestamp::now());
+    write(&cx, &mut pod, status).await;
     cx.node.tell_once(
         &cx.source,
         "its task panicked, which is a defect of recif dev: another Pod is made; report it with .recif/logs",

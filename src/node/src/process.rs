@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     process::{Child, Command},
-    task::JoinSet,
+    task::{JoinSet, yield_now},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -23,8 +23,6 @@ use crate::leftovers::{Leftovers, Registration};
 const MAX_LINE: usize = 64 * 1024;
 /// Bytes that are read at once.
 const BUFFER: usize = 16 * 1024;
-/// Most bytes that an output can hold when its process has ended: the largest size of a pipe.
-const MAX_REST: usize = 1024 * 1024;
 
 /// Receiver of the lines of a process.
 pub(crate) type Lines = Arc<dyn Fn(&str) + Send + Sync>;
@@ -43,7 +41,7 @@ pub(crate) struct Launch<'a> {
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessExit {
-    /// ProcessExit code; 128 and the signal if a signal ended it, as in containers.
+    /// Exit code: 128 and the signal if a signal ended it, as in containers.
     pub(crate) code: i32,
     /// The signal.
     pub(crate) signal: Option<i32>,
@@ -147,14 +145,14 @@ async fn read_lines(mut output: impl AsyncRead + AsFd + Unpin, lines: Lines, has
             _ => break,
         }
     }
-    // All that the process wrote is in the pipe, even where the runtime has not heard of it.
-    let mut rest = MAX_REST;
-    while let Ok(count @ 1..) = rustix::io::read(&output, &mut buffer[..]) {
+    // All that the process wrote is in the pipe, even where the runtime has not heard of it. What comes later is another's.
+    let mut rest = rustix::io::ioctl_fionread(&output).map_or(0, |count| usize::try_from(count).unwrap_or_default());
+    while rest > 0 {
+        let most = rest.min(BUFFER);
+        let Ok(count @ 1..) = rustix::io::read(&output, &mut buffer[..most]) else { break };
         pass_all(&buffer[..count], &mut line, &lines);
-        rest = rest.saturating_sub(count);
-        if rest == 0 {
-            break;
-        }
+        rest -= count;
+        yield_now().await;
     }
     if !line.is_empty() {
         pass(&mut line, &lines);

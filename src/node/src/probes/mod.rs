@@ -128,13 +128,13 @@ async fn follow(probe: &Prober<'_>, report: impl Fn(bool)) {
     let mut readiness = Readiness::new(probe.timing, Instant::now());
     loop {
         let checked = probe.once().await;
-        let seen = readiness.see(checked.is_ok(), Instant::now());
+        let effect = readiness.apply(checked.is_ok(), Instant::now());
         if let Err(error) = checked
-            && seen.is_recorded
+            && effect.is_recorded
         {
             probe.record("Readiness", &error);
         }
-        if seen.has_changed {
+        if effect.has_changed {
             report(readiness.is_ready);
         }
         sleep(readiness.pause(Instant::now())).await;
@@ -147,7 +147,7 @@ async fn live(probe: &Prober<'_>) -> String {
     let mut liveness = Liveness::default();
     loop {
         let checked = probe.once().await;
-        let is_recorded = liveness.see(checked.is_ok(), &probe.timing);
+        let is_recorded = liveness.apply(checked.is_ok(), &probe.timing);
         if let Err(error) = checked {
             if is_recorded {
                 probe.record("Liveness", &error);
@@ -175,7 +175,7 @@ struct Readiness {
 
 /// What follows from a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct ProbeEffect {
     /// The readiness is another one now.
     has_changed: bool,
     /// The failure is worth an Event: a start takes its time, and is recorded only when it takes too long.
@@ -189,7 +189,7 @@ impl Readiness {
     }
 
     /// Takes the outcome of a probe.
-    fn see(&mut self, passes: bool, now: Instant) -> Seen {
+    fn apply(&mut self, passes: bool, now: Instant) -> ProbeEffect {
         let is_late = !self.is_ready && !self.is_late_recorded && now - self.since >= self.timing.limit();
         let is_recorded = !passes && (self.is_ready || is_late);
         self.is_late_recorded |= is_recorded && is_late;
@@ -199,7 +199,7 @@ impl Readiness {
         if has_changed {
             *self = Self { is_ready: passes, ..Self::new(self.timing, now) };
         }
-        Seen { has_changed, is_recorded }
+        ProbeEffect { has_changed, is_recorded }
     }
 
     /// Returns the pause before the next probe.
@@ -219,7 +219,7 @@ struct Liveness {
 
 impl Liveness {
     /// Takes the outcome of a probe. Returns whether a failure is worth an Event: that it does not live yet is not.
-    fn see(&mut self, passes: bool, timing: &Timing) -> bool {
+    fn apply(&mut self, passes: bool, timing: &Timing) -> bool {
         self.has_lived |= passes;
         self.failures = if passes { 0 } else { self.failures + 1 };
         self.is_dead = self.failures >= timing.failures;
@@ -228,5 +228,4 @@ impl Liveness {
 }
 
 #[cfg(test)]
-#[path = "tests/probes.rs"]
 mod tests;

@@ -24,7 +24,7 @@ fn readiness(probe: Value, script: &str) -> String {
     let play = |word: &str| {
         let (second, outcome) = word.split_at(word.len() - 1);
         let now = begin + Duration::from_secs(second.parse().unwrap());
-        let seen = readiness.see(outcome == "+", now);
+        let seen = readiness.apply(outcome == "+", now);
         let change = match (seen.has_changed, readiness.is_ready) {
             (false, _) => "",
             (true, true) => "R",
@@ -62,10 +62,10 @@ async fn until_it_is_ready_it_is_probed_often_and_then_at_its_period() {
     let at = |second| begin + Duration::from_secs(second);
     assert_eq!(readiness.pause(at(0)).as_millis(), 20);
     assert_eq!(readiness.pause(at(10)).as_millis(), 100);
-    readiness.see(true, at(10));
+    readiness.apply(true, at(10));
     assert_eq!(readiness.pause(at(11)).as_secs(), 5);
     for second in [15, 20, 25] {
-        readiness.see(false, at(second));
+        readiness.apply(false, at(second));
     }
     assert_eq!(readiness.pause(at(25)).as_millis(), 20, "from the time on at which it was lost");
 }
@@ -81,7 +81,7 @@ fn a_container_is_dead_after_enough_failures_in_a_row() {
         ("+---", ".!!!", true),
     ] {
         let mut liveness = Liveness::default();
-        let seen = |outcome: char| if liveness.see(outcome == '+', &timing) { '!' } else { '.' };
+        let seen = |outcome: char| if liveness.apply(outcome == '+', &timing) { '!' } else { '.' };
         assert_eq!(script.chars().map(seen).collect::<String>(), events, "{script}");
         assert_eq!(liveness.is_dead, dead, "{script}");
     }
