@@ -257,6 +257,7 @@ impl Dev {
 }
 
 impl Drop for Dev {
+    #[allow(clippy::disallowed_methods, reason = "a drop cannot await, and no other task of the test runs")]
     fn drop(&mut self) {
         let Some(pid) = self.process.id() else { return };
         let programs = self.children();

@@ -14,7 +14,7 @@ use tokio::{
 use crate::{
     kinds::{AGENT, DEPLOYMENT, TOOL},
     manifests::{agent, tool},
-    namespace::{Namespace, START_TIMEOUT},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
     object::ObjectExt as _,
     scenario::{Scenario, scenarios},
     watch::poll,
@@ -134,9 +134,12 @@ async fn kubectl_scales_waits_and_watches(ns: Namespace) -> Result<()> {
     ensure!(waited.trim() == "agent.agents.recif.dev/grows condition met", "{waited}");
     watch.line("of the running agent", |line| line.starts_with("grows ") && line.contains("Running")).await?;
     watch.process.kill().await.context("end the watch")?;
-    let pods = kubectl(&ns, &["describe", "pods", "-l", "app.kubernetes.io/name=grows"]).await?;
-    ensure!(pods.contains("Events:") && pods.contains("Started"), "no Event says that it has started: {pods}");
-    Ok(())
+    // An Event is written beside what it is about.
+    poll(REPORT_TIMEOUT, "an Event that says that it has started", || async {
+        let pods = kubectl(&ns, &["describe", "pods", "-l", "app.kubernetes.io/name=grows"]).await?;
+        Ok((pods.contains("Events:") && pods.contains("Started")).then_some(()))
+    })
+    .await
 }
 
 async fn kubectl_restarts_a_rollout_and_follows_logs(ns: Namespace) -> Result<()> {
