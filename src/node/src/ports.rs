@@ -1,9 +1,9 @@
 //! Ports of containers: all Pods share 127.0.0.1, so each declared port becomes a free one.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-    net::{Ipv4Addr, TcpListener},
+    collections::BTreeMap,
+    fmt, mem,
+    net::{Ipv4Addr, TcpListener, UdpSocket},
     ops::RangeInclusive,
     sync::{Mutex, PoisonError},
 };
@@ -19,7 +19,8 @@ pub(crate) struct Ports(Mutex<HeldPorts>);
 
 #[derive(Debug, Default)]
 struct HeldPorts {
-    held: BTreeSet<u16>,
+    /// Each with its reservation, which another `recif dev` sees.
+    held: BTreeMap<u16, Option<UdpSocket>>,
     /// Offset of the next attempt, so that a port is not used again soon after it was released.
     next: u16,
 }
@@ -30,30 +31,42 @@ impl Ports {
         let mut bytes = [0; 2];
         // Without random numbers it begins at the first port.
         let _ = getrandom::fill(&mut bytes);
-        Self(Mutex::new(HeldPorts { held: BTreeSet::new(), next: u16::from_ne_bytes(bytes) }))
+        Self(Mutex::new(HeldPorts { held: BTreeMap::new(), next: u16::from_ne_bytes(bytes) }))
     }
 
     /// Takes the port that is wanted if it is free, else another one; none if all are taken.
     pub(crate) fn take(&self, wanted: Option<u16>) -> Option<u16> {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_usable = |port: &u16| {
-            !state.held.contains(port) && is_free(Ipv4Addr::LOCALHOST, *port) && is_free(Ipv4Addr::UNSPECIFIED, *port)
+        let reserved = |port: u16| {
+            let is_usable = !state.held.contains_key(&port)
+                && is_free(Ipv4Addr::LOCALHOST, port)
+                && is_free(Ipv4Addr::UNSPECIFIED, port);
+            is_usable.then(|| reserve(port)).flatten().map(|reservation| (port, reservation))
         };
         let size = RANGE.end() - RANGE.start() + 1;
         let others =
             (0..size).map(|step| RANGE.start() + ((u32::from(state.next) + u32::from(step)) % u32::from(size)) as u16);
-        let port = wanted.into_iter().chain(others).find(is_usable)?;
+        let (port, reservation) = wanted.into_iter().chain(others).find_map(reserved)?;
         if RANGE.contains(&port) {
             state.next = port - RANGE.start() + 1;
         }
-        state.held.insert(port);
+        state.held.insert(port, Some(reservation));
         Some(port)
     }
 
     /// Holds the ports of these Pods, and releases all others.
     pub(crate) fn hold(&self, ports: impl IntoIterator<Item = u16>) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).held = ports.into_iter().collect();
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = mem::take(&mut state.held);
+        let kept = |port| (port, before.remove(&port).flatten().or_else(|| reserve(port)));
+        state.held = ports.into_iter().map(kept).collect();
     }
+}
+
+/// Reserves a TCP port by the UDP port of the same number, which no program of a Pod is given: a program listens only some time
+/// after its port was chosen, and until then another `recif dev` would choose it, too. The system ends it with this process.
+fn reserve(port: u16) -> Option<UdpSocket> {
+    UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).ok()
 }
 
 /// Reports whether a program could listen on this port now.
@@ -103,6 +116,17 @@ mod tests {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let used = listener.local_addr().unwrap().port();
         assert_ne!(ports.take(Some(used)), Some(used), "a program listens there");
+    }
+
+    #[test]
+    fn two_nodes_of_a_machine_give_out_no_port_twice() {
+        let [one, other] = [Ports::new(), Ports::new()];
+        let port = one.take(None).unwrap();
+        assert_ne!(other.take(Some(port)), Some(port), "no program listens there yet");
+        one.hold([port]);
+        assert_ne!(other.take(Some(port)), Some(port), "it is still held");
+        one.hold([]);
+        assert_eq!(other.take(Some(port)), Some(port));
     }
 
     #[test]

@@ -239,5 +239,4 @@ async fn connect(mut backends: watch::Receiver<Backends>, turn: &AtomicUsize) ->
 }
 
 #[cfg(test)]
-#[path = "tests/relays.rs"]
 mod tests;

@@ -140,5 +140,4 @@ fn deletion_rank(pod: &Pod) -> (bool, i64, Reverse<Timestamp>, String) {
 }
 
 #[cfg(test)]
-#[path = "tests/roll_out.rs"]
 mod tests;

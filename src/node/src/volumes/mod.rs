@@ -248,5 +248,4 @@ impl Mounts {
 }
 
 #[cfg(test)]
-#[path = "tests/volumes.rs"]
 mod tests;

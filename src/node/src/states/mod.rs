@@ -198,5 +198,4 @@ fn is_waiting_first(container: &ContainerRecord) -> bool {
 }
 
 #[cfg(test)]
-#[path = "tests/states.rs"]
 mod tests;

@@ -213,5 +213,4 @@ fn is_program(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-#[path = "tests/programs.rs"]
 mod tests;

@@ -149,5 +149,4 @@ pub(crate) fn expand(text: &str, variables: &BTreeMap<String, String>) -> String
 }
 
 #[cfg(test)]
-#[path = "tests/env.rs"]
 mod tests;

@@ -170,5 +170,4 @@ async fn get(port: u16, path: &str, headers: &[(String, String)]) -> Result<(), 
 }
 
 #[cfg(test)]
-#[path = "tests/check.rs"]
 mod tests;

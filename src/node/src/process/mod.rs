@@ -177,5 +177,4 @@ fn pass(line: &mut Vec<u8>, lines: &Lines) {
 }
 
 #[cfg(test)]
-#[path = "tests/process.rs"]
 mod tests;

@@ -5,7 +5,6 @@
 
 #![allow(clippy::panic, clippy::unwrap_used)]
 
-#[path = "monitoring/page.rs"]
 mod page;
 
 use std::{

@@ -245,5 +245,4 @@ fn move_upstream(url: &mut String, ports: &PortMap) {
 }
 
 #[cfg(test)]
-#[path = "tests/pod_spec.rs"]
 mod tests;

@@ -148,5 +148,4 @@ fn end_of_string(text: &str) -> Option<usize> {
 }
 
 #[cfg(test)]
-#[path = "tests/names.rs"]
 mod tests;

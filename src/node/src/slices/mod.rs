@@ -185,5 +185,4 @@ pub(crate) fn is_same(found: &EndpointSlice, wanted: &EndpointSlice) -> bool {
 }
 
 #[cfg(test)]
-#[path = "tests/slices.rs"]
 mod tests;
