@@ -134,10 +134,12 @@ async fn kubectl_scales_waits_and_watches(ns: Namespace) -> Result<()> {
     ensure!(waited.trim() == "agent.agents.recif.dev/grows condition met", "{waited}");
     watch.line("of the running agent", |line| line.starts_with("grows ") && line.contains("Running")).await?;
     watch.process.kill().await.context("end the watch")?;
-    // An Event is written beside what it is about.
+    // Of several objects kubectl shows no Events. An Event is written beside what it is about.
+    let pods = kubectl(&ns, &["get", "pods", "-l", "app.kubernetes.io/name=grows", "-o", "name"]).await?;
+    let pod = pods.lines().next().context("no Pod is there")?;
     poll(REPORT_TIMEOUT, "an Event that says that it has started", || async {
-        let pods = kubectl(&ns, &["describe", "pods", "-l", "app.kubernetes.io/name=grows"]).await?;
-        Ok((pods.contains("Events:") && pods.contains("Started")).then_some(()))
+        let described = kubectl(&ns, &["describe", pod]).await?;
+        Ok((described.contains("Events:") && described.contains("Started")).then_some(()))
     })
     .await
 }
