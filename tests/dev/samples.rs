@@ -1,16 +1,5 @@
 //! Agents of the tests.
 
-use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
-
-/// The next port of a test. A program that is not ours gets its declared port while that is free: with the same one in all tests
-/// a sidecar would lead to the program of another test that was faster.
-static NEXT_PORT: AtomicU16 = AtomicU16::new(18_000);
-
-thread_local! {
-    /// Port of the programs of this test: each test has a thread of its own.
-    static PORT: u16 = NEXT_PORT.fetch_add(1, Relaxed);
-}
-
 const AGENT: &str = "apiVersion: agents.recif.dev/v1
 kind: Agent
 metadata:
@@ -35,7 +24,6 @@ pub(crate) fn agent(prompt: &str) -> String {
 /// Returns an agent that a command runs, with more lines of its spec.
 pub(crate) fn custom(name: &str, command: &str, more: &str) -> String {
     let command = serde_json::to_string(command).unwrap();
-    let port = PORT.with(|port| *port);
     let more: String = more.lines().map(|line| format!("  {line}\n")).collect();
     format!(
         "apiVersion: agents.recif.dev/v1
@@ -48,7 +36,6 @@ spec:
   name: {name}
   framework: custom
   image: acme/{name}:1
-  port: {port}
 {more}"
     )
 }

@@ -1,4 +1,4 @@
-//! What is wrong is told, with what to do, and everything else goes on.
+//! Tests that each problem is shown with what to do about it, and that the other objects run.
 
 use super::{
     harness::{Dev, folder, save},

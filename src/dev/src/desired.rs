@@ -30,7 +30,7 @@ pub(crate) struct Desired {
     reported: ReportedProblems,
     screen: Screen,
     began: Instant,
-    /// What was left out when it was last told that all else is ready.
+    /// Objects that the last `ready` left out; none before the first.
     ready_but_for: Option<Vec<String>>,
 }
 

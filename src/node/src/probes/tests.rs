@@ -43,10 +43,10 @@ async fn a_container_is_ready_after_enough_passes_and_until_enough_failures() {
     for (probe, script, expected) in [
         (usual(), "0- 1+ 2+", ". R ."),
         (json!({ "periodSeconds": 1, "successThreshold": 2 }), "0+ 1- 2+ 3+", ". . . R"),
-        // One failure of two is no change, and is told.
+        // One failure of two does not change the readiness, but is recorded as an Event.
         (usual(), "0+ 1- 2+ 3- 4-", "R ! . ! !N"),
         (usual(), "0+ 1- 2- 3+", "R ! !N R"),
-        // A start that takes longer than its failures may last is told once.
+        // A start longer than the probe allows is recorded once.
         (usual(), "0- 1- 2- 3- 4+", ". . ! . R"),
         (usual(), "0+ 1- 2- 3- 5- 6- 7+", "R ! !N . ! . R"),
         (json!({ "periodSeconds": 1, "failureThreshold": 2, "initialDelaySeconds": 3 }), "4- 5-", ". !"),
@@ -75,7 +75,7 @@ fn a_container_is_dead_after_enough_failures_in_a_row() {
     let timing = timing(json!({ "failureThreshold": 3 }));
     for (script, events, dead) in [
         ("--", "..", false),
-        // It has not lived yet: only its death is told.
+        // Before the first success only the end of the container is recorded.
         ("---", "..!", true),
         ("--+--", "...!!", false),
         ("+---", ".!!!", true),
