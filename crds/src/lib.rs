@@ -49,7 +49,8 @@ pub use status::{ChildRecord, ENDED_BY_READY_PODS, ReferenceStatus, WorkloadStat
 pub use tool::ToolSpec;
 pub use tool_server::ToolServerStatus;
 pub use traffic::{
-    Expose, PROXY_CONTAINER, PROXY_PORT, PROXY_PORT_NAME, Proxy, READY_PATH, Scaling, Traffic, proxy_port,
+    Expose, PROXY_CONTAINER, PROXY_PORT, PROXY_PORT_NAME, Proxy, READY_PATH, Scaling, Traffic, UPSTREAM_PORT_NAME,
+    proxy_port,
 };
 pub use why::StatusExplanation;
 

@@ -8,6 +8,13 @@ use std::fmt::Write as _;
 /// Words of the message on an image whose name has no slash: no node has it, and by default none pulls it.
 pub const NOT_ON_NODE: &str = "is not on the node";
 
+/// Words of the message on an image that no node has and whose policy keeps the kubelet from pulling it.
+pub const NEVER_PULLED: &str = "is not on the node, and imagePullPolicy Never forbids to pull it";
+
+/// Words of the message on an image with no program to run in its place: on a developer's machine, where containers are
+/// programs.
+pub const NEEDS_CONTAINER: &str = "needs a container, which is not run here";
+
 /// Words of the message on a program that is missing: on a developer's machine, where containers are programs.
 pub const NO_PROGRAM: &str = "cannot be made: program \"";
 
@@ -16,6 +23,16 @@ pub const NO_PROGRAM: &str = "cannot be made: program \"";
 pub enum PodProblem {
     /// The image does not exist or cannot be pulled.
     ImagePull {
+        /// The image as in the Pod template.
+        image: String,
+    },
+    /// The image is not on the node, and its policy is `Never`.
+    ImageNeverPull {
+        /// The image as in the Pod template.
+        image: String,
+    },
+    /// The image is all that is known of the container, where no containers are run.
+    NeedsContainer {
         /// The image as in the Pod template.
         image: String,
     },
@@ -33,6 +50,16 @@ pub enum PodProblem {
     },
     /// No node fits the Pod.
     Unschedulable,
+}
+
+impl PodProblem {
+    /// Returns the image that the node does not get.
+    pub fn missing_image(&self) -> Option<&str> {
+        match self {
+            Self::ImagePull { image } | Self::ImageNeverPull { image } => Some(image),
+            _ => None,
+        }
+    }
 }
 
 /// Status of a container, as far as it is diagnosed.
@@ -62,7 +89,11 @@ impl ContainerView<'_> {
         let crash_loop =
             || PodProblem::CrashLoop { container: self.name.to_owned(), exit_code: exit_code.unwrap_or_default() };
         match reason.unwrap_or_default() {
-            "ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull" | "InvalidImageName" | "ImageInspectError" => {
+            "ErrImageNeverPull" if message.is_some_and(|message| message.contains(NEEDS_CONTAINER)) => {
+                Some(PodProblem::NeedsContainer { image: image() })
+            }
+            "ErrImageNeverPull" => Some(PodProblem::ImageNeverPull { image: image() }),
+            "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ImageInspectError" => {
                 Some(PodProblem::ImagePull { image: image() })
             }
             "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {

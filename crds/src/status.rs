@@ -88,6 +88,10 @@ pub struct WorkloadStatus {
     /// and a request to a workload at zero waits for the kubelet's probes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tells_ready: bool,
+    /// True if the workload's container declares the port of the sidecar, by whose name the Service finds it: before
+    /// Kubernetes 1.33 Services do not see the ports of sidecars. Pods of older templates declare it at the sidecar.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub declares_port: bool,
     /// Child objects, as last applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<ChildRecord>,

@@ -15,7 +15,7 @@ use serde_json::Value;
 use crate::{
     ENDED_BY_READY_PODS, ReferencePhase, WorkloadPhase,
     agent::AgentSpec,
-    pod_problem::{NO_PROGRAM, NOT_ON_NODE},
+    pod_problem::{NEEDS_CONTAINER, NEVER_PULLED, NO_PROGRAM, NOT_ON_NODE},
     reason,
 };
 
@@ -125,6 +125,13 @@ const HINTS: &[(&str, &str)] = &[
 /// Advice for an image that has to be on the nodes, by the words of its message; the reason is that of the failure later on.
 const NOT_ON_NODE_HINT: &str =
     "give the operator --agent-image (chart: agentImage), set spec.image, or load it onto the nodes";
+
+/// Advice for an image of a registry that has to be on the nodes, by the words of its message.
+const NEVER_PULLED_HINT: &str = "set imagePullPolicy to IfNotPresent, or load it onto the nodes";
+
+/// Advice for an image that nothing stands in for on a developer's machine, by the words of its message.
+const NEEDS_CONTAINER_HINT: &str =
+    "set the annotation recif.dev/dev-command to what runs instead, such as uv run shop.py";
 
 /// Advice for a program that is not on a developer's machine, by the words of its message.
 const NO_PROGRAM_HINT: &str = "install it, or set the annotation recif.dev/dev-command to what runs instead";
@@ -257,13 +264,15 @@ impl<'a> CauseCondition<'a> {
     }
 
     fn hint(&self) -> Option<&'static str> {
-        if self.message.contains(NOT_ON_NODE) {
-            return Some(NOT_ON_NODE_HINT);
-        }
-        if self.message.contains(NO_PROGRAM) {
-            return Some(NO_PROGRAM_HINT);
-        }
-        self.reason.and_then(hint)
+        // The first words that fit: those of an image that is never pulled begin as those of another one.
+        let by_words = [
+            (NEVER_PULLED, NEVER_PULLED_HINT),
+            (NOT_ON_NODE, NOT_ON_NODE_HINT),
+            (NEEDS_CONTAINER, NEEDS_CONTAINER_HINT),
+            (NO_PROGRAM, NO_PROGRAM_HINT),
+        ];
+        let advice = by_words.into_iter().find(|(words, _)| self.message.contains(words)).map(|(_, advice)| advice);
+        advice.or_else(|| self.reason.and_then(hint))
     }
 
     /// Returns the message with the reason, as in `Tool/weather is missing (MissingDependency)`, or the one of the two

@@ -283,6 +283,24 @@ fn an_image_without_a_slash_is_advised_on_in_deploying_and_once_it_failed() {
 }
 
 #[test]
+fn an_image_that_is_never_pulled_and_one_that_needs_a_container_have_advice_of_their_own() {
+    for (message, advice) in [
+        (
+            "the image r/x:1 is not on the node, and imagePullPolicy Never forbids to pull it",
+            "set imagePullPolicy to IfNotPresent, or load it onto the nodes.",
+        ),
+        (
+            "the image r/x:1 needs a container, which is not run here",
+            "set the annotation recif.dev/dev-command to what runs instead, such as uv run shop.py.",
+        ),
+    ] {
+        let conditions = json!([ready("False", "ImagePull", message)]);
+        let sentence = sentence(json!({}), json!({ "phase": "Deploying", "conditions": conditions }));
+        assert!(sentence.ends_with(advice), "{sentence}");
+    }
+}
+
+#[test]
 fn a_missing_program_is_advised_on_in_deploying_and_once_it_failed() {
     let message = "a container cannot be made: program \"mcp-server-time\" is missing";
     let advice = "install it, or set the annotation recif.dev/dev-command to what runs instead.";

@@ -52,6 +52,7 @@ pub(crate) const ADMISSION_POLICY: KubeKind =
     kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies");
 pub(crate) const ADMISSION_POLICY_BINDING: KubeKind =
     kind("admissionregistration.k8s.io", "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings");
+// v1 since Kubernetes 1.36; `mutating_kinds` in `scenarios/refusals.rs` asks for the version.
 pub(crate) const MUTATING_POLICY: KubeKind =
     kind("admissionregistration.k8s.io", "v1", "MutatingAdmissionPolicy", "mutatingadmissionpolicies");
 pub(crate) const MUTATING_POLICY_BINDING: KubeKind =
@@ -100,6 +101,11 @@ impl KubeKind {
     /// Returns the kind of a manifest.
     pub(crate) fn of(manifest: &serde_json::Value) -> Option<Self> {
         OURS.into_iter().chain(OTHERS).find(|kind| manifest["kind"] == kind.kind)
+    }
+
+    /// Returns the kind in another version of its group.
+    pub(crate) fn at_version(self, version: &'static str) -> Self {
+        Self { version, ..self }
     }
 
     /// Returns the `apiVersion` in manifests.

@@ -74,6 +74,9 @@ start_part() {
             --listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380 \
             --initial-cluster recif=http://127.0.0.1:2380 ;;
     apiserver)
+        # The tests use mutating policies, which are v1 since 1.36.
+        local minor=${KUBERNETES_VERSION#1.} alpha=()
+        [ "${minor%%.*}" -ge 36 ] || alpha=(--feature-gates MutatingAdmissionPolicy=true --runtime-config admissionregistration.k8s.io/v1alpha1=true)
         spawn apiserver "$parts/kube-apiserver" --etcd-servers http://127.0.0.1:2379 \
             --bind-address "$NODE_IP" --advertise-address "$NODE_IP" --secure-port 6443 --allow-privileged \
             --tls-cert-file "$pki/apiserver.crt" --tls-private-key-file "$pki/apiserver.key" --cert-dir "$STATE/run" \
@@ -83,7 +86,7 @@ start_part() {
             --service-account-key-file "$pki/service-accounts.key" --service-account-signing-key-file "$pki/service-accounts.key" \
             --kubelet-client-certificate "$pki/kubelet-client.crt" --kubelet-client-key "$pki/kubelet-client.key" \
             --kubelet-preferred-address-types InternalIP \
-            --audit-policy-file "$STATE/config/audit.yaml" --audit-log-path "$STATE/audit.log" --audit-log-maxsize 1000 --audit-log-maxbackup 1 ;;
+            --audit-policy-file "$STATE/config/audit.yaml" --audit-log-path "$STATE/audit.log" --audit-log-maxsize 1000 --audit-log-maxbackup 1 "${alpha[@]}" ;;
     controller-manager)
         # A single node would count as lost whenever the machine is busy.
         ! are_several || lost=(--node-monitor-grace-period 10s --node-monitor-period 2s)

@@ -132,11 +132,14 @@ async fn an_agent_without_a_sidecar_keeps_its_image_too() {
 
 #[tokio::test(start_paused = true)]
 async fn an_image_that_no_node_has_is_replaced_once_the_operator_has_another() {
-    let missing = |image: &str| Health::Bad(Some(PodProblem::ImagePull { image: image.to_owned() }));
-    for (before, stuck) in [("", "corail:latest"), ("r/typo:1", "r/typo:1")] {
+    let never = |image: &str| PodProblem::ImageNeverPull { image: image.to_owned() };
+    let refused = |image: &str| PodProblem::ImagePull { image: image.to_owned() };
+    for (before, stuck, problem) in
+        [("", "corail:latest", never("corail:latest")), ("r/typo:1", "r/typo:1", refused("r/typo:1"))]
+    {
         let sim = Sim::new();
         sim.store().create(&agent_id("a"), agent(json!({})));
-        sim.store().set_health(missing(stuck));
+        sim.store().set_health(Health::Bad(Some(problem)));
         with_flag(&sim, before).run(MINUTE).await;
         assert_eq!((status(&sim, "/phase"), container(&sim)[0].clone()), (json!("Deploying"), json!(stuck)));
         sim.take_requests();

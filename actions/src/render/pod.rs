@@ -81,11 +81,13 @@ fn container(running: &WorkloadParts<'_>) -> Value {
     let contents = container.volumes.iter();
     mounts
         .extend(contents.map(|(volume, path)| json!({ "name": volume["name"], "mountPath": path, "readOnly": true })));
+    let mut ports = vec![json!({ "name": port, "containerPort": container.port })];
+    ports.extend(running.sidecar.as_ref().and_then(sidecar::Sidecar::port));
     let mut rendered = json!({
         "name": running.kind,
         "image": container.image,
         "imagePullPolicy": container.pull_policy.unwrap_or(pull_policy(container.image)),
-        "ports": [{ "name": port, "containerPort": container.port }],
+        "ports": ports,
         "securityContext": {
             "allowPrivilegeEscalation": false,
             "capabilities": { "drop": ["ALL"] },

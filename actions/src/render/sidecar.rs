@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use crds::{MCPServer, PROXY_CONTAINER, PROXY_PORT, PROXY_PORT_NAME, Traffic, digest::sha256_hex};
+use crds::{MCPServer, PROXY_CONTAINER, PROXY_PORT, PROXY_PORT_NAME, Traffic, UPSTREAM_PORT_NAME, digest::sha256_hex};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub const PROXY: &str = PROXY_CONTAINER;
 /// Target port of the Service: the sidecar's, or without a sidecar the workload's.
 pub(super) const SERVICE_PORT: &str = PROXY_PORT_NAME;
 /// Name of the workload's port behind the sidecar.
-const UPSTREAM_PORT: &str = "agent";
+const UPSTREAM_PORT: &str = UPSTREAM_PORT_NAME;
 /// Lame duck period of a Pod that is being deleted: it serves as before until all clients know that it is going.
 const LAME_DUCK: Duration = Duration::from_secs(5);
 /// Rest of the Pod's termination grace period: 10 s for the workload's own SIGTERM, and 5 s of reserve.
@@ -48,11 +48,13 @@ pub struct PinnedProxy<'a> {
     pub caller_keys: Option<&'a str>,
     /// True if the sidecar itself tells gateways that its Pod is ready; `false`: the template is older than that.
     pub tells_ready: bool,
+    /// True if the workload's container declares the sidecar's port; `false`: the template is older than that.
+    pub declares_port: bool,
 }
 
 impl<'a> From<&'a str> for PinnedProxy<'a> {
     fn from(image: &'a str) -> Self {
-        Self { image, caller_keys: None, tells_ready: false }
+        Self { image, caller_keys: None, tells_ready: false, declares_port: false }
     }
 }
 
@@ -117,9 +119,10 @@ impl<'a> Sidecar<'a> {
             env.push(("RECIF_REQUIRE_IDENTITY", "true".to_owned()));
         }
         let env: Vec<_> = env.into_iter().map(|(name, value)| json!({ "name": name, "value": value })).collect();
+        let port = if self.pinned.declares_port { json!(PROXY_PORT) } else { json!(SERVICE_PORT) };
         let probe = |path: &str, failures: i32| {
             json!({
-                "httpGet": { "path": path, "port": SERVICE_PORT },
+                "httpGet": { "path": path, "port": port },
                 "periodSeconds": 1,
                 "failureThreshold": failures,
             })
@@ -129,7 +132,6 @@ impl<'a> Sidecar<'a> {
             "image": self.pinned.image,
             "imagePullPolicy": pull_policy(self.pinned.image),
             "restartPolicy": "Always",
-            "ports": [{ "name": SERVICE_PORT, "containerPort": PROXY_PORT }],
             "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
             "securityContext": {
                 "allowPrivilegeEscalation": false,
@@ -138,6 +140,9 @@ impl<'a> Sidecar<'a> {
             },
         });
         container["env"] = Value::Array(env);
+        if !self.pinned.declares_port {
+            container["ports"] = json!([declared_port()]);
+        }
         // The workload's container starts only after this probe has passed, which takes the kubelet up to a second, and it can
         // start without the sidecar. Templates that have the probe keep it, so that no Pod is replaced for it alone.
         if !self.pinned.tells_ready {
@@ -185,6 +190,12 @@ impl<'a> Sidecar<'a> {
             env.push(json!({ "name": "RECIF_POD_UID", "valueFrom": uid }));
             env.push(json!({ "name": "RECIF_READINESS", "value": asked }));
         }
+    }
+
+    /// Returns the sidecar's port as the workload's container declares it: before Kubernetes 1.33 the controller of
+    /// EndpointSlices does not find the ports of init containers by name (kubernetes/kubernetes#128850).
+    pub(super) fn port(&self) -> Option<Value> {
+        self.pinned.declares_port.then(declared_port)
     }
 
     /// Returns the `preStop` hook of the workload's container, which drains.
@@ -264,6 +275,11 @@ impl<'a> Sidecar<'a> {
 
 fn listed<'a>(overlay: &'a Value, list: &str) -> impl Iterator<Item = &'a Value> {
     overlay["spec"][list].as_array().into_iter().flatten()
+}
+
+/// Returns the sidecar's port as a container declares it.
+fn declared_port() -> Value {
+    json!({ "name": SERVICE_PORT, "containerPort": PROXY_PORT })
 }
 
 /// Returns the name of the workload's port.

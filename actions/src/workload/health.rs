@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crds::{
     WorkloadPhase,
-    pod_problem::{NOT_ON_NODE, PodProblem},
+    pod_problem::{NEEDS_CONTAINER, NEVER_PULLED, NOT_ON_NODE, PodProblem},
     reason,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -175,10 +175,12 @@ pub(crate) fn note_unready<K: WorkloadKind>(cx: &Context, cr: &K) {
 pub(super) fn worst_problem(pods: &[std::sync::Arc<WorkloadPod>]) -> Option<(&'static str, String)> {
     let worst = pods.iter().filter(|pod| !pod.terminating).filter_map(|pod| pod.problem.as_ref()).min()?;
     Some(match worst {
-        PodProblem::ImagePull { image } if image.contains('/') => {
-            (reason::IMAGE_PULL, format!("the image {image} cannot be pulled"))
+        PodProblem::ImagePull { image } => (reason::IMAGE_PULL, format!("the image {image} cannot be pulled")),
+        PodProblem::NeedsContainer { image } => (reason::IMAGE_PULL, format!("the image {image} {NEEDS_CONTAINER}")),
+        PodProblem::ImageNeverPull { image } if image.contains('/') => {
+            (reason::IMAGE_PULL, format!("the image {image} {NEVER_PULLED}"))
         }
-        PodProblem::ImagePull { image } => (
+        PodProblem::ImageNeverPull { image } => (
             reason::IMAGE_PULL,
             format!("the image {image} {NOT_ON_NODE}, and a name without / is pulled only if imagePullPolicy says so"),
         ),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crds::{WorkloadPhase, digest, pod_problem::PodProblem, reason};
+use crds::{WorkloadPhase, WorkloadStatus, digest, pod_problem::PodProblem, reason};
 use machine::ActionError;
 use serde_json::Value;
 
@@ -14,22 +14,46 @@ use crate::{kind::Context, ports::ChildKind};
 /// Lists of containers in a Pod template.
 const CONTAINERS: [&str; 2] = ["/spec/initContainers", "/spec/containers"];
 
+/// Abilities of the sidecar that the Pod template was given; templates of before are without.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Abilities {
+    tells_ready: bool,
+    declares_port: bool,
+}
+
+impl Abilities {
+    /// Returns those of a template that is rendered now, with a sidecar or without.
+    fn of_sidecar(enabled: bool) -> Self {
+        Self { tells_ready: enabled, declares_port: enabled }
+    }
+
+    fn take(status: &mut WorkloadStatus) -> Self {
+        let pinned = Self { tells_ready: status.tells_ready, declares_port: status.declares_port };
+        Self::default().put(status);
+        pinned
+    }
+
+    fn put(self, status: &mut WorkloadStatus) {
+        (status.tells_ready, status.declares_port) = (self.tells_ready, self.declares_port);
+    }
+}
+
 /// Renders `next` with the pinned images and keys, and stores them in its status.
 pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) -> Result<RenderedWorkload, ActionError> {
     let replicas = Some(next.replicas());
     let offered = next.images(&cx.settings);
     let status = next.status_mut();
-    let (had_keys, told_ready) = (status.caller_keys.take(), std::mem::take(&mut status.tells_ready));
+    let (had_keys, had) = (status.caller_keys.take(), Abilities::take(status));
     let is_first = status.images.is_empty() && status.template.is_none();
     // Rendered without the keys and abilities from the operator: those alone make no new template.
     let mut plain = next.render(cx, replicas)?;
     let template = Some(template_digest(&plain, &next.operator_images(&cx.settings)));
     // If the operator knows no keys at the moment, the pinned ones stay.
     let keys = cx.cache.caller_keys().or_else(|| had_keys.clone()).filter(|_| next.traffic().proxy.enabled);
-    let tells_ready = next.traffic().proxy.enabled;
+    let abilities = Abilities::of_sidecar(next.traffic().proxy.enabled);
     let replaceable = has_replaceable_image(cx, next, &plain);
     let status = next.status_mut();
-    let changed = status.template != template && (had_keys != keys || told_ready != tells_ready);
+    let changed = status.template != template && (had_keys != keys || had != abilities);
     let renewed = replaceable || changed || (status.template != template && status.images != offered);
     status.template = template;
     if renewed {
@@ -43,8 +67,9 @@ pub(super) fn render_with_images<K: WorkloadKind>(cx: &Context, next: &mut K) ->
     }
     let status = next.status_mut();
     status.caller_keys = if renewed { keys } else { had_keys };
-    status.tells_ready = if renewed { tells_ready } else { told_ready };
-    let is_plain = status.caller_keys.is_none() && !status.tells_ready;
+    let pinned = if renewed { abilities } else { had };
+    pinned.put(status);
+    let is_plain = status.caller_keys.is_none() && pinned == Abilities::default();
     if is_plain { Ok(plain) } else { next.render(cx, replicas) }
 }
 
@@ -60,7 +85,7 @@ pub(super) fn has_replaceable_image<K: WorkloadKind>(cx: &Context, cr: &K, rende
     });
     let key = cr.key();
     replaced.any(|replaced| {
-        let missing = |problem: &PodProblem| matches!(problem, PodProblem::ImagePull { image } if image == replaced);
+        let missing = |problem: &PodProblem| problem.missing_image() == Some(replaced);
         let pods = cx.cache.pods(K::KIND, &key.namespace, &key.name);
         pods.iter().any(|pod| !pod.terminating && pod.problem.as_ref().is_some_and(missing))
     })
@@ -76,7 +101,7 @@ pub(super) fn is_template_new<K: WorkloadKind>(cx: &Context, cr: &K) -> Result<b
     let Some(known) = status.template.clone() else { return Ok(false) };
     // The known digest was computed without what comes from the operator.
     status.caller_keys = None;
-    status.tells_ready = false;
+    Abilities::default().put(status);
     Ok(known != template_digest(&plain.render(cx, None)?, &cr.operator_images(&cx.settings)))
 }
 

@@ -91,7 +91,12 @@ pub trait WorkloadKind: ControlledKind<Phase = WorkloadPhase> {
     fn pinned_proxy<'a>(&'a self, image: &'a str) -> PinnedProxy<'a> {
         let status = self.status();
         let caller_keys = status.and_then(|status| status.caller_keys.as_deref());
-        PinnedProxy { image, caller_keys, tells_ready: status.is_some_and(|status| status.tells_ready) }
+        PinnedProxy {
+            image,
+            caller_keys,
+            tells_ready: status.is_some_and(|status| status.tells_ready),
+            declares_port: status.is_some_and(|status| status.declares_port),
+        }
     }
     /// Returns the kind's graceful degradation, if it can serve a part of its members.
     fn degradable(&self) -> Option<&dyn Degradable> {

@@ -63,7 +63,8 @@ const PART_OF: &str = "the-platform";
 
 async fn what_a_policy_changes_is_left_as_it_wants_it(ns: Namespace) -> Result<()> {
     ns.start(&agent("before", json!({}))).await?;
-    add_mutating_policy(&ns).await?;
+    let kinds = mutating_kinds(&ns).await?;
+    add_mutating_policy(&ns, kinds).await?;
     ns.start(&agent("after", json!({}))).await?;
     for kind in [DEPLOYMENT, SERVICE] {
         let child = ns.get(kind, "after").await?;
@@ -79,7 +80,17 @@ async fn what_a_policy_changes_is_left_as_it_wants_it(ns: Namespace) -> Result<(
     let requests = ns.operator_requests(mark).await?;
     let written = requests.iter().find(|request| request.is_write() && request.resource() != "events");
     ensure!(written.is_none(), "the operator writes what the policy changes again: {written:?}");
-    delete(&ns, [MUTATING_POLICY_BINDING, MUTATING_POLICY]).await
+    let [policy, binding] = kinds;
+    delete(&ns, [binding, policy]).await
+}
+
+/// Returns a mutating policy and its binding in the version that the API server has. Before v1 it is an alpha version, which
+/// `hack/cluster` switches on.
+async fn mutating_kinds(ns: &Namespace) -> Result<[KubeKind; 2]> {
+    let listed = ns.env.client.list_api_group_resources(&MUTATING_POLICY.api_version()).await?;
+    let is_stable = listed.resources.iter().any(|found| found.kind == MUTATING_POLICY.kind);
+    let version = if is_stable { "v1" } else { "v1alpha1" };
+    Ok([MUTATING_POLICY, MUTATING_POLICY_BINDING].map(|kind| kind.at_version(version)))
 }
 
 fn part_of(object: &Object) -> Option<&str> {
@@ -87,12 +98,12 @@ fn part_of(object: &Object) -> Option<&str> {
 }
 
 /// Creates a policy that changes a label of the applied Deployments and Services, and waits until it is effective.
-async fn add_mutating_policy(ns: &Namespace) -> Result<()> {
+async fn add_mutating_policy(ns: &Namespace, [policy_kind, binding_kind]: [KubeKind; 2]) -> Result<()> {
     let name = &ns.name;
     let label =
         format!(r#"Object{{metadata: Object.metadata{{labels: {{"app.kubernetes.io/part-of": "{PART_OF}"}}}}}}"#);
     let policy = json!({
-        "apiVersion": MUTATING_POLICY.api_version(), "kind": MUTATING_POLICY.kind, "metadata": {"name": name},
+        "apiVersion": policy_kind.api_version(), "kind": policy_kind.kind, "metadata": {"name": name},
         "spec": {
             "failurePolicy": "Fail",
             "reinvocationPolicy": "Never",
@@ -105,11 +116,11 @@ async fn add_mutating_policy(ns: &Namespace) -> Result<()> {
     });
     let here = json!({"matchLabels": {"kubernetes.io/metadata.name": name}});
     let binding = json!({
-        "apiVersion": MUTATING_POLICY_BINDING.api_version(), "kind": MUTATING_POLICY_BINDING.kind,
+        "apiVersion": binding_kind.api_version(), "kind": binding_kind.kind,
         "metadata": {"name": name},
         "spec": {"policyName": name, "matchResources": {"namespaceSelector": here}},
     });
-    create(ns, [(MUTATING_POLICY, policy), (MUTATING_POLICY_BINDING, binding)]).await?;
+    create(ns, [(policy_kind, policy), (binding_kind, binding)]).await?;
     let probe = probe();
     poll(Duration::from_secs(60), "the policy changes what is applied", || async {
         let probed = ns.would_apply(&probe).await.map_err(|error| anyhow!("apply a Deployment: {error}"))?;

@@ -47,7 +47,7 @@ async fn a_flow_answers_through_it(ns: Namespace) -> Result<()> {
     ns.provide(&prompt("greeting", "Greet {{name}}.")).await?;
     ns.start(&flow("greeter", &["greeting"], json!({}))).await?;
     let pods = ns.list(POD).await?;
-    let port = |pod: &Object| pod.number("/spec/initContainers/0/ports/0/containerPort");
+    let port = |pod: &Object| pod.number("/spec/containers/0/ports/1/containerPort");
     ensure!(pods.iter().all(|pod| port(pod) == 8888), "its Pods have no sidecar");
     let service = ns.get(SERVICE, "greeter").await?;
     ensure!(service.text("/spec/ports/0/targetPort") == "http", "its Service leads elsewhere");

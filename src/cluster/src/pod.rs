@@ -197,9 +197,23 @@ mod tests {
 
     #[test]
     fn the_reason_is_a_class_and_what_the_user_wrote() {
-        let image = Some(PodProblem::ImagePull { image: "corail:latest".into() });
-        for reason in ["ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull"] {
-            assert_eq!(trouble(&format!(r#""state":{{"waiting":{{"reason":"{reason}"}}}}"#)), image);
+        let image = "corail:latest".to_owned();
+        for reason in ["ErrImagePull", "ImagePullBackOff"] {
+            let pull = Some(PodProblem::ImagePull { image: image.clone() });
+            assert_eq!(trouble(&format!(r#""state":{{"waiting":{{"reason":"{reason}"}}}}"#)), pull);
+        }
+        let never = r#""state":{"waiting":{"reason":"ErrImageNeverPull","message":"MESSAGE"}}"#;
+        for (message, expected) in [
+            (
+                "Container image \\\"corail:latest\\\" is not present with pull policy of Never",
+                PodProblem::ImageNeverPull { image: image.clone() },
+            ),
+            (
+                "image corail:latest needs a container, which is not run here: name what runs instead",
+                PodProblem::NeedsContainer { image },
+            ),
+        ] {
+            assert_eq!(trouble(&never.replace("MESSAGE", message)), Some(expected));
         }
         let missing =
             r#""state":{"waiting":{"reason":"CreateContainerConfigError","message":"secret \"keys\" not found"}}"#;
@@ -270,6 +284,9 @@ mod tests {
             port(&proxy(r#"{"name":"metrics","containerPort":9},{"name":"http","containerPort":21004}"#)),
             21004
         );
+        let sidecar = r#""initContainers":[{"name":"proxy"}]"#;
+        let both = r#"{"name":"agent","containerPort":21003},{"name":"http","containerPort":21004}"#;
+        assert_eq!(port(&format!(r#"{sidecar},"containers":[{{"name":"flow","ports":[{both}]}}]"#)), 21004);
         for other in [
             proxy(""),
             proxy(r#"{"containerPort":21004}"#),

@@ -211,12 +211,18 @@ fn without_it_the_overlay_has_its_names() {
 
 /// Returns the sidecar of an agent with this overlay.
 fn rendered(overlay: Value, tells_ready: bool) -> Value {
+    let mut pod = rendered_pod(overlay, tells_ready, false);
+    let containers = pod["initContainers"].as_array_mut().unwrap().drain(..);
+    containers.into_iter().find(|container| container["name"] == "proxy").unwrap()
+}
+
+/// Returns the Pod of an agent with this overlay, whose sidecar has these abilities.
+fn rendered_pod(overlay: Value, tells_ready: bool, declares_port: bool) -> Value {
     let agent = super::agent(json!({ "podTemplate": { "spec": overlay } }));
     let config = super::config(json!({}), &super::bare()).unwrap();
-    let proxy = PinnedProxy { image: PROXY_IMAGE, caller_keys: None, tells_ready };
-    let [_, deployment] = agent_workload_children(&agent, &config, super::images(&agent, proxy), Some(1)).unwrap();
-    let containers = deployment.body["spec"]["template"]["spec"]["initContainers"].as_array().unwrap().clone();
-    containers.into_iter().find(|container| container["name"] == "proxy").unwrap()
+    let proxy = PinnedProxy { image: PROXY_IMAGE, caller_keys: None, tells_ready, declares_port };
+    let [_, mut deployment] = agent_workload_children(&agent, &config, super::images(&agent, proxy), Some(1)).unwrap();
+    deployment.body["spec"]["template"]["spec"].take()
 }
 
 /// Returns the variables by which the sidecar queries the readiness of the workload, for an agent with this overlay.
@@ -224,6 +230,21 @@ fn asked(overlay: Value, tells_ready: bool) -> Vec<Value> {
     let mut env = rendered(overlay, tells_ready)["env"].as_array().unwrap().clone();
     env.retain(|variable| ["RECIF_POD_UID", "RECIF_READINESS"].contains(&variable["name"].as_str().unwrap()));
     env
+}
+
+/// Before Kubernetes 1.33 a Service does not find the port of an init container by its name.
+#[test]
+fn the_service_finds_its_port_at_the_workloads_container() {
+    let overlay =
+        json!({ "containers": [{ "name": "agent", "ports": [{ "name": "metrics", "containerPort": 9090 }] }] });
+    for overlay in [json!({}), overlay] {
+        let pod = rendered_pod(overlay, true, true);
+        let mut ports =
+            pod["containers"].as_array().unwrap().iter().flat_map(|found| found["ports"].as_array().unwrap());
+        assert_eq!(ports.find(|port| port["name"] == "http").unwrap()["containerPort"], 8888, "{pod}");
+        assert_eq!(pod["initContainers"][0].get("ports"), None, "each port is declared once");
+        assert_eq!(pod["initContainers"][0]["readinessProbe"]["httpGet"], json!({ "path": "/readyz", "port": 8888 }));
+    }
 }
 
 #[test]

@@ -44,10 +44,22 @@ async fn pods_that_say_nothing_are_waited_for_ten_seconds_in_silence() {
 #[tokio::test(start_paused = true)]
 async fn why_a_pod_does_not_come_up_is_said_within_ten_seconds_in_the_users_words() {
     let image = |image: &str| PodProblem::ImagePull { image: image.into() };
+    let never = |image: &str| PodProblem::ImageNeverPull { image: image.into() };
     let cases = [
         (image("registry/x:1"), "ImagePull", "the image registry/x:1 cannot be pulled"),
+        (image("x"), "ImagePull", "the image x cannot be pulled"),
         (
-            image("x"),
+            PodProblem::NeedsContainer { image: "registry/x:1".into() },
+            "ImagePull",
+            "the image registry/x:1 needs a container, which is not run here",
+        ),
+        (
+            never("registry/x:1"),
+            "ImagePull",
+            "the image registry/x:1 is not on the node, and imagePullPolicy Never forbids to pull it",
+        ),
+        (
+            never("x"),
             "ImagePull",
             "the image x is not on the node, and a name without / is pulled only if imagePullPolicy says so",
         ),

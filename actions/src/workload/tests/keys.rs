@@ -170,6 +170,30 @@ async fn a_sidecar_learns_to_tell_that_its_pod_is_ready_with_the_next_template_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_sidecars_port_moves_to_the_workloads_container_with_the_next_template_only() {
+    let sim = Sim::new();
+    sim.store().create(&id("Agent", "a"), agent(json!({})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let ports = |sim: &Sim, container: &str| {
+        sim.store().at(&id("Deployment", "a"), &format!("/spec/template/spec/{container}/ports"))
+    };
+    let port = json!({ "name": "http", "containerPort": 8888 });
+    let own = ports(&sim, "containers/0")[0].clone();
+    assert_eq!(ports(&sim, "containers/0"), json!([own, port]));
+    assert_eq!(ports(&sim, "initContainers/0"), Value::Null);
+    // Status that an older operator left.
+    sim.store().edit(&id("Agent", "a"), |body| {
+        body["status"].as_object_mut().unwrap().remove("declaresPort");
+    });
+    sim.store().edit(&id("Agent", "a"), |body| body["spec"]["expose"] = json!({ "anonymousPaths": ["/a"] }));
+    operator.run(MINUTE).await;
+    assert_eq!((ports(&sim, "containers/0"), ports(&sim, "initContainers/0")), (json!([own]), json!([port])));
+    edit(&sim, &mut operator, "registry/two:1").await;
+    assert_eq!(ports(&sim, "containers/0"), json!([own, port]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn keys_that_are_not_known_now_are_not_taken_away() {
     let sim = Sim::new();
     sim.rotate("one,two");

@@ -286,9 +286,11 @@ impl Tracker {
 
     /// Returns the command with which to go on.
     pub(crate) fn next_command(&self) -> String {
-        let agents = self.expected.iter().filter(|id| id.kind == "Agent");
-        match agents.clone().find(|id| self.is_good(id)).or_else(|| agents.clone().next()) {
-            Some(id) => format!("recif chat {}", self.label(id)),
+        let mut agents = self.expected.iter().filter(|id| id.kind == "Agent");
+        let first = agents.clone().next();
+        match agents.find(|id| self.is_good(id)).or(first) {
+            Some(id) if self.is_good(id) => format!("recif chat {}", self.label(id)),
+            Some(id) => format!("recif why {}", self.label(id)),
             None if self.expected.is_empty() => String::new(),
             None => "recif get".to_owned(),
         }

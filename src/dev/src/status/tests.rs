@@ -130,6 +130,12 @@ fn waiting_is_shown_after_a_second_and_slow_starts_after_ten() {
     let lines = case.tick();
     assert!(lines.len() == 1 && lines[0].starts_with("agent/waits         Resolving"), "{lines:?}");
     assert_eq!(case.tracker.settled(), None, "one is on the way");
+    let alone = {
+        let mut alone = Case::new(&[id("Agent", "waits")]);
+        alone.see("Agent", "waits", "Resolving", "MissingDependency", "");
+        alone.tracker.next_command()
+    };
+    assert_eq!(alone, "recif why agent/waits", "nothing answers yet");
     case.pass(9_000);
     assert_eq!(case.tick().len(), 1);
     assert_eq!(case.tracker.settled(), Some(vec!["agent/waits".to_owned(), "agent/slow".to_owned()]));

@@ -213,7 +213,7 @@ fn variables(container: &mut Container, ports: &PortMap, is_ours: bool) {
     }
     if is_sidecar {
         known.retain(|variable| variable.name != REQUIRE_IDENTITY);
-        added.extend(first.map(|port| ("RECIF_LISTEN_ADDR", format!("127.0.0.1:{port}"))));
+        added.push(("RECIF_LISTEN_ADDR", format!("127.0.0.1:{}", ports.port(PROXY_PORT))));
     } else if let Some(port) = first {
         added.extend(PORT_VARIABLES.iter().map(|name| (*name, port.to_string())));
         added.push(("HOST", "127.0.0.1".to_owned()));

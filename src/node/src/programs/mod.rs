@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crds::agent::DEFAULT_IMAGE;
+use crds::{agent::DEFAULT_IMAGE, pod_problem::NEEDS_CONTAINER};
 use k8s_openapi::api::core::v1::Container;
 
 /// Annotation of an object: the command that its container runs here, as words of a shell.
@@ -52,9 +52,7 @@ pub(crate) enum ProgramError {
     #[error("program \"{0}\" not found")]
     Missing(String),
     /// The container names an image, and nothing to run without it.
-    #[error(
-        "image {0} needs a container, which is not run here: name what runs instead, as {DEV_COMMAND}: uv run shop.py"
-    )]
+    #[error("image {0} {NEEDS_CONTAINER}: name what runs instead, as {DEV_COMMAND}: uv run shop.py")]
     OnlyImage(String),
     /// The annotation is no command.
     #[error("{DEV_COMMAND} {0:?} cannot be read: close its quotes, and name a program")]

@@ -94,7 +94,7 @@ pub(in crate::doctor) fn sample_deployment(namespace: &str, images: &SampleImage
         pod_security: PodSecurity::Baseline,
     };
     let config = agent_config(&agent, &AgentParts::default(), &settings).map_err(|error| error.to_string())?;
-    let proxy = PinnedProxy { image: &images.proxy, caller_keys: Some(""), tells_ready: true };
+    let proxy = PinnedProxy { image: &images.proxy, caller_keys: Some(""), tells_ready: true, declares_port: true };
     let images = AgentImages { agent: &images.agent, proxy };
     let children = agent_workload_children(&agent, &config, images, Some(1)).map_err(|error| error.to_string())?;
     let deployment = children.into_iter().find(|child| child.body["kind"] == "Deployment");
