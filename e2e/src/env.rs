@@ -45,6 +45,13 @@ pub(crate) struct TestPaths {
     pub(crate) local: bool,
 }
 
+impl TestPaths {
+    /// Reports whether the cluster has the default Kubernetes.
+    pub(crate) fn has_default_version(&self) -> bool {
+        self.kubernetes.as_deref().is_none_or(|version| version == "default")
+    }
+}
+
 /// Cluster under test.
 pub(crate) struct Env {
     /// Client with every permission.
@@ -90,6 +97,11 @@ impl Env {
         let mut command = Command::new(program);
         command.env("RECIF_CLUSTER", &self.paths.cluster);
         command
+    }
+
+    /// Reports whether the cluster has the oldest supported Kubernetes.
+    pub(crate) fn has_oldest_version(&self) -> bool {
+        self.paths.kubernetes.as_deref() == Some("oldest")
     }
 
     /// Returns the state folder of the cluster.
@@ -175,10 +187,7 @@ impl Env {
 
     /// Returns the tools that are Helm. The oldest and the newest Kubernetes are tried with version 3 too.
     pub(crate) fn helms(&self) -> &'static [&'static str] {
-        match self.paths.kubernetes.as_deref() {
-            Some("oldest" | "newest") => &["helm", "helm3"],
-            _ => &["helm"],
-        }
+        if self.paths.has_default_version() { &["helm"] } else { &["helm", "helm3"] }
     }
 
     /// Runs a tool of `hack/tools` and returns its standard output. The first run builds it.

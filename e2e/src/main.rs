@@ -66,7 +66,8 @@ async fn main() -> ExitCode {
     let suite = match (nodes, paths.local) {
         (_, true) => Suite::Local,
         (true, false) => Suite::Nodes,
-        (false, false) => Suite::Cluster,
+        (false, false) if paths.has_default_version() => Suite::Cluster,
+        (false, false) => Suite::OtherVersion,
     };
     let chosen = scenarios::matching(&filters, suite, third_of.as_deref());
     if list {

@@ -41,16 +41,30 @@ async fn every_bad_manifest_is_refused_with_a_message(ns: Namespace) -> Result<(
         let path = path.display();
         let expected = text.lines().next().and_then(|line| line.strip_prefix("# message: "));
         let expected = expected.with_context(|| format!("{path}: no `# message: ` in its first line"))?;
+        let is_said = |error: &str| match ns.env.has_oldest_version() {
+            true => without_values(error).contains(&without_values(expected)),
+            false => error.contains(expected),
+        };
         for manifest in documents(&text).with_context(|| format!("in {path}"))? {
             match ns.would_apply(&manifest).await {
                 Ok(_) => wrong.push(format!("{path}: accepted")),
-                Err(error) if error.to_string().contains(expected) => {}
+                Err(error) if is_said(&error.to_string()) => {}
                 Err(error) => wrong.push(format!("{path}: {error}")),
             }
         }
     }
     ensure!(wrong.is_empty(), "{}", wrong.join("\n  "));
     Ok(())
+}
+
+/// Leaves out the values that rules refuse: the oldest API server names their types instead.
+fn without_values(text: &str) -> String {
+    let mut parts = text.split("Invalid value: ");
+    let first = parts.next().unwrap_or_default();
+    parts.fold(first.to_owned(), |plain, part| {
+        let quoted = part.strip_prefix('"').and_then(|rest| rest.split_once("\": "));
+        plain + "Invalid value: " + quoted.map_or(part, |(_, rest)| rest)
+    })
 }
 
 /// Tests an agent whose port is reserved for the sidecar, but was allowed by an older CRD.

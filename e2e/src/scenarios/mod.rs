@@ -165,11 +165,16 @@ const NOT_LOCAL: &[&[&str]] = &[
     ],
 ];
 
+/// Those that only the default Kubernetes can pass: the API server in memory has its texts and defaults.
+const OF_DEFAULT_VERSION: &[&str] = &["the_api_server_in_memory_answers_as_the_real_one"];
+
 /// Which scenarios there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Suite {
-    /// Those of a cluster with one node.
+    /// Those of a cluster with one node and the default Kubernetes.
     Cluster,
+    /// Those of a cluster with one node and another Kubernetes.
+    OtherVersion,
     /// Those of a cluster with two.
     Nodes,
     /// Those of a `recif dev`.
@@ -180,14 +185,18 @@ pub(crate) enum Suite {
 /// exclusive ones only the third that this text decides.
 pub(crate) fn matching(filters: &[String], suite: Suite, third_of: Option<&str>) -> Vec<&'static Scenario> {
     let themes = match suite {
-        Suite::Cluster => THEMES,
+        Suite::Cluster | Suite::OtherVersion => THEMES,
         Suite::Nodes => THEMES_OF_NODES,
         Suite::Local => LOCAL_THEMES,
     };
-    let is_left_out = |scenario: &Scenario| NOT_LOCAL.iter().any(|names| names.contains(&scenario.name));
+    let is_left_out = |scenario: &Scenario| match suite {
+        Suite::Local => NOT_LOCAL.iter().any(|names| names.contains(&scenario.name)),
+        Suite::OtherVersion => OF_DEFAULT_VERSION.contains(&scenario.name),
+        Suite::Cluster | Suite::Nodes => false,
+    };
     let wanted = |scenario: &&Scenario| {
         let is_named = filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));
-        is_named && !(suite == Suite::Local && is_left_out(scenario))
+        is_named && !is_left_out(scenario)
     };
     let mut exclusive = 0..;
     themes
