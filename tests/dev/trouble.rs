@@ -58,6 +58,11 @@ async fn each_trouble_is_told_with_its_remedy_and_the_rest_runs() {
              recif.dev/dev-command to what runs instead.",
         ),
         ("phase", "container agent ends with exit code 1 (CrashLoop) — read the Pod's log"),
+        (
+            "phase",
+            "the image acme/shop:1 needs a container, which is not run here (ImagePull) — set the annotation \
+             recif.dev/dev-command to what runs instead, such as uv run shop.py.",
+        ),
     ] {
         let found = dev.told(text).await;
         assert_eq!(found["event"], event, "{found}");

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use crds::PROXY_PORT;
+use crds::{PROXY_PORT, PROXY_PORT_NAME};
 use k8s_openapi::{
     api::{
         apps::v1::Deployment,
-        core::v1::{Container, EnvVar, LifecycleHandler, Pod, PodSpec, PodTemplateSpec, Probe},
+        core::v1::{Container, ContainerPort, EnvVar, LifecycleHandler, Pod, PodSpec, PodTemplateSpec, Probe},
     },
     apimachinery::pkg::{
         apis::meta::v1::{ObjectMeta, OwnerReference},
@@ -69,7 +69,9 @@ pub(crate) fn declared_ports(
     programs: &Programs,
 ) -> BTreeMap<u16, bool> {
     let replaced = main_container(template.spec.as_ref()).filter(|_| owner.0.contains_key(DEV_COMMAND));
-    let containers = template.spec.iter().flat_map(containers);
+    let mut spec = template.spec.clone().unwrap_or_default();
+    give_sidecar_its_port(&mut spec);
+    let containers = containers(&spec);
     let ports = containers.flat_map(|container| {
         let is_replaced = Some(container.name.as_str()) == replaced && !is_bridge(container);
         let is_ours = programs.is_ours(container) && !is_replaced;
@@ -129,8 +131,20 @@ pub(crate) fn pod(
     Pod { metadata, spec: Some(spec), status: None }
 }
 
+/// Moves the sidecar's port, which the workload's container declares for Services, to the sidecar, whose program listens on it.
+fn give_sidecar_its_port(spec: &mut PodSpec) {
+    let mut sidecars = spec.init_containers.iter_mut().flatten();
+    let Some(sidecar) = sidecars.find(|container| container.name == PROXY && container.ports.is_none()) else { return };
+    let is_its =
+        |port: &mut ContainerPort| port.container_port == PROXY_PORT && port.name.as_deref() == Some(PROXY_PORT_NAME);
+    let declared = spec.containers.iter_mut().filter_map(|container| container.ports.as_mut());
+    let own: Vec<_> = declared.flat_map(|ports| ports.extract_if(.., is_its)).collect();
+    sidecar.ports = Some(own).filter(|own| !own.is_empty());
+}
+
 /// Moves a Pod to this node: ports, probes, hooks, and variables that name a port.
 fn localize(spec: &mut PodSpec, ports: &PortMap, programs: &Programs) {
+    give_sidecar_its_port(spec);
     spec.node_name = Some(NODE_NAME.to_owned());
     spec.host_network = Some(true);
     for container in spec.init_containers.iter_mut().flatten().chain(&mut spec.containers) {

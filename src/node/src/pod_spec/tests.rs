@@ -14,7 +14,6 @@ fn deployment() -> Deployment {
             "spec": {
                 "initContainers": [{
                     "name": "proxy", "image": "recif.local/proxy:dev", "restartPolicy": "Always",
-                    "ports": [{ "name": "http", "containerPort": 8888 }],
                     "env": [
                         { "name": "RECIF_UPSTREAM_URL", "value": "http://127.0.0.1:8000" },
                         { "name": "RECIF_LAME_DUCK", "value": "5s" },
@@ -24,7 +23,8 @@ fn deployment() -> Deployment {
                 }],
                 "containers": [
                     {
-                        "name": "agent", "image": "corail:latest", "ports": [{ "name": "agent", "containerPort": 8000 }],
+                        "name": "agent", "image": "corail:latest",
+                        "ports": [{ "name": "agent", "containerPort": 8000 }, { "name": "http", "containerPort": 8888 }],
                         "env": [{ "name": "CORAIL_PORT", "value": "8000" }, { "name": "HOST", "value": "::" }],
                         "startupProbe": { "tcpSocket": { "port": 8000 } },
                         "livenessProbe": { "grpc": { "port": 8000 } },
@@ -40,10 +40,14 @@ fn deployment() -> Deployment {
 }
 
 fn made() -> Value {
+    made_of(&deployment())
+}
+
+fn made_of(deployment: &Deployment) -> Value {
     let owner =
         DevAnnotations::of(Some(&[(DEV_COMMAND.to_owned(), "sh x".to_owned()), ("z".into(), "z".into())].into()));
     let ports = PortMap([(8000, 21000), (8888, 21001)].into());
-    serde_json::to_value(pod(&deployment(), "hash", &owner, &ports, &programs())).unwrap()
+    serde_json::to_value(pod(deployment, "hash", &owner, &ports, &programs())).unwrap()
 }
 
 #[test]
@@ -70,6 +74,24 @@ fn every_port_becomes_the_one_that_was_found_for_it() {
     assert_eq!(agent["livenessProbe"]["grpc"]["port"], 21000);
     assert_eq!(agent["lifecycle"]["preStop"]["httpGet"]["port"], 21001);
     assert_eq!(other["ports"][0]["containerPort"], 53);
+}
+
+/// A port is looked at by the container whose program listens on it: one that cannot start because of its port gets another.
+#[test]
+fn the_sidecars_port_is_its_own_whichever_container_declares_it() {
+    let mut older = serde_json::to_value(deployment()).unwrap();
+    let spec = &mut older["spec"]["template"]["spec"];
+    let port = spec["containers"][0]["ports"].as_array_mut().unwrap().pop().unwrap();
+    spec["initContainers"][0]["ports"] = json!([port]);
+    let older: Deployment = serde_json::from_value(older).unwrap();
+    assert_eq!(made()["spec"], made_of(&older)["spec"]);
+    let ports = |deployment: &Deployment| {
+        let template = &deployment.spec.as_ref().unwrap().template;
+        let owner = DevAnnotations::of(Some(&[(DEV_COMMAND.to_owned(), "sh x".to_owned())].into()));
+        declared_ports(template, &owner, &programs())
+    };
+    assert_eq!(ports(&older), ports(&deployment()));
+    assert_eq!(ports(&older), [(8000, false), (8888, true)].into());
 }
 
 #[test]
