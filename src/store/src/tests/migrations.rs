@@ -46,7 +46,13 @@ async fn a_start_waits_until_the_file_is_free() {
     let place = TestStore::sqlite();
     drop(place.store.writer().await.unwrap());
     let mut holder = place.pool.acquire().await.unwrap();
-    sqlx::raw_sql("PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE").execute(&mut *holder).await.unwrap();
+    // The connections of the writer close in the background.
+    let locked = async {
+        while sqlx::raw_sql("PRAGMA journal_mode = DELETE; BEGIN EXCLUSIVE").execute(&mut *holder).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), locked).await.expect("the file is never free");
     let ends = async {
         tokio::time::sleep(Duration::from_millis(2500)).await;
         sqlx::raw_sql("COMMIT").execute(&mut *holder).await.unwrap();
