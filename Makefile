@@ -27,7 +27,6 @@ lint: cargo-found ui ## formatting, clippy, the documentation of the code, scrip
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc -q --workspace --no-deps --document-private-items --locked
-# After clippy, which has fetched the crates: cargo-deny judges without the network.
 	@if command -v cargo-deny >/dev/null; then $(MAKE) --no-print-directory deny; else echo "lint: cargo-deny is not installed: dependencies were not judged"; fi
 
 unit: cargo-found ui ## unit, property and drift tests
@@ -67,8 +66,10 @@ fuzz: cargo-found ## every fuzz target for a minute (FUZZ_SECONDS=60)
 ui: ## build the web UI, which is part of the program
 	@hack/ui
 
+# It judges without the network, so the crates of other systems are fetched too.
 deny: cargo-found ## licenses, sources and doubled versions of what is depended on (needs cargo-deny)
 	@command -v cargo-deny >/dev/null || { echo "make deny: run 'cargo install --locked cargo-deny@0.20.2' first" >&2; exit 1; }
+	cargo fetch -q --locked
 	cargo deny --offline check licenses bans sources
 
 manifests generate: cargo-found ## write config/crd, the rights on our kinds, the charts' copies, the diagrams, pages of docs/ and the web UI's types anew from the types
