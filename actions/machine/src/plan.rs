@@ -39,7 +39,7 @@ pub(super) enum Plan<K> {
     Unwritten {
         /// Outcome of the step.
         outcome: StepOutcome,
-        /// When to reconcile again.
+        /// Time of the next step.
         requeue: Requeue,
     },
     /// Writes this object, as far as it differs.
