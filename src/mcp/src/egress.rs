@@ -16,6 +16,8 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, ClientBuilder, StatusCode};
 use url::{Host, Url};
 
+use super::http_client::build_client;
+
 /// Ranges that are denied by default: link-local addresses and the metadata services of clouds.
 pub const DENIED_RANGES: &[&str] = &[
     "169.254.0.0/16",
@@ -234,17 +236,14 @@ impl EgressClients {
     }
 
     fn build(&self, with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, ClientBuildError> {
-        let builder = || {
-            with(Client::builder())
-                .user_agent(concat!("recif-operator/", env!("CARGO_PKG_VERSION")))
+        let built = build_client("recif-operator", |builder| {
+            with(builder)
                 .no_proxy()
                 .dns_resolver(DnsResolver(self.policy.clone()))
                 .redirect(same_origin())
                 .pool_idle_timeout(Duration::from_secs(5))
                 .pool_max_idle_per_host(2)
-        };
-        // An image without CA certificates can still query servers over plain HTTP.
-        let built = builder().build().or_else(|_| builder().tls_certs_only([]).build());
+        });
         built.map_err(|error| ClientBuildError::Other(error.to_string()))
     }
 }

@@ -18,6 +18,7 @@ mod discovery;
 mod egress;
 mod error_text;
 mod http;
+mod http_client;
 mod read_budget;
 pub mod reason;
 mod session;
@@ -33,6 +34,7 @@ pub use egress::{
     AddressPolicy, DENIED_RANGES, DeniedAddress, DnsResolver, EgressClients, LOOPBACK_RANGES, Trust, check_url, lookup,
     range_of,
 };
+pub use http_client::build_client;
 pub use read_budget::ReadPermits;
 #[cfg(test)]
 use session::McpSession;
