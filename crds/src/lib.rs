@@ -2,6 +2,7 @@
 //!
 //! One file per kind. No client and no I/O.
 
+pub mod advice;
 pub mod agent;
 mod agent_model;
 mod custom_object;

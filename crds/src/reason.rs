@@ -1,4 +1,4 @@
-//! Reasons of conditions and failures: those of every kind, and those of our kinds. [`hint`](crate::why::hint) has the advice
+//! Reasons of conditions and failures: those of every kind, and those of our kinds. [`hint`](crate::advice::hint) has the advice
 //! for them.
 
 pub use meta::reason::*;

@@ -2,7 +2,7 @@
 //! the user.
 #![allow(clippy::panic, clippy::unwrap_used, reason = "a test may fail in a function beside it, too")]
 
-use crds::why::{self, hint};
+use crds::{advice::hint, why};
 use meta::CommonStatus;
 use serde_json::{Value, json};
 

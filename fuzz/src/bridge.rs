@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
-#[path = "../../src/bridge/src/framing.rs"]
+#[path = "../../src/bridge/src/framing/mod.rs"]
 #[allow(dead_code, reason = "the bridge uses more of it")]
 mod framing;
 #[path = "../../src/bridge/src/headers.rs"]

@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, env, fs};
 
-use crds::why::hints;
+use crds::advice::hints;
 
 use super::{renew, root};
 

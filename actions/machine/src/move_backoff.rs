@@ -5,9 +5,14 @@
 //! This module does not know the cause: it counts transitions, and forgets them when something outside changes or when the object
 //! is quiet.
 
-use std::time::Duration;
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::Duration,
+};
 
-use super::status;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::backoff::{LONGEST_BACKOFF, backoff};
 
 /// More own transitions than this within [`WINDOW`] are a hot loop. From create to Running there are four.
 const MAX_MOVES: u32 = 20;
@@ -21,6 +26,14 @@ pub(super) struct ExternalState {
     pub(super) object: u64,
     /// Digest of the references and children.
     pub(super) dependencies: u64,
+}
+
+/// Returns a digest of the parts of the object itself that other clients may change.
+pub fn external_digest(meta: &ObjectMeta) -> u64 {
+    let ours = meta.annotations.iter().flatten().filter(|(name, _)| name.starts_with(meta::ANNOTATION_PREFIX));
+    let mut digest = DefaultHasher::new();
+    (meta.generation, &meta.labels, ours.collect::<Vec<_>>(), meta.deletion_timestamp.is_some()).hash(&mut digest);
+    digest.finish()
 }
 
 /// Counter of the transitions of one object since the last outside change, and its back-off.
@@ -72,7 +85,7 @@ impl MoveBackoff {
     pub(super) fn pause(&mut self, now: Duration, uid: &str) -> Duration {
         self.pauses = self.pauses.saturating_add(1);
         self.last = now;
-        let pause = status::backoff(self.pauses, uid, status::LONGEST_BACKOFF);
+        let pause = backoff(self.pauses, uid, LONGEST_BACKOFF);
         self.until = now + pause;
         pause
     }

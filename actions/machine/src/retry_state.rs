@@ -16,9 +16,9 @@ use meta::Key;
 
 use super::{
     Wait,
+    backoff::short_backoff,
     contention::OperatorContention,
     move_backoff::{ExternalState, MoveBackoff, WINDOW},
-    status::short_backoff,
 };
 
 /// In-memory retry state of a kind, by object.

@@ -25,7 +25,7 @@ const GRACE: i64 = 30;
 /// Longest grace period, in seconds (68 years); a later end could not be written as a time.
 const MAX_GRACE: i64 = i32::MAX as i64;
 
-/// What became of an object.
+/// Result of the deletion of an object.
 #[derive(Debug)]
 pub(crate) enum Deleted {
     /// It is not there any more; this is how it was last.

@@ -18,7 +18,7 @@ pub(crate) const DUPLICATE: &str = "FieldValueDuplicate";
 pub(crate) const NOT_FOUND: &str = "FieldValueNotFound";
 pub(crate) const NOT_SUPPORTED: &str = "FieldValueNotSupported";
 
-/// What is wrong with one field.
+/// Fault of one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     /// Reason, as in the causes of a Status.

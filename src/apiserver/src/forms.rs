@@ -18,7 +18,7 @@ pub(crate) enum Form {
     Table(Include),
 }
 
-/// What of an object is in the row of a table.
+/// Part of an object that is in the row of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Include {
     /// Nothing.

@@ -28,13 +28,13 @@ pub(crate) struct Kind {
     pub(crate) short: &'static [&'static str],
     /// Categories.
     pub(crate) categories: &'static [&'static str],
-    /// What its objects and their writes are like.
+    /// Properties of its objects and of their writes.
     pub(crate) traits: Traits,
-    /// How its objects are checked.
+    /// Check of its objects.
     pub(crate) shape: Shape,
 }
 
-/// What objects of a kind, and their writes, are like.
+/// Properties of the objects of a kind, and of their writes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Traits {
     /// Its objects are in no namespace.
@@ -51,7 +51,7 @@ pub(crate) struct Traits {
     pub(crate) read_only: bool,
 }
 
-/// How objects of a kind are checked.
+/// Check of the objects of a kind.
 #[derive(Debug)]
 pub(crate) enum Shape {
     /// By the schema of a definition, which is compiled at first use.

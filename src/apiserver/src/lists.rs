@@ -17,7 +17,7 @@ use crate::{
     target::Target,
 };
 
-/// What a list or watch is about.
+/// Set of objects that a list or watch is about.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     kind: usize,

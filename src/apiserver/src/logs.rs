@@ -30,7 +30,7 @@ pub trait PodLogs: Send + Sync {
     fn read(&self, namespace: &str, pod: &str, options: &LogOptions) -> Result<LogStream, LogError>;
 }
 
-/// What a request asks of a log
+/// Options of a request for a log
 /// ([`PodLogOptions`](https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#get-read-log-of-the-specified-pod)).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogOptions {
@@ -50,7 +50,7 @@ pub struct LogOptions {
     pub limit_bytes: Option<u64>,
 }
 
-/// Why there is no log.
+/// There is no log.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum LogError {
     /// The node does not have the Pod.

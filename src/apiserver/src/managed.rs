@@ -13,7 +13,7 @@ use crate::{
     structure::Structure,
 };
 
-/// Who writes, and how.
+/// Writer of fields, with the kind of its writes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ManagerIdentifier {
     /// Operation; the first in the list of owners are applies.
@@ -26,7 +26,7 @@ pub(crate) struct ManagerIdentifier {
     pub(crate) subresource: String,
 }
 
-/// How fields were set.
+/// Kind of write that set fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     /// By server-side apply.

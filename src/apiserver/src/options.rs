@@ -39,7 +39,7 @@ impl Query {
     }
 }
 
-/// What is done with fields that the schema does not know.
+/// Treatment of fields that the schema does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FieldValidation {
     /// They are dropped.
@@ -59,7 +59,7 @@ pub(crate) struct WriteOptions {
     pub(crate) manager: String,
     /// An apply takes fields of others.
     pub(crate) force: bool,
-    /// What is done with unknown fields.
+    /// Treatment of unknown fields.
     pub(crate) validation: FieldValidation,
 }
 
@@ -113,7 +113,7 @@ fn is_dry_run<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> Result<b
     Ok(!values.is_empty())
 }
 
-/// What becomes of an object's dependents when it is deleted.
+/// Fate of an object's dependents when it is deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
     /// They are deleted after it.
@@ -131,7 +131,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
     /// Seconds that a Pod has to end.
     pub(crate) grace: Option<i64>,
-    /// What becomes of dependents; none leaves the choice to the finalizers of the object.
+    /// Fate of dependents; none leaves the choice to the finalizers of the object.
     pub(crate) propagation: Option<Propagation>,
     /// Only the object with this uid is deleted.
     pub(crate) uid: Option<String>,

@@ -17,7 +17,7 @@ pub type ResponseBody = UnsyncBoxBody<Bytes, Infallible>;
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// What a request is answered with.
+/// Answer to a request.
 pub(crate) enum Reply {
     /// An object, with texts of the header `Warning`.
     Object(StatusCode, Value, Vec<String>),

@@ -4,7 +4,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::{kinds::Kind, target::Target};
 
-/// What a path names.
+/// Endpoint that a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ApiRoute {
     /// A resource, a collection or a subresource.

@@ -31,9 +31,9 @@ pub(crate) struct Store {
     objects: BTreeMap<StoreKey, Arc<Snapshot>>,
     owners: OwnerIndex,
     ring: Ring,
-    /// When which version of an Event is removed, in order.
+    /// Versions of Events by the time of their removal, in order.
     expiries: VecDeque<(Timestamp, StoreKey, u64)>,
-    /// What the garbage collector has to look at.
+    /// Objects that the garbage collector has to look at.
     dirty: BTreeSet<StoreKey>,
     /// Kinds whose watches are to be woken.
     changed: BTreeSet<usize>,

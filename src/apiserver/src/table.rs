@@ -19,7 +19,7 @@ struct Column {
     source: CellSource,
 }
 
-/// Where a cell comes from.
+/// Source of a cell.
 enum CellSource {
     /// A JSON path.
     Path(String),

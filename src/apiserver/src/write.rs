@@ -30,7 +30,7 @@ const MAX_BASE: usize = 63 - SUFFIX_LENGTH;
 /// Names that are tried for one `generateName`.
 const NAME_ATTEMPTS: usize = 8;
 
-/// What a write answers.
+/// Answer to a write.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) code: StatusCode,
@@ -39,7 +39,7 @@ pub(crate) struct Written {
     pub(crate) warnings: Vec<String>,
 }
 
-/// How the owners of the fields are known.
+/// Source of the owners of the fields.
 #[derive(Clone, Copy)]
 pub(crate) enum FieldOwners<'a> {
     /// They follow from the difference.

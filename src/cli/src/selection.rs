@@ -119,7 +119,7 @@ fn mixed(word: &str) -> CliError {
     CliError::Usage(format!("{word:?} lacks its kind: write each object as KIND/NAME, or one kind and then its names"))
 }
 
-/// Where a list was looked for, after `in`.
+/// Returns the place of a list, as it follows `in`.
 pub(crate) fn place(namespace: Option<&str>) -> String {
     namespace.map_or_else(|| "all namespaces".into(), |namespace| format!("namespace {namespace}"))
 }

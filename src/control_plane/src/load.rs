@@ -7,13 +7,8 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use futures::{StreamExt as _, stream};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::TokioExecutor,
-};
+use http1::{get_request, query};
 use jiff::Timestamp;
 use serde::Deserialize;
 use tokio::{
@@ -41,7 +36,6 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 /// Invariant: a workload has at most one entry, which is replaced once it is older than [`TTL`].
 #[derive(Debug)]
 pub(super) struct LoadCache {
-    client: Client<HttpConnector, Empty<Bytes>>,
     /// By the workload's uid: time of the query, and its result.
     entries: Mutex<HashMap<Box<str>, (Instant, PendingLoad)>>,
 }
@@ -60,13 +54,7 @@ struct SidecarLoad {
 impl LoadCache {
     /// Creates an empty cache.
     pub(super) fn new() -> Self {
-        let mut connector = HttpConnector::new();
-        connector.set_connect_timeout(Some(TIMEOUT));
-        let client = Client::builder(TokioExecutor::new())
-            .pool_idle_timeout(Duration::from_secs(5))
-            .pool_max_idle_per_host(1)
-            .build(connector);
-        Self { client, entries: Mutex::default() }
+        Self { entries: Mutex::default() }
     }
 
     /// Returns the load of the workload with this uid and these Pods, from a query that callers within [`TTL`] share.
@@ -78,32 +66,29 @@ impl LoadCache {
             let (_, cell) = known.entry(uid.into()).or_insert_with(|| (now, Arc::default()));
             cell.clone()
         };
-        cell.get_or_init(|| self.query_sidecars(pods)).await.clone()
+        cell.get_or_init(|| query_sidecars(pods)).await.clone()
     }
+}
 
-    async fn query_sidecars(&self, pods: Vec<Arc<PodRecord>>) -> Arc<Load> {
-        let at = Timestamp::now().to_string();
-        let asked = pods.iter().filter_map(|pod| Some((pod.name.to_string(), SocketAddr::new(pod.ip?, pod.port))));
-        let answers = stream::iter(asked.collect::<Vec<_>>()).map(|(name, sidecar)| self.query_pod(name, sidecar));
-        let answers: Vec<_> = answers.buffer_unordered(CONCURRENT_QUERIES).collect().await;
-        let asked = answers.len();
-        let mut pods: Vec<PodLoad> = answers.into_iter().flatten().collect();
-        pods.sort_by(|one, other| one.name.cmp(&other.name));
-        let in_flight = pods.iter().map(|pod| pod.in_flight).sum();
-        Arc::new(Load { at, in_flight, silent: asked - pods.len(), pods })
-    }
+async fn query_sidecars(pods: Vec<Arc<PodRecord>>) -> Arc<Load> {
+    let at = Timestamp::now().to_string();
+    let asked = pods.iter().filter_map(|pod| Some((pod.name.to_string(), SocketAddr::new(pod.ip?, pod.port))));
+    let answers = stream::iter(asked.collect::<Vec<_>>()).map(|(name, sidecar)| query_pod(name, sidecar));
+    let answers: Vec<_> = answers.buffer_unordered(CONCURRENT_QUERIES).collect().await;
+    let asked = answers.len();
+    let mut pods: Vec<PodLoad> = answers.into_iter().flatten().collect();
+    pods.sort_by(|one, other| one.name.cmp(&other.name));
+    let in_flight = pods.iter().map(|pod| pod.in_flight).sum();
+    Arc::new(Load { at, in_flight, silent: asked - pods.len(), pods })
+}
 
-    async fn query_pod(&self, name: String, sidecar: SocketAddr) -> Option<PodLoad> {
-        let uri = format!("http://{sidecar}/_recif/inflight").parse().ok()?;
-        let exchange = async {
-            let answer = self.client.get(uri).await.ok()?;
-            let ok = answer.status().is_success();
-            let body = Limited::new(answer.into_body(), MAX_RESPONSE_BYTES).collect().await.ok()?.to_bytes();
-            serde_json::from_slice::<SidecarLoad>(&body).ok().filter(|_| ok)
-        };
-        let SidecarLoad { inflight, concurrency } = timeout(TIMEOUT, exchange).await.ok()??;
-        Some(PodLoad { name, in_flight: inflight, concurrency })
-    }
+/// Returns the load of a Pod; `None` if its sidecar does not give it in time.
+async fn query_pod(name: String, sidecar: SocketAddr) -> Option<PodLoad> {
+    let request = get_request("/_recif/inflight", &[("Connection", "close")]);
+    let answer = timeout(TIMEOUT, query(sidecar, None, &request, MAX_RESPONSE_BYTES)).await.ok()?.ok()?;
+    let body = (200..300).contains(&answer.status).then_some(answer.body)?;
+    let SidecarLoad { inflight, concurrency } = serde_json::from_slice(&body).ok()?;
+    Some(PodLoad { name, in_flight: inflight, concurrency })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tracing_subscriber::{EnvFilter, filter::ParseError};
 /// Default log filter.
 pub const DEFAULT_FILTER: &str = "info,kube_client=off,hyper=warn,tower=warn";
 
-/// How a log line looks.
+/// Format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// One JSON object per line.

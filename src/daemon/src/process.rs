@@ -27,7 +27,7 @@ pub fn register(registry: &mut Registry, process: &'static str) {
 #[derive(Debug)]
 struct ProcessCollector;
 
-/// What `/proc` says of this process.
+/// Resources of this process, as `/proc` counts them.
 struct Usage {
     /// User and system time, in seconds.
     cpu: f64,

@@ -32,7 +32,7 @@ pub(crate) struct Applier {
     namespaces: BTreeSet<String>,
 }
 
-/// What became of a set of objects.
+/// Result of applying a set of objects.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ApplyReport {
     /// Objects that were created or changed.
@@ -41,7 +41,7 @@ pub(crate) struct ApplyReport {
     pub(crate) deleted: Vec<ObjectId>,
     /// Objects that were refused.
     pub(crate) refused: Vec<ObjectId>,
-    /// Why, with places, and what else went wrong.
+    /// Causes of the refusals, with places, and what else went wrong.
     pub(crate) problems: Vec<String>,
 }
 

@@ -51,7 +51,7 @@ pub struct DevArgs {
     pub(crate) command: Vec<OsString>,
 }
 
-/// How events are printed.
+/// Format of printed events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum EventFormat {
     /// Lines for people.

@@ -39,7 +39,7 @@ pub(crate) struct Addresses {
     pub(crate) control_plane: String,
     /// Of the web UI.
     pub(crate) ui: String,
-    /// Which usual ports were taken.
+    /// Notes about usual ports that were taken.
     pub(crate) notes: Vec<String>,
 }
 

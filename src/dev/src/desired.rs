@@ -20,7 +20,7 @@ use crate::{
     workspace::{ReportedProblems, Snapshot, Workspace},
 };
 
-/// What the files ask for, and how far it is reached.
+/// State that the files ask for, and the way to it.
 pub(crate) struct Desired {
     workspace: Workspace,
     applier: Applier,

@@ -42,7 +42,7 @@ pub(crate) enum FolderError {
     Foreign {
         /// The folder, or what is in it.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Objection to it.
         why: &'static str,
     },
     /// A file or folder cannot be made.

@@ -14,7 +14,7 @@ const WITHOUT_EFFECT: [&str; 2] = ["NetworkPolicy", "PodDisruptionBudget"];
 /// Kind of the API server.
 #[derive(Debug, Clone)]
 pub(crate) struct Kind {
-    /// How it is addressed.
+    /// Group, version and plural of its paths.
     pub(crate) resource: ApiResource,
     /// Set if its objects are in namespaces.
     pub(crate) namespaced: bool,

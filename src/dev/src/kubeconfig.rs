@@ -12,7 +12,7 @@ const CONTEXT: &str = "recif-dev";
 /// Extension of the cluster by which commands find gateway and control plane.
 const EXTENSION: &str = "recif.dev/dev";
 
-/// What the file says.
+/// Content of the file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Kubeconfig<'a> {
     /// Address of the API server.

@@ -37,7 +37,7 @@ impl fmt::Display for ObjectId {
     }
 }
 
-/// Where an object is.
+/// Place of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Origin {
     /// Name of the file, as the user wrote it.
@@ -71,24 +71,24 @@ impl Origin {
 /// Object of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Manifest {
-    /// Which object it is.
+    /// Its identity.
     pub(crate) id: ObjectId,
     /// The object, as it is applied.
     pub(crate) object: Value,
-    /// Where it is.
+    /// Its place.
     pub(crate) origin: Origin,
 }
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Contents {
     /// Objects that are kept, in their order.
     pub(crate) manifests: Vec<Manifest>,
-    /// What is wrong with documents, each with its place.
+    /// Faults of documents, each with its place.
     pub(crate) problems: Vec<String>,
     /// First object of each kind that nothing acts on, by its kind.
     pub(crate) without_effect: BTreeMap<String, String>,
-    /// What is otherwise here than in a cluster.
+    /// Notes about what is otherwise here than in a cluster.
     pub(crate) notes: Vec<String>,
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct PartConfig<'a> {
     pub(crate) control_plane: String,
     /// Ports that no MCP server may have.
     pub(crate) closed_ports: Vec<u16>,
-    /// Where the hosts of MCP servers are.
+    /// Addresses of the hosts of MCP servers.
     pub(crate) hosts: HostMap,
 }
 

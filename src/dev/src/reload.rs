@@ -30,7 +30,7 @@ pub(crate) struct FileWatcher {
     changes: mpsc::UnboundedReceiver<PathBuf>,
     /// Folders that are watched, each with whether those below it are, too.
     watched: BTreeMap<PathBuf, bool>,
-    /// What has changed, and is not returned yet.
+    /// Paths that have changed, and are not returned yet.
     paths: BTreeSet<PathBuf>,
     /// Time at which it is returned if nothing else changes, and at the latest.
     due: Option<(Instant, Instant)>,

@@ -13,7 +13,7 @@ use crate::{
     manifest::{Manifest, ObjectId, made},
 };
 
-/// What objects ask of one Secret.
+/// Content that objects ask of one Secret.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// Keys that are named.

@@ -48,11 +48,11 @@ pub(crate) struct Session {
     pub(crate) desired: Desired,
     /// The user's command; empty if there is none.
     pub(crate) command: Vec<OsString>,
-    /// How long it waits until all is Ready.
+    /// Longest time that it waits until all is Ready.
     pub(crate) timeout: Duration,
     /// URL of the gateway.
     pub(crate) gateway: String,
-    /// What runs.
+    /// Everything that runs.
     pub(crate) processes: Processes,
     /// Client of the API server.
     pub(crate) client: Client,
@@ -70,7 +70,7 @@ pub(crate) struct Session {
     pub(crate) watcher: FileWatcher,
 }
 
-/// What runs.
+/// Parts, programs and the means to end them.
 pub(crate) struct Processes {
     /// The parts of the platform.
     pub(crate) parts: PlatformParts,
@@ -82,7 +82,7 @@ pub(crate) struct Processes {
     pub(crate) kill: CancellationToken,
 }
 
-/// How the session ends.
+/// End of the session.
 struct End {
     /// Its exit code; 0 if that is the command's.
     code: u8,

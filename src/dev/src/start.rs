@@ -48,7 +48,7 @@ const CLUSTER_DOMAIN: &str = "cluster.local";
 /// Name that stands for standard input.
 const STDIN: &str = "-";
 
-/// Why it does not start.
+/// `recif dev` does not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum StartError {
     #[error("{0}")]

@@ -39,11 +39,11 @@ pub(crate) struct Workspace {
 struct FileState {
     text: String,
     contents: Contents,
-    /// Why the text is no YAML.
+    /// Fault for which the text is no YAML.
     error: Option<String>,
 }
 
-/// What the files hold now.
+/// Present content of the files.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshot {
     /// Objects, namespaces first.

@@ -36,8 +36,8 @@ impl<S: ClientStream> Drop for AbortOnDrop<'_, S> {
     }
 }
 
-/// How long a connection without a request stays open once the gateway closes: the client may just have sent one, which
-/// would be lost.
+/// Time for which a connection without a request stays open once the gateway closes: the client may just have sent one,
+/// which would be lost.
 const LAST_REQUEST: Duration = Duration::from_secs(1);
 
 /// Connection preface of HTTP/2 (RFC 9113, section 3.4), as far as it looks like a head of HTTP/1.1.

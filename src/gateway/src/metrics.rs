@@ -23,7 +23,7 @@ const BUCKETS: [f64; 12] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 
 /// Upper bounds of the cold-start buckets, in seconds.
 const COLD_START_BUCKETS: [f64; 10] = [0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0];
 
-/// Why a request is sent again.
+/// Reason to send a request again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RetryReason {
     /// The Pod took no connection.

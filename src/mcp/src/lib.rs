@@ -13,11 +13,13 @@
 //! else or never stops is an error within the caller's deadline.
 
 mod bounded_client;
+mod cidr;
 mod closed_ports;
 mod discovery;
 mod egress;
 mod error_text;
 mod http;
+mod http_client;
 mod read_budget;
 pub mod reason;
 mod session;
@@ -25,16 +27,16 @@ mod sessions;
 mod sse;
 #[cfg(test)]
 mod tests;
+mod trust;
 
+pub use cidr::{Cidr, DENIED_RANGES, LOOPBACK_RANGES, range_of};
 pub use closed_ports::{ClosedPorts, is_localhost};
 pub use discovery::{DiscoveryRequest, Era, McpTool, ServerFailure, ServerTools, ToolListChanges, discover};
-pub use egress::Cidr;
-pub use egress::{
-    AddressPolicy, DENIED_RANGES, DeniedAddress, DnsResolver, EgressClients, LOOPBACK_RANGES, Trust, check_url, lookup,
-    range_of,
-};
+pub use egress::{AddressPolicy, DeniedAddress, DnsResolver, EgressClients, check_url, lookup};
+pub use http_client::build_client;
 pub use read_budget::ReadPermits;
 #[cfg(test)]
 use session::McpSession;
 pub use session::{McpError, ServerEndpoint};
 pub use sessions::Sessions;
+pub use trust::Trust;

@@ -14,10 +14,10 @@ use serde_json::{Map, Value};
 use url::Url;
 
 use super::bounded_client::{BoundedClient, STREAM_IDLE_TIMEOUT};
-use super::egress::Trust;
 use super::error_text;
 use super::http::SessionHttpClient;
 use super::sse::SseTransport;
+use super::trust::Trust;
 
 /// Newest protocol revision with a handshake.
 pub(super) const HANDSHAKE_VERSION: ProtocolVersion = ProtocolVersion::V_2025_11_25;

@@ -28,7 +28,7 @@ pub(crate) fn grace_period(seconds: i64) -> Duration {
     Duration::from_secs(u64::try_from(seconds).unwrap_or_default()).min(LONGEST_GRACE)
 }
 
-/// What a Pod is to do.
+/// Order to a Pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Run.

@@ -27,7 +27,7 @@ const MAX_WRITTEN: usize = 512;
 /// Longest message that the API server takes, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
-/// Whether something is wrong.
+/// Severity of an Event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Severity {
     /// It is the usual course.

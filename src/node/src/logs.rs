@@ -127,7 +127,7 @@ pub(crate) struct Position {
     line: u64,
 }
 
-/// Which instance a log is read of.
+/// Instance of which a log is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Instance {
     /// The one that is asked for, from its beginning.

@@ -24,7 +24,7 @@ use crate::{
 /// Variables that hold JSON which the operator rendered.
 const JSON_VARIABLES: &[&str] = &["CORAIL_TOOLS", "CORAIL_KNOWLEDGE_BASES"];
 
-/// Why a container cannot be started: the reason and message of its state, and the sentence for the user.
+/// Cause for which a container cannot be started: the reason and message of its state, and the sentence for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StartFailure {
     pub(crate) reason: &'static str,
@@ -198,7 +198,7 @@ struct Namer<'a> {
     found: StdMutex<Found>,
 }
 
-/// What was replaced, and the Services that are not there.
+/// Names that were replaced, and the Services that are not there.
 #[derive(Default)]
 struct Found {
     replaced: Vec<String>,

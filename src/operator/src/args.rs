@@ -106,7 +106,7 @@ pub struct OperatorArgs {
     #[command(flatten)]
     pub(super) metrics: MetricsArgs,
     /// For tests: end the process at its n-th write, given as N:before, N:unacked or N:after
-    #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE")]
+    #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE", hide = true)]
     pub(super) crash_at: Option<String>,
     /// For tests: lose one wake of a hundred, and look at every object again within five seconds
     #[arg(long, env = "RECIF_LOSE_WAKES")]

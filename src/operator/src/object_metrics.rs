@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use cluster::cache::KindCaches;
-use crds::{reason, why};
+use crds::{advice::known_reason, reason, why};
 use meta::{Key, Phase, PhaseClass, PhasedObject};
 use prometheus_client::{collector::Collector, encoding::DescriptorEncoder, metrics::MetricType};
 
@@ -45,7 +45,7 @@ impl ObjectCounts {
         let key = || if by_workload { object.key() } else { Key::new("", "") };
         let said = || {
             let reason = why::why(K::KIND, object.meta(), object.common()).reason;
-            let known = reason.as_deref().and_then(why::known_reason);
+            let known = reason.as_deref().and_then(known_reason);
             known.unwrap_or(OTHER)
         };
         match phase.class() {

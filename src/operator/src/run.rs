@@ -81,7 +81,7 @@ pub struct Operator {
     settings: RenderSettings,
     scaler_interval: Duration,
     gateway_service: String,
-    /// Where MCP servers are queried.
+    /// Network in which MCP servers are queried.
     pub network: DiscoveryNetwork,
     by_workload: bool,
     crash_at: Option<String>,

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::go;
 
-/// How the API server names the object itself, which has no path.
+/// Name of the object itself, which has no path, as the API server writes it.
 pub(super) const NO_PATH: &str = "<nil>";
 
 /// One violation of a schema.
@@ -15,11 +15,11 @@ pub(super) const NO_PATH: &str = "<nil>";
 /// `Display` gives `field: message`, as in the message of a `Status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldError {
-    /// What kind of violation it is.
+    /// Its kind.
     pub(crate) kind: FieldErrorKind,
     /// Path of the field, such as `spec.flows[0].name`; `<nil>` for the object itself.
     pub(crate) field: String,
-    /// What is wrong, such as `Invalid value: 11: …`, without the path.
+    /// Message, such as `Invalid value: 11: …`, without the path.
     pub(crate) message: String,
 }
 

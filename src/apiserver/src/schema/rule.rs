@@ -17,7 +17,7 @@ const LONGEST_MESSAGE: usize = 5 * 1024;
 pub(super) struct Rule {
     expression: Expression,
     optional_old: bool,
-    /// What messages about the rule itself call it: its message, else its text.
+    /// Name in messages about the rule itself: its message, else its text.
     name: String,
     message: String,
     message_expression: Option<Expression>,

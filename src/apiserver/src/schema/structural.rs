@@ -70,13 +70,13 @@ pub(super) struct StructuralSchema {
     pub(super) additional: Option<Box<Self>>,
     pub(super) items: Option<Box<Self>>,
     pub(super) list_type: Option<ListType>,
-    /// What the value must be like beside its type.
+    /// Demands on the value beside its type.
     pub(super) validation: ValueValidation,
     /// Rules as they are written.
     pub(super) rules: Vec<Value>,
 }
 
-/// What rules may read of the metadata of an object.
+/// Metadata of an object that rules may read.
 static METADATA: LazyLock<BTreeMap<String, StructuralSchema>> = LazyLock::new(|| {
     let text = || StructuralSchema { data_type: Some(DataType::String), ..StructuralSchema::default() };
     let names = ["name", "generateName"].map(|name| (name.to_owned(), text()));

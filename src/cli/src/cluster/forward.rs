@@ -1,24 +1,29 @@
-//! Connections to the Pods of a Service through the API server, as `kubectl port-forward` makes them.
+//! Connections to the Pods of a Service, or to one Pod, through the API server, as `kubectl port-forward` makes them.
 //!
 //! Each connection is a stream of its own within a WebSocket to the API server, so bytes arrive unchanged. The API
 //! server's proxy of Services, by contrast, consumes `Authorization` and rewrites pages.
 
 use std::{
-    io,
-    pin::Pin,
+    pin::pin,
     task::{Context, Poll},
     time::Duration,
 };
 
+use bytes::Bytes;
+use cluster::access::OWN_AUTHORIZATION;
 use crds::diagnosis::is_pod_ready;
-use futures::{FutureExt as _, future::BoxFuture};
-use http::Uri;
-use hyper::rt::{Read, ReadBufCursor, Write};
+use futures::{
+    FutureExt as _,
+    future::{BoxFuture, Either, select},
+};
+use http::{
+    HeaderValue, Request, StatusCode, Uri,
+    header::{CONNECTION, HOST},
+};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1::handshake;
 use hyper_util::{
-    client::legacy::{
-        Client as HttpClient,
-        connect::{Connected, Connection},
-    },
+    client::legacy::Client as HttpClient,
     rt::{TokioExecutor, TokioIo},
 };
 use k8s_openapi::{
@@ -26,13 +31,19 @@ use k8s_openapi::{
     apimachinery::pkg::util::intstr::IntOrString,
 };
 use kube::{Api, Client};
-use tokio::io::DuplexStream;
 
-use super::{UserClient, read_error::ReadError};
+use super::{
+    UserClient,
+    read_error::{ReadError, error_chain},
+    tunnel::Tunnel,
+};
 
 /// Time for which an idle connection is kept for another request: less than servers keep it, whose close is not always
 /// passed on.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Largest response of a Pod that is read, in bytes.
+const MAX_BODY: usize = 4 << 20;
 
 /// Reason for which there is no connection.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +135,53 @@ impl Forward {
     }
 }
 
+impl UserClient {
+    /// Sends a GET to a port of a Pod, through the API server as `kubectl port-forward` does.
+    ///
+    /// # Errors
+    /// [`PodError`].
+    pub(crate) async fn ask_pod(
+        &self,
+        (namespace, pod, port): (&str, &str, u16),
+        path: &str,
+        token: Option<HeaderValue>,
+    ) -> Result<(StatusCode, String), PodError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let doing = format!("forward a connection to Pod {namespace}/{pod}");
+        let mut forwarded = pods.portforward(pod, &[port]).await.map_err(ReadError::request(doing))?;
+        let broken = |error: &dyn std::error::Error| PodError::Broken(error_chain(error));
+        let stream = forwarded.take_stream(port).ok_or_else(|| PodError::Broken("no connection".to_owned()))?;
+        let (mut sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
+        // A connection that is forwarded comes from loopback, by which a server without sign-in judges it.
+        let mut request = Request::get(path).header(HOST, "localhost").header(CONNECTION, "close");
+        if let Some(token) = token {
+            request = request.header(OWN_AUTHORIZATION, token);
+        }
+        let request = request.body(Empty::<Bytes>::new()).map_err(|error| broken(&error))?;
+        let exchange = pin!(async move {
+            let (head, body) = sender.send_request(request).await.map_err(|error| broken(&error))?.into_parts();
+            let body = Limited::new(body, MAX_BODY).collect().await.map_err(|error| broken(error.as_ref()))?;
+            Ok::<_, PodError>((head.status, String::from_utf8_lossy(&body.to_bytes()).into_owned()))
+        });
+        // The connection has to be polled for the exchange to go on.
+        match select(exchange, pin!(connection)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right((_, exchange)) => exchange.await,
+        }
+    }
+}
+
+/// Reason for which a Pod did not answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PodError {
+    /// The API server does not forward the connection.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The Pod takes no connection, or breaks it.
+    #[error("no answer: {0}")]
+    Broken(String),
+}
+
 fn is_ready(pod: &Pod) -> bool {
     is_pod_ready(pod) && pod.metadata.deletion_timestamp.is_none()
 }
@@ -139,42 +197,6 @@ fn pod_port(pod: &Pod, target: &IntOrString) -> Option<(String, u16)> {
         }
     };
     Some((pod.metadata.name.clone()?, u16::try_from(number).ok()?))
-}
-
-/// Connection through the API server.
-#[derive(Debug)]
-pub(crate) struct Tunnel(TokioIo<DuplexStream>);
-
-impl Tunnel {
-    fn new(stream: DuplexStream) -> Self {
-        Self(TokioIo::new(stream))
-    }
-}
-
-impl Connection for Tunnel {
-    fn connected(&self) -> Connected {
-        Connected::new()
-    }
-}
-
-impl Read for Tunnel {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buffer)
-    }
-}
-
-impl Write for Tunnel {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
-    }
 }
 
 /// Connector of an HTTP client; it ignores the address.

@@ -10,6 +10,7 @@ mod forward;
 mod raw;
 mod read_error;
 mod table;
+mod tunnel;
 
 use std::{env, fmt, path::PathBuf};
 
@@ -31,8 +32,8 @@ use kube::{
 
 pub(crate) use caller::CallerCredentials;
 pub(crate) use dev::DevCluster;
-pub(crate) use forward::{Forward, ForwardError};
-pub(crate) use raw::{PodError, ServerTime};
+pub(crate) use forward::{Forward, ForwardError, PodError};
+pub(crate) use raw::ServerTime;
 pub(crate) use read_error::{ReadError, error_chain};
 pub(crate) use table::{ObjectTable, TableColumn, TableQuery, TableRow};
 

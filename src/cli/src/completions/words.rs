@@ -5,14 +5,14 @@ use crds::{ApiKind, KINDS, Role};
 
 use crate::cluster::ConnectOptions;
 
-/// What may stand in the place of the last word.
+/// Completion of the last word.
 #[derive(Debug)]
 pub(super) struct Completion {
     /// Part of the word that stays, such as `agent/` or `--output=`.
     pub(super) prefix: String,
     /// Part that was typed after it.
     pub(super) begun: String,
-    /// Where the candidates come from.
+    /// Source of the candidates.
     pub(super) source: Source,
     /// Cluster and namespace that the words before name.
     pub(super) connection: ConnectOptions,

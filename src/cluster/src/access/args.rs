@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// How callers are told apart.
+/// Authentication of callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum AuthMode {
     /// By the tokens and roles of the cluster

@@ -1,5 +1,7 @@
 //! REST API: a table of operations, each a GET that is answered from the read model.
 
+mod children;
+mod diagnosis;
 mod history;
 mod lists;
 mod object;

@@ -1,14 +1,8 @@
-//! One object and the data about it: status, history, diagnosis, children, rendered files, Events, load and tools.
+//! One object and the data about it: status, history, Events, load and tools.
 
-use crds::{
-    ApiKind, ChildRecord, MCPServerSpec, Role,
-    diagnosis::{first_lines, reference_problem},
-    tool_server::tools_config_map,
-    why::why,
-};
-use futures::{FutureExt as _, future::BoxFuture};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use meta::{CommonStatus, HistoryEntry, Key, condition_type};
+use crds::{ApiKind, MCPServerSpec, Role};
+use futures::FutureExt as _;
+use meta::Key;
 use serde::Deserialize as _;
 use serde_json::Value;
 use store::gaps;
@@ -16,16 +10,12 @@ use store::gaps;
 use super::{
     history::{steps_of_deleted, stored_steps},
     lists::kind_of,
-    operation::{OperationRequest, Param, ParamValues},
+    operation::{OperationFuture, OperationRequest, Param, ParamValues},
     problem::Problem,
     response::OperationResponse,
-    types::{Child, Children, Condition, Event, Events, File, Rendered, Step, ToolDefinition, Tools, Trace, Why},
+    types::{Event, Events, Step, ToolDefinition, Tools, Trace},
 };
-use crate::{
-    app::SharedAppState,
-    auth::ApiCaller,
-    fleet::{FleetEntry, MASKED, Record},
-};
+use crate::{app::SharedAppState, auth::ApiCaller, fleet::FleetEntry};
 
 /// Parameters of the history of an object.
 pub(super) const TRACE: &[Param] = &[Param {
@@ -41,13 +31,13 @@ pub(super) const TOOLS: &[Param] = &[Param {
     values: ParamValues::OneOf(|| vec!["MCPServer", "RemoteMCPServer"]),
     repeatable: false,
 }];
-/// Number of last steps in a diagnosis.
-const STEPS: usize = 5;
-
-type OperationFuture = BoxFuture<'static, Result<OperationResponse, Problem>>;
 
 /// Finds the object of a path.
-async fn find(app: &SharedAppState, caller: &ApiCaller, asked: &OperationRequest) -> Result<FleetEntry, Problem> {
+pub(super) async fn find(
+    app: &SharedAppState,
+    caller: &ApiCaller,
+    asked: &OperationRequest,
+) -> Result<FleetEntry, Problem> {
     let kind = kind_of(asked)?;
     look_up(app, caller, kind, asked).await?.ok_or_else(|| missing(kind, asked))
 }
@@ -114,179 +104,6 @@ pub(super) fn trace(app: SharedAppState, caller: ApiCaller, asked: OperationRequ
         };
         let gaps = gaps(since, entries.iter().map(|entry| entry.seq));
         OperationResponse::of(&Trace { entries, gaps })
-    }
-    .boxed()
-}
-
-/// Returns its diagnosis: the reason for its state.
-pub(super) fn reason(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
-    async move {
-        let record = find(&app, &caller, &asked).await?.record;
-        let object = record.object();
-        let metadata = ObjectMeta::deserialize(&object["metadata"]).map_err(|error| Problem::defect(&error))?;
-        let stored = record.status();
-        let answer = why(record.kind.name, &metadata, stored.as_ref());
-        let status = stored.unwrap_or_default();
-        let mut steps: Vec<&HistoryEntry> = status.history.iter().rev().take(STEPS).collect();
-        steps.reverse();
-        OperationResponse::of(&Why {
-            sentence: answer.sentence,
-            phase: answer.phase,
-            condition: condition(&status),
-            waiting_for: waiting_for(&app, &caller, &record, &metadata, &status).await?,
-            steps: steps.into_iter().map(Step::from).collect(),
-            children: children_of(&app, &caller, &record).await?,
-        })
-    }
-    .boxed()
-}
-
-/// Returns the condition that gives the reason: Stalled if it is true, else Ready. The initial status, from the defaults of the
-/// schema, has none, because its time is no real one.
-fn condition(status: &CommonStatus) -> Option<Condition> {
-    if status.is_initial() {
-        return None;
-    }
-    let stalled = status.condition(condition_type::STALLED).filter(|stalled| stalled.status == "True");
-    let found = stalled.or(status.condition(condition_type::READY))?;
-    Some(Condition {
-        type_: found.type_.clone(),
-        status: found.status.clone(),
-        reason: found.reason.clone(),
-        message: found.message.clone(),
-        since: found.last_transition_time.0.to_string(),
-    })
-}
-
-/// Returns the lines that `recif why` adds, without those from logs; none for an object that is ready. Of objects that the
-/// caller may not see, only their invisibility is reported.
-async fn waiting_for(
-    app: &SharedAppState,
-    caller: &ApiCaller,
-    record: &Record,
-    metadata: &ObjectMeta,
-    status: &CommonStatus,
-) -> Result<Vec<String>, Problem> {
-    let current = metadata.generation.is_none() || status.observed_generation >= metadata.generation;
-    let ready = status.condition(condition_type::READY).is_some_and(|ready| ready.status == "True");
-    if ready && current {
-        return Ok(Vec::new());
-    }
-    let mut lines = Vec::new();
-    for link in &record.references {
-        if !app.auth.sees(caller, link.kind, &link.namespace, &link.name).await? {
-            lines.push(format!("{} {}: not visible to you", link.kind.name, link.name));
-            continue;
-        }
-        let found = app.fleet.get(link.kind, &Key::new(&*link.namespace, &*link.name));
-        let status = found.map(|entry| entry.record.status().unwrap_or_default());
-        lines.extend(reference_problem(link.kind.name, &link.name, status.as_ref()));
-    }
-    if record.kind.role == Role::Workload {
-        let deployment = app.related.deployments.get(&record.key);
-        lines.extend(deployment.iter().flat_map(|deployment| deployment.problems.iter().cloned()));
-        let pods = app.related.pods_of(record.kind, &record.key);
-        lines.extend(pods.iter().flat_map(|pod| pod.problems.iter().cloned()));
-    }
-    Ok(first_lines(lines))
-}
-
-/// Returns its children.
-pub(super) fn children(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
-    async move {
-        let record = find(&app, &caller, &asked).await?.record;
-        OperationResponse::of(&Children { items: children_of(&app, &caller, &record).await? })
-    }
-    .boxed()
-}
-
-/// Returns its children, without the Tools that the caller may not list.
-async fn children_of(app: &SharedAppState, caller: &ApiCaller, record: &Record) -> Result<Vec<Child>, Problem> {
-    let mut items = workload_children(app, record);
-    let Some(tool) = ApiKind::find("Tool").filter(|_| record.server.is_some()) else { return Ok(items) };
-    let namespace = &record.key.namespace;
-    if app.auth.may_list(caller, tool, "").await? || app.auth.may_list(caller, tool, namespace).await? {
-        items.extend(app.fleet.owned_by(tool.name, namespace, &record.uid).iter().map(|tool| Child {
-            kind: tool.kind.name.to_owned(),
-            name: tool.key.name.clone(),
-            uid: tool.uid.to_string(),
-            state: tool.phase.as_deref().unwrap_or_default().to_owned(),
-            message: String::new(),
-        }));
-    }
-    Ok(items)
-}
-
-/// Returns the objects that the operator made for it, and its Pods.
-fn workload_children(app: &SharedAppState, record: &Record) -> Vec<Child> {
-    let key = |name: &str| Key::new(&record.key.namespace, name);
-    let recorded: Vec<ChildRecord> = record.object()["status"]
-        .get("children")
-        .and_then(|children| Vec::deserialize(children).ok())
-        .unwrap_or_default();
-    let mut items: Vec<Child> = recorded
-        .into_iter()
-        .map(|ChildRecord { kind, name, uid, .. }| {
-            let (state, message) = match kind.as_str() {
-                "Deployment" => match app.related.deployments.get(&key(&name)) {
-                    Some(found) => (format!("{}/{} ready", found.ready, found.desired), found.problems.join("; ")),
-                    None => ("Missing".to_owned(), String::new()),
-                },
-                "ConfigMap" if app.related.config_maps.get(&key(&name)).is_none() => ("Missing".into(), String::new()),
-                _ => ("Applied".to_owned(), String::new()),
-            };
-            Child { kind, name, uid, state, message }
-        })
-        .collect();
-    if record.kind.role == Role::Workload {
-        // The Deployment exists, but the status that lists it is not written yet.
-        let recorded = items.iter().any(|child| child.kind == "Deployment");
-        let made = app.related.deployments.get(&record.key).filter(|found| !recorded && found.owner == record.uid);
-        items.extend(made.map(|found| Child {
-            kind: "Deployment".into(),
-            name: record.key.name.clone(),
-            uid: found.uid.to_string(),
-            state: format!("{}/{} ready", found.ready, found.desired),
-            message: found.problems.join("; "),
-        }));
-        items.extend(app.related.pods_of(record.kind, &record.key).iter().map(|pod| Child {
-            kind: "Pod".into(),
-            name: pod.name.to_string(),
-            uid: pod.uid.to_string(),
-            state: pod.state.to_string(),
-            message: pod.problems.join("; "),
-        }));
-    }
-    items
-}
-
-/// Returns its rendered files.
-pub(super) fn rendered(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
-    async move {
-        let record = find(&app, &caller, &asked).await?.record;
-        let mut files = Vec::new();
-        for child in workload_children(&app, &record) {
-            let object = format!("{}/{}", child.kind, child.name);
-            match child.kind.as_str() {
-                // The control plane does not read Secrets.
-                "Secret" => files.push(File { object, name: "*".into(), text: MASKED.into() }),
-                "ConfigMap" => {
-                    let map = app.related.config_maps.get(&Key::new(&record.key.namespace, &child.name));
-                    let texts = map.iter().flat_map(|map| map.files.iter());
-                    files.extend(texts.map(|(name, text)| File {
-                        object: object.clone(),
-                        name: name.to_string(),
-                        text: text.to_string(),
-                    }));
-                }
-                _ => {}
-            }
-        }
-        if let Some(text) = app.fleet.tools(record.kind.name, &record.key) {
-            let object = format!("ConfigMap/{}", tools_config_map(record.kind.name, &record.key.name));
-            files.push(File { object, name: crds::tool_server::TOOLS_KEY.into(), text: text.to_string() });
-        }
-        OperationResponse::of(&Rendered { files })
     }
     .boxed()
 }

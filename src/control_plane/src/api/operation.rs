@@ -39,8 +39,10 @@ pub(super) enum ResponseSchema {
 }
 
 /// Handler of an operation.
-pub(super) type Handle =
-    fn(SharedAppState, ApiCaller, OperationRequest) -> BoxFuture<'static, Result<OperationResponse, Problem>>;
+pub(super) type Handle = fn(SharedAppState, ApiCaller, OperationRequest) -> OperationFuture;
+
+/// Response of a handler, under way.
+pub(super) type OperationFuture = BoxFuture<'static, Result<OperationResponse, Problem>>;
 
 /// Query parameter.
 #[derive(Debug, Clone, Copy)]

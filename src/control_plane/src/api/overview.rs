@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use actions::kind::ControlledKind;
 use crds::{ApiKind, RemoteMCPServer, Role};
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::FutureExt as _;
 use http::StatusCode;
 use machine::{Edge as TableEdge, EdgeFrom};
 use meta::{Key, Phase, PhasedObject as _};
 
 use super::{
-    operation::{OperationRequest, Param, ParamValues},
+    operation::{OperationFuture, OperationRequest, Param, ParamValues},
     problem::Problem,
     response::OperationResponse,
     types::{Edge, Graph, Link, Machine, Me, Node},
@@ -28,8 +28,6 @@ pub(super) const GRAPH: &[Param] = &[Param {
     values: ParamValues::Text,
     repeatable: false,
 }];
-
-type OperationFuture = BoxFuture<'static, Result<OperationResponse, Problem>>;
 
 /// Returns the graph of references between objects.
 pub(super) fn graph(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {

@@ -4,7 +4,7 @@ use futures::FutureExt as _;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::{
-    history, lists, object,
+    children, diagnosis, history, lists, object,
     operation::{ResponseSchema, RestOperation},
     overview,
     response::OperationResponse,
@@ -129,7 +129,7 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
         about: "Why it is as it is, and what to do.",
         query: &[],
         response: ResponseSchema::Json(schema::<Why>),
-        handle: object::reason,
+        handle: diagnosis::reason,
     },
     RestOperation {
         path: "/v1/{plural}/{namespace}/{name}/children",
@@ -137,7 +137,7 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
         about: "What hangs on it: what the operator made for it, and its Pods.",
         query: &[],
         response: ResponseSchema::Json(schema::<Children>),
-        handle: object::children,
+        handle: children::children,
     },
     RestOperation {
         path: "/v1/{plural}/{namespace}/{name}/rendered",
@@ -145,7 +145,7 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
         about: "What was rendered from it, with what is in Secrets masked.",
         query: &[],
         response: ResponseSchema::Json(schema::<Rendered>),
-        handle: object::rendered,
+        handle: children::rendered,
     },
     RestOperation {
         path: "/v1/{plural}/{namespace}/{name}/events",

@@ -1,21 +1,19 @@
 //! Authentication and authorization of callers: the rights on our kinds that `kubectl get` needs, checked by TokenReview and
 //! SubjectAccessReview.
 
-use std::{collections::HashSet, net::IpAddr, sync::Arc};
+mod visibility;
+
+use std::{net::IpAddr, sync::Arc};
 
 use cluster::{
     access::{Access, Denial, Network, OWN_AUTHORIZATION, Penalties, TokenState, Unavailable, bearer},
     reviews::{Identity, Right},
 };
-use crds::{ApiKind, KINDS, digest::sha256_hex};
+use crds::{ApiKind, digest::sha256_hex};
 use daemon::loopback;
-use futures::{StreamExt as _, stream};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::{
-    api::problem::Problem,
-    fleet::{FleetCache, KindVisibility, Visibility},
-};
+use super::api::problem::Problem;
 
 /// SubjectAccessReviews of one caller that run at the same time.
 pub(super) const CONCURRENT_REVIEWS: usize = 16;
@@ -220,88 +218,6 @@ impl Auth {
         let right = Right { verb: "list", resource: kind.plural, subresource: "", namespace, name: "" };
         self.may(caller, &right).await
     }
-
-    /// Returns the caller's visibility of these kinds (of all kinds if there are none): the right to list them in the whole
-    /// cluster, or else in each namespace that has objects of the kind. If namespaces are named, only those are reviewed.
-    ///
-    /// # Errors
-    /// The API server cannot be queried, or [`Auth::require_visibility`] refuses.
-    pub(super) async fn visibility(
-        &self,
-        caller: &ApiCaller,
-        fleet: &FleetCache,
-        kinds: &[&'static ApiKind],
-        namespaces: &[String],
-    ) -> Result<Visibility, Problem> {
-        if matches!(self, Self::None { .. }) {
-            return Ok(Visibility::ALL);
-        }
-        let mut sights = Vec::with_capacity(KINDS.len());
-        for (row, kind) in (0_u8..).zip(KINDS) {
-            let wanted = kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
-            sights.push(if wanted {
-                self.kind_visibility(caller, kind, fleet.namespaces(row), namespaces).await?
-            } else {
-                KindVisibility::Namespaces(HashSet::new())
-            });
-        }
-        let visible = Visibility::only(sights);
-        Self::require_visibility(&visible, fleet, kinds, namespaces)?;
-        Ok(visible)
-    }
-
-    /// Refuses a caller that may see nothing of these kinds (of all kinds if there are none): an empty list would claim that
-    /// there are no objects. If there really are none, the empty list is true and passes.
-    ///
-    /// # Errors
-    /// The caller may not list the kinds in the one named namespace, or in any namespace that has objects of them.
-    pub(super) fn require_visibility(
-        visible: &Visibility,
-        fleet: &FleetCache,
-        kinds: &[&'static ApiKind],
-        namespaces: &[String],
-    ) -> Result<(), Problem> {
-        let Some(sights) = visible.by_kind() else { return Ok(()) };
-        let wanted = |kind: &ApiKind| kinds.is_empty() || kinds.iter().any(|wanted| wanted.name == kind.name);
-        let mut there = false;
-        for ((row, _), sight) in (0_u8..).zip(KINDS).zip(sights).filter(|((_, kind), _)| wanted(kind)) {
-            if !matches!(sight, KindVisibility::Namespaces(names) if names.is_empty()) {
-                return Ok(());
-            }
-            there = there || !fleet.namespaces(row).is_empty();
-        }
-        match (kinds, namespaces) {
-            // The error is the same whether or not that namespace has objects.
-            ([kind], [namespace]) => Err(forbidden("list", kind, namespace)),
-            ([kind], _) if there => Err(forbidden("list", kind, "")),
-            ([], [_]) => Err(nothing_visible()),
-            _ if there => Err(nothing_visible()),
-            _ => Ok(()),
-        }
-    }
-
-    async fn kind_visibility(
-        &self,
-        caller: &ApiCaller,
-        kind: &'static ApiKind,
-        mut there: Vec<String>,
-        named: &[String],
-    ) -> Result<KindVisibility, Problem> {
-        if self.may_list(caller, kind, "").await? {
-            return Ok(KindVisibility::All);
-        }
-        match named {
-            [] => {}
-            // The review is made even if the namespace has no objects, so that only the right decides.
-            [one] => there = vec![one.clone()],
-            // Named namespaces without objects are dropped: there may be many, each of which would cost a review.
-            _ => there.retain(|namespace| named.contains(namespace)),
-        }
-        let may = async |namespace: String| Ok(self.may_list(caller, kind, &namespace).await?.then_some(namespace));
-        let answers: Vec<_> = stream::iter(there).map(may).buffer_unordered(CONCURRENT_REVIEWS).collect().await;
-        let seen = answers.into_iter().filter_map(Result::transpose).collect::<Result<HashSet<_>, _>>()?;
-        Ok(KindVisibility::Namespaces(seen))
-    }
 }
 
 /// Refuses what pages of other origins send, and what is not for this machine. With `any_host` only cross-site requests are
@@ -338,12 +254,6 @@ fn forbidden(verb: &str, kind: &ApiKind, namespace: &str) -> Problem {
         crds::GROUP,
         plural = kind.plural,
     );
-    Problem::new(StatusCode::FORBIDDEN, detail)
-}
-
-fn nothing_visible() -> Problem {
-    let detail =
-        format!("you cannot list objects of Récif (API group {}): ask for the ClusterRole recif-view", crds::GROUP);
     Problem::new(StatusCode::FORBIDDEN, detail)
 }
 

@@ -11,7 +11,7 @@ const PHASE_WIDTH: usize = 10;
 
 /// The kubeconfig from the user's folder.
 const KUBECONFIG: &str = ".recif/kubeconfig";
-/// What the user has to know of programs here.
+/// Warning about the programs that run here.
 const WARNING: &str = "programs run as you, without a container; every account of this machine can call them";
 
 /// Something that is shown.
@@ -47,18 +47,18 @@ pub(crate) enum Event {
         namespace: String,
         /// Its phase.
         phase: String,
-        /// How long that took; `None` where nothing was waited for.
+        /// Time that it took; `None` where nothing was waited for.
         after: Option<Duration>,
         /// URL, what became of it, or why it is not Ready.
         text: String,
     },
     /// All objects are Ready, or as good as they get.
     Ready {
-        /// How long that took.
+        /// Time that it took.
         after: Duration,
         /// Objects that are not.
         except: Vec<String>,
-        /// What to do next.
+        /// Advice for the next step.
         next: String,
     },
     /// Files were saved.
@@ -92,7 +92,7 @@ pub(crate) enum Event {
     },
     /// Everything has ended.
     Ended {
-        /// How long that took.
+        /// Time that it took.
         after: Duration,
     },
 }

@@ -52,12 +52,12 @@ struct ScreenState {
 /// Tells when the thread that writes has written everything.
 pub(crate) struct ScreenWriter(oneshot::Receiver<()>);
 
-/// How the screen looks, and where it is.
+/// Form and place of the screen.
 #[derive(Debug, Clone)]
 pub(crate) struct ScreenStyle {
     /// Lines, or JSON.
     pub(crate) format: EventFormat,
-    /// Whose output is shown.
+    /// Programs whose output is shown.
     pub(crate) selection: OutputSelection,
     /// Writes to stderr: stdout belongs to a command.
     pub(crate) to_stderr: bool,

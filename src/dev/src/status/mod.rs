@@ -103,7 +103,7 @@ struct Tracked {
     steady_since: Instant,
     /// Digest of what its Pods ran when it was as it should be.
     good_content: Option<Option<String>>,
-    /// What was shown of its trouble.
+    /// Text of its trouble that was shown.
     shown: Option<String>,
 }
 

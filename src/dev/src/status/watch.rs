@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::manifest::ObjectId;
 
-/// What a watch has seen.
+/// Change that a watch has seen.
 #[derive(Debug)]
 pub(crate) enum Sight {
     /// An object is there, and may have changed.

@@ -24,7 +24,7 @@ impl fmt::Display for Position {
 pub(crate) struct Document {
     /// Its content.
     pub(crate) value: Value,
-    /// Where each field and item is, by its JSON pointer.
+    /// Place of each field and item, by its JSON pointer.
     pub(crate) places: Places,
 }
 
@@ -70,8 +70,8 @@ impl Places {
 /// A text is no YAML, or has what JSON cannot express.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct YamlError {
-    /// Where it is.
+    /// Place of the fault.
     pub(crate) at: Position,
-    /// What is wrong.
+    /// Description of the fault.
     pub(crate) message: String,
 }

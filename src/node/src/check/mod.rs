@@ -21,7 +21,7 @@ use crate::pod_spec::containers;
 /// Most bytes of a response that are read in search of its status.
 const MAX_HEAD: usize = 8 * 1024;
 
-/// What is done.
+/// Check of a container, as its probes and hooks name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Check {
     /// GET of a path with headers; any status from 200 to 399 is a success.
@@ -34,7 +34,7 @@ pub(crate) enum Check {
     Sleep(Duration),
 }
 
-/// Why it failed.
+/// A check failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CheckError {
     #[error("no answer in {0:?}")]

@@ -27,7 +27,7 @@ pub(crate) struct ServicePort {
     pub(crate) port: u16,
 }
 
-/// What became of a text.
+/// Result of [`replace`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Replaced {
     /// It names no Service.

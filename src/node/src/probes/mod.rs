@@ -160,7 +160,7 @@ async fn live(probe: &Prober<'_>) -> String {
     }
 }
 
-/// What the readiness probes of a container have said so far. Time is a parameter.
+/// Readiness of a container, by its probes so far. Time is a parameter.
 #[derive(Debug)]
 struct Readiness {
     timing: Timing,
@@ -173,7 +173,7 @@ struct Readiness {
     is_late_recorded: bool,
 }
 
-/// What follows from a probe.
+/// Consequences of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ProbeEffect {
     /// The readiness is another one now.
@@ -208,7 +208,7 @@ impl Readiness {
     }
 }
 
-/// What the liveness probes of a container have said so far.
+/// Liveness of a container, by its probes so far.
 #[derive(Debug, Default)]
 struct Liveness {
     has_lived: bool,

@@ -27,7 +27,7 @@ const BUFFER: usize = 16 * 1024;
 /// Receiver of the lines of a process.
 pub(crate) type Lines = Arc<dyn Fn(&str) + Send + Sync>;
 
-/// What is started, and how.
+/// Program to start, with all that it gets.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
     pub(crate) program: &'a Path,
@@ -38,7 +38,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) folder: &'a Path,
 }
 
-/// How a process ended.
+/// End of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessExit {
     /// Exit code: 128 and the signal if a signal ended it, as in containers.

@@ -14,7 +14,7 @@ use crate::process::ProcessExit;
 /// Address of every Pod.
 const ADDRESS: &str = "127.0.0.1";
 
-/// When a container runs.
+/// Part of a Pod's life in which a container runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ContainerRole {
     /// To its end, before what follows it.
@@ -41,7 +41,7 @@ pub(crate) struct ContainerRecord {
     pub(crate) is_ready: bool,
 }
 
-/// What a container does.
+/// State of an instance, as in the status of the Pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum State {
     /// Waits, for a reason and with a message.

@@ -201,7 +201,7 @@ fn remove_others(root: &Path, folder: &Path, files: &Files) -> io::Result<()> {
     Ok(())
 }
 
-/// Where the mount paths of a container are on this machine.
+/// Folders of this machine that stand for the mount paths of a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Mounts(Vec<(String, PathBuf)>);
 

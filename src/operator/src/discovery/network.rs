@@ -15,7 +15,7 @@ pub struct DiscoveryNetwork {
     pub denied: Vec<Cidr>,
     /// Ports on loopback that no server may have.
     pub closed: ClosedPorts,
-    /// Where the hosts of URLs are; `None`: where DNS says.
+    /// Addresses of the hosts of URLs; `None`: those of DNS.
     pub hosts: Option<HostMap>,
 }
 

@@ -16,6 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
+use mcp::build_client;
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
@@ -67,7 +68,8 @@ pub(super) struct ProviderRequest {
 impl Http {
     /// Creates a client for plain http only, without loading certificates; `pause` is called instead of sleeping.
     pub(super) fn plain(pause: impl Fn(Duration) + Send + Sync + 'static) -> Self {
-        let client = OnceLock::from(builder().tls_certs_only([]).build().map_err(|error| error.to_string()));
+        let client = build_client("recif-runner", |builder| configure(builder).tls_certs_only([]));
+        let client = OnceLock::from(client.map_err(|error| error.to_string()));
         let pause = move |time| {
             pause(time);
             futures::future::ready(()).boxed()
@@ -152,13 +154,11 @@ fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
 }
 
 fn build() -> Result<Client, String> {
-    // An image without CA certificates can still use plain http.
-    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| error.to_string())
+    build_client("recif-runner", configure).map_err(|error| error.to_string())
 }
 
-fn builder() -> ClientBuilder {
-    Client::builder()
-        .user_agent(concat!("recif-runner/", env!("CARGO_PKG_VERSION")))
+fn configure(builder: ClientBuilder) -> ClientBuilder {
+    builder
         .connect_timeout(CONNECT)
         // A key must not follow a redirect to another host.
         .redirect(Policy::none())

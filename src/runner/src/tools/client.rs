@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use mcp::{DnsResolver, Trust};
+use mcp::{DnsResolver, Trust, build_client};
 use reqwest::{Client, ClientBuilder, Response, redirect::Policy};
 use tokio::time::Instant;
 use url::Url;
@@ -125,14 +125,8 @@ pub(super) fn failed(error: reqwest::Error) -> ToolError {
 }
 
 fn build(with: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
-    let builder = || {
-        with(Client::builder())
-            .user_agent(concat!("recif-runner/", env!("CARGO_PKG_VERSION")))
-            .redirect(same_host())
-            .pool_max_idle_per_host(4)
-    };
-    // An image without CA certificates can still use plain http.
-    builder().build().or_else(|_| builder().tls_certs_only([]).build()).map_err(|error| error.to_string())
+    build_client("recif-runner", |builder| with(builder).redirect(same_host()).pool_max_idle_per_host(4))
+        .map_err(|error| error.to_string())
 }
 
 fn same_host() -> Policy {

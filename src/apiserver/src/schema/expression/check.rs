@@ -53,7 +53,7 @@ const OPERATORS: &[&str] = &[
     operators::SUBSTRACT,
 ];
 
-/// What is known of a part of an expression.
+/// Type of a part of an expression, as far as it is known.
 #[derive(Clone, Copy)]
 enum Type<'a> {
     /// A value of this schema.

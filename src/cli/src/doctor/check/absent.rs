@@ -2,7 +2,7 @@
 
 use crate::doctor::reading::Installed;
 
-/// What to do where a part is missing.
+/// Advice where a part is missing.
 pub(super) const INSTALL: &str =
     "kubectl apply --server-side -k config/default, or name its namespace with --system-namespace";
 

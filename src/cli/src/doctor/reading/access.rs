@@ -45,7 +45,7 @@ const EXCESS: &[(&str, &str, &str)] = &[
     ("delete", "", "namespaces"),
 ];
 
-/// What an install creates.
+/// Resources that an install creates.
 const INSTALLS: &[(&str, &str)] = &[
     ("apiextensions.k8s.io", "customresourcedefinitions"),
     ("rbac.authorization.k8s.io", "clusterroles"),

@@ -26,15 +26,15 @@ const VARIABLES: [(&str, &str); 3] =
 /// Image that is used.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::doctor) struct ImageUse {
-    /// What it is for.
+    /// Its use, such as `sidecar`.
     pub part: &'static str,
     /// Its name.
     pub image: String,
-    /// What a part pulls it with; `None`: Pods of workloads use it, which have Secrets of their own.
+    /// Credentials with which a part pulls it; `None`: Pods of workloads use it, which have Secrets of their own.
     pub puller: Option<Puller>,
 }
 
-/// What a Pod of a part pulls its image with.
+/// Credentials with which a Pod of a part pulls its image.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::doctor) struct Puller {
     /// Its ServiceAccount, which may have Secrets for it.

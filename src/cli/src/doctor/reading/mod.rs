@@ -42,9 +42,9 @@ use crate::{
 /// Everything that was read.
 #[derive(Debug)]
 pub(super) struct Readings {
-    /// What was read.
+    /// Extent of the reading.
     pub scope: Scope,
-    /// Whether Récif is installed.
+    /// State of the installation.
     pub installed: Installed,
     /// Version of the API server, such as `v1.34.2`.
     pub server: String,

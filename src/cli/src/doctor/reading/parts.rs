@@ -42,7 +42,7 @@ pub(in crate::doctor) struct Part {
     pub has_claim: bool,
     /// Its Pods.
     pub pods: Vec<PartPod>,
-    /// Whether the request was made with a token.
+    /// True if the request was made with a token.
     pub signed: bool,
 }
 
@@ -57,7 +57,7 @@ pub(in crate::doctor) struct PartPod {
     pub readyz: Read<(u16, String)>,
     /// Status of a request as users make them; `None`: it serves no users.
     pub answer: Option<Read<u16>>,
-    /// How far the history is behind, in whole seconds, from its metrics.
+    /// Delay of the history in whole seconds, from its metrics.
     pub behind: Option<u64>,
 }
 

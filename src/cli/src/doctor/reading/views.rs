@@ -5,20 +5,20 @@ use std::time::Duration;
 /// Architectures of our images.
 pub(in crate::doctor) const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 
-/// What to read.
+/// Extent of a reading.
 #[derive(Debug, Clone)]
 pub(in crate::doctor) struct Scope {
     /// Namespace of the first agent.
     pub namespace: String,
     /// Namespace of operator, gateway and control plane.
     pub system: String,
-    /// Whether each image is pulled by a Pod.
+    /// True if a Pod pulls each image.
     pub pull: bool,
     /// Longest time for each reading.
     pub timeout: Duration,
 }
 
-/// Whether Récif is in the cluster.
+/// State of the installation of Récif in the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::doctor) enum Installed {
     /// A part or a kind of it is.

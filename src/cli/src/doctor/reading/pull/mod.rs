@@ -47,7 +47,7 @@ pub(in crate::doctor) struct Pulled {
     pub place: String,
     /// True if Pods of workloads use the image.
     pub of_workloads: bool,
-    /// What became of it.
+    /// End of its Pod.
     pub outcome: PullOutcome,
     /// The Pod, if it could not be removed.
     pub left: Option<LeftPod>,
@@ -58,7 +58,7 @@ pub(in crate::doctor) struct Pulled {
 pub(in crate::doctor) struct LeftPod {
     /// Its namespace and name.
     pub pod: String,
-    /// Why it is still there.
+    /// Cause for which it is still there.
     pub why: String,
 }
 

@@ -1,0 +1,145 @@
+//! Client of Anthropic's Messages API.
+//!
+//! The API has no role for instructions within the conversation, so all of them go to its `system`; JSON is requested
+//! in the instructions, which all of its models follow. Thinking blocks that precede a tool call are sent back with the
+//! call, otherwise the API refuses the tool's result.
+//!
+//! Sources: <https://docs.anthropic.com/en/api/messages-streaming>,
+//! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
+
+mod reader;
+
+use crds::provider;
+use dotprompt::Part;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::{Value, json};
+
+use super::{
+    ModelRef, ModelRequest, Thought,
+    calls::object_or_empty,
+    endpoint::{ModelEndpoint, ProviderDefaults},
+    error::ModelError,
+    http::ProviderRequest,
+    remote::{Protocol, Reader},
+    transcript::{Media, TranscriptEntry, instructions, json_instruction, transcript_entries},
+};
+use crate::Lookup;
+use reader::AnthropicReader;
+
+const PROVIDER: ProviderDefaults =
+    ProviderDefaults { provider: provider::ANTHROPIC, public: "https://api.anthropic.com", regional: None };
+
+/// Version of the API.
+const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
+/// Default of `max_tokens`, which the API requires.
+const MAX_TOKENS: u64 = 8192;
+
+/// Model behind the Messages API.
+pub(super) struct Anthropic(ModelEndpoint);
+
+impl Anthropic {
+    /// Creates the client of the model in `reference`.
+    ///
+    /// # Errors
+    /// The setting that is missing or invalid.
+    pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
+        ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
+    }
+}
+
+impl Protocol for Anthropic {
+    fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
+        let generation = self.0.generation(request);
+        let model = generation.model.clone();
+        let names = [("maxOutputTokens", "max_tokens")];
+        let mut body = generation.into_values(&names, true);
+        body.entry("max_tokens").or_insert(MAX_TOKENS.into());
+        body.insert("model".into(), model.into());
+        body.insert("stream".into(), true.into());
+        if let Some(system) = instructions(request, request.output.as_ref().map(json_instruction)) {
+            body.insert("system".into(), system.into());
+        }
+        body.insert("messages".into(), messages(request)?.into());
+        if !request.tools.is_empty() {
+            let tools = request.tools.iter().map(
+                |tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema }),
+            );
+            body.insert("tools".into(), tools.collect());
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(HeaderName::from_static("anthropic-version"), VERSION);
+        if let Some(key) = self.0.key_header("") {
+            headers.insert(HeaderName::from_static("x-api-key"), key);
+        }
+        Ok(ProviderRequest { url: self.0.url(&["v1", "messages"]), headers, body: body.into() })
+    }
+
+    fn reader(&self) -> Box<dyn Reader> {
+        Box::new(AnthropicReader::default())
+    }
+}
+
+fn messages(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
+    let mut messages = Vec::new();
+    for entry in transcript_entries(&request.messages) {
+        let (role, blocks) = match entry {
+            TranscriptEntry::System(_) => continue,
+            TranscriptEntry::User(parts) => ("user", parts.iter().filter_map(block).collect::<Result<Vec<_>, _>>()?),
+            TranscriptEntry::Assistant(text, calls) => {
+                let thoughts = calls.iter().filter_map(|call| match &call.thought {
+                    Some(Thought::Blocks(blocks)) => Some(blocks.clone()),
+                    _ => None,
+                });
+                let thoughts: Vec<_> = thoughts.flatten().collect();
+                let text = (!text.is_empty()).then(|| json!({ "type": "text", "text": text }));
+                let calls = calls.into_iter().map(|call| {
+                    let input = object_or_empty(&call.arguments);
+                    json!({ "type": "tool_use", "id": sanitize_id(&call.id), "name": call.name, "input": input })
+                });
+                ("assistant", thoughts.into_iter().chain(text).chain(calls).collect())
+            }
+            TranscriptEntry::Results(results) => {
+                let results = results.into_iter().map(|result| {
+                    let mut block = json!({
+                        "type": "tool_result",
+                        "tool_use_id": sanitize_id(result.id),
+                        "content": result.text,
+                    });
+                    if result.failed {
+                        block["is_error"] = true.into();
+                    }
+                    block
+                });
+                ("user", results.collect())
+            }
+        };
+        if !blocks.is_empty() {
+            messages.push(json!({ "role": role, "content": blocks }));
+        }
+    }
+    Ok(messages)
+}
+
+fn block(part: &Part) -> Option<Result<Value, ModelError>> {
+    match part {
+        Part::Text(text) if text.is_empty() => None,
+        Part::Text(text) => Some(Ok(json!({ "type": "text", "text": text }))),
+        Part::Media { url, content_type } => Some(Media::read(url, content_type.as_deref()).map(|media| {
+            let (type_, source) = match media {
+                Media::Inline { type_, data } => {
+                    (Some(type_), json!({ "type": "base64", "media_type": type_, "data": data }))
+                }
+                Media::Remote { type_, url } => (type_, json!({ "type": "url", "url": url })),
+            };
+            let kind = if type_ == Some("application/pdf") { "document" } else { "image" };
+            json!({ "type": kind, "source": source })
+        })),
+    }
+}
+
+/// Replaces the characters of an id that the API does not accept: letters, digits, `_` and `-` are kept. Ids of other
+/// providers may hold more.
+fn sanitize_id(id: &str) -> String {
+    id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' }).collect()
+}
