@@ -1,4 +1,4 @@
-//! Minimal HTTP client: one GET to a Pod or a gateway, on a connection that is kept for the next one.
+//! Minimal HTTP client: one GET to a Pod or a gateway, on a connection that the caller may keep for the next one.
 //!
 //! It is no general client on purpose: the scaler holds a connection to every Pod of the fleet, and an idle connection
 //! without buffers costs a socket and nothing else.
