@@ -109,7 +109,7 @@ pub struct OperatorArgs {
     #[arg(long, env = "RECIF_CRASH_AT", value_name = "N:SIDE", hide = true)]
     pub(super) crash_at: Option<String>,
     /// For tests: lose one wake of a hundred, and look at every object again within five seconds
-    #[arg(long, env = "RECIF_LOSE_WAKES")]
+    #[arg(long, env = "RECIF_LOSE_WAKES", hide = true)]
     pub(super) lose_wakes: bool,
 }
 
