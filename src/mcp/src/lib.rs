@@ -1,5 +1,5 @@
 //! Client of MCP servers ([Model Context Protocol](https://modelcontextprotocol.io), Streamable HTTP) of either era of the
-//! protocol.
+//! protocol, and what the HTTP clients of operator and runner share: egress policy, trust, the fallback without CA certificates.
 //!
 //! The crate rmcp implements the protocol and is not part of the interface, which has texts, names of tools and their schemas. Up
 //! to revision 2025-11-25 a client opens a session with `initialize`; from 2026-07-28 on each request stands alone. A
