@@ -84,6 +84,7 @@ async fn query_sidecars(pods: Vec<Arc<PodRecord>>) -> Arc<Load> {
 
 /// Returns the load of a Pod; `None` if its sidecar does not give it in time.
 async fn query_pod(name: String, sidecar: SocketAddr) -> Option<PodLoad> {
+    // A Pod is asked at most once a second, so no connection is kept.
     let request = get_request("/_recif/inflight", &[("Connection", "close")]);
     let answer = timeout(TIMEOUT, query(sidecar, None, &request, MAX_RESPONSE_BYTES)).await.ok()?.ok()?;
     let body = (200..300).contains(&answer.status).then_some(answer.body)?;
@@ -95,7 +96,11 @@ async fn query_pod(name: String, sidecar: SocketAddr) -> Option<PodLoad> {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
-    use axum::{Router, routing::get};
+    use axum::{
+        Router,
+        http::StatusCode,
+        routing::{MethodRouter, get},
+    };
     use cluster::ObjectVersion;
     use tokio::net::TcpListener;
 
@@ -110,6 +115,15 @@ mod tests {
         Arc::new(related::pod(&head, &json.to_string()).unwrap())
     }
 
+    /// Serves a sidecar that answers in this way, and returns its port.
+    async fn sidecar(answer: MethodRouter) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let app = Router::new().route("/_recif/inflight", answer);
+        tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+        port
+    }
+
     #[tokio::test]
     async fn pods_are_asked_once_however_many_want_to_know() {
         let asked = Arc::new(AtomicUsize::new(0));
@@ -118,11 +132,7 @@ mod tests {
             count.fetch_add(1, Ordering::Relaxed);
             async { r#"{"inflight":3,"concurrency":8,"more":1}"# }
         });
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let server = tokio::spawn(async move {
-            axum::serve(listener, Router::new().route("/_recif/inflight", answer)).await.unwrap();
-        });
+        let port = sidecar(answer).await;
         let loads = LoadCache::new();
         // Nothing listens at the second Pod's port of the same address.
         let pods = || vec![pod("a", "127.0.0.1", port), pod("b", "127.0.0.1", 1), pod("without-address", "", port)];
@@ -130,6 +140,20 @@ mod tests {
         assert_eq!((one.in_flight, one.silent, one.pods.len()), (3, 1, 1));
         assert_eq!((other.pods[0].name.as_str(), other.pods[0].concurrency), ("a", 8));
         assert_eq!(asked.load(Ordering::Relaxed), 1);
-        server.abort();
+    }
+
+    #[tokio::test]
+    async fn a_pod_that_fails_says_too_much_or_hangs_is_silent() {
+        let answering = sidecar(get(|| async { r#"{"inflight":2}"# })).await;
+        let failing = sidecar(get(|| async { (StatusCode::INTERNAL_SERVER_ERROR, r#"{"inflight":3}"#) })).await;
+        // Blanks after JSON are JSON: the length alone is wrong.
+        let endless = || async { r#"{"inflight":4}"#.to_owned() + &" ".repeat(MAX_RESPONSE_BYTES) };
+        let endless = sidecar(get(endless)).await;
+        let hanging = sidecar(get(std::future::pending::<&'static str>)).await;
+        let pods = [("a", answering), ("b", failing), ("c", endless), ("d", hanging)];
+        let pods = pods.map(|(name, port)| pod(name, "127.0.0.1", port));
+        let load = LoadCache::new().get("u", pods.into()).await;
+        assert_eq!((load.in_flight, load.silent, load.pods.len()), (2, 3, 1));
+        assert_eq!(load.pods[0].name, "a");
     }
 }
