@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crds::KINDS;
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::FutureExt as _;
 use http::StatusCode;
 use tokio::time::timeout;
 
 use super::{
-    operation::{OperationRequest, Param, ParamValues},
+    operation::{OperationFuture, OperationRequest, Param, ParamValues},
     problem::Problem,
     response::OperationResponse,
     types::{History, Step, Transition, Transitions},
@@ -45,11 +45,7 @@ pub(super) const TRANSITIONS: &[Param] = &[
 ];
 
 /// Lists the transitions of the fleet, the newest first.
-pub(super) fn transitions(
-    app: SharedAppState,
-    caller: ApiCaller,
-    asked: OperationRequest,
-) -> BoxFuture<'static, Result<OperationResponse, Problem>> {
+pub(super) fn transitions(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let limit = asked.number("limit").and_then(|limit| usize::try_from(limit).ok()).unwrap_or(DEFAULT_LIMIT);
         let before = asked.one("before").filter(|text| !text.is_empty()).map(str::parse::<store::Cursor>).transpose();
@@ -67,11 +63,7 @@ pub(super) fn transitions(
 }
 
 /// Reports the state of the mirror that stores the history.
-pub(super) fn history_status(
-    app: SharedAppState,
-    caller: ApiCaller,
-    _: OperationRequest,
-) -> BoxFuture<'static, Result<OperationResponse, Problem>> {
+pub(super) fn history_status(app: SharedAppState, caller: ApiCaller, _: OperationRequest) -> OperationFuture {
     async move {
         // The response is the same for every caller with a valid token.
         app.auth.user(&caller).await?;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use crds::{ApiKind, KINDS, ReferencePhase, WorkloadPhase, digest::sha256_hex};
-use futures::{FutureExt as _, future::BoxFuture};
+use futures::FutureExt as _;
 use meta::Phase as _;
 
 use super::{
-    operation::{OperationRequest, Param, ParamValues},
+    operation::{OperationFuture, OperationRequest, Param, ParamValues},
     problem::Problem,
     response::OperationResponse,
 };
@@ -109,11 +109,7 @@ pub(super) fn kind_of(asked: &OperationRequest) -> Result<&'static ApiKind, Prob
 }
 
 /// Lists the objects of all kinds.
-pub(super) fn fleet(
-    app: SharedAppState,
-    caller: ApiCaller,
-    asked: OperationRequest,
-) -> BoxFuture<'static, Result<OperationResponse, Problem>> {
+pub(super) fn fleet(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let kinds: Vec<_> = asked.many("kind").filter_map(ApiKind::find).collect();
         let page = page(&app, &caller, &asked, &kinds, "fleet", Sort::Attention, true).await?;
@@ -123,11 +119,7 @@ pub(super) fn fleet(
 }
 
 /// Lists the objects of one kind.
-pub(super) fn of_kind(
-    app: SharedAppState,
-    caller: ApiCaller,
-    asked: OperationRequest,
-) -> BoxFuture<'static, Result<OperationResponse, Problem>> {
+pub(super) fn of_kind(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let kind = kind_of(&asked)?;
         let page = page(&app, &caller, &asked, &[kind], "kind", Sort::Namespace, false).await?;
@@ -137,11 +129,7 @@ pub(super) fn of_kind(
 }
 
 /// Lists the MCP servers.
-pub(super) fn servers(
-    app: SharedAppState,
-    caller: ApiCaller,
-    asked: OperationRequest,
-) -> BoxFuture<'static, Result<OperationResponse, Problem>> {
+pub(super) fn servers(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let kinds: Vec<_> = ["MCPServer", "RemoteMCPServer"].into_iter().filter_map(ApiKind::find).collect();
         let page = page(&app, &caller, &asked, &kinds, "servers", Sort::Namespace, false).await?;
