@@ -18,8 +18,8 @@ use crate::{
     fleet::{MASKED, Record},
 };
 
-/// Returns its children.
-pub(super) fn children(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
+/// Lists its children.
+pub(super) fn list(app: SharedAppState, caller: ApiCaller, asked: OperationRequest) -> OperationFuture {
     async move {
         let record = find(&app, &caller, &asked).await?.record;
         OperationResponse::of(&Children { items: children_of(&app, &caller, &record).await? })

@@ -137,7 +137,7 @@ pub(super) const OPERATIONS: &[RestOperation] = &[
         about: "What hangs on it: what the operator made for it, and its Pods.",
         query: &[],
         response: ResponseSchema::Json(schema::<Children>),
-        handle: children::children,
+        handle: children::list,
     },
     RestOperation {
         path: "/v1/{plural}/{namespace}/{name}/rendered",
