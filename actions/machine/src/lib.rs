@@ -52,7 +52,6 @@ mod edge;
 mod error;
 #[doc(hidden)]
 pub mod example;
-mod explain;
 mod history;
 mod lost_write;
 mod messages;

@@ -3,7 +3,7 @@
 //!
 //! Such a loop is a defect of this program or of the cluster it is installed in, and would run at the speed of the API server.
 //! This module does not know the cause: it counts transitions, and forgets them when something outside changes or when the object
-//! is quiet.
+//! is quiet. The plan of a step (`plan.rs`) asks it, and tells the user.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},
