@@ -1,7 +1,8 @@
 //! Backs off exponentially from an object that another operator writes too.
 //!
 //! Each operator takes the other's settings for a change and would revert it at once. So an object that another operator wrote
-//! last is left alone for a while, for longer each time the other one writes again after a write of this operator.
+//! last is left alone for a while, for longer each time the other one writes again after a write of this operator. What the driver
+//! does meanwhile is in `other_operator.rs`.
 
 use std::time::Duration;
 

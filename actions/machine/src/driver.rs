@@ -128,7 +128,7 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         if let Some(left) = self.retry_state.delay_left(key, cr.uid(), cr.version(), now) {
             return Requeue::After(left);
         }
-        let left = self.contention_left(key, &cr, now);
+        let left = self.observe_contention(key, &cr, now);
         if !left.is_zero() {
             return self.yield_to_other_writer(StepDecision::new(key, cr), left).await;
         }

@@ -3,7 +3,8 @@
 //! A CRD that is older than this build prunes the fields it does not know, without an error. If a step is decided by such a
 //! field, the same steps would repeat forever: that is a defect, and it is reported with the name of the field. Any other dropped
 //! field is only missing. It would be sent again in each step, so for a while it alone is no reason to write. A write that is
-//! made for another reason carries it, and shows whether it is still dropped.
+//! made for another reason carries it, and shows whether it is still dropped. What the driver does about a drop is in
+//! `lost_write.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

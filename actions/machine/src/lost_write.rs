@@ -1,4 +1,5 @@
-//! Finds out which fields of a status the API server did not keep, and delays the steps that depend on them.
+//! Delays the steps that depend on fields of a status which the API server did not keep, and says so in the status. Which fields
+//! these are is found out in `dropped_fields.rs`.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Leaves an object alone that another operator writes too, and says so in its status.
+//! Leaves an object alone that another operator writes too, and says so in its status. For how long is computed in
+//! `contention.rs`.
 
 use std::{sync::PoisonError, time::Duration};
 
@@ -23,8 +24,9 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         self.retry_state.unconfirm_all();
     }
 
-    /// Returns how long the object is to be left to another operator that writes it, too. A deletion goes on.
-    pub(super) fn contention_left(&self, key: &Key, cr: &K, now: Duration) -> Duration {
+    /// Records who wrote the object last, and returns how long it is to be left to another operator that writes it, too. A deletion
+    /// goes on.
+    pub(super) fn observe_contention(&self, key: &Key, cr: &K, now: Duration) -> Duration {
         if cr.is_deleting() {
             return Duration::ZERO;
         }
