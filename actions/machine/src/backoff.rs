@@ -1,4 +1,4 @@
-//! Computes delays before a next attempt: exponential back-off with jitter, and its limits.
+//! Computes delays before a next attempt (exponential back-off with jitter, and its limits), and holds the resync period.
 
 use std::time::Duration;
 
@@ -8,6 +8,9 @@ use sha2::{Digest, Sha256};
 /// Resync period: an object that waits for a watch event, or for nothing, gets a step after about this long, from the informer
 /// caches and without a request, to make up for a missed event.
 pub const RECHECK: Duration = Duration::from_secs(600);
+
+/// Longest back-off between two attempts at a request that fails without a fault of this program.
+pub(super) const UNREACHABLE: Duration = Duration::from_secs(5);
 
 /// Longest back-off.
 pub(super) const LONGEST_BACKOFF: Duration = Duration::from_secs(300);

@@ -7,8 +7,7 @@ use meta::{Phase, PhaseClass, PhasedObject};
 use super::{
     ApiError, Driver, EdgeOwner, Requeue, StepOutcome,
     attempts::due,
-    backoff::{LONGEST_BACKOFF, backoff, short_backoff},
-    consequence::UNREACHABLE,
+    backoff::{LONGEST_BACKOFF, UNREACHABLE, backoff, short_backoff},
     decide::StepDecision,
     plan::Plan,
     report::event_text,

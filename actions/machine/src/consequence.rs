@@ -5,11 +5,10 @@ use std::time::Duration;
 use meta::{PhasedObject, reason};
 
 use super::{
-    ActionError, ApiError, Driver, EdgeOwner, Wait, attempts::StepFailure, decide::StepDecision, readable_message,
+    ActionError, ApiError, Driver, EdgeOwner, Wait, attempts::StepFailure, backoff::UNREACHABLE, decide::StepDecision,
+    readable_message,
 };
 
-/// Longest back-off between two attempts at a request that fails without a fault of this program.
-pub(super) const UNREACHABLE: Duration = Duration::from_secs(5);
 const FORBIDDEN: Duration = Duration::from_secs(10);
 const NAMESPACE_GOES: Duration = Duration::from_secs(30);
 

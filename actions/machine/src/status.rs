@@ -3,18 +3,14 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use meta::{CommonStatus, HistoryEntry, Phase, PhasedObject, condition_type};
+use meta::{CommonStatus, Phase, PhasedObject, condition_type};
 
 use super::{
     Table, Wait,
     attempts::{StepFailure, attempts_expired, record_attempt},
     conditions::{self, ConditionInputs},
-    history::{admission, trace_id},
+    history::{HistoryInputs, admission, append},
 };
-
-/// Entries kept in `status.history`.
-const HISTORY: usize = 20;
 
 /// Decision of an action, before the driver's part of the status is filled in.
 #[derive(Debug)]
@@ -82,19 +78,7 @@ pub(super) fn complete_status<K: PhasedObject>(
     machine.failure = record;
     machine.observed_generation = generation;
     if says_new {
-        let seq = machine.history.last().map_or(0, |entry| entry.seq) + 1;
-        machine.history.push(HistoryEntry {
-            seq,
-            at: MicroTime(Timestamp::from_microsecond(exact.as_microsecond()).unwrap_or(now)),
-            from: before.raw_phase().unwrap_or_default().to_owned(),
-            to: phase.as_str().to_owned(),
-            action: by.to_owned(),
-            reason,
-            took_ms: i64::try_from(took.as_millis()).unwrap_or(i64::MAX),
-            trace_id: trace_id(before.uid(), seq, now),
-        });
-        let surplus = machine.history.len().saturating_sub(HISTORY);
-        machine.history.drain(..surplus);
+        append(&mut machine.history, before, HistoryInputs { to: phase, by, reason, at: exact, took });
     }
     next
 }
