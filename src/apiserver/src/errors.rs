@@ -18,7 +18,7 @@ pub(crate) const DUPLICATE: &str = "FieldValueDuplicate";
 pub(crate) const NOT_FOUND: &str = "FieldValueNotFound";
 pub(crate) const NOT_SUPPORTED: &str = "FieldValueNotSupported";
 
-/// Fault of one field.
+/// Violation at one field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Violation {
     /// Reason, as in the causes of a Status.

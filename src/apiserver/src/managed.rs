@@ -13,7 +13,7 @@ use crate::{
     structure::Structure,
 };
 
-/// Writer of fields, with the kind of its writes.
+/// Field manager, with operation, version and subresource.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ManagerIdentifier {
     /// Operation; the first in the list of owners are applies.

@@ -113,7 +113,7 @@ fn is_dry_run<'a>(name: &str, values: impl Iterator<Item = &'a str>) -> Result<b
     Ok(!values.is_empty())
 }
 
-/// Fate of an object's dependents when it is deleted.
+/// Deletion propagation: what becomes of an object's dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Propagation {
     /// They are deleted after it.
@@ -131,7 +131,7 @@ pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
     /// Seconds that a Pod has to end.
     pub(crate) grace: Option<i64>,
-    /// Fate of dependents; none leaves the choice to the finalizers of the object.
+    /// Deletion propagation; none leaves the choice to the finalizers of the object.
     pub(crate) propagation: Option<Propagation>,
     /// Only the object with this uid is deleted.
     pub(crate) uid: Option<String>,

@@ -42,7 +42,7 @@ pub(super) struct StatelessChild {
 struct StatelessState {
     requests: PendingRequests,
     child: ChildState,
-    /// Cause for which the last child was not started.
+    /// Reason why the last child was not started.
     cause: Option<Arc<str>>,
 }
 

@@ -20,7 +20,7 @@ use crate::{
     workspace::{ReportedProblems, Snapshot, Workspace},
 };
 
-/// State that the files ask for, and the way to it.
+/// Desired state by the files, and the progress towards it.
 pub(crate) struct Desired {
     workspace: Workspace,
     applier: Applier,

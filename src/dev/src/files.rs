@@ -39,12 +39,12 @@ pub(crate) struct SourceText {
     pub(crate) text: String,
 }
 
-/// Files that were found, and those that were not.
+/// Result of the search for files.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// Files in the order of the command line; those of a folder by their names.
     pub(crate) files: Vec<SourceText>,
-    /// Causes for which files are not among them.
+    /// Reasons why files are not among them.
     pub(crate) problems: Vec<String>,
     /// Folders in which a change may concern these files.
     pub(crate) folders: BTreeSet<PathBuf>,

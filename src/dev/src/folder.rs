@@ -42,7 +42,7 @@ pub(crate) enum FolderError {
     Foreign {
         /// The folder, or what is in it.
         path: PathBuf,
-        /// Objection to it.
+        /// Reason for the refusal.
         why: &'static str,
     },
     /// A file or folder cannot be made.

@@ -32,7 +32,7 @@ pub(crate) struct FileWatcher {
     watched: BTreeMap<PathBuf, bool>,
     /// Paths that have changed, and are not returned yet.
     paths: BTreeSet<PathBuf>,
-    /// Time at which it is returned if nothing else changes, and at the latest.
+    /// Time at which they are returned if nothing else changes, and at the latest.
     due: Option<(Instant, Instant)>,
 }
 

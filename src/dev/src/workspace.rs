@@ -39,7 +39,7 @@ pub(crate) struct Workspace {
 struct FileState {
     text: String,
     contents: Contents,
-    /// Fault for which the text is no YAML.
+    /// Reason why the text is no YAML.
     error: Option<String>,
 }
 

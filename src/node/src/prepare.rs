@@ -24,7 +24,7 @@ use crate::{
 /// Variables that hold JSON which the operator rendered.
 const JSON_VARIABLES: &[&str] = &["CORAIL_TOOLS", "CORAIL_KNOWLEDGE_BASES"];
 
-/// Cause for which a container cannot be started: the reason and message of its state, and the sentence for the user.
+/// Reason why a container cannot be started: the reason and message of its state, and the sentence for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StartFailure {
     pub(crate) reason: &'static str,

@@ -16,7 +16,7 @@ use crate::controlled::ReconciledKind;
 /// Upper bounds of the buckets, in seconds.
 const BUCKETS: [f64; 10] = [0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
 
-/// Cause for which an object was not ready.
+/// Reason why an object was not ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum StartCause {
     Created,

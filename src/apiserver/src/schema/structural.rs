@@ -70,7 +70,7 @@ pub(super) struct StructuralSchema {
     pub(super) additional: Option<Box<Self>>,
     pub(super) items: Option<Box<Self>>,
     pub(super) list_type: Option<ListType>,
-    /// Demands on the value beside its type.
+    /// Constraints on the value beside its type.
     pub(super) validation: ValueValidation,
     /// Rules as they are written.
     pub(super) rules: Vec<Value>,

@@ -39,7 +39,7 @@ const CHECKED_FORMATS: &[&str] = &[
     "uuid5",
 ];
 
-/// Demands of a schema on a value beside its type.
+/// Constraints of a schema on a value beside its type.
 #[derive(Debug, Default)]
 pub(super) struct ValueValidation {
     pub(super) required: Vec<String>,

@@ -21,7 +21,7 @@ use crate::pod_spec::containers;
 /// Most bytes of a response that are read in search of its status.
 const MAX_HEAD: usize = 8 * 1024;
 
-/// Check of a container, as its probes and hooks name it.
+/// Handler of a probe or lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Check {
     /// GET of a path with headers; any status from 200 to 399 is a success.

@@ -38,7 +38,7 @@ pub(crate) struct Launch<'a> {
     pub(crate) folder: &'a Path,
 }
 
-/// End of a process.
+/// Exit status of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProcessExit {
     /// Exit code: 128 and the signal if a signal ended it, as in containers.

@@ -36,7 +36,7 @@ pub struct Programs {
     pub runner: PathBuf,
 }
 
-/// Work of a container.
+/// Command of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     /// A program with its arguments.

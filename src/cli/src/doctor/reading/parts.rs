@@ -57,7 +57,7 @@ pub(in crate::doctor) struct PartPod {
     pub readyz: Read<(u16, String)>,
     /// Status of a request as users make them; `None`: it serves no users.
     pub answer: Option<Read<u16>>,
-    /// Delay of the history in whole seconds, from its metrics.
+    /// Lag of the history in whole seconds, from its metrics.
     pub behind: Option<u64>,
 }
 

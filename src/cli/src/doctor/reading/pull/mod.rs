@@ -47,7 +47,7 @@ pub(in crate::doctor) struct Pulled {
     pub place: String,
     /// True if Pods of workloads use the image.
     pub of_workloads: bool,
-    /// End of its Pod.
+    /// Outcome of the pull.
     pub outcome: PullOutcome,
     /// The Pod, if it could not be removed.
     pub left: Option<LeftPod>,
@@ -58,7 +58,7 @@ pub(in crate::doctor) struct Pulled {
 pub(in crate::doctor) struct LeftPod {
     /// Its namespace and name.
     pub pod: String,
-    /// Cause for which it is still there.
+    /// Reason why it is still there.
     pub why: String,
 }
 

@@ -8,7 +8,7 @@ use crate::doctor::reading::api::{Unread, items, text};
 /// Name of the container.
 const CONTAINER: &str = "version";
 
-/// End of a Pod that pulls an image.
+/// Outcome of a pull.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::doctor) enum PullOutcome {
     /// The image was pulled, or was there, and its program printed its version.
