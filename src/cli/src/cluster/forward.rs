@@ -135,6 +135,39 @@ impl Forward {
     }
 }
 
+fn is_ready(pod: &Pod) -> bool {
+    is_pod_ready(pod) && pod.metadata.deletion_timestamp.is_none()
+}
+
+/// Returns the name of the Pod, and the number of its port.
+fn pod_port(pod: &Pod, target: &IntOrString) -> Option<(String, u16)> {
+    let number = match target {
+        IntOrString::Int(number) => *number,
+        IntOrString::String(name) => {
+            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
+            let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
+            ports.find(|port| port.name.as_ref() == Some(name))?.container_port
+        }
+    };
+    Some((pod.metadata.name.clone()?, u16::try_from(number).ok()?))
+}
+
+/// Connector of an HTTP client; it ignores the address.
+impl tower::Service<Uri> for Forward {
+    type Response = Tunnel;
+    type Error = ForwardError;
+    type Future = BoxFuture<'static, Result<Tunnel, ForwardError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ForwardError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let way = self.clone();
+        async move { way.connect().await }.boxed()
+    }
+}
+
 impl UserClient {
     /// Sends a GET to a port of a Pod, through the API server as `kubectl port-forward` does.
     ///
@@ -180,39 +213,6 @@ pub(crate) enum PodError {
     /// The Pod takes no connection, or breaks it.
     #[error("no answer: {0}")]
     Broken(String),
-}
-
-fn is_ready(pod: &Pod) -> bool {
-    is_pod_ready(pod) && pod.metadata.deletion_timestamp.is_none()
-}
-
-/// Returns the name of the Pod, and the number of its port.
-fn pod_port(pod: &Pod, target: &IntOrString) -> Option<(String, u16)> {
-    let number = match target {
-        IntOrString::Int(number) => *number,
-        IntOrString::String(name) => {
-            let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
-            let mut ports = containers.flat_map(|container| container.ports.iter().flatten());
-            ports.find(|port| port.name.as_ref() == Some(name))?.container_port
-        }
-    };
-    Some((pod.metadata.name.clone()?, u16::try_from(number).ok()?))
-}
-
-/// Connector of an HTTP client; it ignores the address.
-impl tower::Service<Uri> for Forward {
-    type Response = Tunnel;
-    type Error = ForwardError;
-    type Future = BoxFuture<'static, Result<Tunnel, ForwardError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), ForwardError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let way = self.clone();
-        async move { way.connect().await }.boxed()
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Connection through the API server, as an HTTP client uses it.
+//! Connection through the API server, for an HTTP client.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use hyper_util::{
 };
 use tokio::io::DuplexStream;
 
-/// Connection through the API server.
+/// Stream of a forwarded port. The type exists because hyper's client wants a [`Connection`], which a plain stream is not.
 #[derive(Debug)]
 pub(crate) struct Tunnel(TokioIo<DuplexStream>);
 
