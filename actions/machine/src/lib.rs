@@ -1,8 +1,9 @@
 //! Implements the state machine that reconciles the objects of any kind; the crate does not depend on the kinds.
 //!
-//! A kind brings its phases, one table of [`Edge`]s and an ordered list of [`Action`]s. The [`Driver`] runs one step at a time:
-//! newest object → rules → first matching action → check of the edge → one guarded write → sinks. No decision depends on memory
-//! between steps: each step observes again what it needs, so a restart loses nothing but delays.
+//! A kind brings its phases, one table of [`Edge`]s and an ordered list of [`Action`]s. The [`Driver`] runs one step at a time,
+//! on the newest object: decide (a rule, else the first action that handles it) → plan (the result is classified, the edge checked,
+//! the status completed) → commit (one guarded write, then the sinks). No decision depends on memory between steps: each step
+//! observes again what it needs, so a restart loses nothing but delays.
 //!
 //! # Example
 //!
