@@ -23,7 +23,8 @@ job() {
     [ -n "$JOBS_DIR" ] || {
         JOBS_DIR=$(mktemp -d)
         : >"$JOBS_DIR/events"
-        EVENTS_SHOWN=0
+        mkfifo "$JOBS_DIR/never"
+        exec 7<"$JOBS_DIR/events" 8<>"$JOBS_DIR/never"
         # Without these bash goes on after a signal that did not reach the program that it waits for.
         trap 'exit 130' INT
         trap 'exit 143' TERM
@@ -32,7 +33,7 @@ job() {
     }
     # With job control a background process leads a group.
     set -m
-    RECIF_EVENTS=$JOBS_DIR/events CARGO_TERM_COLOR=never "$@" </dev/null >"$JOBS_DIR/$name.log" 2>&1 9>&- &
+    RECIF_EVENTS=$JOBS_DIR/events CARGO_TERM_COLOR=never "$@" </dev/null >"$JOBS_DIR/$name.log" 2>&1 7<&- 8<&- 9>&- &
     set +m
     JOB_PID[$name]=$!
     JOBS+=("$name")
@@ -46,8 +47,10 @@ await_jobs() {
     end_jobs
 }
 
+# Starts no process while it waits: compilers use up the process ids within minutes, and bash 5.2 can then take the exit of its own
+# short child for that of an earlier one, and wait until a job ends.
 watch_jobs() {
-    local name
+    local name _
     PROGRESS_AT=$SECONDS
     while [ ${#JOB_PID[@]} -gt 0 ]; do
         for name in "${!JOB_PID[@]}"; do
@@ -55,7 +58,8 @@ watch_jobs() {
         done
         show_events
         show_progress
-        sleep 0.2
+        # A pause: nothing is ever written there.
+        read -r -t 0.2 -u 8 _ || true
     done
     clear_line
 }
@@ -85,16 +89,18 @@ end_jobs() {
     done
     JOB_PID=()
     trap - INT TERM HUP
-    [ -z "$JOBS_DIR" ] || rm -rf "$JOBS_DIR"
+    [ -z "$JOBS_DIR" ] || {
+        exec 7<&- 8<&-
+        rm -rf "$JOBS_DIR"
+    }
     JOBS_DIR=
 }
 
-# Prints what jobs said since the last call.
+# Prints what jobs said since the last call: the file stays open, and a read at its end sees what was appended later.
 show_events() {
     local line
     while IFS= read -r -u 7 line; do
-        EVENTS_SHOWN=$((EVENTS_SHOWN + 1))
         clear_line
         printf '%s\n' "$line" >&2
-    done 7< <(tail -n "+$((EVENTS_SHOWN + 1))" "$JOBS_DIR/events")
+    done
 }
