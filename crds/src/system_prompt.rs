@@ -35,8 +35,7 @@ pub struct DataKey {
 
 impl HasReferences for SystemPromptSource {
     fn collect(&self, mentions: &mut ReferenceSet) {
-        for (kind, source) in
-            [(RefKind::ConfigMap, &self.config_map_key_ref), (RefKind::Secret, &self.secret_key_ref)]
+        for (kind, source) in [(RefKind::ConfigMap, &self.config_map_key_ref), (RefKind::Secret, &self.secret_key_ref)]
         {
             source.iter().for_each(|data| mentions.add_key(kind, &data.name, &data.key));
         }

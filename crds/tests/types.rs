@@ -217,9 +217,10 @@ fn an_agent_refers_to_the_key_that_holds_its_system_prompt() {
         let mut agent = agent(json!({ "systemPromptFrom": { source: { "name": "prompts", "key": "k" } } }));
         let key = Reference { keys: ["k".into()].into(), whole: false, ..Reference::new(kind, "prompts") };
         assert_eq!(agent.references(), [key.clone()], "the other keys of the object do not count");
-        agent.spec.env_from =
-            serde_json::from_value(json!([{ "configMapRef": { "name": "prompts" } }, { "secretRef": { "name": "prompts" } }]))
-                .unwrap();
+        agent.spec.env_from = serde_json::from_value(
+            json!([{ "configMapRef": { "name": "prompts" } }, { "secretRef": { "name": "prompts" } }]),
+        )
+        .unwrap();
         assert!(agent.references().contains(&Reference { whole: true, ..key }), "{source}");
     }
 }
