@@ -95,11 +95,16 @@ fn access(server: &ToolServerView, entry: &ToolServerRef, from: &str) -> ServerA
     let replaced = |name: &str| entry.headers_from.iter().any(|header| header.name.eq_ignore_ascii_case(name));
     access.headers.retain(|header| !replaced(&header.name));
     access.headers.extend(entry.headers_from.iter().cloned());
+    let identity = json!({
+        "kind": entry.kind,
+        "namespace": entry.namespace().unwrap_or(from),
+        "server": entry.name,
+        "prefix": entry.prefix,
+        "headers": entry.headers_from,
+    });
     access.variables = Some(ServerVariables {
         server: entry.name.clone(),
-        digest: short_digest(&canonical_json(
-            &json!({ "namespace": entry.namespace().unwrap_or(from), "entry": entry }),
-        )),
+        digest: short_digest(&canonical_json(&identity)),
         is_unique: false,
     });
     access

@@ -44,7 +44,7 @@ pub(super) struct ToolServerView {
 }
 
 impl ToolServerView {
-    pub(super) fn find(cache: &dyn CacheReader, kind: RefKind, namespace: &str, name: &str) -> Option<Self> {
+    fn find(cache: &dyn CacheReader, kind: RefKind, namespace: &str, name: &str) -> Option<Self> {
         match kind {
             RefKind::RemoteMCPServer => {
                 let server = cache.get::<RemoteMCPServer>(namespace, name)?;
@@ -107,9 +107,7 @@ impl ToolServerView {
             .filter(|found| reason::DISCOVERY_FAILURES.contains(&found.reason.as_str()));
         unavailable.or(silent).map(words)
     }
-}
 
-impl ToolServerView {
     /// Returns the server of a reference, if objects in the namespace `from` may use it.
     ///
     /// # Errors
@@ -268,7 +266,7 @@ pub(super) fn complete(spec: &mut ToolSpec, access: ServerAccess, url: String, d
     spec.output_schema = spec.output_schema.take().or(definition.output_schema);
 }
 
-pub(super) fn definitions_config_map(
+fn definitions_config_map(
     cache: &dyn CacheReader,
     kind: RefKind,
     namespace: &str,
