@@ -231,7 +231,7 @@ async fn tools_that_are_too_many_for_a_variable_are_a_file() {
     let template = "/spec/template/metadata/annotations";
     let before = at(&sim, &id("Deployment", "a"), template);
     let changed: Vec<_> =
-        listed.iter().map(|(name, text)| (*name, if *name == "tool007" { "Spies" } else { text })).collect();
+        listed.iter().map(|(name, text)| (*name, if *name == "tool007" { "Spies" } else { *text })).collect();
     sim.serve(URL, lists_tools(&changed));
     operator.run(2 * MINUTE).await;
     assert_ne!(at(&sim, &id("Deployment", "a"), template), before, "Pods read it once");
