@@ -22,6 +22,7 @@ pub mod reference;
 pub mod references;
 pub mod remote_mcp_server;
 pub mod render;
+pub mod server_tools;
 mod stale;
 #[cfg(test)]
 mod tests;

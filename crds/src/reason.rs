@@ -11,6 +11,8 @@ pub const MISSING_DEPENDENCY: &str = "MissingDependency";
 pub const REFERENCE_CYCLE: &str = "ReferenceCycle";
 /// The object works, but not with everything that it refers to.
 pub const DEGRADED: &str = "Degraded";
+/// An agent or flow, or what is listed of a server, has more tools than are taken.
+pub const TOO_MANY_TOOLS: &str = "TooManyTools";
 
 /// The server cannot be connected to, or answers HTTP 5xx.
 pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Desired state of a Tool: its type, its target and its parameters.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
     group = "agents.recif.dev",
     version = "v1",
@@ -74,8 +74,8 @@ pub struct ToolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// Headers of an http or mcp tool. $NAME in a value is replaced by that variable of the agent's own env or envFrom,
-    /// or by one of this tool's headersFrom. Variables that begin with CORAIL_, RECIF_ or OTEL_, and those of other
-    /// tools, are not replaced.
+    /// or by one of this tool's headersFrom. Variables that begin with CORAIL_, RECIF_, OTEL_ or MCP_, and those of
+    /// other tools, are not replaced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Headers of an http or mcp tool whose values are in Secrets of the same namespace.
@@ -93,8 +93,8 @@ pub struct ToolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_flags: Option<Vec<String>>,
     /// Names of variables of the agent's environment that the program of a cli tool gets. Without them it gets PATH,
-    /// HOME and the like, and no credentials. Variables that begin with CORAIL_, RECIF_, OTEL_ or TOOL_ belong to the
-    /// runtime and are never passed on.
+    /// HOME and the like, and no credentials. Variables that begin with CORAIL_, RECIF_, OTEL_, TOOL_ or MCP_ belong
+    /// to the runtime and are never passed on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_env: Vec<String>,
     /// URL of the MCP server that has the tool.
@@ -165,9 +165,35 @@ pub struct ServerAccess {
     pub sse: bool,
     /// Verification of the server's certificate.
     pub tls: ServerTls,
+    /// Names of the variables with its header values, if all tools of the server share them, as those of `toolServers` do.
+    pub variables: Option<ServerVariables>,
+}
+
+/// Names of the variables that the tools of one entry of `toolServers` share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerVariables {
+    /// Name of the server.
+    pub server: String,
+    /// Digest of the entry, 8 hexadecimal digits.
+    pub digest: String,
+    /// True if the names end in the digest, because those without it are taken.
+    pub is_unique: bool,
 }
 
 impl ToolSpec {
+    /// Returns the spec of a tool of an MCP server, which the model knows by `name`. All else has its default.
+    pub fn of_server(name: String, server: ServerRef) -> Self {
+        Self {
+            name,
+            type_: ToolType::Mcp.as_str().to_owned(),
+            category: general(),
+            mcp_server_ref: Some(server),
+            timeout: thirty(),
+            enabled: yes(),
+            ..Self::default()
+        }
+    }
+
     /// Returns the server that has this tool, and the name of the tool there.
     pub fn served_by(&self) -> Option<(&ServerRef, &str)> {
         let server = self.mcp_server_ref.as_ref().filter(|_| self.tool_type() == Some(ToolType::Mcp))?;

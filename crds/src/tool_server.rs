@@ -90,12 +90,18 @@ impl ValueSource {
 }
 
 /// Verification of the certificate of an MCP server.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = rule(
-    "!self.insecureSkipVerify || !has(self.caSecretRef)",
-    "insecureSkipVerify takes any certificate, so caSecretRef says nothing: set only one of them",
-))]
+#[schemars(
+    transform = rule(
+        "!self.insecureSkipVerify || !has(self.caSecretRef)",
+        "insecureSkipVerify takes any certificate, so caSecretRef says nothing: set only one of them",
+    ),
+    transform = rule(
+        "self.systemCAs || has(self.caSecretRef)",
+        "without the system's authorities none is trusted: name others in caSecretRef, or set systemCAs to true",
+    )
+)]
 pub struct ServerTls {
     /// Accepts any certificate. A third party on the network path can then read the headers: only for tests.
     /// Default: false.
@@ -104,6 +110,15 @@ pub struct ServerTls {
     /// Secret with the certificates (PEM) of authorities that are trusted in addition to the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<CaSecret>,
+    /// Trusts the authorities of the system. False: only those of caSecretRef, which is then required. Default: true.
+    #[serde(rename = "systemCAs", default = "yes", skip_serializing_if = "is_true")]
+    pub system_cas: bool,
+}
+
+impl Default for ServerTls {
+    fn default() -> Self {
+        Self { insecure_skip_verify: false, ca_secret_ref: None, system_cas: true }
+    }
 }
 
 /// Key of a Secret that holds certificates.
@@ -193,9 +208,14 @@ pub struct Publish {
 impl Publish {
     /// Reports whether the tool of this name is published as a Tool.
     pub fn selects(&self, tool: &str) -> bool {
-        let any = |globs: &[String]| globs.iter().any(|glob| matches_glob(glob, tool));
-        self.enabled && (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
+        self.enabled && selects(&self.include, &self.exclude, tool)
     }
+}
+
+/// Reports whether the name of a tool is in `include`, where an empty list stands for all, and not in `exclude`.
+pub(crate) fn selects(include: &[String], exclude: &[String], tool: &str) -> bool {
+    let any = |globs: &[String]| globs.iter().any(|glob| matches_glob(glob, tool));
+    (include.is_empty() || any(include)) && !any(exclude)
 }
 
 /// Reports whether a text matches a glob pattern, in which `*` is any text and `?` any character.
@@ -293,6 +313,12 @@ pub fn tools_config_map(kind: &str, server: &str) -> String {
 /// Key of the definitions in that ConfigMap.
 pub const TOOLS_KEY: &str = "tools.json";
 
+fn yes() -> bool {
+    true
+}
+fn is_true(value: &bool) -> bool {
+    *value
+}
 fn same() -> String {
     "Same".into()
 }

@@ -226,6 +226,35 @@ fn an_agent_refers_to_the_key_that_holds_its_system_prompt() {
 }
 
 #[test]
+fn a_server_is_referred_to_by_each_choice_of_its_tools() {
+    let headers = json!([
+        { "name": "A", "valueFrom": { "type": "Secret", "name": "s", "key": "k" } },
+        { "name": "B", "valueFrom": { "type": "ConfigMap", "name": "c", "key": "k" } },
+    ]);
+    let agent = agent(json!({ "toolServers": [
+        { "name": "docs" },
+        { "name": "docs", "include": ["get_*"], "headersFrom": headers },
+        { "name": "docs", "namespace": "other" },
+        { "name": "docs", "kind": "MCPServer", "namespace": "" },
+        { "name": "docs", "kind": "Oracle" },
+    ] }));
+    let found = agent.references();
+    let mut names: Vec<_> = found.iter().map(|found| (found.to_string(), found.choices.len())).collect();
+    let expected = [
+        ("MCPServer/docs", 1),
+        ("RemoteMCPServer/docs", 2),
+        ("RemoteMCPServer/other/docs", 1),
+        ("Secret/s", 0),
+        ("ConfigMap/c", 0),
+    ];
+    let mut expected = expected.map(|(name, choices)| (name.to_owned(), choices));
+    names.sort();
+    expected.sort();
+    assert_eq!(names, expected);
+    assert!(found.iter().all(|found| !found.whole && !found.optional));
+}
+
+#[test]
 fn only_the_replica_count_leaves_an_agents_digest_alone() {
     let digest = agent(json!({})).spec_digest();
     assert_eq!(digest.len(), 64);
@@ -254,6 +283,7 @@ fn only_the_replica_count_leaves_an_agents_digest_alone() {
         json!({ "card": { "skills": [{ "id": "a", "name": "A" }] } }),
         json!({ "readiness": {} }),
         json!({ "tools": ["a"] }),
+        json!({ "toolServers": [{ "name": "a" }] }),
         json!({ "env": [{ "name": "A" }] }),
         json!({ "podTemplate": {} }),
     ] {

@@ -22,6 +22,7 @@ use crate::{
     ports::{ChildKind, ChildManifest},
     references::{self, AvailableVariables, Evaluation, Inputs, Query, Referable, Resolver, Usage},
     render::{self, AGENT, AgentImages, AgentParts, RenderError, RenderSettings},
+    server_tools::LeftOut,
     workload::{self, RenderedWorkload, WorkloadKind},
 };
 
@@ -132,7 +133,7 @@ impl WorkloadKind for Agent {
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),
             overlay: self.spec.pod_template.is_some(),
-            conditions: Vec::from_iter(knowledge),
+            conditions: knowledge.into_iter().chain(found.left_out.as_ref().map(LeftOut::condition)).collect(),
         };
         Ok(workload::with_policies(self, deps, rendered))
     }

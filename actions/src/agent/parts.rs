@@ -14,6 +14,7 @@ use crate::{
     prompt,
     references::{self, Resolver},
     render::{AgentParts, ToolSlot},
+    server_tools::{LeftOut, name_variables, server_tools},
     tool::described,
 };
 
@@ -25,6 +26,8 @@ pub(super) struct AgentReferences {
     prompt: Option<Arc<Prompt>>,
     model: Option<(Arc<Model>, Arc<PluginConfig>)>,
     data: BTreeMap<String, String>,
+    /// Tools of its `toolServers` that it goes without.
+    pub(super) left_out: Option<LeftOut>,
 }
 
 impl AgentReferences {
@@ -43,11 +46,20 @@ impl AgentReferences {
             let address = tool.as_ref().and_then(|tool| address(&tool.spec, cache.as_ref(), namespace));
             (name, tool, address)
         });
+        let mut tools: Vec<_> = tools.collect();
+        let listed = tools.iter().filter_map(|(name, tool, _)| match tool {
+            Some(tool) => tool.spec.enabled.then(|| (tool.spec.name.as_str(), format!("Tool/{name}"))),
+            None => Some((name.as_str(), format!("the builtin {name}"))),
+        });
+        let mut of_servers = server_tools(cache.as_ref(), namespace, &spec.tool_servers, listed);
+        name_variables(of_servers.tools.iter_mut().map(|(_, tool)| tool));
+        tools.extend(of_servers.tools.into_iter().map(|(name, tool)| (name, Some(tool), None)));
         let prompt = spec.prompt_ref.as_ref().and_then(|prompt| usable(RefKind::Prompt, &prompt.name));
         let model = spec.model_ref.as_ref().and_then(|model| usable(RefKind::Model, &model.name));
         let model = model.and_then(|name| cache.get::<Model>(namespace, &name));
         Self {
-            tools: tools.collect(),
+            tools,
+            left_out: of_servers.left_out,
             prompt: prompt.and_then(|name| cache.get::<Prompt>(namespace, &name)),
             model: model.and_then(|model| {
                 let plugin = cache.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;

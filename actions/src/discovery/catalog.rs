@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use crds::{digest, json_schema, tool_server::DiscoveredTool};
+use crds::{digest, json_schema, reason, tool_server::DiscoveredTool};
 
 use super::definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
 
@@ -112,7 +112,10 @@ fn problem(more: bool, left_out: &[&str], refused: &[String], unfit: &[String]) 
         return Some(("DefinitionsTooLarge", format!("more than 900 KiB of definitions: {names} cannot be used")));
     }
     if more {
-        return Some(("TooManyTools", format!("the server has more than {MAX_TOOLS} tools: the others are not known")));
+        return Some((
+            reason::TOO_MANY_TOOLS,
+            format!("the server has more than {MAX_TOOLS} tools: the others are not known"),
+        ));
     }
     if !unfit.is_empty() {
         return Some((

@@ -6,6 +6,7 @@
 //! result stays: its tools in the status, their definitions in a ConfigMap.
 
 mod catalog;
+mod chosen_tools;
 mod definitions;
 mod persist;
 mod publish;
@@ -19,6 +20,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use crds::tool_server::{ServerHeader, ServerInfo, ServerTls};
 
 pub use catalog::{Catalog, CompactTool};
+pub(crate) use chosen_tools::{ChosenState, chosen_state, chosen_tools};
 pub use definitions::{Definitions, MAX_TOOLS, McpToolDefinition};
 pub use server::ToolServer;
 pub(crate) use server_tool::{ToolState, resolve_tool, tool_state};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crds::{
-    MCPServer, RefKind, Reference, ReferencePhase, RemoteMCPServer, Tool, ToolServerStatus, WorkloadPhase,
+    MCPServer, RefKind, Reference, ReferencePhase, RemoteMCPServer, Tool, ToolServerStatus, ToolSpec, WorkloadPhase,
     digest::digest,
     reason,
     tool::ServerAccess,
@@ -11,8 +11,9 @@ use crds::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use meta::{CommonStatus, Phase, condition_type};
-use serde_json::json;
+use serde_json::{Value, json};
 
+use super::McpToolDefinition;
 use crate::ports::{CacheReader, CachedChild, ChildKind, ChildRef};
 
 /// State of a server's tool for the objects that use it.
@@ -29,10 +30,10 @@ pub(crate) enum ToolState {
 }
 
 /// Tool server of either kind, as the informer caches have it.
-struct ToolServerView {
-    url: String,
+pub(super) struct ToolServerView {
+    pub(super) url: String,
     machine: CommonStatus,
-    tools: ToolServerStatus,
+    pub(super) tools: ToolServerStatus,
     current: bool,
     /// `true` for an MCPServer, which runs in the cluster.
     in_cluster: bool,
@@ -71,20 +72,20 @@ impl ToolServerView {
 
     /// Returns the parameters of calls from a namespace. Pods read Secrets and ConfigMaps of their own namespace alone: in
     /// another one the objects of the same names are others, and not for this server.
-    fn access_from(&self, own: &str, from: &str) -> ServerAccess {
+    pub(super) fn access_from(&self, own: &str, from: &str) -> ServerAccess {
         let readable = self.headers.iter().filter(|header| header.value_from.is_none() || own == from);
         let mut tls = self.tls.clone();
         tls.ca_secret_ref = tls.ca_secret_ref.filter(|_| own == from);
-        ServerAccess { headers: readable.cloned().collect(), sse: self.sse, tls }
+        ServerAccess { headers: readable.cloned().collect(), sse: self.sse, tls, variables: None }
     }
 
     /// Reports whether the known tools belong to the current spec. An MCPServer keeps a known tool while it changes phase,
-    /// because its old Pods serve.
-    fn is_settled(&self, tool: &str) -> bool {
+    /// because its old Pods serve; `known` says whether it has the tools that count.
+    fn is_settled(&self, known: bool) -> bool {
         let phase = self.machine.phase.as_deref().filter(|_| self.current).unwrap_or_default();
         match self.in_cluster {
             false => ReferencePhase::parse(phase).is_some_and(Phase::is_settled),
-            true if self.tools.tool(tool).is_some() => true,
+            true if known => true,
             true => match WorkloadPhase::parse(phase) {
                 Some(WorkloadPhase::Running) => self.tools.tools_digest.is_some() || self.problem().is_some(),
                 phase => phase.is_some_and(Phase::is_settled),
@@ -106,55 +107,111 @@ impl ToolServerView {
             .filter(|found| reason::DISCOVERY_FAILURES.contains(&found.reason.as_str()));
         unavailable.or(silent).map(words)
     }
+
+    /// Returns the server of a reference, if objects in the namespace `from` may use it.
+    ///
+    /// # Errors
+    /// What the user has to do something about, such as `not found`.
+    pub(super) fn admitted(cache: &dyn CacheReader, reference: &Reference, from: &str) -> Result<Self, String> {
+        let namespace = reference.namespace.as_deref().unwrap_or(from);
+        let Some(server) = Self::find(cache, reference.kind, namespace, &reference.name) else {
+            return Err("not found".to_owned());
+        };
+        if namespace != from && !server.allowed.admits(cache.namespace_labels(from).as_deref()) {
+            let ask = "let its spec.allowedNamespaces allow it";
+            return Err(format!("may not be used from namespace {from:?}: {ask}"));
+        }
+        if namespace != from && !server.tls.system_cas {
+            let why = "it trusts only its tls.caSecretRef, which other namespaces do not read";
+            return Err(format!("may not be used from namespace {from:?}: {why}"));
+        }
+        Ok(server)
+    }
+
+    /// Returns what the server is still waited for, such as `is Resolving`; `known` as in `is_settled`.
+    pub(super) fn pending(&self, known: bool) -> Option<String> {
+        let phase = self.machine.written_phase().filter(|_| self.current);
+        (!self.is_settled(known)).then(|| match phase {
+            Some("Running") => "has not listed its tools yet".to_owned(),
+            phase => format!("is {}", phase.unwrap_or("not yet seen by the operator")),
+        })
+    }
+
+    /// Returns why the server lists no tools, if it does not answer.
+    pub(super) fn silence(&self) -> Option<String> {
+        self.problem().map(|(_, why)| match self.in_cluster {
+            true => format!("does not list its tools: {why}"),
+            false => format!("is in phase Error: {why}"),
+        })
+    }
+
+    /// Returns the definitions of the tools in the status; `None` until they are written.
+    pub(super) fn definitions(
+        &self,
+        cache: &dyn CacheReader,
+        reference: &Reference,
+        from: &str,
+    ) -> Option<Arc<CachedChild>> {
+        let namespace = reference.namespace.as_deref().unwrap_or(from);
+        let kept = definitions_config_map(cache, reference.kind, namespace, &reference.name)?;
+        (kept.data.get(TOOLS_KEY) == self.tools.tools_digest.as_ref()).then_some(kept)
+    }
+
+    /// Adds what calls of the server from the namespace `from` depend on besides the tools.
+    pub(super) fn add_access(&self, used: &mut Value, cache: &dyn CacheReader, namespace: &str, from: &str) {
+        let call = self.access_from(namespace, from);
+        if call != ServerAccess::default() {
+            let sources = call.headers.iter().map(|header| header.value_from.clone());
+            let values: Vec<_> = sources.map(|it| value_digest(cache, namespace, &it?)).collect();
+            used["call"] = json!({ "headers": call.headers, "values": values, "sse": call.sse });
+        }
+        if call.tls != ServerTls::default() {
+            used["tls"] = json!(call.tls);
+            let authority = call.tls.ca_secret_ref.map(ValueSource::from);
+            used["authority"] = json!(authority.map(|it| value_digest(cache, namespace, &it)));
+        }
+    }
 }
 
 /// Returns the state of this tool of the server for objects in the namespace `from`.
 pub(crate) fn tool_state(cache: &dyn CacheReader, reference: &Reference, from: &str, tool: &str) -> ToolState {
-    let (namespace, name) = (reference.namespace.as_deref().unwrap_or(from), reference.name.as_str());
-    let Some(server) = ToolServerView::find(cache, reference.kind, namespace, name) else {
-        return ToolState::Missing("not found".to_owned());
+    let namespace = reference.namespace.as_deref().unwrap_or(from);
+    let server = match ToolServerView::admitted(cache, reference, from) {
+        Ok(server) => server,
+        Err(what) => return ToolState::Missing(what),
     };
-    if namespace != from && !server.allowed.admits(cache.namespace_labels(from).as_deref()) {
-        let ask = "let its spec.allowedNamespaces allow it";
-        return ToolState::Missing(format!("may not be used from namespace {from:?}: {ask}"));
+    let known = server.tools.tool(tool);
+    if let Some(what) = server.pending(known.is_some()) {
+        return ToolState::Pending(what);
     }
-    match server.tools.tool(tool) {
-        _ if !server.is_settled(tool) => {
-            let phase = server.machine.written_phase().filter(|_| server.current);
-            ToolState::Pending(match phase {
-                Some("Running") => "has not listed its tools yet".to_owned(),
-                phase => format!("is {}", phase.unwrap_or("not yet seen by the operator")),
-            })
-        }
-        None => match server.problem() {
-            Some((_, why)) if server.in_cluster => ToolState::Missing(format!("does not list its tools: {why}")),
-            Some((_, why)) => ToolState::Missing(format!("is in phase Error: {why}")),
-            None => ToolState::NoSuchTool(format!("has no tool {tool:?}{}", other_tool_names(&server.tools))),
-        },
-        Some(known) => match definitions_config_map(cache, reference.kind, namespace, name) {
-            Some(kept) if kept.data.get(TOOLS_KEY) == server.tools.tools_digest.as_ref() => {
-                match kept.definitions.as_ref().is_some_and(|definitions| definitions.contains(tool)) {
-                    false => ToolState::Missing(format!("has too many definitions: that of {tool:?} is left out")),
-                    true => {
-                        let mut used = json!({ "url": server.url, "tool": known.digest });
-                        let call = server.access_from(namespace, from);
-                        if call != ServerAccess::default() {
-                            let sources = call.headers.iter().map(|header| header.value_from.clone());
-                            let values: Vec<_> = sources.map(|it| value_digest(cache, namespace, &it?)).collect();
-                            used["call"] = json!({ "headers": call.headers, "values": values, "sse": call.sse });
-                        }
-                        if call.tls != ServerTls::default() {
-                            used["tls"] = json!(call.tls);
-                            let authority = call.tls.ca_secret_ref.map(ValueSource::from);
-                            used["authority"] = json!(authority.map(|it| value_digest(cache, namespace, &it)));
-                        }
-                        ToolState::Known { digest: digest(&used), unreachable: server.problem() }
-                    }
-                }
-            }
-            _ => ToolState::Pending("is writing its definitions".to_owned()),
-        },
+    let Some(known) = known else {
+        return match server.silence() {
+            Some(what) => ToolState::Missing(what),
+            None => ToolState::NoSuchTool(no_such_tool(&server.tools, tool)),
+        };
+    };
+    let Some(kept) = server.definitions(cache, reference, from) else {
+        return ToolState::Pending(WRITING.to_owned());
+    };
+    if !kept.definitions.as_ref().is_some_and(|definitions| definitions.contains(tool)) {
+        return ToolState::Missing(no_definition(tool));
     }
+    let mut used = json!({ "url": server.url, "tool": known.digest });
+    server.add_access(&mut used, cache, namespace, from);
+    ToolState::Known { digest: digest(&used), unreachable: server.problem() }
+}
+
+/// State of a server whose tools are known, and their definitions not yet.
+pub(super) const WRITING: &str = "is writing its definitions";
+
+/// Returns the problem of a tool that the server does not have.
+pub(super) fn no_such_tool(server: &ToolServerStatus, tool: &str) -> String {
+    format!("has no tool {tool:?}{}", other_tool_names(server))
+}
+
+/// Returns the problem of a tool whose definition does not fit into the server's ConfigMap.
+pub(super) fn no_definition(tool: &str) -> String {
+    format!("has too many definitions: that of {tool:?} is left out")
 }
 
 /// Returns the digest of a value in a Secret or ConfigMap.
@@ -184,16 +241,22 @@ pub(crate) fn resolve_tool(cache: &dyn CacheReader, namespace: &str, tool: &Tool
     let server = ToolServerView::find(cache, kind, namespace, &reference.name)?;
     let definition =
         definitions_config_map(cache, kind, namespace, &reference.name)?.definitions.as_ref()?.get(name)?;
+    let access = server.access_from(namespace, from);
     let mut tool = tool.clone();
-    let spec = &mut tool.spec;
-    spec.call = server.access_from(namespace, from);
+    complete(&mut tool.spec, access, server.url, definition);
+    Some(Arc::new(tool))
+}
+
+/// Completes a Tool with the access to its server, and with the server's definition where the Tool leaves a field unset.
+pub(super) fn complete(spec: &mut ToolSpec, access: ServerAccess, url: String, definition: McpToolDefinition) {
+    spec.call = access;
     let own = |header: &ServerHeader| {
         let names = spec.headers.keys().chain(spec.headers_from.iter().map(|from| &from.name));
         names.into_iter().any(|name| name.eq_ignore_ascii_case(&header.name))
     };
     let others: Vec<_> = spec.call.headers.iter().filter(|header| !own(header)).cloned().collect();
     spec.call.headers = others;
-    spec.mcp_endpoint = Some(server.url);
+    spec.mcp_endpoint = Some(url);
     if spec.description.as_deref().unwrap_or_default().is_empty() {
         spec.description = Some(definition.description).filter(|text| !text.is_empty());
     }
@@ -201,7 +264,6 @@ pub(crate) fn resolve_tool(cache: &dyn CacheReader, namespace: &str, tool: &Tool
         spec.input_schema = Some(definition.input_schema);
     }
     spec.output_schema = spec.output_schema.take().or(definition.output_schema);
-    Some(Arc::new(tool))
 }
 
 fn definitions_config_map(

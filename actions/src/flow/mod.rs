@@ -24,10 +24,11 @@ use crate::{
     prompt::inline_problem,
     references::{AvailableVariables, Evaluation, Inputs, Query, Referable, Resolution, Resolver, Usage},
     render::{self, FLOW, FlowContract, FlowImages, FlowKind, FlowParts, RenderError, RenderSettings},
+    server_tools::LeftOut,
     workload::{self, RenderedWorkload, WorkloadKind},
 };
 
-pub(crate) use parts::flow_parts;
+pub(crate) use parts::{flow_parts, name_variables_of_set};
 
 impl ControlledKind for Flow {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 2, ..workload::TABLE };
@@ -80,7 +81,7 @@ impl WorkloadKind for Flow {
         }
         let inline = definition.prompts.iter().filter_map(|source| source.prompt.as_ref());
         let prompts = inline.map(|prompt| (prompt.name.clone(), prompt.content.clone())).collect();
-        let parts = FlowParts { name, prompts, tools: Vec::new(), model: None };
+        let parts = FlowParts { name, prompts, tools: Vec::new(), model: None, left_out: None };
         rendered(self, &parts, &BTreeMap::new(), settings, None)?.check_pod_security(settings)
     }
 
@@ -185,7 +186,8 @@ fn rendered(
     let contract = FlowContract::of_flow(parts, data).map_err(terminal)?;
     let model = parts.model.as_ref().map(|model| format!("{}/{}", model.plugin.type_, model.model.model));
     let rendered = rendered_contract(flow, FLOW, &flow.spec.runtime, contract, settings, replicas)?;
-    Ok(RenderedWorkload { model, ..rendered })
+    let conditions = parts.left_out.as_ref().map(LeftOut::condition).into_iter().collect();
+    Ok(RenderedWorkload { model, conditions, ..rendered })
 }
 
 /// Renders the children of a Flow or FlowSet whose Pods read the files of this contract.

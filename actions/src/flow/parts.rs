@@ -1,6 +1,6 @@
 //! Parts of a flow: everything it refers to, from the informer caches. References that are not found are left out.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
     Flow, Model, ModelSpec, PluginConfig, Prompt, Tool,
@@ -14,6 +14,7 @@ use crate::{
     discovery::resolve_tool,
     ports::{ChildKind, ChildRef},
     render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, endpoint_of, header_variables},
+    server_tools::{name_variables, server_tools},
     tool::described,
 };
 
@@ -24,27 +25,45 @@ pub(crate) fn flow_parts(deps: &Deps, namespace: &str, name: &str, definition: &
         (None, inline) => inline.as_ref().map(|prompt| prompt.content.clone()),
     };
     let prompts = definition.prompts.iter().filter_map(|source| Some((source.name().to_owned(), text(source)?)));
+    let object = |tool: Arc<Tool>| FlowTool::Object {
+        url: url(deps, namespace, &tool),
+        header_values: header_values(deps, namespace, &tool),
+        tool,
+    };
     let tools = definition.tools.iter().filter_map(|named| {
         let tool = match deps.cache.get::<Tool>(namespace, &named.name) {
             None => is_builtin(&named.name).then_some(FlowTool::Builtin),
             Some(tool) => tool.spec.enabled.then(|| {
                 let tool = resolve_tool(deps.cache.as_ref(), namespace, &tool).unwrap_or(tool);
-                let tool = described(deps.cache.as_ref(), namespace, tool);
-                FlowTool::Object {
-                    url: url(deps, namespace, &tool),
-                    header_values: header_values(deps, namespace, &tool),
-                    tool,
-                }
+                object(described(deps.cache.as_ref(), namespace, tool))
             }),
         };
         Some((named.name.clone(), tool?))
     });
+    let mut tools: Vec<_> = tools.collect();
+    let listed = tools.iter().map(|(name, tool)| match tool {
+        FlowTool::Object { tool, .. } => (tool.spec.name.as_str(), format!("Tool/{name}")),
+        FlowTool::Builtin => (name.as_str(), format!("the builtin {name}")),
+    });
+    let mut of_servers = server_tools(deps.cache.as_ref(), namespace, &definition.tool_servers, listed);
+    name_variables(of_servers.tools.iter_mut().map(|(_, tool)| tool));
+    tools.extend(of_servers.tools.into_iter().map(|(name, tool)| (name, object(tool))));
     FlowParts {
         name: name.to_owned(),
         prompts: prompts.collect(),
-        tools: tools.collect(),
+        tools,
         model: model(deps, namespace, definition),
+        left_out: of_servers.left_out,
     }
+}
+
+/// Gives the variables with the headers of servers names that hold for all flows of a set, which run in the same container.
+pub(crate) fn name_variables_of_set(flows: &mut [FlowParts]) {
+    let tools = flows.iter_mut().flat_map(|flow| &mut flow.tools);
+    name_variables(tools.filter_map(|(_, tool)| match tool {
+        FlowTool::Object { tool, .. } => Some(tool),
+        FlowTool::Builtin => None,
+    }));
 }
 
 /// Returns the URL of the flow or agent that a tool calls.

@@ -14,11 +14,12 @@ use meta::PhasedObject;
 
 use crate::{
     deps::Deps,
-    flow::{flow_parts, offered_images, rendered_contract, settings_digest, terminal},
+    flow::{flow_parts, name_variables_of_set, offered_images, rendered_contract, settings_digest, terminal},
     kind::{ControlledKind, Registry},
     ports::{ChildKind, ChildManifest},
     references::{Inputs, Resolution, Resolver},
     render::{self, FLOW_SET, FlowContract, FlowParts, RenderError, RenderSettings},
+    server_tools::LeftOut,
     workload::{self, Degradable, RenderedWorkload, WorkloadKind, is_available},
 };
 
@@ -72,8 +73,11 @@ impl WorkloadKind for FlowSet {
             let found = match member {
                 Member::Ready(used) => {
                     for (reference, found) in used.0 {
-                        if !inputs.0.iter().any(|(known, _)| *known == reference) {
-                            inputs.add(reference, found);
+                        match inputs.get(&reference) {
+                            Some(known) if *known == found => {}
+                            // Two flows may use different tools of a server, or different keys of a Secret.
+                            Some(_) => inputs.add(format!("{}/{reference}", input_name(name)), found),
+                            None => inputs.add(reference, found),
                         }
                     }
                     Resolution::Resolved(SERVED.to_owned())
@@ -99,8 +103,10 @@ impl WorkloadKind for FlowSet {
         let key = self.key();
         let served = self.spec.flows.iter().filter(|flow| is_served(self, &flow.name));
         let parts = served.map(|flow| flow_parts(deps, &key.namespace, &flow.name, &flow.definition));
+        let mut parts: Vec<_> = parts.collect();
+        name_variables_of_set(&mut parts);
         let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
-        let rendered = rendered(self, &parts.collect::<Vec<_>>(), &data, &deps.settings, replicas)?;
+        let rendered = rendered(self, &parts, &data, &deps.settings, replicas)?;
         Ok(workload::with_policies(self, deps, rendered))
     }
 
@@ -188,5 +194,8 @@ fn rendered(
     replicas: Option<i32>,
 ) -> Result<RenderedWorkload, ActionError> {
     let contract = FlowContract::of_set(&set.key().name, flows, data).map_err(terminal)?;
-    rendered_contract(set, FLOW_SET, &set.spec.runtime, contract, settings, replicas)
+    let rendered = rendered_contract(set, FLOW_SET, &set.spec.runtime, contract, settings, replicas)?;
+    let left_out = LeftOut::of_flows(flows.iter().map(|flow| (flow.name.as_str(), &flow.left_out)));
+    let conditions = left_out.as_ref().map(LeftOut::condition).into_iter().collect();
+    Ok(RenderedWorkload { conditions, ..rendered })
 }

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::inputs::Resolution;
 use crate::{
     deps::Deps,
-    discovery::{ToolState, tool_state},
+    discovery::{ChosenState, ToolState, chosen_state, tool_state},
     ports::{CacheReader, Cached, CachedChild, ChildKind, ChildRef},
 };
 
@@ -176,10 +176,15 @@ impl Query<'_> {
 
     /// Returns `tool "weather" is Resolving (referenced by flow "f")`, from `is Resolving`.
     fn sentence(&self, what: &str) -> String {
-        let Reference { kind, namespace, name, .. } = self.reference;
         let by = self.by.map(|(kind, name)| format!(" (referenced by {} \"{name}\")", lowercase_kind(kind)));
+        format!("{} {what}{}", self.subject(), by.unwrap_or_default())
+    }
+
+    /// Returns `tool "weather"`.
+    fn subject(&self) -> String {
+        let Reference { kind, namespace, name, .. } = self.reference;
         let namespace = namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
-        format!("{} \"{namespace}{name}\" {what}{}", lowercase_kind(*kind), by.unwrap_or_default())
+        format!("{} \"{namespace}{name}\"", lowercase_kind(*kind))
     }
 
     fn missing(&self, what: &str) -> Evaluation {
@@ -283,6 +288,20 @@ impl Query<'_> {
                 ToolState::Missing(what) | ToolState::NoSuchTool(what) => all.missing.push(self.sentence(&what)),
             }
         }
+        for choice in &self.reference.choices {
+            match chosen_state(self.resolver.cache, self.reference, self.resolver.namespace, choice) {
+                ChosenState::Known(digest) => digests.push(digest),
+                ChosenState::Pending(what) => all.pending.push(self.sentence(&what)),
+                ChosenState::Missing(what) => all.missing.push(self.sentence(&what)),
+                ChosenState::NoneChosen if choice.include.is_empty() => {
+                    all.missing.push(format!("every tool of {} is in exclude", self.subject()));
+                }
+                ChosenState::NoneChosen => all.missing.push(format!("no tool of {} is in include", self.subject())),
+            }
+        }
+        // Several choices of one server wait for the same.
+        all.missing.dedup();
+        all.pending.dedup();
         all.digest = (all.missing.is_empty() && all.pending.is_empty()).then(|| digest::digest(&json!(digests)));
         all
     }

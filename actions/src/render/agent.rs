@@ -24,14 +24,16 @@ pub const CONFIG_HASH: &str = "recif.dev/config-hash";
 /// Variable with the namespace of the Pod.
 const NAMESPACE: &str = "RECIF_NAMESPACE";
 
-/// Returns the objects that the Pods need to start: ServiceAccount (if the spec names none), ConfigMap, Secret (if it has a key).
+/// Returns the objects that the Pods need to start: ServiceAccount (if the spec names none), ConfigMap, Secret (if it has a key),
+/// and the file of the tools (if they are too many for a variable).
 pub fn agent_config_children(agent: &Agent, config: &AgentConfig) -> Vec<ChildManifest> {
     let manifest = |kind, name, fields| child(agent, AGENT_LABEL, kind, name, fields);
     let account = own_service_account(agent, AGENT_LABEL, agent.spec.service_account_name.as_deref());
     let config_map = manifest(ChildKind::ConfigMap, config_name(agent), json!({ "data": config.plain }));
     let secret = (!config.secret.is_empty())
         .then(|| manifest(ChildKind::Secret, config_name(agent), json!({ "data": base64(&config.secret) })));
-    account.into_iter().chain([config_map]).chain(secret).collect()
+    let tools = config.tools_file.as_ref().map(|file| file.child(agent));
+    account.into_iter().chain([config_map]).chain(secret).chain(tools).collect()
 }
 
 /// Images of the containers of an agent's Pods.
@@ -75,7 +77,7 @@ pub fn agent_workload_children(
                 .collect(),
             env_from: env_from(agent, config),
             resources: spec.resources.as_ref().map_or(Value::Null, |resources| json!(resources)),
-            volumes: Vec::new(),
+            volumes: config.tools_file.iter().map(|file| file.volume(agent)).collect(),
         },
         init_containers: Vec::new(),
         port: WorkloadPort { type_: "ClusterIP", number: AGENT_PORT },

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{Agent, ModelSpec, PluginConfigSpec};
+use crds::{Agent, ModelSpec, PluginConfigSpec, digest};
 use kube::ResourceExt;
 use serde::Serialize;
 use serde_json::Value;
@@ -20,10 +20,11 @@ use super::{
     model::{ModelEnv, SecretVariable},
     system_prompt::{SYSTEM_PROMPT, system_prompt},
     tools,
+    tools_file::{self, ToolsFile},
 };
 
 /// Largest variable that Linux passes to a process, in bytes: `NAME=value` and a NUL (`MAX_ARG_STRLEN`).
-const MAX_VARIABLE: usize = 128 * 1024;
+pub(super) const MAX_VARIABLE: usize = 128 * 1024;
 /// Largest ConfigMap or Secret that the API server stores, in bytes of all values.
 pub(crate) const MAX_OBJECT: usize = 1024 * 1024;
 
@@ -40,6 +41,8 @@ pub struct AgentConfig {
     pub referred: BTreeMap<String, Value>,
     /// Secret of which every key is a variable, if there is one.
     pub credentials: Option<String>,
+    /// Tools as a file, if they are too many for a variable.
+    pub tools_file: Option<ToolsFile>,
     /// True if knowledge bases were requested and left out, because the operator has no database.
     pub knowledge_bases_missing_dsn: bool,
 }
@@ -101,7 +104,13 @@ pub fn agent_config(
     secret.set_some("CORAIL_DATABASE_URL", database);
 
     let tools = tools::render(&parts.tools);
-    if tools.has_headers { &mut secret } else { &mut plain }.set_some("CORAIL_TOOLS", tools.json);
+    let (tools_variable, tools_file) = tools_file::split(agent, tools)?;
+    match (tools_variable, &tools_file) {
+        (Some((json, true)), _) => secret.set("CORAIL_TOOLS", json),
+        (Some((json, false)), _) => plain.set("CORAIL_TOOLS", json),
+        (None, Some(_)) => plain.set(tools_file::VARIABLE, tools_file::PATH),
+        (None, None) => {}
+    }
 
     let knowledge_bases = knowledge_bases(agent, settings)?;
     let knowledge_bases_missing_dsn = knowledge_bases.is_none() && !spec.knowledge_bases.is_empty();
@@ -113,11 +122,14 @@ pub fn agent_config(
 
     let (plain, secret) = (plain.0, secret.0);
     check_sizes(agent, &plain, &secret)?;
-    let content_hash = content_hash(&plain, &secret, &parts.data);
     let from = spec.system_prompt_from.as_ref().and_then(system_prompt);
+    let file = tools_file.as_ref().map(|file| (tools_file::KEY.to_owned(), digest::sha256_hex(file.json.as_bytes())));
+    let data = parts.data.clone().into_iter().chain(file).collect();
+    let content_hash = content_hash(&plain, &secret, &data);
     let referred = referred(parts, model.variables.into_iter().chain(from))?;
     let credentials = model.whole_secret;
-    let config = AgentConfig { plain, secret, referred, credentials, content_hash, knowledge_bases_missing_dsn };
+    let config =
+        AgentConfig { plain, secret, referred, credentials, content_hash, tools_file, knowledge_bases_missing_dsn };
     check_user_env(agent, &config)?;
     Ok(config)
 }

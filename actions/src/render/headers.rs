@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ToolSpec, tool_server::ServerHeader};
+use crds::{ToolSpec, tool::ServerVariables, tool_server::ServerHeader};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -17,7 +17,8 @@ const AUTHORITIES: &str = "TLS_CA";
 /// Value of a header, or CA certificates of a server, as a variable of the container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeaderVariable {
-    /// `TOOL_<TOOL>_<HEADER>` in upper case, every other character an underscore; for CA certificates `TOOL_<TOOL>_TLS_CA`.
+    /// `TOOL_<TOOL>_<HEADER>` in upper case, every other character an underscore; for CA certificates `TOOL_<TOOL>_TLS_CA`. The
+    /// tools of an entry of `toolServers` share `MCP_<SERVER>_<HEADER>`, which ends in a digest where another value has that name.
     pub name: String,
     /// Source of its value.
     pub source: HeaderFrom,
@@ -59,19 +60,27 @@ pub struct CallTls {
     /// Variable with further CA certificates (PEM), as `$NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca: Option<String>,
+    /// True if those are the only ones that are trusted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    only_ca: bool,
 }
 
 /// Returns the verification of the TLS certificate of a tool's server; `None`: by the system's root certificates.
 pub fn call_tls(tool: &ToolSpec) -> Option<CallTls> {
     let tls = &tool.call.tls;
-    let ca = tls.ca_secret_ref.as_ref().map(|_| format!("${}", variable_name(&tool.name, AUTHORITIES)));
-    (tls.insecure_skip_verify || ca.is_some()).then_some(CallTls { insecure_skip_verify: tls.insecure_skip_verify, ca })
+    let ca = tls.ca_secret_ref.as_ref().map(|_| format!("${}", variable_name(tool, AUTHORITIES)));
+    let only_ca = !tls.system_cas && ca.is_some();
+    (tls.insecure_skip_verify || ca.is_some()).then_some(CallTls {
+        insecure_skip_verify: tls.insecure_skip_verify,
+        ca,
+        only_ca,
+    })
 }
 
 /// Returns the variables of a tool, in the order of its headers.
 pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
     let own = tool.headers_from.iter().map(|source| HeaderVariable {
-        name: variable_name(&tool.name, &source.name),
+        name: variable_name(tool, &source.name),
         source: HeaderFrom::Secret(source.secret_key_ref.name.clone(), source.secret_key_ref.key.clone()),
     });
     let servers = tool.call.headers.iter().filter_map(|header| {
@@ -80,10 +89,10 @@ pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
             Some(from) => HeaderFrom::ConfigMap(from.name.clone(), from.key.clone()),
             None => HeaderFrom::Text(named(header)?.to_owned()),
         };
-        Some(HeaderVariable { name: variable_name(&tool.name, &header.name), source })
+        Some(HeaderVariable { name: variable_name(tool, &header.name), source })
     });
     let authorities = tool.call.tls.ca_secret_ref.iter().map(|ca| HeaderVariable {
-        name: variable_name(&tool.name, AUTHORITIES),
+        name: variable_name(tool, AUTHORITIES),
         source: HeaderFrom::Secret(ca.name.clone(), ca.key.clone()),
     });
     own.chain(servers).chain(authorities).collect()
@@ -91,7 +100,7 @@ pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
 
 /// Returns all headers of a tool: those of the spec verbatim, those that are variables as `$NAME`.
 pub fn headers(tool: &ToolSpec) -> BTreeMap<&str, String> {
-    let variable = |header: &str| format!("${}", variable_name(&tool.name, header));
+    let variable = |header: &str| format!("${}", variable_name(tool, header));
     let plain = tool.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
     let secret = tool.headers_from.iter().map(|source| (source.name.as_str(), variable(&source.name)));
     let servers = tool.call.headers.iter().map(|header| match (&header.value, &header.value_from, named(header)) {
@@ -117,9 +126,15 @@ fn named(header: &ServerHeader) -> Option<&str> {
     header.value.as_deref().filter(|value| value.contains('$'))
 }
 
-fn variable_name(tool: &str, header: &str) -> String {
+fn variable_name(tool: &ToolSpec, header: &str) -> String {
     let upper = |text: &str| -> String {
         text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
     };
-    format!("TOOL_{}_{}", upper(tool), upper(header))
+    match &tool.call.variables {
+        None => format!("TOOL_{}_{}", upper(&tool.name), upper(header)),
+        Some(ServerVariables { server, digest, is_unique }) => {
+            let end = if *is_unique { format!("_{digest}") } else { String::new() };
+            format!("MCP_{}_{}{end}", upper(server), upper(header))
+        }
+    }
 }

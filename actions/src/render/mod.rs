@@ -28,6 +28,7 @@ mod sidecar;
 mod system_prompt;
 mod tool_error;
 mod tools;
+mod tools_file;
 mod workload;
 mod workload_parts;
 
@@ -58,6 +59,7 @@ pub use sidecar::{PROXY, PinnedProxy};
 pub(crate) use tool_error::is_web_address;
 pub use tool_error::tool_error;
 pub use tools::ToolSlot;
+pub use tools_file::ToolsFile;
 
 /// Settings of the operator that rendering uses.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -84,6 +84,9 @@ struct RenderedTool<'a> {
     /// Verification of its server's TLS certificate, if it differs from the system's root certificates.
     #[serde(skip_serializing_if = "Option::is_none")]
     mcp_tls: Option<CallTls>,
+    /// Server of an entry of `toolServers`, whose variables the headers may refer to.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    mcp_server: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     parameters: Vec<Parameter<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,6 +133,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<RenderedTool<'a>> {
         mcp_tool: spec.served_by().map(|(_, name)| name).filter(|name| *name != spec.name).unwrap_or_default(),
         mcp_transport: if spec.call.sse { "sse" } else { "" },
         mcp_tls: call_tls(spec),
+        mcp_server: spec.call.variables.as_ref().map_or("", |variables| variables.server.as_str()),
         parameters: spec.parameters.iter().map(parameter).collect(),
         input_schema: spec.input_schema.as_ref(),
         output_schema: spec.output_schema.as_ref(),

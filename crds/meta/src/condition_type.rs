@@ -17,6 +17,8 @@ pub const AVAILABLE: &str = "Available";
 pub const REFERENCES_RESOLVED: &str = "ReferencesResolved";
 /// True if an Agent's knowledge bases have a database; absent without knowledge bases.
 pub const KNOWLEDGE_BASES_CONFIGURED: &str = "KnowledgeBasesConfigured";
+/// True if an agent or flow has every tool that its `toolServers` choose; absent without `toolServers`.
+pub const TOOLS_RESOLVED: &str = "ToolsResolved";
 /// True if all tools of a server are known.
 pub const TOOLS_DISCOVERED: &str = "ToolsDiscovered";
 /// True if all Tools that a server is to publish exist; absent if it publishes none.

@@ -37,19 +37,19 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
 const RESYNC: Duration = Duration::from_secs(20);
 
 /// Starts the workload `mcp` as an MCP server with these tools.
-async fn start_mcp_workload(ns: &Namespace, tools: &str) -> Result<()> {
+pub(super) async fn start_mcp_workload(ns: &Namespace, tools: &str) -> Result<()> {
     ns.start(&workload("mcp", json!({}))).await?;
     configure_mcp_workload(ns, &format!("/tools?names={tools}&words=first")).await
 }
 
-async fn configure_mcp_workload(ns: &Namespace, path: &str) -> Result<()> {
+pub(super) async fn configure_mcp_workload(ns: &Namespace, path: &str) -> Result<()> {
     let answer = ns.send("mcp", 8000, "GET", path, &Value::Null).await?;
     ensure!(answer.status == 200, "{path}: {answer:?}");
     Ok(())
 }
 
 /// Returns a RemoteMCPServer for the path of `mcp` with this query.
-fn remote(ns: &Namespace, name: &str, query: &str, more: Value) -> Value {
+pub(super) fn remote(ns: &Namespace, name: &str, query: &str, more: Value) -> Value {
     let mut spec = json!({"url": format!("http://mcp.{}.svc.cluster.local:8000/mcp{query}", ns.name), "resync": "2s"});
     for (field, value) in more.as_object().into_iter().flatten() {
         spec[field] = value.clone();
@@ -65,7 +65,7 @@ fn remote_tool(name: &str) -> Value {
     )
 }
 
-async fn await_available(ns: &Namespace, name: &str, tools: i64) -> Result<Object> {
+pub(super) async fn await_available(ns: &Namespace, name: &str, tools: i64) -> Result<Object> {
     let there = |it: &Object| it.phase() == "Available" && it.is_current() && it.number("/status/toolCount") == tools;
     ns.until(REMOTE_MCP_SERVER, name, RESYNC, &format!("is Available with {tools} tools"), there).await
 }

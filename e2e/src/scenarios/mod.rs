@@ -47,6 +47,7 @@ mod start;
 mod steady;
 mod store;
 mod store_faults;
+mod tool_servers;
 mod tools;
 mod traffic;
 
@@ -64,6 +65,7 @@ const THEMES: &[&[Scenario]] = &[
     pods::SCENARIOS,
     tools::SCENARIOS,
     mcp_servers::SCENARIOS,
+    tool_servers::SCENARIOS,
     store::SCENARIOS,
     store_faults::SCENARIOS,
     flow_sets::SCENARIOS,

@@ -178,13 +178,13 @@ async fn write_volumes(cx: &PodContext, objects: &Objects, namer: &Namer<'_>) ->
     Ok(())
 }
 
-/// Replaces names in the files that the operator rendered for flows: `config.json` and `tools/*.json`.
+/// Replaces names in the files that the operator rendered: `config.json` and `tools/*.json` of flows, `tools.json` of agents.
 fn replace_in_files(files: &mut Files, namer: &Namer<'_>) {
     for (path, file) in files.iter_mut().filter(|(_, file)| file.is_rendered) {
         let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
         let is_tool = folder.rsplit('/').next() == Some("tools") && name.ends_with(".json");
         if let Ok(text) = std::str::from_utf8(&file.bytes)
-            && (is_tool || name == "config.json")
+            && (is_tool || name == "config.json" || path == "tools.json")
         {
             file.bytes = replace_in_json(text, |value| namer.replace(path, value)).into_bytes();
         }

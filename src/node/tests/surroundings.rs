@@ -103,14 +103,20 @@ async fn a_token_is_known_to_the_api_server_while_its_pod_is_there() {
 async fn urls_of_services_lead_to_relays_and_texts_stay() {
     let world = World::new();
     world.apply(service("weather", 8000)).await;
-    let mut rendered = config_map("rendered", json!({ "config.json": "{\"url\": \"http://weather:8000/x\"}" }));
+    let mut rendered = config_map(
+        "rendered",
+        json!({
+            "config.json": "{\"url\": \"http://weather:8000/x\"}",
+            "tools.json": "[{\"mcpEndpoint\": \"http://weather:8000/mcp\"}]",
+        }),
+    );
     rendered["metadata"]["labels"] = json!({ "app.kubernetes.io/managed-by": "recif-operator" });
     world.apply(rendered).await;
     world.apply(config_map("own", json!({ "config.json": "{\"url\": \"http://weather:8000/x\"}" }))).await;
     let variables = ["PLAIN", "PROMPT", "GONE", "CORAIL_TOOLS"];
     let show = variables.map(|name| format!("echo \"{name} ${name}\"")).join("; ");
     let text = format!(
-        "{show}; echo \"RENDERED $(cat $R/config.json)\"; echo \"OWN $(cat $O/config.json)\"; echo \"ARG $0\"; exec sleep 1000"
+        "{show}; echo \"RENDERED $(cat $R/config.json)\"; echo \"TOOLS $(cat $R/tools.json)\"; echo \"OWN $(cat $O/config.json)\"; echo \"ARG $0\"; exec sleep 1000"
     );
     let mut object = deployment("user", 1, script(&text));
     let spec = &mut object["spec"]["template"]["spec"];
@@ -136,6 +142,7 @@ async fn urls_of_services_lead_to_relays_and_texts_stay() {
         "GONE postgres://u:secret@db.default.svc:5432/x".to_owned(),
         format!("CORAIL_TOOLS [{{\"endpoint\": \"{relay}/{{city}}\", \"description\": \"see http://weather:8000\"}}]"),
         format!("RENDERED {{\"url\": \"{relay}/x\"}}"),
+        format!("TOOLS [{{\"mcpEndpoint\": \"{relay}/mcp\"}}]"),
         "OWN {\"url\": \"http://weather:8000/x\"}".to_owned(),
         format!("ARG --url={relay}/mcp"),
     ];

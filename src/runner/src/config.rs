@@ -1,6 +1,6 @@
 //! Configuration of an agent from environment variables ([`variables`](super::variables)), as domain types.
 
-use std::net::SocketAddr;
+use std::{fs, net::SocketAddr};
 
 use super::{
     Lookup,
@@ -96,9 +96,12 @@ impl RunnerConfig {
                 hidden_error("CORAIL_AGENT_CARD", problem)
             })
         })?;
-        let tools = match set("CORAIL_TOOLS") {
-            None => Vec::new(),
-            Some(json) => CallableTool::read_all(&json).map_err(|problem| hidden_error("CORAIL_TOOLS", problem))?,
+        let tools = match (set("CORAIL_TOOLS_FILE"), set("CORAIL_TOOLS")) {
+            (Some(file), _) => tools_of_file(&file)?,
+            (None, Some(json)) => {
+                CallableTool::read_all(&json).map_err(|problem| hidden_error("CORAIL_TOOLS", problem))?
+            }
+            (None, None) => Vec::new(),
         };
         let ollama = set("OLLAMA_BASE_URL");
         let knowledge = match set("CORAIL_KNOWLEDGE_BASES") {
@@ -121,6 +124,13 @@ impl RunnerConfig {
             log: LogFormat::read(lookup)?,
         })
     }
+}
+
+/// Reads the tools of a file, which holds more of them than an environment variable can.
+fn tools_of_file(file: &str) -> Result<Vec<CallableTool>, ConfigError> {
+    let refused = |problem: String| hidden_error("CORAIL_TOOLS_FILE", format!("{file}: {problem}"));
+    let json = fs::read_to_string(file).map_err(|error| refused(format!("it cannot be read: {error}")))?;
+    CallableTool::read_all(&json).map_err(refused)
 }
 
 /// Reads the number of days after which a conversation is deleted; `None`: never.

@@ -52,6 +52,7 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ),
     ("CORAIL_DATABASE_URL", "", "postgres URL of `postgresql` storage; never printed"),
     ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
+    ("CORAIL_TOOLS_FILE", "", "file with that array, read at the start in place of CORAIL_TOOLS"),
     ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
     ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations and tasks are stored"),
     ("RECIF_SIDECAR", "false", "`true` behind a sidecar: others than this Pod are answered only /healthz and /readyz"),

@@ -3,6 +3,7 @@
 mod calls;
 mod discovery;
 mod publishing;
+mod tool_servers;
 
 use std::time::Duration;
 

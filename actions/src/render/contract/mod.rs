@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `prompts/<name>.prompt` | ConfigMap `<flow>-prompts` |
 //! | `tools/<name>.json` | ConfigMap `<flow>-tools`, or the Secret of that name when the tool has headers |
+//! | `tools/<server>_<tool>.json` | the same, for a tool of a server in `toolServers` |
 //! | `config.json` | ConfigMap `<flow>-config` |
 //! | `credentials/<key>` (sets only) | the provider's Secret |
 //! | `manifest.json` (sets only) | ConfigMap `<set>-manifest` |

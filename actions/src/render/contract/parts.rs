@@ -4,6 +4,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{ModelSpec, PluginConfigSpec, Tool};
 
+use crate::server_tools::LeftOut;
+
 /// Flow with everything it refers to. Missing references are left out.
 #[derive(Debug, Clone)]
 pub struct FlowParts {
@@ -15,6 +17,8 @@ pub struct FlowParts {
     pub tools: Vec<(String, FlowTool)>,
     /// Model; `None` only if no Pod will read the result.
     pub model: Option<FlowModel>,
+    /// Tools of its `toolServers` that it goes without; `None` without `toolServers`.
+    pub left_out: Option<LeftOut>,
 }
 
 /// Tool of a flow.

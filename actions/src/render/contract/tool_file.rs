@@ -85,6 +85,9 @@ enum Implementation<'a> {
         /// Verification of its server's TLS certificate, if it differs from the system's root certificates.
         #[serde(skip_serializing_if = "Option::is_none")]
         tls: Option<CallTls>,
+        /// Server of an entry of `toolServers`, whose variables the headers may refer to.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        server: &'a str,
     },
     Flow {
         url: &'a str,
@@ -115,7 +118,8 @@ fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
             let tool = spec.served_by().map_or(spec.name.as_str(), |(_, name)| name);
             let transport = if spec.call.sse { "sse" } else { "" };
             let (url, tls) = (or_empty(&spec.mcp_endpoint), call_tls(spec));
-            Implementation::Mcp { url, tool, headers: headers(spec), transport, tls }
+            let server = spec.call.variables.as_ref().map_or("", |variables| variables.server.as_str());
+            Implementation::Mcp { url, tool, headers: headers(spec), transport, tls, server }
         }
         Some(ToolType::Flow) => Implementation::Flow { url },
         Some(ToolType::Agent) => Implementation::Agent { url },

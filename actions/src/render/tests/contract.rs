@@ -78,6 +78,7 @@ fn parts(name: &str) -> FlowParts {
         prompts: vec![prompt("hello", "---\nmodel: x\n---\nHello {{name}}\n"), prompt("style", "Be brief.")],
         tools: tools.map(|(name, tool)| (name.to_owned(), tool)).into(),
         model: Some(model("openai", Some(keys("openai-keys", &[("OPENAI_API_KEY", "22")])))),
+        left_out: None,
     }
 }
 
@@ -227,7 +228,7 @@ proptest! {
     fn two_flows_have_the_same_hash_only_if_they_have_the_same_files(one in texts(), other in texts()) {
         let hash = |texts: &Texts| {
             let prompts: Vec<_> = texts.clone().into_iter().collect();
-            let flow = FlowParts { name: "f".into(), prompts, tools: Vec::new(), model: None };
+            let flow = FlowParts { name: "f".into(), prompts, tools: Vec::new(), model: None, left_out: None };
             FlowContract::of_flow(&flow, &Texts::new()).unwrap().content_hash
         };
         prop_assert_eq!(hash(&one) == hash(&other), one == other);
@@ -240,7 +241,7 @@ proptest! {
     ) {
         let hash = |prompts: Vec<(String, String)>, names: Vec<String>| {
             let tools = names.into_iter().map(|name| (name, FlowTool::Builtin)).collect();
-            let flow = FlowParts { name: "f".into(), prompts, tools, model: None };
+            let flow = FlowParts { name: "f".into(), prompts, tools, model: None, left_out: None };
             FlowContract::of_flow(&flow, &Texts::new()).unwrap().content_hash
         };
         let names = |tools: &[(String, String)]| tools.iter().map(|(name, _)| name.clone()).collect::<Vec<_>>();
@@ -255,7 +256,7 @@ proptest! {
         let hash = |one: &Texts, other: &Texts| {
             let flow = |name: &str, texts: &Texts| {
                 let prompts = texts.clone().into_iter().collect();
-                FlowParts { name: name.into(), prompts, tools: Vec::new(), model: None }
+                FlowParts { name: name.into(), prompts, tools: Vec::new(), model: None, left_out: None }
             };
             FlowContract::of_set("s", &[flow("one", one), flow("other", other)], &Texts::new()).unwrap().content_hash
         };

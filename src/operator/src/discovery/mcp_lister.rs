@@ -110,6 +110,8 @@ impl McpToolLister {
         };
         let trust = match ca {
             _ if target.tls.insecure_skip_verify => Trust::Unverified,
+            // Nothing is trusted by an object that is older than the rule of the CRD.
+            ca if !target.tls.system_cas => Trust::Only(ca.unwrap_or_default()),
             Some(pem) => Trust::Additional(pem),
             None => Trust::System,
         };

@@ -102,6 +102,21 @@ fn a_value_that_may_hold_a_credential_is_never_shown() {
 }
 
 #[test]
+fn tools_are_read_of_a_file_in_place_of_the_variable() {
+    let file = std::env::temp_dir().join(format!("recif-tools-{}.json", std::process::id()));
+    let path = file.to_string_lossy().into_owned();
+    std::fs::write(&file, r#"[{"name":"calculator","type":"builtin"}]"#).unwrap();
+    let tools = read(&[("CORAIL_TOOLS_FILE", path.as_str()), ("CORAIL_TOOLS", "[]")]).unwrap().tools;
+    assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), ["calculator"]);
+    std::fs::write(&file, r#"[{"name":"t","type":"http","timeout":"SECRET"}]"#).unwrap();
+    let error = read(&[("CORAIL_TOOLS_FILE", path.as_str())]).unwrap_err().to_string();
+    assert!(error.contains("tool `t`: a field has the wrong type") && !error.contains("SECRET"), "{error}");
+    std::fs::remove_file(&file).unwrap();
+    let error = read(&[("CORAIL_TOOLS_FILE", path.as_str())]).unwrap_err().to_string();
+    assert!(error.starts_with("CORAIL_TOOLS_FILE is refused") && error.contains("it cannot be read"), "{error}");
+}
+
+#[test]
 fn what_is_served_in_another_way_is_one_warning_each() {
     let database = ("CORAIL_DATABASE_URL", "postgresql+asyncpg://u:p@a,b/d");
     for (variables, count) in [

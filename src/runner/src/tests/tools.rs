@@ -273,17 +273,19 @@ async fn an_mcp_server_behind_tls_is_judged_as_its_tool_says() {
         tool("system", json!({})),
         tool("other", json!({"ca": text("two")})),
         tool("own", json!({"ca": text("one")})),
+        tool("only", json!({"ca": text("one"), "onlyCa": true})),
+        tool("wrong", json!({"ca": text("two"), "onlyCa": true})),
         tool("anyone", json!({"insecureSkipVerify": true})),
         tool("none", json!({"ca": "no certificate"})),
         tool("unset", json!({"ca": "$SURELY_NOT_SET"})),
     ]))
     .await;
     // Two rounds, the second in reverse order: the trust of one tool's connection must not be reused for another tool.
-    let names = ["system", "other", "own", "anyone", "none", "unset"];
+    let names = ["system", "other", "own", "only", "wrong", "anyone", "none", "unset"];
     for name in names.iter().chain(names.iter().rev()) {
         let reply = runner.say(format!(r#"/tool {name} {{"message": "hi"}}"#)).await;
         match *name {
-            "own" | "anyone" => assert_eq!(reply, "Echo: hi", "{name}"),
+            "own" | "only" | "anyone" => assert_eq!(reply, "Echo: hi", "{name}"),
             "none" => assert!(reply.contains("it holds no certificate in PEM form"), "{reply}"),
             "unset" => assert!(reply.contains("SURELY_NOT_SET, which is not set"), "{reply}"),
             _ => assert!(reply.contains("certificate"), "{name}: {reply}"),

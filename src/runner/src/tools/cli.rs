@@ -245,13 +245,16 @@ mod tests {
 
     #[test]
     fn a_tool_can_ask_for_variables_but_not_for_those_of_others() {
-        let allowed_env = ["KUBECONFIG", "TOOL_SHOP_AUTHORIZATION", "CORAIL_DATABASE_URL"].map(String::from).into();
+        let allowed_env = ["KUBECONFIG", "TOOL_SHOP_AUTHORIZATION", "MCP_DOCS_AUTHORIZATION", "CORAIL_DATABASE_URL"]
+            .map(String::from)
+            .into();
         let tool = CliTool { binary: "env".into(), allowed_commands: Vec::new(), allowed_flags: None, allowed_env };
         for (name, passes) in [
             ("PATH", true),
             ("KUBECONFIG", true),
             ("OPENAI_API_KEY", false),
             ("TOOL_SHOP_AUTHORIZATION", false),
+            ("MCP_DOCS_AUTHORIZATION", false),
             ("CORAIL_DATABASE_URL", false),
         ] {
             assert_eq!(tool.passes(name), passes, "{name}");

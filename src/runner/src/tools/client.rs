@@ -83,7 +83,9 @@ impl HttpClient {
         let client = build(|builder| configure(builder).dns_resolver(DnsResolver(self.egress.connection_check(who))))
             .map_err(|problem| ToolError::Failed(format!("no HTTP client: {problem}")))?;
         // Authorities are rotated, and no call uses the former ones again.
-        built.retain(|known| !matches!(known.trust, Trust::Additional(_)) || now - known.used < IDLE_TIMEOUT);
+        built.retain(|known| {
+            !matches!(known.trust, Trust::Additional(_) | Trust::Only(_)) || now - known.used < IDLE_TIMEOUT
+        });
         built.push(CachedClient { source: who, trust: trust.clone(), client: client.clone(), used: now });
         Ok(client)
     }
@@ -154,7 +156,7 @@ mod tests {
         let client = HttpClient::new(EgressPolicy::new(&|_: &str| None));
         let url = Url::parse("https://127.0.0.1:9/").unwrap();
         let (one, two) = (certificate("one"), certificate("two"));
-        let both = Trust::Additional([one.clone(), two.clone()].concat());
+        let both = Trust::Only([one.clone(), two.clone()].concat());
         for (trust, expected) in
             [(&Trust::System, 1), (&Trust::Additional(one), 2), (&Trust::Additional(two), 3), (&both, 3), (&both, 3)]
         {

@@ -9,8 +9,8 @@
 //! }
 //! ```
 //!
-//! The other implementations are `{"mcp": {"url", "tool", "headers", "transport", "tls"}}`, `{"flow": {"url"}}`,
-//! `{"agent": {"url"}}`, `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
+//! The other implementations are `{"mcp": {"url", "tool", "headers", "transport", "tls", "server"}}`,
+//! `{"flow": {"url"}}`, `{"agent": {"url"}}`, `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
 
 use serde::Deserialize;
 use serde_json::Value;

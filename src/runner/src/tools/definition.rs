@@ -14,7 +14,7 @@ use url::Url;
 use super::{
     builtin::Builtin,
     cli::{CliTool, holds_words},
-    headers::ToolHeaders,
+    headers::{ToolHeaders, server_prefix, tool_prefix},
     http::HttpTool,
     input::Input,
     mcp::McpTool,
@@ -130,6 +130,9 @@ pub(super) enum ToolTarget {
         transport: Option<String>,
         #[serde(default)]
         tls: Tls,
+        /// Server in `toolServers` whose variables the headers may refer to; empty for the tool's own.
+        #[serde(default)]
+        server: String,
     },
     Flow {
         url: String,
@@ -143,6 +146,14 @@ impl CallableTool {
     /// Returns its declaration for a model.
     pub(super) fn spec(&self) -> ToolSpec {
         ToolSpec { name: self.name.clone(), description: self.description.clone(), input_schema: self.input.schema() }
+    }
+
+    /// Returns the prefix of the variables that are for its headers alone.
+    pub(super) fn variable_prefix(&self) -> String {
+        match &self.kind {
+            ToolKind::Mcp(mcp) if !mcp.server.is_empty() => server_prefix(&mcp.server),
+            _ => tool_prefix(&self.name),
+        }
     }
 
     /// Validates the fields and builds the tool.
@@ -217,7 +228,7 @@ impl CallableTool {
                 input = Input::Parameters(AgentTool::parameters());
                 ToolKind::Agent(AgentTool { url: absolute(&url)? })
             }
-            ToolTarget::Mcp { url, tool, headers, transport, tls } => {
+            ToolTarget::Mcp { url, tool, headers, transport, tls, server } => {
                 if !declared {
                     input = Input::anything()?;
                 }
@@ -226,7 +237,8 @@ impl CallableTool {
                     Some("sse") => true,
                     Some(_) => return Err("its transport is none of sse, streamable-http".into()),
                 };
-                ToolKind::Mcp(McpTool { url: absolute(&url)?, tool, headers: ToolHeaders::read(&headers)?, sse, tls })
+                let (url, headers) = (absolute(&url)?, ToolHeaders::read(&headers)?);
+                ToolKind::Mcp(McpTool { url, tool, headers, sse, tls, server })
             }
         };
         let kind = match unfit {

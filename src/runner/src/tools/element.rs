@@ -36,6 +36,8 @@ struct Element {
     #[serde(default)]
     mcp_tls: Tls,
     #[serde(default)]
+    mcp_server: String,
+    #[serde(default)]
     parameters: Vec<Parameter>,
     input_schema: Option<Value>,
     output_schema: Option<Value>,
@@ -87,6 +89,7 @@ impl Element {
                 headers: self.headers,
                 transport: self.mcp_transport,
                 tls: self.mcp_tls,
+                server: self.mcp_server,
             },
             "flow" => ToolTarget::Flow { url: endpoint? },
             "agent" => ToolTarget::Agent { url: endpoint? },

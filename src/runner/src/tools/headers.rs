@@ -1,8 +1,8 @@
 //! Expands `$NAME` and `${NAME}` in the values of a tool's headers from the environment.
 //!
 //! Credentials reach an agent as environment variables, and a tool only refers to them: to its own, which come from its
-//! `headersFrom`, and to those of the Agent's `env` and `envFrom`. Variables that the operator sets for the runtime,
-//! and the credentials of other tools, are refused, because a Tool may be written by others than the agent's owner. A
+//! `headersFrom` or from its server in `toolServers`, and to those of the Agent's `env` and `envFrom`. Variables that the
+//! operator sets for the runtime, and the credentials of other tools and servers, are refused, because a Tool may be written by others than the agent's owner. A
 //! reference to a variable that is not set is an error: a request with an empty credential would fail with a misleading
 //! message. Any other `$` is left unchanged.
 
@@ -31,10 +31,12 @@ impl fmt::Debug for HeaderText {
 const RESERVED_PREFIXES: [&str; 3] = ["CORAIL_", "RECIF_", "OTEL_"];
 /// Prefix of the variables that the operator makes of the `headersFrom` of tools.
 const TOOLS: &str = "TOOL_";
+/// Prefix of the variables that the operator makes of the headers of servers in `toolServers`.
+const SERVERS: &str = "MCP_";
 
-/// Reports whether the variable belongs to the runtime or to a tool.
+/// Reports whether the variable belongs to the runtime, to a tool or to a server.
 pub(super) fn is_reserved(name: &str) -> bool {
-    name.starts_with(TOOLS) || RESERVED_PREFIXES.iter().any(|ours| name.starts_with(ours))
+    name.starts_with(TOOLS) || name.starts_with(SERVERS) || RESERVED_PREFIXES.iter().any(|ours| name.starts_with(ours))
 }
 
 /// Allow list of the variables that one tool may send.
@@ -47,11 +49,10 @@ pub(super) struct ToolVariables<'a> {
 }
 
 impl<'a> ToolVariables<'a> {
-    /// Creates the list for the tool `name`; `others` are the names of the other tools.
-    pub(super) fn for_tool<'n>(name: &str, others: impl IntoIterator<Item = &'n str>, environment: &'a Lookup) -> Self {
-        let own = prefix(name);
+    /// Creates the list for a tool whose variables begin with `own`; `others` are the prefixes of the other tools.
+    pub(super) fn new(own: String, others: impl IntoIterator<Item = String>, environment: &'a Lookup) -> Self {
         let longer = |other: &String| other.len() > own.len() && other.starts_with(&own);
-        Self { others: others.into_iter().map(prefix).filter(longer).collect(), own, environment }
+        Self { others: others.into_iter().filter(longer).collect(), own, environment }
     }
 
     /// Returns the value of the variable `name`.
@@ -71,9 +72,18 @@ impl<'a> ToolVariables<'a> {
 }
 
 /// Returns the prefix of a tool's variables, as the operator builds it.
-fn prefix(tool: &str) -> String {
+pub(super) fn tool_prefix(tool: &str) -> String {
+    prefix(TOOLS, tool)
+}
+
+/// Returns the prefix of the variables that the tools of a server in `toolServers` share, as the operator builds it.
+pub(super) fn server_prefix(server: &str) -> String {
+    prefix(SERVERS, server)
+}
+
+fn prefix(kind: &str, name: &str) -> String {
     let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    format!("{TOOLS}{}_", tool.chars().map(upper).collect::<String>())
+    format!("{kind}{}_", name.chars().map(upper).collect::<String>())
 }
 
 impl ToolHeaders {
@@ -157,13 +167,15 @@ mod tests {
     #[test]
     fn a_tool_sends_its_own_variables_and_those_of_the_agent() {
         let environment = |name: &str| Some(format!("<{name}>"));
-        let variables = ToolVariables::for_tool("a", ["a", "a_b", "shop"], &environment);
+        let others = ["a", "a_b", "shop"].map(tool_prefix).into_iter().chain([server_prefix("docs")]);
+        let variables = ToolVariables::new(tool_prefix("a"), others, &environment);
         for (name, is_sent) in [
             ("KEY", true),
             ("OPENAI_API_KEY", true),
             ("TOOL_A_AUTHORIZATION", true),
             ("TOOL_A_B_AUTHORIZATION", false),
             ("TOOL_SHOP_AUTHORIZATION", false),
+            ("MCP_DOCS_AUTHORIZATION", false),
             ("CORAIL_DATABASE_URL", false),
             ("RECIF_USAGE_URL", false),
             ("OTEL_EXPORTER_OTLP_HEADERS", false),
@@ -171,6 +183,9 @@ mod tests {
             let sent = variables.get(name);
             assert_eq!(sent.is_ok(), is_sent, "{name}: {sent:?}");
         }
+        let of_server = ToolVariables::new(server_prefix("docs"), [server_prefix("docs-eu")], &environment);
+        let sent = ["MCP_DOCS_AUTHORIZATION_1a2b3c4d", "MCP_DOCS_EU_KEY", "MCP_WEB_KEY", "TOOL_A_KEY"];
+        assert_eq!(sent.map(|name| of_server.get(name).is_ok()), [true, false, false, false]);
         let refused = variables.get("CORAIL_DATABASE_URL").unwrap_err();
         assert!(
             refused.starts_with("the environment variable CORAIL_DATABASE_URL, which is not this tool's"),

@@ -27,6 +27,8 @@ pub(super) struct McpTool {
     pub(super) sse: bool,
     /// Verification of the server's certificate.
     pub(super) tls: Tls,
+    /// Server in `toolServers` whose variables the headers may refer to; empty for the tool's own.
+    pub(super) server: String,
 }
 
 impl McpTool {

@@ -111,8 +111,8 @@ impl Toolbox {
 
     /// Returns the variables that headers of `tool` may refer to.
     fn variables(&self, tool: &CallableTool) -> ToolVariables<'_> {
-        let others = self.tools.iter().map(|other| other.name.as_str()).filter(|other| *other != tool.name);
-        ToolVariables::for_tool(&tool.name, others, &*self.environment)
+        let others = self.tools.iter().filter(|other| other.name != tool.name).map(CallableTool::variable_prefix);
+        ToolVariables::new(tool.variable_prefix(), others, &*self.environment)
     }
 
     async fn run(&self, tool: &CallableTool, arguments: &Value) -> Result<String, ToolError> {

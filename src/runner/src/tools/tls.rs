@@ -20,6 +20,9 @@ pub(super) struct Tls {
     /// Certificates (PEM) of authorities that are trusted in addition to the system's, with `$NAME` for a variable.
     #[serde(default)]
     ca: String,
+    /// Trusts those authorities alone.
+    #[serde(default)]
+    only_ca: bool,
 }
 
 impl Tls {
@@ -36,7 +39,7 @@ impl Tls {
         }
         let pem = expand(&self.ca, |name| environment.get(name))
             .map_err(|problem| ToolError::Failed(format!("the server's authorities are in {problem}")))?;
-        Ok(Trust::Additional(pem.into_bytes()))
+        Ok(if self.only_ca { Trust::Only(pem.into_bytes()) } else { Trust::Additional(pem.into_bytes()) })
     }
 }
 
@@ -55,7 +58,7 @@ mod tests {
     fn trust(tls: Value) -> Result<Trust, String> {
         let tls: Tls = serde_json::from_value(tls).unwrap();
         let environment = |name: &str| (name == "CA").then(|| "certificates".to_owned());
-        tls.trust(&ToolVariables::for_tool("t", [], &environment)).map_err(|error| error.to_string())
+        tls.trust(&ToolVariables::new("TOOL_T_".into(), [], &environment)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -63,6 +66,7 @@ mod tests {
         assert_eq!(trust(json!({})), Ok(Trust::System));
         assert_eq!(trust(json!({"insecureSkipVerify": true})), Ok(Trust::Unverified));
         assert_eq!(trust(json!({"ca": "$CA"})), Ok(Trust::Additional(b"certificates".to_vec())));
+        assert_eq!(trust(json!({"ca": "$CA", "onlyCa": true})), Ok(Trust::Only(b"certificates".to_vec())));
         let problem = "the server's authorities are in the environment variable SURELY_NOT_SET, which is not set";
         assert_eq!(trust(json!({"ca": "$SURELY_NOT_SET"})), Err(problem.to_owned()));
     }

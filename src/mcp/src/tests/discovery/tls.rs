@@ -14,6 +14,8 @@ async fn a_certificate_is_accepted_by_its_authority_or_unchecked_and_else_refuse
         (Trust::System, false),
         (Trust::Additional(certificate("two")), false),
         (Trust::Additional(certificate("one")), true),
+        (Trust::Only(certificate("two")), false),
+        (Trust::Only(certificate("one")), true),
         (Trust::Unverified, true),
     ] {
         let asked = ask_by(reach.client(&trust).unwrap(), &question(&url)).await;
@@ -27,6 +29,8 @@ async fn a_certificate_is_accepted_by_its_authority_or_unchecked_and_else_refuse
 
 #[tokio::test]
 async fn certificates_that_are_none_are_told() {
-    let error = reach(&[]).client(&Trust::Additional(b"not a certificate".to_vec())).unwrap_err();
-    assert!(error.to_string().contains("certificate"), "{error}");
+    for trust in [Trust::Additional(b"not a certificate".to_vec()), Trust::Only(Vec::new())] {
+        let error = reach(&[]).client(&trust).unwrap_err();
+        assert!(error.to_string().contains("certificate"), "{error}");
+    }
 }

@@ -1,0 +1,120 @@
+//! Tools that an entry of `toolServers` chooses of its server: whether they are there, and each of them as a Tool.
+
+use crds::{
+    Reference, Tool, ToolServerRef, ToolSpec,
+    digest::{canonical_json, digest},
+    tool::{ServerAccess, ServerRef, ServerVariables},
+    tool_server_ref::{ToolChoice, short_digest},
+};
+use kube::core::ObjectMeta;
+use serde_json::json;
+
+use super::server_tool::{ToolServerView, WRITING, complete, no_definition, no_such_tool};
+use crate::ports::CacheReader;
+
+/// State of the tools that a choice takes, for the objects that use them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ChosenState {
+    /// The tools are known: digest of everything that is used of them.
+    Known(String),
+    /// The server is not ready yet, as the text says, such as `is Resolving`.
+    Pending(String),
+    /// The user has to act, as the text says, such as `not found`.
+    Missing(String),
+    /// The server has tools, and the choice takes none of them.
+    NoneChosen,
+}
+
+/// Returns the state of the tools that are chosen of a server, for objects in the namespace `from`. A tool that the server
+/// gains or loses counts only if it is chosen.
+pub(crate) fn chosen_state(
+    cache: &dyn CacheReader,
+    reference: &Reference,
+    from: &str,
+    choice: &ToolChoice,
+) -> ChosenState {
+    let server = match ToolServerView::admitted(cache, reference, from) {
+        Ok(server) => server,
+        Err(what) => return ChosenState::Missing(what),
+    };
+    let chosen: Vec<_> = server.tools.discovered_tools.iter().filter(|tool| choice.selects(&tool.name)).collect();
+    let lacking = choice.named().find(|name| server.tools.tool(name).is_none());
+    if let Some(what) = server.pending(lacking.is_none() && !chosen.is_empty()) {
+        return ChosenState::Pending(what);
+    }
+    if lacking.is_some() || chosen.is_empty() {
+        return match (server.silence(), lacking) {
+            (Some(what), _) => ChosenState::Missing(what),
+            (None, Some(tool)) => ChosenState::Missing(no_such_tool(&server.tools, tool)),
+            (None, None) if server.tools.discovered_tools.is_empty() => ChosenState::Missing("has no tools".to_owned()),
+            (None, None) => ChosenState::NoneChosen,
+        };
+    }
+    let Some(kept) = server.definitions(cache, reference, from) else {
+        return ChosenState::Pending(WRITING.to_owned());
+    };
+    let is_defined = |tool: &str| kept.definitions.as_ref().is_some_and(|definitions| definitions.contains(tool));
+    if let Some(tool) = choice.named().find(|tool| !is_defined(tool)) {
+        return ChosenState::Missing(no_definition(tool));
+    }
+    let mut tools: Vec<_> = chosen.iter().filter(|tool| is_defined(&tool.name)).collect();
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    let tools: Vec<_> = tools.into_iter().map(|tool| (&tool.name, &tool.digest)).collect();
+    let mut used = json!({ "url": server.url, "tools": tools });
+    server.add_access(&mut used, cache, reference.namespace.as_deref().unwrap_or(from), from);
+    ChosenState::Known(digest(&used))
+}
+
+/// Returns the tools of an entry by their names at the server, each as a Tool that is called by the model's name for it and is
+/// completed by the server's definition. None: the server is not there, or not for this namespace.
+pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServerRef) -> Vec<(String, Tool)> {
+    let found = || {
+        let mut reference = Reference::new(entry.server_kind()?, &entry.name);
+        reference.namespace = entry.namespace().map(str::to_owned);
+        let server = ToolServerView::admitted(cache, &reference, from).ok()?;
+        let kept = server.definitions(cache, &reference, from)?;
+        Some((server, kept))
+    };
+    let Some((server, kept)) = found() else { return Vec::new() };
+    let Some(definitions) = kept.definitions.as_ref() else { return Vec::new() };
+    let choice = entry.choice();
+    let access = access(&server, entry, from);
+    let chosen = definitions.names().filter(|name| choice.selects(name));
+    let tools = chosen.filter_map(|name| {
+        let mut spec = ToolSpec::of_server(entry.tool_name(name), server_ref(entry, name));
+        complete(&mut spec, access.clone(), server.url.clone(), definitions.get(name)?);
+        let metadata = ObjectMeta { namespace: Some(from.to_owned()), ..ObjectMeta::default() };
+        Some((name.to_owned(), Tool { metadata, spec, status: None }))
+    });
+    tools.collect()
+}
+
+/// Returns the access to the server of an entry, whose headers take the place of the server's own.
+fn access(server: &ToolServerView, entry: &ToolServerRef, from: &str) -> ServerAccess {
+    let mut access = server.access_from(entry.namespace().unwrap_or(from), from);
+    let replaced = |name: &str| entry.headers_from.iter().any(|header| header.name.eq_ignore_ascii_case(name));
+    access.headers.retain(|header| !replaced(&header.name));
+    access.headers.extend(entry.headers_from.iter().cloned());
+    let identity = json!({
+        "kind": entry.kind,
+        "namespace": entry.namespace().unwrap_or(from),
+        "server": entry.name,
+        "prefix": entry.prefix,
+        "headers": entry.headers_from,
+    });
+    access.variables = Some(ServerVariables {
+        server: entry.name.clone(),
+        digest: short_digest(&canonical_json(&identity)),
+        is_unique: false,
+    });
+    access
+}
+
+fn server_ref(entry: &ToolServerRef, tool: &str) -> ServerRef {
+    ServerRef {
+        kind: entry.kind.clone(),
+        namespace: entry.namespace.clone(),
+        name: entry.name.clone(),
+        tool_name: Some(tool.to_owned()),
+    }
+}

@@ -1,0 +1,194 @@
+//! Tools that an agent or flow has by its `toolServers`, beside those of its `tools`.
+//!
+//! A server lists what it likes, and must not fail those that use it: a tool whose name is taken, and every tool after the most
+//! that a workload may have, is left out, and the condition `ToolsResolved` says so.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    sync::Arc,
+};
+
+use crds::{Tool, ToolServerRef, reason, tool_server_ref};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use meta::{condition, condition_type};
+
+use crate::{discovery::chosen_tools, ports::CacheReader, render::header_variables};
+
+/// Most tools of an agent or flow.
+pub(crate) const MAX_TOOLS: usize = 128;
+/// Most tools that the condition names.
+const FEW: usize = 5;
+
+/// Tools of the `toolServers` of an agent or flow.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ServerTools {
+    /// Tools in the order in which they are rendered, each under the name of its file: no Tool object has this name, because it
+    /// contains `_`.
+    pub(crate) tools: Vec<(String, Arc<Tool>)>,
+    /// Tools that are left out; `None` without `toolServers`.
+    pub(crate) left_out: Option<LeftOut>,
+}
+
+/// Tools of servers that an agent or flow does not get, as sentences.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    conflicts: Vec<String>,
+    surplus: Vec<String>,
+}
+
+impl LeftOut {
+    /// Returns what several flows leave out together, each sentence with the name of its flow; `None` if no flow has
+    /// `toolServers`.
+    pub(crate) fn of_flows<'a>(flows: impl Iterator<Item = (&'a str, &'a Option<Self>)>) -> Option<Self> {
+        let mut all: Option<Self> = None;
+        for (flow, left_out) in flows {
+            let Some(left_out) = left_out else { continue };
+            let all = all.get_or_insert_default();
+            let named = |sentence: &String| format!("flow {flow:?}: {sentence}");
+            all.conflicts.extend(left_out.conflicts.iter().map(named));
+            all.surplus.extend(left_out.surplus.iter().map(named));
+        }
+        all
+    }
+
+    /// Returns the condition `ToolsResolved`.
+    pub(crate) fn condition(&self) -> Condition {
+        let reason = match (self.conflicts.is_empty(), self.surplus.is_empty()) {
+            (true, true) => return condition(condition_type::TOOLS_RESOLVED, true, "Resolved", ""),
+            (false, _) => reason::NAME_CONFLICT,
+            (true, false) => reason::TOO_MANY_TOOLS,
+        };
+        let all: Vec<&str> = self.conflicts.iter().chain(&self.surplus).map(String::as_str).collect();
+        let rest = all.len().saturating_sub(FEW);
+        let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
+        let message = all.into_iter().take(FEW).collect::<Vec<_>>().join("; ") + &more;
+        condition(condition_type::TOOLS_RESOLVED, false, reason, message)
+    }
+}
+
+/// Returns the tools of these entries. `listed` are the names that the model knows the `tools` of the spec by, each with the
+/// object that has it, such as `Tool/search`: they come first.
+pub(crate) fn server_tools<'a>(
+    cache: &dyn CacheReader,
+    namespace: &str,
+    entries: &[ToolServerRef],
+    listed: impl IntoIterator<Item = (&'a str, String)>,
+) -> ServerTools {
+    if entries.is_empty() {
+        return ServerTools::default();
+    }
+    let mut taken: BTreeMap<String, String> =
+        listed.into_iter().map(|(name, object)| (name.to_owned(), object)).collect();
+    let mut files = BTreeSet::new();
+    let (mut tools, mut left_out) = (Vec::new(), LeftOut::default());
+    for entry in entries {
+        let server = subject(entry);
+        for (tool, mut object) in chosen_tools(cache, namespace, entry) {
+            let count = taken.len();
+            match taken.entry(object.spec.name.clone()) {
+                Entry::Occupied(first) => left_out
+                    .conflicts
+                    .push(format!("tool {tool:?} of {server} is left out, {} has the name: set prefix", first.get())),
+                Entry::Vacant(_) if count >= MAX_TOOLS => left_out.surplus.push(format!(
+                    "tool {tool:?} of {server} is left out, there are {MAX_TOOLS} tools already: narrow include"
+                )),
+                Entry::Vacant(place) => {
+                    place.insert(server.clone());
+                    let file = file_name(entry, &tool, &object, &files);
+                    files.insert(file.clone());
+                    object.metadata.name = Some(file.clone());
+                    tools.push((file, Arc::new(object)));
+                }
+            }
+        }
+    }
+    ServerTools { tools, left_out: Some(left_out) }
+}
+
+/// Returns `remotemcpserver "docs"`, with its namespace if the entry names one.
+fn subject(entry: &ToolServerRef) -> String {
+    let namespace = entry.namespace().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+    format!("{} \"{namespace}{}\"", entry.kind.to_lowercase(), entry.name)
+}
+
+/// Returns `<server>_<tool>`, with a digest after it if that is taken.
+fn file_name(entry: &ToolServerRef, tool: &str, object: &Tool, taken: &BTreeSet<String>) -> String {
+    let name = format!("{}_{}", entry.name, tool_server_ref::readable(tool));
+    if !taken.contains(&name) {
+        return name;
+    }
+    let entry = object.spec.call.variables.as_ref().map_or("", |variables| variables.digest.as_str());
+    format!("{name}_{}", tool_server_ref::short_digest(&format!("{entry}/{tool}")))
+}
+
+/// Gives the variables with the header values of servers names that no other value in the same Pod has. Equal values share one
+/// variable.
+pub(crate) fn name_variables<'a>(tools: impl Iterator<Item = &'a mut Arc<Tool>>) {
+    let mut taken = BTreeMap::new();
+    for tool in tools {
+        let is_taken = header_variables(&tool.spec)
+            .into_iter()
+            .any(|variable| taken.get(&variable.name).is_some_and(|known| *known != variable.source));
+        if is_taken && tool.spec.call.variables.is_some() {
+            let tool = Arc::make_mut(tool);
+            tool.spec.call.variables.iter_mut().for_each(|variables| variables.is_unique = true);
+        }
+        taken.extend(header_variables(&tool.spec).into_iter().map(|variable| (variable.name, variable.source)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn tool(server: &str, digest: &str, header: &str, secret: &str) -> Arc<Tool> {
+        let server_ref = serde_json::from_value(json!({ "name": server })).unwrap();
+        let mut spec = crds::ToolSpec::of_server("t".into(), server_ref);
+        let header = json!({ "name": header, "valueFrom": { "type": "Secret", "name": secret, "key": "k" } });
+        spec.call.headers = vec![serde_json::from_value(header).unwrap()];
+        let (server, digest) = (server.to_owned(), digest.to_owned());
+        spec.call.variables = Some(crds::tool::ServerVariables { server, digest, is_unique: false });
+        Arc::new(Tool { metadata: Default::default(), spec, status: None })
+    }
+
+    fn names(mut tools: Vec<Arc<Tool>>) -> Vec<String> {
+        name_variables(tools.iter_mut());
+        tools.iter().flat_map(|tool| header_variables(&tool.spec)).map(|variable| variable.name).collect()
+    }
+
+    #[test]
+    fn tools_of_one_entry_share_its_variables_and_another_value_has_another_name() {
+        let one = || tool("docs", "11111111", "Authorization", "a");
+        let other = || tool("docs", "22222222", "Authorization", "b");
+        let named = names(vec![one(), one(), other(), other()]);
+        let (plain, own) = ("MCP_DOCS_AUTHORIZATION", "MCP_DOCS_AUTHORIZATION_22222222");
+        assert_eq!(named, [plain, plain, own, own]);
+        assert_eq!(
+            names(vec![one(), tool("docs", "22222222", "Authorization", "a")]),
+            [plain, plain],
+            "an equal value"
+        );
+        let (left, right) = (tool("a-b", "11111111", "C", "x"), tool("a", "22222222", "B-C", "y"));
+        assert_eq!(names(vec![left, right]), ["MCP_A_B_C", "MCP_A_B_C_22222222"], "two servers, one name");
+    }
+
+    #[test]
+    fn the_condition_names_a_few_and_counts_the_others() {
+        let sentences = |what: &str, count: usize| (0..count).map(|n| format!("{what}{n}")).collect::<Vec<_>>();
+        let of = |conflicts: usize, surplus: usize| {
+            let left_out = LeftOut { conflicts: sentences("c", conflicts), surplus: sentences("s", surplus) };
+            let Condition { status, reason, message, .. } = left_out.condition();
+            (status, reason, message)
+        };
+        let expected =
+            |status: &str, reason: &str, message: &str| (status.to_owned(), reason.to_owned(), message.to_owned());
+        assert_eq!(of(0, 0), expected("True", "Resolved", ""));
+        assert_eq!(of(1, 1), expected("False", "NameConflict", "c0; s0"));
+        assert_eq!(of(0, 7), expected("False", "TooManyTools", "s0; s1; s2; s3; s4; and 2 more"));
+        let flows = [("a", &None), ("b", &Some(LeftOut { conflicts: sentences("c", 1), surplus: Vec::new() }))];
+        assert_eq!(LeftOut::of_flows(flows.into_iter()).unwrap().condition().message, "flow \"b\": c0");
+        assert_eq!(LeftOut::of_flows([("a", &None)].into_iter()), None);
+    }
+}

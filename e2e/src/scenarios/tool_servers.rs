@@ -1,0 +1,67 @@
+//! Tests agents that have the tools of a server by one line, `toolServers`.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use e2e::audit::{AuditEvent, describe_requests};
+use serde_json::{Value, json};
+
+use super::mcp_servers::{await_available, configure_mcp_workload, remote, start_mcp_workload};
+use crate::{
+    kinds::{AGENT, TOOL},
+    manifests::{agent, tool},
+    namespace::{Namespace, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
+    a_server_is_used_by_one_line_and_its_new_tools_appear,
+);
+
+/// Longest wait for a new tool: a resync of the server, and a rollout.
+const APPEARS: Duration = Duration::from_secs(60).saturating_add(START_TIMEOUT);
+
+async fn a_server_is_used_by_one_line_and_its_new_tools_appear(ns: Namespace) -> Result<()> {
+    start_mcp_workload(&ns, "echo,add").await?;
+    ns.apply(&remote(&ns, "remote", "", json!({}))).await?;
+    await_available(&ns, "remote", 2).await?;
+    ns.apply(&user("all", json!({"name": "remote", "prefix": "x_"}))).await?;
+    ns.apply(&user("one", json!({"name": "remote", "include": ["ec*"]}))).await?;
+    let (all, one) = (ns.await_agent_running("all").await?, ns.await_agent_running("one").await?);
+    ensure!(all.condition("ToolsResolved").is_true(), "{}", all.describe());
+    ensure!(ns.list(TOOL).await?.is_empty(), "no Tool is needed");
+    let reply = ns.chat("all", r#"/tool x_echo {"message": "hello"}"#).await?;
+    ensure!(reply.contains("echo says hello"), "the tool replied {reply:?}");
+
+    let mark = ns.mark().await?;
+    configure_mcp_workload(&ns, "/tools?names=echo,add,more&words=first").await?;
+    let hash = all.text("/status/contentHash").to_owned();
+    let rolled = |it: &Object| it.is_running() && it.text("/status/contentHash") != hash;
+    let after = ns.until(AGENT, "all", APPEARS, "runs with the new tool", rolled).await?;
+    ensure!(after.generation() == all.generation(), "it was edited: {}", after.describe());
+    let reply = ns.chat("all", r#"/tool x_more {"message": "hello"}"#).await?;
+    ensure!(reply.contains("more says hello"), "the new tool replied {reply:?}");
+    let now = ns.get(AGENT, "one").await?;
+    ensure!(now.revision() == one.revision(), "it chose nothing that changed: {}", now.describe());
+    let requests = ns.operator_requests(mark).await?;
+    let about: Vec<&AuditEvent> =
+        requests.iter().filter(|it| it.is_write() && (it.name() == "one" || it.name().starts_with("one-"))).collect();
+    ensure!(about.is_empty(), "the agent that chose nothing that changed: {}", describe_requests(about));
+
+    let taken = json!({"name": "echo", "type": "mcp", "mcpServerRef": {"name": "remote", "toolName": "add"}});
+    ns.provide(&tool("taken", taken)).await?;
+    ns.edit(AGENT, "one", json!({"spec": {"tools": ["taken"]}})).await?;
+    let left_out = |it: &Object| {
+        let resolved = it.condition("ToolsResolved");
+        it.is_running() && resolved.reason == "NameConflict" && resolved.contains("Tool/taken has the name")
+    };
+    ns.until(AGENT, "one", START_TIMEOUT, "runs, and names the tool that is left out", left_out).await?;
+    let reply = ns.chat("one", r#"/tool echo {"message": "hello"}"#).await?;
+    ensure!(reply.contains("add says hello"), "of two tools with one name, the Tool is taken: {reply:?}");
+    Ok(())
+}
+
+fn user(name: &str, server: Value) -> Value {
+    agent(name, json!({"toolServers": [server]}))
+}
