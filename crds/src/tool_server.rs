@@ -319,7 +319,6 @@ fn ca_key() -> String {
 fn yes() -> bool {
     true
 }
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_true(value: &bool) -> bool {
     *value
 }
