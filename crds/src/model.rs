@@ -87,6 +87,6 @@ impl HasReferences for Model {
 
     fn collect(&self, mentions: &mut ReferenceSet) {
         mentions.add(RefKind::PluginConfig, &self.spec.plugin_config_ref.name);
-        self.spec.fallback_refs.iter().for_each(|fallback| mentions.add(RefKind::Model, &fallback.name));
+        mentions.add_fallbacks(&self.spec.fallback_refs);
     }
 }

@@ -137,6 +137,16 @@ impl PluginConfigSpec {
         BASE_URL_KEYS.into_iter().find_map(|key| Some((key, extra.get(key)?)))
     }
 
+    /// Returns the keys of `extraConfig` that nothing reads; none for a type that this build does not know, whose image may read
+    /// them.
+    pub fn unread_settings(&self) -> Vec<&str> {
+        let keys = self.extra_config.as_ref().and_then(|extra| extra.as_object()).into_iter().flatten();
+        let reads_url = provider(&self.type_).is_some_and(|provider| !provider.base.is_empty());
+        let is_read = |key: &str| reads_url && BASE_URL_KEYS.contains(&key);
+        let known = provider(&self.type_).is_some();
+        keys.map(|(key, _)| key.as_str()).filter(|key| known && !is_read(key)).collect()
+    }
+
     /// Returns the base URL that `extraConfig` sets.
     pub fn base_url(&self) -> Option<&str> {
         self.base_url_setting()?.1.as_str().filter(|url| !url.is_empty())

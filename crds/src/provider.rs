@@ -20,7 +20,7 @@ pub const OPENAI: Provider =
 
 /// Anthropic.
 pub const ANTHROPIC: Provider =
-    Provider { names: &["anthropic"], keys: &["ANTHROPIC_API_KEY"], base: "ANTHROPIC_BASE_URL", needs_key: true };
+    Provider { names: &["anthropic"], keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"], base: "ANTHROPIC_BASE_URL", needs_key: true };
 
 /// Gemini.
 pub const GEMINI: Provider = Provider {

@@ -12,6 +12,9 @@ pub const REFERENCE_CYCLE: &str = "ReferenceCycle";
 /// The object works, but not with everything that it refers to.
 pub const DEGRADED: &str = "Degraded";
 
+/// A setting has a name that nothing reads.
+pub const UNKNOWN_SETTING: &str = "UnknownSetting";
+
 /// The server cannot be connected to, or answers HTTP 5xx.
 pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
 /// The server did not tell its tools in time.

@@ -6,7 +6,10 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::EnvVar;
 
-use crate::tool_server::{ServerHeader, ServerTls};
+use crate::{
+    ObjectRef,
+    tool_server::{ServerHeader, ServerTls},
+};
 
 macro_rules! ref_kinds {
     ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
@@ -72,7 +75,8 @@ pub struct Reference {
     pub optional: bool,
     /// Required keys of a Secret or ConfigMap; tools of a server.
     pub keys: BTreeSet<String>,
-    /// Set if everything in a Secret or ConfigMap counts, and not only `keys`.
+    /// Set if everything in a Secret or ConfigMap counts, and not only `keys`; unset for a Model that is a fallback, of which
+    /// its own fallbacks do not count.
     pub whole: bool,
 }
 
@@ -80,6 +84,13 @@ impl Reference {
     /// Returns a reference to an object that must exist.
     pub fn new(kind: RefKind, name: impl Into<String>) -> Self {
         Self { kind, namespace: None, name: name.into(), optional: false, keys: BTreeSet::new(), whole: true }
+    }
+}
+
+impl Reference {
+    /// Reports whether it is to a Model that stands in for another one.
+    pub fn is_fallback(&self) -> bool {
+        self.kind == RefKind::Model && !self.whole
     }
 }
 
@@ -117,6 +128,13 @@ impl ReferenceSet {
     /// Adds an object that must exist.
     pub(crate) fn add(&mut self, kind: RefKind, name: &str) {
         self.add_data(kind, name, None, None);
+    }
+
+    /// Adds the fallbacks of a model.
+    pub(crate) fn add_fallbacks(&mut self, fallbacks: &[ObjectRef]) {
+        for fallback in fallbacks {
+            self.join(Reference { whole: false, ..Reference::new(RefKind::Model, &fallback.name) });
+        }
     }
 
     /// Adds one key of a Secret or ConfigMap whose other content does not count.

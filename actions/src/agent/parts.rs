@@ -10,10 +10,11 @@ use machine::ActionError;
 use crate::{
     deps::Deps,
     discovery::resolve_tool,
+    flow::fallbacks,
     ports::CacheReader,
     prompt,
     references::{self, Resolver},
-    render::{AgentParts, ToolSlot},
+    render::{AgentParts, FlowModel, ToolSlot},
 };
 
 /// References of an Agent that were found.
@@ -23,6 +24,7 @@ pub(super) struct AgentReferences {
     tools: Vec<(String, Option<Arc<Tool>>, Option<String>)>,
     prompt: Option<Arc<Prompt>>,
     model: Option<(Arc<Model>, Arc<PluginConfig>)>,
+    fallbacks: Vec<FlowModel>,
     data: BTreeMap<String, String>,
 }
 
@@ -44,6 +46,7 @@ impl AgentReferences {
         let prompt = spec.prompt_ref.as_ref().and_then(|prompt| usable(RefKind::Prompt, &prompt.name));
         let model = spec.model_ref.as_ref().and_then(|model| usable(RefKind::Model, &model.name));
         let model = model.and_then(|name| cache.get::<Model>(namespace, &name));
+        let fallbacks = model.as_ref().map(|model| fallbacks(deps, namespace, &model.spec)).unwrap_or_default();
         Self {
             tools: tools.collect(),
             prompt: prompt.and_then(|name| cache.get::<Prompt>(namespace, &name)),
@@ -51,6 +54,7 @@ impl AgentReferences {
                 let plugin = cache.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
                 Some((model, plugin))
             }),
+            fallbacks,
             data: lookup.data(&agent.references()),
         }
     }
@@ -70,6 +74,7 @@ impl AgentReferences {
             tools: tools.collect(),
             prompt: self.prompt.as_deref().map(prompt::template).transpose()?,
             model: self.model.as_ref().map(|(model, plugin)| (&model.spec, &plugin.spec)),
+            fallbacks: &self.fallbacks,
             data: self.data.clone(),
         })
     }

@@ -7,12 +7,15 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ToolSpec, tool_server::ServerHeader};
+use crds::{
+    ToolSpec,
+    tool_server::{ServerHeader, ServerTls},
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Part of a variable's name that stands for the CA certificates, in place of a header's name.
-const AUTHORITIES: &str = "TLS_CA";
+pub(super) const AUTHORITIES: &str = "TLS_CA";
 
 /// Value of a header, or CA certificates of a server, as a variable of the container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,7 +52,7 @@ impl HeaderVariable {
     }
 }
 
-/// Verification of the TLS certificate of a tool's server, if it differs from the system's root certificates.
+/// Verification of the TLS certificate of a server, if it differs from the system's root certificates.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallTls {
@@ -59,13 +62,24 @@ pub struct CallTls {
     /// Variable with further CA certificates (PEM), as `$NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca: Option<String>,
+    /// Unset if the system's authorities are trusted too.
+    #[serde(rename = "systemCAs", skip_serializing_if = "Option::is_none")]
+    system_cas: Option<bool>,
+}
+
+impl CallTls {
+    /// Renders the verification of a server, whose CA certificates are in this variable; `None`: by the system's root certificates.
+    pub(super) fn new(tls: &ServerTls, variable: &str) -> Option<Self> {
+        let ca = tls.ca_secret_ref.as_ref().map(|_| format!("${variable}"));
+        let system_cas = (!tls.system_cas).then_some(false);
+        let differs = tls.insecure_skip_verify || ca.is_some() || system_cas.is_some();
+        differs.then_some(Self { insecure_skip_verify: tls.insecure_skip_verify, ca, system_cas })
+    }
 }
 
 /// Returns the verification of the TLS certificate of a tool's server; `None`: by the system's root certificates.
 pub fn call_tls(tool: &ToolSpec) -> Option<CallTls> {
-    let tls = &tool.call.tls;
-    let ca = tls.ca_secret_ref.as_ref().map(|_| format!("${}", variable_name(&tool.name, AUTHORITIES)));
-    (tls.insecure_skip_verify || ca.is_some()).then_some(CallTls { insecure_skip_verify: tls.insecure_skip_verify, ca })
+    CallTls::new(&tool.call.tls, &variable_name(&tool.name, AUTHORITIES))
 }
 
 /// Returns the variables of a tool, in the order of its headers.
@@ -74,19 +88,40 @@ pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
         name: variable_name(&tool.name, &source.name),
         source: HeaderFrom::Secret(source.secret_key_ref.name.clone(), source.secret_key_ref.key.clone()),
     });
-    let servers = tool.call.headers.iter().filter_map(|header| {
+    own.chain(server_variables(&prefix(&tool.name), &tool.call.headers, Some(&tool.call.tls))).collect()
+}
+
+/// Returns the variables that the headers of a server and the verification of its certificate refer to; their names begin with
+/// `prefix`.
+pub(super) fn server_variables(
+    prefix: &str,
+    headers: &[ServerHeader],
+    tls: Option<&ServerTls>,
+) -> Vec<HeaderVariable> {
+    let variable = |part: &str, source| HeaderVariable { name: format!("{prefix}_{}", upper_snake(part)), source };
+    let values = headers.iter().filter_map(|header| {
         let source = match &header.value_from {
             Some(from) if from.is_secret() => HeaderFrom::Secret(from.name.clone(), from.key.clone()),
             Some(from) => HeaderFrom::ConfigMap(from.name.clone(), from.key.clone()),
             None => HeaderFrom::Text(named(header)?.to_owned()),
         };
-        Some(HeaderVariable { name: variable_name(&tool.name, &header.name), source })
+        Some(variable(&header.name, source))
     });
-    let authorities = tool.call.tls.ca_secret_ref.iter().map(|ca| HeaderVariable {
-        name: variable_name(&tool.name, AUTHORITIES),
-        source: HeaderFrom::Secret(ca.name.clone(), ca.key.clone()),
-    });
-    own.chain(servers).chain(authorities).collect()
+    let authorities = tls.and_then(|tls| tls.ca_secret_ref.as_ref());
+    let authorities =
+        authorities.map(|ca| variable(AUTHORITIES, HeaderFrom::Secret(ca.name.clone(), ca.key.clone())));
+    values.chain(authorities).collect()
+}
+
+/// Returns the headers of a server, those that are variables as `$NAME`.
+pub(super) fn server_headers<'a>(
+    prefix: &str,
+    headers: &'a [ServerHeader],
+) -> impl Iterator<Item = (&'a str, String)> {
+    headers.iter().map(move |header| match (&header.value, &header.value_from, named(header)) {
+        (Some(value), None, None) => (header.name.as_str(), value.clone()),
+        _ => (header.name.as_str(), format!("${prefix}_{}", upper_snake(&header.name))),
+    })
 }
 
 /// Returns all headers of a tool: those of the spec verbatim, those that are variables as `$NAME`.
@@ -94,10 +129,8 @@ pub fn headers(tool: &ToolSpec) -> BTreeMap<&str, String> {
     let variable = |header: &str| format!("${}", variable_name(&tool.name, header));
     let plain = tool.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
     let secret = tool.headers_from.iter().map(|source| (source.name.as_str(), variable(&source.name)));
-    let servers = tool.call.headers.iter().map(|header| match (&header.value, &header.value_from, named(header)) {
-        (Some(value), None, None) => (header.name.as_str(), value.clone()),
-        _ => (header.name.as_str(), variable(&header.name)),
-    });
+    let prefix = prefix(&tool.name);
+    let servers = server_headers(&prefix, &tool.call.headers);
     plain.chain(secret).chain(servers).collect()
 }
 
@@ -118,8 +151,14 @@ fn named(header: &ServerHeader) -> Option<&str> {
 }
 
 fn variable_name(tool: &str, header: &str) -> String {
-    let upper = |text: &str| -> String {
-        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
-    };
-    format!("TOOL_{}_{}", upper(tool), upper(header))
+    format!("{}_{}", prefix(tool), upper_snake(header))
+}
+
+fn prefix(tool: &str) -> String {
+    format!("TOOL_{}", upper_snake(tool))
+}
+
+/// Returns the text in upper case, every character but letters and digits an underscore.
+pub(super) fn upper_snake(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }

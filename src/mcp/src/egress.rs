@@ -77,7 +77,7 @@ impl EgressClients {
         match trust {
             Trust::System => self.cached(&self.system, address_policy),
             Trust::Unverified => self.cached(&self.unverified, address_policy),
-            Trust::Additional(_) => self.build(address_policy),
+            Trust::Additional(_) | Trust::Only(_) => self.build(address_policy),
         }
     }
 

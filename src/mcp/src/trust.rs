@@ -21,6 +21,8 @@ pub enum Trust {
     System,
     /// By these, in PEM, besides the system's.
     Additional(Vec<u8>),
+    /// By these alone, in PEM.
+    Only(Vec<u8>),
     /// No verification.
     Unverified,
 }
@@ -33,15 +35,16 @@ impl Trust {
     pub fn client_config(&self) -> Result<impl Fn(ClientBuilder) -> ClientBuilder + use<>, ClientBuildError> {
         let unread = |error: reqwest::Error| ClientBuildError::Certificates(super::error_text::causes(&error));
         let certificates = match self {
-            Self::Additional(pem) => Certificate::from_pem_bundle(pem).map_err(unread)?,
+            Self::Additional(pem) | Self::Only(pem) => Certificate::from_pem_bundle(pem).map_err(unread)?,
             Self::System | Self::Unverified => Vec::new(),
         };
-        if certificates.is_empty() && matches!(self, Self::Additional(_)) {
+        if certificates.is_empty() && matches!(self, Self::Additional(_) | Self::Only(_)) {
             return Err(ClientBuildError::Certificates("it holds no certificate in PEM form".into()));
         }
-        let anyone = *self == Self::Unverified;
+        let (anyone, alone) = (*self == Self::Unverified, matches!(self, Self::Only(_)));
         Ok(move |builder: ClientBuilder| match certificates.is_empty() {
             true => builder.tls_danger_accept_invalid_certs(anyone),
+            false if alone => builder.tls_certs_only(certificates.clone()),
             false => builder.tls_certs_merge(certificates.clone()),
         })
     }

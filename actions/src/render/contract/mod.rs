@@ -6,6 +6,7 @@
 //! | `tools/<name>.json` | ConfigMap `<flow>-tools`, or the Secret of that name when the tool has headers |
 //! | `config.json` | ConfigMap `<flow>-config` |
 //! | `credentials/<key>` (sets only) | the provider's Secret |
+//! | `fallbacks/<pluginconfig>/<key>` (sets only) | the Secret of a fallback's provider |
 //! | `manifest.json` (sets only) | ConfigMap `<set>-manifest` |
 //!
 //! In a set the objects are called `<set>-<flow>-…`. One projected volume mounts all files, each of them named: a Pod of an older
@@ -22,6 +23,7 @@ mod tool_file;
 
 use std::collections::BTreeMap;
 
+pub(super) use files::Sorted;
 pub use names::check_names;
 use parts::FlowPlacement;
 pub use parts::{Credentials, FlowModel, FlowParts, FlowTool};
@@ -72,7 +74,7 @@ impl FlowContract {
         contract
     }
 
-    /// Returns the variables that the tools' headers refer to, each once.
+    /// Returns the variables that the headers of tools and providers refer to, each once.
     pub(super) fn headers(&self) -> Vec<&HeaderVariable> {
         let found: BTreeMap<_, _> =
             self.flows.iter().flat_map(|flow| &flow.headers).map(|header| (&header.name, header)).collect();

@@ -110,7 +110,8 @@ impl McpToolLister {
         };
         let trust = match ca {
             _ if target.tls.insecure_skip_verify => Trust::Unverified,
-            Some(pem) => Trust::Additional(pem),
+            Some(pem) if target.tls.system_cas => Trust::Additional(pem),
+            Some(pem) => Trust::Only(pem),
             None => Trust::System,
         };
         let client =
