@@ -19,8 +19,12 @@ pub const OPENAI: Provider =
     Provider { names: &["openai"], keys: &["OPENAI_API_KEY"], base: "OPENAI_BASE_URL", needs_key: true };
 
 /// Anthropic.
-pub const ANTHROPIC: Provider =
-    Provider { names: &["anthropic"], keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"], base: "ANTHROPIC_BASE_URL", needs_key: true };
+pub const ANTHROPIC: Provider = Provider {
+    names: &["anthropic"],
+    keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+    base: "ANTHROPIC_BASE_URL",
+    needs_key: true,
+};
 
 /// Gemini.
 pub const GEMINI: Provider = Provider {

@@ -9,8 +9,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{
-    Agent, HasReferences, Model, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node,
-    digest, reason,
+    Agent, HasReferences, Model, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node, digest,
+    reason,
 };
 use machine::{ActionError, Table, TableError};
 use meta::{condition, condition_type};
@@ -95,9 +95,7 @@ impl WorkloadKind for Agent {
         let given = AvailableVariables::of(cache, namespace, &spec.env, &spec.env_from, spec.pod_template.as_ref());
         match &spec.model_ref {
             None => given.provider_problem(&spec.model_type),
-            Some(named) => {
-                given.model_problem(cache, namespace, &cache.get::<Model>(namespace, &named.name)?.spec)
-            }
+            Some(named) => given.model_problem(cache, namespace, &cache.get::<Model>(namespace, &named.name)?.spec),
         }
     }
 

@@ -14,8 +14,8 @@ use crate::{
     discovery::resolve_tool,
     ports::{ChildKind, ChildRef},
     render::{
-        AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, HeaderVariable, endpoint_of, header_variables,
-        plugin_variables,
+        AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, HeaderVariable, endpoint_of,
+        header_variables, plugin_variables,
     },
 };
 

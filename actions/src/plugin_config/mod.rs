@@ -73,7 +73,8 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
     }
     // The URL may hold a credential, so the message does not repeat it.
     let is_address = url.as_str().is_some_and(|url| url.is_empty() || is_web_address(url));
-    (!is_address).then(|| format!("extraConfig.{first} must be a URL that begins with http:// or https:// and names a host"))
+    (!is_address)
+        .then(|| format!("extraConfig.{first} must be a URL that begins with http:// or https:// and names a host"))
 }
 
 #[cfg(test)]
@@ -88,7 +89,11 @@ mod tests {
             ("openai", json!({"baseURL": "http://h"}), None),
             ("ollama", json!({"serverAddress": "http://h"}), None),
             ("stub", json!({"baseUrl": "http://h"}), Some("nothing reads baseUrl of extraConfig with type stub: ")),
-            ("openai", json!({"a": 1, "baseUrl": "http://h", "b": 2}), Some("nothing reads a, b of extraConfig with type openai: ")),
+            (
+                "openai",
+                json!({"a": 1, "baseUrl": "http://h", "b": 2}),
+                Some("nothing reads a, b of extraConfig with type openai: "),
+            ),
             ("vertexai", json!({"projectId": "p"}), None),
         ] {
             let spec = serde_json::from_value(json!({"type": type_, "extraConfig": extra})).unwrap();
@@ -128,9 +133,15 @@ mod tests {
             (json!({"credentialsRef": null, "extraConfig": {"endpoint": "http://h"}}), None),
             (json!({"credentialsRef": null, "headersFrom": [{"name": "X-Key", "value": "k"}]}), None),
             (json!({"type": "mistral", "credentialsRef": null}), None),
-            (json!({"type": "google-ai", "credentialsRef": null}), Some("google-ai needs credentialsRef, or baseUrl, headersFrom or passthrough")),
+            (
+                json!({"type": "google-ai", "credentialsRef": null}),
+                Some("google-ai needs credentialsRef, or baseUrl, headersFrom or passthrough"),
+            ),
             (json!({"extraConfig": {"baseUrl": "http://h", "serverAddress": "http://h"}}), None),
-            (json!({"extraConfig": {"baseUrl": "http://h", "serverAddress": "http://i"}}), Some("keep one of baseUrl, serverAddress")),
+            (
+                json!({"extraConfig": {"baseUrl": "http://h", "serverAddress": "http://i"}}),
+                Some("keep one of baseUrl, serverAddress"),
+            ),
         ] {
             assert_eq!(keyed(more.clone()).as_deref(), expected, "{more}");
         }

@@ -93,11 +93,7 @@ pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
 
 /// Returns the variables that the headers of a server and the verification of its certificate refer to; their names begin with
 /// `prefix`.
-pub(super) fn server_variables(
-    prefix: &str,
-    headers: &[ServerHeader],
-    tls: Option<&ServerTls>,
-) -> Vec<HeaderVariable> {
+pub(super) fn server_variables(prefix: &str, headers: &[ServerHeader], tls: Option<&ServerTls>) -> Vec<HeaderVariable> {
     let variable = |part: &str, source| HeaderVariable { name: format!("{prefix}_{}", upper_snake(part)), source };
     let values = headers.iter().filter_map(|header| {
         let source = match &header.value_from {
@@ -108,16 +104,12 @@ pub(super) fn server_variables(
         Some(variable(&header.name, source))
     });
     let authorities = tls.and_then(|tls| tls.ca_secret_ref.as_ref());
-    let authorities =
-        authorities.map(|ca| variable(AUTHORITIES, HeaderFrom::Secret(ca.name.clone(), ca.key.clone())));
+    let authorities = authorities.map(|ca| variable(AUTHORITIES, HeaderFrom::Secret(ca.name.clone(), ca.key.clone())));
     values.chain(authorities).collect()
 }
 
 /// Returns the headers of a server, those that are variables as `$NAME`.
-pub(super) fn server_headers<'a>(
-    prefix: &str,
-    headers: &'a [ServerHeader],
-) -> impl Iterator<Item = (&'a str, String)> {
+pub(super) fn server_headers<'a>(prefix: &str, headers: &'a [ServerHeader]) -> impl Iterator<Item = (&'a str, String)> {
     headers.iter().map(move |header| match (&header.value, &header.value_from, named(header)) {
         (Some(value), None, None) => (header.name.as_str(), value.clone()),
         _ => (header.name.as_str(), format!("${prefix}_{}", upper_snake(&header.name))),

@@ -87,7 +87,9 @@ impl<'a> Plugin<'a> {
             headers: server_headers(&prefix, &plugin.headers_from).collect(),
             tls: plugin.tls.as_ref().and_then(|tls| CallTls::new(tls, &variable(&prefix, AUTHORITIES))),
             passthrough: plugin.passthrough,
-            timeout: plugin.timeout().map(|timeout| u64::try_from(timeout.as_millis().div_ceil(1000)).unwrap_or(u64::MAX)),
+            timeout: plugin
+                .timeout()
+                .map(|timeout| u64::try_from(timeout.as_millis().div_ceil(1000)).unwrap_or(u64::MAX)),
         }
     }
 }

@@ -169,7 +169,9 @@ impl Agent {
 
         let mut request = self.request(messages);
         // The title is generated concurrently; a turn that fails does not wait for it.
-        let title = async { if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&message, caller.key.clone()).await)) } };
+        let title = async {
+            if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&message, caller.key.clone()).await)) }
+        };
         let (reply, title) = futures::try_join!(self.converse(&caller, &mut request, tokens), title)?;
         let turn = request.messages.split_off(before);
         if !self.conversations.add(&id, &caller.user, turn, title.as_deref()).await? {
@@ -210,7 +212,8 @@ impl Agent {
         request: &mut ModelRequest,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<TurnOutcome, ModelError> {
-        let mut line = AccessLog { caller, began: Instant::now(), tools: Vec::new(), models: Vec::new(), outcome: "cut off" };
+        let mut line =
+            AccessLog { caller, began: Instant::now(), tools: Vec::new(), models: Vec::new(), outcome: "cut off" };
         let before = request.messages.len();
         request.key = caller.key.clone();
         let talk = turn::TurnLoop { model: &*self.model, tools: &self.tools, events: tokens };

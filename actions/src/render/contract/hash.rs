@@ -36,7 +36,8 @@ pub(super) fn content_hash(manifest: Option<&str>, flows: &[FlowFiles], data: &B
         }
         for (plugin, found) in &flow.fallback_credentials {
             let files = found.values.iter();
-            fallbacks.extend(files.map(|(key, digest)| ((flow.name.as_str(), format!("{plugin}/{key}")), digest.as_str())));
+            fallbacks
+                .extend(files.map(|(key, digest)| ((flow.name.as_str(), format!("{plugin}/{key}")), digest.as_str())));
         }
         if let Some(config) = &flow.config {
             parts.insert((&flow.name, "config", "config.json"), config);

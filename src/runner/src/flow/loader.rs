@@ -79,7 +79,8 @@ impl<'a> FlowLoader<'a> {
         // The flow's credentials are for its model: headers of tools can refer only to environment variables.
         let tools = self.tools.with_tools(tools, self.environment.clone());
         let (environment, folder) = (self.environment.clone(), self.folder);
-        let shared = PromptCompiler { files, credentials, environment, folder, http: &self.http, tools, tool_names: named };
+        let shared =
+            PromptCompiler { files, credentials, environment, folder, http: &self.http, tools, tool_names: named };
         let mut prompts = Vec::new();
         for text in &files.prompts {
             match shared.compile(text) {

@@ -1,17 +1,17 @@
 //! Models as the operator describes them in JSON: in `config.json` of a flow, and in `CORAIL_MODEL_FALLBACKS` of an agent.
 
-use std::{
-    collections::BTreeMap,
-    path::PathBuf,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use crds::plugin_config::BASE_URL_KEYS;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Credentials, Http, Model, ModelRef, credentials::directory, fallback::{ChainedModel, ModelChain}, open};
+use super::{
+    Credentials, Http, Model, ModelRef,
+    credentials::directory,
+    fallback::{ChainedModel, ModelChain},
+    open,
+};
 use crate::{
     Lookup,
     tools::{Tls, expand},

@@ -86,7 +86,8 @@ mod tests {
     #[test]
     fn portable_settings_have_two_spellings_and_the_usual_one_goes_first() {
         let read = |value: Value| value.as_object().unwrap().clone();
-        let request = read(json!({"max_tokens": 5, "top_p": 0.5, "topP": 0.25, "stop": ["x"], "seed": 1, "version": "v"}));
+        let request =
+            read(json!({"max_tokens": 5, "top_p": 0.5, "topP": 0.25, "stop": ["x"], "seed": 1, "version": "v"}));
         let expected = json!({"maxOutputTokens": 5, "topP": 0.25, "stopSequences": ["x"]});
         assert_eq!(Value::from(portable(&request)), expected);
         let generation = Generation::new("m", &read(json!({"maxOutputTokens": 9, "top_k": 3})), &request);

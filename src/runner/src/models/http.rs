@@ -140,8 +140,10 @@ impl Http {
             ModelError::new(ModelErrorKind::Unavailable, "this runtime has no HTTP client; its log says why")
         })?;
         let request = client.post(call.url.clone()).headers(call.headers.clone()).json(&call.body);
-        let response =
-            tokio::time::timeout(silence, request.send()).await.map_err(|_| silent(silence))?.map_err(connection_error)?;
+        let response = tokio::time::timeout(silence, request.send())
+            .await
+            .map_err(|_| silent(silence))?
+            .map_err(connection_error)?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
@@ -164,7 +166,11 @@ impl Http {
     ///
     /// # Errors
     /// The last failure.
-    pub(super) async fn retrying<T, F>(&self, has_fallback: bool, mut attempt: impl FnMut() -> F) -> Result<T, ModelError>
+    pub(super) async fn retrying<T, F>(
+        &self,
+        has_fallback: bool,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, ModelError>
     where
         F: Future<Output = Result<T, ModelError>>,
     {

@@ -81,8 +81,9 @@ impl Connection {
             let value = expand(value, variable)
                 .map_err(|problem| format!("header {name} of model provider `{provider}` refers to {problem}"))?;
             // A mounted Secret often ends with a newline, which is invalid in a header.
-            let mut value = HeaderValue::from_str(value.trim_end_matches(['\r', '\n']))
-                .map_err(|_| format!("header {name} of model provider `{provider}` has a value that no header may hold"))?;
+            let mut value = HeaderValue::from_str(value.trim_end_matches(['\r', '\n'])).map_err(|_| {
+                format!("header {name} of model provider `{provider}` has a value that no header may hold")
+            })?;
             value.set_sensitive(true);
             headers.insert(parsed, value);
         }

@@ -83,7 +83,9 @@ impl HttpClient {
         let client = build(|builder| configure(builder).dns_resolver(DnsResolver(self.egress.connection_check(who))))
             .map_err(|problem| ToolError::Failed(format!("no HTTP client: {problem}")))?;
         // Authorities are rotated, and no call uses the former ones again.
-        built.retain(|known| !matches!(known.trust, Trust::Additional(_) | Trust::Only(_)) || now - known.used < IDLE_TIMEOUT);
+        built.retain(|known| {
+            !matches!(known.trust, Trust::Additional(_) | Trust::Only(_)) || now - known.used < IDLE_TIMEOUT
+        });
         built.push(CachedClient { source: who, trust: trust.clone(), client: client.clone(), used: now });
         Ok(client)
     }

@@ -183,7 +183,10 @@ fn what_is_missing_is_said_before_anything_is_asked() {
     let http = super::Http::default();
     for (provider, problem) in [
         ("openai", "model provider `openai` needs an API key: set OPENAI_API_KEY, or the base URL"),
-        ("anthropic", "model provider `anthropic` needs an API key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or the base URL"),
+        (
+            "anthropic",
+            "model provider `anthropic` needs an API key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or the base URL",
+        ),
         ("googleai", "model provider `googleai` needs an API key: set GEMINI_API_KEY or GOOGLE_API_KEY or"),
         ("soap", "unknown model provider `soap`; use openai"),
     ] {
