@@ -10,13 +10,14 @@ use std::{
     time::Duration,
 };
 
+use async_trait::async_trait;
 use futures::{
     StreamExt, TryStreamExt,
     stream::{self, BoxStream},
 };
 use tokio::time::Instant;
 
-use super::{Chunk, Model, ModelError, ModelRequest, generation::portable, request::Answerer};
+use super::{CallerKey, Chunk, Model, ModelError, ModelRequest, generation::portable, request::Answerer, title};
 
 /// Failures in a row after which a model is skipped.
 const FAILURES: u32 = 3;
@@ -39,10 +40,18 @@ pub(super) struct ChainedModel {
 /// Stream of an answer.
 type Answer = BoxStream<'static, Result<Chunk, ModelError>>;
 
+#[async_trait]
 impl Model for ModelChain {
     fn respond(&self, request: ModelRequest) -> Answer {
         let models = self.0.clone();
         stream::once(async move { begin(&models, request).await }).try_flatten().boxed()
+    }
+
+    async fn title(&self, first: &str, key: Option<CallerKey>) -> String {
+        match &self.0[..] {
+            [only] => only.model.title(first, key).await,
+            _ => title::request_title(|request| self.respond(ModelRequest { key, ..request }), first).await,
+        }
     }
 
     fn names(&self) -> Vec<Arc<str>> {
