@@ -29,7 +29,8 @@ async fn another_model_answers_where_the_first_cannot(ns: Namespace) -> Result<(
     });
     ns.apply(&object(MODEL, "first", spec)).await?;
     ns.apply(&agent("talks", json!({"modelRef": {"name": "first"}}))).await?;
-    ns.await_agent_not_ready("talks", REPORT_TIMEOUT, "Resolving", &["model \"echo\" not found", "model \"first\""]).await?;
+    ns.await_agent_not_ready("talks", REPORT_TIMEOUT, "Resolving", &["model \"echo\" not found", "model \"first\""])
+        .await?;
     provide_stub(&ns).await?;
     let running = ns.await_running(AGENT, "talks").await?;
     ensure!(running.text("/status/model") == "openai/gpt", "{}", running.describe());

@@ -97,11 +97,11 @@ async fn chat(
     let turn = agent.prepare_turn(read_turn(&body?, CallerContext::from_headers(&headers))?).await?;
     if wants_events(&headers) {
         let models = agent.models();
-        let turn = async move |tokens| match agent.respond(turn, Some(&tokens)).await {
+        let response = sse::respond(&models, async move |tokens| match agent.respond(turn, Some(&tokens)).await {
             Ok(reply) => Ok(done_event(reply)),
             Err(error) => Err(error.to_string()),
-        };
-        return Ok(sse::respond(&models, turn).await);
+        });
+        return Ok(response.await);
     }
     let reply = agent.respond(turn, None).await?;
     let model = reply.answerers.first().map(|answerer| answerer.model.clone());

@@ -98,15 +98,15 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
     prompt.key = caller.key;
     if events {
         let models = endpoint.model.names();
-        let turn = async move |tokens| match endpoint.respond(prompt, Some(&tokens)).await {
+        let response = sse::respond(&models, async move |tokens| match endpoint.respond(prompt, Some(&tokens)).await {
             Ok(outcome) => {
                 let mut last = json!({});
                 sse::add_models(&mut last, &outcome.answerers);
                 Ok(last)
             }
             Err(error) => Err(error.to_string()),
-        };
-        return Ok(sse::respond(&models, turn).await);
+        });
+        return Ok(response.await);
     }
     let outcome = endpoint.respond(prompt, None).await.map_err(|error| failure(&error))?;
     let model = outcome.answerers.first().map(|answerer| answerer.model.clone());
