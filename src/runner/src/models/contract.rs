@@ -1,6 +1,6 @@
 //! Models as the operator describes them in JSON: in `config.json` of a flow, and in `CORAIL_MODEL_FALLBACKS` of an agent.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
 use crds::plugin_config::BASE_URL_KEYS;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ pub(crate) struct DefaultModel {
 }
 
 /// Settings of a provider.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Plugin {
     /// API that the provider speaks.
@@ -51,6 +51,13 @@ pub(crate) struct Plugin {
     passthrough: bool,
     /// Longest silence of the provider in seconds.
     timeout: Option<u64>,
+}
+
+impl fmt::Debug for Plugin {
+    /// Leaves out what may hold a credential.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin").field("type", &self.type_).finish_non_exhaustive()
+    }
 }
 
 /// Model that answers where the first one cannot.
