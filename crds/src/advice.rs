@@ -12,7 +12,6 @@ const HINTS: &[(&str, &str)] = &[
     (reason::MISSING_DEPENDENCY, "create what is missing, fix what is in Error, or remove the reference"),
     (reason::REFERENCE_CYCLE, "remove one of the references named here to break the cycle"),
     (reason::DEGRADED, "fix what the message names; the other flows are served"),
-    (reason::UNKNOWN_SETTING, "correct the name of the setting, or leave it out"),
     (
         reason::SERVER_UNREACHABLE,
         "see whether the server runs at spec.url and lets the operator in; its last tools stay",
