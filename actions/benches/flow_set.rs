@@ -37,6 +37,8 @@ fn flow(nth: usize) -> Option<FlowParts> {
             model: typed(json!({ "provider": "stub", "model": "echo", "pluginConfigRef": reference }))?,
             plugin: typed(json!({ "type": "stub", "extraConfig": { "delay": 3 } }))?,
             credentials: None,
+            header_values: BTreeMap::new(),
+            fallbacks: Vec::new(),
         }),
     })
 }

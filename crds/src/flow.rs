@@ -100,6 +100,7 @@ impl HasReferences for FlowDefinition {
         }
         if let Some(model) = &self.model_spec {
             mentions.add(RefKind::PluginConfig, &model.plugin_config_ref.name);
+            mentions.add_fallbacks(&model.fallback_refs);
         }
     }
 }

@@ -19,12 +19,16 @@ pub const OPENAI: Provider =
     Provider { names: &["openai"], keys: &["OPENAI_API_KEY"], base: "OPENAI_BASE_URL", needs_key: true };
 
 /// Anthropic.
-pub const ANTHROPIC: Provider =
-    Provider { names: &["anthropic"], keys: &["ANTHROPIC_API_KEY"], base: "ANTHROPIC_BASE_URL", needs_key: true };
+pub const ANTHROPIC: Provider = Provider {
+    names: &["anthropic"],
+    keys: &["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"],
+    base: "ANTHROPIC_BASE_URL",
+    needs_key: true,
+};
 
 /// Gemini.
 pub const GEMINI: Provider = Provider {
-    names: &["gemini", "googleai", "google"],
+    names: &["gemini", "googleai", "google-ai", "google"],
     keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_API_KEY"],
     base: "GEMINI_BASE_URL",
     needs_key: true,

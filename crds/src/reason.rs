@@ -14,6 +14,9 @@ pub const DEGRADED: &str = "Degraded";
 /// An agent or flow, or what is listed of a server, has more tools than are taken.
 pub const TOO_MANY_TOOLS: &str = "TooManyTools";
 
+/// A setting has a name that nothing reads.
+pub const UNKNOWN_SETTING: &str = "UnknownSetting";
+
 /// The server cannot be connected to, or answers HTTP 5xx.
 pub const SERVER_UNREACHABLE: &str = "ServerUnreachable";
 /// The server did not tell its tools in time.

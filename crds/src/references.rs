@@ -6,7 +6,11 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::EnvVar;
 
-use crate::tool_server_ref::ToolChoice;
+use crate::{
+    ObjectRef,
+    tool_server::{ServerHeader, ServerTls},
+    tool_server_ref::ToolChoice,
+};
 
 macro_rules! ref_kinds {
     ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
@@ -72,7 +76,8 @@ pub struct Reference {
     pub optional: bool,
     /// Required keys of a Secret or ConfigMap; tools of a server.
     pub keys: BTreeSet<String>,
-    /// Set if everything in a Secret or ConfigMap counts, and not only `keys`.
+    /// Set if everything in a Secret or ConfigMap counts, and not only `keys`; unset for a Model that is a fallback, of which
+    /// its own fallbacks do not count.
     pub whole: bool,
     /// Choices of tools of a server that are used as the server lists them; the tools in `keys` must exist.
     pub choices: BTreeSet<ToolChoice>,
@@ -90,6 +95,13 @@ impl Reference {
             whole: true,
             choices: BTreeSet::new(),
         }
+    }
+}
+
+impl Reference {
+    /// Reports whether it is to a Model that stands in for another one.
+    pub fn is_fallback(&self) -> bool {
+        self.kind == RefKind::Model && !self.whole
     }
 }
 
@@ -129,6 +141,13 @@ impl ReferenceSet {
         self.add_data(kind, name, None, None);
     }
 
+    /// Adds the fallbacks of a model.
+    pub(crate) fn add_fallbacks(&mut self, fallbacks: &[ObjectRef]) {
+        for fallback in fallbacks {
+            self.join(Reference { whole: false, ..Reference::new(RefKind::Model, &fallback.name) });
+        }
+    }
+
     /// Adds one key of a Secret or ConfigMap whose other content does not count.
     pub(crate) fn add_key(&mut self, kind: RefKind, name: &str, key: &str) {
         let mut reference = Reference::new(kind, name);
@@ -157,6 +176,17 @@ impl ReferenceSet {
         let optional = optional.unwrap_or(false);
         let keys = key.filter(|_| !optional).map(str::to_owned).into_iter().collect();
         self.join(Reference { optional, keys, ..Reference::new(kind, name) });
+    }
+
+    /// Adds what the headers of a server and the verification of its certificate are read from.
+    pub(crate) fn add_server(&mut self, headers: &[ServerHeader], tls: Option<&ServerTls>) {
+        for source in headers.iter().filter_map(|header| header.value_from.as_ref()) {
+            let kind = if source.is_secret() { RefKind::Secret } else { RefKind::ConfigMap };
+            self.add_key(kind, &source.name, &source.key);
+        }
+        if let Some(ca) = tls.and_then(|tls| tls.ca_secret_ref.as_ref()) {
+            self.add_key(RefKind::Secret, &ca.name, &ca.key);
+        }
     }
 
     pub(crate) fn add_env(&mut self, env: &[EnvVar]) {

@@ -89,7 +89,7 @@ impl ValueSource {
     }
 }
 
-/// Verification of the certificate of an MCP server.
+/// Verification of the certificate of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(
@@ -99,7 +99,7 @@ impl ValueSource {
     ),
     transform = rule(
         "self.systemCAs || has(self.caSecretRef)",
-        "without the system's authorities none is trusted: name others in caSecretRef, or set systemCAs to true",
+        "without the system's authorities only those of caSecretRef are trusted: set it",
     )
 )]
 pub struct ServerTls {
@@ -110,7 +110,9 @@ pub struct ServerTls {
     /// Secret with the certificates (PEM) of authorities that are trusted in addition to the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<CaSecret>,
-    /// Trusts the authorities of the system. False: only those of caSecretRef, which is then required. Default: true.
+    /// Trusts the system's authorities; false: only those of caSecretRef. Default: true.
+    // Not written where it is the default, so that the digest of an older object stays as it is.
+    #[schemars(extend("default" = true))]
     #[serde(rename = "systemCAs", default = "yes", skip_serializing_if = "is_true")]
     pub system_cas: bool,
 }

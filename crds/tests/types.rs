@@ -351,3 +351,23 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Value>(&canonical_json(&value)).unwrap(), value);
     }
 }
+
+#[test]
+fn a_model_refers_to_its_fallbacks_and_a_plugin_config_to_the_sources_of_its_headers_and_certificates() {
+    let model: crds::Model = serde_json::from_value(json!({ "metadata": {}, "spec": {
+        "provider": "p", "model": "m", "pluginConfigRef": { "name": "pc" }, "fallbackRefs": [{ "name": "n" }],
+    } }))
+    .unwrap();
+    let references = model.references();
+    assert_eq!(references.iter().map(Reference::to_string).collect::<Vec<_>>(), ["Model/n", "PluginConfig/pc"]);
+    assert_eq!(references.iter().map(Reference::is_fallback).collect::<Vec<_>>(), [true, false]);
+    let plugin: crds::PluginConfig = serde_json::from_value(json!({ "metadata": {}, "spec": {
+        "type": "openai", "passthrough": true, "tls": { "caSecretRef": { "name": "ca" } },
+        "headersFrom": [{ "name": "X-Key", "valueFrom": { "type": "ConfigMap", "name": "c", "key": "k" } }],
+    } }))
+    .unwrap();
+    let found: Vec<_> = plugin.references().iter().map(Reference::to_string).collect();
+    assert_eq!(found, ["Secret/ca", "ConfigMap/c"]);
+    let tls = serde_json::to_value(plugin.spec.tls).unwrap();
+    assert_eq!(tls.get("systemCAs"), None, "a default that is written would change the digests of older objects");
+}

@@ -9,8 +9,8 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 
 use crds::{
-    Agent, HasReferences, Model, PluginConfig, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node,
-    digest, reason,
+    Agent, HasReferences, Model, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus, cycle::Node, digest,
+    reason,
 };
 use machine::{ActionError, Table, TableError};
 use meta::{condition, condition_type};
@@ -93,19 +93,10 @@ impl WorkloadKind for Agent {
             return None;
         }
         let (cache, namespace) = (deps.cache.as_ref(), namespace(self));
-        let mut given = AvailableVariables::of(cache, namespace, &spec.env, &spec.env_from, spec.pod_template.as_ref());
+        let given = AvailableVariables::of(cache, namespace, &spec.env, &spec.env_from, spec.pod_template.as_ref());
         match &spec.model_ref {
             None => given.provider_problem(&spec.model_type),
-            Some(named) => {
-                let model = cache.get::<Model>(namespace, &named.name)?;
-                let config = &model.spec.plugin_config_ref.name;
-                given.plugin_config_problem(
-                    cache,
-                    namespace,
-                    config,
-                    &cache.get::<PluginConfig>(namespace, config)?.spec,
-                )
-            }
+            Some(named) => given.model_problem(cache, namespace, &cache.get::<Model>(namespace, &named.name)?.spec),
         }
     }
 

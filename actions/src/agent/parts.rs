@@ -10,10 +10,11 @@ use machine::ActionError;
 use crate::{
     deps::Deps,
     discovery::resolve_tool,
+    flow::fallbacks,
     ports::CacheReader,
     prompt,
     references::{self, Resolver},
-    render::{AgentParts, ToolSlot},
+    render::{AgentParts, FlowModel, ToolSlot},
     server_tools::{LeftOut, name_variables, server_tools},
     tool::described,
 };
@@ -25,6 +26,7 @@ pub(super) struct AgentReferences {
     tools: Vec<(String, Option<Arc<Tool>>, Option<String>)>,
     prompt: Option<Arc<Prompt>>,
     model: Option<(Arc<Model>, Arc<PluginConfig>)>,
+    fallbacks: Vec<FlowModel>,
     data: BTreeMap<String, String>,
     /// Tools of its `toolServers` that it goes without.
     pub(super) left_out: Option<LeftOut>,
@@ -57,6 +59,7 @@ impl AgentReferences {
         let prompt = spec.prompt_ref.as_ref().and_then(|prompt| usable(RefKind::Prompt, &prompt.name));
         let model = spec.model_ref.as_ref().and_then(|model| usable(RefKind::Model, &model.name));
         let model = model.and_then(|name| cache.get::<Model>(namespace, &name));
+        let fallbacks = model.as_ref().map(|model| fallbacks(deps, namespace, &model.spec)).unwrap_or_default();
         Self {
             tools,
             left_out: of_servers.left_out,
@@ -65,6 +68,7 @@ impl AgentReferences {
                 let plugin = cache.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
                 Some((model, plugin))
             }),
+            fallbacks,
             data: lookup.data(&agent.references()),
         }
     }
@@ -84,6 +88,7 @@ impl AgentReferences {
             tools: tools.collect(),
             prompt: self.prompt.as_deref().map(prompt::template).transpose()?,
             model: self.model.as_ref().map(|(model, plugin)| (&model.spec, &plugin.spec)),
+            fallbacks: &self.fallbacks,
             data: self.data.clone(),
         })
     }

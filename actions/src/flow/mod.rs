@@ -7,7 +7,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use crds::{
-    Flow, HasReferences, Model, PluginConfig, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus,
+    Flow, HasReferences, Model, RefKind, Reference, Traffic, WorkloadPhase, WorkloadStatus,
     cycle::Node,
     digest,
     flow::{FlowDefinition, Runtime},
@@ -28,7 +28,7 @@ use crate::{
     workload::{self, RenderedWorkload, WorkloadKind},
 };
 
-pub(crate) use parts::{flow_parts, name_variables_of_set};
+pub(crate) use parts::{fallbacks, flow_parts, name_variables_of_set};
 
 impl ControlledKind for Flow {
     const TABLE: Table<WorkloadPhase> = Table { render_version: 2, ..workload::TABLE };
@@ -168,12 +168,12 @@ pub(crate) fn model_problem(
         return None;
     }
     let cache = deps.cache.as_ref();
-    let config = match (&definition.model_ref, &definition.model_spec) {
-        (Some(named), _) => cache.get::<Model>(namespace, &named.name)?.spec.plugin_config_ref.name.clone(),
-        (None, inline) => inline.as_ref()?.plugin_config_ref.name.clone(),
+    let model = match (&definition.model_ref, &definition.model_spec) {
+        (Some(named), _) => cache.get::<Model>(namespace, &named.name)?.spec.clone(),
+        (None, inline) => inline.clone()?,
     };
-    let mut given = AvailableVariables::of(cache, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
-    given.plugin_config_problem(cache, namespace, &config, &cache.get::<PluginConfig>(namespace, &config)?.spec)
+    let given = AvailableVariables::of(cache, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
+    given.model_problem(cache, namespace, &model)
 }
 
 fn rendered(

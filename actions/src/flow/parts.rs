@@ -13,7 +13,10 @@ use crate::{
     deps::Deps,
     discovery::resolve_tool,
     ports::{ChildKind, ChildRef},
-    render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, endpoint_of, header_variables},
+    render::{
+        AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, HeaderVariable, endpoint_of,
+        header_variables, plugin_variables,
+    },
     server_tools::{name_variables, server_tools},
     tool::described,
 };
@@ -27,7 +30,7 @@ pub(crate) fn flow_parts(deps: &Deps, namespace: &str, name: &str, definition: &
     let prompts = definition.prompts.iter().filter_map(|source| Some((source.name().to_owned(), text(source)?)));
     let object = |tool: Arc<Tool>| FlowTool::Object {
         url: url(deps, namespace, &tool),
-        header_values: header_values(deps, namespace, &tool),
+        header_values: header_values(deps, namespace, header_variables(&tool.spec)),
         tool,
     };
     let tools = definition.tools.iter().filter_map(|named| {
@@ -81,14 +84,13 @@ fn url(deps: &Deps, namespace: &str, tool: &Tool) -> Option<String> {
 }
 
 /// Returns, for each header value that is in no file, its variable and the digest of the value.
-fn header_values(deps: &Deps, namespace: &str, tool: &Tool) -> BTreeMap<String, String> {
-    let variables = header_variables(&tool.spec).into_iter();
+fn header_values(deps: &Deps, namespace: &str, variables: Vec<HeaderVariable>) -> BTreeMap<String, String> {
     let digest = |from: &HeaderFrom| match from {
         HeaderFrom::Secret(name, key) => data(deps, ChildKind::Secret, namespace, name)?.remove(key),
         HeaderFrom::ConfigMap(name, key) => data(deps, ChildKind::ConfigMap, namespace, name)?.remove(key),
         HeaderFrom::Text(text) => Some(sha256_hex(text.as_bytes())),
     };
-    variables.filter_map(|found| Some((found.name.clone(), digest(&found.source)?))).collect()
+    variables.into_iter().filter_map(|found| Some((found.name.clone(), digest(&found.source)?))).collect()
 }
 
 fn model(deps: &Deps, namespace: &str, definition: &FlowDefinition) -> Option<FlowModel> {
@@ -96,6 +98,18 @@ fn model(deps: &Deps, namespace: &str, definition: &FlowDefinition) -> Option<Fl
         (Some(named), _) => deps.cache.get::<Model>(namespace, &named.name)?.spec.clone(),
         (None, inline) => inline.clone()?,
     };
+    let fallbacks = fallbacks(deps, namespace, &model);
+    Some(FlowModel { fallbacks, ..alone(deps, namespace, model)? })
+}
+
+/// Returns the models that stand in for this one.
+pub(crate) fn fallbacks(deps: &Deps, namespace: &str, model: &ModelSpec) -> Vec<FlowModel> {
+    let found = model.fallback_refs.iter().filter_map(|named| deps.cache.get::<Model>(namespace, &named.name));
+    found.filter_map(|model| alone(deps, namespace, model.spec.clone())).collect()
+}
+
+/// Returns a model without its fallbacks.
+fn alone(deps: &Deps, namespace: &str, model: ModelSpec) -> Option<FlowModel> {
     let plugin = deps.cache.get::<PluginConfig>(namespace, &model.plugin_config_ref.name)?.spec.clone();
     let credentials = plugin.credentials_ref.as_ref().map(|named| {
         let mut values = data(deps, ChildKind::Secret, namespace, &named.name).unwrap_or_default();
@@ -104,7 +118,9 @@ fn model(deps: &Deps, namespace: &str, definition: &FlowDefinition) -> Option<Fl
         }
         Credentials { secret: named.name.clone(), values }
     });
-    Some(FlowModel { model, plugin, credentials })
+    let variables = plugin_variables(&model.plugin_config_ref.name, &plugin);
+    let header_values = header_values(deps, namespace, variables);
+    Some(FlowModel { model, plugin, credentials, header_values, fallbacks: Vec::new() })
 }
 
 /// Returns the data of a Secret or ConfigMap: each key with the digest of its value.

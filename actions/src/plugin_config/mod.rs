@@ -1,10 +1,12 @@
 //! `PluginConfig` kind: validation. The lifecycle is that of every reference (`crate::reference`): a PluginConfig is Available
 //! when the Secret with the credentials exists and has every key.
 
-use crds::{PluginConfig, PluginConfigSpec, ReferencePhase, reason};
+use crds::{PluginConfig, PluginConfigSpec, ReferencePhase, plugin_config::BASE_URL_KEYS, reason};
 use machine::{ActionError, Table, TableError};
+use meta::{PhasedObject as _, condition, condition_type, update_condition};
 
 use crate::{
+    deps::Deps,
     kind::{ControlledKind, Registry},
     reference::{self, ReferenceKind},
     references::{Evaluation, Query, Referable, used_digest},
@@ -26,6 +28,17 @@ impl Referable for PluginConfig {
 }
 
 impl ReferenceKind for PluginConfig {
+    fn report_status(&mut self, _: &Deps) {
+        let conditions = &mut self.common_mut().conditions;
+        match unread(&self.spec) {
+            Some(message) => update_condition(
+                conditions,
+                condition(condition_type::CONFIG_UNDERSTOOD, false, reason::UNKNOWN_SETTING, message),
+            ),
+            None => conditions.retain(|known| known.type_ != condition_type::CONFIG_UNDERSTOOD),
+        }
+    }
+
     fn validate(&self) -> Result<(), ActionError> {
         match problem(&self.spec) {
             Some(message) => Err(ActionError::terminal(reason::INVALID_SPEC, message)),
@@ -34,27 +47,34 @@ impl ReferenceKind for PluginConfig {
     }
 }
 
-/// Keys of the provider's base URL in `extraConfig`.
-const BASE_URL: [&str; 2] = ["baseUrl", "baseURL"];
+/// Returns the sentence on the keys of `extraConfig` that nothing reads, if there are any.
+fn unread(spec: &PluginConfigSpec) -> Option<String> {
+    let keys = spec.unread_settings();
+    (!keys.is_empty()).then(|| {
+        let keys = keys.join(", ");
+        format!("nothing reads {keys} of extraConfig with type {}: correct the name, or leave it out", spec.type_)
+    })
+}
 
 /// Returns the reason why a PluginConfig cannot be used, independent of the content of its Secret.
 fn problem(spec: &PluginConfigSpec) -> Option<String> {
-    // Same as the validation rule of the CRD, for objects that are older than the rule.
-    if spec.credentials_ref.is_none() && !spec.is_keyless() {
-        return Some(format!("type {} needs credentials: set credentialsRef to a Secret with them", spec.type_));
+    if spec.lacks_credentials() {
+        return Some(format!("{} needs credentialsRef, or baseUrl, headersFrom or passthrough", spec.type_));
     }
     let region = spec.region.as_deref().unwrap_or_default();
     if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Some(format!("region {region:?} is not a region: use a word such as eu"));
     }
-    let base_url = spec.extra_config.as_ref().and_then(|extra| BASE_URL.iter().find_map(|key| extra.get(key)));
-    if base_url.is_some_and(|url| !url.as_str().is_some_and(|url| url.is_empty() || is_web_address(url))) {
-        // The URL may hold a credential, so the message does not repeat it.
-        return Some(
-            "extraConfig.baseUrl must be a URL that begins with http:// or https:// and names a host".to_owned(),
-        );
+    let extra = spec.extra_config.as_ref();
+    let mut urls = BASE_URL_KEYS.into_iter().filter_map(|key| Some((key, extra?.get(key)?)));
+    let (first, url) = urls.next()?;
+    if let Some((other, _)) = urls.find(|(_, other)| *other != url) {
+        return Some(format!("keep one of {first}, {other}"));
     }
-    None
+    // The URL may hold a credential, so the message does not repeat it.
+    let is_address = url.as_str().is_some_and(|url| url.is_empty() || is_web_address(url));
+    (!is_address)
+        .then(|| format!("extraConfig.{first} must be a URL that begins with http:// or https:// and names a host"))
 }
 
 #[cfg(test)]
@@ -62,6 +82,26 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+
+    #[test]
+    fn keys_that_nothing_reads_are_named() {
+        for (type_, extra, expected) in [
+            ("openai", json!({"baseURL": "http://h"}), None),
+            ("ollama", json!({"serverAddress": "http://h"}), None),
+            ("stub", json!({"baseUrl": "http://h"}), Some("nothing reads baseUrl of extraConfig with type stub: ")),
+            (
+                "openai",
+                json!({"a": 1, "baseUrl": "http://h", "b": 2}),
+                Some("nothing reads a, b of extraConfig with type openai: "),
+            ),
+            ("vertexai", json!({"projectId": "p"}), None),
+        ] {
+            let spec = serde_json::from_value(json!({"type": type_, "extraConfig": extra})).unwrap();
+            let found = unread(&spec);
+            assert_eq!(found.is_some(), expected.is_some(), "{type_}: {found:?}");
+            assert!(found.unwrap_or_default().starts_with(expected.unwrap_or_default()), "{type_} {extra}");
+        }
+    }
 
     #[test]
     fn what_no_provider_could_be_reached_by_is_told() {
@@ -75,7 +115,7 @@ mod tests {
             (json!({}), None),
             (
                 json!({"credentialsRef": null}),
-                Some("type openai needs credentials: set credentialsRef to a Secret with them"),
+                Some("openai needs credentialsRef, or baseUrl, headersFrom or passthrough"),
             ),
             (json!({"type": "ollama", "credentialsRef": null}), None),
             (json!({"region": "us-east-1", "extraConfig": {"baseUrl": "https://h/v1", "x": 1}}), None),
@@ -89,6 +129,19 @@ mod tests {
             (json!({"extraConfig": {"baseUrl": "ftp://h"}}), bad_url),
             (json!({"extraConfig": {"baseUrl": "https:///v1"}}), bad_url),
             (json!({"extraConfig": {"baseUrl": 8080}}), bad_url),
+            (json!({"credentialsRef": null, "passthrough": true}), None),
+            (json!({"credentialsRef": null, "extraConfig": {"endpoint": "http://h"}}), None),
+            (json!({"credentialsRef": null, "headersFrom": [{"name": "X-Key", "value": "k"}]}), None),
+            (json!({"type": "mistral", "credentialsRef": null}), None),
+            (
+                json!({"type": "google-ai", "credentialsRef": null}),
+                Some("google-ai needs credentialsRef, or baseUrl, headersFrom or passthrough"),
+            ),
+            (json!({"extraConfig": {"baseUrl": "http://h", "serverAddress": "http://h"}}), None),
+            (
+                json!({"extraConfig": {"baseUrl": "http://h", "serverAddress": "http://i"}}),
+                Some("keep one of baseUrl, serverAddress"),
+            ),
         ] {
             assert_eq!(keyed(more.clone()).as_deref(), expected, "{more}");
         }

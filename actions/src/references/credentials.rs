@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use crds::{PluginConfigSpec, provider};
+use crds::{Model, ModelSpec, PluginConfig, PluginConfigSpec, provider};
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar};
 use serde_json::Value;
 
@@ -67,9 +67,33 @@ impl AvailableVariables {
         })
     }
 
+    /// Returns why a model, or one of its fallbacks, can never be called with these variables, if so. A fallback gets the keys of
+    /// its own Secret alone.
+    pub(crate) fn model_problem(
+        mut self,
+        cache: &dyn CacheReader,
+        namespace: &str,
+        model: &ModelSpec,
+    ) -> Option<String> {
+        let plugin = |model: &ModelSpec| cache.get::<PluginConfig>(namespace, &model.plugin_config_ref.name);
+        let first = &model.plugin_config_ref.name;
+        let mut own = || self.plugin_config_problem(cache, namespace, first, &plugin(model)?.spec);
+        let fallbacks = || {
+            model.fallback_refs.iter().find_map(|fallback| {
+                let fallback = cache.get::<Model>(namespace, &fallback.name)?;
+                let config = &fallback.spec.plugin_config_ref.name;
+                let mut spec = plugin(&fallback.spec)?.spec.clone();
+                // Only the server of the first model gets the caller's key.
+                spec.passthrough &= config == first;
+                Self::default().plugin_config_problem(cache, namespace, config, &spec)
+            })
+        };
+        own().or_else(fallbacks)
+    }
+
     /// Returns the same as [`AvailableVariables::provider_problem`] for the provider of this PluginConfig, whose Secret is added
     /// to the variables.
-    pub(crate) fn plugin_config_problem(
+    fn plugin_config_problem(
         &mut self,
         cache: &dyn CacheReader,
         namespace: &str,
@@ -77,10 +101,9 @@ impl AvailableVariables {
         spec: &PluginConfigSpec,
     ) -> Option<String> {
         let Some(provider) = provider::provider(&spec.type_) else { return Some(provider::unknown(&spec.type_)) };
-        let extra = |name| spec.extra_config.as_ref().and_then(|extra| extra.get(name)?.as_str());
-        let chosen = extra("baseUrl").or(extra("baseURL")).is_some_and(|url| !url.is_empty());
+        let needs_no_key = spec.base_url().is_some() || !spec.headers_from.is_empty() || spec.passthrough;
         // A single declared key is used under any name, and its presence has been checked already.
-        if !provider.needs_key || chosen || spec.credential_keys.len() == 1 {
+        if !provider.needs_key || needs_no_key || spec.credential_keys.len() == 1 {
             return None;
         }
         match &spec.credentials_ref {

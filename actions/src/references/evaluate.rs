@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
-    HasReferences, RefKind, Reference, ReferencePhase, WorkloadPhase, WorkloadStatus,
+    HasReferences, Model, RefKind, Reference, ReferencePhase, WorkloadPhase, WorkloadStatus,
     cycle::{Node, cycle_through},
     digest,
 };
@@ -220,15 +220,7 @@ impl Query<'_> {
         used: impl FnOnce(&K) -> String,
     ) -> Evaluation {
         let Some(object) = object else { return self.absent() };
-        let mut behind = Evaluation::default();
-        let mut digests = BTreeMap::new();
-        for reference in object.references() {
-            let query = Query { reference: &reference, by: Some((self.reference.kind, self.name())), ..*self };
-            let found = evaluate(&query);
-            behind.missing.extend(found.missing);
-            behind.pending.extend(found.pending);
-            digests.insert(reference.to_string(), found.digest);
-        }
+        let (behind, digests) = self.behind(&object.references());
         if !behind.missing.is_empty() {
             return behind;
         }
@@ -253,6 +245,37 @@ impl Query<'_> {
                 self.pending(&format!("is {phase}"))
             }
         }
+    }
+
+    /// Evaluates a Model that stands in for another one, by its PluginConfig alone: its own fallbacks are not followed, and its
+    /// phase does not count, so that two Models can stand in for each other.
+    pub(crate) fn evaluate_fallback(&self, model: Option<Arc<Model>>) -> Evaluation {
+        let Some(model) = model else { return self.absent() };
+        let (behind, digests) = self.behind(&without_fallbacks(model.references()));
+        if !behind.missing.is_empty() || !behind.pending.is_empty() {
+            return behind;
+        }
+        let own = used_digest(&model.spec, &["fallbackRefs"]);
+        Evaluation::resolved(digest::digest(&json!({ "own": own, "behind": digests })))
+    }
+
+    /// Reports whether the reference is to a Model that stands in for another one.
+    pub(crate) fn is_fallback(&self) -> bool {
+        self.reference.is_fallback()
+    }
+
+    /// Evaluates the references of this query's object: their problems, and the digest of each.
+    fn behind(&self, references: &[Reference]) -> (Evaluation, BTreeMap<String, Option<String>>) {
+        let mut behind = Evaluation::default();
+        let mut digests = BTreeMap::new();
+        for reference in references {
+            let query = Query { reference, by: Some((self.reference.kind, self.name())), ..*self };
+            let found = evaluate(&query);
+            behind.missing.extend(found.missing);
+            behind.pending.extend(found.pending);
+            digests.insert(reference.to_string(), found.digest);
+        }
+        (behind, digests)
     }
 
     /// Evaluates a workload that is called. Pods of an older configuration serve as well, so its phase is only reported.
@@ -345,6 +368,12 @@ impl<'a> Resolver<'a> {
         let (namespace, name) = (self.namespace.to_owned(), reference.name.clone());
         self.cache.child(&ChildRef { kind, namespace, name })
     }
+}
+
+/// Leaves out the Models that stand in for the one with these references.
+pub(super) fn without_fallbacks(mut references: Vec<Reference>) -> Vec<Reference> {
+    references.retain(|reference| !reference.is_fallback());
+    references
 }
 
 /// Returns the digest of the keys that are read of a Secret or ConfigMap.

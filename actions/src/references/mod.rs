@@ -68,7 +68,8 @@ impl Resolver<'_> {
     }
 
     fn references_for(&self, reference: &Reference, usage: Usage) -> Vec<Reference> {
-        evaluate::references_for(self.cache, (reference.kind, self.namespace, &reference.name), usage)
+        let found = evaluate::references_for(self.cache, (reference.kind, self.namespace, &reference.name), usage);
+        if reference.is_fallback() { evaluate::without_fallbacks(found) } else { found }
     }
 
     fn evaluate(&self, reference: &Reference, by: Option<(RefKind, &str)>, on_cycle: bool) -> Evaluation {

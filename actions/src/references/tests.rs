@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crds::{Agent, Flow, HasReferences, RefKind, Tool, cycle::Node, digest};
+use crds::{Agent, Flow, HasReferences, Model, RefKind, Tool, cycle::Node, digest};
 use meta::{CommonStatus, PhasedObject};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -267,6 +267,28 @@ const GOLDEN: &[&str] = &[
     "settings of agents: 216111b9c7b6",
     "settings of flows: 17a1bd618bc7",
 ];
+
+#[test]
+fn models_stand_in_for_each_other_and_a_missing_one_is_waited_for() {
+    let lacking = || whole().set("Model/m", "/spec/fallbackRefs", json!([{ "name": "n" }]));
+    let message = r#"model "n" not found (referenced by model "m")"#;
+    assert_eq!(lacking().flow(), Some((message.into(), true)));
+    let spec = json!({ "provider": "x", "model": "z", "pluginConfigRef": { "name": "own" },
+        "fallbackRefs": [{ "name": "m" }] });
+    let plugin = json!({ "type": "openai", "credentialsRef": { "name": "h" } });
+    let both =
+        || lacking().with("PluginConfig/own", "Available", plugin.clone()).with("Model/n", "Pending", spec.clone());
+    assert_eq!(both().flow(), None, "the phase of a fallback does not count");
+    for name in ["m", "n"] {
+        assert_eq!(both().inputs::<Model>(RefKind::Model, name).waiting_for(), None, "{name}");
+    }
+    let message = r#"pluginconfig "own" not found (referenced by model "n")"#;
+    assert_eq!(both().without("PluginConfig/own").flow(), Some((message.into(), true)));
+    let flow: Arc<Flow> = both().get("Flow", "f").unwrap();
+    let found: Vec<_> = both().lookup().data(&flow.references()).into_keys().collect();
+    assert!(found.contains(&"Model/m/Model/n/PluginConfig/own/Secret/h".to_owned()), "{found:?}");
+    assert_ne!(both().digests(), both().secret("h", json!({ "token": "2", "other": "1" })).digests());
+}
 
 #[test]
 fn the_data_behind_references_is_found_by_its_way() {

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{
-    RenderError, RenderSettings, ToolSlot,
+    FlowModel, RenderError, RenderSettings, ToolSlot,
     card::card,
     dsn::{self, DsnError},
     hash::content_hash,
@@ -66,6 +66,8 @@ pub struct AgentParts<'a> {
     pub prompt: Option<&'a str>,
     /// Model of `modelRef`, and its provider.
     pub model: Option<(&'a ModelSpec, &'a PluginConfigSpec)>,
+    /// Models that stand in for it.
+    pub fallbacks: &'a [FlowModel],
     /// For each Secret and ConfigMap that is read (`Secret/keys`), the digest of its data.
     pub data: BTreeMap<String, String>,
 }
@@ -87,13 +89,18 @@ pub fn agent_config(
     plain.set("CORAIL_AGENT_NAME", agent.name_any());
     plain.set("CORAIL_CHANNEL", &spec.channel);
     plain.set("CORAIL_STRATEGY", &spec.strategy);
-    let model = ModelEnv::of(parts.model);
+    let model = ModelEnv::of(parts.model, parts.fallbacks);
     plain.set("CORAIL_MODEL_TYPE", parts.model.map_or(&spec.model_type, |(_, plugin)| &plugin.type_));
     plain.set("CORAIL_MODEL_ID", parts.model.map_or(&spec.model_id, |(model, _)| &model.model));
     plain.set_some("CORAIL_MODEL_REGION", model.region);
     plain.set_some("CORAIL_MODEL_CONFIG", model.config);
     plain.set_some("CORAIL_MODEL_CREDENTIAL_KEYS", model.keys);
     set_url(&mut plain, &mut secret, "CORAIL_MODEL_BASE_URL", model.base_url);
+    plain.set_some("CORAIL_MODEL_HEADERS", model.headers);
+    plain.set_some("CORAIL_MODEL_TLS", model.tls);
+    plain.set_some("CORAIL_MODEL_PASSTHROUGH", model.passthrough);
+    plain.set_some("CORAIL_MODEL_TIMEOUT", model.timeout);
+    if model.secret_fallbacks { &mut secret } else { &mut plain }.set_some("CORAIL_MODEL_FALLBACKS", model.fallbacks);
     let prompt = parts.prompt.filter(|text| !text.is_empty());
     plain.set_some(SYSTEM_PROMPT, prompt.or(given(&spec.system_prompt)));
     plain.set_some("CORAIL_AGENT_CARD", card(&spec.description, spec.card.as_ref()));

@@ -7,12 +7,16 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ToolSpec, tool::ServerVariables, tool_server::ServerHeader};
+use crds::{
+    ToolSpec,
+    tool::ServerVariables,
+    tool_server::{ServerHeader, ServerTls},
+};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 /// Part of a variable's name that stands for the CA certificates, in place of a header's name.
-const AUTHORITIES: &str = "TLS_CA";
+pub(super) const AUTHORITIES: &str = "TLS_CA";
 
 /// Value of a header, or CA certificates of a server, as a variable of the container.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +54,7 @@ impl HeaderVariable {
     }
 }
 
-/// Verification of the TLS certificate of a tool's server, if it differs from the system's root certificates.
+/// Verification of the TLS certificate of a server, if it differs from the system's root certificates.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallTls {
@@ -60,21 +64,24 @@ pub struct CallTls {
     /// Variable with further CA certificates (PEM), as `$NAME`.
     #[serde(skip_serializing_if = "Option::is_none")]
     ca: Option<String>,
-    /// True if those are the only ones that are trusted.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    only_ca: bool,
+    /// Unset if the system's authorities are trusted too.
+    #[serde(rename = "systemCAs", skip_serializing_if = "Option::is_none")]
+    system_cas: Option<bool>,
+}
+
+impl CallTls {
+    /// Renders the verification of a server, whose CA certificates are in this variable; `None`: by the system's root certificates.
+    pub(super) fn new(tls: &ServerTls, variable: &str) -> Option<Self> {
+        let ca = tls.ca_secret_ref.as_ref().map(|_| format!("${variable}"));
+        let system_cas = (!tls.system_cas).then_some(false);
+        let differs = tls.insecure_skip_verify || ca.is_some() || system_cas.is_some();
+        differs.then_some(Self { insecure_skip_verify: tls.insecure_skip_verify, ca, system_cas })
+    }
 }
 
 /// Returns the verification of the TLS certificate of a tool's server; `None`: by the system's root certificates.
 pub fn call_tls(tool: &ToolSpec) -> Option<CallTls> {
-    let tls = &tool.call.tls;
-    let ca = tls.ca_secret_ref.as_ref().map(|_| format!("${}", variable_name(tool, AUTHORITIES)));
-    let only_ca = !tls.system_cas && ca.is_some();
-    (tls.insecure_skip_verify || ca.is_some()).then_some(CallTls {
-        insecure_skip_verify: tls.insecure_skip_verify,
-        ca,
-        only_ca,
-    })
+    CallTls::new(&tool.call.tls, &variable_name(tool, AUTHORITIES))
 }
 
 /// Returns the variables of a tool, in the order of its headers.
@@ -83,30 +90,48 @@ pub fn header_variables(tool: &ToolSpec) -> Vec<HeaderVariable> {
         name: variable_name(tool, &source.name),
         source: HeaderFrom::Secret(source.secret_key_ref.name.clone(), source.secret_key_ref.key.clone()),
     });
-    let servers = tool.call.headers.iter().filter_map(|header| {
+    let of_server = server_variables(|part| variable_name(tool, part), &tool.call.headers, Some(&tool.call.tls));
+    own.chain(of_server).collect()
+}
+
+/// Returns the variables that the headers of a server and the verification of its certificate refer to; `name` names that of a
+/// header, or of the certificates ([`AUTHORITIES`]).
+pub(super) fn server_variables(
+    name: impl Fn(&str) -> String,
+    headers: &[ServerHeader],
+    tls: Option<&ServerTls>,
+) -> Vec<HeaderVariable> {
+    let variable = |part: &str, source| HeaderVariable { name: name(part), source };
+    let values = headers.iter().filter_map(|header| {
         let source = match &header.value_from {
             Some(from) if from.is_secret() => HeaderFrom::Secret(from.name.clone(), from.key.clone()),
             Some(from) => HeaderFrom::ConfigMap(from.name.clone(), from.key.clone()),
             None => HeaderFrom::Text(named(header)?.to_owned()),
         };
-        Some(HeaderVariable { name: variable_name(tool, &header.name), source })
+        Some(variable(&header.name, source))
     });
-    let authorities = tool.call.tls.ca_secret_ref.iter().map(|ca| HeaderVariable {
-        name: variable_name(tool, AUTHORITIES),
-        source: HeaderFrom::Secret(ca.name.clone(), ca.key.clone()),
-    });
-    own.chain(servers).chain(authorities).collect()
+    let authorities = tls.and_then(|tls| tls.ca_secret_ref.as_ref());
+    let authorities = authorities.map(|ca| variable(AUTHORITIES, HeaderFrom::Secret(ca.name.clone(), ca.key.clone())));
+    values.chain(authorities).collect()
+}
+
+/// Returns the headers of a server, those that are variables as `$NAME`, with the name that `name` gives them.
+pub(super) fn server_headers(
+    name: impl Fn(&str) -> String,
+    headers: &[ServerHeader],
+) -> impl Iterator<Item = (&str, String)> {
+    headers.iter().map(move |header| match (&header.value, &header.value_from, named(header)) {
+        (Some(value), None, None) => (header.name.as_str(), value.clone()),
+        _ => (header.name.as_str(), format!("${}", name(&header.name))),
+    })
 }
 
 /// Returns all headers of a tool: those of the spec verbatim, those that are variables as `$NAME`.
 pub fn headers(tool: &ToolSpec) -> BTreeMap<&str, String> {
-    let variable = |header: &str| format!("${}", variable_name(tool, header));
+    let name = |header: &str| variable_name(tool, header);
     let plain = tool.headers.iter().map(|(name, value)| (name.as_str(), value.clone()));
-    let secret = tool.headers_from.iter().map(|source| (source.name.as_str(), variable(&source.name)));
-    let servers = tool.call.headers.iter().map(|header| match (&header.value, &header.value_from, named(header)) {
-        (Some(value), None, None) => (header.name.as_str(), value.clone()),
-        _ => (header.name.as_str(), variable(&header.name)),
-    });
+    let secret = tool.headers_from.iter().map(|source| (source.name.as_str(), format!("${}", name(&source.name))));
+    let servers = server_headers(name, &tool.call.headers);
     plain.chain(secret).chain(servers).collect()
 }
 
@@ -126,15 +151,17 @@ fn named(header: &ServerHeader) -> Option<&str> {
     header.value.as_deref().filter(|value| value.contains('$'))
 }
 
-fn variable_name(tool: &ToolSpec, header: &str) -> String {
-    let upper = |text: &str| -> String {
-        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
-    };
+fn variable_name(tool: &ToolSpec, part: &str) -> String {
     match &tool.call.variables {
-        None => format!("TOOL_{}_{}", upper(&tool.name), upper(header)),
+        None => format!("TOOL_{}_{}", upper_snake(&tool.name), upper_snake(part)),
         Some(ServerVariables { server, digest, is_unique }) => {
             let end = if *is_unique { format!("_{digest}") } else { String::new() };
-            format!("MCP_{}_{}{end}", upper(server), upper(header))
+            format!("MCP_{}_{}{end}", upper_snake(server), upper_snake(part))
         }
     }
+}
+
+/// Returns the text in upper case, every character but letters and digits an underscore.
+pub(super) fn upper_snake(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }

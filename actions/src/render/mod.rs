@@ -23,6 +23,7 @@ mod network_policy;
 mod overlay;
 mod pod;
 mod pod_security;
+mod provider;
 mod service;
 mod sidecar;
 mod system_prompt;
@@ -54,6 +55,7 @@ pub use mcp_server::{
 };
 pub use network_policy::{network_policy, network_policy_name};
 pub use pod_security::{PodSecurity, check_pod_security, pod_security_violation};
+pub use provider::plugin_variables;
 pub use service::{AGENT_PORT, endpoint, endpoint_of};
 pub use sidecar::{PROXY, PinnedProxy};
 pub(crate) use tool_error::is_web_address;

@@ -31,6 +31,7 @@ mod loops;
 mod manifests;
 mod mcp_servers;
 mod metrics;
+mod models;
 mod mutations;
 mod namespaced;
 mod nodes;
@@ -96,6 +97,7 @@ const THEMES: &[&[Scenario]] = &[
     completions::SCENARIOS,
     doctor::SCENARIOS,
     chat::SCENARIOS,
+    models::SCENARIOS,
     control_plane::SCENARIOS,
     comparison::SCENARIOS,
     manifests::SCENARIOS,

@@ -17,7 +17,7 @@ use super::{
         history::{ConversationId, History},
     },
     database::{DatabaseError, DatabaseScope},
-    models::{self, Http, Message, Model, ModelError, ModelRequest, OutputFormat},
+    models::{self, Answerer, Http, Message, Model, ModelError, ModelRequest, OutputFormat},
     tools::Toolbox,
     turn::{self, TOOL_TURNS, TurnOutcome},
     turn_event::TurnEvent,
@@ -63,6 +63,9 @@ pub(super) struct ChatReply {
     /// Title of the conversation; only with its first reply.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) title: Option<String>,
+    /// Model that answered each request of the turn.
+    #[serde(skip)]
+    pub(super) answerers: Vec<Answerer>,
 }
 
 /// Failure of a turn.
@@ -99,9 +102,11 @@ impl Agent {
     /// The reason why this runtime cannot serve it, as a sentence for `/readyz`.
     pub(super) fn new(config: &RunnerConfig, tools: Toolbox, credentials: &Lookup) -> Result<Self, String> {
         let http = Http::default();
-        let open = |reference| models::open(reference, credentials, &http);
-        let model = open(&config.model)?;
-        let background = config.background.as_ref().map(open).transpose()?;
+        let background = config.background.as_ref().map(|reference| models::open(reference, credentials, &http));
+        let background = background.transpose()?;
+        // Only flows have credentials in files.
+        let own = models::FallbackSources { variables: credentials, folder: &|_| None };
+        let model = models::open_chain(&config.model, &config.fallbacks, credentials, own, &http)?;
         let conversations = Conversations::open(&config.storage, &config.agent)?;
         let prompt = config.system_prompt.clone();
         Ok(Self::with(model.clone(), background.unwrap_or(model), prompt, tools).with_conversations(conversations))
@@ -134,6 +139,9 @@ impl Agent {
     /// It does not exist, or cannot be read.
     pub(super) async fn prepare_turn(&self, turn: ChatTurn) -> Result<PreparedTurn, TurnError> {
         let ChatTurn { caller, conversation, may_create: may_begin, message } = turn;
+        if self.model.needs_key() && caller.key.is_none() {
+            return Err(ModelError::no_key().into());
+        }
         let (id, messages) = match conversation {
             None => (ConversationId::random()?, Vec::new()),
             Some(id) => match self.conversations.history(&id, &caller.user).await? {
@@ -161,13 +169,15 @@ impl Agent {
 
         let mut request = self.request(messages);
         // The title is generated concurrently; a turn that fails does not wait for it.
-        let title = async { if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&message).await)) } };
+        let title = async {
+            if before > 0 { Ok(None) } else { Ok(Some(self.background.title(&message, caller.key.clone()).await)) }
+        };
         let (reply, title) = futures::try_join!(self.converse(&caller, &mut request, tokens), title)?;
         let turn = request.messages.split_off(before);
         if !self.conversations.add(&id, &caller.user, turn, title.as_deref()).await? {
             return Err(TurnError::NoConversation(id));
         }
-        Ok(ChatReply { reply: reply.text, conversation_id: id.to_string(), title })
+        Ok(ChatReply { reply: reply.text, conversation_id: id.to_string(), title, answerers: reply.answerers })
     }
 
     /// Answers the last of `messages`, which are the whole conversation; nothing is stored. `config` and `output` are
@@ -202,8 +212,10 @@ impl Agent {
         request: &mut ModelRequest,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<TurnOutcome, ModelError> {
-        let mut line = AccessLog { caller, began: Instant::now(), tools: Vec::new(), outcome: "cut off" };
+        let mut line =
+            AccessLog { caller, began: Instant::now(), tools: Vec::new(), models: Vec::new(), outcome: "cut off" };
         let before = request.messages.len();
+        request.key = caller.key.clone();
         let talk = turn::TurnLoop { model: &*self.model, tools: &self.tools, events: tokens };
         let outcome = talk.run(request, &mut { TOOL_TURNS }).await;
         let name = |message: &Arc<Message>| match &**message {
@@ -213,7 +225,13 @@ impl Agent {
         };
         line.tools = request.messages[before..].iter().filter_map(name).collect();
         line.outcome = if outcome.is_ok() { "answered" } else { "failed" };
+        line.models = outcome.as_ref().map(|outcome| models::answerer_names(&outcome.answerers)).unwrap_or_default();
         outcome
+    }
+
+    /// Returns the names of the models that may answer, the first one first.
+    pub(super) fn models(&self) -> Vec<Arc<str>> {
+        self.model.names()
     }
 
     /// Checks that conversations can be read and written.
@@ -231,14 +249,16 @@ struct AccessLog<'a> {
     began: Instant,
     /// Names of the tools that were called.
     tools: Vec<String>,
+    /// Models that answered, each once.
+    models: Vec<Arc<str>>,
     outcome: &'static str,
 }
 
 impl Drop for AccessLog<'_> {
     fn drop(&mut self) {
-        let CallerContext { user, trace_id: run } = self.caller;
+        let CallerContext { user, trace_id: run, .. } = self.caller;
         let took = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let tools = self.tools.join(",");
-        tracing::info!(user = user.as_deref(), run, took_ms = took, tools, outcome = self.outcome, "turn");
+        let (tools, models) = (self.tools.join(","), self.models.join(","));
+        tracing::info!(user = user.as_deref(), run, took_ms = took, tools, models, outcome = self.outcome, "turn");
     }
 }

@@ -2,7 +2,7 @@
 
 use axum::http::header::HeaderMap;
 
-use super::conversations::history::UserName;
+use super::{conversations::history::UserName, models::CallerKey};
 
 /// Identity of the caller, from the headers of the sidecar and the gateway.
 #[derive(Debug, Clone, Default)]
@@ -11,6 +11,8 @@ pub(super) struct CallerContext {
     pub(super) user: UserName,
     /// Id of the trace that the request belongs to ([W3C Trace Context](https://www.w3.org/TR/trace-context/)).
     pub(super) trace_id: Option<String>,
+    /// Key for a provider of models, from `Authorization: Bearer`. It is kept for the turn only.
+    pub(super) key: Option<CallerKey>,
 }
 
 impl CallerContext {
@@ -19,6 +21,12 @@ impl CallerContext {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
         let run = text("traceparent").and_then(|parent| parent.split('-').nth(1));
         let is_id = |run: &&str| run.len() == 32 && run.bytes().all(|byte| byte.is_ascii_hexdigit());
-        Self { user: text("x-recif-user").map(Into::into), trace_id: run.filter(is_id).map(str::to_owned) }
+        let bearer = text("authorization").and_then(|value| value.split_once(' '));
+        let key = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, key)| key.trim());
+        Self {
+            user: text("x-recif-user").map(Into::into),
+            trace_id: run.filter(is_id).map(str::to_owned),
+            key: key.filter(|key| !key.is_empty()).map(|key| CallerKey(key.into())),
+        }
     }
 }

@@ -36,7 +36,11 @@ use futures::{StreamExt, future::BoxFuture};
 use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
-use super::{metrics::RunnerMetrics, openai_api::ApiError};
+use super::{
+    metrics::RunnerMetrics,
+    models::{ModelError, ModelErrorKind},
+    openai_api::ApiError,
+};
 
 /// Largest request body, in bytes.
 const MAX_BODY: usize = 1 << 20;
@@ -163,6 +167,11 @@ async fn require_local(request: Request, next: Next) -> Response {
         true => next.run(request).await,
         false => ErrorResponse(StatusCode::FORBIDDEN, loopback::REFUSAL.into()).into_response(),
     }
+}
+
+/// Returns the status for a turn whose model failed.
+pub(super) fn model_status(error: &ModelError) -> StatusCode {
+    if error.kind == ModelErrorKind::NoKey { StatusCode::UNAUTHORIZED } else { StatusCode::BAD_GATEWAY }
 }
 
 /// Reports whether the client accepts server-sent events.

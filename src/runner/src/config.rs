@@ -1,6 +1,6 @@
 //! Configuration of an agent from environment variables ([`variables`](super::variables)), as domain types.
 
-use std::{fs, net::SocketAddr};
+use std::{fs, net::SocketAddr, time::Duration};
 
 use super::{
     Lookup,
@@ -8,7 +8,7 @@ use super::{
     conversations::Storage,
     database::Dsn,
     knowledge::KnowledgeSource,
-    models::ModelRef,
+    models::{Fallback, ModelRef},
     tools::CallableTool,
     variables::{
         ConfigError, LogFormat, address, closed_ports, hidden_error, sidecar_port, value_error, value_or_default,
@@ -23,6 +23,8 @@ pub struct RunnerConfig {
     pub(super) card: CardSettings,
     pub(super) address: SocketAddr,
     pub(super) model: ModelRef,
+    /// Models that answer, in this order, where that one cannot.
+    pub(super) fallbacks: Vec<Fallback>,
     pub(super) background: Option<ModelRef>,
     pub(super) system_prompt: Option<String>,
     pub(super) tools: Vec<CallableTool>,
@@ -82,8 +84,25 @@ impl RunnerConfig {
             credential_keys: set("CORAIL_MODEL_CREDENTIAL_KEYS")
                 .map_or(Ok(Vec::new()), |text| serde_json::from_str(&text))
                 .map_err(json("CORAIL_MODEL_CREDENTIAL_KEYS", "not a JSON array of names"))?,
+            headers: set("CORAIL_MODEL_HEADERS")
+                .map_or(Ok(Default::default()), |text| serde_json::from_str(&text))
+                .map_err(json("CORAIL_MODEL_HEADERS", "not a JSON object of texts"))?,
+            tls: set("CORAIL_MODEL_TLS")
+                .map(|text| serde_json::from_str(&text))
+                .transpose()
+                .map_err(json("CORAIL_MODEL_TLS", "not a JSON object with insecureSkipVerify, systemCAs or ca"))?,
+            passthrough: set("CORAIL_MODEL_PASSTHROUGH").is_some_and(|value| value == "true"),
+            timeout: set("CORAIL_MODEL_TIMEOUT")
+                .map(|value| match value.parse() {
+                    Ok(seconds @ 1..=3600) => Ok(Duration::from_secs(seconds)),
+                    _ => Err(value_error("CORAIL_MODEL_TIMEOUT", value, "a number of seconds from 1 to 3600")),
+                })
+                .transpose()?,
             ..ModelRef::new(or("CORAIL_MODEL_TYPE"), or("CORAIL_MODEL_ID"))
         };
+        let fallbacks = set("CORAIL_MODEL_FALLBACKS")
+            .map_or(Ok(Vec::new()), |text| serde_json::from_str(&text))
+            .map_err(json("CORAIL_MODEL_FALLBACKS", "not a JSON array of models"))?;
         let background = set("CORAIL_BACKGROUND_MODEL")
             .map(|value| match value.split_once(':') {
                 Some((provider, id)) if !provider.is_empty() && !id.is_empty() => Ok(ModelRef::new(provider, id)),
@@ -115,6 +134,7 @@ impl RunnerConfig {
             card,
             address: address(lookup, "CORAIL_PORT")?,
             model,
+            fallbacks,
             background,
             system_prompt: set("CORAIL_SYSTEM_PROMPT"),
             tools,

@@ -7,7 +7,7 @@
 //! | `GET /v1/models`, `POST /v1/chat/completions` | [OpenAI's API](super::openai_api) |
 //!
 //! Probes, metrics and the behaviour common to all routes are in [`common_routes`](super::common_routes). 400 is for a
-//! body that is not the object above, 404 for a conversation of another user, or one that does not exist although its
+//! body that is not the object above, 401 where the model needs the caller's key and there is none, 404 for a conversation of another user, or one that does not exist although its
 //! id has the form of generated ids, 502 for a model that fails, 503 for an agent that is not ready or whose database
 //! is unreachable. An id chosen by the client starts a conversation.
 
@@ -29,7 +29,7 @@ use super::{
     a2a::{A2a, CardSettings},
     agent::{Agent, ChatReply, ChatTurn, TurnError},
     caller::CallerContext,
-    common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, wants_events},
+    common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, model_status, wants_events},
     conversations::history::ConversationId,
     metrics::RunnerMetrics,
     openai_api::{self, NamedAgent, backend::ModelBackend},
@@ -98,18 +98,22 @@ async fn chat(
     let agent = app.agent.map_err(|why| ErrorResponse(StatusCode::SERVICE_UNAVAILABLE, why))?;
     let turn = agent.prepare_turn(read_turn(&body?, CallerContext::from_headers(&headers))?).await?;
     if wants_events(&headers) {
-        return Ok(sse::respond(async move |tokens| match agent.respond(turn, Some(&tokens)).await {
+        let models = agent.models();
+        let response = sse::respond(&models, async move |tokens| match agent.respond(turn, Some(&tokens)).await {
             Ok(reply) => Ok(done_event(reply)),
             Err(error) => Err(error.to_string()),
-        }));
+        });
+        return Ok(response.await);
     }
-    Ok(Json(agent.respond(turn, None).await?).into_response())
+    let reply = agent.respond(turn, None).await?;
+    let model = reply.answerers.first().map(|answerer| answerer.model.clone());
+    Ok(sse::with_model(Json(reply).into_response(), model))
 }
 
 impl From<TurnError> for ErrorResponse {
     fn from(error: TurnError) -> Self {
         let status = match &error {
-            TurnError::Model(_) => StatusCode::BAD_GATEWAY,
+            TurnError::Model(error) => model_status(error),
             TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
             TurnError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -141,5 +145,6 @@ fn done_event(reply: ChatReply) -> Value {
     if let Some(title) = reply.title {
         words["title"] = title.into();
     }
+    sse::add_models(&mut words, &reply.answerers);
     words
 }

@@ -3,13 +3,15 @@
 //! Each piece of text is an event without a name, `data: {"token":"…"}`. Each tool call is enclosed by the events
 //! `tool_call`, `{"id":"…","name":"…","arguments":{…}}`, and `tool_result`, `{"id":"…","ok":true,"tookMs":7}`. The last
 //! event is `done`, for an agent with `{"conversation_id":"…","title":"…"}` (the title only with the first reply of a
-//! conversation), or `error` with `{"error":"…"}`; a stream that ends without one of them was cut off. The whole reply
+//! conversation), each with `"models":["openai/gpt-5"]`, one for each request to a model, and `"fallback":true` when one of
+//! them was not the first model; or `error` with `{"error":"…"}`; a stream that ends without one of them was cut off. The whole reply
 //! is the concatenation of the tokens. A comment is sent every 15 s without an event, for example while a tool runs, so
 //! that proxies keep the connection open.
 
 use std::convert::Infallible;
-use std::future::Future;
+use std::{future::Future, sync::Arc, time::Duration};
 
+use axum::http::{HeaderName, HeaderValue};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
@@ -17,7 +19,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::turn_event::TurnEvent;
+use super::{models::Answerer, turn_event::TurnEvent};
+
+/// Header with the model that answers, such as `openai/gpt-5`.
+const MODEL: HeaderName = HeaderName::from_static("x-recif-model");
+/// Longest wait for the model that answers before the header of the response is sent without it: shorter than the wait of a
+/// gateway for the first byte, and long enough for a first model that is silent.
+const FIRST_ANSWERER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// State of the stream.
 enum StreamState {
@@ -28,30 +36,71 @@ enum StreamState {
 }
 
 /// Starts `turn` with a channel for its text and tool calls, and responds with its events; its result is the data of
-/// `done` or the text of `error`.
-pub(super) fn respond<F>(turn: impl FnOnce(mpsc::Sender<TurnEvent>) -> F) -> Response
+/// `done` or the text of `error`. Where several `models` may answer, the header of the response waits for the one that does.
+pub(super) async fn respond<F>(models: &[Arc<str>], turn: impl FnOnce(mpsc::Sender<TurnEvent>) -> F) -> Response
 where
     F: Future<Output = Result<Value, String>> + Send + 'static,
 {
-    let (sender, receiver) = mpsc::channel(16);
-    let state = StreamState::Running(receiver, AbortOnDropHandle::new(tokio::spawn(turn(sender))));
-    let events = stream::unfold(state, |state| async move {
+    let (sender, mut receiver) = mpsc::channel(16);
+    let task = AbortOnDropHandle::new(tokio::spawn(turn(sender)));
+    let (mut answerer, mut early) = (None, None);
+    if let [only] = models {
+        answerer = Some(only.clone());
+    } else if !models.is_empty() {
+        match tokio::time::timeout(FIRST_ANSWERER_TIMEOUT, receiver.recv()).await {
+            Ok(Some(TurnEvent::Answerer(found))) => answerer = Some(found.model),
+            Ok(event) => early = event,
+            Err(_) => {}
+        }
+    }
+    let state = StreamState::Running(receiver, task);
+    let events = stream::unfold((early, state), |(early, state)| async move {
         let StreamState::Running(mut receiver, task) = state else { return None };
-        if let Some(event) = receiver.recv().await {
-            return Some((to_event(event), StreamState::Running(receiver, task)));
+        let mut next = early;
+        loop {
+            let Some(turn_event) = (match next.take() {
+                Some(event) => Some(event),
+                None => receiver.recv().await,
+            }) else {
+                break;
+            };
+            if let Some(event) = to_event(turn_event) {
+                return Some((event, (None, StreamState::Running(receiver, task))));
+            }
         }
         let last = match task.await {
             Ok(Ok(last)) => event(Some("done"), last),
             Ok(Err(error)) => event(Some("error"), json!({ "error": error })),
             Err(_) => event(Some("error"), json!({ "error": "the turn was cut off" })),
         };
-        Some((last, StreamState::Done))
+        Some((last, (None, StreamState::Done)))
     });
-    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+    with_model(Sse::new(events).keep_alive(KeepAlive::default()).into_response(), answerer)
 }
 
-fn to_event(turn_event: TurnEvent) -> Result<Event, Infallible> {
-    match turn_event {
+/// Sets the header that says which model answers.
+pub(super) fn with_model(mut response: Response, model: Option<Arc<str>>) -> Response {
+    // A name that no header may hold is left out: the last event has it.
+    if let Some(model) = model.and_then(|model| HeaderValue::from_str(&model).ok()) {
+        response.headers_mut().insert(MODEL, model);
+    }
+    response
+}
+
+/// Adds the models that answered to the data of the last event: one for each request to a model, and whether one of them was not
+/// the first.
+pub(super) fn add_models(last: &mut Value, answerers: &[Answerer]) {
+    if !answerers.is_empty() {
+        last["models"] = answerers.iter().map(|answerer| Value::from(&*answerer.model)).collect();
+    }
+    if answerers.iter().any(|answerer| answerer.is_fallback) {
+        last["fallback"] = true.into();
+    }
+}
+
+fn to_event(turn_event: TurnEvent) -> Option<Result<Event, Infallible>> {
+    Some(match turn_event {
+        TurnEvent::Answerer(_) => return None,
         TurnEvent::Text(text) => event(None, json!({ "token": text })),
         TurnEvent::Call(call) => {
             event(Some("tool_call"), json!({ "id": call.id, "name": call.name, "arguments": call.arguments }))
@@ -59,7 +108,7 @@ fn to_event(turn_event: TurnEvent) -> Result<Event, Infallible> {
         TurnEvent::Outcome { id, ok, took } => {
             event(Some("tool_result"), json!({ "id": id, "ok": ok, "tookMs": took.as_millis() }))
         }
-    }
+    })
 }
 
 /// Creates an event; JSON has no raw line breaks, so it is always one `data` line.

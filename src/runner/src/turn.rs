@@ -9,7 +9,7 @@ use std::time::Instant;
 use futures::StreamExt;
 use tokio::sync::mpsc::Sender;
 
-use super::models::{Chunk, Message, Model, ModelError, ModelRequest, Usage};
+use super::models::{Answerer, Chunk, Message, Model, ModelError, ModelRequest, Usage};
 use super::tools::Toolbox;
 use super::turn_event::TurnEvent;
 
@@ -35,6 +35,8 @@ pub(super) struct TurnOutcome {
     pub(super) usage: Option<Usage>,
     /// Set when an answer was truncated at its maximum number of tokens.
     pub(super) truncated: bool,
+    /// Model that answered each request of the turn, as far as known.
+    pub(super) answerers: Vec<Answerer>,
 }
 
 impl TurnOutcome {
@@ -46,6 +48,7 @@ impl TurnOutcome {
             total.output += usage.output;
         }
         self.truncated |= further.truncated;
+        self.answerers.extend(further.answerers);
     }
 }
 
@@ -68,6 +71,10 @@ impl TurnLoop<'_> {
             let mut answer = self.model.respond(request.clone());
             while let Some(chunk) = answer.next().await {
                 match chunk? {
+                    Chunk::Answerer(answerer) => {
+                        outcome.answerers.push(answerer.clone());
+                        self.emit(TurnEvent::Answerer(answerer)).await;
+                    }
                     Chunk::Call(call) => calls.push(call),
                     Chunk::Token(token) => {
                         text.push_str(&token);

@@ -4,11 +4,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::Receiver;
 
-use super::models::ToolCall;
+use super::models::{Answerer, ToolCall};
 
 /// Event of a turn.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum TurnEvent {
+    /// Model that answers the request that has begun.
+    Answerer(Answerer),
     /// Piece of the answer; the answer is the concatenation of all pieces.
     Text(String),
     /// Start of a tool call.

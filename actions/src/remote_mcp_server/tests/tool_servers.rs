@@ -182,7 +182,7 @@ async fn the_headers_of_a_server_are_variables_once_and_an_entry_replaces_them()
     assert_eq!(names(&sim, "a"), ["add", "echo", "my_add", "my_echo"]);
     assert_eq!(rendered[0]["headers"], json!({"Authorization": "$MCP_EVERYTHING_AUTHORIZATION", "X-Team": "blue"}));
     assert_eq!((&rendered[0]["headers"], &rendered[2]["headers"]), (&rendered[1]["headers"], &rendered[3]["headers"]));
-    assert_eq!(rendered[0]["mcpTls"], json!({"ca": "$MCP_EVERYTHING_TLS_CA", "onlyCa": true}));
+    assert_eq!(rendered[0]["mcpTls"], json!({"ca": "$MCP_EVERYTHING_TLS_CA", "systemCAs": false}));
     let env = at(&sim, &id("Deployment", "a"), "/spec/template/spec/containers/0/env");
     let variable = |name: &Value| {
         let name = name.as_str().unwrap().trim_start_matches('$');

@@ -4,30 +4,34 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::parts::{FlowModel, FlowPlacement};
+use crate::render::provider::{DefaultModel, Fallback, Plugin};
 
 /// Returns the folder of a flow of a set, below `/genkit`.
 pub(super) fn folder(flow: &str) -> String {
     format!("flows/{flow}")
 }
 
+/// Returns the folder with the credentials of a fallback's PluginConfig, below `/genkit`.
+pub(super) fn fallback_folder(flow: &str, plugin: &str) -> String {
+    format!("{}/fallbacks/{plugin}", folder(flow))
+}
+
 /// Renders `config.json` of a flow.
 pub(super) fn config(model: &FlowModel, entrypoint: &str, flow: &str, place: FlowPlacement) -> String {
-    let FlowModel { model, plugin, credentials } = model;
+    let first = model.plugin_name();
+    let fallbacks = model.fallbacks.iter().map(|fallback| {
+        let folder = (place == FlowPlacement::InSet).then(|| fallback_folder(flow, fallback.plugin_name()));
+        Fallback::new(fallback, first, folder.map(|folder| format!("{MOUNT}/{folder}")))
+    });
+    let fallbacks = fallbacks.collect();
+    let FlowModel { model, plugin, credentials, .. } = model;
     let files = credentials.as_ref().filter(|_| place == FlowPlacement::InSet);
     // As variables, only the declared keys: a Secret may have keys that are no valid names of variables.
     let declared = || plugin.credential_keys.iter().map(String::as_str).collect::<Vec<_>>();
     pretty(&FlowConfigFile {
-        default_model: DefaultModel {
-            provider: &model.provider,
-            model: &model.model,
-            info: model.info.as_ref().map(Sorted),
-            config: model.default_config.as_ref().map(Sorted),
-        },
-        plugin: Plugin {
-            type_: &plugin.type_,
-            region: plugin.region.as_deref(),
-            extra_config: plugin.extra_config.as_ref().map(Sorted),
-        },
+        default_model: DefaultModel::new(model),
+        plugin: Plugin::new(&model.plugin_config_ref.name, plugin),
+        fallbacks,
         entrypoint,
         credentials_dir: files.map(|_| format!("{MOUNT}/{}/credentials", folder(flow))),
         credential_keys: match files {
@@ -45,32 +49,13 @@ pub(super) const MOUNT: &str = "/genkit";
 struct FlowConfigFile<'a> {
     default_model: DefaultModel<'a>,
     plugin: Plugin<'a>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    fallbacks: Vec<Fallback<'a>>,
     entrypoint: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     credentials_dir: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     credential_keys: Option<Vec<&'a str>>,
-}
-
-#[derive(Serialize)]
-struct DefaultModel<'a> {
-    provider: &'a str,
-    model: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    info: Option<Sorted<'a>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    config: Option<Sorted<'a>>,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Plugin<'a> {
-    #[serde(rename = "type")]
-    type_: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    region: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    extra_config: Option<Sorted<'a>>,
 }
 
 /// Renders `manifest.json` of a set: the name and the entry prompt of each flow.
@@ -96,7 +81,8 @@ pub(super) fn pretty(value: &impl Serialize) -> String {
 }
 
 /// Value from the user that is serialized with the keys of its objects in byte order, independent of the map type.
-pub(super) struct Sorted<'a>(pub(super) &'a Value);
+#[derive(Debug)]
+pub(in crate::render) struct Sorted<'a>(pub(in crate::render) &'a Value);
 
 impl Serialize for Sorted<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

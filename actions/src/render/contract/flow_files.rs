@@ -7,7 +7,9 @@ use super::{
     parts::{Credentials, FlowParts, FlowPlacement, FlowTool},
     tool_file,
 };
-use crate::render::{HeaderVariable, RenderError, env::MAX_OBJECT, header_variables, headers as headers_of};
+use crate::render::{
+    HeaderFrom, HeaderVariable, RenderError, env::MAX_OBJECT, header_variables, headers as headers_of, plugin_variables,
+};
 
 /// Files of one flow.
 #[derive(Debug, Clone)]
@@ -21,6 +23,8 @@ pub(super) struct FlowFiles {
     pub(super) secret_tools: BTreeMap<String, String>,
     pub(super) config: Option<String>,
     pub(super) credentials: Option<Credentials>,
+    /// PluginConfig of a fallback to its credentials that are files.
+    pub(super) fallback_credentials: BTreeMap<String, Credentials>,
     pub(super) headers: Vec<HeaderVariable>,
     pub(super) header_values: BTreeMap<String, String>,
 }
@@ -57,6 +61,37 @@ impl FlowFiles {
             }
             folder.insert(format!("{object}.json"), file);
         }
+        let mut fallback_credentials = BTreeMap::new();
+        if let Some(model) = &flow.model {
+            let mut variables = plugin_variables(model.plugin_name(), &model.plugin);
+            values.extend(model.header_values.clone());
+            for fallback in &model.fallbacks {
+                variables.extend(plugin_variables(fallback.plugin_name(), &fallback.plugin));
+                values.extend(fallback.header_values.clone());
+                let used = fallback.used_credentials();
+                match place {
+                    FlowPlacement::Alone => {
+                        let secrets = fallback.credential_variables();
+                        let digest = |key: &str| used.as_ref().and_then(|used| used.values.get(key).cloned());
+                        values.extend(secrets.iter().filter_map(|found| match &found.source {
+                            HeaderFrom::Secret(_, key) => Some((found.name.clone(), digest(key)?)),
+                            _ => None,
+                        }));
+                        variables.extend(secrets);
+                    }
+                    FlowPlacement::InSet => {
+                        fallback_credentials.extend(used.map(|used| (fallback.plugin_name().to_owned(), used)));
+                    }
+                }
+            }
+            for variable in variables {
+                match headers.iter().find(|known| known.name == variable.name) {
+                    Some(known) if *known != variable => return Err(RenderError::DuplicateVariable(variable.name)),
+                    Some(_) => {}
+                    None => headers.push(variable),
+                }
+            }
+        }
         let files = Self {
             name: flow.name.clone(),
             config: flow.model.as_ref().map(|model| files::config(model, &entrypoint, &flow.name, place)),
@@ -65,6 +100,7 @@ impl FlowFiles {
             plain_tools,
             secret_tools,
             credentials: flow.model.as_ref().and_then(|model| model.credentials.clone()),
+            fallback_credentials,
             headers,
             header_values: values,
         };

@@ -19,6 +19,7 @@ pub(super) fn content_hash(manifest: Option<&str>, flows: &[FlowFiles], data: &B
         parts.insert(("", "manifest", "manifest.json"), manifest);
     }
     parts.extend(data.iter().map(|(object, digest)| (("", "data", object.as_str()), digest.as_str())));
+    let mut fallbacks: BTreeMap<(&str, String), &str> = BTreeMap::new();
     for flow in flows {
         let credentials = flow.credentials.as_ref().map(|credentials| &credentials.values);
         let folders = [
@@ -33,10 +34,16 @@ pub(super) fn content_hash(manifest: Option<&str>, flows: &[FlowFiles], data: &B
             let files = files.into_iter().flatten();
             parts.extend(files.map(|(name, text)| ((flow.name.as_str(), kind, name.as_str()), text.as_str())));
         }
+        for (plugin, found) in &flow.fallback_credentials {
+            let files = found.values.iter();
+            fallbacks
+                .extend(files.map(|(key, digest)| ((flow.name.as_str(), format!("{plugin}/{key}")), digest.as_str())));
+        }
         if let Some(config) = &flow.config {
             parts.insert((&flow.name, "config", "config.json"), config);
         }
     }
+    parts.extend(fallbacks.iter().map(|((flow, file), digest)| ((*flow, "fallback", file.as_str()), *digest)));
     let mut hash = Sha256::new();
     for ((flow, kind, name), bytes) in parts {
         for part in [flow, kind, name, bytes] {

@@ -7,6 +7,7 @@
 //! | `tools/<server>_<tool>.json` | the same, for a tool of a server in `toolServers` |
 //! | `config.json` | ConfigMap `<flow>-config` |
 //! | `credentials/<key>` (sets only) | the provider's Secret |
+//! | `fallbacks/<pluginconfig>/<key>` (sets only) | the Secret of a fallback's provider |
 //! | `manifest.json` (sets only) | ConfigMap `<set>-manifest` |
 //!
 //! In a set the objects are called `<set>-<flow>-…`. One projected volume mounts all files, each of them named: a Pod of an older
@@ -23,6 +24,7 @@ mod tool_file;
 
 use std::collections::BTreeMap;
 
+pub(super) use files::Sorted;
 pub use names::check_names;
 use parts::FlowPlacement;
 pub use parts::{Credentials, FlowModel, FlowParts, FlowTool};
@@ -73,7 +75,7 @@ impl FlowContract {
         contract
     }
 
-    /// Returns the variables that the tools' headers refer to, each once.
+    /// Returns the variables that the headers of tools and providers refer to, each once.
     pub(super) fn headers(&self) -> Vec<&HeaderVariable> {
         let found: BTreeMap<_, _> =
             self.flows.iter().flat_map(|flow| &flow.headers).map(|header| (&header.name, header)).collect();

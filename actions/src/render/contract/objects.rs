@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     FlowContract, FlowFiles, FlowPlacement,
-    files::{MOUNT, folder},
+    files::{MOUNT, fallback_folder, folder},
 };
 use crate::{
     ports::{ChildKind, ChildManifest},
@@ -71,6 +71,11 @@ impl FlowContract {
             if let Some(found) = flow.credentials.as_ref().filter(|_| self.placement == FlowPlacement::InSet) {
                 let items = credentials.entry(&found.secret).or_default();
                 items.extend(found.values.keys().map(|key| file(&format!("{base}credentials/"), key)));
+            }
+            for (plugin, found) in &flow.fallback_credentials {
+                let items = credentials.entry(&found.secret).or_default();
+                let folder = fallback_folder(&flow.name, plugin) + "/";
+                items.extend(found.values.keys().map(|key| file(&folder, key)));
             }
         }
         let secrets = credentials.iter().filter(|(_, items)| !items.is_empty());

@@ -46,6 +46,10 @@ pub struct FlowModel {
     pub plugin: PluginConfigSpec,
     /// Credentials of the provider, if it has any.
     pub credentials: Option<Credentials>,
+    /// Variable of a header or of CA certificates of its provider to SHA-256 (hex) of the value.
+    pub header_values: BTreeMap<String, String>,
+    /// Models that answer, in this order, where this one cannot; they have no fallbacks themselves.
+    pub fallbacks: Vec<FlowModel>,
 }
 
 /// Secret with credentials.

@@ -34,6 +34,8 @@ fn model(provider: &str, credentials: Option<Credentials>) -> FlowModel {
         }))
         .unwrap(),
         credentials,
+        header_values: BTreeMap::new(),
+        fallbacks: Vec::new(),
     }
 }
 

@@ -6,7 +6,9 @@ use crds::{ModelSpec, PluginConfigSpec};
 use serde_json::{Value, json};
 
 use super::{agent, bare, tool};
-use crate::render::{AgentConfig, AgentParts, RenderError, ToolSlot, agent_config, agent_workload_children};
+use crate::render::{
+    AgentConfig, AgentParts, Credentials, FlowModel, RenderError, ToolSlot, agent_config, agent_workload_children,
+};
 
 fn model() -> ModelSpec {
     let config = json!({ "temperature": 0.5 });
@@ -36,7 +38,7 @@ fn container(spec: Value, config: &AgentConfig) -> Value {
 
 #[test]
 fn a_model_brings_its_provider_its_settings_and_its_credentials() {
-    let extra = json!({ "baseURL": "http://llm/v1" });
+    let extra = json!({ "serverAddress": "http://llm/v1" });
     let plugin = plugin(json!({ "credentialKeys": ["OPENAI_API_KEY"], "region": "eu", "extraConfig": extra }));
     let config = with(&plugin);
     for (name, value) in [
@@ -69,6 +71,74 @@ fn an_address_with_a_user_in_it_goes_to_the_secret() {
     let config = with(&plugin(json!({ "extraConfig": { "baseUrl": "http://u:p@llm" } })));
     assert_eq!(config.secret["CORAIL_MODEL_BASE_URL"], "http://u:p@llm");
     assert!(!config.plain.contains_key("CORAIL_MODEL_BASE_URL"));
+}
+
+/// Returns a fallback of another PluginConfig, with two keys in its Secret.
+fn fallback(more: Value) -> FlowModel {
+    let values = [("ANTHROPIC_API_KEY", "1"), ("NOTES", "2")];
+    let credentials = Credentials {
+        secret: "other-keys".into(),
+        values: values.map(|(key, digest)| (key.to_owned(), digest.to_owned())).into(),
+    };
+    let mut spec = json!({ "type": "anthropic", "credentialsRef": { "name": "other-keys" } });
+    super::merge(&mut spec, more);
+    FlowModel {
+        model: serde_json::from_value(
+            json!({ "provider": "a", "model": "claude", "pluginConfigRef": { "name": "other.one" } }),
+        )
+        .unwrap(),
+        plugin: serde_json::from_value(spec).unwrap(),
+        credentials: Some(credentials),
+        header_values: BTreeMap::new(),
+        fallbacks: Vec::new(),
+    }
+}
+
+#[test]
+fn headers_certificates_passthrough_and_timeout_are_variables_without_a_secret_value() {
+    let config = with(&plugin(json!({
+        "headersFrom": [
+            { "name": "X-Team", "value": "a" },
+            { "name": "X-Price", "value": "$5" },
+            { "name": "X-Key", "valueFrom": { "type": "Secret", "name": "s", "key": "k" } },
+        ],
+        "tls": { "caSecretRef": { "name": "ca" }, "systemCAs": false },
+        "passthrough": true, "timeout": "1m30s",
+    })));
+    for (name, value) in [
+        ("CORAIL_MODEL_HEADERS", r#"{"X-Key":"$MODEL_PC_X_KEY","X-Price":"$MODEL_PC_X_PRICE","X-Team":"a"}"#),
+        ("CORAIL_MODEL_TLS", r#"{"ca":"$MODEL_PC_TLS_CA","systemCAs":false}"#),
+        ("CORAIL_MODEL_PASSTHROUGH", "true"),
+        ("CORAIL_MODEL_TIMEOUT", "90"),
+    ] {
+        assert_eq!(config.plain[name], value);
+    }
+    let from = |name: &str, key: &str| json!({ "secretKeyRef": { "name": name, "key": key } });
+    for (name, source) in [("MODEL_PC_X_KEY", from("s", "k")), ("MODEL_PC_TLS_CA", from("ca", "ca.crt"))] {
+        assert_eq!(config.referred[name], json!({ "name": name, "valueFrom": source }));
+    }
+    assert_eq!(config.referred["MODEL_PC_X_PRICE"], json!({ "name": "MODEL_PC_X_PRICE", "value": "$$5" }));
+}
+
+#[test]
+fn a_fallback_is_an_element_with_credentials_of_its_own() {
+    let (model, plugin) = (model(), plugin(json!({})));
+    let render = |fallbacks: &[FlowModel]| {
+        let parts = AgentParts { model: Some((&model, &plugin)), fallbacks, ..AgentParts::default() };
+        agent_config(&agent(json!({ "modelRef": { "name": "m" } })), &parts, &bare()).unwrap()
+    };
+    let config = render(&[fallback(json!({ "passthrough": true, "timeout": "5s" }))]);
+    let expected = concat!(
+        r#"[{"model":{"provider":"a","model":"claude"},"plugin":{"type":"anthropic","timeout":5},"#,
+        r#""credentials":{"ANTHROPIC_API_KEY":"$MODEL_OTHER_ONE_ANTHROPIC_API_KEY"}}]"#,
+    );
+    assert_eq!(config.plain["CORAIL_MODEL_FALLBACKS"], expected, "the caller's key is for the first model's server");
+    let from = json!({ "secretKeyRef": { "name": "other-keys", "key": "ANTHROPIC_API_KEY" } });
+    let variable = json!({ "name": "MODEL_OTHER_ONE_ANTHROPIC_API_KEY", "valueFrom": from });
+    assert_eq!(config.referred["MODEL_OTHER_ONE_ANTHROPIC_API_KEY"], variable);
+    let secret = render(&[fallback(json!({ "extraConfig": { "baseUrl": "http://u:p@llm" } }))]);
+    assert!(secret.secret.contains_key("CORAIL_MODEL_FALLBACKS"), "its address may hold a password");
+    assert_eq!(render(&[]).plain.get("CORAIL_MODEL_FALLBACKS"), None);
 }
 
 #[test]

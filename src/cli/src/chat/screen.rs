@@ -61,6 +61,16 @@ impl ChatScreen {
         let _ = write!(io::stderr().lock(), "{}", if self.colours { "\x1b[1m> \x1b[0m" } else { "> " });
     }
 
+    /// Prints a line on stderr, on a terminal or not.
+    pub(super) fn note(&mut self, line: &str) -> Result<(), CliError> {
+        if self.is_terminal {
+            return self.aside(line);
+        }
+        self.end()?;
+        let _ = writeln!(io::stderr().lock(), "{}", sanitize(line));
+        Ok(())
+    }
+
     /// Prints a line on stderr, if that is a terminal.
     pub(super) fn aside(&mut self, line: &str) -> Result<(), CliError> {
         if !self.is_terminal {

@@ -171,9 +171,9 @@ impl ChatSession {
                 ReplyChunk::Text(text) => self.screen.text(&text)?,
                 ReplyChunk::Call { name, arguments } => self.screen.call(&name, &arguments)?,
                 ReplyChunk::Outcome { ok, took_ms } => self.screen.outcome(ok, took_ms)?,
-                ReplyChunk::Done { conversation } => {
+                ReplyChunk::Done { conversation, answered_by } => {
                     self.conversation = conversation.or(self.conversation.take());
-                    return Ok(());
+                    return answered_by.map_or(Ok(()), |models| self.screen.note(&format!("answered by {models}")));
                 }
                 ReplyChunk::Failed(error) => {
                     return Err(CliError::FailedAnswer(format!("{} failed: {error}", self.target.display())));

@@ -54,7 +54,7 @@ impl ModelBackend for FlowModels {
         question: CompletionRequest,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<TurnOutcome, CompletionError> {
-        let CompletionRequest { caller: _, model, mut messages, config, output } = question;
+        let CompletionRequest { caller, model, mut messages, config, output } = question;
         let Some(Ok(endpoint)) = self.0.get(&model) else {
             return Err(CompletionError::Input(format!("unknown model `{model}`")));
         };
@@ -68,6 +68,7 @@ impl ModelBackend for FlowModels {
             Arc::make_mut(&mut request.config).extend(config);
         }
         request.output = request.output.or(output);
+        request.key = caller.key;
         endpoint.respond(request, tokens).await.map_err(|error| match error {
             PromptRunError::Model(error) => CompletionError::Model(error),
             PromptRunError::Output(_) => CompletionError::Failed(error.to_string()),

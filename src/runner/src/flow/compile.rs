@@ -5,29 +5,26 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use crds::provider;
 use dotprompt::{OutputFormat, Prompt};
-use serde_json::Value;
 
 use super::{
     contract::{FlowSources, TextFile},
     endpoint::{ChatMessage, PromptEndpoint},
+    folder::Folder,
     output::JsonOutput,
     problem::{FlowProblem, line_of},
 };
 use crate::{
     Lookup,
-    models::{self, Http, Model, ModelRef},
+    models::{self, FallbackSources, Http, Model, ModelRef},
     tools::Toolbox,
     turn::TOOL_TURNS,
 };
 
 /// Returns the canonical name of the API that a plugin of this name speaks, if it is a known one.
-fn protocol(name: &str) -> Option<&str> {
-    match name {
-        "anthropic" | "ollama" | "openai" | "stub" => Some(name),
-        "gemini" | "google" | "googleai" => Some("gemini"),
-        _ => None,
-    }
+fn protocol(name: &str) -> Option<&'static str> {
+    provider::provider(name).and_then(|found| found.names.first().copied())
 }
 
 /// Compiler for the prompts of one flow.
@@ -35,6 +32,10 @@ pub(super) struct PromptCompiler<'a> {
     pub(super) files: &'a FlowSources,
     /// Lookup of credentials by name.
     pub(super) credentials: Arc<Lookup>,
+    /// Lookup of the variables of fallbacks, by name.
+    pub(super) environment: Arc<Lookup>,
+    /// Contract folder, with the files of their credentials.
+    pub(super) folder: &'a Folder,
     pub(super) http: &'a Http,
     /// All tools of the flow.
     pub(super) tools: Toolbox,
@@ -97,12 +98,7 @@ impl PromptCompiler<'_> {
             provider == config.default_model.provider
                 || protocol(provider).is_some_and(|one| protocol(plugin) == Some(one))
         };
-        let base_url = ["baseUrl", "baseURL"].iter().find_map(|key| config.plugin.extra_config.get(*key));
-        let base_url = match base_url {
-            None => None,
-            Some(Value::String(url)) => Some(url.clone()),
-            Some(_) => return Err("`baseUrl` in `extraConfig` must be a string".into()),
-        };
+        let base_url = config.plugin.base_url()?;
         let id = match named.and_then(|named| named.split_once('/')) {
             Some((provider, id)) if is_own(provider) => id,
             // A proxy for many providers (`baseUrl`) has model ids with slashes; a provider's own API has no model of
@@ -113,14 +109,12 @@ impl PromptCompiler<'_> {
             _ => named.unwrap_or(&config.default_model.model),
         };
         let reference = ModelRef {
-            provider: plugin.into(),
-            id: id.into(),
-            base_url,
-            region: config.plugin.region.clone(),
             credential_keys: config.credential_keys.clone(),
-            config: config.default_model.config.clone(),
+            ..config.plugin.reference(id, &config.default_model.config)?
         };
-        models::open(&reference, &*self.credentials, self.http)
+        let folder = |named: &str| Some(self.folder.path(&self.folder.resolve(&self.files.folder, named)?));
+        let own = FallbackSources { variables: &*self.environment, folder: &folder };
+        models::open_chain(&reference, &config.fallbacks, &*self.credentials, own, self.http)
     }
 
     /// Returns the tools called `names`, by their own name or their file's; all tools when the prompt selects none.

@@ -9,12 +9,12 @@
 //! In a set each flow has these files in a folder of its own, and `manifest.json` names the folders.
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::{
     folder::{Folder, is_name},
     problem::{FlowProblem, line_of},
 };
+use crate::models::{DefaultModel, Fallback, Plugin};
 
 /// Content of `config.json`. Fields that this runtime does not use are ignored.
 #[derive(Debug, Deserialize)]
@@ -24,6 +24,9 @@ pub(super) struct FlowConfig {
     pub(super) default_model: DefaultModel,
     /// Connection to the model's provider.
     pub(super) plugin: Plugin,
+    /// Models that answer, in this order, where the model cannot.
+    #[serde(default)]
+    pub(super) fallbacks: Vec<Fallback>,
     /// Folder with one file per credential; without it credentials are environment variables.
     pub(super) credentials_dir: Option<String>,
     /// Credentials that must exist.
@@ -31,32 +34,6 @@ pub(super) struct FlowConfig {
     pub(super) credential_keys: Vec<String>,
     /// Name of the entry prompt, which the flow's own route serves; optional when there is only one prompt.
     pub(super) entrypoint: Option<String>,
-}
-
-/// Model and its settings.
-#[derive(Debug, Deserialize)]
-pub(super) struct DefaultModel {
-    /// Name of the provider.
-    pub(super) provider: String,
-    /// Id of the model at the provider.
-    pub(super) model: String,
-    /// Generation config of every request.
-    #[serde(default)]
-    pub(super) config: Map<String, Value>,
-}
-
-/// Settings of a provider.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Plugin {
-    /// API that the provider speaks.
-    #[serde(rename = "type")]
-    pub(super) type_: String,
-    /// Region, for providers with one public address per region.
-    pub(super) region: Option<String>,
-    /// Settings of that API, for example `baseURL`.
-    #[serde(default)]
-    pub(super) extra_config: Map<String, Value>,
 }
 
 /// Named text file.

@@ -78,7 +78,9 @@ impl<'a> FlowLoader<'a> {
         let (tools, named) = tools(files, &mut problems);
         // The flow's credentials are for its model: headers of tools can refer only to environment variables.
         let tools = self.tools.with_tools(tools, self.environment.clone());
-        let shared = PromptCompiler { files, credentials, http: &self.http, tools, tool_names: named };
+        let (environment, folder) = (self.environment.clone(), self.folder);
+        let shared =
+            PromptCompiler { files, credentials, environment, folder, http: &self.http, tools, tool_names: named };
         let mut prompts = Vec::new();
         for text in &files.prompts {
             match shared.compile(text) {

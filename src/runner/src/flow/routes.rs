@@ -33,12 +33,14 @@ use dotprompt::RenderError;
 use serde_json::{Value, json};
 
 use super::{
-    endpoint::PromptEndpoint,
+    endpoint::{PromptEndpoint, PromptRunError},
     table::{RouteMatch, RouteTable},
 };
 use crate::{
-    common_routes::{ErrorResponse, wants_events},
+    caller::CallerContext,
+    common_routes::{ErrorResponse, model_status, wants_events},
     metrics::RunnerMetrics,
+    models::ModelError,
     sse,
 };
 
@@ -84,24 +86,43 @@ async fn respond(endpoint: Arc<PromptEndpoint>, request: Request) -> Response {
 
 async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Response, ErrorResponse> {
     let events = wants_events(request.headers());
+    let caller = CallerContext::from_headers(request.headers());
     let body = Bytes::from_request(request, &()).await?;
-    let prompt = endpoint.render(&variables(&body)?, &[]).map_err(|error| match error {
+    let mut prompt = endpoint.render(&variables(&body)?, &[]).map_err(|error| match error {
         RenderError::Input(text) => ErrorResponse(StatusCode::BAD_REQUEST, text),
         RenderError::Template { .. } => ErrorResponse(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
     })?;
+    if endpoint.model.needs_key() && caller.key.is_none() {
+        return Err(failure(&ModelError::no_key().into()));
+    }
+    prompt.key = caller.key;
     if events {
-        return Ok(sse::respond(async move |tokens| match endpoint.respond(prompt, Some(&tokens)).await {
-            Ok(_) => Ok(json!({})),
+        let models = endpoint.model.names();
+        let response = sse::respond(&models, async move |tokens| match endpoint.respond(prompt, Some(&tokens)).await {
+            Ok(outcome) => {
+                let mut last = json!({});
+                sse::add_models(&mut last, &outcome.answerers);
+                Ok(last)
+            }
             Err(error) => Err(error.to_string()),
-        }));
+        });
+        return Ok(response.await);
     }
-    match endpoint.respond(prompt, None).await {
-        Ok(outcome) if endpoint.output.is_some() => {
-            Ok(([(CONTENT_TYPE, "application/json")], outcome.text).into_response())
-        }
-        Ok(outcome) => Ok(outcome.text.into_response()),
-        Err(error) => Err(ErrorResponse(StatusCode::BAD_GATEWAY, error.to_string())),
-    }
+    let outcome = endpoint.respond(prompt, None).await.map_err(|error| failure(&error))?;
+    let model = outcome.answerers.first().map(|answerer| answerer.model.clone());
+    let response = match endpoint.output.is_some() {
+        true => ([(CONTENT_TYPE, "application/json")], outcome.text).into_response(),
+        false => outcome.text.into_response(),
+    };
+    Ok(sse::with_model(response, model))
+}
+
+fn failure(error: &PromptRunError) -> ErrorResponse {
+    let status = match error {
+        PromptRunError::Model(error) => model_status(error),
+        PromptRunError::Output(_) => StatusCode::BAD_GATEWAY,
+    };
+    ErrorResponse(status, error.to_string())
 }
 
 /// Parses the variables in a body.

@@ -4,6 +4,9 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::Lookup;
 
+/// Lookup of API keys and other variables by name.
+pub(crate) type Credentials<'a> = dyn Fn(&str) -> Option<String> + Send + Sync + 'a;
+
 /// Returns a lookup in a directory with one file per name, the form of a mounted Secret. Surrounding white space is
 /// trimmed: files often end with a newline. A name with more than one path component finds nothing.
 pub(crate) fn directory(path: PathBuf) -> Box<Lookup> {

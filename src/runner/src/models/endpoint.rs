@@ -4,8 +4,7 @@ use crds::provider::Provider;
 use reqwest::header::HeaderValue;
 use url::Url;
 
-use super::{ModelRef, ModelRequest, generation::Generation};
-use crate::Lookup;
+use super::{CallerKey, Credentials, ModelRef, ModelRequest, generation::Generation};
 
 /// Defaults of a provider.
 pub(super) struct ProviderDefaults {
@@ -23,6 +22,8 @@ pub(super) struct ModelEndpoint {
     base: Url,
     /// API key.
     pub(super) key: Option<String>,
+    /// Name of the credential that holds it.
+    pub(super) key_name: Option<String>,
     /// Set when the base URL is configured instead of the provider's public one.
     pub(super) is_custom: bool,
 }
@@ -34,7 +35,7 @@ impl ModelEndpoint {
     /// The setting that is missing or invalid, without its value.
     pub(super) fn find(
         reference: &ModelRef,
-        credentials: &Lookup,
+        credentials: &Credentials<'_>,
         defaults: &ProviderDefaults,
     ) -> Result<Self, String> {
         let Provider { keys, base: url_name, needs_key, .. } = defaults.provider;
@@ -56,13 +57,14 @@ impl ModelEndpoint {
             _ => None,
         };
         let found = keys.iter().copied().chain(declared).find_map(|name| Some((name, set(name)?)));
+        let key_name = found.as_ref().map(|(name, _)| (*name).to_owned());
         let key = match found {
             // Such a key cannot be sent in a header.
             Some((name, key)) if HeaderValue::from_str(&key).is_err() => {
                 return Err(format!("{name} holds characters that no API key has; set it to the key alone"));
             }
             Some((_, key)) => Some(key),
-            None if needs_key && chosen.is_none() => {
+            None if needs_key && chosen.is_none() && reference.headers.is_empty() && !reference.passthrough => {
                 return Err(format!(
                     "model provider `{provider}` needs an API key: set {}, or the base URL of a server that needs none",
                     keys.join(" or ")
@@ -70,7 +72,7 @@ impl ModelEndpoint {
             }
             None => None,
         };
-        Ok(Self { reference: reference.clone(), base, key, is_custom: chosen.is_some() })
+        Ok(Self { reference: reference.clone(), base, key, key_name, is_custom: chosen.is_some() })
     }
 
     /// Returns the model's id.
@@ -95,9 +97,11 @@ impl ModelEndpoint {
         url
     }
 
-    /// Returns the key as a header value, after `prefix`, marked sensitive, which keeps it out of logs.
-    pub(super) fn key_header(&self, prefix: &str) -> Option<HeaderValue> {
-        let key = self.key.as_ref()?;
+    /// Returns the key as a header value, after `prefix`, marked sensitive, which keeps it out of logs. `caller` is the key of
+    /// the caller, which is sent instead where the PluginConfig says so.
+    pub(super) fn key_header(&self, prefix: &str, caller: Option<&CallerKey>) -> Option<HeaderValue> {
+        let own = self.key.as_deref().filter(|_| !self.reference.passthrough);
+        let key = own.or(caller.filter(|_| self.reference.passthrough).map(|key| &*key.0))?;
         let mut value = HeaderValue::from_str(&format!("{prefix}{key}")).ok()?;
         value.set_sensitive(true);
         Some(value)

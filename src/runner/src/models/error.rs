@@ -15,6 +15,10 @@ pub(crate) struct ModelError {
     text: String,
     /// Delay that the provider asked for in `Retry-After`.
     pub(super) retry_after: Option<Duration>,
+    /// Set if the same request may succeed in a moment.
+    pub(super) is_transient: bool,
+    /// Set if another model may answer the request.
+    pub(super) is_of_model: bool,
 }
 
 /// Kinds of failure.
@@ -22,6 +26,8 @@ pub(crate) struct ModelError {
 pub(crate) enum ModelErrorKind {
     /// The provider refuses: invalid credentials, or its safety rules.
     Refused,
+    /// The caller's own key is needed, and the request has none.
+    NoKey,
     /// The provider cannot be reached, is overloaded, or the answer broke off. A retry may succeed.
     Unavailable,
     /// The provider did not respond in time.
@@ -32,16 +38,29 @@ pub(crate) enum ModelErrorKind {
     BadRequest,
 }
 
+const NO_QUOTA: &str = "the account at the provider has no quota or credit left; see its billing";
+
 impl ModelError {
     /// Creates an error; `text` says what to do and quotes nothing of a response.
     pub(crate) fn new(kind: ModelErrorKind, text: impl Into<String>) -> Self {
-        Self { kind, text: text.into(), retry_after: None }
+        use ModelErrorKind::{Malformed, Timeout, Unavailable};
+        let is_of_model = matches!(kind, Unavailable | Timeout | Malformed);
+        let is_transient = kind == Unavailable;
+        Self { kind, text: text.into(), retry_after: None, is_transient, is_of_model }
     }
 
-    /// Creates the error for a response whose status is not success.
-    pub(super) fn status(status: StatusCode) -> Self {
+    /// Creates the error for a request without the caller's key.
+    pub(crate) fn no_key() -> Self {
+        let text = "the model needs your key: send it as Authorization, and sign in by X-Recif-Authorization";
+        Self::new(ModelErrorKind::NoKey, text)
+    }
+
+    /// Creates the error for a response whose status is not success, and in which the provider gave this code.
+    pub(super) fn status(status: StatusCode, code: Option<&'static str>) -> Self {
         use ModelErrorKind::{BadRequest, Refused, Unavailable};
         let (kind, what) = match status.as_u16() {
+            429 if code == Some(refusal::NO_QUOTA) => (Refused, NO_QUOTA),
+            402 => (Refused, NO_QUOTA),
             401 | 403 => (Refused, "the provider refuses the API key; check that it is valid for this model"),
             404 => {
                 (BadRequest, "the provider does not know the model or the path; check the model's name and base URL")
@@ -56,7 +75,10 @@ impl ModelError {
                  is not too long",
             ),
         };
-        Self::new(kind, format!("{what} (HTTP {})", status.as_u16()))
+        let error = Self::new(kind, format!("{what} (HTTP {})", status.as_u16()));
+        // The request itself is at fault in the other cases, for every model.
+        let is_of_model = !matches!(status.as_u16(), 400 | 413 | 422);
+        Self { is_of_model, ..error }
     }
 
     /// Creates the error for a failure that the provider reported within its answer. The piece with the report goes to

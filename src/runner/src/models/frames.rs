@@ -14,7 +14,7 @@ use sse_stream::{Error, SseStream};
 
 use super::{
     error::ModelError,
-    http::{IDLE, silent},
+    http::{Timeouts, silent},
 };
 
 /// Maximum bytes of a line or an event.
@@ -25,11 +25,12 @@ const ANSWER: usize = 64 << 20;
 /// Stream of frames of an answer.
 pub(super) type Frames = BoxStream<'static, Result<Bytes, ModelError>>;
 
-/// Streams the bytes of an answer as they arrive, within the idle timeout and the size limit.
-pub(super) fn bytes(response: Response) -> Frames {
+/// Streams the bytes of an answer as they arrive, within the timeouts and the size limit.
+pub(super) fn bytes(response: Response, timeouts: Timeouts) -> Frames {
     let state = (response, 0);
-    let bytes = stream::try_unfold(state, |(mut response, before)| async move {
-        let more = tokio::time::timeout(IDLE, response.chunk()).await.map_err(|_| silent())?;
+    let bytes = stream::try_unfold(state, move |(mut response, before)| async move {
+        let silence = if before == 0 { timeouts.first } else { timeouts.idle };
+        let more = tokio::time::timeout(silence, response.chunk()).await.map_err(|_| silent(silence))?;
         let Some(more) = more.map_err(|_| ModelError::broken_off())? else { return Ok(None) };
         let all = before + more.len();
         if all > ANSWER {

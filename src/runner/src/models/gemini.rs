@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Chunk, ModelRef, ModelRequest, Thought, ToolCall, Usage,
+    Chunk, Credentials, ModelRef, ModelRequest, Thought, ToolCall, Usage,
     calls::{object_or_empty, tool_call_chunk},
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
@@ -23,7 +23,6 @@ use super::{
     remote::{Protocol, Reader},
     transcript::{Media, TranscriptEntry, instructions, json_instruction, transcript_entries},
 };
-use crate::Lookup;
 
 const PROVIDER: ProviderDefaults = ProviderDefaults {
     provider: provider::GEMINI,
@@ -42,7 +41,7 @@ impl Gemini {
     ///
     /// # Errors
     /// The setting that is missing or invalid.
-    pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
+    pub(super) fn new(reference: &ModelRef, credentials: &Credentials<'_>) -> Result<Self, String> {
         ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
 }
@@ -80,7 +79,7 @@ impl Protocol for Gemini {
             body.insert("tools".into(), json!([{ "functionDeclarations": tools.collect::<Value>() }]));
         }
         let mut headers = HeaderMap::new();
-        if let Some(key) = self.0.key_header("") {
+        if let Some(key) = self.0.key_header("", request.key.as_ref()) {
             headers.insert(HeaderName::from_static("x-goog-api-key"), key);
         }
         let (folder, name) = model.split_once('/').unwrap_or(("models", &model));

@@ -13,8 +13,8 @@ impl Generation {
     /// Merges the configs, the request's over the model's; a `null` removes a setting. `version` replaces the model's
     /// id. An `apiKey` is not config and is never sent.
     pub(super) fn new(id: &str, model: &Map<String, Value>, request: &Map<String, Value>) -> Self {
-        let mut values = model.clone();
-        values.extend(request.iter().map(|(name, value)| (name.clone(), value.clone())));
+        let mut values = with_portable_names(model);
+        values.extend(with_portable_names(request));
         values.retain(|name, value| !value.is_null() && name != "apiKey");
         let version = values.remove("version").and_then(|version| version.as_str().map(str::to_owned));
         Self { model: version.unwrap_or_else(|| id.to_owned()), values }
@@ -37,6 +37,35 @@ impl Generation {
     }
 }
 
+/// Portable settings, which mean the same for every provider, each with its other spellings.
+const PORTABLE: [(&str, &[&str]); 5] = [
+    ("temperature", &[]),
+    ("maxOutputTokens", &["max_output_tokens", "max_tokens"]),
+    ("topP", &["top_p"]),
+    ("topK", &["top_k"]),
+    ("stopSequences", &["stop_sequences", "stop"]),
+];
+
+/// Returns the settings with portable ones under their usual name, which goes before the other spellings.
+fn with_portable_names(settings: &Map<String, Value>) -> Map<String, Value> {
+    let mut named = settings.clone();
+    for (name, spellings) in PORTABLE {
+        for spelling in spellings {
+            if let Some(value) = named.remove(*spelling) {
+                named.entry(name).or_insert(value);
+            }
+        }
+    }
+    named
+}
+
+/// Returns the portable settings alone.
+pub(super) fn portable(settings: &Map<String, Value>) -> Map<String, Value> {
+    let mut named = with_portable_names(settings);
+    named.retain(|name, _| PORTABLE.iter().any(|(portable, _)| portable == name));
+    named
+}
+
 fn snake_case(name: &str) -> String {
     let mut snake = String::with_capacity(name.len() + 4);
     for character in name.chars() {
@@ -53,6 +82,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn portable_settings_have_two_spellings_and_the_usual_one_goes_first() {
+        let read = |value: Value| value.as_object().unwrap().clone();
+        let request =
+            read(json!({"max_tokens": 5, "top_p": 0.5, "topP": 0.25, "stop": ["x"], "seed": 1, "version": "v"}));
+        let expected = json!({"maxOutputTokens": 5, "topP": 0.25, "stopSequences": ["x"]});
+        assert_eq!(Value::from(portable(&request)), expected);
+        let generation = Generation::new("m", &read(json!({"maxOutputTokens": 9, "top_k": 3})), &request);
+        let expected = json!({"maxOutputTokens": 5, "topP": 0.25, "stopSequences": ["x"], "seed": 1, "topK": 3});
+        assert_eq!(Value::from(generation.into_values(&[], false)), expected);
+    }
 
     #[test]
     fn a_request_goes_over_its_model() {

@@ -8,7 +8,7 @@
 //! The message of a failed response goes to the log of the process, truncated and with credentials masked, because only
 //! the provider knows the cause; it may quote the conversation, so callers get only the status and the remedy.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use backoff::{BackoffBuilder, ExponentialBuilder};
@@ -16,7 +16,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
-use mcp::build_client;
+use mcp::{Trust, build_client};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
@@ -24,33 +24,61 @@ use serde_json::Value;
 use url::Url;
 
 use super::error::{ModelError, ModelErrorKind};
+use super::fallback::Breakers;
 use super::refusal;
 
 /// Timeout of the connection.
 const CONNECT: Duration = Duration::from_secs(5);
-/// Timeout of the response header.
-const HEADER: Duration = Duration::from_secs(60);
+/// Longest silence of a provider that sets none.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The same, to the first byte, while another model can answer: the gateway waits 60 s for the first byte of all of them.
+const SILENCE_WITH_FALLBACK: Duration = Duration::from_secs(15);
 /// Timeout for reading the body of a refusal.
 const REFUSAL: Duration = Duration::from_secs(2);
-/// Idle timeout between two pieces of an answer.
-pub(super) const IDLE: Duration = Duration::from_secs(60);
 /// Maximum number of retries.
 const RETRIES: usize = 3;
 /// Upper bound of a `Retry-After`.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
+/// Longest wait before a retry while another model can answer.
+const LONGEST_WAIT_WITH_FALLBACK: Duration = Duration::from_secs(2);
+
+/// Time limits of one request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Timeouts {
+    /// Longest silence before the first byte.
+    pub(super) first: Duration,
+    /// Longest silence between two pieces of an answer.
+    pub(super) idle: Duration,
+}
+
+impl Timeouts {
+    /// Returns the limits for a provider with this longest silence.
+    pub(super) fn new(silence: Option<Duration>, has_fallback: bool) -> Self {
+        let first = if has_fallback { SILENCE_WITH_FALLBACK } else { SILENCE };
+        Self { first: silence.unwrap_or(first), idle: silence.unwrap_or(SILENCE) }
+    }
+}
+
+/// HTTP client that is built once.
+type SharedClient = Arc<OnceLock<Result<Client, String>>>;
 
 /// HTTP client of all models, built on first use: loading the system's certificates costs time and memory that a stub
 /// need not pay.
 #[derive(Clone)]
 pub(crate) struct Http {
-    client: Arc<OnceLock<Result<Client, String>>>,
+    client: SharedClient,
+    /// Clients that verify certificates in another way than by the system's authorities.
+    others: Arc<Mutex<Vec<(Trust, SharedClient)>>>,
+    /// Breakers of the models.
+    pub(super) breakers: Breakers,
     /// Sleeps before a retry; tests replace it.
     pause: Arc<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>,
 }
 
 impl Default for Http {
     fn default() -> Self {
-        Self { client: Arc::default(), pause: Arc::new(|time| tokio::time::sleep(time).boxed()) }
+        let pause = Arc::new(|time| tokio::time::sleep(time).boxed());
+        Self { client: Arc::default(), others: Arc::default(), breakers: Breakers::default(), pause }
     }
 }
 
@@ -74,53 +102,91 @@ impl Http {
             pause(time);
             futures::future::ready(()).boxed()
         };
-        Self { client: Arc::new(client), pause: Arc::new(pause) }
+        Self { client: Arc::new(client), pause: Arc::new(pause), ..Self::default() }
     }
 }
 
 impl Http {
+    /// Returns the client that verifies certificates by `trust`, with the same connections for the same trust.
+    ///
+    /// # Errors
+    /// The certificates cannot be read.
+    pub(super) fn with_trust(&self, trust: &Trust) -> Result<Self, String> {
+        if *trust == Trust::System {
+            return Ok(self.clone());
+        }
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = others.iter().find(|(known, _)| known == trust).map(|(_, client)| client.clone());
+        let client = match known {
+            Some(client) => client,
+            None => {
+                let verify = trust.client_config().map_err(|error| error.to_string())?;
+                let client = build(|builder| verify(configure(builder)))?;
+                let client = SharedClient::new(OnceLock::from(Ok(client)));
+                others.push((trust.clone(), client.clone()));
+                client
+            }
+        };
+        Ok(Self { client, ..self.clone() })
+    }
+
     /// Sends `call` and returns the response once its header reports success.
     ///
     /// # Errors
-    /// No response in time, or one that is not a success.
-    pub(super) async fn send(&self, call: &ProviderRequest) -> Result<Response, ModelError> {
-        let client = self.client.get_or_init(build).as_ref().map_err(|problem| {
+    /// No response within `silence`, or one that is not a success.
+    pub(super) async fn send(&self, call: &ProviderRequest, silence: Duration) -> Result<Response, ModelError> {
+        let client = self.client.get_or_init(|| build(configure)).as_ref().map_err(|problem| {
             tracing::error!("no HTTP client for models: {problem}");
             ModelError::new(ModelErrorKind::Unavailable, "this runtime has no HTTP client; its log says why")
         })?;
         let request = client.post(call.url.clone()).headers(call.headers.clone()).json(&call.body);
-        let response =
-            tokio::time::timeout(HEADER, request.send()).await.map_err(|_| silent())?.map_err(connection_error)?;
+        let response = tokio::time::timeout(silence, request.send())
+            .await
+            .map_err(|_| silent(silence))?
+            .map_err(connection_error)?;
         let status = response.status();
         if status.is_success() {
             return Ok(response);
         }
-        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
-        let mut error = ModelError::status(status);
-        error.retry_after = retry_after.and_then(|text| parse_retry_after(text, Timestamp::now()));
-        let said = tokio::time::timeout(REFUSAL, refusal::read(response, &call.headers)).await.unwrap_or_default();
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after(header, Timestamp::now());
+        let is_final = header("x-should-retry") == Some("false");
+        let (said, code) =
+            tokio::time::timeout(REFUSAL, refusal::read(response, &call.headers)).await.unwrap_or_default();
+        let mut error = ModelError::status(status, code);
+        error.retry_after = retry_after;
+        error.is_transient &= !is_final;
         let host = call.url.host_str();
         tracing::warn!(status = status.as_u16(), host, said, "a model's provider refuses the request");
         Err(error)
     }
 
-    /// Runs `attempt` until it succeeds, fails permanently, or the retries are used up.
+    /// Runs `attempt` until it succeeds, fails permanently, or the retries are used up: one retry, after a short wait, while
+    /// another model can answer.
     ///
     /// # Errors
     /// The last failure.
-    pub(super) async fn retrying<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T, ModelError>
+    pub(super) async fn retrying<T, F>(
+        &self,
+        has_fallback: bool,
+        mut attempt: impl FnMut() -> F,
+    ) -> Result<T, ModelError>
     where
         F: Future<Output = Result<T, ModelError>>,
     {
-        let pauses = ExponentialBuilder::new().with_min_delay(Duration::from_millis(500)).with_max_times(RETRIES);
+        let (retries, longest) = if has_fallback { (1, LONGEST_WAIT_WITH_FALLBACK) } else { (RETRIES, LONGEST_WAIT) };
+        let pauses = ExponentialBuilder::new().with_min_delay(Duration::from_millis(500)).with_max_times(retries);
         let mut pauses = pauses.with_jitter().build();
         loop {
             let error = match attempt().await {
-                Err(error) if error.kind == ModelErrorKind::Unavailable => error,
+                Err(error) if error.is_transient => error,
                 settled => return settled,
             };
             let Some(pause) = pauses.next() else { return Err(error) };
             let pause = error.retry_after.unwrap_or(pause);
+            if pause > longest {
+                return Err(error);
+            }
             tracing::debug!(?pause, "trying again: {error}");
             (self.pause)(pause).await;
         }
@@ -128,8 +194,9 @@ impl Http {
 }
 
 /// Creates the error for an idle timeout.
-pub(super) fn silent() -> ModelError {
-    ModelError::new(ModelErrorKind::Timeout, "the provider sent nothing for 60 s; try again later")
+pub(super) fn silent(silence: Duration) -> ModelError {
+    let text = format!("the provider sent nothing for {} s; try again later", silence.as_secs());
+    ModelError::new(ModelErrorKind::Timeout, text)
 }
 
 fn connection_error(error: reqwest::Error) -> ModelError {
@@ -138,6 +205,13 @@ fn connection_error(error: reqwest::Error) -> ModelError {
         ModelErrorKind::Unavailable,
         "the provider cannot be reached; check the base URL and that the network allows it",
     )
+}
+
+/// Returns the wait that the headers ask for: `retry-after-ms`, else `Retry-After`.
+fn retry_after<'h>(header: impl Fn(&'static str) -> Option<&'h str>, now: Timestamp) -> Option<Duration> {
+    let millis = header("retry-after-ms").and_then(|text| text.trim().parse().ok());
+    let millis = millis.map(|millis| Duration::from_millis(millis).min(LONGEST_WAIT));
+    millis.or_else(|| parse_retry_after(header(RETRY_AFTER.as_str())?, now))
 }
 
 /// Parses `Retry-After`, a number of seconds or a date (RFC 9110, section 10.2.3), bounded by [`LONGEST_WAIT`].
@@ -153,7 +227,7 @@ fn parse_retry_after(text: &str, now: Timestamp) -> Option<Duration> {
     Some(asked.min(LONGEST_WAIT))
 }
 
-fn build() -> Result<Client, String> {
+fn build(configure: impl Fn(ClientBuilder) -> ClientBuilder) -> Result<Client, String> {
     build_client("recif-runner", configure).map_err(|error| error.to_string())
 }
 

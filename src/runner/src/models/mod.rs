@@ -10,9 +10,11 @@
 
 mod anthropic;
 mod calls;
+mod contract;
 mod credentials;
 mod endpoint;
 mod error;
+mod fallback;
 mod frames;
 mod gemini;
 mod generation;
@@ -35,20 +37,18 @@ use std::sync::Arc;
 
 use crds::provider;
 
-use super::Lookup;
 use anthropic::Anthropic;
-pub(super) use credentials::directory;
-pub(super) use error::ModelError;
-#[cfg(test)]
-pub(super) use error::ModelErrorKind;
+pub(super) use contract::{DefaultModel, Fallback, FallbackSources, Plugin, open_chain};
+pub(super) use credentials::{Credentials, directory};
+pub(super) use error::{ModelError, ModelErrorKind};
 use gemini::Gemini;
 pub(super) use http::Http;
 pub(super) use message::{Message, Part, Thought, ToolCall, text_of};
 pub(super) use model::{Embedder, Model};
 use ollama::{Ollama, OllamaEmbedder};
 use openai::OpenAi;
-use remote::Remote;
-pub(super) use request::{Chunk, ModelRef, ModelRequest, OutputFormat, ToolSpec, Usage};
+use remote::{Connection, Remote};
+pub(super) use request::{Answerer, CallerKey, Chunk, ModelRef, ModelRequest, OutputFormat, ToolSpec, Usage};
 use stub::Stub;
 
 /// Creates the client of the model in `reference`; `credentials` looks up API keys and base URLs by name, for example
@@ -56,15 +56,29 @@ use stub::Stub;
 ///
 /// # Errors
 /// The reason why it cannot be served, as a sentence for `/readyz`.
-pub(super) fn open(reference: &ModelRef, credentials: &Lookup, http: &Http) -> Result<Arc<dyn Model>, String> {
-    Ok(match reference.provider.as_str() {
-        "stub" => Arc::new(Stub),
-        "openai" => Arc::new(Remote::new(OpenAi::new(reference, credentials)?, http)),
-        "anthropic" => Arc::new(Remote::new(Anthropic::new(reference, credentials)?, http)),
-        "gemini" | "googleai" | "google" => Arc::new(Remote::new(Gemini::new(reference, credentials)?, http)),
-        "ollama" => Arc::new(Remote::new(Ollama::new(reference, credentials)?, http)),
-        other => return Err(provider::unknown(other)),
+pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<Arc<dyn Model>, String> {
+    let Some(provider) = provider::provider(&reference.provider) else {
+        return Err(provider::unknown(&reference.provider));
+    };
+    let connection = || Connection::new(reference, credentials, http);
+    Ok(match *provider {
+        provider::OPENAI => Arc::new(Remote::new(OpenAi::new(reference, credentials)?, connection()?)),
+        provider::ANTHROPIC => Arc::new(Remote::new(Anthropic::new(reference, credentials)?, connection()?)),
+        provider::GEMINI => Arc::new(Remote::new(Gemini::new(reference, credentials)?, connection()?)),
+        provider::OLLAMA => Arc::new(Remote::new(Ollama::new(reference, credentials)?, connection()?)),
+        _ => Arc::new(Stub),
     })
+}
+
+/// Returns the names of these models, each once.
+pub(super) fn answerer_names(answerers: &[Answerer]) -> Vec<Arc<str>> {
+    let mut names: Vec<Arc<str>> = Vec::new();
+    for answerer in answerers {
+        if !names.contains(&answerer.model) {
+            names.push(answerer.model.clone());
+        }
+    }
+    names
 }
 
 /// Creates the client of the embedding model in `reference`, like [`open`].
@@ -73,7 +87,7 @@ pub(super) fn open(reference: &ModelRef, credentials: &Lookup, http: &Http) -> R
 /// The reason why it cannot be used.
 pub(super) fn open_embedder(
     reference: &ModelRef,
-    credentials: &Lookup,
+    credentials: &Credentials<'_>,
     http: &Http,
 ) -> Result<Arc<dyn Embedder>, String> {
     match reference.provider.as_str() {

@@ -1,11 +1,13 @@
 //! Interface to all language models.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 
 use super::{
     error::ModelError,
-    request::{Chunk, ModelRequest},
+    request::{CallerKey, Chunk, ModelRequest},
     title,
 };
 
@@ -16,9 +18,19 @@ pub(crate) trait Model: Send + Sync {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>>;
 
     /// Generates a title for a conversation from its first message: at most 60 characters, one line. After 10 s, or
-    /// without a usable answer, the title is the beginning of the message.
-    async fn title(&self, first: &str) -> String {
-        title::request_title(|request| self.respond(request), first).await
+    /// without a usable answer, the title is the beginning of the message. `key` is the caller's.
+    async fn title(&self, first: &str, key: Option<CallerKey>) -> String {
+        title::request_title(|request| self.respond(ModelRequest { key, ..request }), first).await
+    }
+
+    /// Returns the names of the models that may answer, the first one first; none where they are not known.
+    fn names(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+
+    /// Reports whether requests need the caller's own key.
+    fn needs_key(&self) -> bool {
+        false
     }
 }
 

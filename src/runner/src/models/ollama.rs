@@ -13,18 +13,17 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Chunk, Embedder, ModelRef, ModelRequest, Usage,
+    CallerKey, Chunk, Credentials, Embedder, ModelRef, ModelRequest, Usage,
     calls::{object_or_empty, tool_call_chunk},
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
     frames::{self, Frames},
-    http::{Http, ProviderRequest},
+    http::{Http, ProviderRequest, Timeouts},
     openai::functions,
     remote::{Protocol, Reader},
     text_of,
     transcript::{Media, TranscriptEntry, transcript_entries, unsupported_media},
 };
-use crate::Lookup;
 
 const PROVIDER: ProviderDefaults =
     ProviderDefaults { provider: provider::OLLAMA, public: "http://localhost:11434", regional: None };
@@ -41,13 +40,13 @@ impl Ollama {
     ///
     /// # Errors
     /// The setting that is missing or invalid.
-    pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
+    pub(super) fn new(reference: &ModelRef, credentials: &Credentials<'_>) -> Result<Self, String> {
         ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
 
-    fn call(&self, action: &str, body: Map<String, Value>) -> ProviderRequest {
+    fn call(&self, action: &str, body: Map<String, Value>, caller: Option<&CallerKey>) -> ProviderRequest {
         let mut headers = HeaderMap::new();
-        if let Some(key) = self.0.key_header("Bearer ") {
+        if let Some(key) = self.0.key_header("Bearer ", caller) {
             headers.insert(AUTHORIZATION, key);
         }
         ProviderRequest { url: self.0.url(&["api", action]), headers, body: body.into() }
@@ -74,7 +73,7 @@ impl Protocol for Ollama {
         if let Some(output) = &request.output {
             body.insert("format".into(), output.schema.clone().unwrap_or_else(|| "json".into()));
         }
-        Ok(self.call("chat", body))
+        Ok(self.call("chat", body, request.key.as_ref()))
     }
 
     fn split(&self, bytes: Frames) -> Frames {
@@ -225,7 +224,7 @@ impl OllamaEmbedder {
     ///
     /// # Errors
     /// The setting that is missing or invalid.
-    pub(super) fn new(reference: &ModelRef, credentials: &Lookup, http: &Http) -> Result<Self, String> {
+    pub(super) fn new(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<Self, String> {
         Ok(Self { ollama: Ollama::new(reference, credentials)?, http: http.clone() })
     }
 }
@@ -235,9 +234,10 @@ impl Embedder for OllamaEmbedder {
     async fn embed(&self, text: &str) -> Result<Vec<f32>, ModelError> {
         let body =
             Map::from_iter([("model".to_owned(), self.ollama.0.model().into()), ("input".to_owned(), text.into())]);
-        let call = self.ollama.call("embed", body);
+        let call = self.ollama.call("embed", body, None);
+        let timeouts = Timeouts::new(None, false);
         let read = || async {
-            let pieces = frames::bytes(self.http.send(&call).await?);
+            let pieces = frames::bytes(self.http.send(&call, timeouts.first).await?, timeouts);
             pieces
                 .try_fold(Vec::new(), |mut all, piece| async move {
                     all.extend_from_slice(&piece);
@@ -245,7 +245,7 @@ impl Embedder for OllamaEmbedder {
                 })
                 .await
         };
-        let bytes = self.http.retrying(read).await?;
+        let bytes = self.http.retrying(false, read).await?;
         let found: Embeddings = serde_json::from_slice(&bytes).map_err(|_| ModelError::malformed())?;
         let vector = found.embeddings.into_iter().next().filter(|vector| !vector.is_empty());
         vector.ok_or_else(ModelError::malformed)

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Chunk, ModelRef, ModelRequest, ToolCall, ToolSpec, Usage,
+    Chunk, Credentials, ModelRef, ModelRequest, ToolCall, ToolSpec, Usage,
     calls::Calls,
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
@@ -22,7 +22,6 @@ use super::{
     text_of,
     transcript::{Media, TranscriptEntry, json_instruction, transcript_entries},
 };
-use crate::Lookup;
 
 const PROVIDER: ProviderDefaults = ProviderDefaults {
     provider: provider::OPENAI,
@@ -38,7 +37,7 @@ impl OpenAi {
     ///
     /// # Errors
     /// The setting that is missing or invalid.
-    pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
+    pub(super) fn new(reference: &ModelRef, credentials: &Credentials<'_>) -> Result<Self, String> {
         ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
 }
@@ -71,7 +70,7 @@ impl Protocol for OpenAi {
             body.insert("response_format".into(), format);
         }
         let mut headers = HeaderMap::new();
-        if let Some(key) = self.0.key_header("Bearer ") {
+        if let Some(key) = self.0.key_header("Bearer ", request.key.as_ref()) {
             headers.insert(AUTHORIZATION, key);
         }
         Ok(ProviderRequest { url: self.0.url(&["chat", "completions"]), headers, body: body.into() })

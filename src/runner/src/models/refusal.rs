@@ -4,7 +4,11 @@ use reqwest::{Response, header::HeaderMap};
 use serde_json::Value;
 
 /// Maximum bytes of a response that are read.
-const MAX_READ: usize = 64 << 10;
+const MAX_READ: usize = 8 << 10;
+/// Code of a provider for an account without quota or credit.
+pub(super) const NO_QUOTA: &str = "insufficient_quota";
+/// Codes that decide what kind of failure it is.
+const CODES: [&str; 1] = [NO_QUOTA];
 /// Maximum characters of a message.
 const MAX_CHARS: usize = 500;
 /// Prefixes of API keys of common providers, and the scheme in front of a token.
@@ -12,8 +16,9 @@ const KEYS: [&str; 9] = ["Bearer ", "sk-", "sk_", "pk-", "AIza", "gsk_", "xai-",
 /// Replacement for a credential.
 const MASK: &str = "***";
 
-/// Returns the message of `response`, a response to a request with `headers`; empty when there is none.
-pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> String {
+/// Returns the message of `response`, a response to a request with `headers`, empty when there is none; and its code, if it is
+/// one that decides.
+pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> (String, Option<&'static str>) {
     let mut body = Vec::new();
     while let Ok(Some(chunk)) = response.chunk().await {
         body.extend_from_slice(&chunk[..chunk.len().min(MAX_READ - body.len())]);
@@ -22,7 +27,17 @@ pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> String 
         }
     }
     let secrets = headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
-    message(&String::from_utf8_lossy(&body), secrets)
+    let body = String::from_utf8_lossy(&body);
+    (message(&body, secrets), code(&body))
+}
+
+/// Returns the code in a response body, if it is one that decides.
+fn code(body: &str) -> Option<&'static str> {
+    let json: Value = serde_json::from_str(body).ok()?;
+    let error = &json["error"];
+    let fields = [&error["code"], &error["type"], &error["status"], &json["code"], &json["type"]];
+    let found = fields.into_iter().filter_map(Value::as_str);
+    found.flat_map(|found| CODES.into_iter().filter(move |code| *code == found)).next()
 }
 
 /// Returns the error message in one piece of a streamed answer.
@@ -70,6 +85,19 @@ fn mask_keys(text: &str, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_codes_that_decide_are_read() {
+        for (body, expected) in [
+            (r#"{"error": {"code": "insufficient_quota", "message": "x"}}"#, Some(NO_QUOTA)),
+            (r#"{"error": {"type": "insufficient_quota", "code": null}}"#, Some(NO_QUOTA)),
+            (r#"{"error": {"code": "rate_limit_exceeded"}}"#, None),
+            ("insufficient_quota", None),
+            ("[]", None),
+        ] {
+            assert_eq!(code(body), expected, "{body}");
+        }
+    }
 
     #[test]
     fn a_message_is_found_cut_and_holds_no_credential() {

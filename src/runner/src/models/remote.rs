@@ -5,14 +5,18 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
+use mcp::Trust;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::ModelError;
 use super::frames::{self, Frames};
-use super::http::{Http, ProviderRequest};
-use super::{Chunk, Model, ModelRequest};
+use super::http::{Http, ProviderRequest, Timeouts};
+use super::{Chunk, Credentials, Model, ModelRef, ModelRequest};
+use crate::tools::expand;
 
 /// Protocol of a provider.
 pub(super) trait Protocol: Send + Sync + 'static {
@@ -49,27 +53,80 @@ pub(super) trait Reader: Send {
     fn end(&mut self, chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError>;
 }
 
+/// Connection to a provider, alike for all protocols.
+#[derive(Clone)]
+pub(super) struct Connection {
+    http: Http,
+    /// Headers besides those of the protocol.
+    headers: HeaderMap,
+    /// Set when the caller's own key is sent.
+    passthrough: bool,
+    /// Longest silence, if it is not the default.
+    silence: Option<Duration>,
+}
+
+impl Connection {
+    /// Creates the connection to the provider of `reference`; `credentials` looks up the variables of its headers and authorities.
+    ///
+    /// # Errors
+    /// The setting that is missing or invalid, without its value.
+    pub(super) fn new(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<Self, String> {
+        let provider = &reference.provider;
+        let variable =
+            |name: &str| credentials(name).ok_or_else(|| format!("the environment variable {name}, which is not set"));
+        let mut headers = HeaderMap::new();
+        for (name, value) in &reference.headers {
+            let parsed: HeaderName =
+                name.parse().map_err(|_| format!("`{name}` of model provider `{provider}` is not a header name"))?;
+            let value = expand(value, variable)
+                .map_err(|problem| format!("header {name} of model provider `{provider}` refers to {problem}"))?;
+            // A mounted Secret often ends with a newline, which is invalid in a header.
+            let mut value = HeaderValue::from_str(value.trim_end_matches(['\r', '\n'])).map_err(|_| {
+                format!("header {name} of model provider `{provider}` has a value that no header may hold")
+            })?;
+            value.set_sensitive(true);
+            headers.insert(parsed, value);
+        }
+        let trust = reference.tls.as_ref().map_or(Ok(Trust::System), |tls| tls.trust_by(variable));
+        let http = trust.and_then(|trust| http.with_trust(&trust));
+        let http = http.map_err(|problem| format!("`tls` of model provider `{provider}`: {problem}"))?;
+        Ok(Self { http, headers, passthrough: reference.passthrough, silence: reference.timeout })
+    }
+}
+
 /// Model that is reached over HTTP.
 pub(super) struct Remote<P> {
     protocol: Arc<P>,
-    http: Http,
+    connection: Connection,
 }
 
 impl<P: Protocol> Remote<P> {
     /// Creates a model that speaks `protocol`.
-    pub(super) fn new(protocol: P, http: &Http) -> Self {
-        Self { protocol: Arc::new(protocol), http: http.clone() }
+    pub(super) fn new(protocol: P, connection: Connection) -> Self {
+        Self { protocol: Arc::new(protocol), connection }
     }
 }
 
 impl<P: Protocol> Model for Remote<P> {
     fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
-        let (protocol, http) = (self.protocol.clone(), self.http.clone());
+        let (protocol, connection) = (self.protocol.clone(), self.connection.clone());
         let answer = async move {
-            let call = protocol.write(&request)?;
-            http.retrying(|| begin(&*protocol, &http, &call)).await
+            let Connection { http, headers, passthrough, silence } = connection;
+            if passthrough && request.key.is_none() {
+                return Err(ModelError::no_key());
+            }
+            let mut call = protocol.write(&request)?;
+            for (name, value) in &headers {
+                call.headers.insert(name, value.clone());
+            }
+            let timeouts = Timeouts::new(silence, request.has_fallback);
+            http.retrying(request.has_fallback, || begin(&*protocol, &http, &call, timeouts)).await
         };
         stream::once(answer).try_flatten().boxed()
+    }
+
+    fn needs_key(&self) -> bool {
+        self.connection.passthrough
     }
 }
 
@@ -78,8 +135,9 @@ async fn begin(
     protocol: &impl Protocol,
     http: &Http,
     call: &ProviderRequest,
+    timeouts: Timeouts,
 ) -> Result<BoxStream<'static, Result<Chunk, ModelError>>, ModelError> {
-    let pieces = protocol.split(frames::bytes(http.send(call).await?));
+    let pieces = protocol.split(frames::bytes(http.send(call, timeouts.first).await?, timeouts));
     let mut chunks = chunks(pieces, protocol.reader()).boxed();
     let first = chunks.try_next().await?;
     Ok(stream::iter(first.map(Ok)).chain(chunks).boxed())

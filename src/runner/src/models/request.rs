@@ -1,13 +1,17 @@
 //! Request to a model, and the pieces of its answer.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 
 use super::message::{Message, ToolCall};
+use crate::tools::Tls;
 
 /// Reference to a model by provider and id, with its connection settings.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub(crate) struct ModelRef {
     /// Provider, for example `stub`.
     pub(crate) provider: String,
@@ -21,6 +25,21 @@ pub(crate) struct ModelRef {
     pub(crate) credential_keys: Vec<String>,
     /// Generation config of every request, which the request may override.
     pub(crate) config: Map<String, Value>,
+    /// Headers of every request besides those of the protocol, with `$NAME` for a variable.
+    pub(crate) headers: BTreeMap<String, String>,
+    /// Verification of the provider's certificate, if not by the system's authorities.
+    pub(crate) tls: Option<Tls>,
+    /// Set when the caller's own key is sent.
+    pub(crate) passthrough: bool,
+    /// Longest silence of the provider, if it is not the default.
+    pub(crate) timeout: Option<Duration>,
+}
+
+impl fmt::Debug for ModelRef {
+    /// Leaves out what may hold a credential.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelRef").field("provider", &self.provider).field("id", &self.id).finish_non_exhaustive()
+    }
 }
 
 impl ModelRef {
@@ -56,6 +75,20 @@ pub(crate) struct ModelRequest {
     pub(crate) config: Arc<Map<String, Value>>,
     /// Set when the answer must be JSON.
     pub(crate) output: Option<OutputFormat>,
+    /// Key of the caller, for a provider that gets it.
+    pub(crate) key: Option<CallerKey>,
+    /// Set when another model can answer instead: the provider is then given up sooner.
+    pub(crate) has_fallback: bool,
+}
+
+/// Key of a caller, from the `Authorization: Bearer` of its request. It is never printed.
+#[derive(Clone, PartialEq)]
+pub(crate) struct CallerKey(pub(crate) Arc<str>);
+
+impl fmt::Debug for CallerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 /// Request for JSON. A model may still write something else, or put the JSON into a Markdown code fence.
@@ -68,6 +101,8 @@ pub(crate) struct OutputFormat {
 /// Piece of a streamed answer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Chunk {
+    /// Model that answers, before everything else.
+    Answerer(Answerer),
     /// Text, to be shown as it arrives.
     Token(String),
     /// Tool call, to be executed once the stream has ended.
@@ -76,6 +111,15 @@ pub(crate) enum Chunk {
     Truncated,
     /// Token usage, at most once and at the end; not every provider reports it.
     Usage(Usage),
+}
+
+/// Model that answered a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Answerer {
+    /// Provider and id, such as `openai/gpt-5`.
+    pub(crate) model: Arc<str>,
+    /// Set if it is not the first model.
+    pub(crate) is_fallback: bool,
 }
 
 /// Token counts of the provider.

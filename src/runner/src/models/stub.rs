@@ -18,7 +18,7 @@ use futures::{
 };
 use serde_json::Value;
 
-use super::{Chunk, Message, Model, ModelError, ModelRequest, ToolCall, text_of, title};
+use super::{CallerKey, Chunk, Message, Model, ModelError, ModelRequest, ToolCall, text_of, title};
 
 /// Longest text that is streamed word by word, in bytes; a longer one is streamed in pieces of this size.
 const PIECE: usize = 4096;
@@ -32,7 +32,7 @@ impl Model for Stub {
         stream::iter(decide(&request).into_iter().map(Ok)).boxed()
     }
 
-    async fn title(&self, first: &str) -> String {
+    async fn title(&self, first: &str, _: Option<CallerKey>) -> String {
         title::cut(first)
     }
 }

@@ -9,6 +9,7 @@ use axum::{
 use serde_json::{Value, json};
 
 use super::backend::CompletionError;
+use crate::common_routes::model_status;
 
 /// Error response to a request.
 #[derive(Debug, PartialEq)]
@@ -73,9 +74,8 @@ impl From<CompletionError> for ApiError {
     fn from(error: CompletionError) -> Self {
         match error {
             CompletionError::Input(why) => Self::invalid(Some("messages"), why),
-            CompletionError::Model(_) | CompletionError::Failed(_) => {
-                Self::with_status(StatusCode::BAD_GATEWAY, error.to_string())
-            }
+            CompletionError::Model(ref failed) => Self::with_status(model_status(failed), error.to_string()),
+            CompletionError::Failed(_) => Self::with_status(StatusCode::BAD_GATEWAY, error.to_string()),
         }
     }
 }

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 
 use self::{reply::CompletionHead, request::Completion};
 use super::caller::CallerContext;
-use crate::openai_api::backend::ModelBackend;
+use crate::{openai_api::backend::ModelBackend, sse};
 
 pub(super) use self::agent::NamedAgent;
 pub(super) use self::error::ApiError;
@@ -107,5 +107,6 @@ async fn complete(
     }
     let asked = question.bytes();
     let outcome = answers.respond(question, None).await?;
-    Ok(Json(head.completion(outcome, asked)).into_response())
+    let model = outcome.answerers.first().map(|answerer| answerer.model.clone());
+    Ok(sse::with_model(Json(head.completion(outcome, asked)).into_response(), model))
 }

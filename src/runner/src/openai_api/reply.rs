@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     models::Usage,
+    sse,
     turn::TurnOutcome,
     turn_event::{TurnEvent, next_text},
 };
@@ -87,17 +88,29 @@ pub(super) async fn stream(
     let mut chunks = Chunks { head, include_usage, prompt_bytes: asked, queue: VecDeque::new(), turn: None };
     chunks.push(json!({ "role": "assistant", "content": "" }), None);
     let mut turn = AbortOnDropHandle::new(turn);
-    match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, next_text(&mut tokens)).await {
+    let mut model = None;
+    match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, first_text(&mut tokens, &mut model)).await {
         Ok(Some(token)) => chunks.push(json!({ "content": token }), None),
         Ok(None) => {
             let outcome = (&mut turn).await.map_err(|_| cut_off())??;
             chunks.end(&outcome);
-            return Ok(chunks.respond());
+            return Ok(sse::with_model(chunks.respond(), model));
         }
         Err(_) => {}
     }
     chunks.turn = Some((tokens, turn));
-    Ok(chunks.respond())
+    Ok(sse::with_model(chunks.respond(), model))
+}
+
+/// Receives the first piece of the answer, and before it the name of the model that answers.
+async fn first_text(events: &mut mpsc::Receiver<TurnEvent>, model: &mut Option<Arc<str>>) -> Option<String> {
+    loop {
+        match events.recv().await? {
+            TurnEvent::Text(text) => return Some(text),
+            TurnEvent::Answerer(answerer) => *model = model.take().or(Some(answerer.model)),
+            _ => {}
+        }
+    }
 }
 
 /// Running turn: its events, and its task, which is aborted when dropped.

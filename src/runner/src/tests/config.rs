@@ -47,6 +47,11 @@ fn a_bad_value_is_named() {
             "-1",
             r#"CORAIL_CONVERSATION_DAYS="-1" is refused: set it to a number of days from 0 to 36500"#,
         ),
+        (
+            "CORAIL_MODEL_TIMEOUT",
+            "1m",
+            r#"CORAIL_MODEL_TIMEOUT="1m" is refused: set it to a number of seconds from 1 to 3600"#,
+        ),
         ("RECIF_LOG_FORMAT", "xml", r#"RECIF_LOG_FORMAT="xml" is refused: set it to `json` or `pretty`"#),
     ] {
         assert_eq!(read(&[(name, value)]).unwrap_err().to_string(), text);
@@ -70,12 +75,20 @@ fn a_model_comes_with_its_address_its_settings_and_the_names_of_its_credentials(
         ("CORAIL_MODEL_REGION", "eu"),
         ("CORAIL_MODEL_CONFIG", r#"{"temperature":0.5}"#),
         ("CORAIL_MODEL_CREDENTIAL_KEYS", r#"["KEY"]"#),
+        ("CORAIL_MODEL_HEADERS", r#"{"X-Team":"$MODEL_P_X_TEAM"}"#),
+        ("CORAIL_MODEL_TLS", r#"{"ca":"$MODEL_P_TLS_CA","systemCAs":false}"#),
+        ("CORAIL_MODEL_PASSTHROUGH", "true"),
+        ("CORAIL_MODEL_TIMEOUT", "90"),
     ]);
     let model = config.unwrap().model;
     assert_eq!((model.provider.as_str(), model.id.as_str()), ("openai", "gpt"));
     assert_eq!((model.base_url.as_deref(), model.region.as_deref()), (Some("http://llm/v1"), Some("eu")));
     assert_eq!(model.config["temperature"], 0.5);
     assert_eq!(model.credential_keys, ["KEY"]);
+    assert_eq!(model.headers["X-Team"], "$MODEL_P_X_TEAM");
+    assert_eq!((model.passthrough, model.timeout.unwrap().as_secs()), (true, 90));
+    let trust = model.tls.unwrap().trust_by(|name| Ok(name.to_owned()));
+    assert_eq!(trust, Ok(mcp::Trust::Only(b"MODEL_P_TLS_CA".to_vec())));
 }
 
 #[test]
@@ -91,6 +104,9 @@ fn a_value_that_may_hold_a_credential_is_never_shown() {
         ("CORAIL_KNOWLEDGE_BASES", r#"["SECRET"]"#),
         ("CORAIL_MODEL_CONFIG", r#"["SECRET"]"#),
         ("CORAIL_MODEL_CREDENTIAL_KEYS", r#"{"a":"SECRET"}"#),
+        ("CORAIL_MODEL_HEADERS", r#"["SECRET"]"#),
+        ("CORAIL_MODEL_TLS", r#"["SECRET"]"#),
+        ("CORAIL_MODEL_FALLBACKS", r#"[{"model":"SECRET"}]"#),
         ("CORAIL_KNOWLEDGE_BASES", r#"[{"name":"a","connection_url":"SECRET"}]"#),
     ] {
         let error = read(&[(name, value)]).unwrap_err();

@@ -8,6 +8,7 @@ mod draining;
 mod flow;
 mod knowledge;
 pub(crate) mod log;
+mod models;
 mod openai_api;
 mod sidecar;
 mod tasks;

@@ -27,8 +27,8 @@ impl fmt::Debug for HeaderText {
     }
 }
 
-/// Prefixes of the runtime's own variables, for example of the database URL and the trace exporter.
-const RESERVED_PREFIXES: [&str; 3] = ["CORAIL_", "RECIF_", "OTEL_"];
+/// Prefixes of the runtime's own variables, for example of the database URL, the trace exporter and the providers of models.
+const RESERVED_PREFIXES: [&str; 4] = ["CORAIL_", "MODEL_", "RECIF_", "OTEL_"];
 /// Prefix of the variables that the operator makes of the `headersFrom` of tools.
 const TOOLS: &str = "TOOL_";
 /// Prefix of the variables that the operator makes of the headers of servers in `toolServers`.
@@ -122,7 +122,7 @@ impl ToolHeaders {
 ///
 /// # Errors
 /// The error of `lookup` for the first variable without a value.
-pub(super) fn expand(value: &str, lookup: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
+pub(crate) fn expand(value: &str, lookup: impl Fn(&str) -> Result<String, String>) -> Result<String, String> {
     let mut out = String::with_capacity(value.len());
     let mut rest = value;
     while let Some((before, after)) = rest.split_once('$') {
@@ -177,6 +177,7 @@ mod tests {
             ("TOOL_SHOP_AUTHORIZATION", false),
             ("MCP_DOCS_AUTHORIZATION", false),
             ("CORAIL_DATABASE_URL", false),
+            ("MODEL_OPENAI_X_KEY", false),
             ("RECIF_USAGE_URL", false),
             ("OTEL_EXPORTER_OTLP_HEADERS", false),
         ] {

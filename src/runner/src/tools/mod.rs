@@ -42,7 +42,9 @@ use super::{
 };
 
 pub(super) use definition::CallableTool;
+pub(super) use headers::expand;
 pub(super) use schema::Schema;
+pub(super) use tls::Tls;
 
 /// Tools of an agent, or of a prompt. Clones share the tools and the connections.
 #[derive(Clone)]

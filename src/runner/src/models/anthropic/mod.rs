@@ -11,11 +11,11 @@ mod reader;
 
 use crds::provider;
 use dotprompt::Part;
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::{
-    ModelRef, ModelRequest, Thought,
+    Credentials, ModelRef, ModelRequest, Thought,
     calls::object_or_empty,
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
@@ -23,7 +23,6 @@ use super::{
     remote::{Protocol, Reader},
     transcript::{Media, TranscriptEntry, instructions, json_instruction, transcript_entries},
 };
-use crate::Lookup;
 use reader::AnthropicReader;
 
 const PROVIDER: ProviderDefaults =
@@ -31,6 +30,11 @@ const PROVIDER: ProviderDefaults =
 
 /// Version of the API.
 const VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
+/// Header of an API key.
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+/// Credential that is sent as a bearer token instead.
+const TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
 
 /// Default of `max_tokens`, which the API requires.
 const MAX_TOKENS: u64 = 8192;
@@ -43,7 +47,7 @@ impl Anthropic {
     ///
     /// # Errors
     /// The setting that is missing or invalid.
-    pub(super) fn new(reference: &ModelRef, credentials: &Lookup) -> Result<Self, String> {
+    pub(super) fn new(reference: &ModelRef, credentials: &Credentials<'_>) -> Result<Self, String> {
         ModelEndpoint::find(reference, credentials, &PROVIDER).map(Self)
     }
 }
@@ -69,8 +73,10 @@ impl Protocol for Anthropic {
         }
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("anthropic-version"), VERSION);
-        if let Some(key) = self.0.key_header("") {
-            headers.insert(HeaderName::from_static("x-api-key"), key);
+        let is_token = self.0.key_name.as_deref() == Some(TOKEN);
+        let (name, prefix) = if is_token { (AUTHORIZATION, "Bearer ") } else { (API_KEY, "") };
+        if let Some(key) = self.0.key_header(prefix, request.key.as_ref()) {
+            headers.insert(name, key);
         }
         Ok(ProviderRequest { url: self.0.url(&["v1", "messages"]), headers, body: body.into() })
     }

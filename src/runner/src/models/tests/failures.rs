@@ -39,6 +39,7 @@ async fn a_status_says_what_failed_and_the_body_is_not_shown() {
             (400, BadRequest, 1),
             (401, Refused, 1),
             (403, Refused, 1),
+            (402, Refused, 1),
             (404, BadRequest, 1),
             (413, BadRequest, 1),
             (429, Unavailable, 4),
@@ -182,7 +183,10 @@ fn what_is_missing_is_said_before_anything_is_asked() {
     let http = super::Http::default();
     for (provider, problem) in [
         ("openai", "model provider `openai` needs an API key: set OPENAI_API_KEY, or the base URL"),
-        ("anthropic", "model provider `anthropic` needs an API key: set ANTHROPIC_API_KEY, or the base URL"),
+        (
+            "anthropic",
+            "model provider `anthropic` needs an API key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or the base URL",
+        ),
         ("googleai", "model provider `googleai` needs an API key: set GEMINI_API_KEY or GOOGLE_API_KEY or"),
         ("soap", "unknown model provider `soap`; use openai"),
     ] {

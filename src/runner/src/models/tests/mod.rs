@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod failures;
+mod fallback;
 mod gemini;
 mod ollama;
 mod openai;

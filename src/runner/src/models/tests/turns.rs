@@ -104,8 +104,8 @@ async fn ollama_gets_its_calls_and_results_back() {
 async fn a_title_is_asked_for_and_a_failing_model_is_not_waited_for() {
     let server = Provider::new([ScriptedReply::ok(openai::GOOD), ScriptedReply::status(401)]).await;
     let model = server.model("openai");
-    assert_eq!(model.title("where is Bern?\nI forgot").await, "Hello thére");
-    assert_eq!(model.title("where is Bern?\nI forgot").await, "where is Bern?");
+    assert_eq!(model.title("where is Bern?\nI forgot", None).await, "Hello thére");
+    assert_eq!(model.title("where is Bern?\nI forgot", None).await, "where is Bern?");
     let asked = server.requests();
     assert_eq!(asked[0].body["messages"][1], json!({"role": "user", "content": "where is Bern?\nI forgot"}));
     assert!(asked[0].body["messages"][0]["content"].as_str().unwrap().starts_with("Write a title"));

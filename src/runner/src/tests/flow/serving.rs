@@ -118,7 +118,7 @@ async fn a_stream_is_tokens_and_then_done() {
     let text = response.text().await.unwrap();
     assert_eq!(
         text,
-        "data: {\"token\":\"echo: \"}\n\ndata: {\"token\":\"<Ada> \"}\n\ndata: {\"token\":\"1\"}\n\ndata: {}\nevent: done\n\n"
+        "data: {\"token\":\"echo: \"}\n\ndata: {\"token\":\"<Ada> \"}\n\ndata: {\"token\":\"1\"}\n\ndata: {\"models\":[\"stub/stub-echo\"]}\nevent: done\n\n"
     );
     let request = runner.client.post(runner.url("/main")).header("accept", "text/event-stream");
     assert_eq!(request.body("{}").send().await.unwrap().status(), 400);
@@ -187,5 +187,5 @@ async fn an_answer_that_must_be_json_is_checked() {
     assert_eq!(response.headers()["content-type"], "application/json");
     let stream = runner.client.post(runner.url("/free")).header("accept", "text/event-stream").body(say("{}"));
     let stream = stream.send().await.unwrap().text().await.unwrap();
-    assert_eq!(stream, "data: {\"token\":\"{}\"}\n\ndata: {}\nevent: done\n\n");
+    assert_eq!(stream, "data: {\"token\":\"{}\"}\n\ndata: {\"models\":[\"stub/stub-echo\"]}\nevent: done\n\n");
 }

@@ -1,0 +1,78 @@
+//! Tests models of providers: others stand in for one that cannot answer, and what a PluginConfig cannot mean is told.
+
+use anyhow::{Result, ensure};
+use serde_json::json;
+
+use super::{flows::provide_stub, gateway_auth::send_request};
+use crate::{
+    client::ClientTarget,
+    env::run_to_exit,
+    kinds::{AGENT, MODEL, PLUGIN_CONFIG},
+    manifests::{agent, model, object, plugin_config, workload},
+    namespace::{Namespace, REPORT_TIMEOUT},
+    object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
+};
+
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
+    another_model_answers_where_the_first_cannot,
+    a_plugin_config_says_what_it_lacks_and_what_nothing_reads,
+);
+
+async fn another_model_answers_where_the_first_cannot(ns: Namespace) -> Result<()> {
+    ns.start(&workload("provider", json!({}))).await?;
+    let base = format!("http://provider.{}.svc.cluster.local:8000/unavailable", ns.name);
+    let down = json!({"type": "openai", "extraConfig": {"endpoint": base}});
+    ns.provide(&plugin_config("down", down)).await?;
+    let spec = json!({
+        "provider": "openai", "model": "gpt", "pluginConfigRef": {"name": "down"}, "fallbackRefs": [{"name": "echo"}],
+    });
+    ns.apply(&object(MODEL, "first", spec)).await?;
+    ns.apply(&agent("talks", json!({"modelRef": {"name": "first"}}))).await?;
+    ns.await_agent_not_ready("talks", REPORT_TIMEOUT, "Resolving", &["model \"echo\" not found", "model \"first\""])
+        .await?;
+    provide_stub(&ns).await?;
+    let running = ns.await_running(AGENT, "talks").await?;
+    ensure!(running.text("/status/model") == "openai/gpt", "{}", running.describe());
+
+    let mut command = ns.env.recif_command();
+    command.args(["chat", "agent/talks", "hello", "-n", &ns.name]).env_remove("RECIF_GATEWAY");
+    let said = run_to_exit(command, None).await?;
+    ensure!(said.code == 0 && said.stdout == "echo: hello\n", "{said:?}");
+    ensure!(said.stderr.contains("answered by stub/echo"), "{said:?}");
+    let service = ClientTarget::service(&ns, "talks").await?;
+    let answer = send_request(&ns, &service, "POST", "/chat", r#"{"message": "hello"}"#).await?;
+    ensure!(answer.status == 200 && answer.header("x-recif-model") == Some("stub/echo"), "{answer:?}");
+    let (code, log) = ns.env.recif(&["logs", "agent/talks", "-n", &ns.name]).await?;
+    ensure!(code == 0 && log.contains("another model is asked") && log.contains("HTTP 503"), "{log}");
+    ensure!(log.contains("a fallback answers") && log.contains("stub/echo"), "{log}");
+
+    // Two models may stand in for each other.
+    let spec = json!({
+        "provider": "stub", "model": "echo", "pluginConfigRef": {"name": "stub"}, "fallbackRefs": [{"name": "first"}],
+    });
+    ns.apply(&object(MODEL, "echo", spec)).await?;
+    let settled = |it: &Object| it.phase() == "Available" && it.is_current();
+    ns.until(MODEL, "echo", REPORT_TIMEOUT, "is Available", settled).await?;
+    ns.until(MODEL, "first", REPORT_TIMEOUT, "is Available", settled).await?;
+    Ok(())
+}
+
+async fn a_plugin_config_says_what_it_lacks_and_what_nothing_reads(ns: Namespace) -> Result<()> {
+    ns.apply(&plugin_config("bare", json!({"type": "anthropic"}))).await?;
+    let words = "anthropic needs credentialsRef, or baseUrl, headersFrom or passthrough";
+    let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").contains(words);
+    ns.until(PLUGIN_CONFIG, "bare", REPORT_TIMEOUT, words, says).await?;
+    let misspelt = json!({"type": "ollama", "extraConfig": {"baseUrl": "http://o", "baseUri": "http://o"}});
+    let config = ns.provide(&plugin_config("misspelt", misspelt)).await?;
+    let understood = config.condition("ConfigUnderstood");
+    ensure!(understood.is_false() && understood.contains("baseUri"), "{}", config.describe());
+    // A type of another image is no mistake, and our own runtime says that it cannot speak it.
+    ns.provide(&plugin_config("foreign", json!({"type": "vertexai", "extraConfig": {"projectId": "p"}}))).await?;
+    let mut spec = model("gemini", "foreign");
+    spec["spec"]["provider"] = json!("vertexai");
+    ns.provide(&spec).await?;
+    ns.apply(&agent("talks", json!({"modelRef": {"name": "gemini"}}))).await?;
+    ns.await_agent_not_ready("talks", REPORT_TIMEOUT, "Resolving", &["unknown model provider `vertexai`"]).await?;
+    Ok(())
+}

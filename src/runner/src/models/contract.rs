@@ -1,0 +1,170 @@
+//! Models as the operator describes them in JSON: in `config.json` of a flow, and in `CORAIL_MODEL_FALLBACKS` of an agent.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
+
+use crds::plugin_config::BASE_URL_KEYS;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{
+    Credentials, Http, Model, ModelRef,
+    credentials::directory,
+    fallback::{ChainedModel, ModelChain},
+    open,
+};
+use crate::{
+    Lookup,
+    tools::{Tls, expand},
+};
+
+/// Model and its settings.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct DefaultModel {
+    /// Name of the provider.
+    pub(crate) provider: String,
+    /// Id of the model at the provider.
+    pub(crate) model: String,
+    /// Generation config of every request.
+    #[serde(default)]
+    pub(crate) config: Map<String, Value>,
+}
+
+/// Settings of a provider.
+#[derive(Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Plugin {
+    /// API that the provider speaks.
+    #[serde(rename = "type")]
+    pub(crate) type_: String,
+    /// Region, for providers with one public address per region.
+    region: Option<String>,
+    /// Settings of that API, for example `baseURL`.
+    #[serde(default)]
+    extra_config: Map<String, Value>,
+    /// Headers of every request, with `$NAME` for a variable.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// Verification of the provider's certificate.
+    tls: Option<Tls>,
+    /// Set when the caller's own key is sent.
+    #[serde(default)]
+    passthrough: bool,
+    /// Longest silence of the provider in seconds.
+    timeout: Option<u64>,
+}
+
+impl fmt::Debug for Plugin {
+    /// Leaves out what may hold a credential.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin").field("type", &self.type_).finish_non_exhaustive()
+    }
+}
+
+/// Model that answers where the first one cannot.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Fallback {
+    model: DefaultModel,
+    plugin: Plugin,
+    /// Name of a credential to its value, with `$NAME` for a variable.
+    #[serde(default)]
+    credentials: BTreeMap<String, String>,
+    /// Folder with one file per credential.
+    credentials_dir: Option<String>,
+    /// Credentials that were declared.
+    #[serde(default)]
+    credential_keys: Vec<String>,
+}
+
+/// Sources of the values that fallbacks refer to.
+#[derive(Clone, Copy)]
+pub(crate) struct FallbackSources<'a> {
+    /// Lookup of variables.
+    pub(crate) variables: &'a Lookup,
+    /// Returns the path of a folder that is named in the contract, `None` for one that leads out of it.
+    pub(crate) folder: &'a dyn Fn(&str) -> Option<PathBuf>,
+}
+
+impl Plugin {
+    /// Returns the base URL, if one is set.
+    ///
+    /// # Errors
+    /// It is no string.
+    pub(crate) fn base_url(&self) -> Result<Option<String>, String> {
+        match BASE_URL_KEYS.iter().find_map(|key| Some((key, self.extra_config.get(*key)?))) {
+            None => Ok(None),
+            Some((_, Value::String(url))) => Ok(Some(url.clone())),
+            Some((key, _)) => Err(format!("`{key}` in `extraConfig` must be a string")),
+        }
+    }
+
+    /// Returns the reference to the model `id` of this provider.
+    ///
+    /// # Errors
+    /// The setting that is invalid.
+    pub(crate) fn reference(&self, id: &str, config: &Map<String, Value>) -> Result<ModelRef, String> {
+        Ok(ModelRef {
+            provider: self.type_.clone(),
+            id: id.to_owned(),
+            base_url: self.base_url()?,
+            region: self.region.clone(),
+            credential_keys: Vec::new(),
+            config: config.clone(),
+            headers: self.headers.clone(),
+            tls: self.tls.clone(),
+            passthrough: self.passthrough,
+            timeout: self.timeout.map(Duration::from_secs),
+        })
+    }
+}
+
+impl Fallback {
+    /// Opens the model. Its credentials are its own: those of the first model must not reach another server.
+    fn open(&self, sources: FallbackSources<'_>, http: &Http) -> Result<ChainedModel, String> {
+        let environment = sources.variables;
+        let mut reference = self.plugin.reference(&self.model.model, &self.model.config)?;
+        reference.credential_keys = self.credential_keys.clone();
+        reference.credential_keys.extend(self.credentials.keys().cloned());
+        let files = self.credentials_dir.as_ref().map(|folder| match (sources.folder)(folder) {
+            Some(path) => Ok(directory(path)),
+            None => Err("`credentialsDir` of a fallback leads out of the contract's folder".to_owned()),
+        });
+        let files = files.transpose()?;
+        let variable = |name: &str| environment(name).ok_or_else(|| name.to_owned());
+        let credentials = |name: &str| {
+            // The operator's Ollama is for all models, and variables of the contract are this model's own.
+            if name == crds::provider::OLLAMA.base || name.starts_with("MODEL_") {
+                return environment(name);
+            }
+            let own = self.credentials.get(name).and_then(|value| expand(value, variable).ok());
+            own.or_else(|| files.as_ref()?(name))
+        };
+        chained(&reference, &credentials, http)
+    }
+}
+
+/// Creates the client of the model in `reference`, with models that stand in for it. `credentials` is as for [`open`].
+///
+/// # Errors
+/// The reason why one of them cannot be served, as a sentence for `/readyz`.
+pub(crate) fn open_chain(
+    reference: &ModelRef,
+    fallbacks: &[Fallback],
+    credentials: &Credentials<'_>,
+    sources: FallbackSources<'_>,
+    http: &Http,
+) -> Result<Arc<dyn Model>, String> {
+    let first = chained(reference, credentials, http);
+    let others = fallbacks.iter().map(|fallback| fallback.open(sources, http));
+    let models: Result<Vec<_>, _> = std::iter::once(first).chain(others).collect();
+    Ok(Arc::new(ModelChain(models?.into())))
+}
+
+fn chained(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<ChainedModel, String> {
+    let ModelRef { provider, id, base_url, .. } = reference;
+    Ok(ChainedModel {
+        model: open(reference, credentials, http)?,
+        name: format!("{provider}/{id}").into(),
+        breaker: http.breakers.of(format!("{provider} {id} {}", base_url.as_deref().unwrap_or_default())),
+    })
+}
