@@ -12,9 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ObjectRef,
+    agent_card::AgentCard,
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::WorkloadStatus,
+    system_prompt::SystemPromptSource,
     traffic::{self, Traffic},
 };
 
@@ -50,6 +52,13 @@ pub const DEFAULT_IMAGE: &str = "corail:latest";
     printcolumn(name = "Replicas", type_ = "integer", json_path = ".status.replicas", description = "Ready Pods."),
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Desired",
+        type_ = "integer",
+        json_path = ".status.desiredReplicas",
+        description = "Pods that the spec or the load requires.",
+        priority = 1
+    ),
     printcolumn(name = "Model", type_ = "string", json_path = ".status.model", priority = 1),
     printcolumn(
         name = "Reason",
@@ -66,6 +75,10 @@ pub const DEFAULT_IMAGE: &str = "corail:latest";
         "set only one of promptRef and systemPrompt",
     ),
     transform = schema::rule(
+        "!has(self.systemPromptFrom) || (!has(self.promptRef) && (!has(self.systemPrompt) || self.systemPrompt == ''))",
+        "set only one of systemPrompt, promptRef and systemPromptFrom",
+    ),
+    transform = schema::rule(
         "!has(self.modelRef) || (self.modelType == 'stub' && self.modelId == 'stub-echo')",
         "modelRef brings the model: leave out modelType and modelId",
     ),
@@ -75,6 +88,14 @@ pub struct AgentSpec {
     /// Display name, for people.
     #[schemars(length(min = 1))]
     pub name: String,
+    /// Description of what the agent does, at most 4096 characters: in its A2A card, in lists, and for the model of an
+    /// agent that asks this one by a Tool without a description.
+    #[schemars(length(max = 4096))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// A2A card of the agent, by which other agents learn what it can do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub card: Option<AgentCard>,
     /// Framework that the agent is written in.
     // A string and not an enum: a value written by another version must not make the object unreadable.
     #[schemars(extend("enum" = ["adk", "langchain", "crewai", "autogen", "custom", "corail"]))]
@@ -97,13 +118,18 @@ pub struct AgentSpec {
     /// Model for side work such as titles, as provider:model_id. Empty: the agent's main model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background_model: Option<String>,
-    /// System prompt of the agent, at most 131072 characters. Excludes promptRef.
+    /// System prompt of the agent, at most 131072 characters. Excludes promptRef and systemPromptFrom.
     #[schemars(length(max = 131072))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_prompt: Option<String>,
-    /// Prompt in the same namespace whose text is the system prompt of the agent. Excludes systemPrompt.
+    /// Prompt in the same namespace whose text is the system prompt of the agent. Excludes systemPrompt and
+    /// systemPromptFrom.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_ref: Option<ObjectRef>,
+    /// Key of a ConfigMap or Secret that holds the system prompt of the agent; a change of it replaces the Pods.
+    /// Excludes systemPrompt and promptRef.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_prompt_from: Option<SystemPromptSource>,
     /// Storage of conversations and A2A tasks: memory (each Pod has its own) or postgresql (shared by all Pods). Empty:
     /// postgresql when a database URL is known, else memory.
     // A string and not an enum, as `framework`.
@@ -174,7 +200,7 @@ pub struct AgentSpec {
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
-    /// Scaling, sidecar, timeouts and anonymous paths.
+    /// Scaling, sidecar, probes, timeouts and anonymous paths.
     #[serde(flatten)]
     pub traffic: Traffic,
 }
@@ -191,6 +217,7 @@ impl HasReferences for Agent {
         if let Some(model) = &spec.model_ref {
             mentions.add(RefKind::Model, &model.name);
         }
+        spec.system_prompt_from.iter().for_each(|source| source.collect(mentions));
         mentions.add_env(&spec.env);
         for source in &spec.env_from {
             if let Some(secret) = &source.secret_ref {

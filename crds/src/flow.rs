@@ -52,6 +52,13 @@ use crate::{
         description = "Whether all is as the spec says."
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(
+        name = "Desired",
+        type_ = "integer",
+        json_path = ".status.desiredReplicas",
+        description = "Pods that the spec or the load requires.",
+        priority = 1
+    ),
     printcolumn(name = "Endpoint", type_ = "string", json_path = ".status.endpoint", priority = 1),
     printcolumn(
         name = "Reason",
@@ -199,7 +206,7 @@ pub struct Runtime {
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
-    /// Scaling, sidecar, timeouts and anonymous paths.
+    /// Scaling, sidecar, probes, timeouts and anonymous paths.
     #[serde(flatten)]
     pub traffic: Traffic,
 }

@@ -4,6 +4,7 @@
 
 pub mod advice;
 pub mod agent;
+pub mod agent_card;
 mod agent_model;
 mod custom_object;
 pub mod cycle;
@@ -26,11 +27,13 @@ pub mod pod_problem;
 pub mod postgres_url;
 pub mod prompt;
 pub mod provider;
+pub mod readiness;
 pub mod reason;
 pub mod references;
 pub mod remote_mcp_server;
 mod schema;
 pub mod status;
+pub mod system_prompt;
 pub mod tool;
 pub mod tool_server;
 pub mod traffic;

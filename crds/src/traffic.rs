@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     period::Period,
+    readiness::Readiness,
     schema::{rule, transition_rule},
 };
 
@@ -47,6 +48,10 @@ pub struct Traffic {
     pub scaling: Option<Scaling>,
     /// Sidecar of every Pod: it caps the requests in flight, drains a Pod that terminates, and reports the load.
     pub proxy: Proxy,
+    /// Target of the container's probes, for images that do not answer at the default paths. Empty object: a TCP
+    /// connection to the port is enough.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readiness: Option<Readiness>,
     /// Longest time until an answer begins, from 1s to 1h, such as 90s or 5m; a stream may last longer. Default: 60s.
     #[schemars(transform = Period::between("1s", "1h", "90s or 5m"))]
     pub timeout: Period,
@@ -103,6 +108,7 @@ impl Default for Traffic {
         Self {
             scaling: None,
             proxy: Proxy::default(),
+            readiness: None,
             timeout: "60s".into(),
             drain_timeout: "25s".into(),
             expose: Expose::default(),
@@ -122,8 +128,8 @@ pub struct Scaling {
     /// new one. Default: 1.
     #[schemars(range(min = 0, max = 10))]
     pub min_replicas: i32,
-    /// Most Pods, 1 to 10 and not below minReplicas. Default: 10.
-    #[schemars(range(min = 1, max = 10))]
+    /// Most Pods, 1 to 100 and not below minReplicas. Default: 10.
+    #[schemars(range(min = 1, max = 100))]
     pub max_replicas: i32,
     /// Most requests that one Pod takes at a time, 1 to 100000: the cap, and the divisor of the load. Default: 8.
     #[schemars(range(min = 1, max = 100000))]

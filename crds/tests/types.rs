@@ -212,6 +212,20 @@ fn an_agent_refers_to_its_tools_and_to_the_secrets_and_config_maps_of_its_enviro
 }
 
 #[test]
+fn an_agent_refers_to_the_key_that_holds_its_system_prompt() {
+    for (source, kind) in [("configMapKeyRef", RefKind::ConfigMap), ("secretKeyRef", RefKind::Secret)] {
+        let mut agent = agent(json!({ "systemPromptFrom": { source: { "name": "prompts", "key": "k" } } }));
+        let key = Reference { keys: ["k".into()].into(), whole: false, ..Reference::new(kind, "prompts") };
+        assert_eq!(agent.references(), [key.clone()], "the other keys of the object do not count");
+        agent.spec.env_from = serde_json::from_value(
+            json!([{ "configMapRef": { "name": "prompts" } }, { "secretRef": { "name": "prompts" } }]),
+        )
+        .unwrap();
+        assert!(agent.references().contains(&Reference { whole: true, ..key }), "{source}");
+    }
+}
+
+#[test]
 fn only_the_replica_count_leaves_an_agents_digest_alone() {
     let digest = agent(json!({})).spec_digest();
     assert_eq!(digest.len(), 64);
@@ -235,6 +249,10 @@ fn only_the_replica_count_leaves_an_agents_digest_alone() {
         json!({ "name": "B" }),
         json!({ "port": 8001 }),
         json!({ "systemPrompt": "x" }),
+        json!({ "systemPromptFrom": { "configMapKeyRef": { "name": "a", "key": "k" } } }),
+        json!({ "description": "x" }),
+        json!({ "card": { "skills": [{ "id": "a", "name": "A" }] } }),
+        json!({ "readiness": {} }),
         json!({ "tools": ["a"] }),
         json!({ "env": [{ "name": "A" }] }),
         json!({ "podTemplate": {} }),

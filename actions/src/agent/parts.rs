@@ -14,6 +14,7 @@ use crate::{
     prompt,
     references::{self, Resolver},
     render::{AgentParts, ToolSlot},
+    tool::described,
 };
 
 /// References of an Agent that were found.
@@ -38,6 +39,7 @@ impl AgentReferences {
         let tools = spec.tools.iter().filter_map(|name| usable(RefKind::Tool, name)).map(|name| {
             let tool = cache.get::<Tool>(namespace, &name);
             let tool = tool.map(|tool| resolve_tool(cache.as_ref(), namespace, &tool).unwrap_or(tool));
+            let tool = tool.map(|tool| described(cache.as_ref(), namespace, tool));
             let address = tool.as_ref().and_then(|tool| address(&tool.spec, cache.as_ref(), namespace));
             (name, tool, address)
         });

@@ -14,6 +14,7 @@ use crate::{
     discovery::resolve_tool,
     ports::{ChildKind, ChildRef},
     render::{AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, endpoint_of, header_variables},
+    tool::described,
 };
 
 /// Collects the parts of the flow called `name`.
@@ -28,6 +29,7 @@ pub(crate) fn flow_parts(deps: &Deps, namespace: &str, name: &str, definition: &
             None => is_builtin(&named.name).then_some(FlowTool::Builtin),
             Some(tool) => tool.spec.enabled.then(|| {
                 let tool = resolve_tool(deps.cache.as_ref(), namespace, &tool).unwrap_or(tool);
+                let tool = described(deps.cache.as_ref(), namespace, tool);
                 FlowTool::Object {
                     url: url(deps, namespace, &tool),
                     header_values: header_values(deps, namespace, &tool),

@@ -163,7 +163,15 @@ impl Query<'_> {
     where
         for<'c> dyn CacheReader + 'c: Cached<K>,
     {
-        self.resolver.cache.get::<K>(self.resolver.namespace, self.name())
+        self.named(self.name())
+    }
+
+    /// Returns another object of the resolver's namespace.
+    pub(crate) fn named<K>(&self, name: &str) -> Option<Arc<K>>
+    where
+        for<'c> dyn CacheReader + 'c: Cached<K>,
+    {
+        self.resolver.cache.get::<K>(self.resolver.namespace, name)
     }
 
     /// Returns `tool "weather" is Resolving (referenced by flow "f")`, from `is Resolving`.

@@ -66,7 +66,7 @@ pub fn agent_workload_children(
             port: spec.port,
             command: Vec::new(),
             args: Vec::new(),
-            probes: Probes::healthz("/healthz"),
+            probes: Probes::http("/healthz", "/healthz").or_of(spec.traffic.readiness.as_ref(), spec.port),
             env: namespace(agent)
                 .into_iter()
                 .chain(port)

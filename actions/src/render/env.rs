@@ -13,10 +13,12 @@ use serde_json::Value;
 
 use super::{
     RenderError, RenderSettings, ToolSlot,
+    card::card,
     dsn::{self, DsnError},
     hash::content_hash,
     header_variables,
     model::{ModelEnv, SecretVariable},
+    system_prompt::{SYSTEM_PROMPT, system_prompt},
     tools,
 };
 
@@ -34,7 +36,7 @@ pub struct AgentConfig {
     pub secret: BTreeMap<String, String>,
     /// SHA-256 (hex) of both, and of the data that the containers read besides.
     pub content_hash: String,
-    /// Variables that the kubelet sets from Secrets, by name, each as an entry of a container's `env`.
+    /// Variables that the kubelet sets from Secrets and ConfigMaps, by name, each as an entry of a container's `env`.
     pub referred: BTreeMap<String, Value>,
     /// Secret of which every key is a variable, if there is one.
     pub credentials: Option<String>,
@@ -90,7 +92,8 @@ pub fn agent_config(
     plain.set_some("CORAIL_MODEL_CREDENTIAL_KEYS", model.keys);
     set_url(&mut plain, &mut secret, "CORAIL_MODEL_BASE_URL", model.base_url);
     let prompt = parts.prompt.filter(|text| !text.is_empty());
-    plain.set_some("CORAIL_SYSTEM_PROMPT", prompt.or(given(&spec.system_prompt)));
+    plain.set_some(SYSTEM_PROMPT, prompt.or(given(&spec.system_prompt)));
+    plain.set_some("CORAIL_AGENT_CARD", card(&spec.description, spec.card.as_ref()));
     plain.set_some("CORAIL_BACKGROUND_MODEL", given(&spec.background_model));
 
     let (storage, database) = storage(agent, settings)?;
@@ -111,7 +114,8 @@ pub fn agent_config(
     let (plain, secret) = (plain.0, secret.0);
     check_sizes(agent, &plain, &secret)?;
     let content_hash = content_hash(&plain, &secret, &parts.data);
-    let referred = referred(parts, model.variables)?;
+    let from = spec.system_prompt_from.as_ref().and_then(system_prompt);
+    let referred = referred(parts, model.variables.into_iter().chain(from))?;
     let credentials = model.whole_secret;
     let config = AgentConfig { plain, secret, referred, credentials, content_hash, knowledge_bases_missing_dsn };
     check_user_env(agent, &config)?;
@@ -124,12 +128,15 @@ fn set_url(plain: &mut EnvMap, secret: &mut EnvMap, name: &str, url: Option<Stri
     if has_user { secret } else { plain }.set_some(name, url);
 }
 
-/// Returns the variables that come from Secrets: credentials of the model, and headers of tools.
-fn referred(parts: &AgentParts<'_>, credentials: Vec<SecretVariable>) -> Result<BTreeMap<String, Value>, RenderError> {
+/// Returns the variables that come from Secrets and ConfigMaps: those of the agent itself, and headers of tools.
+fn referred(
+    parts: &AgentParts<'_>,
+    own: impl IntoIterator<Item = SecretVariable>,
+) -> Result<BTreeMap<String, Value>, RenderError> {
     let mut variables = BTreeMap::new();
     let headers = parts.tools.iter().filter_map(ToolSlot::spec).flat_map(header_variables);
     let headers = headers.map(|header| (header.name.clone(), header.env()));
-    for (name, variable) in credentials.into_iter().chain(headers) {
+    for (name, variable) in own.into_iter().chain(headers) {
         let same = variables.get(&name).is_none_or(|known| *known == variable);
         if !same {
             return Err(RenderError::DuplicateVariable(name));

@@ -81,7 +81,7 @@ pub fn flow_workload_children<K: Resource<DynamicType = ()>>(
             port: runtime.port,
             command: Vec::new(),
             args: Vec::new(),
-            probes: Probes::healthz("/readyz"),
+            probes: Probes::http("/healthz", "/readyz").or_of(runtime.traffic.readiness.as_ref(), runtime.port),
             env,
             env_from: contract.env_from().map(|secret| json!({ "secretRef": { "name": secret } })).collect(),
             resources: runtime.resources.as_ref().map_or(Value::Null, |resources| json!(resources)),

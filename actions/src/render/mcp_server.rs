@@ -87,7 +87,7 @@ pub fn mcp_server_workload_children(
             command,
             args,
             port,
-            probes: if stdio { Probes::Http { live: "/livez", ready: "/readyz" } } else { Probes::Tcp },
+            probes: if stdio { Probes::http("/livez", "/readyz") } else { Probes::tcp() },
             env: deployment.env.iter().map(|(name, value)| json!({ "name": name, "value": value })).collect(),
             env_from: env_from(server),
             resources: deployment.resources.as_ref().map_or(Value::Null, |resources| json!(resources)),

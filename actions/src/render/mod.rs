@@ -6,6 +6,7 @@
 //! do.
 
 mod agent;
+mod card;
 mod container;
 mod contract;
 mod disruption_budget;
@@ -24,6 +25,7 @@ mod pod;
 mod pod_security;
 mod service;
 mod sidecar;
+mod system_prompt;
 mod tool_error;
 mod tools;
 mod workload;

@@ -11,7 +11,7 @@
 use crds::{ModelSpec, PluginConfigSpec};
 use serde_json::{Value, json};
 
-/// Name of a variable, and the variable as an entry of a container's `env`.
+/// Name of a variable from a Secret or ConfigMap, and the variable as an entry of a container's `env`.
 pub(super) type SecretVariable = (String, Value);
 
 /// Variables that a model adds to the environment.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::{
     RenderError,
-    container::{Probes, pull_policy},
+    container::{Handler, Probes, pull_policy},
 };
 
 /// Name of the container, and of its image in `status.images`.
@@ -159,9 +159,15 @@ impl<'a> Sidecar<'a> {
 
     /// Configures the sidecar of a finished template to query the readiness of its workload, so that a gateway with waiting
     /// requests need not wait for the kubelet too. Nothing is configured if anything besides the workload's own probes, as they
-    /// are rendered, decides on the readiness: then only the kubelet can judge.
-    pub(super) fn learn_readiness(&self, template: &mut Value, kind: &str, probes: Probes) {
-        if !self.pinned.tells_ready {
+    /// are rendered, decides on the readiness, or if those go to another port than the requests: then only the kubelet can judge.
+    pub(super) fn learn_readiness(&self, template: &mut Value, kind: &str, probes: Probes<'_>) {
+        let asked = match probes.readiness {
+            Handler::Http(path) => path,
+            Handler::Tcp => "tcp",
+        };
+        // The sidecar writes the path into its request as it is; the kubelet escapes other characters.
+        let is_probed = asked.bytes().all(|byte| byte.is_ascii_graphic()) && probes.port.is_none();
+        if !self.pinned.tells_ready || !is_probed {
             return;
         }
         let gates = template["spec"]["readinessGates"].as_array().is_some_and(|gates| !gates.is_empty());
@@ -182,10 +188,6 @@ impl<'a> Sidecar<'a> {
         let containers = template["spec"]["initContainers"].as_array_mut().into_iter().flatten();
         let proxy = containers.into_iter().find(|container| container["name"] == PROXY);
         if let Some(env) = proxy.and_then(|proxy| proxy["env"].as_array_mut()).filter(|_| alone && !gates) {
-            let asked = match probes {
-                Probes::Http { ready, .. } => ready,
-                Probes::Tcp => "tcp",
-            };
             let uid = json!({ "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.uid" } });
             env.push(json!({ "name": "RECIF_POD_UID", "valueFrom": uid }));
             env.push(json!({ "name": "RECIF_READINESS", "value": asked }));

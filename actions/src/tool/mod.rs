@@ -1,6 +1,8 @@
 //! `Tool` kind: validation and status. The lifecycle is that of every reference (`crate::reference`).
 
-use crds::{HasReferences, RefKind, Reference, ReferencePhase, Tool, reason, tool::is_builtin};
+mod description;
+
+use crds::{HasReferences, RefKind, Reference, ReferencePhase, Tool, ToolSpec, reason, tool::is_builtin};
 use machine::{ActionError, Table, TableError};
 use meta::{PhasedObject, condition, condition_type, update_condition};
 
@@ -12,6 +14,8 @@ use crate::{
     references::{Evaluation, ONLY_GATEWAYS, Query, Referable, Resolver, Usage, used_digest},
     render,
 };
+
+pub(crate) use description::described;
 
 impl ControlledKind for Tool {
     const TABLE: Table<ReferencePhase> = Table {
@@ -30,9 +34,14 @@ impl Referable for Tool {
         match query.object::<Self>() {
             None if query.is_direct() && is_builtin(query.name()) => Evaluation::resolved("builtin"),
             Some(tool) if !tool.spec.enabled => Evaluation::resolved("disabled"),
-            tool => query
-                .on_own_cycle()
-                .unwrap_or_else(|| query.evaluate_reference(tool, |tool| used_digest(&tool.spec, &["category"]))),
+            tool => query.on_own_cycle().unwrap_or_else(|| {
+                query.evaluate_reference(tool, |Tool { spec, .. }| {
+                    match description::agent_description(spec, |agent| query.named(agent)) {
+                        None => used_digest(spec, &["category"]),
+                        description => used_digest(&ToolSpec { description, ..spec.clone() }, &["category"]),
+                    }
+                })
+            }),
         }
     }
 

@@ -1,5 +1,6 @@
 //! End-to-end scenarios, one file per theme. Each is named after the rule that it tests.
 
+mod agent_fields;
 mod bad_input;
 mod bad_requests;
 mod chart;
@@ -71,6 +72,7 @@ const THEMES: &[&[Scenario]] = &[
     references::SCENARIOS,
     children::SCENARIOS,
     environment::SCENARIOS,
+    agent_fields::SCENARIOS,
     foreign::SCENARIOS,
     loops::SCENARIOS,
     scale::SCENARIOS,

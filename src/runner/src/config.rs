@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use super::{
     Lookup,
+    a2a::CardSettings,
     conversations::Storage,
     database::Dsn,
     knowledge::KnowledgeSource,
@@ -18,6 +19,8 @@ use super::{
 #[derive(Debug)]
 pub struct RunnerConfig {
     pub(super) agent: String,
+    /// Settings of the agent's A2A card.
+    pub(super) card: CardSettings,
     pub(super) address: SocketAddr,
     pub(super) model: ModelRef,
     pub(super) background: Option<ModelRef>,
@@ -87,6 +90,12 @@ impl RunnerConfig {
                 _ => Err(value_error("CORAIL_BACKGROUND_MODEL", value, "`provider:model_id`")),
             })
             .transpose()?;
+        let card = set("CORAIL_AGENT_CARD").map_or(Ok(CardSettings::default()), |text| {
+            serde_json::from_str(&text).map_err(|error| {
+                let problem = format!("not a JSON object with description and skills: {error}");
+                hidden_error("CORAIL_AGENT_CARD", problem)
+            })
+        })?;
         let tools = match set("CORAIL_TOOLS") {
             None => Vec::new(),
             Some(json) => CallableTool::read_all(&json).map_err(|problem| hidden_error("CORAIL_TOOLS", problem))?,
@@ -100,6 +109,7 @@ impl RunnerConfig {
 
         Ok(Self {
             agent: or("CORAIL_AGENT_NAME"),
+            card,
             address: address(lookup, "CORAIL_PORT")?,
             model,
             background,

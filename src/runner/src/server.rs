@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use super::{
-    a2a::A2a,
+    a2a::{A2a, CardSettings},
     agent::{Agent, ChatReply, ChatTurn, TurnError},
     caller::CallerContext,
     common_routes::{CommonRoutes, ErrorResponse, ReadinessCheck, RunnerService, wants_events},
@@ -41,6 +41,8 @@ use super::{
 pub(super) struct AgentApp {
     /// Name of the agent.
     pub(super) name: String,
+    /// Settings of its A2A card.
+    pub(super) card: Arc<CardSettings>,
     /// Agent, or the reason why it cannot be served.
     pub(super) agent: Result<Arc<Agent>, String>,
     /// Metrics.
@@ -77,7 +79,7 @@ impl AgentApp {
         };
         let named = |agent| -> Arc<dyn ModelBackend> { Arc::new(NamedAgent { name: self.name.clone(), agent }) };
         let model = self.agent.clone().map(named);
-        let a2a = A2a::new(&self.name, self.agent.clone(), self.requests.clone());
+        let a2a = A2a::new(&self.name, self.card.clone(), self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
             .fallback(async || ErrorResponse(StatusCode::NOT_FOUND, "unknown route; POST to /chat".into()))

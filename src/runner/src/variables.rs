@@ -13,6 +13,7 @@ use super::Lookup;
 /// Name, default ("" for none) and meaning of every variable.
 const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_AGENT_NAME", "agent", "name of the agent, for logs"),
+    ("CORAIL_AGENT_CARD", "", "JSON object with description and skills of the agent, for its A2A card"),
     ("CORAIL_PORT", "8000", "TCP port to listen on"),
     ("RECIF_ADDRESS", "::", "IP address to listen on; `::` is every address of both families"),
     ("CORAIL_CHANNEL", "rest", "how users reach the agent; `rest` is served"),

@@ -4,6 +4,7 @@ mod children;
 mod config;
 mod contract;
 mod dsn;
+mod fields;
 mod hash;
 mod model;
 mod overlay;

@@ -1,5 +1,6 @@
 //! Tests the life of an Agent over the simulated cluster.
 
+mod agent_fields;
 mod anywhere;
 mod budgets;
 mod crash;

@@ -4,16 +4,28 @@ use crds::{ApiKind, agent_model};
 use serde_json::Value;
 
 /// Columns that a summary has as fields of their own.
-const SUMMARY_COLUMNS: &[&str] = &["Phase", "Age", "Ready", "Reason", "Replicas"];
+const SUMMARY_COLUMNS: &[&str] = &["Phase", "Age", "Ready", "Reason", "Replicas", "Desired"];
+
+/// Most characters of an agent's description that lists show.
+const MAX_DESCRIPTION: usize = 120;
 
 /// Printer column (`additionalPrinterColumns`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
     /// Its title, such as `Model`.
     pub title: String,
-    path: Vec<ColumnPathStep>,
-    /// True for the model of an agent, which may stand in several fields.
-    is_agent_model: bool,
+    source: ColumnSource,
+}
+
+/// Source of a column's text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum ColumnSource {
+    /// The field at this path.
+    Path(Vec<ColumnPathStep>),
+    /// The model of an agent, which may stand in several fields.
+    AgentModel,
+    /// The description of an agent, cut: `kubectl get` would show the whole text, so that the definition has no such column.
+    AgentDescription,
 }
 
 /// Step of a [JSONPath](https://kubernetes.io/docs/reference/kubectl/jsonpath/), as far as the definitions use it.
@@ -32,18 +44,24 @@ impl Column {
         let columns = versions.into_iter().flat_map(|version| version.additional_printer_columns.unwrap_or_default());
         let others = columns.filter(|column| !SUMMARY_COLUMNS.contains(&column.name.as_str()));
         let others = others.filter_map(|column| {
-            let is_agent_model = kind.name == "Agent" && column.name == "Model";
-            Some(Self { path: parse(&column.json_path)?, title: column.name, is_agent_model })
+            let source = match (kind.name, column.name.as_str()) {
+                ("Agent", "Model") => ColumnSource::AgentModel,
+                _ => ColumnSource::Path(parse(&column.json_path)?),
+            };
+            Some(Self { title: column.name, source })
         });
-        others.collect()
+        let description = Self { title: "Description".to_owned(), source: ColumnSource::AgentDescription };
+        others.chain((kind.name == "Agent").then_some(description)).collect()
     }
 
     /// Returns its text for an object; `None`: the object does not have it.
     pub fn text(&self, object: &Value) -> Option<String> {
-        if self.is_agent_model {
-            return agent_model(object);
-        }
-        let found = self.path.iter().try_fold(object, |value, step| match step {
+        let path = match &self.source {
+            ColumnSource::AgentModel => return agent_model(object),
+            ColumnSource::AgentDescription => return agent_description(object),
+            ColumnSource::Path(path) => path,
+        };
+        let found = path.iter().try_fold(object, |value, step| match step {
             ColumnPathStep::Field(name) => value.get(name),
             ColumnPathStep::First { field, value: wanted } => {
                 value.as_array()?.iter().find(|element| element.get(field).and_then(Value::as_str) == Some(wanted))
@@ -55,6 +73,15 @@ impl Column {
             other => Some(other.to_string()),
         }
     }
+}
+
+/// Returns the first line of an agent's description, cut where it is long.
+fn agent_description(agent: &Value) -> Option<String> {
+    let line = agent.pointer("/spec/description")?.as_str()?.trim().lines().next()?;
+    Some(match line.char_indices().nth(MAX_DESCRIPTION) {
+        Some((end, _)) => format!("{}…", line[..end].trim_end()),
+        None => line.to_owned(),
+    })
 }
 
 fn parse(path: &str) -> Option<Vec<ColumnPathStep>> {
@@ -98,7 +125,7 @@ mod tests {
             Column::of(ApiKind::find(kind).unwrap()).into_iter().map(|column| column.title).collect()
         };
         assert_eq!(titles("Flow"), ["Available", "Endpoint"]);
-        assert_eq!(titles("Agent"), ["Endpoint", "Model"]);
+        assert_eq!(titles("Agent"), ["Endpoint", "Model", "Description"]);
     }
 
     #[test]
@@ -106,12 +133,29 @@ mod tests {
         let object =
             json!({ "status": { "n": 3, "conditions": [{ "type": "A" }, { "type": "Ready", "reason": "R" }] } });
         let text = |path: &str| {
-            Column { title: String::new(), path: parse(path).unwrap(), is_agent_model: false }.text(&object)
+            Column { title: String::new(), source: ColumnSource::Path(parse(path).unwrap()) }.text(&object)
         };
         assert_eq!(text(".status.n").as_deref(), Some("3"));
         assert_eq!(text(".status.conditions[?(@.type==\"Ready\")].reason").as_deref(), Some("R"));
         assert_eq!(text(".status.missing.n"), None);
         assert_eq!(parse("status[0]"), None);
+    }
+
+    #[test]
+    fn an_agents_description_is_its_first_line_and_not_all_of_a_long_one() {
+        let long = format!("{} {}", "é".repeat(MAX_DESCRIPTION - 1), "x".repeat(9));
+        for (description, expected) in [
+            (json!("\nSells pens.\nAnd ink."), Some("Sells pens.".to_owned())),
+            (json!(long), Some(format!("{}…", "é".repeat(MAX_DESCRIPTION - 1)))),
+            (json!("é".repeat(MAX_DESCRIPTION)), Some("é".repeat(MAX_DESCRIPTION))),
+            (json!(""), None),
+            (Value::Null, None),
+        ] {
+            assert_eq!(agent_description(&json!({ "spec": { "description": description } })), expected);
+        }
+        let columns = Column::of(ApiKind::find("Agent").unwrap());
+        let description = columns.iter().find(|column| column.title == "Description").unwrap();
+        assert_eq!(description.text(&json!({ "spec": { "description": "Sells." } })).as_deref(), Some("Sells."));
     }
 
     #[test]

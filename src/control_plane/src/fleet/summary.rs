@@ -44,7 +44,7 @@ pub struct Summary {
     pub since: Option<String>,
     /// Its Pods; null for a kind that runs none.
     pub replicas: Option<Replicas>,
-    /// The kind's own printer columns: title to text.
+    /// The kind's own printer columns, and of an agent the beginning of its description: title to text.
     pub columns: BTreeMap<String, String>,
 }
 

@@ -9,11 +9,30 @@ use axum::http::{
     header::HOST,
     uri::{Authority, PathAndQuery},
 };
+use crds::agent_card::AgentSkill;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+/// Description and skills of an agent, as `CORAIL_AGENT_CARD` sets them.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub(crate) struct CardSettings {
+    /// Description of the agent; empty: one made of its name.
+    description: String,
+    /// Skills of the agent; empty: one skill, chat.
+    skills: Vec<AgentSkill>,
+}
+
 /// Returns the card of the agent `name`, reached at `url`.
-pub(super) fn card(name: &str, url: &str) -> Value {
-    let description = format!("The AI agent {name}: it answers messages, and uses tools on the way where it has some.");
+pub(super) fn card(name: &str, settings: &CardSettings, url: &str) -> Value {
+    let description = match settings.description.as_str() {
+        "" => format!("The AI agent {name}: it answers messages, and uses tools on the way where it has some."),
+        set => set.to_owned(),
+    };
+    let skills = match settings.skills.as_slice() {
+        [] => json!([{ "id": "chat", "name": "Chat", "description": description, "tags": ["chat"] }]),
+        set => set.iter().map(skill).collect(),
+    };
     json!({
         "name": name,
         "description": description,
@@ -25,11 +44,19 @@ pub(super) fn card(name: &str, url: &str) -> Value {
         "capabilities": { "streaming": true, "pushNotifications": false },
         "defaultInputModes": ["text/plain", "application/json"],
         "defaultOutputModes": ["text/plain"],
-        "skills": [{ "id": "chat", "name": "Chat", "description": description, "tags": ["chat"] }],
+        "skills": skills,
         "url": url,
         "preferredTransport": "JSONRPC",
         "protocolVersion": "0.3.0",
     })
+}
+
+/// Returns a skill with the fields that the protocol requires, of which the spec may leave out description and tags.
+fn skill(skill: &AgentSkill) -> Value {
+    let mut shown = json!(skill);
+    shown["description"] = json!(skill.description.as_deref().filter(|text| !text.is_empty()).unwrap_or(&skill.name));
+    shown["tags"] = json!(skill.tags);
+    shown
 }
 
 /// Returns the URL by which the client reaches this agent, from `X-Forwarded-*` or `Host`; `None` when the request has
@@ -63,6 +90,30 @@ fn is_prefix(prefix: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_settings_take_the_place_of_the_defaults_each_for_itself() {
+        let card = |settings: Value| card("shop", &serde_json::from_value(settings).unwrap(), "http://a/");
+        let skills = json!([
+            { "id": "find", "name": "Find", "tags": ["search"], "inputModes": ["text/plain"] },
+            { "id": "buy", "name": "Buy", "description": "Buys a thing.", "examples": ["Buy a pen"] },
+        ]);
+        let both = card(json!({ "description": "Sells pens.", "skills": skills }));
+        assert_eq!(both["description"], "Sells pens.");
+        assert_eq!(
+            both["skills"],
+            json!([
+                { "id": "find", "name": "Find", "description": "Find", "tags": ["search"], "inputModes": ["text/plain"] },
+                { "id": "buy", "name": "Buy", "description": "Buys a thing.", "tags": [], "examples": ["Buy a pen"] },
+            ])
+        );
+        let described = card(json!({ "description": "Sells pens." }));
+        assert_eq!(described["skills"][0]["id"], "chat");
+        assert_eq!(described["skills"][0]["description"], "Sells pens.");
+        let none = card(json!({}));
+        assert!(none["description"].as_str().unwrap().starts_with("The AI agent shop: "), "{none}");
+        assert_eq!(none["skills"].as_array().unwrap().len(), 1);
+    }
 
     #[test]
     fn the_address_is_the_one_the_client_used() {

@@ -40,6 +40,8 @@ use crds::digest;
 use serde_json::{Map, Value, json};
 use tokio_util::task::TaskTracker;
 
+pub(super) use card::CardSettings;
+
 use self::{
     method::{A2aOperation, Version, method},
     params::{ListParams, SendParams, TaskParams},
@@ -59,21 +61,27 @@ use super::{
 #[derive(Clone)]
 pub(super) struct A2a {
     name: Arc<str>,
+    card: Arc<CardSettings>,
     agent: Result<Arc<Agent>, String>,
     requests: TaskTracker,
     tasks: Arc<TaskRegistry>,
 }
 
 impl A2a {
-    /// Creates the service of the agent `name`. An `Err` holds the reason why the agent cannot be served. Running tasks
+    /// Creates the service of the agent `name`, whose card has these settings. An `Err` holds the reason why the agent cannot be served. Running tasks
     /// count among `requests`, so that a drain waits for them.
-    pub(super) fn new(name: &str, agent: Result<Arc<Agent>, String>, requests: TaskTracker) -> Self {
+    pub(super) fn new(
+        name: &str,
+        card: Arc<CardSettings>,
+        agent: Result<Arc<Agent>, String>,
+        requests: TaskTracker,
+    ) -> Self {
         let limits = Limits::default();
         let home = agent.as_ref().map(|agent| agent.database_scope());
         let in_memory = matches!(home, Ok(None));
         let rows = home.ok().flatten().map(|home| TaskRows::new(home, limits));
         let tasks = Arc::new(TaskRegistry::new(Tasks::new(limits), rows, in_memory));
-        Self { name: name.into(), agent, requests, tasks }
+        Self { name: name.into(), card, agent, requests, tasks }
     }
 
     /// Returns the routes of A2A.
@@ -261,7 +269,7 @@ async fn show_card(State(a2a): State<A2a>, headers: HeaderMap) -> Result<Respons
     let address = card::address(&headers);
     let url =
         address.ok_or_else(|| ErrorResponse(StatusCode::BAD_REQUEST, "the request has no usable `Host`".into()))?;
-    let card = card::card(&a2a.name, &url);
+    let card = card::card(&a2a.name, &a2a.card, &url);
     let tag = format!("\"{}\"", digest::sha256_hex(card.to_string().as_bytes()));
     let about = [(CACHE_CONTROL, CARD_CACHE_CONTROL.to_owned()), (ETAG, tag.clone())];
     let known = headers.get(IF_NONE_MATCH).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -106,6 +106,16 @@ async fn the_card_has_the_address_of_the_gateway() {
 }
 
 #[tokio::test]
+async fn the_card_says_what_the_spec_says_of_the_agent() {
+    let skills = json!([{ "id": "find", "name": "Find", "tags": ["search"] }]);
+    let set = json!({ "description": "Sells pens.", "skills": skills }).to_string();
+    let runner = Runner::with(&[("CORAIL_AGENT_CARD", set)]).await;
+    let (_, card) = runner.get("/.well-known/agent-card.json").await;
+    let card: Value = serde_json::from_str(&card).unwrap();
+    assert_eq!((&card["description"], &card["skills"][0]["id"]), (&json!("Sells pens."), &json!("find")));
+}
+
+#[tokio::test]
 async fn a_context_is_a_conversation() {
     let runner = Runner::with(&[]).await;
     let first = runner.rpc("SendMessage", message("hello")).await["result"]["task"].take();

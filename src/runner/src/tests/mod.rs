@@ -70,7 +70,8 @@ impl Runner {
         let tools = Toolbox::new(tools, Arc::new(|_: &str| None), metrics.clone());
         let model: Arc<dyn Model> = Arc::new(model);
         let agent = Agent::with(model.clone(), model, None, tools).with_conversations(conversations);
-        let app = AgentApp { name: "tester".into(), agent: Ok(Arc::new(agent)), metrics, requests: TaskTracker::new() };
+        let (name, agent) = ("tester".into(), Ok(Arc::new(agent)));
+        let app = AgentApp { name, card: Arc::default(), agent, metrics, requests: TaskTracker::new() };
         Self::start(app, stop, Duration::from_secs(60)).await
     }
 

@@ -115,7 +115,7 @@ function Talk({ target }: { target: Target }): ReactElement {
           <h2 className="truncate">
             <ObjectLink {...target} />
           </h2>
-          <p className="muted small truncate">{conversation.title ?? `${target.kind} in ${target.namespace}`}</p>
+          <p className="muted small truncate">{conversation.title ?? summary?.columns.Description ?? `${target.kind} in ${target.namespace}`}</p>
         </div>
         {summary && <Phase {...summary} pill />}
         {turns.length > 0 && (

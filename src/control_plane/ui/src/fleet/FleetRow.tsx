@@ -14,13 +14,14 @@ import { keyOf } from "./merge.ts";
 
 /** Describes what the object is by the kind's own printer columns, without those that are on the object's page only. */
 export function details({ columns }: Pick<Summary, "columns">): string {
-  const { Available, Endpoint, Transport, Protocol, ReadyFlows, Total, Tools, Category, ...others } = columns;
+  const { Available, Endpoint, Transport, Protocol, ReadyFlows, Total, Tools, Category, Description, ...others } = columns;
   return [
     ReadyFlows && `${ReadyFlows} of ${Total} flows`,
     Tools && `${Tools} ${Tools === "1" ? "tool" : "tools"}`,
     ...Object.values(others),
     // The default of the schema.
     Category !== "general" && Category,
+    Description,
   ]
     .filter(Boolean)
     .join(" · ");

@@ -175,6 +175,7 @@ it.each([
 
 it.each<[Summary["columns"], string]>([
   [{ Endpoint: "http://a", Model: "openai/gpt" }, "openai/gpt"],
+  [{ Description: "Sells pens.", Endpoint: "http://a", Model: "openai/gpt" }, "openai/gpt · Sells pens."],
   [{ Available: "True", Endpoint: "http://s", ReadyFlows: "1", Total: "2" }, "1 of 2 flows"],
   [{ Protocol: "STREAMABLE_HTTP", Tools: "3", URL: "http://far/mcp" }, "3 tools · http://far/mcp"],
   [{ Endpoint: "http://d", Tools: "1", Transport: "stdio" }, "1 tool"],

@@ -74,6 +74,7 @@ export function ObjectPage(): ReactElement {
       ) : (
         <>
           {gone && <Notice tone="warn">This object was deleted. What you see is how it was last.</Notice>}
+          {kind.kind === "Agent" && typeof object.data.spec.description === "string" && <p className="description">{object.data.spec.description}</p>}
           <Facts summary={summary} generation={object.data.metadata.generation} observed={object.data.status?.observedGeneration} />
           <nav aria-label="Views" className="tabs">
             {TABS.map((one) => (
@@ -156,7 +157,7 @@ function Facts({ summary, generation, observed }: { summary: Summary | undefined
   if (summary.replicas) facts.push(["Pods ready", `${summary.replicas.ready} of ${summary.replicas.desired}`]);
   facts.push(["Generation", observed === undefined || observed === generation ? String(generation ?? "–") : `${generation}, last seen ${String(observed)}`]);
   for (const [name, value] of Object.entries(summary.columns)) {
-    if (value && name !== "Available") facts.push([name, value]);
+    if (value && name !== "Available" && name !== "Description") facts.push([name, value]);
   }
   return (
     <dl className="facts">
