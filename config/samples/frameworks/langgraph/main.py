@@ -47,7 +47,8 @@ graph = StateGraph(State).add_node("model", model).add_edge(START, "model").comp
 class Executor(AgentExecutor):
     async def execute(self, context, event_queue):
         await event_queue.enqueue_event(new_task_from_user_message(context.message))
-        task, headers = TaskUpdater(event_queue, context.task_id, context.context_id), context.call_context.state["headers"]
+        task = TaskUpdater(event_queue, context.task_id, context.context_id)
+        headers = context.call_context.state["headers"]
         # A conversation belongs to the caller, whom the gateway has signed in.
         thread = {"thread_id": f"{headers.get('x-recif-user', '')}/{context.context_id}", "headers": headers}
         said = {"messages": [context.get_user_input()]}
