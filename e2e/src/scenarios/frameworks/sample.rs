@@ -21,8 +21,8 @@ use crate::{
 const CALLER: &str = "caller";
 /// Id of the trace of the requests.
 const TRACE: &str = "0123456789abcdef0123456789abcdef";
-/// Words of a stream during a rollout: it takes 20 s, and the Pod has 25 s and more to end it.
-const WORDS: usize = 400;
+/// Words of a stream during a rollout: it takes 13 s and more, and the Pod has 25 s and more to end it.
+const WORDS: usize = 250;
 /// Longest wait until the old Pod is gone.
 const GONE: Duration = Duration::from_secs(90);
 
