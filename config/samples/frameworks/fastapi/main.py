@@ -48,7 +48,10 @@ async def healthz():
 
 @app.post("/chat")
 async def chat(
-    body: Message, accept: str = Header(""), x_recif_user: str | None = Header(None), traceparent: str | None = Header(None)
+    body: Message,
+    accept: str = Header(""),
+    x_recif_user: str | None = Header(None),
+    traceparent: str | None = Header(None),
 ):
     conversation = body.conversation_id or str(uuid4())
     messages = conversations[x_recif_user, conversation]

@@ -1,4 +1,4 @@
-// Runs the flows of a FlowSet with Genkit: POST /<flow> takes a JSON object, and answers as text or as a stream of events.
+// Runs the flows of a FlowSet with Genkit: POST /<flow> takes a JSON object, and answers text or a stream of events.
 
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -6,8 +6,9 @@ import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import { genkit } from "genkit";
 
-const root = process.env.RECIF_CONTRACT_ROOT ?? "/genkit";
-const read = (path) => JSON.parse(readFileSync(path, "utf8"));
+// `recif dev` has the files elsewhere.
+const place = (path) => path.replace(/^\/genkit/, process.env.RECIF_CONTRACT_ROOT ?? "/genkit");
+const read = (path) => JSON.parse(readFileSync(place(path), "utf8"));
 
 // Stands for a model, and says its words one by one.
 async function speak(request, { sendChunk, context }) {
@@ -22,16 +23,16 @@ async function speak(request, { sendChunk, context }) {
   return { message: { role: "model", content: [{ text: reply }] }, finishReason: "stop" };
 }
 
-// Returns a flow as a function that answers an input. What cannot be run is an error at the start, and not of a request.
+// Returns a flow as a function of its input. What cannot be run is an error at the start, and not of a request.
 function load({ name, entrypoint, dir }) {
   const { defaultModel, plugin } = read(`${dir}/config.json`);
-  if (plugin.type !== "stub") throw new Error(`flow ${name}: this program has no models of type ${plugin.type}, only stub`);
-  const ai = genkit({ promptDir: `${dir}/prompts` });
+  if (plugin.type !== "stub") throw new Error(`flow ${name}: there are models of type stub, and not ${plugin.type}`);
+  const ai = genkit({ promptDir: place(`${dir}/prompts`) });
   const model = ai.defineModel({ apiVersion: "v2", name: `stub/${defaultModel.model}` }, speak);
   return (input, context) => ai.prompt(entrypoint).stream(input, { model, context: { flow: name, ...context } });
 }
 
-const flows = new Map(read(`${root}/manifest.json`).flows.map((entry) => [`/${entry.name}`, load(entry)]));
+const flows = new Map(read("/genkit/manifest.json").flows.map((entry) => [`/${entry.name}`, load(entry)]));
 
 async function answer(request, response) {
   if (["/healthz", "/readyz"].includes(request.url)) return response.end();
