@@ -1,6 +1,6 @@
 # The commands of every day; each is a script under hack/ or a cargo call. RECIF_CLUSTER names the local cluster (dev); kind, k3d
 # and minikube are clusters of these programs, and existing is yours, by KUBECONFIG.
-.PHONY: help dev up test lint unit e2e faults e2e-local test-e2e test-faults test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build dist down clean cargo-found
+.PHONY: help dev up test lint unit e2e faults e2e-local test-e2e test-faults test-frameworks test-nodes test-upgrade test-versions fuzz ui deny manifests generate images docker-build samples dist down clean cargo-found
 .DEFAULT_GOAL := help
 # Go and Rust, which sudo's PATH lacks.
 export PATH := $(shell . hack/path; echo "$$PATH")
@@ -57,6 +57,9 @@ test-versions: ## all end-to-end tests on the oldest and on the newest supported
 test-nodes: ## a cluster of two nodes, of which one is drained, killed and cut off: about 6 minutes
 	@hack/e2e nodes
 
+test-frameworks: ## the samples of all frameworks: they run, answer, stream, know their caller and lose no stream in a rollout
+	@hack/e2e frameworks
+
 test-faults: cargo-found ## the whole fault suite with 40 seeds: about 35 minutes
 	@hack/faults
 
@@ -84,6 +87,9 @@ manifests generate: cargo-found ## write config/crd, the rights on our kinds, th
 
 images docker-build: ## build the images and load them into the running cluster
 	@hack/images
+
+samples: ## build the samples of frameworks, apply them to the running cluster, and wait until they are ready
+	@hack/samples --apply
 
 dist: cargo-found ## what a release consists of, in dist/: archives, images, charts, SBOMs (hack/dist --arch amd64: without arm64)
 	@hack/dist

@@ -170,3 +170,19 @@ fn the_samples_can_be_read_and_name_only_tools_that_are_there() {
         }
     }
 }
+
+#[test]
+fn the_samples_of_frameworks_can_be_read_and_each_program_has_its_image() {
+    let folder = "config/samples/frameworks";
+    let samples = files(folder).into_iter().filter(|name| root().join(folder).join(name).is_dir());
+    for sample in samples {
+        let own = format!("recif.local/sample-{sample}:dev");
+        let objects = resources(&format!("{folder}/{sample}"));
+        for object in &objects {
+            decode(object).unwrap();
+        }
+        let uses = objects.iter().any(|object| object["spec"].to_string().contains(&own));
+        let builds = root().join(folder).join(&sample).join("Dockerfile").exists();
+        assert_eq!(uses, builds, "{sample}: its objects use {own} if it has a Dockerfile");
+    }
+}

@@ -50,6 +50,9 @@ struct Args {
     /// Runs the scenarios of a cluster with two nodes instead of all others.
     #[arg(long, conflicts_with = "local")]
     nodes: bool,
+    /// Runs the scenarios of all samples of frameworks instead of all others.
+    #[arg(long, conflicts_with_all = ["local", "nodes"])]
+    frameworks: bool,
     /// Runs of the exclusive scenarios, which are the longest, only a third, which this decides: a commit's hash, say.
     #[arg(long)]
     third_of: Option<String>,
@@ -62,10 +65,11 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Args { filters, list, deploy_only, nodes, third_of, jobs, paths } = Args::parse();
+    let Args { filters, list, deploy_only, nodes, frameworks, third_of, jobs, paths } = Args::parse();
     let suite = match (nodes, paths.local) {
         (_, true) => Suite::Local,
         (true, false) => Suite::Nodes,
+        (false, false) if frameworks => Suite::Frameworks,
         (false, false) if paths.has_default_version() => Suite::Cluster,
         (false, false) => Suite::OtherVersion,
     };

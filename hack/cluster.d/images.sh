@@ -35,6 +35,33 @@ load_images_on() {
     done
 }
 
+# image NAME KEY BUILD…: runs BUILD to make recif.local/NAME:dev unless its archive exists, and loads it unless the cluster
+# has it. Its archives are in IMAGES.
+IMAGES=$CACHE/images
+image() {
+    local name=$1 key=$2 archive=$IMAGES/$1-$2.tar node
+    shift 2
+    if [ ! -f "$archive" ]; then
+        say "building image $name"
+        "$@"
+        save_image "$archive" "recif.local/$name:dev"
+        find "$IMAGES" -name "$name-[0-9a-f]*.tar" ! -name "$name-$key.tar" -mtime +1 -delete
+    fi
+    is_running && [ "$CLUSTER" != existing ] || return 0
+    for node in $(running_nodes); do load "$node" "$name" "$key" "$archive"; done
+}
+load() {
+    local node=$1 name=$2 key=$3 loaded
+    loaded=$(node_dir "$node")/images
+    [ "$(cat "$loaded/$name" 2>/dev/null)" != "$key" ] || return 0
+    load_images_on "$node" "$4"
+    inside_node "$node" ctr -n k8s.io image tag --force "recif.local/$name:dev" "recif.local/$name:$key" >/dev/null
+    [ "$name" != runner ] || inside_node "$node" ctr -n k8s.io image tag --force recif.local/runner:dev docker.io/library/corail:latest >/dev/null
+    mkdir -p "$loaded"
+    echo "$key" >"$loaded/$name"
+    say "loaded image $(on "$node" "$name") ($key)"
+}
+
 sum() { cat "$@" | sha256sum | cut -c1-12; }
 
 # Builds the base of the product's images: the files that a dynamically linked program needs, from Debian packages of the

@@ -22,6 +22,7 @@ mod flow_changes;
 mod flow_sets;
 mod flows;
 mod foreign;
+mod frameworks;
 mod gateway;
 mod gateway_auth;
 mod identity;
@@ -85,6 +86,7 @@ const THEMES: &[&[Scenario]] = &[
     deletion::SCENARIOS,
     start::SCENARIOS,
     docs::SCENARIOS,
+    frameworks::SCENARIOS,
     conditions::SCENARIOS,
     bad_input::SCENARIOS,
     requests::SCENARIOS,
@@ -118,6 +120,9 @@ const THEMES: &[&[Scenario]] = &[
 
 /// Themes of clusters with two nodes.
 const THEMES_OF_NODES: &[&[Scenario]] = &[nodes::SCENARIOS];
+
+/// Themes of the samples of frameworks, with those whose images take minutes.
+const THEMES_OF_FRAMEWORKS: &[&[Scenario]] = &[frameworks::SCENARIOS, frameworks::LONG];
 
 /// Themes that `recif dev` passes, too.
 const LOCAL_THEMES: &[&[Scenario]] = &[
@@ -183,6 +188,8 @@ pub(crate) enum Suite {
     OtherVersion,
     /// Those of a cluster with two.
     Nodes,
+    /// Those of the samples of frameworks.
+    Frameworks,
     /// Those of a `recif dev`.
     Local,
 }
@@ -193,12 +200,13 @@ pub(crate) fn matching(filters: &[String], suite: Suite, third_of: Option<&str>)
     let themes = match suite {
         Suite::Cluster | Suite::OtherVersion => THEMES,
         Suite::Nodes => THEMES_OF_NODES,
+        Suite::Frameworks => THEMES_OF_FRAMEWORKS,
         Suite::Local => LOCAL_THEMES,
     };
     let is_left_out = |scenario: &Scenario| match suite {
         Suite::Local => NOT_LOCAL.iter().any(|names| names.contains(&scenario.name)),
         Suite::OtherVersion => OF_DEFAULT_VERSION.contains(&scenario.name),
-        Suite::Cluster | Suite::Nodes => false,
+        Suite::Cluster | Suite::Nodes | Suite::Frameworks => false,
     };
     let wanted = |scenario: &&Scenario| {
         let is_named = filters.is_empty() || filters.iter().any(|it| scenario.title().contains(it.as_str()));

@@ -58,7 +58,7 @@ struct FlowConfigFile<'a> {
     credential_keys: Option<Vec<&'a str>>,
 }
 
-/// Renders `manifest.json` of a set: the name and the entry prompt of each flow.
+/// Renders `manifest.json` of a set: the name, the entry prompt and the absolute folder of each flow.
 pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     #[derive(Serialize)]
     struct SetManifest<'a> {
@@ -70,8 +70,8 @@ pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>) -> S
         entrypoint: &'a str,
         dir: String,
     }
-    let flows = flows.map(|(name, entrypoint)| SetEntry { name, entrypoint, dir: folder(name) }).collect();
-    pretty(&SetManifest { flows })
+    let entry = |(name, entrypoint)| SetEntry { name, entrypoint, dir: format!("{MOUNT}/{}", folder(name)) };
+    pretty(&SetManifest { flows: flows.map(entry).collect() })
 }
 
 /// Returns JSON, indented by two spaces.

@@ -10,6 +10,7 @@ mod hash;
 mod model;
 mod overlay;
 mod pod_security;
+mod runtime_contract;
 mod sidecar;
 mod tools;
 

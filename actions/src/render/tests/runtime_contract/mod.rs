@@ -1,0 +1,159 @@
+//! Compares the tables of `docs/runtime-contract.md` with what is rendered.
+
+mod agents;
+mod flows;
+mod pod;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crds::{Flow, FlowSet, ModelSpec, PluginConfigSpec, Tool, tool_server::CaSecret};
+use serde_json::{Value, json};
+
+use super::{agent, images, merge, settings, tool};
+use crate::{
+    ports::ChildManifest,
+    render::{
+        AgentParts, Credentials, FLOW, FLOW_SET, FlowContract, FlowImages, FlowModel, FlowParts, FlowTool, PinnedProxy,
+        agent_config, agent_workload_children, flow_workload_children,
+    },
+};
+
+const PAGE: &str = include_str!("../../../../../docs/runtime-contract.md");
+/// Sidecar as templates have it today.
+const PROXY: PinnedProxy<'static> =
+    PinnedProxy { image: "proxy:1", caller_keys: Some("[]"), tells_ready: true, declares_port: true };
+
+/// Returns the rows of the first table below a heading, without its head. `after` is text that stands before the table.
+fn table(heading: &str, after: &str) -> Vec<Vec<&'static str>> {
+    let (_, section) = PAGE.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    let (_, section) = section.split_once(after).unwrap_or_else(|| panic!("no {after:?} below {heading}"));
+    let rows = section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let cells =
+        |row: &'static str| row.trim_matches('|').split(" | ").map(|cell| cell.trim_matches([' ', '|'])).collect();
+    let found: Vec<_> = rows.skip(2).map(cells).collect();
+    assert!(!found.is_empty(), "no table below {heading}");
+    found
+}
+
+/// Returns the words of a cell that are set as code.
+fn code(cell: &str) -> Vec<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
+fn texts(words: &[&str]) -> BTreeSet<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn keys(value: &Value) -> BTreeSet<String> {
+    value.as_object().unwrap().keys().cloned().collect()
+}
+
+/// Returns the container of the workload, and its Service's port.
+fn running([service, deployment]: [ChildManifest; 2]) -> (Value, Value) {
+    let port = service.body["spec"]["ports"][0]["port"].clone();
+    (deployment.body["spec"]["template"]["spec"]["containers"][0].clone(), port)
+}
+
+/// Returns the names of variables in the container's `env`.
+fn variables(container: &Value) -> BTreeSet<String> {
+    let env = container["env"].as_array().unwrap().iter();
+    env.map(|variable| variable["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn agent_container(spec: Value) -> (Value, Value) {
+    let agent = agent(spec);
+    let config = agent_config(&agent, &AgentParts::default(), &settings()).unwrap();
+    running(agent_workload_children(&agent, &config, images(&agent, PROXY), Some(1)).unwrap())
+}
+
+fn secret_header() -> Value {
+    json!([{ "name": "Authorization", "secretKeyRef": { "name": "keys", "key": "token" } }])
+}
+
+/// Returns a Tool of each type with every field that is rendered.
+fn tools() -> Vec<Tool> {
+    let common = |more: Value| {
+        let mut spec = json!({ "description": "d", "inputSchema": { "type": "object" }, "outputSchema": {} });
+        merge(&mut spec, more);
+        spec
+    };
+    let parameter = json!({ "name": "a", "description": "d", "required": true, "default": "x" });
+    let mut all = vec![
+        tool("plain", json!({ "endpoint": "http://a", "method": "GET", "parameters": [parameter] })),
+        tool("web", common(json!({ "endpoint": "http://a", "method": "GET", "headersFrom": secret_header() }))),
+        tool(
+            "du",
+            common(json!({
+                "type": "cli", "binary": "du", "allowedCommands": ["-s"], "allowedFlags": ["-s"], "allowedEnv": ["DIR"],
+            })),
+        ),
+        tool(
+            "search",
+            common(json!({ "type": "mcp", "mcpEndpoint": "https://m/mcp", "headers": { "X-Team": "blue" } })),
+        ),
+        tool("plan", common(json!({ "type": "flow" }))),
+        tool("ask", common(json!({ "type": "agent" }))),
+        tool("datetime", common(json!({ "type": "builtin" }))),
+    ];
+    let search = &mut all[3];
+    search.spec.call.sse = true;
+    search.spec.call.tls.ca_secret_ref = Some(CaSecret { name: "ca".into(), key: "ca.crt".into() });
+    all
+}
+
+fn model() -> ModelSpec {
+    serde_json::from_value(json!({
+        "provider": "openai", "model": "gpt", "pluginConfigRef": { "name": "p" }, "info": { "label": "GPT" },
+        "defaultConfig": { "temperature": 0.5 },
+    }))
+    .unwrap()
+}
+
+fn plugin() -> PluginConfigSpec {
+    serde_json::from_value(json!({
+        "type": "openai", "region": "eu", "extraConfig": { "baseUrl": "http://llm/v1" },
+        "credentialsRef": { "name": "keys" }, "credentialKeys": ["OPENAI_API_KEY"],
+    }))
+    .unwrap()
+}
+
+fn flow_of(more: Value) -> Flow {
+    let mut spec = json!({ "prompts": [{ "promptRef": { "name": "p" } }], "modelRef": { "name": "m" } });
+    merge(&mut spec, more);
+    serde_json::from_value(json!({ "metadata": { "name": "f", "namespace": "ns" }, "spec": spec })).unwrap()
+}
+
+fn set_of(more: Value) -> FlowSet {
+    let mut spec = json!({ "flows": [] });
+    merge(&mut spec, more);
+    serde_json::from_value(json!({ "metadata": { "name": "s", "namespace": "ns" }, "spec": spec })).unwrap()
+}
+
+fn flow_parts(name: &str) -> FlowParts {
+    let url = |tool: &Tool| ["flow", "agent"].contains(&tool.spec.type_.as_str()).then(|| "http://w".to_owned());
+    let object = |tool: Tool| {
+        let url = url(&tool);
+        let name = tool.spec.name.clone();
+        (name, FlowTool::Object { url, tool: tool.into(), header_values: BTreeMap::new() })
+    };
+    let values = [("OPENAI_API_KEY".to_owned(), "22".to_owned())].into();
+    let credentials = Some(Credentials { secret: "keys".to_owned(), values });
+    FlowParts {
+        name: name.to_owned(),
+        prompts: vec![("say".to_owned(), "{{text}}".to_owned())],
+        tools: tools().into_iter().map(object).collect(),
+        model: Some(FlowModel { model: model(), plugin: plugin(), credentials }),
+    }
+}
+
+const IMAGES: FlowImages<'static> = FlowImages { runner: "runner:1", proxy: PROXY };
+
+fn flow_container(flow: &Flow) -> (Value, Value) {
+    let contract = FlowContract::of_flow(&flow_parts("f"), &BTreeMap::new()).unwrap();
+    running(flow_workload_children(flow, FLOW, &flow.spec.runtime, &contract, IMAGES, Some(1)).unwrap())
+}
+
+fn set_container(set: &FlowSet) -> (Value, Value) {
+    let contract = FlowContract::of_set("s", &[flow_parts("f")], &BTreeMap::new()).unwrap();
+    running(flow_workload_children(set, FLOW_SET, &set.spec.runtime, &contract, IMAGES, Some(1)).unwrap())
+}

@@ -1,0 +1,74 @@
+//! Tests the samples of frameworks: programs of others run unchanged, answer, stream, know their caller and lose no stream in a rollout.
+
+mod protocol;
+mod sample;
+
+use anyhow::{Result, ensure};
+use serde_json::Value;
+
+use self::{
+    protocol::Protocol,
+    sample::{Sample, apply},
+};
+use super::gateway_auth::send_request;
+use crate::{
+    client::ClientTarget,
+    kinds::{AGENT, FLOW_SET, MCP_SERVER},
+    namespace::{Namespace, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
+    scenario::{Scenario, scenarios},
+};
+
+/// Those whose images are built soon.
+pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
+    a_program_in_fastapi_is_an_agent,
+    an_agent_uses_mcp_servers_and_an_agent_of_others,
+);
+/// The others.
+pub(super) const LONG: &[Scenario] = scenarios!(Parallel:
+    a_program_in_adk_is_an_agent,
+    a_program_in_langgraph_is_an_agent,
+    a_program_in_genkit_for_javascript_runs_flows,
+);
+
+async fn a_program_in_fastapi_is_an_agent(ns: Namespace) -> Result<()> {
+    Sample { name: "fastapi", kind: AGENT, protocol: Protocol::Chat }.check(&ns).await
+}
+
+async fn a_program_in_adk_is_an_agent(ns: Namespace) -> Result<()> {
+    Sample { name: "adk", kind: AGENT, protocol: Protocol::A2a }.check(&ns).await
+}
+
+async fn a_program_in_langgraph_is_an_agent(ns: Namespace) -> Result<()> {
+    Sample { name: "langgraph", kind: AGENT, protocol: Protocol::A2a }.check(&ns).await?;
+    let gateway = ClientTarget::gateway(&ns, AGENT, "langgraph").await?;
+    let answer = send_request(&ns, &gateway, "GET", "/.well-known/agent-card.json", "").await?;
+    let card: Value = serde_json::from_str(&answer.text)?;
+    let url = format!("http://{}{}/", gateway.address, gateway.prefix);
+    ensure!(card["supportedInterfaces"][0]["url"] == url, "the card leads elsewhere than to {url}: {card}");
+    Ok(())
+}
+
+async fn a_program_in_genkit_for_javascript_runs_flows(ns: Namespace) -> Result<()> {
+    Sample { name: "genkit-js", kind: FLOW_SET, protocol: Protocol::Flow }.check(&ns).await?;
+    let greeting = serde_json::json!({"name": "Ada"});
+    ns.await_response("genkit-js", "/greet", greeting, "greet heard: Greet Ada.").await
+}
+
+async fn an_agent_uses_mcp_servers_and_an_agent_of_others(ns: Namespace) -> Result<()> {
+    apply(&ns, "concierge").await?;
+    for server in ["mcp-go", "mcp-node"] {
+        let lists = |it: &Object| it.is_running() && it.number("/status/toolCount") == 3;
+        ns.until(MCP_SERVER, server, START_TIMEOUT, "lists its three tools", lists).await?;
+    }
+    ns.await_agent_running("concierge").await?;
+    for (call, words) in [
+        (r#"/tool ask_fastapi {"message": "hi"}"#, "fastapi heard: hi."),
+        (r#"/tool reverse {"text": "abc"}"#, "cba"),
+        (r#"/tool count_words {"text": "a b c d e f g"}"#, "7"),
+    ] {
+        let reply = ns.chat("concierge", call).await?;
+        ensure!(reply.contains(words), "{call}: {reply}");
+    }
+    Ok(())
+}
