@@ -29,8 +29,9 @@ impl Referable for PluginConfig {
 
 impl ReferenceKind for PluginConfig {
     fn report_status(&mut self, _: &Deps) {
+        let message = unread(&self.spec);
         let conditions = &mut self.common_mut().conditions;
-        match unread(&self.spec) {
+        match message {
             Some(message) => update_condition(
                 conditions,
                 condition(condition_type::CONFIG_UNDERSTOOD, false, reason::UNKNOWN_SETTING, message),

@@ -42,7 +42,7 @@ fn by(model: &str, is_fallback: bool) -> Chunk {
 #[tokio::test]
 async fn each_failure_before_the_answer_goes_on_to_the_next_model_or_not() {
     let quota = r#"{"error": {"code": "insufficient_quota", "message": "SECRET"}}"#;
-    let refused = openai::GOOD.replace("\"finish_reason\":\"stop\"", "\"finish_reason\":\"content_filter\"");
+    let refused = r#"data: {"choices": [{"delta": {"refusal": "no"}}]}"#;
     for (reply, asked, next) in [
         (ScriptedReply::status(503), 2, true),
         (ScriptedReply::status(529), 2, true),
@@ -59,6 +59,8 @@ async fn each_failure_before_the_answer_goes_on_to_the_next_model_or_not() {
         (ScriptedReply::ok("data: [1]\n\n"), 1, true),
         (ScriptedReply::ok("").ending(ReplyEnd::Cut), 2, true),
         (ScriptedReply::ok("").ending(ReplyEnd::Silent), 1, true),
+        // The safety rules of one provider are not evaded by another.
+        (ScriptedReply::ok(format!("{refused}\n\n")), 1, false),
         (ScriptedReply::status(400), 1, false),
         (ScriptedReply::status(413), 1, false),
         (ScriptedReply::status(422), 1, false),
@@ -75,18 +77,12 @@ async fn each_failure_before_the_answer_goes_on_to_the_next_model_or_not() {
             Err(error) => assert!(!next && !error.to_string().contains("SECRET"), "{reply:?}: {error}"),
         }
     }
-    let (first, second) =
-        (Provider::new([ScriptedReply::ok(refused)]).await, Provider::new([ScriptedReply::ok("")]).await);
-    let model = chain(&first, first.reference("openai"), &[fallback(&second)]).unwrap();
-    assert!(collect(model.respond(hello())).await.is_err());
-    assert_eq!(second.requests().len(), 0, "the safety rules of one provider are not evaded by another");
 }
 
 #[tokio::test]
 async fn nothing_stands_in_once_the_answer_began() {
-    let word = openai::GOOD.find("\n\n").unwrap() + 2;
-    let rest = &openai::GOOD[word..];
-    let begun = &openai::GOOD[..word + rest.find("\n\n").unwrap() + 2];
+    let word = openai::GOOD.find("Hello").unwrap();
+    let begun = &openai::GOOD[..word + openai::GOOD[word..].find("\n\n").unwrap() + 2];
     for end in [ReplyEnd::Cut, ReplyEnd::Whole] {
         let first = Provider::new([ScriptedReply::ok(begun).ending(end)]).await;
         let second = Provider::new([ScriptedReply::ok(anthropic::GOOD)]).await;
@@ -148,7 +144,8 @@ async fn a_fallback_gets_its_own_credentials_and_settings_and_the_first_model_it
     };
     collect(model.respond(request)).await.unwrap();
     let (one, two) = (first.only(), second.only());
-    assert_eq!((&one.headers["authorization"], &one.headers["x-team"]), (&"Bearer MINE", &"sales"));
+    assert_eq!(one.headers["authorization"], "Bearer MINE");
+    assert_eq!(one.headers["x-team"], "sales");
     assert_eq!((&one.body["model"], &one.body["reasoning_effort"]), (&json!("model-9"), &json!("low")));
     assert_eq!(two.headers["x-api-key"], "TWO", "neither the caller's key nor that of the first model");
     assert!(!two.headers.contains_key("x-team") && !two.headers.contains_key("authorization"));
