@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{
     CRD_SCHEMA, CRD_VERSION, GROUP, HasReferences, Reference, ReferencePhase, VERSION, WorkloadPhase, definition,
-    digest,
+    digest, model,
 };
 
 /// One kind of the API.
@@ -103,6 +103,7 @@ impl ApiKind {
         let rules = match self.role {
             Role::Workload => definition::workload_name_rules(),
             Role::Reference if self.owns() => definition::owner_name_rules(),
+            Role::Reference if self.name == "Model" => model::rules(),
             Role::Reference => Vec::new(),
         };
         let mut definition = definition::publish((self.definition)(), &rules);

@@ -4,6 +4,7 @@
     reason = "the lint takes the parts of two `printcolumn(…)` for the same attribute"
 )]
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -59,6 +60,24 @@ pub struct ModelSpec {
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_config: Option<serde_json::Value>,
+    /// Models in the same namespace that answer, in this order, where this one cannot, at most 4. Their own fallbacks
+    /// are not followed.
+    #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 4))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallback_refs: Vec<ObjectRef>,
+}
+
+/// Message for a model that is its own fallback.
+pub const OWN_FALLBACK: &str = "a model cannot stand in for itself";
+
+/// Returns the rules on the whole object.
+pub(crate) fn rules() -> Vec<ValidationRule> {
+    vec![ValidationRule {
+        rule: "!has(self.spec.fallbackRefs) || self.spec.fallbackRefs.all(it, it.name != self.metadata.name)".into(),
+        message: Some(OWN_FALLBACK.into()),
+        field_path: Some(".spec.fallbackRefs".into()),
+        ..Default::default()
+    }]
 }
 
 crate::phased_object::phased_object!(reference Model "models");
@@ -68,5 +87,6 @@ impl HasReferences for Model {
 
     fn collect(&self, mentions: &mut ReferenceSet) {
         mentions.add(RefKind::PluginConfig, &self.spec.plugin_config_ref.name);
+        self.spec.fallback_refs.iter().for_each(|fallback| mentions.add(RefKind::Model, &fallback.name));
     }
 }

@@ -5,15 +5,20 @@
 )]
 
 use kube::CustomResource;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    ObjectRef,
+    ObjectRef, Period,
+    provider::provider,
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::ReferenceStatus,
+    tool_server::{ServerHeader, ServerTls},
 };
+
+/// Headers that a protocol of models sets itself, in lower case.
+const PROTOCOL_HEADERS: &str = "^(authorization|api-key|x-api-key|x-goog-api-key|anthropic-version|x-amz-.*)$";
 
 /// Desired state of a PluginConfig: protocol, address and credentials of a provider of models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
@@ -41,22 +46,25 @@ use crate::{
     )
 )]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = schema::rule(
-    "has(self.credentialsRef) || self.type in ['stub', 'ollama']",
-    "this type needs credentials: set credentialsRef to a Secret with them",
-))]
 pub struct PluginConfigSpec {
     /// Protocol of the provider: stub (answers without any network), openai (also for compatible servers), anthropic,
-    /// gemini or ollama.
-    // A string and not an enum: a value written by another version must not make the object unreadable.
+    /// gemini (also: googleai, google-ai, google) or ollama. Any other word is for a workload with an image of its own
+    /// that knows it.
     #[serde(rename = "type")]
-    #[schemars(extend("enum" = ["stub", "openai", "anthropic", "gemini", "ollama"]))]
+    #[schemars(
+        length(max = 63),
+        transform = schema::rule(
+            "self.matches('^[A-Za-z0-9]([-._A-Za-z0-9]*[A-Za-z0-9])?$')",
+            "is no word: use letters, digits and '-', such as openai",
+        )
+    )]
     pub type_: String,
     /// Region of the provider (us, eu …). With type openai it selects the provider's address in that region; the other
     /// types have no regions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Secret in the same namespace with the credentials. Required unless the type is ollama or stub.
+    /// Secret in the same namespace with the credentials. Required by openai, anthropic and gemini, unless
+    /// extraConfig.baseUrl, headersFrom or passthrough is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credentials_ref: Option<ObjectRef>,
     /// Keys that the Secret must have, such as OPENAI_API_KEY, at most 32. The runner gets each as an environment
@@ -68,10 +76,39 @@ pub struct PluginConfigSpec {
     )]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credential_keys: Vec<String>,
-    /// More settings of the provider, such as baseUrl; kept as written. Not for credentials.
+    /// More settings of the provider, such as baseUrl (also: baseURL, serverAddress, endpoint); kept as written. Not for
+    /// credentials.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_config: Option<serde_json::Value>,
+    /// Headers of every request to the provider besides those of the protocol, each name once, at most 32.
+    #[schemars(schema_with = "provider_headers", length(max = 32))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers_from: Vec<ServerHeader>,
+    /// Verification of the provider's certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls: Option<ServerTls>,
+    /// Sends the caller's own key to the provider: the token of `Authorization: Bearer` that reaches the workload. No
+    /// fallback gets it. Default: false.
+    #[schemars(extend("default" = false))]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub passthrough: bool,
+    /// Longest silence of the provider, to the first byte and between two pieces of an answer, from 1s to 1h. Default:
+    /// 60s; 15s to the first byte while a fallback can answer.
+    #[schemars(transform = Period::between("1s", "1h", "90s or 5m"))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout: Option<Period>,
+}
+
+/// Returns the schema of the headers: those of the protocol are refused besides those that any server's are.
+fn provider_headers(generator: &mut SchemaGenerator) -> Schema {
+    let mut schema = schema::by_name::<ServerHeader>(generator);
+    let name = schema.pointer_mut("/items/properties/name").and_then(|name| <&mut Schema>::try_from(name).ok());
+    if let Some(name) = name {
+        let rule = format!("!self.lowerAscii().matches('{PROTOCOL_HEADERS}')");
+        schema::rule(rule, "is set by the protocol: leave it out")(name);
+    }
+    schema
 }
 
 crate::phased_object::phased_object!(reference PluginConfig "pluginconfigs");
@@ -80,17 +117,43 @@ impl HasReferences for PluginConfig {
     const IS_TRANSITIVE: bool = true;
 
     fn collect(&self, mentions: &mut ReferenceSet) {
-        let Some(secret) = &self.spec.credentials_ref else { return };
-        match self.spec.credential_keys.as_slice() {
-            [] => mentions.add(RefKind::Secret, &secret.name),
-            keys => keys.iter().for_each(|key| mentions.add_key(RefKind::Secret, &secret.name, key)),
+        if let Some(secret) = &self.spec.credentials_ref {
+            match self.spec.credential_keys.as_slice() {
+                [] => mentions.add(RefKind::Secret, &secret.name),
+                keys => keys.iter().for_each(|key| mentions.add_key(RefKind::Secret, &secret.name, key)),
+            }
         }
+        mentions.add_server(&self.spec.headers_from, self.spec.tls.as_ref());
     }
 }
 
+/// Keys of `extraConfig` that mean the base URL of the provider, the usual one first.
+pub const BASE_URL_KEYS: [&str; 4] = ["baseUrl", "baseURL", "serverAddress", "endpoint"];
+
 impl PluginConfigSpec {
-    /// Reports whether the provider is used without credentials.
-    pub fn is_keyless(&self) -> bool {
-        matches!(self.type_.as_str(), "stub" | "ollama")
+    /// Returns the value of the base URL in `extraConfig`, with the key that sets it.
+    pub fn base_url_setting(&self) -> Option<(&'static str, &serde_json::Value)> {
+        let extra = self.extra_config.as_ref()?;
+        BASE_URL_KEYS.into_iter().find_map(|key| Some((key, extra.get(key)?)))
+    }
+
+    /// Returns the base URL that `extraConfig` sets.
+    pub fn base_url(&self) -> Option<&str> {
+        self.base_url_setting()?.1.as_str().filter(|url| !url.is_empty())
+    }
+
+    /// Reports whether the provider needs credentials and the spec has none. A server at another address may need none,
+    /// and a header or the caller may bring them.
+    pub fn lacks_credentials(&self) -> bool {
+        provider(&self.type_).is_some_and(|provider| provider.needs_key)
+            && self.credentials_ref.is_none()
+            && self.base_url().is_none()
+            && self.headers_from.is_empty()
+            && !self.passthrough
+    }
+
+    /// Returns the longest silence of the provider, if it is set.
+    pub fn timeout(&self) -> Option<std::time::Duration> {
+        self.timeout.as_ref()?.length()
     }
 }

@@ -24,7 +24,7 @@ pub const ANTHROPIC: Provider =
 
 /// Gemini.
 pub const GEMINI: Provider = Provider {
-    names: &["gemini", "googleai", "google"],
+    names: &["gemini", "googleai", "google-ai", "google"],
     keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GENAI_API_KEY"],
     base: "GEMINI_BASE_URL",
     needs_key: true,

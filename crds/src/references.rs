@@ -6,6 +6,8 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::EnvVar;
 
+use crate::tool_server::{ServerHeader, ServerTls};
+
 macro_rules! ref_kinds {
     ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
         /// Kinds that an object may refer to. They are ordered by their rank: missing objects are named in this order.
@@ -137,6 +139,17 @@ impl ReferenceSet {
         let optional = optional.unwrap_or(false);
         let keys = key.filter(|_| !optional).map(str::to_owned).into_iter().collect();
         self.join(Reference { optional, keys, ..Reference::new(kind, name) });
+    }
+
+    /// Adds what the headers of a server and the verification of its certificate are read from.
+    pub(crate) fn add_server(&mut self, headers: &[ServerHeader], tls: Option<&ServerTls>) {
+        for source in headers.iter().filter_map(|header| header.value_from.as_ref()) {
+            let kind = if source.is_secret() { RefKind::Secret } else { RefKind::ConfigMap };
+            self.add_key(kind, &source.name, &source.key);
+        }
+        if let Some(ca) = tls.and_then(|tls| tls.ca_secret_ref.as_ref()) {
+            self.add_key(RefKind::Secret, &ca.name, &ca.key);
+        }
     }
 
     pub(crate) fn add_env(&mut self, env: &[EnvVar]) {

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     Period,
-    references::{HasReferences, RefKind, ReferenceSet},
+    references::{HasReferences, ReferenceSet},
     schema,
     tool_server::{AllowedNamespaces, Publish, ServerHeader, ServerTls, ToolServerStatus},
 };
@@ -101,13 +101,7 @@ crate::phased_object::phased_object!(reference RemoteMCPServer "remotemcpservers
 
 impl HasReferences for RemoteMCPServer {
     fn collect(&self, mentions: &mut ReferenceSet) {
-        for source in self.spec.headers_from.iter().filter_map(|header| header.value_from.as_ref()) {
-            let kind = if source.is_secret() { RefKind::Secret } else { RefKind::ConfigMap };
-            mentions.add_key(kind, &source.name, &source.key);
-        }
-        if let Some(ca) = self.spec.tls.as_ref().and_then(|tls| tls.ca_secret_ref.as_ref()) {
-            mentions.add_key(RefKind::Secret, &ca.name, &ca.key);
-        }
+        mentions.add_server(&self.spec.headers_from, self.spec.tls.as_ref());
     }
 }
 

@@ -89,13 +89,19 @@ impl ValueSource {
     }
 }
 
-/// Verification of the certificate of an MCP server.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// Verification of the certificate of a server.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(transform = rule(
-    "!self.insecureSkipVerify || !has(self.caSecretRef)",
-    "insecureSkipVerify takes any certificate, so caSecretRef says nothing: set only one of them",
-))]
+#[schemars(
+    transform = rule(
+        "!self.insecureSkipVerify || !has(self.caSecretRef)",
+        "insecureSkipVerify takes any certificate, so caSecretRef says nothing: set only one of them",
+    ),
+    transform = rule(
+        "self.systemCAs || has(self.caSecretRef)",
+        "without the system's authorities only those of caSecretRef are trusted: set it",
+    )
+)]
 pub struct ServerTls {
     /// Accepts any certificate. A third party on the network path can then read the headers: only for tests.
     /// Default: false.
@@ -104,6 +110,17 @@ pub struct ServerTls {
     /// Secret with the certificates (PEM) of authorities that are trusted in addition to the system's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ca_secret_ref: Option<CaSecret>,
+    /// Trusts the system's authorities; false: only those of caSecretRef. Default: true.
+    // Not written where it is the default, so that the digest of an older object stays as it is.
+    #[schemars(extend("default" = true))]
+    #[serde(rename = "systemCAs", default = "yes", skip_serializing_if = "is_true")]
+    pub system_cas: bool,
+}
+
+impl Default for ServerTls {
+    fn default() -> Self {
+        Self { insecure_skip_verify: false, ca_secret_ref: None, system_cas: true }
+    }
 }
 
 /// Key of a Secret that holds certificates.
@@ -298,6 +315,12 @@ fn same() -> String {
 }
 fn ca_key() -> String {
     "ca.crt".into()
+}
+fn yes() -> bool {
+    true
+}
+fn is_true(value: &bool) -> bool {
+    *value
 }
 
 #[cfg(test)]

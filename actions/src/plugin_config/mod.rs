@@ -39,9 +39,8 @@ const BASE_URL: [&str; 2] = ["baseUrl", "baseURL"];
 
 /// Returns the reason why a PluginConfig cannot be used, independent of the content of its Secret.
 fn problem(spec: &PluginConfigSpec) -> Option<String> {
-    // Same as the validation rule of the CRD, for objects that are older than the rule.
-    if spec.credentials_ref.is_none() && !spec.is_keyless() {
-        return Some(format!("type {} needs credentials: set credentialsRef to a Secret with them", spec.type_));
+    if spec.lacks_credentials() {
+        return Some(format!("{} needs credentialsRef, or baseUrl, headersFrom or passthrough", spec.type_));
     }
     let region = spec.region.as_deref().unwrap_or_default();
     if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
@@ -75,7 +74,7 @@ mod tests {
             (json!({}), None),
             (
                 json!({"credentialsRef": null}),
-                Some("type openai needs credentials: set credentialsRef to a Secret with them"),
+                Some("openai needs credentialsRef, or baseUrl, headersFrom or passthrough"),
             ),
             (json!({"type": "ollama", "credentialsRef": null}), None),
             (json!({"region": "us-east-1", "extraConfig": {"baseUrl": "https://h/v1", "x": 1}}), None),

@@ -23,6 +23,8 @@ pub const TOOLS_DISCOVERED: &str = "ToolsDiscovered";
 pub const TOOLS_PUBLISHED: &str = "ToolsPublished";
 /// True if the server of a discovered Tool answers; absent for other Tools.
 pub const SERVER_REACHABLE: &str = "ServerReachable";
+/// False if nothing reads some keys of a PluginConfig's `extraConfig`; absent where the type is not one that this build knows.
+pub const CONFIG_UNDERSTOOD: &str = "ConfigUnderstood";
 /// True if the scaler can set the number of Pods; written by the scaler, and absent without `spec.scaling`.
 pub const SCALING_ACTIVE: &str = "ScalingActive";
 /// True while the API server drops fields of the status, because the CRDs are older than the operator; absent otherwise.
