@@ -17,6 +17,7 @@ use crate::{
     schema,
     status::WorkloadStatus,
     system_prompt::SystemPromptSource,
+    tool_server_ref::{self, ToolServerRef},
     traffic::{self, Traffic},
 };
 
@@ -157,6 +158,12 @@ pub struct AgentSpec {
     )]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<String>,
+    /// MCP servers whose tools the agent has without a Tool for each, at most 32. A tool that a server gains later is
+    /// added without an edit. Of several tools with one name the first is taken, those of tools before those of servers;
+    /// an agent has at most 128. The condition ToolsResolved names those that are left out.
+    #[schemars(length(max = 32))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_servers: Vec<ToolServerRef>,
     /// Ids of the agent's knowledge bases. They need a database.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub knowledge_bases: Vec<String>,
@@ -214,6 +221,7 @@ impl HasReferences for Agent {
             mentions.add(RefKind::Prompt, &prompt.name);
         }
         spec.tools.iter().for_each(|tool| mentions.add(RefKind::Tool, tool));
+        tool_server_ref::collect(&spec.tool_servers, mentions);
         if let Some(model) = &spec.model_ref {
             mentions.add(RefKind::Model, &model.name);
         }

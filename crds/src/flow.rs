@@ -16,6 +16,7 @@ use crate::{
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::WorkloadStatus,
+    tool_server_ref::{self, ToolServerRef},
     traffic::{self, Traffic},
 };
 
@@ -93,6 +94,7 @@ impl HasReferences for FlowDefinition {
             mentions.add(RefKind::Prompt, &prompt.name);
         }
         self.tools.iter().for_each(|tool| mentions.add(RefKind::Tool, &tool.name));
+        tool_server_ref::collect(&self.tool_servers, mentions);
         if let Some(model) = &self.model_ref {
             mentions.add(RefKind::Model, &model.name);
         }
@@ -122,6 +124,12 @@ pub struct FlowDefinition {
     #[schemars(schema_with = "schema::by_name::<ObjectRef>", length(max = 64))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ObjectRef>,
+    /// MCP servers whose tools the prompts may call without a Tool for each, at most 32. A tool that a server gains later
+    /// is added without an edit. Of several tools with one name the first is taken, those of tools before those of
+    /// servers; a flow has at most 128. The condition ToolsResolved names those that are left out.
+    #[schemars(length(max = 32))]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_servers: Vec<ToolServerRef>,
     /// Model in the same namespace that answers. Set exactly one of modelRef and modelSpec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_ref: Option<ObjectRef>,

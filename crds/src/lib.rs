@@ -36,6 +36,7 @@ pub mod status;
 pub mod system_prompt;
 pub mod tool;
 pub mod tool_server;
+pub mod tool_server_ref;
 pub mod traffic;
 pub mod why;
 
@@ -52,6 +53,7 @@ pub use references::{HasReferences, RefKind, Reference};
 pub use status::{ChildRecord, ENDED_BY_READY_PODS, ReferenceStatus, WorkloadStatus, is_ended_by_ready_pods};
 pub use tool::ToolSpec;
 pub use tool_server::ToolServerStatus;
+pub use tool_server_ref::ToolServerRef;
 pub use traffic::{
     Expose, PROXY_CONTAINER, PROXY_PORT, PROXY_PORT_NAME, Proxy, READY_PATH, Scaling, Traffic, UPSTREAM_PORT_NAME,
     proxy_port,

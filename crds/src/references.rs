@@ -6,7 +6,10 @@ use std::fmt;
 
 use k8s_openapi::api::core::v1::EnvVar;
 
-use crate::tool_server::{ServerHeader, ServerTls};
+use crate::{
+    tool_server::{ServerHeader, ServerTls},
+    tool_server_ref::ToolChoice,
+};
 
 macro_rules! ref_kinds {
     ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
@@ -74,12 +77,22 @@ pub struct Reference {
     pub keys: BTreeSet<String>,
     /// Set if everything in a Secret or ConfigMap counts, and not only `keys`.
     pub whole: bool,
+    /// Choices of tools of a server that are used as the server lists them; the tools in `keys` must exist.
+    pub choices: BTreeSet<ToolChoice>,
 }
 
 impl Reference {
     /// Returns a reference to an object that must exist.
     pub fn new(kind: RefKind, name: impl Into<String>) -> Self {
-        Self { kind, namespace: None, name: name.into(), optional: false, keys: BTreeSet::new(), whole: true }
+        Self {
+            kind,
+            namespace: None,
+            name: name.into(),
+            optional: false,
+            keys: BTreeSet::new(),
+            whole: true,
+            choices: BTreeSet::new(),
+        }
     }
 }
 
@@ -134,6 +147,14 @@ impl ReferenceSet {
         self.join(reference);
     }
 
+    /// Adds a choice of tools of a server.
+    pub(crate) fn add_choice(&mut self, kind: RefKind, (namespace, name): (Option<&str>, &str), choice: ToolChoice) {
+        let mut reference = Reference::new(kind, name);
+        reference.namespace = namespace.map(str::to_owned);
+        (reference.choices, reference.whole) = (BTreeSet::from([choice]), false);
+        self.join(reference);
+    }
+
     /// Adds a Secret or ConfigMap as a whole, and a key that it must have unless it is optional.
     pub(crate) fn add_data(&mut self, kind: RefKind, name: &str, key: Option<&str>, optional: Option<bool>) {
         let optional = optional.unwrap_or(false);
@@ -173,6 +194,7 @@ impl ReferenceSet {
                 known.optional &= new.optional;
                 known.whole |= new.whole;
                 known.keys.extend(new.keys);
+                known.choices.extend(new.choices);
             }
             None => drop(self.0.insert(place, new)),
         }

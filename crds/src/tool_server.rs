@@ -215,9 +215,14 @@ pub struct Publish {
 impl Publish {
     /// Reports whether the tool of this name is published as a Tool.
     pub fn selects(&self, tool: &str) -> bool {
-        let any = |globs: &[String]| globs.iter().any(|glob| matches_glob(glob, tool));
-        self.enabled && (self.include.is_empty() || any(&self.include)) && !any(&self.exclude)
+        self.enabled && selects(&self.include, &self.exclude, tool)
     }
+}
+
+/// Reports whether the name of a tool is in `include`, where an empty list stands for all, and not in `exclude`.
+pub(crate) fn selects(include: &[String], exclude: &[String], tool: &str) -> bool {
+    let any = |globs: &[String]| globs.iter().any(|glob| matches_glob(glob, tool));
+    (include.is_empty() || any(include)) && !any(exclude)
 }
 
 /// Reports whether a text matches a glob pattern, in which `*` is any text and `?` any character.
@@ -315,6 +320,12 @@ pub fn tools_config_map(kind: &str, server: &str) -> String {
 /// Key of the definitions in that ConfigMap.
 pub const TOOLS_KEY: &str = "tools.json";
 
+fn yes() -> bool {
+    true
+}
+fn is_true(value: &bool) -> bool {
+    *value
+}
 fn same() -> String {
     "Same".into()
 }
