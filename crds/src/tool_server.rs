@@ -332,12 +332,6 @@ fn same() -> String {
 fn ca_key() -> String {
     "ca.crt".into()
 }
-fn yes() -> bool {
-    true
-}
-fn is_true(value: &bool) -> bool {
-    *value
-}
 
 #[cfg(test)]
 mod tests {

@@ -25,6 +25,7 @@ mod gateway;
 mod gateway_auth;
 mod identity;
 mod images;
+mod import;
 mod kubectl;
 mod loops;
 mod manifests;
@@ -88,6 +89,7 @@ const THEMES: &[&[Scenario]] = &[
     identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
+    import::SCENARIOS,
     kubectl::SCENARIOS,
     completions::SCENARIOS,
     doctor::SCENARIOS,
@@ -129,6 +131,7 @@ const LOCAL_THEMES: &[&[Scenario]] = &[
     manifests::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
+    import::SCENARIOS,
     kubectl::SCENARIOS,
 ];
 

@@ -67,6 +67,14 @@ impl<'a> Fields<'a> {
         text.filter(|text| !text.is_empty())
     }
 
+    /// Returns a text, or a number as text.
+    pub(crate) fn text_or_number(&self, key: &str) -> Option<String> {
+        match self.value(key)? {
+            Value::Number(number) => Some(number.to_string()),
+            _ => self.text(key).map(str::to_owned),
+        }
+    }
+
     /// Returns a whole number.
     pub(crate) fn int(&self, key: &str) -> Option<i64> {
         let value = self.value(key)?;
@@ -187,7 +195,8 @@ pub(crate) fn quantities(value: &Value) -> Value {
             map.iter()
                 .map(|(key, value)| match value {
                     Value::Object(amounts) if LISTS.contains(&key.as_str()) => {
-                        let text = |value: &Value| if value.is_number() { value.to_string().into() } else { value.clone() };
+                        let text =
+                            |value: &Value| if value.is_number() { value.to_string().into() } else { value.clone() };
                         (key.clone(), Value::Object(amounts.iter().map(|(key, it)| (key.clone(), text(it))).collect()))
                     }
                     value => (key.clone(), quantities(value)),

@@ -30,10 +30,14 @@ impl Overlay {
         Self { container_name, template: json!({}), container: Map::new(), others: Vec::new() }
     }
 
-    /// Returns the overlay with what a spec has already.
-    pub(crate) fn on(kind: &str, template: Option<&Value>) -> Self {
+    /// Returns the overlay with what a spec has already; `None` if that is none.
+    pub(crate) fn on(kind: &str, template: Option<&Value>) -> Option<Self> {
         let mut overlay = Self::of(kind);
-        overlay.template = template.cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
+        let given = template.cloned().unwrap_or_else(|| json!({}));
+        if !given.is_object() || given.get("spec").is_some_and(|spec| !spec.is_object()) {
+            return None;
+        }
+        overlay.template = given;
         let containers = overlay.template.pointer_mut("/spec/containers").and_then(Value::as_array_mut);
         for container in containers.map(std::mem::take).into_iter().flatten() {
             match container {
@@ -43,7 +47,7 @@ impl Overlay {
                 other => overlay.others.push(other),
             }
         }
-        overlay
+        Some(overlay)
     }
 
     /// Copies what a deployment of kagent or kmcp says of its Pods beyond our fields.
@@ -169,7 +173,9 @@ fn prune(template: &mut Value, key: &str) {
     if spec.get(key).is_some_and(Value::is_null) {
         spec.remove(key);
     }
-    if spec.is_empty() && let Some(fields) = template.as_object_mut() {
+    if spec.is_empty()
+        && let Some(fields) = template.as_object_mut()
+    {
         fields.remove("spec");
     }
 }

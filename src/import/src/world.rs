@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Kind, namespace and name of an object of the output.
-type Claim = (String, String, String);
+pub(crate) type Claim = (String, String, String);
 
 /// All objects of an import.
 #[derive(Debug)]
@@ -25,6 +25,8 @@ pub(crate) struct World<'a> {
     names: BTreeMap<ObjectId, String>,
     /// Objects of the output whose names are taken: with their content if several objects may share them.
     claims: RefCell<BTreeMap<Claim, Option<Value>>>,
+    /// Objects of the core API that were looked up, by kind, namespace and name.
+    asked: RefCell<BTreeSet<Claim>>,
     pub(crate) options: &'a ImportOptions,
 }
 
@@ -35,7 +37,8 @@ impl<'a> World<'a> {
     /// [`ImportError::Nothing`] if no object is of a source that is taken.
     pub(crate) fn new(objects: &'a [SourceObject], options: &'a ImportOptions) -> Result<Self, ImportError> {
         let by_id: BTreeMap<_, _> = objects.iter().map(|object| (ObjectId::of(&object.value), object)).collect();
-        let world = Self { by_id, names: BTreeMap::new(), claims: RefCell::default(), options };
+        let world =
+            Self { by_id, names: BTreeMap::new(), claims: RefCell::default(), asked: RefCell::default(), options };
         if world.sources().is_empty() {
             let groups = match options.from {
                 Some(source) => source.group().to_owned(),
@@ -102,7 +105,13 @@ impl<'a> World<'a> {
 
     /// Returns an object of the core API, such as a ConfigMap.
     pub(crate) fn core(&self, kind: &str, namespace: &str, name: &str) -> Option<&'a Value> {
+        self.asked.borrow_mut().insert((kind.to_owned(), namespace.to_owned(), name.to_owned()));
         self.by_id.get(&ObjectId::new("", kind, namespace, name)).map(|object| &object.value)
+    }
+
+    /// Returns the objects of the core API that were looked up.
+    pub(crate) fn asked(self) -> BTreeSet<Claim> {
+        self.asked.into_inner()
     }
 
     /// Returns the text at a key of a ConfigMap.
