@@ -20,6 +20,13 @@ use crate::{
 /// Headers that a protocol of models sets itself, in lower case.
 const PROTOCOL_HEADERS: &str = "^(authorization|api-key|x-api-key|x-goog-api-key|anthropic-version|x-amz-.*)$";
 
+/// Reports whether a header is set by the protocol of a provider: [`PROTOCOL_HEADERS`].
+pub fn is_protocol_header(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name.starts_with("x-amz-")
+        || matches!(name.as_str(), "authorization" | "api-key" | "x-api-key" | "x-goog-api-key" | "anthropic-version")
+}
+
 /// Desired state of a PluginConfig: protocol, address and credentials of a provider of models.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(

@@ -59,6 +59,11 @@ pub struct ServerHeader {
     pub value_from: Option<ValueSource>,
 }
 
+/// Reports whether a header belongs to the protocol of MCP or to the connection.
+pub fn is_reserved_header(name: &str) -> bool {
+    RESERVED.contains(&name.to_ascii_lowercase().as_str())
+}
+
 /// Reports whether a header names the caller or the way of a request, which only a gateway may, or is a browser's
 /// cookie. `_` in a name counts as `-`, as some servers read it.
 pub fn is_forwarded_header(name: &str) -> bool {

@@ -27,6 +27,7 @@ mod gateway;
 mod gateway_auth;
 mod identity;
 mod images;
+mod import;
 mod kubectl;
 mod loops;
 mod manifests;
@@ -95,6 +96,7 @@ const THEMES: &[&[Scenario]] = &[
     identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
+    import::SCENARIOS,
     kubectl::SCENARIOS,
     completions::SCENARIOS,
     doctor::SCENARIOS,
@@ -140,6 +142,7 @@ const LOCAL_THEMES: &[&[Scenario]] = &[
     manifests::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
+    import::SCENARIOS,
     kubectl::SCENARIOS,
 ];
 

@@ -123,6 +123,20 @@ pub enum CliError {
         /// Cause.
         source: io::Error,
     },
+    /// A file could not be read.
+    #[error("read {}: {source}", .path.display())]
+    ReadFile {
+        /// Path of the file or folder.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// A text is not what its name says; with its place.
+    #[error("{0}")]
+    Document(String),
+    /// Objects cannot be imported.
+    #[error(transparent)]
+    Import(#[from] ::import::ImportError),
     /// Stdout could not be written.
     #[error("write to stdout: {0}")]
     Print(io::Error),
@@ -153,7 +167,13 @@ impl CliError {
                 Some(401 | 403) => Exit::Forbidden,
                 _ => Exit::Failed,
             },
-            Self::FailedAnswer(_) | Self::Write { .. } | Self::Print(_) | Self::Encode { .. } => Exit::Failed,
+            Self::FailedAnswer(_)
+            | Self::Write { .. }
+            | Self::ReadFile { .. }
+            | Self::Document(_)
+            | Self::Import(_)
+            | Self::Print(_)
+            | Self::Encode { .. } => Exit::Failed,
         }
     }
 

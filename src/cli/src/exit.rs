@@ -22,13 +22,15 @@ pub enum Exit {
     Unreachable = 6,
     /// The wait timed out.
     TimedOut = 7,
+    /// The import would lose something.
+    Lossy = 8,
     /// Stopped by Ctrl-C: 128 plus the number of the signal, as in shells.
     Interrupted = 130,
 }
 
 impl Exit {
     /// All exit codes, in the order in which they are listed.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Done,
         Self::Failed,
         Self::Usage,
@@ -37,6 +39,7 @@ impl Exit {
         Self::Forbidden,
         Self::Unreachable,
         Self::TimedOut,
+        Self::Lossy,
         Self::Interrupted,
     ];
 
@@ -51,6 +54,7 @@ impl Exit {
             Self::Forbidden => "you may not do this, or are not signed in",
             Self::Unreachable => "the cluster, the gateway or the control plane cannot be reached or is not installed",
             Self::TimedOut => "not done within --timeout",
+            Self::Lossy => "of import --strict: something has no counterpart, and nothing is printed",
             Self::Interrupted => "stopped by Ctrl-C",
         }
     }

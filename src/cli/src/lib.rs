@@ -13,6 +13,7 @@ pub mod doctor;
 mod error;
 mod exit;
 pub mod get;
+pub mod import;
 pub mod logs;
 pub mod machine;
 mod names;
@@ -55,6 +56,8 @@ pub enum CliCommand {
     Rollout(rollout::RolloutArgs),
     /// Rotate the key with which gateways sign the caller's identity
     RotateIdentity(rotate_identity::RotateIdentityArgs),
+    /// Turn objects of kagent, genkit-operator, Krypton or upstream Récif into ours
+    Import(import::ImportArgs),
     /// Judge whether it works here, or would after an install
     Doctor(doctor::DoctorArgs),
     /// Print the versions of this program and of what is installed
@@ -80,6 +83,7 @@ impl CliCommand {
             Self::Ui(args) => ui::run(args).await,
             Self::Rollout(args) => rollout::run(args).await,
             Self::RotateIdentity(args) => rotate_identity::run(args).await,
+            Self::Import(args) => import::run(args).await,
             Self::Doctor(args) => doctor::run(args).await,
             Self::Version(args) => version::run(args).await,
             Self::Crds(args) => definitions::run(&args),

@@ -33,7 +33,6 @@ mod signals;
 mod start;
 mod status;
 mod workspace;
-mod yaml;
 
 use std::process::ExitCode;
 

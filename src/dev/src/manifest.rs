@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
 
 use node::DEV_FOLDER;
 use serde_json::{Value, json};
+use yaml::{Places, pointer_of};
 
 use crate::{
     files::SourceText,
     kinds::{Kind, Kinds},
-    yaml::{self, Places, pointer_of},
 };
 
 /// Annotation with a pattern of files whose changes roll a workload.

@@ -6,11 +6,11 @@ use serde_json::Value;
 
 /// Position in a text: line and column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Position {
+pub struct Position {
     /// Line, from 1.
-    pub(crate) line: usize,
+    pub line: usize,
     /// Column in characters, from 1.
-    pub(crate) column: usize,
+    pub column: usize,
 }
 
 impl fmt::Display for Position {
@@ -21,33 +21,33 @@ impl fmt::Display for Position {
 
 /// One document of a text.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Document {
+pub struct Document {
     /// Its content.
-    pub(crate) value: Value,
+    pub value: Value,
     /// Place of each field and item, by its JSON pointer.
-    pub(crate) places: Places,
+    pub places: Places,
 }
 
 /// Places of the fields and items of a document.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Places(pub(super) BTreeMap<String, FieldPosition>);
+pub struct Places(pub(crate) BTreeMap<String, FieldPosition>);
 
 /// Position of a field: of its key, and of its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct FieldPosition {
+pub(crate) struct FieldPosition {
     /// `None` for an item of a list, and for the document itself.
-    pub(super) key: Option<Position>,
-    pub(super) value: Position,
+    pub(crate) key: Option<Position>,
+    pub(crate) value: Position,
 }
 
 impl Places {
     /// Returns where the document begins.
-    pub(crate) fn start(&self) -> Position {
+    pub fn start(&self) -> Position {
         self.0.get("").map_or(Position { line: 1, column: 1 }, |root| root.value)
     }
 
     /// Returns the place of a value by its JSON pointer. If it is not there, the place of the innermost field that should hold it.
-    pub(crate) fn of(&self, pointer: &str) -> Position {
+    pub fn of(&self, pointer: &str) -> Position {
         if let Some(found) = self.0.get(pointer) {
             return found.value;
         }
@@ -62,16 +62,16 @@ impl Places {
     }
 
     /// Returns the place of the key of a field by its JSON pointer, else that of [`Places::of`].
-    pub(crate) fn of_key(&self, pointer: &str) -> Position {
+    pub fn of_key(&self, pointer: &str) -> Position {
         self.0.get(pointer).and_then(|found| found.key).unwrap_or_else(|| self.of(pointer))
     }
 }
 
 /// A text is no YAML, or has what JSON cannot express.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct YamlError {
+pub struct YamlError {
     /// Place of the fault.
-    pub(crate) at: Position,
+    pub at: Position,
     /// Description of the fault.
-    pub(crate) message: String,
+    pub message: String,
 }

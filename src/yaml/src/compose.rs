@@ -19,7 +19,7 @@ const MERGE: &str = "<<";
 ///
 /// # Errors
 /// The first error in the text.
-pub(crate) fn read(text: &str) -> Result<Vec<Document>, YamlError> {
+pub fn read(text: &str) -> Result<Vec<Document>, YamlError> {
     let mut options = granit_parser::Options::default();
     options.set_emit_comments(false);
     let mut events = Events { parser: Parser::new_from_str_with_options(text, options) };

@@ -9,4 +9,8 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use self::{compose::read, document::Places, place::pointer_of};
+pub use self::{
+    compose::read,
+    document::{Document, Places, Position, YamlError},
+    place::pointer_of,
+};

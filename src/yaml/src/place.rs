@@ -15,7 +15,7 @@ pub(super) fn push(pointer: &mut String, name: &str) -> usize {
 }
 
 /// Returns the JSON pointer of a field that an API server names, such as `spec.flows[0].name` or `metadata.labels[a.b/c]`.
-pub(crate) fn pointer_of(field: &str) -> String {
+pub fn pointer_of(field: &str) -> String {
     let mut pointer = String::new();
     let mut rest = field.trim_start_matches('.');
     while !rest.is_empty() {

@@ -1,0 +1,88 @@
+//! Headers of the requests to servers and providers.
+
+use crds::{
+    plugin_config::is_protocol_header,
+    tool_server::{is_forwarded_header, is_reserved_header},
+};
+use serde_json::{Value, json};
+
+use crate::{fields::Fields, subject::Subject};
+
+/// Receiver of a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Receiver {
+    /// MCP server.
+    Server,
+    /// Provider of models, whose protocol sets some headers more.
+    Provider,
+}
+
+/// Reports whether we take a header, and tells why not.
+pub(crate) fn takes(subject: &Subject<'_>, field: &str, name: &str, receiver: Receiver) -> bool {
+    let is_word = |it: char| it.is_ascii_alphanumeric() || "!#$%&*+.^_|~-".contains(it);
+    let why = if name.is_empty() || name.len() > 128 || !name.chars().all(is_word) {
+        "is no name of a header"
+    } else if is_reserved_header(name) || receiver == Receiver::Provider && is_protocol_header(name) {
+        "is set by the protocol"
+    } else if is_forwarded_header(name) {
+        "tells who calls, which only the gateway may"
+    } else {
+        return true;
+    };
+    subject.notes.loss(field, why);
+    false
+}
+
+/// Returns the header with a text, unless we refuse it.
+pub(crate) fn text(subject: &Subject<'_>, field: &str, name: &str, value: &str, receiver: Receiver) -> Option<Value> {
+    if !takes(subject, field, name, receiver) {
+        return None;
+    }
+    if value.len() > 8192 {
+        subject.notes.loss(field, "is longer than 8192 characters");
+        return None;
+    }
+    Some(json!({ "name": name, "value": value }))
+}
+
+/// Returns the headers of `headersFrom`, each name once.
+pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec<Value> {
+    let mut headers: Vec<Value> = Vec::new();
+    for header in fields.parts(key) {
+        let path = header.own_path().to_owned();
+        let (name, value) = (header.text("name").unwrap_or_default(), header.text("value"));
+        let source = header.part("valueFrom");
+        let made = match (value, source.is_empty()) {
+            (_, false) => value_from(subject, &source).map(|source| json!({ "name": name, "valueFrom": source })),
+            (Some(value), true) => text(subject, &path, name, value, Receiver::Server),
+            (None, true) => {
+                subject.notes.skip(&path, "has no value");
+                None
+            }
+        };
+        let Some(made) = made.filter(|_| takes(subject, &path, name, Receiver::Server)) else { continue };
+        if headers.iter().any(|known| known["name"] == made["name"]) {
+            subject.notes.skip(&path, "has the name of a header before it");
+        } else {
+            headers.push(made);
+        }
+    }
+    headers
+}
+
+/// Returns the key of a Secret or ConfigMap, as `{type, name, key}`.
+fn value_from(subject: &Subject<'_>, source: &Fields<'_>) -> Option<Value> {
+    // The older API names the object by `valueRef`.
+    let name = source.text("name").or(source.has("valueRef").then(|| source.text("valueRef")).flatten());
+    let (kind, name, key) = (source.text("type"), name, source.text("key"));
+    match (kind, name, key) {
+        (Some(kind @ ("Secret" | "ConfigMap")), Some(name), Some(key)) => {
+            subject.needs(source.own_path(), kind, name);
+            Some(json!({ "type": kind, "name": name, "key": key }))
+        }
+        _ => {
+            subject.notes.skip(source.own_path(), "names no key of a Secret or ConfigMap");
+            None
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! `deployment` of kagent's agents.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    env::{self, set, set_list},
+    fields::Fields,
+    overlay::Overlay,
+    subject::Subject,
+};
+
+/// Copies what both kinds of agents have. `port` is that of the container.
+pub(super) fn take(subject: &Subject<'_>, part: &Fields<'_>, ours: &mut Map<String, Value>, overlay: &mut Overlay) {
+    let variables = env::variables(subject, part, "env", "Agent", None);
+    set(ours, "replicas", env::replicas(subject, part, "replicas", 10));
+    set_list(ours, "env", variables);
+    set(ours, "imagePullPolicy", env::pull_policy(subject, part));
+    set(ours, "imagePullSecrets", env::pull_secrets(subject, part));
+    set(ours, "resources", env::resources(part));
+    let named = part.text("serviceAccountName").map(str::to_owned);
+    let made = own_account(subject, part, "serviceAccountConfig");
+    set(ours, "serviceAccountName", named.or(made));
+    overlay.take(subject, part);
+    overlay.take_containers(subject, part, "extraContainers");
+    if part.value("imageRegistry").is_some() {
+        subject.notes.skip(&part.path("imageRegistry"), "the image is the operator's");
+    }
+}
+
+/// Adds the ServiceAccount whose labels and annotations a spec sets, and returns its name.
+pub(super) fn own_account(subject: &Subject<'_>, part: &Fields<'_>, key: &str) -> Option<String> {
+    let config = part.part(key);
+    if config.is_empty() {
+        return None;
+    }
+    let path = config.own_path().to_owned();
+    let mut metadata = json!({});
+    for field in ["labels", "annotations"] {
+        let texts: Map<_, _> = config
+            .entries(field)
+            .into_iter()
+            .filter(|(_, value)| value.is_string())
+            .map(|(key, value)| (key.to_owned(), value.clone()))
+            .collect();
+        if !texts.is_empty() {
+            metadata[field] = texts.into();
+        }
+    }
+    if part.has("serviceAccountName") {
+        subject.notes.skip(&path, "serviceAccountName goes first");
+        return None;
+    }
+    let wanted = format!("{}-sa", subject.name);
+    let name = subject.world.claim("ServiceAccount", subject.namespace(), &wanted, &metadata);
+    metadata["name"] = name.clone().into();
+    if !subject.namespace().is_empty() {
+        metadata["namespace"] = subject.namespace().into();
+    }
+    subject.emit_more("ServiceAccount", &name, json!({ "metadata": metadata }));
+    subject.notes.change(&path, format!("is ServiceAccount {name} now"));
+    Some(name)
+}

@@ -1,0 +1,52 @@
+//! kagent (`kagent.dev/v1alpha1`, `v1alpha2`) with kmcp.
+
+mod agent;
+mod agent_tool;
+mod card;
+mod deployment;
+mod mcp_server;
+mod model_config;
+mod prompt;
+mod prompt_template;
+mod remote_server;
+mod service;
+mod tls;
+mod tool_server;
+mod tools;
+
+use serde_json::Value;
+
+use crate::subject::Subject;
+
+/// Returns the kinds that an object becomes under its own name.
+pub(crate) fn targets(object: &Value) -> &'static [&'static str] {
+    match object["kind"].as_str() {
+        Some("ModelConfig") => &["PluginConfig", "Model"],
+        Some("ModelProviderConfig") => &["PluginConfig"],
+        Some("Agent") => &["Agent"],
+        Some("RemoteMCPServer") => &["RemoteMCPServer"],
+        Some("MCPServer") => &["MCPServer"],
+        Some("ToolServer") if tool_server::is_stdio(object) => &["MCPServer"],
+        Some("ToolServer") => &["RemoteMCPServer"],
+        _ => &[],
+    }
+}
+
+/// Turns an object into ours.
+pub(crate) fn convert(subject: &Subject<'_>) {
+    match subject.id.kind.as_str() {
+        "ModelConfig" => model_config::convert(subject),
+        "ModelProviderConfig" => model_config::convert_provider(subject),
+        "Agent" => agent::convert(subject),
+        "RemoteMCPServer" => remote_server::convert(subject),
+        "MCPServer" => mcp_server::convert(subject),
+        "ToolServer" => tool_server::convert(subject),
+        "Memory" => subject.notes.skip("", agent::NO_MEMORY),
+        kind => subject.notes.skip("", format!("kagent has no kind {kind} that is known here")),
+    }
+}
+
+/// Splits `ns/name`, which stands for `name` in this namespace where it has no slash.
+fn split_reference<'t>(text: &'t str, namespace: &'t str) -> (&'t str, &'t str) {
+    text.split_once('/').unwrap_or((namespace, text))
+}

@@ -1,0 +1,254 @@
+//! Templates of kagent's system prompts: the part of Go's text/template that its documentation shows.
+//!
+//! Actions are `{{include "source/key"}}`, `{{.AgentName}}` and the other variables, `{{range …}} … {{end}}` over a list, and
+//! comments; `{{-` and `-}}` remove white space. Any other action stays in the text.
+
+use std::collections::BTreeMap;
+
+/// Values of the variables of a template.
+#[derive(Debug, Default)]
+pub(super) struct Variables<'v> {
+    pub(super) texts: BTreeMap<&'static str, &'v str>,
+    pub(super) lists: BTreeMap<&'static str, Vec<String>>,
+}
+
+/// Result of a template.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Rendered {
+    pub(super) text: String,
+    /// Actions that stay in the text, each with the reason.
+    pub(super) left: Vec<(String, String)>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Node {
+    Text(String),
+    Action(String),
+}
+
+/// Renders a template. `include` returns the text of `source/key`, or why there is none.
+pub(super) fn render(
+    template: &str,
+    variables: &Variables<'_>,
+    include: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> Rendered {
+    let nodes = nodes(template);
+    let mut renderer = Renderer { variables, include, out: Rendered::default() };
+    renderer.block(&nodes, &[]);
+    renderer.out
+}
+
+/// Splits a template into texts and actions; applies the marks that remove white space.
+fn nodes(template: &str) -> Vec<Node> {
+    let (mut nodes, mut rest, mut trims) = (Vec::new(), template, false);
+    loop {
+        let found = rest.find("{{").and_then(|begin| {
+            let after = rest.get(begin + 2..)?;
+            Some((begin, after, after.find("}}")?))
+        });
+        let text = found.map_or(rest, |(begin, ..)| rest.get(..begin).unwrap_or_default());
+        let text = if trims { text.trim_start() } else { text };
+        let Some((_, after, end)) = found else {
+            nodes.push(Node::Text(text.to_owned()));
+            return nodes;
+        };
+        let action = after.get(..end).unwrap_or_default();
+        let opens = action.strip_prefix('-').filter(|it| it.starts_with(char::is_whitespace));
+        nodes.push(Node::Text(if opens.is_some() { text.trim_end() } else { text }.to_owned()));
+        let action = opens.unwrap_or(action);
+        let closes = action.strip_suffix('-').filter(|it| it.ends_with(char::is_whitespace));
+        trims = closes.is_some();
+        nodes.push(Node::Action(closes.unwrap_or(action).trim().to_owned()));
+        rest = after.get(end + 2..).unwrap_or_default();
+    }
+}
+
+struct Renderer<'r, 'v> {
+    variables: &'r Variables<'v>,
+    include: &'r mut dyn FnMut(&str) -> Result<String, String>,
+    out: Rendered,
+}
+
+impl Renderer<'_, '_> {
+    /// Renders nodes; `scope` holds `.` and the variables of the loops around them.
+    fn block(&mut self, nodes: &[Node], scope: &[(String, String)]) {
+        let mut at = 0;
+        while let Some(node) = nodes.get(at) {
+            at += 1;
+            let action = match node {
+                Node::Text(text) => {
+                    self.out.text += text;
+                    continue;
+                }
+                Node::Action(action) => action,
+            };
+            let Some(head) = action.strip_prefix("range ") else {
+                self.action(action, scope, opens_block(action));
+                continue;
+            };
+            let rest = nodes.get(at..).unwrap_or_default();
+            let (body, end) = match end_of_block(rest) {
+                Some(end) => (rest.get(..end).unwrap_or_default(), end + 1),
+                None => (rest, rest.len()),
+            };
+            match self.range(head) {
+                Some((names, items)) if end <= rest.len() && end_of_block(rest).is_some() => {
+                    for (index, item) in items.iter().enumerate() {
+                        let mut inner = scope.to_vec();
+                        inner.push((".".to_owned(), item.clone()));
+                        match names.as_slice() {
+                            [value] => inner.push((value.clone(), item.clone())),
+                            [number, value] => {
+                                inner.push((number.clone(), index.to_string()));
+                                inner.push((value.clone(), item.clone()));
+                            }
+                            _ => {}
+                        }
+                        self.block(body, &inner);
+                    }
+                    at += end;
+                }
+                // What is in the loop stays as it is, too.
+                _ => {
+                    self.keep(action, "only a list of the agent can be gone over");
+                    for node in rest.get(..end).unwrap_or_default() {
+                        match node {
+                            Node::Text(text) => self.out.text += text,
+                            Node::Action(action) => self.out.text += &written(action),
+                        }
+                    }
+                    at += end;
+                }
+            }
+        }
+    }
+
+    /// Returns the variables and the items of a loop.
+    fn range(&self, head: &str) -> Option<(Vec<String>, Vec<String>)> {
+        let (names, list) = match head.split_once(":=") {
+            Some((names, list)) => (names.split(',').map(|name| name.trim().to_owned()).collect(), list),
+            None => (Vec::new(), head),
+        };
+        let items = self.variables.lists.get(list.trim().strip_prefix('.')?)?;
+        Some((names, items.clone()))
+    }
+
+    fn action(&mut self, action: &str, scope: &[(String, String)], is_block: bool) {
+        if action.starts_with("/*") && action.ends_with("*/") {
+            return;
+        }
+        if let Some((_, value)) = scope.iter().rev().find(|(name, _)| name == action) {
+            self.out.text += value;
+            return;
+        }
+        if let Some(name) = action.strip_prefix('.') {
+            if let Some(text) = self.variables.texts.get(name) {
+                self.out.text += text;
+                return;
+            }
+            if let Some(list) = self.variables.lists.get(name) {
+                // As Go prints a list.
+                self.out.text += &format!("[{}]", list.join(" "));
+                return;
+            }
+            return self.keep(action, "kagent has no such variable");
+        }
+        let path = action.strip_prefix("include ").map(str::trim);
+        let quoted = path.and_then(|path| {
+            path.strip_prefix('"').and_then(|it| it.strip_suffix('"')).or(path.strip_prefix('`')?.strip_suffix('`'))
+        });
+        match quoted {
+            Some(path) => match (self.include)(path) {
+                Ok(text) => self.out.text += &text,
+                Err(why) => self.keep(action, &why),
+            },
+            None if is_block || action == "end" => self.keep(action, "conditions are not known here"),
+            None => self.keep(action, "the action is not known here"),
+        }
+    }
+
+    fn keep(&mut self, action: &str, why: &str) {
+        self.out.text += &written(action);
+        // The end of a block says nothing that its begin did not.
+        if action != "end" {
+            self.out.left.push((written(action), why.to_owned()));
+        }
+    }
+}
+
+fn written(action: &str) -> String {
+    format!("{{{{{action}}}}}")
+}
+
+fn opens_block(action: &str) -> bool {
+    let word = action.split_whitespace().next().unwrap_or_default();
+    matches!(word, "if" | "with" | "range" | "define" | "block" | "else")
+}
+
+/// Returns the place of the `end` of a block that began before these nodes.
+fn end_of_block(nodes: &[Node]) -> Option<usize> {
+    let mut depth = 0;
+    for (at, node) in nodes.iter().enumerate() {
+        match node {
+            Node::Action(action) if action == "end" && depth == 0 => return Some(at),
+            Node::Action(action) if action == "end" => depth -= 1,
+            Node::Action(action) if opens_block(action) && !action.starts_with("else") => depth += 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(template: &str) -> Rendered {
+        let variables = Variables {
+            texts: [("AgentName", "shop")].into(),
+            lists: [("ToolNames", vec!["find".to_owned(), "buy".to_owned()])].into(),
+        };
+        render(template, &variables, &mut |path| match path {
+            "rules/short" => Ok("Be brief.".to_owned()),
+            other => Err(format!("no {other}")),
+        })
+    }
+
+    #[test]
+    fn what_is_known_is_replaced() {
+        for (template, expected) in [
+            ("You are {{.AgentName}}.", "You are shop."),
+            ("{{include \"rules/short\"}} Go.", "Be brief. Go."),
+            ("{{ include `rules/short` }}", "Be brief."),
+            ("Use{{range .ToolNames}} {{.}}{{end}}.", "Use find buy."),
+            ("{{range $i, $t := .ToolNames}}{{$i}}={{$t}};{{end}}", "0=find;1=buy;"),
+            ("{{range $t := .ToolNames}}{{$t}},{{end}}", "find,buy,"),
+            ("a \n {{- .AgentName -}} \n b", "ashopb"),
+            ("{{/* a note */}}x", "x"),
+            ("{{.ToolNames}}", "[find buy]"),
+            ("no action { } }}", "no action { } }}"),
+            ("open {{ end", "open {{ end"),
+            ("{{range .ToolNames}}{{range .ToolNames}}{{.}}{{end}}|{{end}}", "findbuy|findbuy|"),
+        ] {
+            let rendered = rendered(template);
+            assert_eq!(rendered, Rendered { text: expected.to_owned(), left: Vec::new() }, "{template}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_stays_and_is_told() {
+        for (template, left) in [
+            ("{{include \"rules/long\"}}", "{{include \"rules/long\"}}"),
+            ("{{if .AgentName}}x{{end}}", "{{if .AgentName}}"),
+            ("{{.Weather}}", "{{.Weather}}"),
+            ("{{range .Weather}}{{.}}{{end}}", "{{range .Weather}}"),
+            ("{{range .ToolNames}}x", "{{range .ToolNames}}"),
+            ("{{printf \"x\"}}", "{{printf \"x\"}}"),
+        ] {
+            let rendered = rendered(template);
+            assert_eq!(rendered.text, template, "{template}");
+            let actions: Vec<_> = rendered.left.iter().map(|(action, _)| action.as_str()).collect();
+            assert_eq!(actions, [left], "{template}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Tools of an agent: those of servers become `toolServers`, agents become Tools.
+
+use serde_json::{Map, Value, json};
+
+use super::{agent_tool, mcp_server, service, split_reference, tool_server};
+use crate::{env::set_list, fields::Fields, headers, input::place, source::Source, subject::Subject};
+
+/// Most entries of `toolServers`.
+const MOST_SERVERS: usize = 32;
+/// Most names in `include` and in `exclude`.
+const MOST_NAMES: usize = 64;
+
+/// Tools of an agent.
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    servers: Vec<Server>,
+    tools: Vec<String>,
+}
+
+/// Tools of one server.
+#[derive(Debug, PartialEq)]
+struct Server {
+    kind: &'static str,
+    namespace: Option<String>,
+    name: String,
+    headers: Vec<Value>,
+    /// Names of tools; empty: all.
+    include: Vec<String>,
+    exclude: Vec<String>,
+}
+
+/// Returns the names of the tools that an agent of kagent lists.
+pub(super) fn names(fields: &Fields<'_>) -> Vec<String> {
+    let names = fields.items("tools").iter().filter_map(|tool| tool.pointer("/mcpServer/toolNames")?.as_array());
+    names.flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+impl Tools {
+    /// Reads the tools of an agent.
+    pub(super) fn read(subject: &Subject<'_>, fields: &Fields<'_>) -> Self {
+        let mut tools = Self::default();
+        for tool in fields.parts("tools") {
+            // kagent goes by the member that is set, and so does this.
+            tool.value("type");
+            let headers = headers::from(subject, &tool, "headersFrom");
+            let (server, agent) = (tool.part("mcpServer"), tool.part("agent"));
+            match (server.is_empty(), agent.is_empty()) {
+                (false, _) => {
+                    agent.ignore();
+                    tools.add_server(subject, &server, headers);
+                }
+                (true, false) => {
+                    let made = agent_tool::tool(subject, &agent, &headers);
+                    tools.tools.extend(made.filter(|name| !tools.tools.contains(name)));
+                }
+                (true, true) => subject.notes.skip(tool.own_path(), "names neither a server nor an agent"),
+            }
+        }
+        tools
+    }
+
+    /// Sets `toolServers` and `tools`.
+    pub(super) fn set(self, subject: &Subject<'_>, field: &str, ours: &mut Map<String, Value>) {
+        let mut entries: Vec<Value> = self.servers.iter().flat_map(Server::entries).collect();
+        if entries.len() > MOST_SERVERS {
+            subject.notes.loss(field, format!("at most {MOST_SERVERS} servers; the others are left out"));
+            entries.truncate(MOST_SERVERS);
+        }
+        set_list(ours, "toolServers", entries);
+        set_list(ours, "tools", self.tools.into_iter().map(Value::from).collect());
+    }
+
+    fn add_server(&mut self, subject: &Subject<'_>, part: &Fields<'_>, headers: Vec<Value>) {
+        let field = part.own_path();
+        part.text("apiGroup");
+        let include: Vec<String> = part.texts("toolNames").into_iter().map(str::to_owned).collect();
+        let approval: Vec<String> = part.texts("requireApproval").into_iter().map(str::to_owned).collect();
+        // Until a server has `forwardHeaders`.
+        for header in part.texts("allowedHeaders") {
+            subject.notes.loss(&part.path("allowedHeaders"), format!("header {header} of the caller is not passed on"));
+        }
+        let Some(Found { kind, namespace, name, object }) = found(subject, part) else { return };
+        // Until a server has `approval`.
+        for tool in &approval {
+            subject.notes.loss(
+                &part.path("requireApproval"),
+                format!("{tool} needs approval and is left out; take it out of exclude to allow it without"),
+            );
+        }
+        let server = Server { kind, namespace, name, headers, include, exclude: approval };
+        let is_same = |known: &Server| {
+            (known.kind, &known.namespace, &known.name, &known.headers)
+                == (server.kind, &server.namespace, &server.name, &server.headers)
+        };
+        let at = self.servers.iter().position(is_same).unwrap_or(self.servers.len());
+        if let Some(object) = object {
+            tell_unreadable(subject, field, object, &server, at);
+        }
+        match self.servers.get_mut(at) {
+            Some(known) => known.join(server),
+            None => self.servers.push(server),
+        }
+    }
+}
+
+impl Server {
+    fn join(&mut self, other: Self) {
+        if self.include.is_empty() || other.include.is_empty() {
+            self.include.clear();
+        } else {
+            self.include.extend(other.include);
+        }
+        self.exclude.extend(other.exclude);
+    }
+
+    /// Returns the entries for the server: several if it has more names than one takes.
+    fn entries(&self) -> Vec<Value> {
+        let (include, exclude) = (once(&self.include), once(&self.exclude));
+        let parts: Vec<&[String]> = if include.is_empty() { vec![&[]] } else { include.chunks(MOST_NAMES).collect() };
+        let entry = |include: &[String]| {
+            let mut entry = Map::new();
+            entry.insert("kind".to_owned(), self.kind.into());
+            if let Some(namespace) = &self.namespace {
+                entry.insert("namespace".to_owned(), namespace.clone().into());
+            }
+            entry.insert("name".to_owned(), self.name.clone().into());
+            let texts = |names: &[String]| names.iter().take(MOST_NAMES).cloned().map(Value::from).collect();
+            set_list(&mut entry, "include", texts(include));
+            set_list(&mut entry, "exclude", texts(&exclude));
+            set_list(&mut entry, "headersFrom", self.headers.iter().take(16).cloned().collect());
+            Value::Object(entry)
+        };
+        parts.into_iter().map(entry).collect()
+    }
+}
+
+/// Returns texts without empty ones, each once.
+fn once(texts: &[String]) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for text in texts.iter().filter(|text| !text.is_empty()) {
+        if !kept.contains(text) {
+            kept.push(text.clone());
+        }
+    }
+    kept
+}
+
+/// Server that a tool names, as ours has it.
+struct Found<'w> {
+    kind: &'static str,
+    namespace: Option<String>,
+    name: String,
+    /// The server in the input.
+    object: Option<&'w Value>,
+}
+
+/// Returns the server that a tool names.
+fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
+    let (field, here) = (part.own_path(), subject.namespace());
+    let older = part.has("toolServer").then(|| part.text("toolServer")).flatten();
+    let (kind, given) = (part.text("kind"), part.text("namespace"));
+    let Some(name) = part.text("name").or(older) else {
+        subject.notes.skip(field, "names no server");
+        return None;
+    };
+    let (namespace, name) = split_reference(name, given.unwrap_or(here));
+    let (source_kind, kind) = match (older.is_some(), kind) {
+        (true, _) => ("ToolServer", tool_server_kind(subject, namespace, name)),
+        (false, Some("RemoteMCPServer")) => ("RemoteMCPServer", "RemoteMCPServer"),
+        (false, Some("MCPServer") | None) => ("MCPServer", "MCPServer"),
+        (false, Some("Service")) => {
+            let name = service::server(subject, field, namespace, name)?;
+            return Some(Found { kind: "RemoteMCPServer", namespace: None, name, object: None });
+        }
+        (false, Some(_)) => {
+            subject.notes.skip(&part.path("kind"), "is no kind of server");
+            return None;
+        }
+    };
+    let shown = crate::input::shown(source_kind, namespace, name);
+    if kind == "MCPServer" && namespace != here {
+        subject.notes.loss(field, format!("{shown} is used in its own namespace only; its tools are left out"));
+        return None;
+    }
+    let object = subject.world.find(Source::Kagent, source_kind, namespace, name).map(|found| &found.value);
+    match object {
+        None => subject.missing(field, source_kind, namespace, name),
+        Some(server) if source_kind == "MCPServer" && mcp_server::is_left_out(server) => {
+            subject.notes.todo(field, format!("{shown} is left out: create it, or take it out of toolServers"));
+        }
+        Some(_) => {}
+    }
+    let ours = subject.world.name_of(Source::Kagent, source_kind, kind, namespace, name);
+    Some(Found { kind, namespace: (namespace != here).then(|| namespace.to_owned()), name: ours, object })
+}
+
+fn tool_server_kind(subject: &Subject<'_>, namespace: &str, name: &str) -> &'static str {
+    let server = subject.world.find(Source::Kagent, "ToolServer", namespace, name);
+    if server.is_some_and(|server| tool_server::is_stdio(&server.value)) { "MCPServer" } else { "RemoteMCPServer" }
+}
+
+/// Tells which headers and certificates of a server other namespaces do not get.
+fn tell_unreadable(subject: &Subject<'_>, field: &str, object: &Value, server: &Server, at: usize) {
+    let Some(namespace) = &server.namespace else { return };
+    let place = place(namespace, &server.name);
+    let headers = ["/spec/headersFrom", "/spec/config/sse/headersFrom", "/spec/config/streamableHttp/headersFrom"];
+    let headers = headers.into_iter().filter_map(|pointer| object.pointer(pointer)?.as_array()).flatten();
+    for header in headers.filter(|header| header["valueFrom"]["type"] == "Secret") {
+        let name = header["name"].as_str().unwrap_or_default();
+        if server.headers.iter().any(|own| own["name"] == name) {
+            continue;
+        }
+        subject.notes.loss(
+            field,
+            format!(
+                "other namespaces do not get header {name} of {place}; put it into a Secret here and \
+                 toolServers[{at}].headersFrom"
+            ),
+        );
+    }
+    if object.pointer("/spec/tls/caCertSecretRef").is_some_and(Value::is_string) {
+        subject.notes.loss(field, format!("other namespaces do not get the certificates that {place} trusts"));
+    }
+}

@@ -1,0 +1,182 @@
+//! Agent of Krypton: an Agent with an image of its own, or an MCPServer.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    env::{self, set, set_list},
+    fields::Fields,
+    overlay::{self, Overlay},
+    subject::Subject,
+};
+
+/// Most Pods of a workload that is scaled.
+const MOST_SCALED: i64 = 100;
+/// Most Pods of any other, and of the fewest of one that is scaled.
+const MOST: i64 = 10;
+
+/// Reports whether an Agent is a server of tools.
+pub(super) fn is_mcp(object: &Value) -> bool {
+    object.pointer("/spec/protocol").is_some_and(|protocol| protocol == "mcp")
+}
+
+/// Turns an Agent into ours.
+pub(super) fn convert(subject: &Subject<'_>) {
+    let spec = subject.spec();
+    let Some(image) = spec.text("image") else {
+        subject.notes.skip("", "Krypton refuses it too: it has no image");
+        spec.ignore();
+        return;
+    };
+    overlay::tell_image(subject, "spec.image");
+    subject.notes.change("", "in-cluster callers use port 8000 of the Service");
+    for key in ["framework", "runtime", "protocol"] {
+        spec.text(key);
+    }
+    let mut ours = Map::new();
+    set(&mut ours, "image", Some(image));
+    let port = env::port(subject, &spec, "port").unwrap_or(8080);
+    set(&mut ours, "port", Some(port));
+    set(&mut ours, "resources", env::resources(&spec));
+    if is_mcp(subject.object) {
+        server(subject, &spec, ours, port);
+    } else {
+        agent(subject, &spec, ours, port);
+    }
+    limits(subject, &spec);
+}
+
+fn agent(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>, port: i64) {
+    let framework = match spec.text("framework") {
+        Some("adk" | "google-adk") => "adk",
+        Some("langgraph" | "langchain") => "langchain",
+        Some("crewai") => "crewai",
+        Some("autogen") => "autogen",
+        _ => "custom",
+    };
+    set(&mut ours, "name", Some(subject.id.name.as_str()));
+    set(&mut ours, "framework", Some(framework));
+    set(&mut ours, "imagePullPolicy", env::pull_policy(subject, spec));
+    set(&mut ours, "imagePullSecrets", env::pull_secrets(subject, spec));
+    set_list(&mut ours, "env", env::variables(subject, spec, "env", "Agent", Some(port)));
+    set(&mut ours, "envFrom", env::sources(subject, spec, "envFrom"));
+    ours.insert("readiness".to_owned(), json!({}));
+    // Until an Agent has `protocol`.
+    match spec.text("protocol") {
+        Some("a2a") => {
+            subject.notes.loss("spec.protocol", "it speaks A2A, in which neither Tools nor recif chat ask it");
+        }
+        Some("http") => {
+            subject.notes.loss("spec.protocol", "it speaks plain HTTP, and recif chat and Tools do not know")
+        }
+        Some(_) => subject.notes.skip("spec.protocol", "is no protocol"),
+        None => {}
+    }
+    set(&mut ours, "scaling", scaling(subject, spec));
+    // Callers name the path, and a card has it.
+    spec.text("invocationPath");
+    set(&mut ours, "timeout", timeout(subject, spec));
+    let mut overlay = Overlay::of("Agent");
+    if let Some(account) = spec.text("serviceAccountName") {
+        set(&mut ours, "serviceAccountName", Some(account));
+        overlay.keep_token(subject, "spec.serviceAccountName");
+    }
+    set(&mut ours, "podTemplate", overlay.finish());
+    subject.emit("Agent", ours.into());
+}
+
+fn scaling(subject: &Subject<'_>, spec: &Fields<'_>) -> Option<Value> {
+    let mode = spec.text("mode");
+    let fewest = env::replicas(subject, spec, "minReplicas", MOST);
+    let most = env::replicas(subject, spec, "maxReplicas", MOST_SCALED);
+    let concurrency = spec.int("concurrency");
+    let idle = spec.period("scaleToZeroAfter", 1, 24 * 3600);
+    let mut ours = Map::new();
+    let fewest = match (mode, fewest) {
+        (Some("serverless"), Some(number)) if number > 0 => {
+            subject.notes.change("spec.minReplicas", "is 0 now: without requests a serverless agent has no Pod");
+            Some(0)
+        }
+        (Some("serverless"), _) => Some(0),
+        (_, Some(0)) => {
+            subject.notes.change("spec.minReplicas", "is 1 now: an agent that is always on has a Pod");
+            Some(1)
+        }
+        (_, given) => given,
+    };
+    let most = most.map(|most| most.max(1));
+    set(&mut ours, "minReplicas", fewest);
+    set(&mut ours, "maxReplicas", most.map(|most| most.max(fewest.unwrap_or(1))));
+    set(&mut ours, "concurrency", concurrency.map(|number| number.clamp(1, 100_000)));
+    set(&mut ours, "scaleToZeroAfter", idle);
+    if concurrency.is_some_and(|number| !(1..=100_000).contains(&number)) {
+        subject.notes.change("spec.concurrency", "is now between 1 and 100000");
+    }
+    (!ours.is_empty()).then(|| ours.into())
+}
+
+/// Returns the time limit of a request, unless it is the default of both.
+fn timeout(subject: &Subject<'_>, spec: &Fields<'_>) -> Option<String> {
+    let timeout = spec.period("timeout", 1, 3600)?;
+    if timeout == "60s" || timeout == "1m" {
+        return None;
+    }
+    subject.notes.change("spec.timeout", "is enforced here");
+    Some(timeout)
+}
+
+/// Tells what is not a setting of one workload.
+fn limits(subject: &Subject<'_>, spec: &Fields<'_>) {
+    if spec.text("startupTimeout").is_some_and(|time| time != "30s") {
+        subject.notes.loss("spec.startupTimeout", "the gateway's --cold-start-timeout is for all");
+    }
+}
+
+fn server(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>, port: i64) {
+    let mut overlay = Overlay::of("MCPServer");
+    set(&mut ours, "imagePullPolicy", env::pull_policy(subject, spec));
+    overlay.set_in_pod("imagePullSecrets", env::pull_secrets(subject, spec));
+    let (texts, others): (Vec<_>, Vec<_>) = env::variables(subject, spec, "env", "MCPServer", Some(port))
+        .into_iter()
+        .partition(|variable| variable["valueFrom"].is_null());
+    let name = |variable: &Value| variable["name"].as_str().unwrap_or_default().to_owned();
+    let text = |variable: &Value| json!(variable["value"].as_str().unwrap_or_default());
+    let texts: Map<_, _> = texts.iter().map(|variable| (name(variable), text(variable))).collect();
+    set(&mut ours, "env", Some(texts).filter(|texts| !texts.is_empty()));
+    overlay.add_to_container("env", others);
+    let sources = env::sources(subject, spec, "envFrom").and_then(|sources| sources.as_array().cloned());
+    overlay.add_to_container("envFrom", sources.unwrap_or_default());
+    let fewest = env::replicas(subject, spec, "minReplicas", MOST);
+    set(&mut ours, "replicas", fewest);
+    if spec.int("maxReplicas").is_some_and(|most| most > fewest.unwrap_or(1)) {
+        subject.notes.loss("spec.maxReplicas", "an MCPServer is not scaled");
+    }
+    for (key, text) in [
+        ("mode", "an MCPServer always runs"),
+        ("concurrency", "an MCPServer has no cap"),
+        ("scaleToZeroAfter", "an MCPServer always runs"),
+        ("timeout", "a Tool has a timeout of its own"),
+    ] {
+        let is_default = match spec.text_or_number(key).as_deref() {
+            None => true,
+            Some(value) => (key, value) == ("mode", "always-on") || (key, value) == ("timeout", "60s"),
+        };
+        if !is_default {
+            subject.notes.loss(&spec.path(key), text);
+        }
+    }
+    if let Some(account) = spec.text("serviceAccountName") {
+        set(&mut ours, "serviceAccountName", Some(account));
+        overlay.keep_token(subject, "spec.serviceAccountName");
+    }
+    set(&mut ours, "podTemplate", overlay.finish());
+    let mut server = json!({ "transportType": "http", "deployment": ours });
+    if let Some(path) = spec.text("invocationPath") {
+        let slash = if path.starts_with('/') { "" } else { "/" };
+        if path.contains(|it: char| it == '?' || it == '#' || it.is_whitespace()) {
+            subject.notes.skip("spec.invocationPath", "is no path");
+        } else {
+            server["httpTransport"] = json!({ "path": format!("{slash}{path}") });
+        }
+    }
+    subject.emit("MCPServer", server);
+}

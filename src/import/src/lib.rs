@@ -1,0 +1,98 @@
+//! Turns objects of kagent, genkit-operator, Krypton and the upstream Récif operator into ours.
+//!
+//! It is pure: [`import()`] takes objects as they were read, and returns objects to print and a [`Line`] for each decision.
+//! A source has a file or folder of its own ([`kagent`], [`genkit`], [`krypton`], [`recif`]) that reads an object leniently
+//! by [`fields`] and builds ours as JSON, which [`output`] passes through the type of the kind: a value that the type does
+//! not take is never printed, and the fields have the order of the type. The order of the input changes nothing, because
+//! every step goes over the objects in the order of their names ([`world`]).
+
+mod env;
+mod fields;
+mod genkit;
+mod headers;
+mod input;
+mod kagent;
+mod krypton;
+mod line;
+mod live;
+mod metadata;
+mod names;
+mod output;
+mod overlay;
+mod period;
+mod recif;
+mod source;
+mod subject;
+mod world;
+
+pub use self::{
+    input::{ImportError, SourceObject},
+    line::{Class, Line},
+    live::{ListedKind, NamedObject, listed_kinds, named_objects},
+    source::Source,
+};
+
+use self::{subject::Subject, world::World};
+
+/// What an import takes and how it decides.
+#[derive(Debug, Clone)]
+pub struct ImportOptions {
+    /// Only source that is taken; `None`: all.
+    pub from: Option<Source>,
+    /// Set if the objects come from a cluster, where Secrets exist that were not read.
+    pub live: bool,
+    /// Namespace of the upstream operator, in which it looks for a database whose host is one word.
+    pub operator_namespace: String,
+}
+
+/// What an import returns.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Imported {
+    /// Objects to print, in their order.
+    pub objects: Vec<serde_yaml::Value>,
+    /// Decisions, in the order of the objects.
+    pub lines: Vec<Line>,
+    /// Last line: what came in, what goes out, and how many lines of each class there are.
+    pub summary: String,
+}
+
+impl Imported {
+    /// Reports whether something had an effect there and has none here.
+    pub fn is_lossy(&self) -> bool {
+        self.lines.iter().any(|line| line.class == Class::Loss)
+    }
+}
+
+/// Turns objects into ours.
+///
+/// # Errors
+/// [`ImportError`]: a document that is no object, one that is there twice, or none of a source.
+pub fn import(objects: &[SourceObject], options: &ImportOptions) -> Result<Imported, ImportError> {
+    input::check(objects)?;
+    let world = World::new(objects, options)?;
+    let (mut lines, mut outputs) = (Vec::new(), Vec::new());
+    for object in world.objects() {
+        let subject = Subject::new(object, &world);
+        convert(&subject);
+        let (told, made) = subject.finish();
+        lines.extend(told);
+        outputs.extend(made);
+    }
+    let objects = output::sorted(outputs);
+    let lines = line::sorted(lines);
+    let summary = line::summary(&world.sources(), world.objects().count(), objects.len(), &lines);
+    Ok(Imported { objects, lines, summary })
+}
+
+fn convert(subject: &Subject<'_>) {
+    match subject.source() {
+        None => metadata::pass_on(subject),
+        Some(source) if subject.world.drops(source) => {
+            subject.notes.skip("", "another source than --from names");
+        }
+        Some(Source::Kagent) => kagent::convert(subject),
+        Some(Source::Genkit) => genkit::convert(subject),
+        Some(Source::Krypton) => krypton::convert(subject),
+        Some(Source::Recif) => recif::convert(subject),
+    }
+}

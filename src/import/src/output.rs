@@ -1,0 +1,102 @@
+//! Objects of the output: built through the type of their kind, and sorted.
+
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use serde_yaml::{Mapping, Value as Ordered};
+
+use crate::fields::quantities;
+
+/// Kinds in the order of the output.
+const ORDER: [&str; 15] = [
+    "Namespace",
+    "ServiceAccount",
+    "Secret",
+    "ConfigMap",
+    "PluginConfig",
+    "Model",
+    "Prompt",
+    "RemoteMCPServer",
+    "MCPServer",
+    "Tool",
+    "Flow",
+    "FlowSet",
+    "Agent",
+    "Service",
+    "Deployment",
+];
+
+/// Object of the output.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Output {
+    pub(crate) kind: String,
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) value: Ordered,
+}
+
+/// Returns the place of a kind in the output.
+pub(crate) fn rank(kind: &str) -> usize {
+    ORDER.iter().position(|known| *known == kind).unwrap_or(ORDER.len())
+}
+
+/// Returns the objects in the order of the output. One that several objects of the input made is there once.
+pub(crate) fn sorted(mut outputs: Vec<Output>) -> Vec<Ordered> {
+    let key = |output: &Output| (rank(&output.kind), output.namespace.clone(), output.name.clone());
+    outputs.sort_by_key(key);
+    outputs.dedup_by(|one, other| key(one) == key(other));
+    outputs.into_iter().map(|output| output.value).collect()
+}
+
+/// Returns an object of a kind of ours with its fields in the order of the type, and without defaults; `None` if the type
+/// does not take it. An object of another kind keeps its fields as they are.
+pub(crate) fn typed(kind: &str, body: Value) -> Option<Ordered> {
+    let of = |api_version: &str, body: Value| {
+        let mut object = body;
+        object["apiVersion"] = api_version.into();
+        object["kind"] = kind.into();
+        quantities(&object)
+    };
+    macro_rules! typed {
+        ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+            match kind {
+                $(stringify!($kind) => through::<crds::$kind>(&of(&format!("{}/{}", crds::GROUP, crds::VERSION), body)),)+
+                "Deployment" => Some(plain(&of("apps/v1", body))),
+                _ => Some(plain(&of("v1", body))),
+            }
+        };
+    }
+    crds::for_each_kind!(typed)
+}
+
+/// Passes an object through its type.
+fn through<T: DeserializeOwned + Serialize>(given: &Value) -> Option<Ordered> {
+    let typed: T = serde_json::from_value(given.clone()).ok()?;
+    Some(only(serde_yaml::to_value(typed).ok()?, given))
+}
+
+/// Returns a value with those fields alone that were given: the others are defaults.
+fn only(value: Ordered, given: &Value) -> Ordered {
+    match (value, given) {
+        (Ordered::Mapping(map), Value::Object(given)) => {
+            let kept = map.into_iter().filter_map(|(key, value)| {
+                let given = given.get(key.as_str()?)?;
+                Some((key, only(value, given)))
+            });
+            Ordered::Mapping(kept.collect::<Mapping>())
+        }
+        (Ordered::Sequence(items), Value::Array(given)) => {
+            Ordered::Sequence(items.into_iter().zip(given).map(|(item, given)| only(item, given)).collect())
+        }
+        (value, _) => value,
+    }
+}
+
+/// Returns an object as it is, with the usual fields first.
+pub(crate) fn plain(object: &Value) -> Ordered {
+    let fields = object.as_object().into_iter().flatten();
+    let place = |key: &str| ["apiVersion", "kind", "metadata"].iter().position(|known| *known == key).unwrap_or(3);
+    let mut fields: Vec<_> = fields.collect();
+    fields.sort_by_key(|(key, _)| place(key));
+    let entry = |(key, value): (&String, &Value)| Some((key.as_str().into(), serde_yaml::to_value(value).ok()?));
+    Ordered::Mapping(fields.into_iter().filter_map(entry).collect::<Mapping>())
+}

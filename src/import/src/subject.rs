@@ -1,0 +1,140 @@
+//! One object of the input while it is turned into ours.
+
+use std::cell::RefCell;
+
+use serde_json::{Value, json};
+
+use crate::{
+    fields::Fields,
+    input::{ObjectId, SourceObject, shown},
+    line::{Line, Notes},
+    metadata, output,
+    output::Output,
+    source::Source,
+    world::World,
+};
+
+/// Kinds of ours that run Pods.
+const WORKLOADS: [&str; 4] = ["Agent", "Flow", "FlowSet", "MCPServer"];
+
+/// One object of the input, with what was told of it and made from it.
+#[derive(Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) world: &'a World<'a>,
+    pub(crate) object: &'a Value,
+    pub(crate) id: ObjectId,
+    /// Name of what it becomes.
+    pub(crate) name: String,
+    pub(crate) notes: Notes,
+    of: String,
+    outputs: RefCell<Vec<Output>>,
+}
+
+impl<'a> Subject<'a> {
+    pub(crate) fn new(object: &'a SourceObject, world: &'a World<'a>) -> Self {
+        let id = ObjectId::of(&object.value);
+        let version = object.value["apiVersion"].as_str().unwrap_or_default();
+        Self {
+            world,
+            object: &object.value,
+            name: world.own_name(&id),
+            notes: Notes::default(),
+            of: format!("{version} {}", id.kind),
+            id,
+            outputs: RefCell::default(),
+        }
+    }
+
+    pub(crate) fn source(&self) -> Option<Source> {
+        Source::of(self.object)
+    }
+
+    /// Returns the namespace; empty if none is given.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.id.namespace
+    }
+
+    /// Returns the fields of the spec.
+    pub(crate) fn spec(&self) -> Fields<'_> {
+        let fields = Fields::new(self.object, &self.of, &self.notes);
+        for key in ["apiVersion", "kind", "metadata", "status"] {
+            fields.value(key);
+        }
+        fields.part("spec")
+    }
+
+    /// Adds the object of ours that this one becomes, with its labels and annotations.
+    pub(crate) fn emit(&self, kind: &str, spec: Value) {
+        let metadata = metadata::of(self.object, &self.name);
+        self.add(kind, &self.name, json!({ "metadata": metadata, "spec": spec }));
+    }
+
+    /// Adds an object in the same namespace that this one makes necessary; several may add the same one.
+    pub(crate) fn emit_more(&self, kind: &str, name: &str, fields: Value) {
+        let mut body = json!({ "metadata": { "name": name } });
+        if let (Some(body), Value::Object(fields)) = (body.as_object_mut(), fields) {
+            body.extend(fields);
+        }
+        if !self.namespace().is_empty() {
+            body["metadata"]["namespace"] = self.namespace().into();
+        }
+        self.add(kind, name, body);
+    }
+
+    fn add(&self, kind: &str, name: &str, body: Value) {
+        let namespace = self.namespace().to_owned();
+        match output::typed(kind, body) {
+            Some(value) => {
+                let output = Output { kind: kind.to_owned(), namespace, name: name.to_owned(), value };
+                self.outputs.borrow_mut().push(output);
+            }
+            None => self.notes.skip("", format!("left out: it has a value that no {kind} takes")),
+        }
+    }
+
+    /// Adds an object of the input as it is.
+    pub(crate) fn emit_as_is(&self, value: &Value) {
+        let (kind, namespace, name) = (self.id.kind.clone(), self.id.namespace.clone(), self.id.name.clone());
+        self.outputs.borrow_mut().push(Output { kind, namespace, name, value: output::plain(value) });
+    }
+
+    /// Tells that an object of the same namespace that a field names is not in the input.
+    pub(crate) fn needs(&self, field: &str, kind: &str, name: &str) {
+        let is_hidden = kind == "Secret" && self.world.options.live;
+        if !is_hidden && self.world.core(kind, self.namespace(), name).is_none() {
+            self.missing(field, kind, self.namespace(), name);
+        }
+    }
+
+    /// Tells that an object that a field names is not in the input.
+    pub(crate) fn missing(&self, field: &str, kind: &str, namespace: &str, name: &str) {
+        self.notes.todo(field, format!("{} is not in the input", shown(kind, namespace, name)));
+    }
+
+    /// Returns the lines and the objects.
+    pub(crate) fn finish(self) -> (Vec<Line>, Vec<Output>) {
+        let outputs = self.outputs.into_inner();
+        let notes = Notes::default();
+        let is_own = |output: &&Output| output.name == self.name;
+        if self.name != self.id.name && outputs.iter().any(|output| is_own(&output)) {
+            notes.change("metadata.name", format!("is now {:?}", self.name));
+        }
+        let workload = outputs.iter().filter(is_own).any(|output| WORKLOADS.contains(&output.kind.as_str()));
+        if self.world.options.live && workload && self.id.group != crds::GROUP {
+            self.notes.todo(
+                "",
+                format!(
+                    "its Deployment and Service of this name are there: delete {}'s object first, or ours stays in \
+                     NameConflict",
+                    self.id.group
+                ),
+            );
+        }
+        let principal = self.world.principal(self.object);
+        let order = (output::rank(principal.unwrap_or_default()), self.id.namespace.clone(), self.name.clone());
+        let shown = self.id.shown();
+        let mut lines = notes.lines(&shown, &order);
+        lines.extend(self.notes.lines(&shown, &order));
+        (lines, outputs)
+    }
+}
