@@ -151,11 +151,50 @@ status: {}
 /// Any value, with the names of fields that the sources have.
 fn any_value() -> impl Strategy<Value = Value> {
     const KEYS: [&str; 44] = [
-        "a2aConfig", "agent", "apiKeySecret", "args", "byo", "cmd", "config", "content", "declarative", "definition",
-        "deployment", "description", "env", "envFrom", "flows", "headersFrom", "http", "httpTransport", "image",
-        "implementation", "key", "labels", "mcpServer", "maxReplicas", "minReplicas", "model", "modelConfig", "name",
-        "openAI", "podTemplate", "port", "prompt", "promptTemplate", "prompts", "protocol", "provider", "replicas",
-        "source", "stdio", "systemMessage", "tools", "type", "url", "valueFrom",
+        "a2aConfig",
+        "agent",
+        "apiKeySecret",
+        "args",
+        "byo",
+        "cmd",
+        "config",
+        "content",
+        "declarative",
+        "definition",
+        "deployment",
+        "description",
+        "env",
+        "envFrom",
+        "flows",
+        "headersFrom",
+        "http",
+        "httpTransport",
+        "image",
+        "implementation",
+        "key",
+        "labels",
+        "mcpServer",
+        "maxReplicas",
+        "minReplicas",
+        "model",
+        "modelConfig",
+        "name",
+        "openAI",
+        "podTemplate",
+        "port",
+        "prompt",
+        "promptTemplate",
+        "prompts",
+        "protocol",
+        "provider",
+        "replicas",
+        "source",
+        "stdio",
+        "systemMessage",
+        "tools",
+        "type",
+        "url",
+        "valueFrom",
     ];
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -170,8 +209,8 @@ fn any_value() -> impl Strategy<Value = Value> {
     leaf.prop_recursive(6, 64, 6, |inner| {
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
-            prop::collection::vec((prop::sample::select(&KEYS[..]), inner), 0..6)
-                .prop_map(|fields| fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+            prop::collection::vec((prop::sample::select(KEYS.to_vec()), inner), 0..6)
+                .prop_map(|fields| fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect::<Value>()),
         ]
     })
 }
@@ -230,5 +269,8 @@ async fn names_and_numbers_at_the_limits_are_taken() {
     assert_eq!(refusals(&imported).await, Vec::<String>::new());
     assert_eq!(imported.objects.len(), 2);
     let lines = lines(&imported);
-    assert!(lines.iter().any(|line| line.ends_with("spec.declarative.deployment.replicas: at most 10 Pods")), "{lines:#?}");
+    assert!(
+        lines.iter().any(|line| line.ends_with("spec.declarative.deployment.replicas: at most 10 Pods")),
+        "{lines:#?}"
+    );
 }

@@ -28,7 +28,9 @@ fn cluster(answers: &'static [(&'static str, &'static str)]) -> (UserClient, Arc
         paths.lock().unwrap().push(path.clone());
         let answer = answers.iter().find(|(known, _)| *known == path).map(|(_, answer)| *answer);
         let (code, body) = match answer {
-            Some("403") => (403, json!({ "kind": "Status", "code": 403, "message": "forbidden", "reason": "Forbidden" })),
+            Some("403") => {
+                (403, json!({ "kind": "Status", "code": 403, "message": "forbidden", "reason": "Forbidden" }))
+            }
             Some(text) => (200, serde_json::from_str(text).unwrap()),
             None => (404, json!({ "kind": "Status", "code": 404, "message": "not found", "reason": "NotFound" })),
         };
@@ -132,7 +134,9 @@ struct Command {
 
 #[tokio::test]
 async fn flags_that_do_not_go_together_are_a_usage_error() {
-    for words in [&["x", "--live", "-f", "a.yaml"][..], &["x", "-A"], &["x", "--live", "-A", "-n", "a"], &["x", "-o", "name"]] {
+    for words in
+        [&["x", "--live", "-f", "a.yaml"][..], &["x", "-A"], &["x", "--live", "-A", "-n", "a"], &["x", "-o", "name"]]
+    {
         assert_eq!(Command::try_parse_from(words).unwrap_err().exit_code(), 2, "{words:?}");
     }
     for words in [&["x", "-n", "a"][..], &["x", "--operator-namespace", "A B", "-f", "a.yaml"]] {
@@ -146,11 +150,9 @@ async fn strict_refuses_a_loss_with_a_code_of_its_own() {
     let folder = std::env::temp_dir().join(format!("recif-import-strict-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let lossy = AGENT.replace("systemMessage: x", "systemMessage: x, executeCodeBlocks: true");
-    for (text, strict, expected) in [
-        (AGENT, true, Exit::Done),
-        (lossy.as_str(), true, Exit::Lossy),
-        (lossy.as_str(), false, Exit::Done),
-    ] {
+    for (text, strict, expected) in
+        [(AGENT, true, Exit::Done), (lossy.as_str(), true, Exit::Lossy), (lossy.as_str(), false, Exit::Done)]
+    {
         let file = folder.join("a.yaml");
         fs::write(&file, text).unwrap();
         let words = ["x".to_owned(), "-f".to_owned(), file.to_string_lossy().into_owned()];
