@@ -50,8 +50,6 @@ fn millis(text: &str) -> Option<u64> {
         rest = after.get(unit.len()..)?;
         parts += 1;
     }
-    // A float turns into the nearest number of the type.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the result is clamped")]
     let whole = if is_negative { 0 } else { sum.round() as u64 };
     (parts > 0).then_some(whole)
 }

@@ -72,7 +72,7 @@ impl<'a> World<'a> {
             let claims = self.claims.get_mut();
             let claim = |kind: &str, name: &str| (kind.to_owned(), id.namespace.clone(), name.to_owned());
             let is_free = |name: &str| !kinds.iter().any(|kind| claims.contains_key(&claim(kind, name)));
-            let name = numbered(&fixed).find(|name| is_free(name)).unwrap_or(fixed);
+            let name = numbered(&fixed).find(|name| is_free(name)).unwrap_or_else(|| fixed.clone());
             claims.extend(kinds.iter().map(|kind| (claim(kind, &name), None)));
             names.insert(id.clone(), name);
         }
@@ -141,7 +141,7 @@ impl<'a> World<'a> {
             Some(known) => known.as_ref() == Some(content),
         };
         let fixed = names::fixed(kind, wanted);
-        let name = numbered(&fixed).find(fits).unwrap_or(fixed);
+        let name = numbered(&fixed).find(fits).unwrap_or_else(|| fixed.clone());
         claims.insert(claim(&name), Some(content.clone()));
         name
     }

@@ -155,7 +155,9 @@ impl Renderer<'_, '_> {
         }
         let path = action.strip_prefix("include ").map(str::trim);
         let quoted = path.and_then(|path| {
-            path.strip_prefix('"').and_then(|it| it.strip_suffix('"')).or(path.strip_prefix('`')?.strip_suffix('`'))
+            path.strip_prefix('"')
+                .and_then(|it| it.strip_suffix('"'))
+                .or_else(|| path.strip_prefix('`')?.strip_suffix('`'))
         });
         match quoted {
             Some(path) => match (self.include)(path) {

@@ -3,10 +3,19 @@
 use serde_json::{Map, Value, json};
 
 use super::{agent_tool, mcp_server, service, split_reference, tool_server};
-use crate::{env::set_list, fields::Fields, headers, input::place, source::Source, subject::Subject};
+use crate::{
+    env::{set, set_list},
+    fields::Fields,
+    headers,
+    input::place,
+    source::Source,
+    subject::Subject,
+};
 
 /// Most entries of `toolServers`.
 const MOST_SERVERS: usize = 32;
+/// Most headers of one entry.
+const MOST_HEADERS: usize = 16;
 /// Most names in `include` and in `exclude`.
 const MOST_NAMES: usize = 64;
 
@@ -42,7 +51,11 @@ impl Tools {
         for tool in fields.parts("tools") {
             // kagent goes by the member that is set, and so does this.
             tool.value("type");
-            let headers = headers::from(subject, &tool, "headersFrom");
+            let mut headers = headers::from(subject, &tool, "headersFrom");
+            if headers.len() > MOST_HEADERS {
+                subject.notes.loss(&tool.path("headersFrom"), format!("at most {MOST_HEADERS} headers"));
+                headers.truncate(MOST_HEADERS);
+            }
             let (server, agent) = (tool.part("mcpServer"), tool.part("agent"));
             match (server.is_empty(), agent.is_empty()) {
                 (false, _) => {
@@ -61,7 +74,16 @@ impl Tools {
 
     /// Sets `toolServers` and `tools`.
     pub(super) fn set(self, subject: &Subject<'_>, field: &str, ours: &mut Map<String, Value>) {
-        let mut entries: Vec<Value> = self.servers.iter().flat_map(Server::entries).collect();
+        let mut entries = Vec::new();
+        for server in &self.servers {
+            match server.entries() {
+                Some(more) => entries.extend(more),
+                None => {
+                    let text = format!("more than {MOST_NAMES} tools of {} need approval; it is left out", server.name);
+                    subject.notes.loss(field, text);
+                }
+            }
+        }
         if entries.len() > MOST_SERVERS {
             subject.notes.loss(field, format!("at most {MOST_SERVERS} servers; the others are left out"));
             entries.truncate(MOST_SERVERS);
@@ -113,24 +135,33 @@ impl Server {
         self.exclude.extend(other.exclude);
     }
 
-    /// Returns the entries for the server: several if it has more names than one takes.
-    fn entries(&self) -> Vec<Value> {
-        let (include, exclude) = (once(&self.include), once(&self.exclude));
+    /// Returns the entries for the server: several if it has more names than one takes, and none if nothing of it may be
+    /// called. `None` if what must not be called is more than an entry can name.
+    fn entries(&self) -> Option<Vec<Value>> {
+        let (mut include, mut exclude) = (once(&self.include), once(&self.exclude));
+        if !include.is_empty() && include.iter().all(|name| exclude.contains(name)) {
+            return Some(Vec::new());
+        }
+        if exclude.len() > MOST_NAMES {
+            if include.is_empty() {
+                return None;
+            }
+            include.retain(|name| !exclude.contains(name));
+            exclude.clear();
+        }
         let parts: Vec<&[String]> = if include.is_empty() { vec![&[]] } else { include.chunks(MOST_NAMES).collect() };
         let entry = |include: &[String]| {
             let mut entry = Map::new();
-            entry.insert("kind".to_owned(), self.kind.into());
-            if let Some(namespace) = &self.namespace {
-                entry.insert("namespace".to_owned(), namespace.clone().into());
-            }
-            entry.insert("name".to_owned(), self.name.clone().into());
-            let texts = |names: &[String]| names.iter().take(MOST_NAMES).cloned().map(Value::from).collect();
+            set(&mut entry, "kind", Some(self.kind));
+            set(&mut entry, "namespace", self.namespace.clone());
+            set(&mut entry, "name", Some(self.name.clone()));
+            let texts = |names: &[String]| names.iter().cloned().map(Value::from).collect();
             set_list(&mut entry, "include", texts(include));
             set_list(&mut entry, "exclude", texts(&exclude));
-            set_list(&mut entry, "headersFrom", self.headers.iter().take(16).cloned().collect());
+            set_list(&mut entry, "headersFrom", self.headers.clone());
             Value::Object(entry)
         };
-        parts.into_iter().map(entry).collect()
+        Some(parts.into_iter().map(entry).collect())
     }
 }
 
