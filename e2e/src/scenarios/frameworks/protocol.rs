@@ -39,7 +39,7 @@ impl Protocol {
             Self::Chat => json!({"message": message, "conversation_id": conversation}),
             Self::Flow => json!({"text": message}),
             Self::A2a => {
-                let id = format!("{}", message.len());
+                let id = message.len().to_string();
                 let mut message = json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": message}]});
                 if let Some(context) = conversation {
                     message["contextId"] = json!(context);

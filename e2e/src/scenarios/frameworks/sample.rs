@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use kube::ResourceExt as _;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::protocol::Protocol;
 use crate::{
@@ -116,7 +116,7 @@ impl Sample {
             let answer = stream.begin("POST", path, &body).await?;
             ensure!(answer.status == 200, "{answer:?}");
             stream.next().await?.context("the stream is empty")?;
-            Ok(stream)
+            Ok::<_, anyhow::Error>(stream)
         };
         ns.env.netns().await?.run(opened).await
     }
@@ -167,7 +167,7 @@ async fn rest(ns: &Namespace, mut stream: HttpClientConnection) -> Result<(Strin
             text += &piece;
             pieces += 1;
         }
-        Ok((text, pieces))
+        Ok::<_, anyhow::Error>((text, pieces))
     };
     ns.env.netns().await?.run(read).await
 }
