@@ -182,7 +182,8 @@ mod tests {
             let Condition { status, reason, message, .. } = left_out.condition();
             (status, reason, message)
         };
-        let expected = |status: &str, reason: &str, message: &str| (status.to_owned(), reason.to_owned(), message.to_owned());
+        let expected =
+            |status: &str, reason: &str, message: &str| (status.to_owned(), reason.to_owned(), message.to_owned());
         assert_eq!(of(0, 0), expected("True", "Resolved", ""));
         assert_eq!(of(1, 1), expected("False", "NameConflict", "c0; s0"));
         assert_eq!(of(0, 7), expected("False", "TooManyTools", "s0; s1; s2; s3; s4; and 2 more"));
