@@ -40,6 +40,7 @@ fn flow(nth: usize) -> Option<FlowParts> {
             header_values: BTreeMap::new(),
             fallbacks: Vec::new(),
         }),
+        left_out: None,
     })
 }
 

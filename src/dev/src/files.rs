@@ -10,8 +10,6 @@ use std::{
 
 use serde_json::Value;
 
-use crate::yaml;
-
 /// Names of the file that lists the resources of a folder.
 const KUSTOMIZATION: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 /// Fields of that file that change nothing here.

@@ -56,17 +56,27 @@ pub(crate) fn typed(kind: &str, body: Value) -> Option<Ordered> {
         object["kind"] = kind.into();
         quantities(&object)
     };
-    macro_rules! typed {
-        ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
-            match kind {
-                $(stringify!($kind) => through::<crds::$kind>(&of(&format!("{}/{}", crds::GROUP, crds::VERSION), body)),)+
-                "Deployment" => Some(plain(&of("apps/v1", body))),
-                _ => Some(plain(&of("v1", body))),
-            }
-        };
+    match kind {
+        "Deployment" => Some(plain(&of("apps/v1", body))),
+        _ if crds::kinds::KINDS.iter().any(|known| known.name == kind) => {
+            through_type(kind, &of(&format!("{}/{}", crds::GROUP, crds::VERSION), body))
+        }
+        _ => Some(plain(&of("v1", body))),
     }
-    crds::for_each_kind!(typed)
 }
+
+macro_rules! through_type {
+    ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
+        /// Passes an object through the type of its kind.
+        fn through_type(kind: &str, object: &Value) -> Option<Ordered> {
+            match kind {
+                $(stringify!($kind) => through::<crds::$kind>(object),)+
+                _ => None,
+            }
+        }
+    };
+}
+crds::for_each_kind!(through_type);
 
 /// Passes an object through its type.
 fn through<T: DeserializeOwned + Serialize>(given: &Value) -> Option<Ordered> {

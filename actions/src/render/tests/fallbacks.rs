@@ -33,6 +33,7 @@ fn parts(digest: &str) -> FlowParts {
         prompts: vec![("p".into(), "hi".into())],
         tools: Vec::new(),
         model: Some(FlowModel { fallbacks, ..model("first", "openai", "OPENAI_API_KEY", "1") }),
+        left_out: None,
     }
 }
 

@@ -104,7 +104,8 @@ fn a_flow_has_the_same_probes() {
         let mut spec = json!({ "prompts": [{ "promptRef": { "name": "p" } }], "modelRef": { "name": "m" } });
         super::merge(&mut spec, more);
         let flow: Flow = serde_json::from_value(json!({ "metadata": { "name": "f" }, "spec": spec })).unwrap();
-        let parts = FlowParts { name: "f".to_owned(), prompts: Vec::new(), tools: Vec::new(), model: None };
+        let parts =
+            FlowParts { name: "f".to_owned(), prompts: Vec::new(), tools: Vec::new(), model: None, left_out: None };
         let contract = FlowContract::of_flow(&parts, &Default::default()).unwrap();
         let images = FlowImages { runner: "r", proxy: "proxy".into() };
         let [_, deployment] =

@@ -1,6 +1,6 @@
 //! Tools of an agent: those of servers become `toolServers`, agents become Tools.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{agent_tool, mcp_server, service, split_reference, tool_server};
 use crate::{

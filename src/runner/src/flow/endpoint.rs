@@ -78,7 +78,8 @@ impl PromptEndpoint {
             }
         }
         let output = self.output.as_ref().map(JsonOutput::format);
-        Ok(ModelRequest { system, messages, tools: self.tools.specs(), config: self.config.clone(), output })
+        let (tools, config) = (self.tools.specs(), self.config.clone());
+        Ok(ModelRequest { system, messages, tools, config, output, ..ModelRequest::default() })
     }
 
     /// Sends the request to the model. Text is sent to `tokens` as it arrives, JSON only once it is complete and valid.

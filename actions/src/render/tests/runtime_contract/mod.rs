@@ -142,7 +142,14 @@ fn flow_parts(name: &str) -> FlowParts {
         name: name.to_owned(),
         prompts: vec![("say".to_owned(), "{{text}}".to_owned())],
         tools: tools().into_iter().map(object).collect(),
-        model: Some(FlowModel { model: model(), plugin: plugin(), credentials }),
+        model: Some(FlowModel {
+            model: model(),
+            plugin: plugin(),
+            credentials,
+            header_values: BTreeMap::new(),
+            fallbacks: Vec::new(),
+        }),
+        left_out: None,
     }
 }
 
