@@ -18,6 +18,7 @@ use super::{
 #[derive(Debug)]
 pub struct RunnerConfig {
     pub(super) agent: String,
+    pub(super) namespace: String,
     pub(super) address: SocketAddr,
     pub(super) model: ModelRef,
     pub(super) background: Option<ModelRef>,
@@ -100,6 +101,7 @@ impl RunnerConfig {
 
         Ok(Self {
             agent: or("CORAIL_AGENT_NAME"),
+            namespace: or("RECIF_NAMESPACE"),
             address: address(lookup, "CORAIL_PORT")?,
             model,
             background,

@@ -57,7 +57,7 @@ async fn scene(grace: Duration) -> Scene {
     let agent = Ok(Arc::new(Agent::with(model.clone(), model, None, tools)));
     let requests = TaskTracker::new();
     let stopped = stop.clone();
-    let app = AgentApp { name: "tester".into(), agent, metrics, requests: requests.clone() };
+    let app = AgentApp { name: "tester".into(), namespace: "shop".into(), agent, metrics, requests: requests.clone() };
     let runner = Runner::start(app, async move { stopped.notified().await }, grace).await;
     Scene { runner, gate, stop, requests }
 }

@@ -9,6 +9,7 @@ mod flow;
 mod knowledge;
 pub(crate) mod log;
 mod openai_api;
+mod responses;
 mod sidecar;
 mod tasks;
 mod tools;
@@ -70,7 +71,13 @@ impl Runner {
         let tools = Toolbox::new(tools, Arc::new(|_: &str| None), metrics.clone());
         let model: Arc<dyn Model> = Arc::new(model);
         let agent = Agent::with(model.clone(), model, None, tools).with_conversations(conversations);
-        let app = AgentApp { name: "tester".into(), agent: Ok(Arc::new(agent)), metrics, requests: TaskTracker::new() };
+        let app = AgentApp {
+            name: "tester".into(),
+            namespace: "shop".into(),
+            agent: Ok(Arc::new(agent)),
+            metrics,
+            requests: TaskTracker::new(),
+        };
         Self::start(app, stop, Duration::from_secs(60)).await
     }
 
