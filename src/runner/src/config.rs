@@ -10,7 +10,8 @@ use super::{
     models::ModelRef,
     tools::CallableTool,
     variables::{
-        ConfigError, LogFormat, address, closed_ports, hidden_error, sidecar_port, value_error, value_or_default,
+        ConfigError, LogFormat, address, closed_ports, hidden_error, search_service, sidecar_port, value_error,
+        value_or_default,
     },
 };
 
@@ -45,6 +46,7 @@ impl RunnerConfig {
         let mut warnings = Vec::new();
         sidecar_port(lookup)?;
         closed_ports(lookup)?;
+        search_service(lookup)?;
 
         for (name, served) in [("CORAIL_CHANNEL", "rest"), ("CORAIL_STRATEGY", "simple")] {
             let value = or(name);

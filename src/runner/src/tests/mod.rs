@@ -13,6 +13,7 @@ mod responses;
 mod sidecar;
 mod tasks;
 mod tools;
+mod web_search;
 
 use std::future::{Future, pending};
 use std::net::SocketAddr;
