@@ -23,6 +23,7 @@ mod flows;
 mod foreign;
 mod gateway;
 mod gateway_auth;
+mod gateway_root;
 mod identity;
 mod images;
 mod kubectl;
@@ -85,6 +86,7 @@ const THEMES: &[&[Scenario]] = &[
     requests::SCENARIOS,
     bad_requests::SCENARIOS,
     gateway::SCENARIOS,
+    gateway_root::SCENARIOS,
     identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,
