@@ -1,17 +1,18 @@
-// Talks to an agent or a flow with OpenAI's official client. Usage: openai_client.cjs URL, of the model `peer`.
+// Talks to an agent or a flow with OpenAI's official client. Usage: openai_client.cjs URL [MODEL], of the model `peer`.
 const assert = require("node:assert/strict");
 const { OpenAI, BadRequestError, NotFoundError, APIError } = require("openai");
 
 // No second tries: an error is to be seen as it is.
+const MODEL = process.argv[3] ?? "peer";
 const client = new OpenAI({ baseURL: `${process.argv[2]}/v1`, apiKey: "unused", maxRetries: 0 });
 
-const ask = (text, more) => ({ model: "peer", messages: [{ role: "user", content: text }], ...more });
+const ask = (text, more) => ({ model: MODEL, messages: [{ role: "user", content: text }], ...more });
 
 async function main() {
   const models = [];
   for await (const model of client.models.list()) models.push(model.id);
-  assert.deepEqual(models, ["peer"]);
-  assert.equal((await client.models.retrieve("peer")).object, "model");
+  assert.deepEqual(models, [MODEL]);
+  assert.equal((await client.models.retrieve(MODEL)).object, "model");
 
   const answer = await client.chat.completions.create(ask("hello there"));
   assert.equal(answer.choices[0].message.content, "echo: hello there");
@@ -27,10 +28,24 @@ async function main() {
   const runner = client.chat.completions.stream(ask("hello"));
   assert.equal(await runner.finalContent(), "echo: hello");
 
+  const response = await client.responses.create({ model: MODEL, input: "hello there" });
+  assert.equal(response.output_text, "echo: hello there");
+  const kinds = [];
+  for await (const event of await client.responses.create({ model: MODEL, input: "hello there", stream: true })) {
+    kinds.push(event.type);
+  }
+  assert.deepEqual([kinds[0], kinds.at(-1)], ["response.created", "response.completed"]);
+  const streamed = await client.responses.stream({ model: MODEL, input: "hello" }).finalResponse();
+  assert.equal(streamed.output_text, "echo: hello");
+  if (response.store) {
+    const next = { model: MODEL, input: "and on", previous_response_id: streamed.id };
+    assert.equal((await client.responses.create(next)).output_text, "echo: and on");
+  }
+
   const fails = (request) => client.chat.completions.create(request).then(() => assert.fail("no error"), (error) => error);
   const missing = await fails(ask("hi", { model: "gpt" }));
   assert.ok(missing instanceof NotFoundError && missing.code === "model_not_found", missing);
-  const empty = await fails({ model: "peer", messages: [] });
+  const empty = await fails({ model: MODEL, messages: [] });
   assert.ok(empty instanceof BadRequestError && empty.param === "messages", empty);
   const large = await fails(ask("x".repeat(1 << 20)));
   assert.ok(large instanceof APIError && large.status === 413, large);

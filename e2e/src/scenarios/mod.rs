@@ -25,6 +25,7 @@ mod foreign;
 mod frameworks;
 mod gateway;
 mod gateway_auth;
+mod gateway_root;
 mod identity;
 mod images;
 mod import;
@@ -93,6 +94,7 @@ const THEMES: &[&[Scenario]] = &[
     requests::SCENARIOS,
     bad_requests::SCENARIOS,
     gateway::SCENARIOS,
+    gateway_root::SCENARIOS,
     identity::SCENARIOS,
     cli::SCENARIOS,
     commands::SCENARIOS,

@@ -3,7 +3,7 @@
 use std::{hint::black_box, net::SocketAddr, sync::Arc};
 
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
-use gateway::{Clock, EndpointState, Object, PodEndpoint, RoutedKind, Routes, WorkloadEndpoints};
+use gateway::{Clock, EndpointState, Listing, Object, PodEndpoint, RoutedKind, Routes, WorkloadEndpoints};
 use meta::Key;
 
 const WORKLOADS: usize = 10_000;
@@ -19,6 +19,7 @@ fn object() -> Arc<Object> {
         last_invocation_at: None,
         no_pod: None,
         left_out: Box::default(),
+        listing: Listing::default(),
     })
 }
 

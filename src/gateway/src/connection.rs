@@ -8,12 +8,13 @@ use tokio::time::{Instant, Sleep, sleep, timeout};
 
 use super::{
     clients::ClientId,
-    local_response::LocalResponse,
+    local_response::{ErrorForm, LocalResponse},
     meter::Meter,
     path::{Path, RouteError},
     recheck::{RECHECK_INTERVAL, while_allowed},
     relay,
     request::{RelayOutcome, RequestContext},
+    root::{self, RootOutcome},
     sessions::SessionRef,
     state::GatewayContext,
 };
@@ -110,7 +111,7 @@ async fn next_head<S: ClientStream>(
         }
     };
     shared.metrics.refused(None, &refusal);
-    let _ = respond(client, &refusal, false, true).await;
+    let _ = respond(client, Refusal::of(&refusal), false, true).await;
     None
 }
 
@@ -137,16 +138,37 @@ async fn request<S: ClientStream>(
     shared: &Arc<GatewayContext>,
     (timer, rechecks): (Pin<&mut Sleep>, Pin<&mut Sleep>),
 ) -> Result<bool, AbortConnection> {
-    let arrived = Instant::now();
+    let mut arrived = Instant::now();
     let head = match RequestHead::read(bytes, fields) {
         Ok(head) => head,
-        Err(bad) => return refuse(client, &LocalResponse::invalid_message(bad), None, false, true, shared).await,
+        Err(bad) => {
+            let refusal = LocalResponse::invalid_message(bad);
+            return refuse(client, Refusal::of(&refusal), false, true, shared).await;
+        }
     };
     let close = !head.keeps_alive || head.framing != Framing::Length(0) || shared.leaving();
-    let path = match Path::read(head.target) {
-        Ok(path) => path,
+    let chosen;
+    let (path, form) = match Path::read(head.target) {
+        Ok(path) => (path, ErrorForm::Recif),
+        Err(RouteError::Unknown) if root::is_root(head.target) => {
+            let resolved = root::resolve(client, &head, peer, origin(&head, peer, shared), shared);
+            match Box::pin(resolved).await {
+                RootOutcome::Agent(agent) => {
+                    // The wait for a Pod begins now, however slowly the body came.
+                    arrived = Instant::now();
+                    chosen = agent;
+                    (chosen.path(head.target), ErrorForm::OpenAi)
+                }
+                RootOutcome::Refused(refusal) => {
+                    let refusal = Refusal { response: &refusal, form: ErrorForm::OpenAi, meter: None };
+                    return refuse(client, refusal, head.is_head(), close, shared).await;
+                }
+                RootOutcome::Responded { again } => return Ok(client.flush().await.is_ok() && again),
+                RootOutcome::Gone => return Err(AbortConnection),
+            }
+        }
         Err(RouteError::Unknown | RouteError::Hidden) => {
-            return refuse(client, &unknown_workload(), None, head.is_head(), close, shared).await;
+            return refuse(client, Refusal::of(&unknown_workload()), head.is_head(), close, shared).await;
         }
     };
     let route = shared.routes.find(path.key);
@@ -155,10 +177,16 @@ async fn request<S: ClientStream>(
     let from = || origin(&head, peer, shared);
     let caller = match shared.auth.authorize(&head, &path, route.as_deref(), from).await {
         Ok(caller) => caller,
-        Err(refusal) => return refuse(client, &refusal, meter, head.is_head(), close, shared).await,
+        Err(refusal) => {
+            return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
+        }
     };
     let Some(route) = route else {
-        return refuse(client, &shared.unknown_workload(path.key), None, head.is_head(), close, shared).await;
+        let refusal = match form {
+            ErrorForm::Recif => shared.unknown_workload(path.key),
+            ErrorForm::OpenAi => root::unknown_model(&shared.unknown_workload(path.key), &path),
+        };
+        return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
     };
     let head = RequestHead { upgrades: head.upgrades && caller.may_upgrade(), ..head };
     let whose = || match &caller.user {
@@ -168,11 +196,13 @@ async fn request<S: ClientStream>(
     let Some(_ticket) = shared.clients.acquire(whose) else {
         let refusal =
             LocalResponse::new(429, "too-many-requests", "as many requests as allowed are in flight for this client");
-        return refuse(client, &refusal, meter, head.is_head(), close, shared).await;
+        return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
     };
     let session = match SessionRef::read(&head, route.workload.kind) {
         Ok(session) => session,
-        Err(refusal) => return refuse(client, &refusal, meter, head.is_head(), close, shared).await,
+        Err(refusal) => {
+            return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
+        }
     };
     let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), &keys));
     let token = token.as_deref();
@@ -188,7 +218,7 @@ async fn request<S: ClientStream>(
         // The body may be unread, or read in part.
         RelayOutcome::Refused(refusal) => {
             let close = close || client.overrun;
-            refuse(client, &refusal, meter, head.is_head(), close, shared).await
+            refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await
         }
     }
 }
@@ -215,24 +245,39 @@ fn origin(head: &RequestHead<'_>, peer: &Peer, shared: &GatewayContext) -> IpAdd
     Network::client_address(&shared.settings.trusted_proxies, peer.address, Network::hops(&chain))
 }
 
+/// Refusal as the client gets it.
+#[derive(Clone, Copy)]
+struct Refusal<'a> {
+    response: &'a LocalResponse,
+    form: ErrorForm,
+    /// Meter of the addressed workload, if there is one.
+    meter: Option<&'a Meter>,
+}
+
+impl<'a> Refusal<'a> {
+    /// Creates the refusal of a request that leads to no workload.
+    fn of(response: &'a LocalResponse) -> Self {
+        Self { response, form: ErrorForm::Recif, meter: None }
+    }
+}
+
 async fn refuse<S: ClientStream>(
     client: &mut Connection<S>,
-    refusal: &LocalResponse,
-    meter: Option<&Meter>,
+    refusal: Refusal<'_>,
     to_head: bool,
     close: bool,
     shared: &GatewayContext,
 ) -> Result<bool, AbortConnection> {
-    shared.metrics.refused(meter, refusal);
+    shared.metrics.refused(refusal.meter, refusal.response);
     Ok(respond(client, refusal, to_head, close).await.is_ok() && !close)
 }
 
 async fn respond<S: ClientStream>(
     client: &mut Connection<S>,
-    answer: &LocalResponse,
+    Refusal { response, form, .. }: Refusal<'_>,
     to_head: bool,
     close: bool,
 ) -> io::Result<()> {
-    answer.write(to_head, close, &mut client.outgoing);
+    response.write(form, to_head, close, &mut client.outgoing);
     client.flush().await
 }

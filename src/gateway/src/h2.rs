@@ -1,5 +1,5 @@
 //! HTTP/2 termination: hyper speaks HTTP/2 with the client, and every stream is downgraded to an HTTP/1.1 connection in
-//! memory, which is served like any other. So requests have one path with one set of rules, and HTTP/2 exists only at
+//! [memory](super::memory), which is served like any other. So requests have one path with one set of rules, and HTTP/2 exists only at
 //! the edge.
 //!
 //! A client selects HTTP/2 by the connection preface (prior knowledge) or by ALPN. WebSocket over HTTP/2 (RFC 8441) is
@@ -10,36 +10,32 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
-use ::http1::{Connection, MAX_FIELDS, MAX_HEAD};
+use ::http1::MAX_HEAD;
 use bytes::{Buf as _, Bytes};
 use http::{HeaderName, HeaderValue, Method, Request, Response, StatusCode, Uri, Version, header};
 use http_body::{Body, Frame, SizeHint};
-use hyper::{body::Incoming, client::conn::http1, server::conn::http2, service::service_fn};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf},
-    task::JoinHandle,
+    io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, interval_at},
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
-    connection,
     local_response::LocalResponse,
+    memory::{self, ResponseBody},
     peer::{ClientStream, Peer},
     state::GatewayContext,
 };
 
 /// Most concurrent streams of one connection.
 const MAX_STREAMS: u32 = 250;
-/// Bytes buffered between a stream and its connection in memory.
-const BUFFER_SIZE: usize = 16 * 1024;
 /// Flow-control windows for request bodies, in bytes: of one stream, and of all streams of a connection.
 const WINDOW: (u32, u32) = (256 * 1024, 1024 * 1024);
 /// Most bytes of a response that are buffered for a slow client.
@@ -122,25 +118,12 @@ async fn respond(
             return Ok(refused(&refusal));
         }
     };
-    let (ours, theirs) = tokio::io::duplex(BUFFER_SIZE);
-    let cut = Arc::new(AtomicBool::new(false));
-    let left = CancellationToken::new();
-    let mut stream = Connection::new(MemoryStream { io: theirs, cut: cut.clone(), closed: left.clone() });
-    let wanted = left.drop_guard();
-    tokio::spawn(async move { connection::requests(&mut stream, &peer, &shared).await });
-    let (mut sender, connection) = http1::Builder::new().max_headers(MAX_FIELDS).handshake(TokioIo::new(ours)).await?;
-    let carried = tokio::spawn(async move {
-        // The request itself reports the error.
-        let _ = connection.await;
-    });
-    let carrier = Carrier { carried, _wanted: wanted };
-    let (mut parts, body) = sender.send_request(request).await?.into_parts();
+    let (mut parts, body) = memory::send(request, peer, shared).await?.into_parts();
     for name in CONNECTION_FIELDS {
         parts.headers.remove(name);
     }
     parts.version = Version::HTTP_2;
-    let body =
-        Downstream { body: DownstreamContent::Stream { body, cut, _carrier: carrier }, _under_way: Some(under_way) };
+    let body = Downstream { body: DownstreamContent::Stream(body), _under_way: Some(under_way) };
     Ok(Response::from_parts(parts, body))
 }
 
@@ -195,18 +178,6 @@ fn refused(refusal: &LocalResponse) -> Response<Downstream> {
     response
 }
 
-/// Task that drives the HTTP/1.1 connection in memory. Dropping it aborts the task and cancels the request.
-struct Carrier {
-    carried: JoinHandle<()>,
-    _wanted: DropGuard,
-}
-
-impl Drop for Carrier {
-    fn drop(&mut self) {
-        self.carried.abort();
-    }
-}
-
 /// Body of a response.
 struct Downstream {
     body: DownstreamContent,
@@ -215,12 +186,7 @@ struct Downstream {
 
 enum DownstreamContent {
     Text(Option<Bytes>),
-    Stream {
-        body: Incoming,
-        /// Set if the response was cut off: the end of `body` is then an error, not a clean end.
-        cut: Arc<AtomicBool>,
-        _carrier: Carrier,
-    },
+    Stream(ResponseBody),
 }
 
 impl Body for Downstream {
@@ -230,64 +196,22 @@ impl Body for Downstream {
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, io::Error>>> {
         match &mut self.get_mut().body {
             DownstreamContent::Text(text) => Poll::Ready(text.take().map(|text| Ok(Frame::data(text)))),
-            DownstreamContent::Stream { body, cut, .. } => Poll::Ready(match ready!(Pin::new(body).poll_frame(cx)) {
-                Some(frame) => Some(frame.map_err(io::Error::other)),
-                None if cut.load(Relaxed) => Some(Err(io::ErrorKind::UnexpectedEof.into())),
-                None => None,
-            }),
+            DownstreamContent::Stream(body) => Pin::new(body).poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.body {
             DownstreamContent::Text(text) => text.is_none(),
-            DownstreamContent::Stream { body, cut, .. } => body.is_end_stream() && !cut.load(Relaxed),
+            DownstreamContent::Stream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.body {
             DownstreamContent::Text(text) => SizeHint::with_exact(text.as_ref().map_or(0, |text| text.len() as u64)),
-            DownstreamContent::Stream { body, .. } => body.size_hint(),
+            DownstreamContent::Stream(body) => body.size_hint(),
         }
-    }
-}
-
-/// Server end of the connection in memory that carries one stream.
-struct MemoryStream {
-    io: DuplexStream,
-    cut: Arc<AtomicBool>,
-    /// Cancelled when the client no longer wants the response.
-    closed: CancellationToken,
-}
-
-impl ClientStream for MemoryStream {
-    fn abort(&mut self) {
-        self.cut.store(true, Relaxed);
-    }
-
-    async fn closed(&mut self) {
-        self.closed.cancelled().await;
-    }
-}
-
-impl AsyncRead for MemoryStream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_read(cx, buffer)
-    }
-}
-
-impl AsyncWrite for MemoryStream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().io).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().io).poll_shutdown(cx)
     }
 }
 

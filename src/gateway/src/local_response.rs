@@ -4,6 +4,16 @@ use std::borrow::Cow;
 
 use http1::{InvalidMessage, write_local_response};
 
+/// Form of the body of a refusal.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum ErrorForm {
+    /// `{"error", "reason"}`.
+    #[default]
+    Recif,
+    /// `{"error": {"message", "type", "param", "code"}}`, which clients of OpenAI's API read.
+    OpenAi,
+}
+
 /// Refusal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct LocalResponse {
@@ -32,13 +42,21 @@ impl LocalResponse {
 
     /// Appends the refusal to `out` as HTTP/1.1; `to_head` says whether the request was HEAD. Statuses 429 and 503 get
     /// `Retry-After: 1` unless `field` is a `Retry-After`.
-    pub(super) fn write(&self, to_head: bool, close: bool, out: &mut Vec<u8>) {
+    pub(super) fn write(&self, form: ErrorForm, to_head: bool, close: bool, out: &mut Vec<u8>) {
         let Self { status, error, reason, field, rpc } = self;
-        let body = match rpc {
-            Some(code) => {
+        let body = match (rpc, form) {
+            (Some(code), _) => {
                 serde_json::json!({ "jsonrpc": "2.0", "id": null, "error": { "code": code, "message": error } })
             }
-            None => serde_json::json!({ "error": error, "reason": reason }),
+            (None, ErrorForm::Recif) => serde_json::json!({ "error": error, "reason": reason }),
+            (None, ErrorForm::OpenAi) => {
+                let kind = if *status < 500 { "invalid_request_error" } else { "server_error" };
+                let (param, code) = match *reason {
+                    "unknown" => (Some("model"), "model_not_found"),
+                    other => (None, other),
+                };
+                serde_json::json!({ "error": { "message": error, "type": kind, "param": param, "code": code } })
+            }
         };
         let body = body.to_string();
         let mut fields = vec![("Content-Type", &b"application/json"[..]), ("x-recif-reason", reason.as_bytes())];
@@ -68,14 +86,24 @@ mod tests {
     fn a_refusal_says_what_was_wrong_in_words_and_in_one_word() {
         let answer = LocalResponse::new(503, "queue-full", "\"too\" many");
         let mut out = Vec::new();
-        answer.write(false, true, &mut out);
+        answer.write(ErrorForm::Recif, false, true, &mut out);
         let expected = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 46\r\nContent-Type: application/json\r\n\
                         x-recif-reason: queue-full\r\nRetry-After: 1\r\nConnection: close\r\n\r\n\
                         {\"error\":\"\\\"too\\\" many\",\"reason\":\"queue-full\"}";
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         let mut out = Vec::new();
         let field = Some(("WWW-Authenticate", "Bearer".into()));
-        LocalResponse { field, ..LocalResponse::new(401, "unauthenticated", "x") }.write(true, false, &mut out);
+        LocalResponse { field, ..LocalResponse::new(401, "unauthenticated", "x") }.write(
+            ErrorForm::Recif,
+            true,
+            false,
+            &mut out,
+        );
         assert!(out.ends_with(b"unauthenticated\r\nWWW-Authenticate: Bearer\r\n\r\n"));
+        let mut out = Vec::new();
+        LocalResponse::new(404, "unknown", "x").write(ErrorForm::OpenAi, false, false, &mut out);
+        let error =
+            br#"{"error":{"code":"model_not_found","message":"x","param":"model","type":"invalid_request_error"}}"#;
+        assert!(out.ends_with(error), "{}", String::from_utf8_lossy(&out));
     }
 }

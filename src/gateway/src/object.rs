@@ -76,6 +76,8 @@ pub struct Object {
     pub no_pod: Option<NoPod>,
     /// Flows of a FlowSet that its Pods run without, each with the reason.
     pub left_out: Box<[(Box<str>, Box<str>)]>,
+    /// Fields that lists of agents show.
+    pub listing: Listing,
 }
 
 impl Object {
@@ -85,6 +87,17 @@ impl Object {
         let found = self.left_out.iter().find(|(flow, _)| flow.as_bytes() == first);
         found.map(|(_, why)| &**why)
     }
+}
+
+/// Fields that lists of agents show.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Listing {
+    /// Time of the creation, in seconds since 1970.
+    pub created: i64,
+    /// What the agent is for, in the words of its author; empty if unknown.
+    pub description: Box<str>,
+    /// Set if the agent does not serve the paths of our runner, such as `/chat`.
+    pub speaks_otherwise: bool,
 }
 
 /// State in which it is useless to wait for a Pod.
@@ -107,6 +120,11 @@ pub(super) fn read(kind: RoutedKind, head: &ObjectVersion, json: &str) -> Result
     let WireWorkload { metadata, spec, status } = serde_json::from_str(json)?;
     let status = status.unwrap_or_default();
     let left_out = left_out(&status);
+    let listing = Listing {
+        created: metadata.creation_timestamp.as_ref().map_or(0, |created| created.0.as_second()),
+        description: spec.description.unwrap_or_default(),
+        speaks_otherwise: spec.protocol.is_some_and(|protocol| &*protocol != "chat"),
+    };
     Ok(Object {
         uid: head.uid.as_str().into(),
         // `spec.timeout` of an MCPServer is for the discovery of its tools.
@@ -117,6 +135,7 @@ pub(super) fn read(kind: RoutedKind, head: &ObjectVersion, json: &str) -> Result
         anonymous_paths: spec.expose.anonymous_paths,
         last_invocation_at: status.last_invocation_at.as_deref().and_then(|text| text.parse().ok()),
         left_out,
+        listing,
         no_pod: no_pod(kind, head, metadata, &status.common),
     })
 }
@@ -171,6 +190,8 @@ struct WireWorkloadMeta {
     #[serde(default)]
     finalizers: Option<Vec<String>>,
     #[serde(default)]
+    creation_timestamp: Option<Time>,
+    #[serde(default)]
     deletion_timestamp: Option<Time>,
 }
 
@@ -181,6 +202,8 @@ struct WireWorkloadSpec {
     scaling: Option<WireScaling>,
     proxy: Proxy,
     expose: WireExpose,
+    description: Option<Box<str>>,
+    protocol: Option<Box<str>>,
 }
 
 #[derive(Deserialize)]
@@ -218,7 +241,7 @@ struct StatusChild {
 
 #[cfg(test)]
 pub(super) mod testing {
-    use super::Object;
+    use super::{Listing, Object};
 
     /// Creates an object that sets none of the fields that requests need, but has a Service.
     pub(crate) fn object() -> Object {
@@ -232,6 +255,7 @@ pub(super) mod testing {
             last_invocation_at: None,
             no_pod: None,
             left_out: Box::default(),
+            listing: Listing::default(),
         }
     }
 }
@@ -265,6 +289,17 @@ mod tests {
         assert_eq!((full.service.as_deref(), bare.service), (Some("s"), None));
         assert!(!object(r#","proxy":{"enabled":false}"#, "", "").sidecar);
         assert_eq!(full.last_invocation_at.unwrap().to_string(), "2026-01-02T03:04:05Z");
+    }
+
+    #[test]
+    fn what_lists_show_may_be_missing_or_null() {
+        assert_eq!(object("", "", "").listing, Listing::default());
+        assert_eq!(object(r#","description":null,"protocol":null"#, "", "").listing, Listing::default());
+        let spec = r#","description":"Sells kettles.","protocol":"a2a""#;
+        let listing = object(spec, "", r#","creationTimestamp":"1970-01-01T00:01:00Z""#).listing;
+        let expected = Listing { created: 60, description: "Sells kettles.".into(), speaks_otherwise: true };
+        assert_eq!(listing, expected);
+        assert!(!object(r#","protocol":"chat""#, "", "").listing.speaks_otherwise);
     }
 
     #[test]

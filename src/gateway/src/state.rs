@@ -10,7 +10,7 @@ use std::{
 };
 
 use cluster::{WatchHealth, cache::Keys};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -33,6 +33,8 @@ pub(super) struct GatewayContext {
     pub(super) clients: ClientLimiter,
     /// Limiter of connections per address.
     pub(super) connections: ClientLimiter,
+    /// Permits for requests at the root with large bodies.
+    pub(super) large_bodies: Semaphore,
     /// Prometheus metrics.
     pub(super) metrics: GatewayMetrics,
     /// Millisecond clock.

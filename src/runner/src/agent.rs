@@ -14,7 +14,7 @@ use super::{
     config::RunnerConfig,
     conversations::{
         Conversations,
-        history::{ConversationId, History},
+        history::{ConversationId, History, UserName},
     },
     database::{DatabaseError, DatabaseScope},
     models::{self, Answerer, Http, Message, Model, ModelError, ModelRequest, OutputFormat},
@@ -42,6 +42,15 @@ pub(super) struct ChatTurn {
     pub(super) may_create: bool,
     /// Message of the user.
     pub(super) message: String,
+}
+
+/// Conversation that keeps a turn once it is answered.
+#[derive(Debug)]
+pub(super) struct TurnRecord {
+    /// Conversation; begun by the turn if it does not exist.
+    pub(super) conversation: ConversationId,
+    /// Number of the request's first messages that are not part of the turn.
+    pub(super) earlier: usize,
 }
 
 /// Turn whose conversation has been loaded, or will be created by it.
@@ -180,21 +189,40 @@ impl Agent {
         Ok(ChatReply { reply: reply.text, conversation_id: id.to_string(), title, answerers: reply.answerers })
     }
 
-    /// Answers the last of `messages`, which are the whole conversation; nothing is stored. `config` and `output` are
-    /// passed to the model. Dropping the future cancels the turn.
+    /// Returns the messages of a conversation, oldest first.
     ///
     /// # Errors
-    /// The model failed. An error of a tool goes to the model instead.
+    /// It does not exist for this user, or cannot be read.
+    pub(super) async fn history(&self, id: &ConversationId, user: &UserName) -> Result<Vec<Arc<Message>>, TurnError> {
+        match self.conversations.history(id, user).await? {
+            History::Known(messages) => Ok(messages),
+            History::Unknown | History::Foreign => Err(TurnError::NoConversation(id.clone())),
+        }
+    }
+
+    /// Answers the last of `messages`, which are the whole conversation; only with a `record` the turn is stored. `config`
+    /// and `output` are passed to the model. Dropping the future cancels the turn.
+    ///
+    /// # Errors
+    /// The model failed, or the turn cannot be stored. An error of a tool goes to the model instead.
     pub(super) async fn complete(
         &self,
         caller: &CallerContext,
         messages: Vec<Arc<Message>>,
         config: Map<String, Value>,
         output: Option<OutputFormat>,
+        record: Option<TurnRecord>,
         tokens: Option<&Sender<TurnEvent>>,
-    ) -> Result<TurnOutcome, ModelError> {
+    ) -> Result<TurnOutcome, TurnError> {
         let mut request = ModelRequest { config: config.into(), output, ..self.request(messages) };
-        self.converse(caller, &mut request, tokens).await
+        let outcome = self.converse(caller, &mut request, tokens).await?;
+        if let Some(TurnRecord { conversation, earlier }) = record {
+            let turn = request.messages.split_off(earlier);
+            if !self.conversations.add(&conversation, &caller.user, turn, None).await? {
+                return Err(TurnError::NoConversation(conversation));
+            }
+        }
+        Ok(outcome)
     }
 
     fn request(&self, messages: Vec<Arc<Message>>) -> ModelRequest {

@@ -11,7 +11,8 @@ use super::{
     models::{Fallback, ModelRef},
     tools::CallableTool,
     variables::{
-        ConfigError, LogFormat, address, closed_ports, hidden_error, sidecar_port, value_error, value_or_default,
+        ConfigError, LogFormat, address, closed_ports, hidden_error, search_service, sidecar_port, value_error,
+        value_or_default,
     },
 };
 
@@ -21,6 +22,7 @@ pub struct RunnerConfig {
     pub(super) agent: String,
     /// Settings of the agent's A2A card.
     pub(super) card: CardSettings,
+    pub(super) namespace: String,
     pub(super) address: SocketAddr,
     pub(super) model: ModelRef,
     /// Models that answer, in this order, where that one cannot.
@@ -49,6 +51,7 @@ impl RunnerConfig {
         let mut warnings = Vec::new();
         sidecar_port(lookup)?;
         closed_ports(lookup)?;
+        search_service(lookup)?;
 
         for (name, served) in [("CORAIL_CHANNEL", "rest"), ("CORAIL_STRATEGY", "simple")] {
             let value = or(name);
@@ -132,6 +135,7 @@ impl RunnerConfig {
         Ok(Self {
             agent: or("CORAIL_AGENT_NAME"),
             card,
+            namespace: or("RECIF_NAMESPACE"),
             address: address(lookup, "CORAIL_PORT")?,
             model,
             fallbacks,

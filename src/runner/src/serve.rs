@@ -115,7 +115,14 @@ pub(super) fn build_app(config: RunnerConfig) -> AgentApp {
         }
         Err(why) => tracing::error!(agent = config.agent, "not ready: {why}"),
     }
-    AgentApp { name: config.agent, card: config.card.into(), agent, metrics, requests: TaskTracker::new() }
+    AgentApp {
+        name: config.agent,
+        namespace: config.namespace,
+        card: config.card.into(),
+        agent,
+        metrics,
+        requests: TaskTracker::new(),
+    }
 }
 
 /// Returns the tools of the agent, including those that search its knowledge bases.

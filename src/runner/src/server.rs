@@ -4,12 +4,12 @@
 //! |---|---|
 //! | `POST /chat` `{message, conversation_id?}` | `{reply, conversation_id, title?}`, or events when `Accept` has `text/event-stream` |
 //! | `GET /.well-known/agent-card.json`, `POST /` | [A2A](super::a2a) |
-//! | `GET /v1/models`, `POST /v1/chat/completions` | [OpenAI's API](super::openai_api) |
+//! | `GET /v1/models`, `POST /v1/chat/completions`, `POST /v1/responses` | [OpenAI's API](super::openai_api) |
 //!
 //! Probes, metrics and the behaviour common to all routes are in [`common_routes`](super::common_routes). 400 is for a
-//! body that is not the object above, 401 where the model needs the caller's key and there is none, 404 for a conversation of another user, or one that does not exist although its
-//! id has the form of generated ids, 502 for a model that fails, 503 for an agent that is not ready or whose database
-//! is unreachable. An id chosen by the client starts a conversation.
+//! body that is not the object above, 401 where the model needs the caller's key and there is none, 404 for a conversation
+//! of another user, or one that does not exist although its id has the form of generated ids, 502 for a model that fails,
+//! 503 for an agent that is not ready or whose database is unreachable. An id chosen by the client starts a conversation.
 
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub(super) struct AgentApp {
     pub(super) name: String,
     /// Settings of its A2A card.
     pub(super) card: Arc<CardSettings>,
+    /// Namespace of the agent.
+    pub(super) namespace: String,
     /// Agent, or the reason why it cannot be served.
     pub(super) agent: Result<Arc<Agent>, String>,
     /// Metrics.
@@ -77,7 +79,8 @@ impl AgentApp {
             metrics: self.metrics.clone(),
             requests: self.requests.clone(),
         };
-        let named = |agent| -> Arc<dyn ModelBackend> { Arc::new(NamedAgent { name: self.name.clone(), agent }) };
+        let (name, namespace) = (self.name.clone(), self.namespace.clone());
+        let named = |agent| -> Arc<dyn ModelBackend> { Arc::new(NamedAgent { name, namespace, agent }) };
         let model = self.agent.clone().map(named);
         let a2a = A2a::new(&self.name, self.card.clone(), self.agent.clone(), self.requests.clone());
         let routes = Router::new()

@@ -7,6 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use mcp::ClosedPorts;
+use url::Url;
 
 use super::Lookup;
 
@@ -63,6 +64,12 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("CORAIL_TOOLS", "", "JSON array of tools; never printed"),
     ("CORAIL_TOOLS_FILE", "", "file with that array, read at the start in place of CORAIL_TOOLS"),
     ("CORAIL_KNOWLEDGE_BASES", "", "JSON array of knowledge bases; never printed"),
+    (
+        "SEARXNG_URL",
+        "",
+        "URL of a search service that speaks the API of SearXNG; without it the tool web_search is not offered; never \
+         printed",
+    ),
     ("RECIF_NAMESPACE", "default", "namespace of the agent, under which its conversations and tasks are stored"),
     ("RECIF_SIDECAR", "false", "`true` behind a sidecar: others than this Pod are answered only /healthz and /readyz"),
     ("RECIF_SIDECAR_PORT", "8888", "TCP port of the sidecar, to which no tool connects"),
@@ -178,6 +185,17 @@ pub(super) fn closed_ports(lookup: &Lookup) -> Result<ClosedPorts, ConfigError> 
     let variable = "RECIF_CLOSED_PORTS";
     let value = value_or_default(lookup, variable);
     value.parse().map_err(|expected| value_error(variable, value, expected))
+}
+
+/// Reads the URL of the search service; `None` without one.
+///
+/// # Errors
+/// It is not an http or https URL.
+pub(super) fn search_service(lookup: &Lookup) -> Result<Option<Url>, ConfigError> {
+    let variable = "SEARXNG_URL";
+    let Some(value) = lookup(variable).filter(|value| !value.is_empty()) else { return Ok(None) };
+    let url = Url::parse(&value).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+    url.map(Some).ok_or_else(|| hidden_error(variable, "it is not an http or https URL such as `http://searxng:8080`"))
 }
 
 /// Reports whether this is a developer's machine.

@@ -77,31 +77,43 @@ impl Authorizer {
         workload: WorkloadRef<'_>,
         origin: impl Fn() -> IpAddr,
     ) -> Result<Arc<str>, Refusal> {
-        let token = match credential {
-            Credential::Token(token) => *token,
-            Credential::None => {
-                return Err(unauthenticated("this needs a token: send `Authorization: Bearer <token>`"));
-            }
-            Credential::Unusable => {
-                return Err(unauthenticated(
-                    "the credential is not a single bearer token: send `Authorization: Bearer <token>`",
-                ));
-            }
-        };
+        let Credential::Token(token) = credential else { return Err(no_token(credential)) };
         let right = workload.right();
         let outcome = match self.access.cached(token, &right) {
             Some(verdict) => Ok(verdict),
             None => Box::pin(self.review(token, &right, origin())).await?,
         };
-        match outcome {
-            Ok(Ok(user)) => Ok(user),
-            Ok(Err(Denial::Unknown)) => {
-                Err(unauthenticated("the token is not valid here: it is wrong, has expired, or is meant for others"))
-            }
-            Ok(Err(Denial::Forbidden)) => Err(forbidden(workload)),
-            Err(Unavailable) => {
-                Err(Refusal::new(503, "auth-unavailable", "the API server could not authenticate you: try again"))
-            }
+        granted(outcome)?.ok_or_else(|| forbidden(workload))
+    }
+
+    /// Reports whether the owner of a token, who calls from `origin`, has a right.
+    ///
+    /// # Errors
+    /// The token is not valid, or there is no verdict.
+    pub(super) async fn holds(
+        &self,
+        token: &str,
+        right: &Right<'_>,
+        origin: impl Fn() -> IpAddr,
+    ) -> Result<bool, Refusal> {
+        let outcome = match self.access.cached(token, right) {
+            Some(verdict) => Ok(verdict),
+            None => self.review(token, right, origin()).await?,
+        };
+        Ok(granted(outcome)?.is_some())
+    }
+}
+
+/// Returns the caller's name as the workload gets it; `None` for a caller without the right.
+fn granted(outcome: Result<Result<Arc<str>, Denial>, Unavailable>) -> Result<Option<Arc<str>>, Refusal> {
+    match outcome {
+        Ok(Ok(user)) => Ok(Some(user)),
+        Ok(Err(Denial::Unknown)) => {
+            Err(unauthenticated("the token is not valid here: it is wrong, has expired, or is meant for others"))
+        }
+        Ok(Err(Denial::Forbidden)) => Ok(None),
+        Err(Unavailable) => {
+            Err(Refusal::new(503, "auth-unavailable", "the API server could not authenticate you: try again"))
         }
     }
 }
@@ -127,6 +139,14 @@ impl Authorizer {
         }
         Ok(outcome)
     }
+}
+
+/// Creates the refusal of a credential that is no token.
+pub(super) fn no_token(credential: &Credential<'_>) -> Refusal {
+    unauthenticated(match credential {
+        Credential::Unusable => "the credential is not a single bearer token: send `Authorization: Bearer <token>`",
+        Credential::None | Credential::Token(_) => "this needs a token: send `Authorization: Bearer <token>`",
+    })
 }
 
 fn unauthenticated(error: &'static str) -> Refusal {

@@ -8,6 +8,7 @@
 mod anonymous;
 mod authorizer;
 mod credential;
+mod listing;
 
 use crate::local_response::unknown_workload;
 use std::{net::IpAddr, sync::Arc};
@@ -86,8 +87,7 @@ impl Auth {
     ) -> Result<RequestCaller, LocalResponse> {
         let gate = match self {
             Self::Kubernetes(gate) => gate,
-            Self::None { any_host } if *any_host || is_local(head) => return Ok(RequestCaller::default()),
-            Self::None { .. } => return Err(LocalResponse::new(403, "foreign-origin", loopback::REFUSAL)),
+            Self::None { .. } => return self.check_origin(head).map(|()| RequestCaller::default()),
         };
         let (credential, hides_authorization) = credential::find(head);
         let anonymous = route.map_or(&[][..], |route| &route.object.anonymous_paths);
@@ -102,6 +102,21 @@ impl Auth {
         let Some(workload) = WorkloadRef::read(path.key) else { return Err(unknown_workload()) };
         let user = gate.authorize(&credential, workload, origin).await?;
         Ok(RequestCaller { admission: Admission::Right, user: Some(user), hides_authorization })
+    }
+}
+
+impl Auth {
+    /// Checks, without authentication, that no foreign web page sends the request.
+    ///
+    /// # Errors
+    /// The refusal.
+    fn check_origin(&self, head: &RequestHead<'_>) -> Result<(), LocalResponse> {
+        match self {
+            Self::None { any_host: false } if !is_local(head) => {
+                Err(LocalResponse::new(403, "foreign-origin", loopback::REFUSAL))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -89,6 +89,17 @@ impl Routes {
         self.routes.pin().values().cloned().collect()
     }
 
+    /// Returns the agents with the paths of our runner whose `namespace/name` comes after this text, in this order.
+    pub(super) fn agents_after(&self, after: &str) -> Vec<Arc<Route>> {
+        let is_agent =
+            |route: &Arc<Route>| route.workload.kind == RoutedKind::Agent && !route.object.listing.speaks_otherwise;
+        let mut agents: Vec<_> =
+            self.all().into_iter().filter(is_agent).map(|route| (route.agent_name(), route)).collect();
+        agents.retain(|(name, _)| name.as_str() > after);
+        agents.sort_by(|(one, _), (other, _)| one.cmp(other));
+        agents.into_iter().map(|(_, route)| route).collect()
+    }
+
     /// Applies a change of a workload's object.
     pub fn object(&self, kind: RoutedKind, key: &Key, object: Option<Arc<Object>>) {
         self.update(kind, &key.namespace, &key.name, |parts| parts.object = object);
@@ -175,6 +186,13 @@ impl Routes {
 
     fn parts(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, RouteInputs>> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Route {
+    /// Returns the name of an agent as a model: `namespace/name`.
+    pub(super) fn agent_name(&self) -> String {
+        format!("{}/{}", self.workload.namespace, self.workload.name)
     }
 }
 

@@ -7,6 +7,7 @@ mod mcp;
 mod overload;
 mod relaying;
 mod retries;
+mod root;
 mod tls;
 mod waiting;
 
@@ -19,7 +20,7 @@ use testing::connection::{SOON, read_exactly, read_head};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -33,6 +34,7 @@ use super::{
     meters::Meters,
     metrics::GatewayMetrics,
     object::{NoPod, Object, RoutedKind, testing::object},
+    root::MAX_LARGE,
     routes::Routes,
     serve::accept,
     state::GatewayContext,
@@ -111,6 +113,7 @@ impl TestGateway {
             keys: Keys::default(),
             clients: ClientLimiter::new(args.max_in_flight_per_client),
             connections: ClientLimiter::new(args.max_connections_per_address),
+            large_bodies: Semaphore::new(MAX_LARGE),
             metrics: GatewayMetrics::new(meters, |_| {}),
             clock,
             instance: "gw".into(),

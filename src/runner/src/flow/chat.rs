@@ -54,7 +54,7 @@ impl ModelBackend for FlowModels {
         question: CompletionRequest,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<TurnOutcome, CompletionError> {
-        let CompletionRequest { caller, model, mut messages, config, output } = question;
+        let CompletionRequest { caller, model, mut messages, config, output, record: _ } = question;
         let Some(Ok(endpoint)) = self.0.get(&model) else {
             return Err(CompletionError::Input(format!("unknown model `{model}`")));
         };

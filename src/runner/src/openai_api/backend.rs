@@ -7,7 +7,9 @@ use serde_json::{Map, Value};
 use tokio::sync::mpsc::Sender;
 
 use crate::{
+    agent::{TurnError, TurnRecord},
     caller::CallerContext,
+    conversations::history::ConversationId,
     models::{Message, ModelError, OutputFormat},
     turn::TurnOutcome,
     turn_event::TurnEvent,
@@ -24,6 +26,24 @@ pub(crate) trait ModelBackend: Send + Sync {
         None
     }
 
+    /// Reports whether it answers for this model. It may have names that are not listed.
+    fn serves(&self, model: &str) -> bool {
+        self.models().iter().any(|known| known == model)
+    }
+
+    /// Reports whether it keeps conversations, so that a request may have a [record](CompletionRequest::record).
+    fn keeps_conversations(&self) -> bool {
+        false
+    }
+
+    /// Returns the messages of a conversation, oldest first.
+    ///
+    /// # Errors
+    /// The conversation is not known to this caller, or cannot be read.
+    async fn history(&self, _: &ConversationId, _: &CallerContext) -> Result<Vec<Arc<Message>>, CompletionError> {
+        Err(CompletionError::NoConversation)
+    }
+
     /// Answers the request; with `tokens`, text is sent there as it arrives. Dropping the future cancels the turn.
     ///
     /// # Errors
@@ -35,7 +55,7 @@ pub(crate) trait ModelBackend: Send + Sync {
     ) -> Result<TurnOutcome, CompletionError>;
 }
 
-/// Chat completion request.
+/// Request for one answer.
 #[derive(Debug)]
 pub(crate) struct CompletionRequest {
     /// Caller of the request.
@@ -48,6 +68,8 @@ pub(crate) struct CompletionRequest {
     pub(crate) config: Map<String, Value>,
     /// Set when the answer must be JSON.
     pub(crate) output: Option<OutputFormat>,
+    /// Conversation that keeps the turn; `None`: nothing is kept.
+    pub(crate) record: Option<TurnRecord>,
 }
 
 impl CompletionRequest {
@@ -66,7 +88,23 @@ pub(crate) enum CompletionError {
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// The conversation was never begun, has been forgotten, or is another user's.
+    #[error("the conversation is not known")]
+    NoConversation,
+    /// Conversations cannot be read or written now.
+    #[error("{0}")]
+    Unavailable(String),
     /// Other failure, described by the text.
     #[error("{0}")]
     Failed(String),
+}
+
+impl From<TurnError> for CompletionError {
+    fn from(error: TurnError) -> Self {
+        match error {
+            TurnError::Model(error) => Self::Model(error),
+            TurnError::NoConversation(_) => Self::NoConversation,
+            TurnError::Random(_) | TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
+        }
+    }
 }

@@ -38,6 +38,19 @@ impl ApiError {
         }
     }
 
+    /// Creates an error for a response that cannot be continued.
+    pub(super) fn no_response(id: &str) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            message: format!(
+                "unknown response `{id}`: it was not kept, has been forgotten, or is another user's; leave \
+                 `previous_response_id` out, and send the whole conversation as `input`"
+            ),
+            param: Some("previous_response_id".into()),
+            code: Some("previous_response_not_found"),
+        }
+    }
+
     /// Creates an error that is described by its status and a message.
     pub(crate) fn with_status(status: StatusCode, message: impl Into<String>) -> Self {
         Self { status, message: message.into(), param: None, code: None }
@@ -46,6 +59,11 @@ impl ApiError {
     /// Creates an error for a service that cannot answer now.
     pub(crate) fn unavailable(why: impl Into<String>) -> Self {
         Self::with_status(StatusCode::SERVICE_UNAVAILABLE, why)
+    }
+
+    /// Returns the text of the error.
+    pub(super) fn message(&self) -> &str {
+        &self.message
     }
 
     /// Returns the JSON object for a body or an event.
@@ -74,6 +92,10 @@ impl From<CompletionError> for ApiError {
     fn from(error: CompletionError) -> Self {
         match error {
             CompletionError::Input(why) => Self::invalid(Some("messages"), why),
+            CompletionError::Unavailable(why) => Self::unavailable(why),
+            CompletionError::NoConversation => {
+                Self::with_status(StatusCode::CONFLICT, "the conversation became another user's meanwhile")
+            }
             CompletionError::Model(ref failed) => Self::with_status(model_status(failed), error.to_string()),
             CompletionError::Failed(_) => Self::with_status(StatusCode::BAD_GATEWAY, error.to_string()),
         }

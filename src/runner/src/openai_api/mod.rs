@@ -5,6 +5,7 @@
 //! | `GET /v1/models` | list of models: the agent, or the flows |
 //! | `GET /v1/models/{model}` | one of them |
 //! | `POST /v1/chat/completions` | the answer to `messages`, which are the whole conversation: nothing is stored |
+//! | `POST /v1/responses` | the answer to `input`, in a [conversation](responses) |
 //!
 //! Tools are called by this runtime, not by the client. Errors are `{"error": {"message", "type", "param", "code"}}`:
 //! 400 for an invalid request, 404 for an unknown model, 413 for a body over 1 MiB, 502 when the model fails, 503 while
@@ -15,6 +16,7 @@ pub(crate) mod backend;
 mod error;
 mod reply;
 mod request;
+mod responses;
 
 use std::sync::Arc;
 
@@ -53,6 +55,7 @@ pub(super) fn routes(answers: BackendResult) -> Router {
         .route("/v1/models", get(list).fallback(not_allowed))
         .route("/v1/models/{model}", get(show).fallback(not_allowed))
         .route("/v1/chat/completions", post(complete).fallback(not_allowed))
+        .route("/v1/responses", post(responses::create).fallback(not_allowed))
         .route("/v1/{*rest}", any(async || ApiError::with_status(StatusCode::NOT_FOUND, "unknown route under /v1")))
         .with_state(api)
 }
@@ -69,11 +72,10 @@ impl Api {
     /// Returns the backend if it serves the model `id`.
     fn backend_for(&self, id: &str) -> Result<Arc<dyn ModelBackend>, ApiError> {
         let answers = self.backend()?;
-        let known = answers.models();
         match answers.unavailable_reason(id) {
-            _ if known.iter().any(|one| one == id) => Ok(answers),
+            _ if answers.serves(id) => Ok(answers),
             Some(why) => Err(ApiError::unavailable(why)),
-            None => Err(ApiError::no_model(id, &known)),
+            None => Err(ApiError::no_model(id, &answers.models())),
         }
     }
 

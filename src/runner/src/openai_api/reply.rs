@@ -26,7 +26,7 @@ use crate::{
 /// Longest wait for the first token before the response header is sent without it. An earlier error becomes an HTTP
 /// error, which clients handle better than an error inside a stream; a longer wait could exceed a proxy's timeout for
 /// the first byte.
-const FIRST_TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const FIRST_TOKEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Fields that all chunks of an answer share.
 #[derive(Debug, Clone)]
@@ -114,7 +114,7 @@ async fn first_text(events: &mut mpsc::Receiver<TurnEvent>, model: &mut Option<A
 }
 
 /// Running turn: its events, and its task, which is aborted when dropped.
-type RunningTurn = (mpsc::Receiver<TurnEvent>, AbortOnDropHandle<Result<TurnOutcome, CompletionError>>);
+pub(super) type RunningTurn = (mpsc::Receiver<TurnEvent>, AbortOnDropHandle<Result<TurnOutcome, CompletionError>>);
 
 /// State of the event stream.
 struct Chunks {
@@ -177,12 +177,16 @@ fn finish_reason(truncated: bool) -> &'static str {
     if truncated { "length" } else { "stop" }
 }
 
-/// Encodes token usage: always numbers, because clients rely on them. Without counts of the provider they are estimated
-/// at four bytes per token, and marked as `estimated`.
-fn usage(outcome: &TurnOutcome, asked: usize) -> Value {
+/// Returns the token usage: always numbers, because clients rely on them. Without counts of the provider they are
+/// estimated at four bytes per token.
+pub(super) fn usage_or_estimate(outcome: &TurnOutcome, asked: usize) -> Usage {
     let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
-    let estimate = || Usage { input: tokens(asked), output: tokens(outcome.text.len()) };
-    let Usage { input, output } = outcome.usage.unwrap_or_else(estimate);
+    outcome.usage.unwrap_or_else(|| Usage { input: tokens(asked), output: tokens(outcome.text.len()) })
+}
+
+/// Encodes token usage; an estimate is marked as `estimated`.
+fn usage(outcome: &TurnOutcome, asked: usize) -> Value {
+    let Usage { input, output } = usage_or_estimate(outcome, asked);
     let total = input.saturating_add(output);
     let mut usage = json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": total });
     if outcome.usage.is_none() {
@@ -191,6 +195,7 @@ fn usage(outcome: &TurnOutcome, asked: usize) -> Value {
     usage
 }
 
-fn cut_off() -> ApiError {
+/// Creates the error of a turn whose task ended without an outcome.
+pub(super) fn cut_off() -> ApiError {
     ApiError::unavailable("the turn was cut off")
 }

@@ -114,28 +114,17 @@ impl Completion {
             return Err(ApiError::invalid(Some("n"), "there is one choice: leave `n` out"));
         }
         for (name, tools) in [("tools", &wire.tools), ("functions", &wire.functions)] {
-            if tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
-                let text = format!("`{name}` is not supported: tools are called here, those that were set up for it");
-                return Err(ApiError::invalid(Some(name), text));
-            }
+            refuse_tools(name, tools.as_deref())?;
         }
         let is_other = |modality: &String| modality != "text";
-        for (name, asked) in [
+        refuse_unsupported([
             ("logprobs", wire.logprobs == Some(true)),
             ("store", wire.store == Some(true)),
             ("web_search_options", wire.web_search_options.is_some()),
             ("audio", wire.audio.is_some()),
             ("modalities", wire.modalities.iter().flatten().any(is_other)),
-        ] {
-            if asked {
-                return Err(ApiError::invalid(Some(name), format!("`{name}` is not supported: leave it out")));
-            }
-        }
-        for (name, value, most) in [("temperature", wire.temperature, 2.0), ("top_p", wire.top_p, 1.0)] {
-            if value.is_some_and(|value| !(0.0..=most).contains(&value)) {
-                return Err(ApiError::invalid(Some(name), format!("`{name}` must be from 0 to {most}")));
-            }
-        }
+        ])?;
+        check_sampling(wire.temperature, wire.top_p)?;
         let config = config(&wire)?;
         let output = match wire.response_format {
             None | Some(ResponseFormat::Text) => None,
@@ -148,10 +137,53 @@ impl Completion {
             messages: messages(wire.messages)?,
             config,
             output,
+            record: None,
         };
         let include_usage = wire.stream_options.and_then(|options| options.include_usage).unwrap_or_default();
         Ok(Self { request: question, stream: wire.stream.unwrap_or_default(), include_usage })
     }
+}
+
+/// Refuses the first of these features that is asked for.
+pub(super) fn refuse_unsupported<const N: usize>(features: [(&str, bool); N]) -> Result<(), ApiError> {
+    match features.into_iter().find(|(_, asked)| *asked) {
+        Some((name, _)) => Err(ApiError::invalid(Some(name), format!("`{name}` is not supported: leave it out"))),
+        None => Ok(()),
+    }
+}
+
+/// Refuses tools of the client, in the field `name`.
+pub(super) fn refuse_tools(name: &str, tools: Option<&[Value]>) -> Result<(), ApiError> {
+    if tools.is_none_or(<[_]>::is_empty) {
+        return Ok(());
+    }
+    let text = format!("`{name}` is not supported: tools are called here, those that were set up for it");
+    Err(ApiError::invalid(Some(name), text))
+}
+
+/// Checks that sampling parameters are in range.
+pub(super) fn check_sampling(temperature: Option<f64>, top_p: Option<f64>) -> Result<(), ApiError> {
+    for (name, value, most) in [("temperature", temperature, 2.0), ("top_p", top_p, 1.0)] {
+        if value.is_some_and(|value| !(0.0..=most).contains(&value)) {
+            return Err(ApiError::invalid(Some(name), format!("`{name}` must be from 0 to {most}")));
+        }
+    }
+    Ok(())
+}
+
+/// Decodes a tool call, whose arguments are JSON in a string.
+pub(super) fn tool_call(id: String, name: String, arguments: &str, param: &str) -> Result<ToolCall, ApiError> {
+    // Several models write an empty string for no arguments.
+    let arguments = if arguments.is_empty() { "{}" } else { arguments };
+    match serde_json::from_str(arguments) {
+        Ok(arguments) => Ok(ToolCall { id, name, arguments, thought: None }),
+        Err(error) => Err(ApiError::invalid(Some(param), format!("`arguments` of call `{id}` is not JSON: {error}"))),
+    }
+}
+
+/// Keeps the settings that have a value.
+pub(super) fn settings<const N: usize>(all: [(&str, Option<Value>); N]) -> Map<String, Value> {
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// Converts the generation settings to the names that all providers share.
@@ -164,13 +196,12 @@ fn config(wire: &CompletionBody) -> Result<Map<String, Value>, ApiError> {
         Stop::One(one) => vec![one.clone()],
         Stop::Some(some) => some.clone(),
     });
-    let settings = [
+    Ok(settings([
         ("maxOutputTokens", most[0].1.or(most[1].1).map(Value::from)),
         ("temperature", wire.temperature.map(Value::from)),
         ("topP", wire.top_p.map(Value::from)),
         ("stopSequences", stop.map(Value::from)),
-    ];
-    Ok(settings.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+    ]))
 }
 
 /// Converts the messages; a tool result takes its tool's name from the call with the same id.
@@ -190,14 +221,9 @@ fn messages(wire: Vec<WireMessage>) -> Result<Vec<Arc<Message>>, ApiError> {
                     messages.push(Message::Assistant(text));
                 }
                 for WireCall { id, function } in tool_calls.unwrap_or_default() {
-                    // Several models write an empty string for no arguments.
-                    let arguments = if function.arguments.is_empty() { "{}" } else { &function.arguments };
-                    let arguments = serde_json::from_str(arguments).map_err(|error| {
-                        let param = format!("messages[{place}].tool_calls");
-                        ApiError::invalid(Some(&param), format!("`arguments` of call `{id}` is not JSON: {error}"))
-                    })?;
                     calls.insert(id.clone(), function.name.clone());
-                    messages.push(Message::Call(ToolCall { id, name: function.name, arguments, thought: None }));
+                    let param = format!("messages[{place}].tool_calls");
+                    messages.push(Message::Call(tool_call(id, function.name, &function.arguments, &param)?));
                 }
             }
             WireMessage::Tool { content: value, tool_call_id: id } => {
@@ -215,7 +241,12 @@ fn messages(wire: Vec<WireMessage>) -> Result<Vec<Arc<Message>>, ApiError> {
 
 /// Decodes content that may only be text.
 fn text(content: Value, param: &str) -> Result<String, ApiError> {
-    let pieces = parts(content, param)?.into_iter().map(|part| match part {
+    only_text(parts(content, param)?, param)
+}
+
+/// Concatenates parts that may only be text.
+pub(super) fn only_text(parts: Vec<Part>, param: &str) -> Result<String, ApiError> {
+    let pieces = parts.into_iter().map(|part| match part {
         Part::Text(text) => Ok(text),
         Part::Media { .. } => Err(ApiError::invalid(Some(param), "only a user's message can have more than text")),
     });

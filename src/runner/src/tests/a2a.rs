@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 
 use super::Runner;
-use crate::models::{Chunk, Model, ModelError, ModelErrorKind, ModelRequest};
+use crate::models::{CallerKey, Chunk, Model, ModelError, ModelErrorKind, ModelRequest};
 
 /// Model that says `one`, waits for the gate, says `two`; notifies `dropped` when its stream is dropped.
 pub(super) struct Gated {
@@ -39,7 +39,7 @@ impl Model for Gated {
         stream::iter([Ok(Chunk::Token("one ".into()))]).chain(after).boxed()
     }
 
-    async fn title(&self, _: &str) -> String {
+    async fn title(&self, _: &str, _: Option<CallerKey>) -> String {
         String::new()
     }
 }
@@ -213,7 +213,7 @@ impl Model for Asleep {
         stream::iter([Err(ModelError::new(ModelErrorKind::Unavailable, "it is asleep"))]).boxed()
     }
 
-    async fn title(&self, _: &str) -> String {
+    async fn title(&self, _: &str, _: Option<CallerKey>) -> String {
         String::new()
     }
 }

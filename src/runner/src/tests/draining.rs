@@ -19,7 +19,7 @@ use super::Runner;
 use crate::{
     agent::Agent,
     metrics::RunnerMetrics,
-    models::{Chunk, Model, ModelError, ModelRequest},
+    models::{CallerKey, Chunk, Model, ModelError, ModelRequest},
     server::AgentApp,
     tools::Toolbox,
 };
@@ -38,7 +38,7 @@ impl Model for Gated {
         stream::iter([Ok(Chunk::Token("one ".into()))]).chain(after).boxed()
     }
 
-    async fn title(&self, _: &str) -> String {
+    async fn title(&self, _: &str, _: Option<CallerKey>) -> String {
         String::new()
     }
 }
@@ -57,7 +57,14 @@ async fn scene(grace: Duration) -> Scene {
     let agent = Ok(Arc::new(Agent::with(model.clone(), model, None, tools)));
     let requests = TaskTracker::new();
     let stopped = stop.clone();
-    let app = AgentApp { name: "tester".into(), card: Arc::default(), agent, metrics, requests: requests.clone() };
+    let app = AgentApp {
+        name: "tester".into(),
+        namespace: "shop".into(),
+        card: Arc::default(),
+        agent,
+        metrics,
+        requests: requests.clone(),
+    };
     let runner = Runner::start(app, async move { stopped.notified().await }, grace).await;
     Scene { runner, gate, stop, requests }
 }

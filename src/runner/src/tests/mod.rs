@@ -10,9 +10,11 @@ mod knowledge;
 pub(crate) mod log;
 mod models;
 mod openai_api;
+mod responses;
 mod sidecar;
 mod tasks;
 mod tools;
+mod web_search;
 
 use std::future::{Future, pending};
 use std::net::SocketAddr;
@@ -71,8 +73,14 @@ impl Runner {
         let tools = Toolbox::new(tools, Arc::new(|_: &str| None), metrics.clone());
         let model: Arc<dyn Model> = Arc::new(model);
         let agent = Agent::with(model.clone(), model, None, tools).with_conversations(conversations);
-        let (name, agent) = ("tester".into(), Ok(Arc::new(agent)));
-        let app = AgentApp { name, card: Arc::default(), agent, metrics, requests: TaskTracker::new() };
+        let app = AgentApp {
+            name: "tester".into(),
+            namespace: "shop".into(),
+            card: Arc::default(),
+            agent: Ok(Arc::new(agent)),
+            metrics,
+            requests: TaskTracker::new(),
+        };
         Self::start(app, stop, Duration::from_secs(60)).await
     }
 

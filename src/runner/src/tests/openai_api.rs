@@ -196,6 +196,16 @@ async fn every_error_has_openai_s_form() {
         ("POST", "/v1/models", "", 405, Value::Null, "POST is not allowed here"),
         ("GET", "/v1/models/gpt", "", 404, json!("model_not_found"), "unknown model `gpt`"),
         ("POST", "/v1/embeddings", "{}", 404, Value::Null, "unknown route"),
+        ("POST", "/v1/responses", "{}", 400, Value::Null, "missing field `model`"),
+        (
+            "POST",
+            "/v1/responses",
+            r#"{"model": "gpt", "input": "a"}"#,
+            404,
+            json!("model_not_found"),
+            "known models: tester",
+        ),
+        ("GET", "/v1/responses", "", 405, Value::Null, "GET is not allowed here"),
     ] {
         let request = runner.client.request(method.parse().unwrap(), runner.url(path)).body(body.to_owned());
         let response = request.send().await.unwrap();

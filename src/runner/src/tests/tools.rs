@@ -174,14 +174,14 @@ async fn a_tool_that_fails_tells_the_model_and_not_the_user() {
         ),
         ("leak", "header x-key refers to the environment variable CORAIL_DATABASE_URL, which is not this tool's"),
         ("metadata", "refused: its address 169.254.169.254 is in 169.254.0.0/16"),
-        (r#"web-search {"query": "x"}"#, "no search service is configured"),
+        (r#"web-search {"query": "x"}"#, "unknown tool `web-search`; known tools: get, "),
     ] {
         let name = call.split(' ').next().unwrap();
         let reply = runner.say(format!("/tool {call}")).await;
         assert!(reply.starts_with(&format!("tool {name} failed: {error}")), "{call}: {reply}");
     }
     let (_, metrics) = runner.get("/metrics").await;
-    for (type_, count) in [("http", 11), ("cli", 5), ("builtin", 9), ("agent", 3), ("flow", 1), ("unknown", 1)] {
+    for (type_, count) in [("http", 11), ("cli", 5), ("builtin", 8), ("agent", 3), ("flow", 1), ("unknown", 2)] {
         let line = format!("recif_runner_tool_calls_total{{type=\"{type_}\",outcome=\"error\"}} {count}");
         assert!(metrics.contains(&line), "{line} is not in\n{metrics}");
     }

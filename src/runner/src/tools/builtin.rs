@@ -11,7 +11,12 @@ use super::{
     client::{self, HttpClient},
     error::ToolError,
     parameters::{Parameter, ParameterType},
+    web_search::SearchService,
 };
+
+/// Reason for which the web search is not offered.
+pub(super) const NO_SEARCH: &str =
+    "no search service is configured: set SEARXNG_URL to one that speaks the API of SearXNG";
 
 /// Built-in tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +27,7 @@ pub(super) enum Builtin {
     Calculator,
     /// Returns the body of `url`, fetched with GET.
     FetchUrl,
-    /// Searches the web for `query`; always fails, because no search service is configured.
+    /// Searches the web for `query`, by the configured service.
     WebSearch,
 }
 
@@ -67,6 +72,7 @@ impl Builtin {
         self,
         arguments: &BTreeMap<String, Value>,
         client: &HttpClient,
+        search: Option<&SearchService>,
     ) -> Result<String, ToolError> {
         let text = |name| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
         match self {
@@ -78,9 +84,10 @@ impl Builtin {
                 let url = Url::parse(text("url")).map_err(|error| ToolError::Arguments(format!("`url`: {error}")))?;
                 client::read(client.for_model_url(&url).await?.get(url).send().await.map_err(client::failed)?).await
             }
-            Self::WebSearch => Err(ToolError::Failed(
-                "no search service is configured for this agent: give it an http tool that calls one".into(),
-            )),
+            Self::WebSearch => match search {
+                Some(search) => search.search(text("query"), client).await,
+                None => Err(ToolError::Failed(NO_SEARCH.into())),
+            },
         }
     }
 }

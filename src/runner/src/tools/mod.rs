@@ -24,16 +24,19 @@ mod remote_agent;
 mod schema;
 mod template;
 mod tls;
+mod web_search;
 
 use crate::tools::error::ToolError;
 use std::sync::Arc;
 
 use ::mcp::Sessions;
+use builtin::{Builtin, NO_SEARCH};
 use client::HttpClient;
 use definition::ToolKind;
 use egress::EgressPolicy;
 use headers::ToolVariables;
 use serde_json::Value;
+use web_search::SearchService;
 
 use super::{
     Lookup,
@@ -53,6 +56,8 @@ pub(super) struct Toolbox {
     specs: Arc<[ToolSpec]>,
     connections: Arc<Connections>,
     environment: Arc<Lookup>,
+    /// Service of the web search.
+    search: Option<SearchService>,
     metrics: RunnerMetrics,
 }
 
@@ -62,12 +67,21 @@ struct Connections {
 }
 
 impl Toolbox {
-    /// Creates a toolbox; `$NAME` in headers is looked up in `environment`.
-    pub(super) fn new(tools: Vec<CallableTool>, environment: Arc<Lookup>, metrics: RunnerMetrics) -> Self {
+    /// Creates a toolbox; `$NAME` in headers is looked up in `environment`. The web search is left out unless a service
+    /// for it is configured there.
+    pub(super) fn new(mut tools: Vec<CallableTool>, environment: Arc<Lookup>, metrics: RunnerMetrics) -> Self {
+        let search = SearchService::from_environment(&*environment);
+        tools.retain(|tool| {
+            let offered = search.is_some() || tool.kind != ToolKind::Builtin(Builtin::WebSearch);
+            if !offered {
+                tracing::warn!(tool = tool.name, "a tool is not offered: {NO_SEARCH}");
+            }
+            offered
+        });
         let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default() });
         let specs = tools.iter().map(CallableTool::spec).collect();
-        Self { tools: tools.into(), specs, connections, environment, metrics }
+        Self { tools: tools.into(), specs, connections, environment, search, metrics }
     }
 
     /// Creates a toolbox with other tools and their environment, which shares the connections.
@@ -123,7 +137,7 @@ impl Toolbox {
         let mut answer = match &tool.kind {
             ToolKind::Http(http) => http.call(arguments, client, &self.variables(tool)).await,
             ToolKind::Cli(cli, names) => cli.call(names, &arguments).await,
-            ToolKind::Builtin(builtin) => builtin.call(&arguments, client).await,
+            ToolKind::Builtin(builtin) => builtin.call(&arguments, client, self.search.as_ref()).await,
             ToolKind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
             ToolKind::Flow(flow) => flow.call(&arguments, client).await,
             ToolKind::Agent(agent) => agent.call(&arguments, client).await,

@@ -283,5 +283,6 @@ fn everything() -> ModelRequest {
             .clone(),
         ),
         output: Some(super::OutputFormat { schema: Some(json!({"type": "object"})) }),
+        ..ModelRequest::default()
     }
 }
