@@ -63,6 +63,7 @@ async fn agent(service: Option<String>) -> Runner {
     let app = AgentApp {
         name: "tester".into(),
         namespace: "shop".into(),
+        card: Arc::default(),
         agent: Ok(Arc::new(Agent::with(model.clone(), model, None, tools))),
         metrics,
         requests: TaskTracker::new(),

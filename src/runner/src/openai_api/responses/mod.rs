@@ -29,7 +29,7 @@ use super::{
     Api, ApiError,
     backend::{CompletionError, CompletionRequest, ModelBackend},
 };
-use crate::{agent::TurnRecord, caller::CallerContext, conversations::history::ConversationId, models::Message};
+use crate::{agent::TurnRecord, caller::CallerContext, conversations::history::ConversationId, models::Message, sse};
 
 /// Responds to `POST /v1/responses`.
 pub(super) async fn create(
@@ -60,7 +60,8 @@ pub(super) async fn create(
     let (outcome, ()) = futures::join!(turn, collect);
     let outcome = outcome?;
     output.end(outcome.truncated);
-    Ok(Json(head.finished(&output, &outcome, asked)).into_response())
+    let model = outcome.answerers.first().map(|answerer| answerer.model.clone());
+    Ok(sse::with_model(Json(head.finished(&output, &outcome, asked)).into_response(), model))
 }
 
 /// Loads the conversation that the request continues, and builds the question for the backend.

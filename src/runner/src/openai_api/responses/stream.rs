@@ -20,7 +20,7 @@ use super::{
     head::ResponseHead,
     output::Output,
 };
-use crate::turn::TurnOutcome;
+use crate::{sse, turn::TurnOutcome, turn_event::TurnEvent};
 
 /// State of the event stream.
 struct Events {
@@ -51,17 +51,28 @@ pub(super) async fn respond(
         output.emit(kind, json!({ "response": head.in_progress() }));
     }
     let mut stream = Events { head, output, asked, queue: VecDeque::new(), turn: None };
-    match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, events.recv()).await {
+    let mut model = None;
+    match tokio::time::timeout(FIRST_TOKEN_TIMEOUT, first_event(&mut events, &mut model)).await {
         Ok(Some(event)) => stream.output.push(event),
         Ok(None) => {
             let outcome = (&mut turn).await.map_err(|_| cut_off())??;
             stream.end(Ok(outcome));
-            return Ok(stream.respond());
+            return Ok(sse::with_model(stream.respond(), model));
         }
         Err(_) => {}
     }
     stream.turn = Some((events, turn));
-    Ok(stream.respond())
+    Ok(sse::with_model(stream.respond(), model))
+}
+
+/// Receives the first event that is shown, and before it the name of the model that answers.
+async fn first_event(events: &mut mpsc::Receiver<TurnEvent>, model: &mut Option<Arc<str>>) -> Option<TurnEvent> {
+    loop {
+        match events.recv().await? {
+            TurnEvent::Answerer(answerer) => *model = model.take().or(Some(answerer.model)),
+            event => return Some(event),
+        }
+    }
 }
 
 impl Events {
