@@ -20,7 +20,7 @@ use super::{
     model::{ModelEnv, SecretVariable},
     system_prompt::{SYSTEM_PROMPT, system_prompt},
     tools,
-    tools_file::{self, ToolsFile},
+    tools_file::{self, ToolsFile, ToolsInput},
 };
 
 /// Largest variable that Linux passes to a process, in bytes: `NAME=value` and a NUL (`MAX_ARG_STRLEN`).
@@ -111,13 +111,17 @@ pub fn agent_config(
     secret.set_some("CORAIL_DATABASE_URL", database);
 
     let tools = tools::render(&parts.tools);
-    let (tools_variable, tools_file) = tools_file::split(agent, tools)?;
-    match (tools_variable, &tools_file) {
-        (Some((json, true)), _) => secret.set("CORAIL_TOOLS", json),
-        (Some((json, false)), _) => plain.set("CORAIL_TOOLS", json),
-        (None, Some(_)) => plain.set(tools_file::VARIABLE, tools_file::PATH),
-        (None, None) => {}
-    }
+    let tools_file = match tools_file::split(agent, tools)? {
+        ToolsInput::Nothing => None,
+        ToolsInput::Variable { json, is_secret } => {
+            if is_secret { &mut secret } else { &mut plain }.set("CORAIL_TOOLS", json);
+            None
+        }
+        ToolsInput::File(file) => {
+            plain.set(tools_file::VARIABLE, tools_file::PATH);
+            Some(file)
+        }
+    };
 
     let knowledge_bases = knowledge_bases(agent, settings)?;
     let knowledge_bases_missing_dsn = knowledge_bases.is_none() && !spec.knowledge_bases.is_empty();

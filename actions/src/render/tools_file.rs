@@ -35,24 +35,39 @@ pub struct ToolsFile {
     pub(super) is_secret: bool,
 }
 
-/// Returns the value of the variable, and whether it may hold credentials; or the file, if the value would be too large. An
-/// agent without `toolServers` keeps the variable for as long as Linux takes it.
+/// How the tools reach the container.
+pub(super) enum ToolsInput {
+    /// No tool is there.
+    Nothing,
+    /// By `CORAIL_TOOLS`.
+    Variable {
+        /// JSON array.
+        json: String,
+        /// True if a tool has headers, which may hold credentials.
+        is_secret: bool,
+    },
+    /// By a file.
+    File(ToolsFile),
+}
+
+/// Returns the variable, or the file if the value would be too large. An agent without `toolServers` keeps the variable for as
+/// long as Linux takes it.
 ///
 /// # Errors
 /// [`RenderError::ObjectTooLarge`].
-pub(super) fn split(agent: &Agent, tools: Tools) -> Result<(Option<(String, bool)>, Option<ToolsFile>), RenderError> {
-    let Some(json) = tools.json else { return Ok((None, None)) };
+pub(super) fn split(agent: &Agent, tools: Tools) -> Result<ToolsInput, RenderError> {
+    let Some(json) = tools.json else { return Ok(ToolsInput::Nothing) };
     let is_secret = tools.has_headers;
     let max = if agent.spec.tool_servers.is_empty() { MAX_VARIABLE - "CORAIL_TOOLS=".len() - 1 } else { MAX_BYTES };
     if json.len() <= max {
-        return Ok((Some((json, is_secret)), None));
+        return Ok(ToolsInput::Variable { json, is_secret });
     }
     let file = ToolsFile { json, is_secret };
     if file.json.len() > MAX_OBJECT {
         let object = format!("{}/{}", file.kind().as_str(), name(agent));
         return Err(RenderError::ObjectTooLarge { object, size: file.json.len(), max: MAX_OBJECT });
     }
-    Ok((None, Some(file)))
+    Ok(ToolsInput::File(file))
 }
 
 impl ToolsFile {

@@ -57,13 +57,10 @@ where
     let events = stream::unfold((early, state), |(early, state)| async move {
         let StreamState::Running(mut receiver, task) = state else { return None };
         let mut next = early;
-        loop {
-            let Some(turn_event) = (match next.take() {
-                Some(event) => Some(event),
-                None => receiver.recv().await,
-            }) else {
-                break;
-            };
+        while let Some(turn_event) = match next.take() {
+            Some(event) => Some(event),
+            None => receiver.recv().await,
+        } {
             if let Some(event) = to_event(turn_event) {
                 return Some((event, (None, StreamState::Running(receiver, task))));
             }

@@ -43,8 +43,7 @@ impl ModelScanner {
                 self.step_in_string(byte)
             } else {
                 // Long texts are inside of the messages: nothing of them matters but their end.
-                let Some(next) = memchr::memchr2(b'"', b'\\', &bytes[at..]) else { return None };
-                at += next;
+                at += memchr::memchr2(b'"', b'\\', &bytes[at..])?;
                 self.step_in_string(bytes[at])
             };
             if found.is_some() {
