@@ -96,7 +96,8 @@ async fn without_a_service_the_tool_is_not_offered() {
 #[test]
 fn an_address_that_is_none_is_refused_before_anything_is_served() {
     for value in ["searxng:8080", "ftp://a", "nonsense"] {
-        let error = RunnerConfig::read(&move |name: &str| (name == "SEARXNG_URL").then(|| value.to_owned())).unwrap_err();
+        let error =
+            RunnerConfig::read(&move |name: &str| (name == "SEARXNG_URL").then(|| value.to_owned())).unwrap_err();
         let text = error.to_string();
         assert!(text.starts_with("SEARXNG_URL is refused") && text.contains("http://searxng:8080"), "{text}");
     }
