@@ -86,7 +86,9 @@ async fn prepare(
     let instructions = request.instructions.clone().map(|text| Arc::new(Message::System(text)));
     let earlier = usize::from(instructions.is_some()) + history.len();
     let inputs = history.len() + request.messages.len();
-    let id = ResponseId::new(conversation.clone(), inputs).map_err(no_random)?;
+    // The id of a response that is not kept leads nowhere.
+    let keeper = if stores { conversation.clone() } else { ConversationId::random().map_err(no_random)? };
+    let id = ResponseId::new(keeper, inputs).map_err(no_random)?;
     let head = ResponseHead::new(&id, stores, &request);
     let question = CompletionRequest {
         caller,
