@@ -216,7 +216,7 @@ fn an_agent_refers_to_the_key_that_holds_its_system_prompt() {
     for (source, kind) in [("configMapKeyRef", RefKind::ConfigMap), ("secretKeyRef", RefKind::Secret)] {
         let mut agent = agent(json!({ "systemPromptFrom": { source: { "name": "prompts", "key": "k" } } }));
         let key = Reference { keys: ["k".into()].into(), whole: false, ..Reference::new(kind, "prompts") };
-        assert_eq!(agent.references(), [key.clone()], "the other keys of the object do not count");
+        assert_eq!(agent.references(), std::slice::from_ref(&key), "the other keys of the object do not count");
         agent.spec.env_from = serde_json::from_value(
             json!([{ "configMapRef": { "name": "prompts" } }, { "secretRef": { "name": "prompts" } }]),
         )
