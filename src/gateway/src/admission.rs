@@ -17,7 +17,8 @@ use super::{
     state::GatewayContext,
 };
 
-/// Most bytes of a request that are buffered while it waits. One read may add more.
+/// Number of bytes of a request up to which more are read while it waits. One read may add more, and a request at the root
+/// comes with up to 1 MiB, for which it has a permit until its answer begins.
 const MAX_BUFFERED: usize = 64 * 1024;
 /// Default for `spec.timeout`: the longest wait for a slot, and for the first byte of a response.
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -14,12 +14,12 @@ use super::{
     recheck::{RECHECK_INTERVAL, while_allowed},
     relay,
     request::{RelayOutcome, RequestContext},
-    root::{self, RootOutcome},
+    root::{self, HeldBody, RootOutcome},
     sessions::SessionRef,
     state::GatewayContext,
 };
 use crate::{
-    local_response::unknown_workload,
+    local_response::{too_many_requests, unknown_workload},
     peer::{ClientStream, Peer},
 };
 
@@ -148,14 +148,16 @@ async fn request<S: ClientStream>(
     };
     let close = !head.keeps_alive || head.framing != Framing::Length(0) || shared.leaving();
     let chosen;
+    let mut held = HeldBody::default();
     let (path, form) = match Path::read(head.target) {
         Ok(path) => (path, ErrorForm::Recif),
         Err(RouteError::Unknown) if root::is_root(head.target) => {
             let resolved = root::resolve(client, &head, peer, origin(&head, peer, shared), shared);
             match Box::pin(resolved).await {
-                RootOutcome::Agent(agent) => {
+                RootOutcome::Agent(agent, body) => {
                     // The wait for a Pod begins now, however slowly the body came.
                     arrived = Instant::now();
+                    held = body;
                     chosen = agent;
                     (chosen.path(head.target), ErrorForm::OpenAi)
                 }
@@ -194,8 +196,7 @@ async fn request<S: ClientStream>(
         None => ClientId::Address(origin(&head, peer, shared)),
     };
     let Some(_ticket) = shared.clients.acquire(whose) else {
-        let refusal =
-            LocalResponse::new(429, "too-many-requests", "as many requests as allowed are in flight for this client");
+        let refusal = too_many_requests();
         return refuse(client, Refusal { response: &refusal, form, meter }, head.is_head(), close, shared).await;
     };
     let session = match SessionRef::read(&head, route.workload.kind) {
@@ -206,7 +207,10 @@ async fn request<S: ClientStream>(
     };
     let token = shared.keys.get().map(|keys| route.workload.token(caller.user.as_ref(), &keys));
     let token = token.as_deref();
-    let call = RequestContext { head: &head, path: &path, caller: &caller, peer, arrived, session, token, shared };
+    let answered = || held.release();
+    let answered = &answered;
+    let call =
+        RequestContext { head: &head, path: &path, caller: &caller, peer, arrived, session, token, answered, shared };
     let ended = {
         let relayed = std::pin::pin!(relay::relay(client, &call, route, timer));
         let is_allowed = || is_still_authorized(&call);

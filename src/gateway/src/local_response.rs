@@ -69,6 +69,11 @@ impl LocalResponse {
     }
 }
 
+/// Creates the refusal of a client that has as many requests in flight as it may.
+pub(super) fn too_many_requests() -> LocalResponse {
+    LocalResponse::new(429, "too-many-requests", "as many requests as allowed are in flight for this client")
+}
+
 /// Creates the refusal for an unknown workload.
 pub(super) fn unknown_workload() -> LocalResponse {
     LocalResponse::new(

@@ -32,7 +32,6 @@ use daemon::{
 };
 use tokio::{
     net::TcpListener,
-    sync::Semaphore,
     task::JoinSet,
     time::{interval, sleep},
 };
@@ -48,7 +47,7 @@ use super::{
     meters::Meters,
     metrics::GatewayMetrics,
     object::{self, RoutedKind},
-    root::MAX_LARGE,
+    root::RootLimits,
     routes::{Route, Routes},
     serve::{accept_on_all, bind},
     state::GatewayContext,
@@ -159,7 +158,7 @@ pub async fn prepare(args: GatewayArgs, given: Option<Client>) -> Result<Gateway
         keys: Keys::default(),
         clients: ClientLimiter::new(args.max_in_flight_per_client),
         connections: ClientLimiter::new(args.max_connections_per_address),
-        large_bodies: Semaphore::new(MAX_LARGE),
+        root: RootLimits::default(),
         metrics: GatewayMetrics::new(meters, |registry| api_metrics.register(registry)),
         clock,
         instance: random_hex::<8>()?,

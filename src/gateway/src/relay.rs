@@ -248,8 +248,9 @@ impl ResponsePolicy for RelayPolicy<'_> {
     }
 
     fn response(&mut self, head: &ResponseHead<'_>, close: bool, out: &mut Vec<u8>) {
-        let RequestContext { shared, arrived, .. } = self.call;
+        let RequestContext { shared, arrived, answered, .. } = self.call;
         if !head.is_interim() {
+            answered();
             let load = head.fields.values(head.bytes, "x-recif-load").next().filter(|_| self.sidecar);
             let load = load.and_then(LoadHeader::read);
             self.pod.answered(load, shared.clock.now());

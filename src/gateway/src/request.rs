@@ -22,6 +22,8 @@ pub(super) struct RequestContext<'a> {
     pub(super) session: Option<SessionRef<'a>>,
     /// Signed token by which the gateway vouches for the caller; `None` without keys.
     pub(super) token: Option<&'a str>,
+    /// Called when the answer begins: nothing is held any more of a body that was read before it was relayed.
+    pub(super) answered: &'a (dyn Fn() + Sync),
     pub(super) shared: &'a Arc<GatewayContext>,
 }
 

@@ -10,12 +10,12 @@ use std::{
 };
 
 use cluster::{WatchHealth, cache::Keys};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     args::GatewaySettings, auth::Auth, clients::ClientLimiter, clock::Clock, local_response::LocalResponse,
-    metrics::GatewayMetrics, peer::Peer, routes::Routes,
+    metrics::GatewayMetrics, peer::Peer, root::RootLimits, routes::Routes,
 };
 
 /// State shared by all requests.
@@ -33,8 +33,8 @@ pub(super) struct GatewayContext {
     pub(super) clients: ClientLimiter,
     /// Limiter of connections per address.
     pub(super) connections: ClientLimiter,
-    /// Permits for requests at the root with large bodies.
-    pub(super) large_bodies: Semaphore,
+    /// Limits of the requests at the root.
+    pub(super) root: RootLimits,
     /// Prometheus metrics.
     pub(super) metrics: GatewayMetrics,
     /// Millisecond clock.

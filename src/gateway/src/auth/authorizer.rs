@@ -60,7 +60,6 @@ impl fmt::Debug for Authorizer {
 impl Authorizer {
     /// Creates an authorizer that uses `reviews`, and accepts tokens for one of `audiences`.
     pub(super) fn with_reviews(reviews: Arc<dyn Reviews>, audiences: Vec<String>) -> Self {
-        let name_of = |who: &Identity| field_value(&who.name).into();
         Self { access: Access::new(reviews, audiences, name_of), penalties: Penalties::default() }
     }
 
@@ -81,51 +80,64 @@ impl Authorizer {
         let right = workload.right();
         let outcome = match self.access.cached(token, &right) {
             Some(verdict) => Ok(verdict),
-            None => Box::pin(self.review(token, &right, origin())).await?,
+            None => Box::pin(self.review(token, origin(), self.access.is_allowed(token, &right))).await?,
         };
         granted(outcome)?.ok_or_else(|| forbidden(workload))
+    }
+
+    /// Returns the value of `X-Recif-User` for the owner of a token, who calls from `origin`; `None` for a token that was
+    /// valid when the API server could last say so.
+    ///
+    /// # Errors
+    /// The token is not valid (401), or there is no verdict.
+    pub(super) async fn identify(&self, token: &str, origin: IpAddr) -> Result<Option<Arc<str>>, Refusal> {
+        let was_valid = self.access.token_state(token) == TokenState::Known;
+        match self.review(token, origin, self.access.identify(token)).await? {
+            Ok(Ok(who)) => Ok(Some(name_of(&who))),
+            Ok(Err(_)) => Err(invalid_token()),
+            Err(Unavailable) if was_valid => Ok(None),
+            Err(Unavailable) => Err(unavailable()),
+        }
     }
 
     /// Reports whether the owner of a token, who calls from `origin`, has a right.
     ///
     /// # Errors
     /// The token is not valid, or there is no verdict.
-    pub(super) async fn holds(
-        &self,
-        token: &str,
-        right: &Right<'_>,
-        origin: impl Fn() -> IpAddr,
-    ) -> Result<bool, Refusal> {
+    pub(super) async fn holds(&self, token: &str, right: &Right<'_>, origin: IpAddr) -> Result<bool, Refusal> {
         let outcome = match self.access.cached(token, right) {
             Some(verdict) => Ok(verdict),
-            None => self.review(token, right, origin()).await?,
+            None => self.review(token, origin, self.access.is_allowed(token, right)).await?,
         };
         Ok(granted(outcome)?.is_some())
     }
 }
 
+/// Outcome of a review.
+type Verdict<T> = Result<Result<T, Denial>, Unavailable>;
+
 /// Returns the caller's name as the workload gets it; `None` for a caller without the right.
-fn granted(outcome: Result<Result<Arc<str>, Denial>, Unavailable>) -> Result<Option<Arc<str>>, Refusal> {
+fn granted(outcome: Verdict<Arc<str>>) -> Result<Option<Arc<str>>, Refusal> {
     match outcome {
         Ok(Ok(user)) => Ok(Some(user)),
-        Ok(Err(Denial::Unknown)) => {
-            Err(unauthenticated("the token is not valid here: it is wrong, has expired, or is meant for others"))
-        }
+        Ok(Err(Denial::Unknown)) => Err(invalid_token()),
         Ok(Err(Denial::Forbidden)) => Ok(None),
-        Err(Unavailable) => {
-            Err(Refusal::new(503, "auth-unavailable", "the API server could not authenticate you: try again"))
-        }
+        Err(Unavailable) => Err(unavailable()),
     }
 }
 
+fn name_of(who: &Identity) -> Arc<str> {
+    field_value(&who.name).into()
+}
+
 impl Authorizer {
-    /// Reviews a token and the right of its owner, unless its address sent too many wrong tokens.
-    async fn review(
+    /// Runs `review` of a token, unless its address sent too many wrong tokens.
+    async fn review<T>(
         &self,
         token: &str,
-        right: &Right<'_>,
         origin: IpAddr,
-    ) -> Result<Result<Result<Arc<str>, Denial>, Unavailable>, Refusal> {
+        review: impl Future<Output = Verdict<T>>,
+    ) -> Result<Verdict<T>, Refusal> {
         let is_unknown = self.access.token_state(token) == TokenState::Unknown;
         if is_unknown && self.penalties.is_blocked(origin) {
             let error =
@@ -133,8 +145,8 @@ impl Authorizer {
             let field = Some(("Retry-After", "10".into()));
             return Err(Refusal { field, ..Refusal::new(429, "too-many-unknown-tokens", error) });
         }
-        let outcome = self.access.is_allowed(token, right).await;
-        if is_unknown && outcome.as_ref().is_ok_and(|verdict| *verdict == Err(Denial::Unknown)) {
+        let outcome = review.await;
+        if is_unknown && matches!(outcome, Ok(Err(Denial::Unknown))) {
             self.penalties.record_refusal(origin, token);
         }
         Ok(outcome)
@@ -147,6 +159,14 @@ pub(super) fn no_token(credential: &Credential<'_>) -> Refusal {
         Credential::Unusable => "the credential is not a single bearer token: send `Authorization: Bearer <token>`",
         Credential::None | Credential::Token(_) => "this needs a token: send `Authorization: Bearer <token>`",
     })
+}
+
+fn invalid_token() -> Refusal {
+    unauthenticated("the token is not valid here: it is wrong, has expired, or is meant for others")
+}
+
+fn unavailable() -> Refusal {
+    Refusal::new(503, "auth-unavailable", "the API server could not authenticate you: try again")
 }
 
 fn unauthenticated(error: &'static str) -> Refusal {

@@ -9,6 +9,7 @@ mod anonymous;
 mod authorizer;
 mod credential;
 mod listing;
+mod root_caller;
 
 use crate::local_response::unknown_workload;
 use std::{net::IpAddr, sync::Arc};
@@ -17,6 +18,7 @@ pub(super) use authorizer::Authorizer;
 use authorizer::WorkloadRef;
 use daemon::loopback;
 use http1::RequestHead;
+pub(super) use root_caller::RootCaller;
 
 use super::{local_response::LocalResponse, path::Path, routes::Route};
 

@@ -1,20 +1,22 @@
 //! Bounded look at the body of a request before it is relayed. The bytes stay where the relay finds them.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 use http1::{BodyScanner, Connection, RequestHead, Version};
 use tokio::time::timeout;
 
-use super::super::{local_response::LocalResponse, peer::ClientStream, state::GatewayContext};
+use super::{
+    super::{auth::RootCaller, local_response::LocalResponse, peer::ClientStream, state::GatewayContext},
+    limits::LargeBody,
+};
 
 /// Most bytes of a body that are looked at, as much as our runner takes.
 pub(super) const MAX_BODY: usize = 1 << 20;
-/// Bytes that every request may have buffered. Further ones need a permit, because the caller is not known yet.
+/// Bytes that every request may have buffered. Further ones need a known caller, or an agent that is open to all, and a
+/// permit, which the request holds until its answer begins.
 const UNCOUNTED: usize = 64 * 1024;
-/// Most requests that have more than that buffered at a time.
-pub(in super::super) const MAX_LARGE: usize = 64;
 /// Longest time in which the bytes must arrive.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Reasons for which a body was not read.
 pub(super) enum BodyError {
@@ -30,31 +32,51 @@ impl From<LocalResponse> for BodyError {
     }
 }
 
-/// Reads the body until `look`, which gets each run of content, returns a value. Returns the value, or at the end of the
-/// body `None`, and the number of bytes of `client.incoming` that were looked at.
-pub(super) async fn read<S: ClientStream, T>(
-    client: &mut Connection<S>,
-    head: &RequestHead<'_>,
-    shared: &GatewayContext,
-    look: impl FnMut(&[u8]) -> Option<T>,
-) -> Result<(Option<T>, usize), BodyError> {
-    let late = || LocalResponse::new(408, "timeout", "the body of the request did not come within 30 s");
-    timeout(PATIENCE, read_all(client, head, shared, look)).await.map_err(|_| late())?
+/// Body that was looked at.
+pub(super) struct SeenBody<'a, T> {
+    /// Value that was looked for; `None` at the end of the body.
+    pub(super) found: Option<T>,
+    /// Number of bytes of `client.incoming` that were looked at.
+    pub(super) length: usize,
+    /// Permit for these bytes, if they are many.
+    pub(super) large: Option<LargeBody<'a>>,
 }
 
-async fn read_all<S: ClientStream, T>(
+/// Whose body is read.
+#[derive(Clone, Copy)]
+pub(super) struct Sender<'a> {
+    pub(super) head: &'a RequestHead<'a>,
+    /// Client's address.
+    pub(super) origin: IpAddr,
+    /// Path of the agents that the request is for. If it is open to all for one of them, no token is needed.
+    pub(super) rest: &'a [u8],
+}
+
+/// Reads the body until `look`, which gets each run of content, returns a value.
+pub(super) async fn read<'a, S: ClientStream, T>(
     client: &mut Connection<S>,
-    head: &RequestHead<'_>,
-    shared: &GatewayContext,
+    sender: Sender<'_>,
+    shared: &'a GatewayContext,
+    look: impl FnMut(&[u8]) -> Option<T>,
+) -> Result<SeenBody<'a, T>, BodyError> {
+    let late = || LocalResponse::new(408, "timeout", "the body of the request did not come within 30 s");
+    timeout(PATIENCE, read_all(client, sender, shared, look)).await.map_err(|_| late())?
+}
+
+async fn read_all<'a, S: ClientStream, T>(
+    client: &mut Connection<S>,
+    sender: Sender<'_>,
+    shared: &'a GatewayContext,
     mut look: impl FnMut(&[u8]) -> Option<T>,
-) -> Result<(Option<T>, usize), BodyError> {
+) -> Result<SeenBody<'a, T>, BodyError> {
+    let head = sender.head;
     let waits = head.value("expect").is_some_and(|value| value.eq_ignore_ascii_case(b"100-continue"));
     if waits && client.incoming.is_empty() && head.version == Version::Http11 {
         client.outgoing.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         client.flush().await.map_err(|_| BodyError::Gone)?;
     }
     let mut scanner = BodyScanner::new(head.framing);
-    let (mut at, mut permit) = (0, None);
+    let (mut at, mut large) = (0, None);
     loop {
         let mut found = None;
         let progress = scanner.advance_with(&client.incoming[at..], |run| {
@@ -65,20 +87,30 @@ async fn read_all<S: ClientStream, T>(
         let progress = progress.map_err(|(_, bad)| LocalResponse::invalid_message(bad))?;
         at += progress.consumed;
         if found.is_some() || progress.ended {
-            return Ok((found, at));
+            return Ok(SeenBody { found, length: at, large });
         }
         if at >= MAX_BODY {
             return Err(too_large().into());
         }
-        if at >= UNCOUNTED && permit.is_none() {
-            permit = Some(shared.large_bodies.try_acquire().map_err(|_| {
-                LocalResponse::new(503, "queue-full", "too many requests with large bodies arrive: try again")
-            })?);
+        if at >= UNCOUNTED && large.is_none() {
+            large = Some(admit_large(sender, shared).await?);
         }
         if !client.fill().await.unwrap_or(false) {
             return Err(BodyError::Gone);
         }
     }
+}
+
+/// Admits a body that needs a permit.
+async fn admit_large<'a>(sender: Sender<'_>, shared: &'a GatewayContext) -> Result<LargeBody<'a>, LocalResponse> {
+    let Sender { head, origin, rest } = sender;
+    let caller = shared.auth.identify(head, origin).await?;
+    if let RootCaller::Anonymous(refusal) = &caller
+        && !shared.routes.any_agent(|route| caller.may_see(route, rest))
+    {
+        return Err(refusal.clone());
+    }
+    shared.root.large_body(caller.client(origin))
 }
 
 fn too_large() -> LocalResponse {

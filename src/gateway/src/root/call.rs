@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::super::{memory, peer::Peer, state::GatewayContext};
 
-/// Largest answer of an agent, events included.
-const MAX_ANSWER: usize = 4 << 20;
+/// Largest answer of an agent, events included. Each call that runs may hold one.
+const MAX_ANSWER: usize = 1 << 20;
 /// Header fields of the caller that the agent's request has too.
 const PASSED_ON: [&str; 11] = [
     "host",
@@ -32,13 +32,15 @@ const PASSED_ON: [&str; 11] = [
 pub(super) struct CallError {
     /// HTTP status of the refusal; 200 for a turn that failed after its answer began.
     pub(super) status: u16,
+    /// Value of `x-recif-reason`; empty if the agent itself answered.
+    pub(super) reason: String,
     /// What happened, and what to do.
     pub(super) message: String,
 }
 
 impl CallError {
     fn broken(message: impl Into<String>) -> Self {
-        Self { status: 502, message: message.into() }
+        Self { status: 502, reason: String::new(), message: message.into() }
     }
 }
 
@@ -49,7 +51,7 @@ impl CallError {
 /// The request was refused, or the turn failed.
 pub(super) async fn chat(
     prefix: &str,
-    message: &str,
+    message: String,
     head: &RequestHead<'_>,
     peer: &Peer,
     shared: &Arc<GatewayContext>,
@@ -71,6 +73,7 @@ pub(super) async fn chat(
     let request = request
         .body(Body::from(json!({ "message": message }).to_string()))
         .map_err(|error| CallError::broken(format!("the agent cannot be asked: {error}")))?;
+    drop(message);
     let response = memory::send(request, Arc::new(peer.clone()), shared.clone())
         .await
         .map_err(|_| CallError::broken("the agent closed the connection without an answer"))?;
@@ -79,14 +82,16 @@ pub(super) async fn chat(
         .headers()
         .get(header::CONTENT_TYPE)
         .is_some_and(|kind| kind.as_bytes().starts_with(b"text/event-stream"));
+    let reason = response.headers().get("x-recif-reason").and_then(|reason| reason.to_str().ok());
+    let reason = reason.unwrap_or_default().to_owned();
     let body = to_bytes(Body::new(response.into_body()), MAX_ANSWER)
         .await
-        .map_err(|_| CallError::broken("the agent's answer broke off, or is larger than 4 MiB"))?;
+        .map_err(|_| CallError::broken("the agent's answer broke off, or is larger than 1 MiB"))?;
     let text = String::from_utf8_lossy(&body);
     match (status, is_stream) {
         (200..=299, true) => reply_of_events(&text),
         (200..=299, false) => reply_of_json(&text),
-        _ => Err(CallError { status, message: error_of(&text, status) }),
+        _ => Err(CallError { status, reason, message: error_of(&text, status) }),
     }
 }
 
@@ -110,7 +115,7 @@ fn reply_of_events(text: &str) -> Result<String, CallError> {
                 "done" => return Ok(reply),
                 "error" => {
                     let message = data["error"].as_str().unwrap_or("the agent failed").to_owned();
-                    return Err(CallError { status: 200, message });
+                    return Err(CallError { status: 200, reason: String::new(), message });
                 }
                 _ => {}
             }
@@ -137,7 +142,8 @@ mod tests {
                      event: done\ndata: {\"conversation_id\":\"c\"}\n\n";
         assert_eq!(reply_of_events(whole), Ok("a b".into()));
         let failed = "data: {\"token\":\"a\"}\n\nevent: error\ndata: {\"error\":\"it is asleep\"}\n\n";
-        assert_eq!(reply_of_events(failed), Err(CallError { status: 200, message: "it is asleep".into() }));
+        let expected = CallError { status: 200, reason: String::new(), message: "it is asleep".into() };
+        assert_eq!(reply_of_events(failed), Err(expected));
         assert_eq!(reply_of_events("data: {\"token\":\"a\"}\n\n").unwrap_err().status, 502);
     }
 

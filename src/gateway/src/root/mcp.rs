@@ -8,15 +8,18 @@ use std::{net::IpAddr, sync::Arc};
 
 use http1::{Connection, RequestHead};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{
     super::{
-        local_response::LocalResponse,
+        local_response::{LocalResponse, too_many_requests},
         peer::{ClientStream, Peer},
         routes::Route,
         state::GatewayContext,
     },
-    RootOutcome, body, call, is_agent,
+    RootOutcome,
+    body::{self, SeenBody, Sender},
+    call, is_agent,
     rpc::{INVALID_PARAMS, METHOD_NOT_FOUND, Message, RpcError, answer},
     write,
 };
@@ -55,24 +58,29 @@ struct McpRequest<'a> {
 }
 
 /// Responds to a message.
-pub(super) async fn respond<S: ClientStream>(
+pub(super) async fn respond<'a, S: ClientStream>(
     client: &mut Connection<S>,
     head: &RequestHead<'_>,
     peer: &Peer,
     origin: IpAddr,
-    shared: &Arc<GatewayContext>,
-) -> RootOutcome {
+    shared: &'a Arc<GatewayContext>,
+) -> RootOutcome<'a> {
     let mut bytes = Vec::new();
-    let whole = body::read(client, head, shared, |run| -> Option<()> {
+    let whole = body::read(client, Sender { head, origin, rest: CHAT }, shared, |run| -> Option<()> {
         bytes.extend_from_slice(run);
         None
     });
-    match whole.await {
-        Ok((_, length)) => drop(client.incoming.drain(..length)),
+    // The permit is held to the end: what was read is in the parameters.
+    let SeenBody { length, large: _large, .. } = match whole.await {
+        Ok(seen) => seen,
         Err(error) => return error.into(),
-    }
+    };
+    // Of the bytes themselves nothing is kept, nor the room for them.
+    client.incoming = client.incoming.split_off(length);
+    let message = Message::read(&bytes);
+    drop(bytes);
     let again = head.keeps_alive && !shared.leaving();
-    let (id, method, params) = match Message::read(&bytes) {
+    let (id, method, params) = match message {
         Ok(Message::Request { id, method, params }) => (id, method, params),
         Ok(Message::Notification) => {
             write(client, head, 202, "", !again);
@@ -83,33 +91,44 @@ pub(super) async fn respond<S: ClientStream>(
             return RootOutcome::Responded { again };
         }
     };
+    let call = (method == "tools/call").then(|| shared.root.calls.try_acquire()).transpose();
+    let Ok(_call) = call else {
+        return refused(LocalResponse::new(503, "queue-full", "too many calls of tools run: try again"));
+    };
     let request = McpRequest { head, peer, origin, shared };
     let result = tokio::select! {
-        result = request.result(&method, &params) => result,
+        result = request.result(&method, params) => result,
         () = client.io.closed() => return RootOutcome::Gone,
     };
     let result = match result {
         Ok(result) => Ok(result),
         Err(McpError::Rpc(error)) => Err(error),
-        Err(McpError::Refused(refusal)) => {
-            // -32000 is a server error (JSON-RPC 2.0, section 5.1).
-            return RootOutcome::Refused(LocalResponse { rpc: Some(-32000), ..refusal });
-        }
+        Err(McpError::Refused(refusal)) => return refused(refusal),
     };
     write(client, head, 200, &answer(&id, result), !again);
-    RootOutcome::Responded { again }
+    // A call ends when the client has taken its answer, which may be large.
+    match timeout(body::PATIENCE, client.flush()).await {
+        Ok(Ok(())) => RootOutcome::Responded { again },
+        Ok(Err(_)) | Err(_) => RootOutcome::Gone,
+    }
+}
+
+/// Refuses the whole HTTP request.
+fn refused<'a>(refusal: LocalResponse) -> RootOutcome<'a> {
+    // -32000 is a server error (JSON-RPC 2.0, section 5.1).
+    RootOutcome::Refused(LocalResponse { rpc: Some(-32000), ..refusal })
 }
 
 impl McpRequest<'_> {
-    async fn result(&self, method: &str, params: &Value) -> Result<Value, McpError> {
+    async fn result(&self, method: &str, params: Value) -> Result<Value, McpError> {
         match method {
-            "initialize" => Ok(initialized(params)),
+            "initialize" => Ok(initialized(&params)),
             "server/discover" => Ok(json!({
                 "resultType": "complete", "supportedVersions": [STATELESS_REVISION], "capabilities": { "tools": {} },
                 "ttlMs": TTL, "cacheScope": "private", "_meta": { "io.modelcontextprotocol/serverInfo": server_info() },
             })),
             "ping" => Ok(json!({})),
-            "tools/list" => self.list(params).await,
+            "tools/list" => self.list(&params).await,
             "tools/call" => self.call(params).await,
             other => {
                 let name: String = other.chars().take(64).collect();
@@ -124,8 +143,12 @@ impl McpRequest<'_> {
             Value::String(cursor) if is_agent(cursor) => cursor,
             _ => return Err(RpcError::new(INVALID_PARAMS, "`cursor` is none of this server's").into()),
         };
-        let agents = self.shared.routes.agents_after(after);
-        let listed = self.shared.auth.callable(self.head, agents, CHAT, PAGE, || self.origin).await;
+        let Self { head, origin, shared, .. } = *self;
+        let caller = shared.auth.identify(head, origin).await.map_err(McpError::Refused)?;
+        let ticket = shared.clients.acquire(|| caller.client(origin));
+        let _ticket = ticket.ok_or_else(|| McpError::Refused(too_many_requests()))?;
+        let agents = shared.routes.agents_after(after, |route| caller.may_see(route, CHAT));
+        let listed = caller.callable(agents, CHAT, PAGE, &shared.root.lists, origin).await;
         let listed = listed.map_err(McpError::Refused)?;
         let tools: Vec<_> = listed.callable.iter().map(|route| tool(route)).collect();
         let mut result = json!({ "resultType": "complete", "tools": tools, "ttlMs": TTL, "cacheScope": "private" });
@@ -135,7 +158,11 @@ impl McpRequest<'_> {
         Ok(result)
     }
 
-    async fn call(&self, params: &Value) -> Result<Value, McpError> {
+    async fn call(&self, mut params: Value) -> Result<Value, McpError> {
+        let message = match params.pointer_mut("/arguments/message").map(Value::take) {
+            Some(Value::String(message)) => Some(message),
+            _ => None,
+        };
         let name = params["name"].as_str().unwrap_or_default();
         let unknown = || {
             let name: String = name.chars().take(128).collect();
@@ -149,19 +176,25 @@ impl McpRequest<'_> {
         if !is_agent(&agent) {
             return Err(unknown());
         }
-        let Some(message) = params["arguments"]["message"].as_str() else {
+        let Some(message) = message else {
             return Err(RpcError::new(INVALID_PARAMS, "`message` must be a string").into());
         };
         let answered = call::chat(&format!("/v1/agents/{agent}"), message, self.head, self.peer, self.shared).await;
         match answered {
             Ok(text) => Ok(content(&text, false)),
-            Err(error) if error.status == 401 => {
-                let refusal = LocalResponse::new(401, "unauthenticated", error.message);
-                Err(McpError::Refused(LocalResponse { field: Some(("WWW-Authenticate", "Bearer".into())), ..refusal }))
-            }
-            Err(error) if matches!(error.status, 403 | 404) => Err(unknown()),
-            // The model that called the tool can read it, and try again.
-            Err(error) => Ok(content(&error.message, true)),
+            Err(error) => match (error.status, &*error.reason) {
+                (401, "unauthenticated") => {
+                    let field = Some(("WWW-Authenticate", "Bearer".into()));
+                    let refusal = LocalResponse::new(401, "unauthenticated", error.message);
+                    Err(McpError::Refused(LocalResponse { field, ..refusal }))
+                }
+                (403, "foreign-origin") => {
+                    Err(McpError::Refused(LocalResponse::new(403, "foreign-origin", error.message)))
+                }
+                (403, "forbidden") | (404, "unknown") => Err(unknown()),
+                // The agent's own answer, or a Pod is missing: the model that called the tool can read it, and try again.
+                _ => Ok(content(&error.message, true)),
+            },
         }
     }
 }

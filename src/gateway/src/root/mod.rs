@@ -11,6 +11,7 @@
 
 mod body;
 mod call;
+mod limits;
 mod mcp;
 mod models;
 mod rpc;
@@ -21,7 +22,7 @@ use std::{net::IpAddr, sync::Arc};
 use http1::{Connection, RequestHead, write_local_response};
 
 use self::{
-    body::BodyError,
+    body::{BodyError, SeenBody, Sender},
     scanner::{ModelError, ModelScanner},
 };
 use super::{
@@ -31,7 +32,9 @@ use super::{
     state::GatewayContext,
 };
 
-pub(super) use body::MAX_LARGE;
+pub(super) use limits::{HeldBody, RootLimits};
+#[cfg(test)]
+pub(super) use limits::{MAX_CALLS, MAX_LARGE, MAX_LARGE_PER_CLIENT, MAX_LISTS};
 
 /// Paths at the root.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,9 +54,9 @@ pub(super) struct ChosenAgent {
 }
 
 /// Outcome of a request at the root.
-pub(super) enum RootOutcome {
-    /// The request is for this agent, and is relayed to it.
-    Agent(ChosenAgent),
+pub(super) enum RootOutcome<'a> {
+    /// The request is for this agent, and is relayed to it. Its body is in memory until then, by this permit.
+    Agent(ChosenAgent, HeldBody<'a>),
     /// Nothing was sent yet: the client gets this refusal.
     Refused(LocalResponse),
     /// A response is in `outgoing`.
@@ -65,7 +68,7 @@ pub(super) enum RootOutcome {
     Gone,
 }
 
-impl From<BodyError> for RootOutcome {
+impl From<BodyError> for RootOutcome<'_> {
     fn from(error: BodyError) -> Self {
         match error {
             BodyError::Refused(refusal) => Self::Refused(refusal),
@@ -98,13 +101,13 @@ fn root_path(target: &[u8]) -> Option<RootPath> {
 }
 
 /// Serves a request at the root, or finds the agent that serves it. `origin` is the client's address.
-pub(super) async fn resolve<S: ClientStream>(
+pub(super) async fn resolve<'a, S: ClientStream>(
     client: &mut Connection<S>,
     head: &RequestHead<'_>,
     peer: &Peer,
     origin: IpAddr,
-    shared: &Arc<GatewayContext>,
-) -> RootOutcome {
+    shared: &'a Arc<GatewayContext>,
+) -> RootOutcome<'a> {
     let path = root_path(head.target).unwrap_or(RootPath::Models);
     let method: &'static str = if path == RootPath::Models { "GET" } else { "POST" };
     if head.method != method.as_bytes() && !(path == RootPath::Models && head.is_head()) {
@@ -112,30 +115,35 @@ pub(super) async fn resolve<S: ClientStream>(
         return RootOutcome::Refused(LocalResponse { field: Some(("Allow", method.into())), ..refusal });
     }
     match path {
-        RootPath::Answer => choose(client, head, shared).await,
+        RootPath::Answer => choose(client, head, origin, shared).await,
         RootPath::Models => models::respond(client, head, origin, shared).await,
         RootPath::Mcp => mcp::respond(client, head, peer, origin, shared).await,
     }
 }
 
 /// Finds the agent that the body names.
-async fn choose<S: ClientStream>(
+async fn choose<'a, S: ClientStream>(
     client: &mut Connection<S>,
     head: &RequestHead<'_>,
-    shared: &GatewayContext,
-) -> RootOutcome {
+    origin: IpAddr,
+    shared: &'a GatewayContext,
+) -> RootOutcome<'a> {
     let mut scanner = ModelScanner::default();
-    let model = match body::read(client, head, shared, |run| scanner.feed(run)).await {
-        Ok((found, _)) => found.unwrap_or(Err(ModelError::NoObject)),
+    let sender = Sender { head, origin, rest: head.target };
+    let SeenBody { found, large, .. } = match body::read(client, sender, shared, |run| scanner.feed(run)).await {
+        Ok(seen) => seen,
         Err(error) => return error.into(),
     };
-    let named = model.map_err(|error| match error {
+    let named = found.unwrap_or(Err(ModelError::NoObject)).map_err(|error| match error {
         ModelError::NoObject => LocalResponse::new(400, "bad-request", "the body must be a JSON object"),
         ModelError::Missing | ModelError::NoName => LocalResponse::new(400, "bad-request", NAME_ONE),
     });
     match named {
         Err(refusal) => RootOutcome::Refused(refusal),
-        Ok(model) if is_agent(&model) => RootOutcome::Agent(ChosenAgent { prefix: format!("/v1/agents/{model}") }),
+        Ok(model) if is_agent(&model) => {
+            let agent = ChosenAgent { prefix: format!("/v1/agents/{model}") };
+            RootOutcome::Agent(agent, HeldBody::new(large))
+        }
         Ok(model) => RootOutcome::Refused(no_agent(&model)),
     }
 }

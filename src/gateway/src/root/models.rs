@@ -7,7 +7,7 @@ use percent_encoding::percent_decode;
 use serde_json::json;
 
 use super::{
-    super::{peer::ClientStream, routes::Route, state::GatewayContext},
+    super::{local_response::too_many_requests, peer::ClientStream, routes::Route, state::GatewayContext},
     RootOutcome, is_agent, no_agent, unknown_agent, write,
 };
 
@@ -19,20 +19,37 @@ pub(super) const ONE: &[u8] = b"/v1/models/";
 const ANSWER: &[u8] = b"/v1/chat/completions";
 
 /// Responds with the list, sorted by name, or with the model that the target names.
-pub(super) async fn respond<S: ClientStream>(
+pub(super) async fn respond<'a, S: ClientStream>(
     client: &mut Connection<S>,
     head: &RequestHead<'_>,
     origin: IpAddr,
-    shared: &GatewayContext,
-) -> RootOutcome {
+    shared: &'a GatewayContext,
+) -> RootOutcome<'a> {
     let path = head.target.split(|byte| *byte == b'?').next().unwrap_or_default();
     let name = path.strip_prefix(ONE).map(|name| percent_decode(name).decode_utf8_lossy());
-    let agents = match &name {
-        None => shared.routes.agents_after(""),
-        Some(name) if is_agent(name) => shared.routes.find(format!("agents/{name}").as_bytes()).into_iter().collect(),
-        Some(name) => return RootOutcome::Refused(no_agent(name)),
+    if let Some(name) = name.as_deref().filter(|name| !is_agent(name)) {
+        return RootOutcome::Refused(no_agent(name));
+    }
+    let caller = match shared.auth.identify(head, origin).await {
+        Ok(caller) => caller,
+        Err(refusal) => return RootOutcome::Refused(refusal),
     };
-    let listed = match shared.auth.callable(head, agents, ANSWER, MAX_MODELS, || origin).await {
+    let Some(_ticket) = shared.clients.acquire(|| caller.client(origin)) else {
+        return RootOutcome::Refused(too_many_requests());
+    };
+    let agents = match &name {
+        None => shared.routes.agents_after("", |route| caller.may_see(route, ANSWER)),
+        Some(name) => {
+            let found = shared.routes.find(format!("agents/{name}").as_bytes());
+            found.filter(|route| !route.object.listing.speaks_otherwise).into_iter().collect()
+        }
+    };
+    let listed = tokio::select! {
+        biased;
+        listed = caller.callable(agents, ANSWER, MAX_MODELS, &shared.root.lists, origin) => listed,
+        () = client.io.closed() => return RootOutcome::Gone,
+    };
+    let listed = match listed {
         Ok(listed) => listed,
         Err(refusal) => return RootOutcome::Refused(refusal),
     };

@@ -89,13 +89,20 @@ impl Routes {
         self.routes.pin().values().cloned().collect()
     }
 
-    /// Returns the agents with the paths of our runner whose `namespace/name` comes after this text, in this order.
-    pub(super) fn agents_after(&self, after: &str) -> Vec<Arc<Route>> {
-        let is_agent =
-            |route: &Arc<Route>| route.workload.kind == RoutedKind::Agent && !route.object.listing.speaks_otherwise;
-        let mut agents: Vec<_> =
-            self.all().into_iter().filter(is_agent).map(|route| (route.agent_name(), route)).collect();
-        agents.retain(|(name, _)| name.as_str() > after);
+    /// Reports whether some agent is such.
+    pub(super) fn any_agent(&self, is_such: impl Fn(&Route) -> bool) -> bool {
+        self.routes.pin().values().any(|route| route.workload.kind == RoutedKind::Agent && is_such(route))
+    }
+
+    /// Returns those of the agents with the paths of our runner that `may_see` selects and whose `namespace/name` comes
+    /// after this text, in this order.
+    pub(super) fn agents_after(&self, after: &str, may_see: impl Fn(&Route) -> bool) -> Vec<Arc<Route>> {
+        let is_listed = |route: &Route| {
+            route.workload.kind == RoutedKind::Agent && !route.object.listing.speaks_otherwise && may_see(route)
+        };
+        let routes = self.routes.pin();
+        let listed = routes.values().filter(|route| is_listed(route)).map(|route| (route.agent_name(), route.clone()));
+        let mut agents: Vec<_> = listed.filter(|(name, _)| name.as_str() > after).collect();
         agents.sort_by(|(one, _), (other, _)| one.cmp(other));
         agents.into_iter().map(|(_, route)| route).collect()
     }

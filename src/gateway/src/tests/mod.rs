@@ -20,7 +20,7 @@ use testing::connection::{SOON, read_exactly, read_head};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::{TcpListener, TcpStream},
-    sync::{Semaphore, mpsc},
+    sync::mpsc,
     time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
@@ -34,7 +34,7 @@ use super::{
     meters::Meters,
     metrics::GatewayMetrics,
     object::{NoPod, Object, RoutedKind, testing::object},
-    root::MAX_LARGE,
+    root::RootLimits,
     routes::Routes,
     serve::accept,
     state::GatewayContext,
@@ -113,7 +113,7 @@ impl TestGateway {
             keys: Keys::default(),
             clients: ClientLimiter::new(args.max_in_flight_per_client),
             connections: ClientLimiter::new(args.max_connections_per_address),
-            large_bodies: Semaphore::new(MAX_LARGE),
+            root: RootLimits::default(),
             metrics: GatewayMetrics::new(meters, |_| {}),
             clock,
             instance: "gw".into(),

@@ -1,5 +1,7 @@
 //! Tests of the paths at the root: agents by the name of a model, the list of models, and the MCP server.
 
+mod limits;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -134,20 +136,21 @@ async fn a_caller_sees_the_agents_that_it_may_call() {
     let gateway = TestGateway::with_auth(gate().1, &[], &[]).await;
     let open = Object { anonymous_paths: Box::new(["/*".into()]), ..object() };
     gateway.agent("ns", "b", object());
-    gateway.agent("other", "open", open);
     let other = crate::Listing { speaks_otherwise: true, ..Default::default() };
-    gateway.agent("ns", "a2a", Object { listing: other, ..object() });
+    gateway.agent("other", "a2a", Object { listing: other, ..open.clone() });
+    gateway.agent("other", "open", open);
     for (fields, expected) in [
         (ALICE, vec!["ns/a", "other/open"]),
         ("Authorization: Bearer good-bob\r\n", vec!["other/open"]),
+        ("Authorization: Bearer bad\r\n", vec!["other/open"]),
         ("", vec!["other/open"]),
     ] {
         let (status, list) = gateway.ask("GET", "/v1/models", fields, "").await;
         assert_eq!((status, names(&list["data"])), (200, expected), "{fields}");
         assert_eq!((&list["object"], &list["data"][0]["object"]), (&json!("list"), &json!("model")));
     }
-    assert_eq!(gateway.ask("GET", "/v1/models", "Authorization: Bearer bad\r\n", "").await.0, 401);
     gateway.shared.routes.object(RoutedKind::Agent, &Key::new("other", "open"), None);
+    assert_eq!(gateway.ask("GET", "/v1/models", "Authorization: Bearer bad\r\n", "").await.0, 401);
     assert_eq!(gateway.ask("GET", "/v1/models", "", "").await.0, 401);
     assert_eq!(gateway.ask("GET", "/v1/models", "Authorization: Bearer good-bob\r\n", "").await.1["data"], json!([]));
 
@@ -155,6 +158,7 @@ async fn a_caller_sees_the_agents_that_it_may_call() {
         ("/v1/models/ns%2Fa", ALICE, 200),
         ("/v1/models/ns%2Fb", ALICE, 404),
         ("/v1/models/ns%2Fnothing", ALICE, 404),
+        ("/v1/models/other%2Fa2a", ALICE, 404),
         ("/v1/models/gpt", ALICE, 404),
         ("/v1/models/ns%2Fa", "", 401),
     ] {
@@ -214,6 +218,16 @@ async fn a_call_of_a_tool_is_a_message_to_its_agent() {
         (
             b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 18\r\nConnection: close\r\n\r\n{\"error\":\"asleep\"}",
             "asleep",
+            true,
+        ),
+        (
+            b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 18\r\nConnection: close\r\n\r\n{\"error\":\"no key\"}",
+            "no key",
+            true,
+        ),
+        (
+            b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            "the agent answered with HTTP status 404",
             true,
         ),
     ] {
