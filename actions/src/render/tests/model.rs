@@ -105,8 +105,9 @@ fn headers_certificates_passthrough_and_timeout_are_variables_without_a_secret_v
         "tls": { "caSecretRef": { "name": "ca" }, "systemCAs": false },
         "passthrough": true, "timeout": "1m30s",
     })));
+    let headers = r#"{"X-Key":"$MODEL_PC__X_KEY","X-Price":"$MODEL_PC__X_PRICE","X-Team":"a"}"#;
+    assert_eq!(config.secret["CORAIL_MODEL_HEADERS"], headers, "a value may be a credential");
     for (name, value) in [
-        ("CORAIL_MODEL_HEADERS", r#"{"X-Key":"$MODEL_PC__X_KEY","X-Price":"$MODEL_PC__X_PRICE","X-Team":"a"}"#),
         ("CORAIL_MODEL_TLS", r#"{"ca":"$MODEL_PC__TLS_CA","systemCAs":false}"#),
         ("CORAIL_MODEL_PASSTHROUGH", "true"),
         ("CORAIL_MODEL_TIMEOUT", "90"),
@@ -118,6 +119,14 @@ fn headers_certificates_passthrough_and_timeout_are_variables_without_a_secret_v
         assert_eq!(config.referred[name], json!({ "name": name, "valueFrom": source }));
     }
     assert_eq!(config.referred["MODEL_PC__X_PRICE"], json!({ "name": "MODEL_PC__X_PRICE", "value": "$$5" }));
+}
+
+#[test]
+fn headers_without_a_literal_value_are_in_the_config_map() {
+    let key = json!({ "name": "X-Key", "valueFrom": { "type": "Secret", "name": "s", "key": "k" } });
+    let config = with(&plugin(json!({ "headersFrom": [key] })));
+    assert_eq!(config.plain["CORAIL_MODEL_HEADERS"], r#"{"X-Key":"$MODEL_PC__X_KEY"}"#);
+    assert_eq!(config.secret, BTreeMap::new());
 }
 
 #[test]
@@ -138,6 +147,8 @@ fn a_fallback_is_an_element_with_credentials_of_its_own() {
     assert_eq!(config.referred["MODEL_OTHER_ONE_70882867__ANTHROPIC_API_KEY"], variable);
     let secret = render(&[fallback(json!({ "extraConfig": { "baseUrl": "http://u:p@llm" } }))]);
     assert!(secret.secret.contains_key("CORAIL_MODEL_FALLBACKS"), "its address may hold a password");
+    let secret = render(&[fallback(json!({ "headersFrom": [{ "name": "X-Team", "value": "a" }] }))]);
+    assert!(secret.secret.contains_key("CORAIL_MODEL_FALLBACKS"), "its header may be a credential");
     assert_eq!(render(&[]).plain.get("CORAIL_MODEL_FALLBACKS"), None);
 }
 
