@@ -19,11 +19,29 @@ pub(crate) const MAX_TOOLS: usize = 128;
 /// Most tools that the condition names.
 const FEW: usize = 5;
 
+/// Tool that the spec itself lists.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ListedTool<'a> {
+    /// A Tool: its object, and the name that the model knows it by.
+    Object(&'a str, &'a str),
+    /// A builtin, whose name may contain `_`.
+    Builtin(&'a str),
+}
+
+impl ListedTool<'_> {
+    /// Returns the name that the model knows it by, what has this name, such as `Tool/search`, and the name of its file.
+    fn names(self) -> (String, String, String) {
+        match self {
+            Self::Object(object, name) => (name.to_owned(), format!("Tool/{object}"), object.to_owned()),
+            Self::Builtin(name) => (name.to_owned(), format!("the builtin {name}"), name.to_owned()),
+        }
+    }
+}
+
 /// Tools of the `toolServers` of an agent or flow.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ServerTools {
-    /// Tools in the order in which they are rendered, each under the name of its file: no Tool object has this name, because it
-    /// contains `_`.
+    /// Tools in the order in which they are rendered, each under the name of its file, which no other tool of the flow has.
     pub(crate) tools: Vec<(String, Arc<Tool>)>,
     /// Tools that are left out; `None` without `toolServers`.
     pub(crate) left_out: Option<LeftOut>,
@@ -33,6 +51,7 @@ pub(crate) struct ServerTools {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
     conflicts: Vec<String>,
+    undefined: Vec<String>,
     surplus: Vec<String>,
 }
 
@@ -46,6 +65,7 @@ impl LeftOut {
             let all = all.get_or_insert_default();
             let named = |sentence: &String| format!("flow {flow:?}: {sentence}");
             all.conflicts.extend(left_out.conflicts.iter().map(named));
+            all.undefined.extend(left_out.undefined.iter().map(named));
             all.surplus.extend(left_out.surplus.iter().map(named));
         }
         all
@@ -53,12 +73,13 @@ impl LeftOut {
 
     /// Returns the condition `ToolsResolved`.
     pub(crate) fn condition(&self) -> Condition {
-        let reason = match (self.conflicts.is_empty(), self.surplus.is_empty()) {
+        let reason = match (self.conflicts.is_empty(), self.undefined.is_empty() && self.surplus.is_empty()) {
             (true, true) => return condition(condition_type::TOOLS_RESOLVED, true, "Resolved", ""),
             (false, _) => reason::NAME_CONFLICT,
             (true, false) => reason::TOO_MANY_TOOLS,
         };
-        let all: Vec<&str> = self.conflicts.iter().chain(&self.surplus).map(String::as_str).collect();
+        let sentences = self.conflicts.iter().chain(&self.undefined).chain(&self.surplus);
+        let all: Vec<&str> = sentences.map(String::as_str).collect();
         let rest = all.len().saturating_sub(FEW);
         let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
         let message = all.into_iter().take(FEW).collect::<Vec<_>>().join("; ") + &more;
@@ -66,24 +87,29 @@ impl LeftOut {
     }
 }
 
-/// Returns the tools of these entries. `listed` are the names that the model knows the `tools` of the spec by, each with the
-/// object that has it, such as `Tool/search`: they come first.
+/// Returns the tools of these entries. `listed` are the `tools` of the spec: they come first.
 pub(crate) fn server_tools<'a>(
     cache: &dyn CacheReader,
     namespace: &str,
     entries: &[ToolServerRef],
-    listed: impl IntoIterator<Item = (&'a str, String)>,
+    listed: impl IntoIterator<Item = ListedTool<'a>>,
 ) -> ServerTools {
     if entries.is_empty() {
         return ServerTools::default();
     }
-    let mut taken: BTreeMap<String, String> =
-        listed.into_iter().map(|(name, object)| (name.to_owned(), object)).collect();
-    let mut files = BTreeSet::new();
+    let (mut taken, mut files) = (BTreeMap::new(), BTreeSet::new());
+    for (name, subject, file) in listed.into_iter().map(ListedTool::names) {
+        taken.insert(name, subject);
+        files.insert(file);
+    }
     let (mut tools, mut left_out) = (Vec::new(), LeftOut::default());
     for entry in entries {
         let server = subject(entry);
-        for (tool, mut object) in chosen_tools(cache, namespace, entry) {
+        let chosen = chosen_tools(cache, namespace, entry);
+        left_out.undefined.extend(chosen.undefined.into_iter().map(|tool| {
+            format!("tool {tool:?} of {server} is left out, the server's definitions are too large: let it list fewer")
+        }));
+        for (tool, mut object) in chosen.tools {
             let count = taken.len();
             match taken.entry(object.spec.name.clone()) {
                 Entry::Occupied(first) => left_out
@@ -178,7 +204,8 @@ mod tests {
     fn the_condition_names_a_few_and_counts_the_others() {
         let sentences = |what: &str, count: usize| (0..count).map(|n| format!("{what}{n}")).collect::<Vec<_>>();
         let of = |conflicts: usize, surplus: usize| {
-            let left_out = LeftOut { conflicts: sentences("c", conflicts), surplus: sentences("s", surplus) };
+            let (conflicts, surplus) = (sentences("c", conflicts), sentences("s", surplus));
+            let left_out = LeftOut { conflicts, surplus, ..LeftOut::default() };
             let Condition { status, reason, message, .. } = left_out.condition();
             (status, reason, message)
         };
@@ -187,8 +214,12 @@ mod tests {
         assert_eq!(of(0, 0), expected("True", "Resolved", ""));
         assert_eq!(of(1, 1), expected("False", "NameConflict", "c0; s0"));
         assert_eq!(of(0, 7), expected("False", "TooManyTools", "s0; s1; s2; s3; s4; and 2 more"));
-        let flows = [("a", &None), ("b", &Some(LeftOut { conflicts: sentences("c", 1), surplus: Vec::new() }))];
-        assert_eq!(LeftOut::of_flows(flows.into_iter()).unwrap().condition().message, "flow \"b\": c0");
+        let undefined = LeftOut { undefined: sentences("u", 1), ..LeftOut::default() };
+        assert_eq!(undefined.condition().reason, "TooManyTools");
+        let of_b = Some(LeftOut { conflicts: sentences("c", 1), ..undefined });
+        let flows = [("a", &None), ("b", &of_b)];
+        let message = LeftOut::of_flows(flows.into_iter()).unwrap().condition().message;
+        assert_eq!(message, "flow \"b\": c0; flow \"b\": u0");
         assert_eq!(LeftOut::of_flows([("a", &None)].into_iter()), None);
     }
 }

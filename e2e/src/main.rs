@@ -32,6 +32,7 @@ use clap::Parser;
 
 use crate::{
     env::{Env, TestPaths},
+    scenario::Scenario,
     scenarios::Suite,
 };
 
@@ -63,17 +64,28 @@ struct Args {
     paths: TestPaths,
 }
 
+impl Args {
+    /// Returns the scenarios that run; none where the product is only deployed.
+    fn chosen(&self) -> Vec<&'static Scenario> {
+        if self.deploy_only {
+            return Vec::new();
+        }
+        let suite = match (self.nodes, self.paths.local) {
+            (_, true) => Suite::Local,
+            (true, false) => Suite::Nodes,
+            (false, false) if self.frameworks => Suite::Frameworks,
+            (false, false) if self.paths.has_default_version() => Suite::Cluster,
+            (false, false) => Suite::OtherVersion,
+        };
+        scenarios::matching(&self.filters, suite, self.third_of.as_deref())
+    }
+}
+
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Args { filters, list, deploy_only, nodes, frameworks, third_of, jobs, paths } = Args::parse();
-    let suite = match (nodes, paths.local) {
-        (_, true) => Suite::Local,
-        (true, false) => Suite::Nodes,
-        (false, false) if frameworks => Suite::Frameworks,
-        (false, false) if paths.has_default_version() => Suite::Cluster,
-        (false, false) => Suite::OtherVersion,
-    };
-    let chosen = scenarios::matching(&filters, suite, third_of.as_deref());
+    let args = Args::parse();
+    let chosen = args.chosen();
+    let Args { list, deploy_only, jobs, paths, .. } = args;
     if list {
         chosen.iter().for_each(|scenario| report::line(&scenario.title()));
         return ExitCode::SUCCESS;
@@ -96,4 +108,20 @@ async fn main() -> ExitCode {
     let failed = run::run(&env, &chosen, jobs.max(1)).await;
     report::line(&format!("{} passed, {failed} failed", chosen.len() - failed));
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `hack/e2e` builds the images of the samples if one of the listed scenarios needs them.
+    #[test]
+    fn a_run_that_only_deploys_has_no_scenarios() {
+        let chosen = |more: &[&str]| {
+            let paths = ["e2e", "--state", "s", "--bin-dir", "b", "--cluster", "c", "--list"];
+            Args::parse_from(paths.iter().chain(more)).chosen()
+        };
+        assert!(chosen(&["--deploy-only"]).is_empty());
+        assert!(!chosen(&[]).is_empty());
+    }
 }

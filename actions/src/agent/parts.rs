@@ -15,7 +15,7 @@ use crate::{
     prompt,
     references::{self, Resolver},
     render::{AgentParts, FlowModel, ToolSlot},
-    server_tools::{LeftOut, name_variables, server_tools},
+    server_tools::{LeftOut, ListedTool, name_variables, server_tools},
     tool::described,
 };
 
@@ -50,8 +50,8 @@ impl AgentReferences {
         });
         let mut tools: Vec<_> = tools.collect();
         let listed = tools.iter().filter_map(|(name, tool, _)| match tool {
-            Some(tool) => tool.spec.enabled.then(|| (tool.spec.name.as_str(), format!("Tool/{name}"))),
-            None => Some((name.as_str(), format!("the builtin {name}"))),
+            Some(tool) => tool.spec.enabled.then(|| ListedTool::Object(name, &tool.spec.name)),
+            None => Some(ListedTool::Builtin(name)),
         });
         let mut of_servers = server_tools(cache.as_ref(), namespace, &spec.tool_servers, listed);
         name_variables(of_servers.tools.iter_mut().map(|(_, tool)| tool));

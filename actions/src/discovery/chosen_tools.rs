@@ -1,5 +1,7 @@
 //! Tools that an entry of `toolServers` chooses of its server: whether they are there, and each of them as a Tool.
 
+use std::collections::BTreeSet;
+
 use crds::{
     Reference, Tool, ToolServerRef, ToolSpec,
     digest::{canonical_json, digest},
@@ -57,17 +59,32 @@ pub(crate) fn chosen_state(
     if let Some(tool) = choice.named().find(|tool| !is_defined(tool)) {
         return ChosenState::Missing(no_definition(tool));
     }
-    let mut tools: Vec<_> = chosen.iter().filter(|tool| is_defined(&tool.name)).collect();
+    let (mut tools, left_out): (Vec<_>, Vec<_>) = chosen.iter().partition(|tool| is_defined(&tool.name));
+    if let Some(first) = left_out.first().filter(|_| tools.is_empty()) {
+        return ChosenState::Missing(no_definition(&first.name));
+    }
     tools.sort_by(|a, b| a.name.cmp(&b.name));
     let tools: Vec<_> = tools.into_iter().map(|tool| (&tool.name, &tool.digest)).collect();
     let mut used = json!({ "url": server.url, "tools": tools });
+    if !left_out.is_empty() {
+        // The condition names them.
+        used["leftOut"] = json!(left_out.iter().map(|tool| &tool.name).collect::<BTreeSet<_>>());
+    }
     server.add_access(&mut used, cache, reference.namespace.as_deref().unwrap_or(from), from);
     ChosenState::Known(digest(&used))
 }
 
-/// Returns the tools of an entry by their names at the server, each as a Tool that is called by the model's name for it and is
-/// completed by the server's definition. None: the server is not there, or not for this namespace.
-pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServerRef) -> Vec<(String, Tool)> {
+/// Tools that an entry chooses of its server, by their names there.
+#[derive(Debug, Default)]
+pub(crate) struct ChosenTools {
+    /// Each as a Tool that is called by the model's name for it and is completed by the server's definition.
+    pub(crate) tools: Vec<(String, Tool)>,
+    /// Those whose definitions do not fit into the server's ConfigMap.
+    pub(crate) undefined: Vec<String>,
+}
+
+/// Returns the tools of an entry. None: the server is not there, or not for this namespace.
+pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServerRef) -> ChosenTools {
     let found = || {
         let mut reference = Reference::new(entry.server_kind()?, &entry.name);
         reference.namespace = entry.namespace().map(str::to_owned);
@@ -75,8 +92,8 @@ pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServ
         let kept = server.definitions(cache, &reference, from)?;
         Some((server, kept))
     };
-    let Some((server, kept)) = found() else { return Vec::new() };
-    let Some(definitions) = kept.definitions.as_ref() else { return Vec::new() };
+    let Some((server, kept)) = found() else { return ChosenTools::default() };
+    let Some(definitions) = kept.definitions.as_ref() else { return ChosenTools::default() };
     let choice = entry.choice();
     let access = access(&server, entry, from);
     let chosen = definitions.names().filter(|name| choice.selects(name));
@@ -86,7 +103,9 @@ pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServ
         let metadata = ObjectMeta { namespace: Some(from.to_owned()), ..ObjectMeta::default() };
         Some((name.to_owned(), Tool { metadata, spec, status: None }))
     });
-    tools.collect()
+    let listed = server.tools.discovered_tools.iter().map(|tool| &tool.name);
+    let undefined = listed.filter(|name| choice.selects(name) && !definitions.contains(name));
+    ChosenTools { tools: tools.collect(), undefined: undefined.cloned().collect() }
 }
 
 /// Returns the access to the server of an entry, whose headers take the place of the server's own.

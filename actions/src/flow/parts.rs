@@ -17,7 +17,7 @@ use crate::{
         AGENT_PORT, Credentials, FlowModel, FlowParts, FlowTool, HeaderFrom, HeaderVariable, endpoint_of,
         header_variables, plugin_variables,
     },
-    server_tools::{name_variables, server_tools},
+    server_tools::{ListedTool, name_variables, server_tools},
     tool::described,
 };
 
@@ -45,8 +45,8 @@ pub(crate) fn flow_parts(deps: &Deps, namespace: &str, name: &str, definition: &
     });
     let mut tools: Vec<_> = tools.collect();
     let listed = tools.iter().map(|(name, tool)| match tool {
-        FlowTool::Object { tool, .. } => (tool.spec.name.as_str(), format!("Tool/{name}")),
-        FlowTool::Builtin => (name.as_str(), format!("the builtin {name}")),
+        FlowTool::Object { tool, .. } => ListedTool::Object(name, &tool.spec.name),
+        FlowTool::Builtin => ListedTool::Builtin(name),
     });
     let mut of_servers = server_tools(deps.cache.as_ref(), namespace, &definition.tool_servers, listed);
     name_variables(of_servers.tools.iter_mut().map(|(_, tool)| tool));

@@ -1,7 +1,7 @@
 //! `PluginConfig` kind: validation. The lifecycle is that of every reference (`crate::reference`): a PluginConfig is Available
 //! when the Secret with the credentials exists and has every key.
 
-use crds::{PluginConfig, PluginConfigSpec, ReferencePhase, plugin_config::BASE_URL_KEYS, reason};
+use crds::{PluginConfig, PluginConfigSpec, ReferencePhase, plugin_config::BASE_URL_KEYS, provider::provider, reason};
 use machine::{ActionError, Table, TableError};
 use meta::{PhasedObject as _, condition, condition_type, update_condition};
 
@@ -14,7 +14,11 @@ use crate::{
 };
 
 impl ControlledKind for PluginConfig {
-    const TABLE: Table<ReferencePhase> = Table { render_version: 1, ..reference::TABLE };
+    const TABLE: Table<ReferencePhase> = Table {
+        render_version: 1,
+        conditions: &[condition_type::AVAILABLE, condition_type::CONFIG_UNDERSTOOD],
+        ..reference::TABLE
+    };
 
     fn registry() -> Result<Registry<Self>, TableError> {
         reference::registry()
@@ -66,6 +70,8 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
     if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Some(format!("region {region:?} is not a region: use a word such as eu"));
     }
+    // What an image of the user's own makes of these keys is not known.
+    provider(&spec.type_)?;
     let extra = spec.extra_config.as_ref();
     let mut urls = BASE_URL_KEYS.into_iter().filter_map(|key| Some((key, extra?.get(key)?)));
     let (first, url) = urls.next()?;
@@ -80,9 +86,26 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::fake::{Operator, Sim, id, object};
+
+    #[tokio::test(start_paused = true)]
+    async fn every_condition_has_a_time() {
+        let sim = Sim::new();
+        let spec = json!({"type": "stub", "extraConfig": {"baseUrl": "http://h"}});
+        sim.store().create(&id("PluginConfig", "p"), object("PluginConfig", spec));
+        let mut operator = Operator::start(&sim);
+        operator.run(Duration::from_secs(60)).await;
+        let conditions = sim.store().at(&id("PluginConfig", "p"), "/status/conditions");
+        let all = conditions.as_array().unwrap();
+        assert!(all.iter().any(|found| found["type"] == "ConfigUnderstood"), "{all:?}");
+        let undated = |found: &&Value| found["lastTransitionTime"] == json!(meta::UNSET_TIME.to_string());
+        assert_eq!(all.iter().find(undated), None, "the schema's time is no time");
+    }
 
     #[test]
     fn keys_that_nothing_reads_are_named() {
@@ -143,6 +166,7 @@ mod tests {
                 json!({"extraConfig": {"baseUrl": "http://h", "serverAddress": "http://i"}}),
                 Some("keep one of baseUrl, serverAddress"),
             ),
+            (json!({"type": "azure", "extraConfig": {"endpoint": "h.example", "baseUrl": "unix:/run/llm"}}), None),
         ] {
             assert_eq!(keyed(more.clone()).as_deref(), expected, "{more}");
         }

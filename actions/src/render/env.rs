@@ -96,7 +96,7 @@ pub fn agent_config(
     plain.set_some("CORAIL_MODEL_CONFIG", model.config);
     plain.set_some("CORAIL_MODEL_CREDENTIAL_KEYS", model.keys);
     set_url(&mut plain, &mut secret, "CORAIL_MODEL_BASE_URL", model.base_url);
-    plain.set_some("CORAIL_MODEL_HEADERS", model.headers);
+    if model.secret_headers { &mut secret } else { &mut plain }.set_some("CORAIL_MODEL_HEADERS", model.headers);
     plain.set_some("CORAIL_MODEL_TLS", model.tls);
     plain.set_some("CORAIL_MODEL_PASSTHROUGH", model.passthrough);
     plain.set_some("CORAIL_MODEL_TIMEOUT", model.timeout);

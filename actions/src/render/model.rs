@@ -33,11 +33,13 @@ pub(super) struct ModelEnv {
     pub(super) config: Option<String>,
     pub(super) keys: Option<String>,
     pub(super) headers: Option<String>,
+    /// Set if the value of a header is in the PluginConfig itself, because it may be a credential.
+    pub(super) secret_headers: bool,
     pub(super) tls: Option<String>,
     pub(super) passthrough: Option<&'static str>,
     pub(super) timeout: Option<String>,
     pub(super) fallbacks: Option<String>,
-    /// Set if the base URL of a fallback has a user name, because it may then hold a password.
+    /// Set if the base URL of a fallback has a user name, because it may then hold a password, or for a header as above.
     pub(super) secret_fallbacks: bool,
     /// One variable for each credential key, and for each value of a header that comes from elsewhere.
     pub(super) variables: Vec<SecretVariable>,
@@ -57,6 +59,7 @@ impl ModelEnv {
         }
         let elements: Vec<_> = fallbacks.iter().map(|fallback| Fallback::new(fallback, name, None)).collect();
         let has_user = |fallback: &FlowModel| fallback.plugin.base_url().is_some_and(|url| url.contains('@'));
+        let has_literal = |plugin: &PluginConfigSpec| plugin.headers_from.iter().any(|header| header.value.is_some());
         let config = model.default_config.as_ref().filter(|config| config.as_object().is_some_and(|it| !it.is_empty()));
         let keys = &plugin.credential_keys;
         let secret = plugin.credentials_ref.as_ref().map(|secret| secret.name.as_str());
@@ -74,7 +77,8 @@ impl ModelEnv {
             passthrough: plugin.passthrough.then_some("true"),
             timeout: rendered.timeout.map(|seconds| seconds.to_string()),
             fallbacks: (!elements.is_empty()).then(|| text(&elements)).flatten(),
-            secret_fallbacks: fallbacks.iter().any(has_user),
+            secret_headers: has_literal(plugin),
+            secret_fallbacks: fallbacks.iter().any(|one| has_user(one) || has_literal(&one.plugin)),
             variables: (secret.iter().flat_map(|secret| keys.iter().map(|key| variable(secret, key))))
                 .chain(referred.iter().map(|found| (found.name.clone(), found.env())))
                 .collect(),

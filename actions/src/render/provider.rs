@@ -1,13 +1,14 @@
 //! Renders how the provider of a model is reached: alike for agents (`CORAIL_MODEL_*`) and flows (`config.json`), for the first
 //! model and its fallbacks.
 //!
-//! Values of Secrets become variables of the container, `MODEL_<PLUGINCONFIG>_<HEADER>`, and `…_TLS_CA` for CA certificates. The
-//! credentials of a fallback are such variables too, `MODEL_<PLUGINCONFIG>_<KEY>`, because the first model has the usual names; in a
-//! set they are files, as the first model's.
+//! Values of Secrets become variables of the container, `MODEL_<PLUGINCONFIG>__<HEADER>`, and `…__TLS_CA` for CA certificates. The
+//! credentials of a fallback are such variables too, `MODEL_<PLUGINCONFIG>__<KEY>`, because the first model has the usual names; in a
+//! set they are files, as the first model's. A name in which the variable would not show every character, `a.b` or `a--b`, has a digest
+//! after it, so that no two PluginConfigs share a variable.
 
 use std::collections::BTreeMap;
 
-use crds::{ModelSpec, PluginConfigSpec, provider::provider};
+use crds::{ModelSpec, PluginConfigSpec, provider::provider, tool_server_ref::short_digest};
 use serde::Serialize;
 
 use super::{
@@ -155,9 +156,32 @@ pub fn plugin_variables(name: &str, plugin: &PluginConfigSpec) -> Vec<HeaderVari
 }
 
 fn prefix(plugin: &str) -> String {
-    format!("MODEL_{}", upper_snake(plugin))
+    let is_word =
+        |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+    let name = upper_snake(plugin);
+    match plugin.split('-').all(is_word) {
+        true => format!("MODEL_{name}"),
+        false => format!("MODEL_{name}_{}", short_digest(plugin)),
+    }
 }
 
+/// Returns the variable of a header, credential or certificate. The two underscores tell `a` with `B-C` from `a-b` with `C`.
 fn variable(prefix: &str, part: &str) -> String {
-    format!("{prefix}_{}", upper_snake(part))
+    format!("{prefix}__{}", upper_snake(part))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_plugin_configs_share_a_variable() {
+        let all = [("a-b", "C"), ("a", "B-C"), ("a.b", "C"), ("a--b", "C"), ("a.b-c", "D"), ("a-b-c", "D")];
+        let named: Vec<_> = all.iter().map(|(plugin, part)| variable(&prefix(plugin), part)).collect();
+        assert_eq!(named[..2], ["MODEL_A_B__C", "MODEL_A__B_C"]);
+        assert_eq!(named[2], format!("MODEL_A_B_{}__C", short_digest("a.b")));
+        assert_eq!(named.iter().collect::<BTreeSet<_>>().len(), all.len(), "{named:?}");
+    }
 }

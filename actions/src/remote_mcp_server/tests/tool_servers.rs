@@ -159,6 +159,22 @@ async fn a_name_that_is_taken_and_a_tool_too_many_are_left_out_and_named_while_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tool_whose_definition_is_not_kept_is_left_out_and_named() {
+    let big = "x".repeat(500 * 1024);
+    let sim = cluster_of(&[("a", &big), ("b", &big), ("c", "Is small")]);
+    sim.store().create(&agent_id("a"), user(json!([{"name": "everything"}])));
+    sim.store().create(&agent_id("b"), user(json!([{"name": "everything", "include": ["b*"]}])));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!((phase(&sim, &agent_id("a")), phase(&sim, &agent_id("b"))), (json!("Running"), json!("Resolving")));
+    let sentence = r#"tool "b" of remotemcpserver "everything" is left out, the server's definitions are too large: let it list fewer"#;
+    let expected = ("False".into(), "TooManyTools".into(), sentence.into());
+    assert_eq!(condition(&sim, &agent_id("a"), "ToolsResolved"), Some(expected));
+    let none = r#"remotemcpserver "everything" has too many definitions: that of "b" is left out"#;
+    assert_eq!(message(&sim, &agent_id("b")), none, "no tool is left");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_headers_of_a_server_are_variables_once_and_an_entry_replaces_them() {
     let sim = Sim::new();
     sim.serve(URL, lists_tools(&[("echo", "Echoes"), ("add", "Adds")]));
@@ -284,6 +300,27 @@ async fn a_flow_has_a_file_for_each_tool_of_a_server() {
     assert_eq!(phase(&sim, &id("Flow", "f")), "Running");
     let files = at(&sim, &id("ConfigMap", "f-tools"), "/data");
     assert_eq!(files.as_object().unwrap().keys().collect::<Vec<_>>(), ["everything_add.json", "everything_new.json"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_of_a_server_does_not_take_the_file_of_a_builtin() {
+    let sim = Sim::new();
+    sim.serve(URL, lists_tools(&[("search", "Searches")]));
+    sim.store().create(&id("RemoteMCPServer", "web"), server(json!({})));
+    let mut spec = flow_needs(&sim);
+    spec["tools"] = json!([{"name": "web_search"}]);
+    spec["toolServers"] = json!([{"name": "web"}]);
+    sim.store().create(&id("Flow", "f"), object("Flow", spec));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!(phase(&sim, &id("Flow", "f")), "Running");
+    let files = at(&sim, &id("ConfigMap", "f-tools"), "/data");
+    let named: Vec<_> = files.as_object().unwrap().iter().collect();
+    let name = |text: &Value| serde_json::from_str::<Value>(text.as_str().unwrap()).unwrap()["name"].clone();
+    let [(builtin, one), (of_server, other)] = named[..] else { panic!("{named:?}") };
+    assert_eq!((builtin.as_str(), name(one)), ("web_search.json", json!("web_search")));
+    assert!(of_server.starts_with("web_search_"), "{of_server}");
+    assert_eq!(name(other), "search");
 }
 
 #[tokio::test(start_paused = true)]

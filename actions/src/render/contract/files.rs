@@ -58,8 +58,8 @@ struct FlowConfigFile<'a> {
     credential_keys: Option<Vec<&'a str>>,
 }
 
-/// Renders `manifest.json` of a set: the name, the entry prompt and the absolute folder of each flow.
-pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+/// Renders `manifest.json` of a set: the name, the entry prompt and the folder of each flow, which is below `root`.
+pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>, root: &str) -> String {
     #[derive(Serialize)]
     struct SetManifest<'a> {
         flows: Vec<SetEntry<'a>>,
@@ -70,7 +70,7 @@ pub(super) fn manifest<'a>(flows: impl Iterator<Item = (&'a str, &'a str)>) -> S
         entrypoint: &'a str,
         dir: String,
     }
-    let entry = |(name, entrypoint)| SetEntry { name, entrypoint, dir: format!("{MOUNT}/{}", folder(name)) };
+    let entry = |(name, entrypoint)| SetEntry { name, entrypoint, dir: format!("{root}{}", folder(name)) };
     pretty(&SetManifest { flows: flows.map(entry).collect() })
 }
 

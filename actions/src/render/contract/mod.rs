@@ -71,7 +71,8 @@ impl FlowContract {
 
     fn new(name: &str, place: FlowPlacement, flows: Vec<FlowFiles>, data: &BTreeMap<String, String>) -> Self {
         let mut contract = Self { name: name.to_owned(), placement: place, flows, content_hash: String::new() };
-        contract.content_hash = hash::content_hash(contract.manifest().as_deref(), &contract.flows, data);
+        // The mount is the same for all, and is left out: older builds have hashed the manifest so, and Pods stay.
+        contract.content_hash = hash::content_hash(contract.manifest_below("").as_deref(), &contract.flows, data);
         contract
     }
 
@@ -88,9 +89,14 @@ impl FlowContract {
         alone.filter_map(|flow| flow.credentials.as_ref()).map(|credentials| credentials.secret.as_str())
     }
 
+    /// Returns the file that names the flows of a set.
     fn manifest(&self) -> Option<String> {
+        self.manifest_below(&format!("{}/", files::MOUNT))
+    }
+
+    fn manifest_below(&self, root: &str) -> Option<String> {
         let flows = || self.flows.iter().map(|flow| (flow.name.as_str(), flow.entrypoint.as_str()));
-        (self.placement == FlowPlacement::InSet).then(|| files::manifest(flows()))
+        (self.placement == FlowPlacement::InSet).then(|| files::manifest(flows(), root))
     }
 }
 

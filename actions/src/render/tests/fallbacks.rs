@@ -54,15 +54,15 @@ fn rendered(contract: &FlowContract, in_set: bool) -> (Value, Value) {
 fn the_credentials_of_a_flows_fallback_are_variables() {
     let contract = FlowContract::of_flow(&parts("1"), &BTreeMap::new()).unwrap();
     let (config, pod) = rendered(&contract, false);
-    assert_eq!(config["plugin"]["headers"], json!({ "X-Key": "$MODEL_FIRST_X_KEY" }));
+    assert_eq!(config["plugin"]["headers"], json!({ "X-Key": "$MODEL_FIRST__X_KEY" }));
     let expected = json!([{
         "model": { "provider": "other", "model": "m" },
-        "plugin": { "type": "anthropic", "headers": { "X-Key": "$MODEL_OTHER_X_KEY" } },
-        "credentials": { "ANTHROPIC_API_KEY": "$MODEL_OTHER_ANTHROPIC_API_KEY" },
+        "plugin": { "type": "anthropic", "headers": { "X-Key": "$MODEL_OTHER__X_KEY" } },
+        "credentials": { "ANTHROPIC_API_KEY": "$MODEL_OTHER__ANTHROPIC_API_KEY" },
     }]);
     assert_eq!(config["fallbacks"], expected);
     let from = json!({ "secretKeyRef": { "name": "other-keys", "key": "ANTHROPIC_API_KEY" } });
-    let variable = json!({ "name": "MODEL_OTHER_ANTHROPIC_API_KEY", "valueFrom": from });
+    let variable = json!({ "name": "MODEL_OTHER__ANTHROPIC_API_KEY", "valueFrom": from });
     let env = pod["containers"][0]["env"].as_array().unwrap();
     assert!(env.contains(&variable), "{env:?}");
     let changed = FlowContract::of_flow(&parts("2"), &BTreeMap::new()).unwrap();

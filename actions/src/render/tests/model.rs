@@ -105,19 +105,28 @@ fn headers_certificates_passthrough_and_timeout_are_variables_without_a_secret_v
         "tls": { "caSecretRef": { "name": "ca" }, "systemCAs": false },
         "passthrough": true, "timeout": "1m30s",
     })));
+    let headers = r#"{"X-Key":"$MODEL_PC__X_KEY","X-Price":"$MODEL_PC__X_PRICE","X-Team":"a"}"#;
+    assert_eq!(config.secret["CORAIL_MODEL_HEADERS"], headers, "a value may be a credential");
     for (name, value) in [
-        ("CORAIL_MODEL_HEADERS", r#"{"X-Key":"$MODEL_PC_X_KEY","X-Price":"$MODEL_PC_X_PRICE","X-Team":"a"}"#),
-        ("CORAIL_MODEL_TLS", r#"{"ca":"$MODEL_PC_TLS_CA","systemCAs":false}"#),
+        ("CORAIL_MODEL_TLS", r#"{"ca":"$MODEL_PC__TLS_CA","systemCAs":false}"#),
         ("CORAIL_MODEL_PASSTHROUGH", "true"),
         ("CORAIL_MODEL_TIMEOUT", "90"),
     ] {
         assert_eq!(config.plain[name], value);
     }
     let from = |name: &str, key: &str| json!({ "secretKeyRef": { "name": name, "key": key } });
-    for (name, source) in [("MODEL_PC_X_KEY", from("s", "k")), ("MODEL_PC_TLS_CA", from("ca", "ca.crt"))] {
+    for (name, source) in [("MODEL_PC__X_KEY", from("s", "k")), ("MODEL_PC__TLS_CA", from("ca", "ca.crt"))] {
         assert_eq!(config.referred[name], json!({ "name": name, "valueFrom": source }));
     }
-    assert_eq!(config.referred["MODEL_PC_X_PRICE"], json!({ "name": "MODEL_PC_X_PRICE", "value": "$$5" }));
+    assert_eq!(config.referred["MODEL_PC__X_PRICE"], json!({ "name": "MODEL_PC__X_PRICE", "value": "$$5" }));
+}
+
+#[test]
+fn headers_without_a_literal_value_are_in_the_config_map() {
+    let key = json!({ "name": "X-Key", "valueFrom": { "type": "Secret", "name": "s", "key": "k" } });
+    let config = with(&plugin(json!({ "headersFrom": [key] })));
+    assert_eq!(config.plain["CORAIL_MODEL_HEADERS"], r#"{"X-Key":"$MODEL_PC__X_KEY"}"#);
+    assert_eq!(config.secret, BTreeMap::new());
 }
 
 #[test]
@@ -130,14 +139,16 @@ fn a_fallback_is_an_element_with_credentials_of_its_own() {
     let config = render(&[fallback(json!({ "passthrough": true, "timeout": "5s" }))]);
     let expected = concat!(
         r#"[{"model":{"provider":"a","model":"claude"},"plugin":{"type":"anthropic","timeout":5},"#,
-        r#""credentials":{"ANTHROPIC_API_KEY":"$MODEL_OTHER_ONE_ANTHROPIC_API_KEY"}}]"#,
+        r#""credentials":{"ANTHROPIC_API_KEY":"$MODEL_OTHER_ONE_70882867__ANTHROPIC_API_KEY"}}]"#,
     );
     assert_eq!(config.plain["CORAIL_MODEL_FALLBACKS"], expected, "the caller's key is for the first model's server");
     let from = json!({ "secretKeyRef": { "name": "other-keys", "key": "ANTHROPIC_API_KEY" } });
-    let variable = json!({ "name": "MODEL_OTHER_ONE_ANTHROPIC_API_KEY", "valueFrom": from });
-    assert_eq!(config.referred["MODEL_OTHER_ONE_ANTHROPIC_API_KEY"], variable);
+    let variable = json!({ "name": "MODEL_OTHER_ONE_70882867__ANTHROPIC_API_KEY", "valueFrom": from });
+    assert_eq!(config.referred["MODEL_OTHER_ONE_70882867__ANTHROPIC_API_KEY"], variable);
     let secret = render(&[fallback(json!({ "extraConfig": { "baseUrl": "http://u:p@llm" } }))]);
     assert!(secret.secret.contains_key("CORAIL_MODEL_FALLBACKS"), "its address may hold a password");
+    let secret = render(&[fallback(json!({ "headersFrom": [{ "name": "X-Team", "value": "a" }] }))]);
+    assert!(secret.secret.contains_key("CORAIL_MODEL_FALLBACKS"), "its header may be a credential");
     assert_eq!(render(&[]).plain.get("CORAIL_MODEL_FALLBACKS"), None);
 }
 

@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{PROXY, agent_container, code, keys, model, plugin, running, table, tools, variables};
+use super::{
+    PAGE, PROXY, agent_container, code, fallback, general, keys, model, plugin, running, table, tools, variables,
+};
 use crate::render::{
     AgentParts, RenderSettings, ToolSlot, agent_config, agent_workload_children,
-    tests::{OPERATORS, agent, images, settings},
+    env::MAX_VARIABLE,
+    tests::{OPERATORS, agent, images, settings, tool},
 };
 
 #[test]
@@ -15,35 +18,47 @@ fn the_page_names_every_variable_of_an_agent_where_it_is_and_no_other() {
     let rows = table("### Variables", "");
     let mut documented = BTreeMap::new();
     for row in &rows {
-        for name in code(row[0]).into_iter().filter(|name| !name.starts_with("TOOL_")) {
+        for name in code(row[0]) {
             documented.insert(name.to_owned(), row[1]);
         }
     }
     let (tools, model, plugin) = (tools(), model(), plugin());
+    let fallbacks = [fallback()];
     let slots: Vec<_> = tools.iter().map(ToolSlot::Object).collect();
-    let parts =
-        AgentParts { tools: slots, model: Some((&model, &plugin)), prompt: Some("Be brief."), ..AgentParts::default() };
+    let parts = AgentParts {
+        tools: slots,
+        model: Some((&model, &plugin)),
+        fallbacks: &fallbacks,
+        prompt: Some("Be brief."),
+        ..AgentParts::default()
+    };
     let full = agent(json!({
         "port": 9000, "backgroundModel": "openai:mini", "knowledgeBases": ["docs"], "databaseUrl": OPERATORS,
         "description": "Sells.", "modelRef": { "name": "m" }, "promptRef": { "name": "p" },
     }));
-    let config = agent_config(&full, &parts, &settings()).unwrap();
-    let (container, _) = running(agent_workload_children(&full, &config, images(&full, PROXY), Some(1)).unwrap());
-    let own = |name: &String| name != "OPENAI_API_KEY" && !name.starts_with("TOOL_");
-    let in_pod: BTreeSet<_> = variables(&container).into_iter().filter(own).collect();
-    for (place, names) in [
-        ("ConfigMap", config.plain.keys().cloned().collect::<BTreeSet<_>>()),
-        ("Secret", config.secret.keys().cloned().collect()),
-        ("Pod", in_pod),
-    ] {
-        for name in names {
-            let told = documented.get(&name).unwrap_or_else(|| panic!("the page does not name {name}"));
-            assert!(told.contains(place), "{name} comes by {place}, and the page says {told}");
+    let big = tool("big", json!({ "description": "x".repeat(MAX_VARIABLE) }));
+    let oversized = AgentParts { tools: vec![ToolSlot::Object(&big)], ..parts.clone() };
+    let mut rendered = BTreeSet::new();
+    for parts in [&parts, &oversized] {
+        let config = agent_config(&full, parts, &settings()).unwrap();
+        let (container, _) = running(agent_workload_children(&full, &config, images(&full, PROXY), Some(1)).unwrap());
+        let in_pod: BTreeSet<_> = variables(&container).into_iter().filter(|name| name != "OPENAI_API_KEY").collect();
+        for (place, names) in [
+            ("ConfigMap", config.plain.keys().cloned().collect::<BTreeSet<_>>()),
+            ("Secret", config.secret.keys().cloned().collect()),
+            ("Pod", in_pod),
+        ] {
+            for name in names.iter().map(|name| general(name)) {
+                let told = documented.get(&name).unwrap_or_else(|| panic!("the page does not name {name}"));
+                assert!(told.contains(place), "{name} comes by {place}, and the page says {told}");
+                rendered.insert(name);
+            }
         }
+        let file = config.plain.get("CORAIL_TOOLS_FILE");
+        assert!(file.is_none_or(|path| PAGE.contains(&format!("`{path}`"))), "{file:?}");
     }
     for name in documented.keys() {
-        let is_rendered = config.sets(&full, name) || variables(&container).contains(name);
-        assert!(is_rendered, "the page names {name}, which is not rendered");
+        assert!(rendered.contains(name), "the page names {name}, which is not rendered");
     }
     // Without headers and with a user in the URL they change places, as the page says.
     let plain = agent_config(&full, &AgentParts { tools: vec![ToolSlot::Builtin("datetime")], ..parts }, &settings());
@@ -81,8 +96,6 @@ fn the_page_names_every_key_of_a_tool_of_an_agent_and_no_other() {
         let mut element: Value = serde_json::from_str(text).unwrap();
         seen.entry(tool.spec.type_.clone()).or_default().extend(keys(&element[0].take()));
     }
-    // Its name at the server differs only for a discovered tool.
-    seen.get_mut("mcp").unwrap().insert("mcpTool".to_owned());
     let common = of("all");
     assert_eq!(rows.len(), seen.len() + 1, "a row for each type");
     for (type_, found) in seen {

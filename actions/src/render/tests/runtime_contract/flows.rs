@@ -4,16 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{code, flow_container, flow_of, flow_parts, keys, set_container, set_of, table, texts, variables};
-use crate::render::{FLOW_SET, FlowContract, flow_config_children};
+use super::{code, flow_container, flow_of, flow_parts, general, keys, set_container, set_of, table, texts, variables};
+use crate::render::{FLOW, FLOW_SET, FlowContract, flow_config_children};
 
 #[test]
 fn the_page_names_every_variable_of_a_flow_and_no_other() {
     let documented: BTreeSet<String> =
         table("### Variables of a flow", "").iter().flat_map(|row| code(row[0])).map(str::to_owned).collect();
     for (container, _) in [flow_container(&flow_of(json!({}))), set_container(&set_of(json!({})))] {
-        let rendered: BTreeSet<_> =
-            variables(&container).into_iter().filter(|name| !name.starts_with("TOOL_")).collect();
+        let rendered: BTreeSet<_> = variables(&container).iter().map(|name| general(name)).collect();
         assert_eq!(rendered, documented);
     }
 }
@@ -36,6 +35,10 @@ fn files(volume: &Value, mount: &str) -> BTreeSet<String> {
             "credentials" => "<key>",
             _ => parts[last],
         };
+        if let Some(at) = parts.iter().position(|part| *part == "fallbacks") {
+            parts[at + 1] = "<pluginconfig>";
+            parts[at + 2] = "<key>";
+        }
         format!("{mount}/{}", parts.join("/"))
     };
     paths.map(|item| general(item["path"].as_str().unwrap())).collect()
@@ -90,6 +93,16 @@ fn the_page_names_every_key_of_the_files_and_no_other() {
     assert_eq!(keys(config), of("config.json"));
     assert_eq!(keys(&config["defaultModel"]), of("defaultModel"));
     assert_eq!(keys(&config["plugin"]), of("plugin"));
+    assert_eq!(keys(&config["plugin"]["tls"]), of("tls"));
+    let flow = flow_of(json!({}));
+    let alone = FlowContract::of_flow(&flow_parts("f"), &BTreeMap::new()).unwrap();
+    let of_flow = flow_config_children(&flow, FLOW, &flow.spec.runtime, &alone);
+    let of_flow = of_flow.iter().find_map(|child| child.body["data"]["config.json"].as_str()).unwrap();
+    let of_flow: Value = serde_json::from_str(of_flow).unwrap();
+    // As variables in a Flow, and as files in a FlowSet.
+    let fallback: BTreeSet<_> =
+        [&of_flow, config].into_iter().flat_map(|config| keys(&config["fallbacks"][0])).collect();
+    assert_eq!(fallback, of("a fallback"));
     let credentials = config["credentialsDir"].as_str().unwrap();
     assert_eq!(credentials, format!("{dir}/credentials"));
 

@@ -6,7 +6,11 @@ mod pod;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crds::{Flow, FlowSet, ModelSpec, PluginConfigSpec, Tool, tool_server::CaSecret};
+use crds::{
+    Flow, FlowSet, ModelSpec, PluginConfigSpec, Tool,
+    tool::ServerVariables,
+    tool_server::{CaSecret, ServerHeader},
+};
 use serde_json::{Value, json};
 
 use super::{agent, images, merge, settings, tool};
@@ -60,6 +64,17 @@ fn variables(container: &Value) -> BTreeSet<String> {
     env.map(|variable| variable["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Returns the name of a variable as the page has it, with words for what stands for any name.
+fn general(name: &str) -> String {
+    let patterns = [
+        ("TOOL_", "TOOL_<tool>_<header>"),
+        ("MCP_", "MCP_<server>_<header>"),
+        ("MODEL_", "MODEL_<pluginconfig>__<value>"),
+    ];
+    let found = patterns.into_iter().find(|(begin, _)| name.starts_with(begin));
+    found.map_or(name, |(_, pattern)| pattern).to_owned()
+}
+
 fn agent_container(spec: Value) -> (Value, Value) {
     let agent = agent(spec);
     let config = agent_config(&agent, &AgentParts::default(), &settings()).unwrap();
@@ -70,7 +85,13 @@ fn secret_header() -> Value {
     json!([{ "name": "Authorization", "secretKeyRef": { "name": "keys", "key": "token" } }])
 }
 
-/// Returns a Tool of each type with every field that is rendered.
+/// Returns the header of a server, whose value is in a Secret.
+fn server_header() -> ServerHeader {
+    let from = json!({ "type": "Secret", "name": "keys", "key": "token" });
+    serde_json::from_value(json!({ "name": "X-Key", "valueFrom": from })).unwrap()
+}
+
+/// Returns a Tool of each type with every field that is rendered, and one of a server in `toolServers`.
 fn tools() -> Vec<Tool> {
     let common = |more: Value| {
         let mut spec = json!({ "description": "d", "inputSchema": { "type": "object" }, "outputSchema": {} });
@@ -94,7 +115,14 @@ fn tools() -> Vec<Tool> {
         tool("plan", common(json!({ "type": "flow" }))),
         tool("ask", common(json!({ "type": "agent" }))),
         tool("datetime", common(json!({ "type": "builtin" }))),
+        tool(
+            "fetch",
+            json!({ "type": "mcp", "mcpEndpoint": "http://m", "mcpServerRef": { "name": "docs", "toolName": "get" } }),
+        ),
     ];
+    let fetch = &mut all[7].spec.call;
+    fetch.headers = vec![server_header()];
+    fetch.variables = Some(ServerVariables { server: "docs".into(), digest: "00112233".into(), is_unique: false });
     let search = &mut all[3];
     search.spec.call.sse = true;
     search.spec.call.tls.ca_secret_ref = Some(CaSecret { name: "ca".into(), key: "ca.crt".into() });
@@ -109,12 +137,32 @@ fn model() -> ModelSpec {
     .unwrap()
 }
 
+/// Returns a provider with every field that is rendered.
 fn plugin() -> PluginConfigSpec {
     serde_json::from_value(json!({
         "type": "openai", "region": "eu", "extraConfig": { "baseUrl": "http://llm/v1" },
         "credentialsRef": { "name": "keys" }, "credentialKeys": ["OPENAI_API_KEY"],
+        "headersFrom": [server_header(), { "name": "X-Team", "value": "blue" }],
+        "tls": { "caSecretRef": { "name": "ca" }, "insecureSkipVerify": true, "systemCAs": false },
+        "passthrough": true, "timeout": "90s",
     }))
     .unwrap()
+}
+
+/// Returns a model that stands in, with a provider of its own.
+fn fallback() -> FlowModel {
+    let model = json!({ "provider": "anthropic", "model": "claude", "pluginConfigRef": { "name": "other" } });
+    let plugin = json!({
+        "type": "anthropic", "credentialsRef": { "name": "other-keys" }, "headersFrom": [server_header()],
+    });
+    let values = [("ANTHROPIC_API_KEY".to_owned(), "33".to_owned())].into();
+    FlowModel {
+        model: serde_json::from_value(model).unwrap(),
+        plugin: serde_json::from_value(plugin).unwrap(),
+        credentials: Some(Credentials { secret: "other-keys".to_owned(), values }),
+        header_values: BTreeMap::new(),
+        fallbacks: Vec::new(),
+    }
 }
 
 fn flow_of(more: Value) -> Flow {
@@ -147,7 +195,7 @@ fn flow_parts(name: &str) -> FlowParts {
             plugin: plugin(),
             credentials,
             header_values: BTreeMap::new(),
-            fallbacks: Vec::new(),
+            fallbacks: vec![fallback()],
         }),
         left_out: None,
     }
