@@ -24,6 +24,7 @@ mod scenario;
 mod scenarios;
 mod setup;
 mod traffic;
+mod upgrade;
 mod watch;
 
 use std::{process::ExitCode, sync::Arc};
@@ -33,6 +34,7 @@ use clap::Parser;
 use crate::{
     env::{Env, TestPaths},
     scenarios::Suite,
+    upgrade::UpgradeArgs,
 };
 
 /// Runs scenarios against the cluster of KUBECONFIG.
@@ -57,12 +59,14 @@ struct Args {
     #[arg(long, default_value_t = 6)]
     jobs: usize,
     #[command(flatten)]
+    upgrade: UpgradeArgs,
+    #[command(flatten)]
     paths: TestPaths,
 }
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let Args { filters, list, deploy_only, nodes, third_of, jobs, paths } = Args::parse();
+    let Args { filters, list, deploy_only, nodes, third_of, jobs, upgrade, paths } = Args::parse();
     let suite = match (nodes, paths.local) {
         (_, true) => Suite::Local,
         (true, false) => Suite::Nodes,
@@ -82,6 +86,15 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(older) = &upgrade.upgrade_from {
+        return match upgrade::run(&env, &upgrade, older).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                report::line(&format!("FAIL  upgrade\n  {error:#}"));
+                ExitCode::FAILURE
+            }
+        };
+    }
     if let Err(error) = setup::deploy(&env).await {
         report::line(&format!("the operator could not be deployed: {error:#}"));
         return ExitCode::FAILURE;
