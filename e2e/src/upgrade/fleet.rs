@@ -7,7 +7,6 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-use super::traffic::{AGENTS, STREAMS};
 use crate::{
     kinds::{AGENT, DEPLOYMENT, FLOW_SET, MCP_SERVER, OURS, POD},
     manifests::{WORKLOAD, agent, flow_set, model, object, plugin_config, prompt, tool, workload},
@@ -15,6 +14,10 @@ use crate::{
     object::{Object, ObjectExt},
 };
 
+/// Number of agents with a Pod, [`STREAMS`] and the one that calls a tool among them.
+pub(super) const AGENTS: usize = 20;
+/// Number of agents of which streams are read.
+pub(super) const STREAMS: usize = 4;
 /// Number of agents without Pods, so that there are 200 agents: a node runs about a hundred Pods.
 const STOPPED: usize = 200 - AGENTS;
 /// Longest wait until all of them are stopped.

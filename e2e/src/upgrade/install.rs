@@ -54,8 +54,8 @@ impl Install<'_> {
         let timeout = format!("{}s", ROLLOUT.as_secs());
         for deployment in env.within(operator::NAMESPACE, DEPLOYMENT).list(&Default::default()).await? {
             let name = format!("deployment/{}", deployment.name_any());
-            let status = ["-n", operator::NAMESPACE, "rollout", "status", &name, "--timeout", &timeout];
-            env.kubectl_within(ROLLOUT + Duration::from_secs(10), &status).await?;
+            let status: &[&str] = &["-n", operator::NAMESPACE, "rollout", "status", &name, "--timeout", &timeout];
+            env.kubectl_within(ROLLOUT + Duration::from_secs(10), status).await?;
         }
         let images = self.images;
         let alone = |pods: &ObjectsByName| {

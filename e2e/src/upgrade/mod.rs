@@ -83,7 +83,7 @@ async fn step(ns: &Namespace, to: &Install<'_>, with_crds: bool) -> Result<()> {
     note(quiet);
     note(check_writes(&writes));
     note(before.check_kept(&fleet::Snapshot::take(ns).await?));
-    note(tally.check(traffic::AGENTS * 10, traffic::STREAMS));
+    note(tally.check(fleet::AGENTS * 10, fleet::STREAMS));
     note(to.check_by_doctor(ns).await);
     report::line(&format!(
         "{} the {} programs, within {:.0} s: {} requests and {} streams, {} failed; {} writes to {} objects, at most {} to one",

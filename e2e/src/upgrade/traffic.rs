@@ -5,17 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
-use super::fleet::{CALLER, FLOWS, SERVER, streamer, talker};
+use super::fleet::{AGENTS, CALLER, FLOWS, SERVER, STREAMS, streamer, talker};
 use crate::{
     client::{ClientTarget, Exchange, HttpClientConnection, LoadClient},
     kinds::{AGENT, FLOW_SET, MCP_SERVER},
     namespace::Namespace,
 };
 
-/// Number of agents under load, [`STREAMS`] and the one that calls a tool among them.
-pub(super) const AGENTS: usize = 20;
-/// Number of agents of which streams are read.
-pub(super) const STREAMS: usize = 4;
 /// Duration of a stream.
 pub(super) const STREAM: Duration = Duration::from_secs(8);
 /// Pause of a client between two requests: all together send two hundred a second at most.
