@@ -38,7 +38,11 @@ pub(super) async fn clients(ns: &Namespace) -> Result<Vec<LoadClient>> {
     let target = ClientTarget::gateway(ns, FLOW_SET, FLOWS).await?;
     all.extend(both(&target, &post("/greet", &json!({"name": "Ada"}), "Greet Ada")));
     let call = message_of("tools/call", json!({"name": "echo", "arguments": {"message": "hello"}}));
-    all.extend(both(&mcp_session(ns).await?, &post("/mcp", &call, "echo says hello")));
+    for keeps_connection in [true, false] {
+        // Each has a session of its own, in which no id of a request may be used twice at a time.
+        let target = mcp_session(ns).await?;
+        all.push(client(target, post("/mcp", &call, "echo says hello"), keeps_connection));
+    }
     Ok(all)
 }
 
