@@ -24,6 +24,7 @@ mod scenario;
 mod scenarios;
 mod setup;
 mod traffic;
+mod upgrade;
 mod watch;
 
 use std::{process::ExitCode, sync::Arc};
@@ -34,6 +35,7 @@ use crate::{
     env::{Env, TestPaths},
     scenario::Scenario,
     scenarios::Suite,
+    upgrade::UpgradeArgs,
 };
 
 /// Runs scenarios against the cluster of KUBECONFIG.
@@ -61,13 +63,15 @@ struct Args {
     #[arg(long, default_value_t = 6)]
     jobs: usize,
     #[command(flatten)]
+    upgrade: UpgradeArgs,
+    #[command(flatten)]
     paths: TestPaths,
 }
 
 impl Args {
-    /// Returns the scenarios that run; none where the product is only deployed.
+    /// Returns the scenarios that run; none where the product is only deployed, or upgraded.
     fn chosen(&self) -> Vec<&'static Scenario> {
-        if self.deploy_only {
+        if self.deploy_only || self.upgrade.upgrade_from.is_some() {
             return Vec::new();
         }
         let suite = match (self.nodes, self.paths.local) {
@@ -85,7 +89,7 @@ impl Args {
 async fn main() -> ExitCode {
     let args = Args::parse();
     let chosen = args.chosen();
-    let Args { list, deploy_only, jobs, paths, .. } = args;
+    let Args { list, deploy_only, jobs, upgrade, paths, .. } = args;
     if list {
         chosen.iter().for_each(|scenario| report::line(&scenario.title()));
         return ExitCode::SUCCESS;
@@ -98,6 +102,15 @@ async fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(older) = &upgrade.upgrade_from {
+        return match upgrade::run(&env, &upgrade, older).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                report::line(&format!("FAIL  upgrade\n  {error:#}"));
+                ExitCode::FAILURE
+            }
+        };
+    }
     if let Err(error) = setup::deploy(&env).await {
         report::line(&format!("the operator could not be deployed: {error:#}"));
         return ExitCode::FAILURE;

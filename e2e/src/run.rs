@@ -115,7 +115,7 @@ const MAX_QUIET_WINDOWS: usize = 12;
 /// Waits for ten seconds in which the operator writes nothing in the namespace, by the audit log: objects that have
 /// converged, or cannot converge, cause no writes. A write loop with a shorter period than that never has such a window.
 /// A `recif dev` has no such log: there our objects and the Deployments have to stay as they are.
-async fn await_quiet(namespace: &Namespace) -> Result<()> {
+pub(crate) async fn await_quiet(namespace: &Namespace) -> Result<()> {
     if namespace.env.paths.local {
         return await_no_change(namespace).await;
     }

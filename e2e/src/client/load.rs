@@ -1,17 +1,18 @@
 //! Closed-loop load generator: every client sends its next request after the previous one has ended, and every failed
 //! request and every cut stream is reported.
 
-use std::time::{Duration, Instant};
+use std::{iter::repeat_n, time::Duration};
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use futures::future::join_all;
+use jiff::Timestamp;
 use tokio::{sync::watch, time::sleep};
 
 use super::{ClientTarget, HttpClientConnection, HttpClientResponse};
 use crate::env::Env;
 
 /// Number of failures whose message is kept.
-const KEPT: usize = 8;
+const KEPT: usize = 40;
 
 /// Load for each target: the number of concurrent clients of each kind.
 #[derive(Debug, Clone, Copy)]
@@ -27,12 +28,48 @@ pub(crate) struct LoadProfile {
     pub(crate) retry_on: Option<&'static str>,
 }
 
+/// One client of the load, which does the same again and again.
+#[derive(Debug, Clone)]
+pub(crate) struct LoadClient {
+    /// Target of its requests.
+    pub(crate) target: ClientTarget,
+    /// What it does.
+    pub(crate) exchange: Exchange,
+    /// Sends its requests on one connection as long as the server keeps it open; else each one has a connection of its own.
+    pub(crate) keeps_connection: bool,
+    /// Pause after each success.
+    pub(crate) pause: Duration,
+    /// As in [`LoadProfile`].
+    pub(crate) retry_on: Option<&'static str>,
+}
+
+/// What a client does again and again.
+#[derive(Debug, Clone)]
+pub(crate) enum Exchange {
+    /// Sends a short request.
+    Request {
+        /// Method.
+        method: &'static str,
+        /// Path below the prefix of the target.
+        path: String,
+        /// Body; empty: none.
+        body: String,
+        /// Text that the body of the answer, whose status is 200, must contain.
+        answer: String,
+    },
+    /// Reads a stream of this duration to its end.
+    Stream(Duration),
+}
+
 /// Results of the load.
 #[derive(Debug, Default)]
-struct LoadTally {
-    requests: usize,
-    streams: usize,
-    failed: usize,
+pub(crate) struct LoadTally {
+    /// Short requests that succeeded.
+    pub(crate) requests: usize,
+    /// Streams that came to their end.
+    pub(crate) streams: usize,
+    /// Requests and streams that failed.
+    pub(crate) failed: usize,
     failures: Vec<String>,
 }
 
@@ -44,44 +81,64 @@ pub(crate) struct BackgroundLoad {
 }
 
 impl BackgroundLoad {
-    /// Starts the clients in the network of the cluster.
+    /// Starts the same clients for each target.
     pub(crate) async fn start(env: &Env, targets: &[ClientTarget], plan: LoadProfile) -> Result<Self> {
+        let clients = targets.iter().flat_map(|target| {
+            let client = |exchange| LoadClient {
+                target: target.clone(),
+                exchange,
+                keeps_connection: true,
+                pause: Duration::ZERO,
+                retry_on: plan.retry_on,
+            };
+            let streams = repeat_n(client(Exchange::Stream(plan.stream)), plan.streams);
+            repeat_n(client(Exchange::sleep()), plan.requests).chain(streams)
+        });
+        Self::of(env, clients.collect()).await
+    }
+
+    /// Starts the clients in the network of the cluster.
+    pub(crate) async fn of(env: &Env, clients: Vec<LoadClient>) -> Result<Self> {
         let (stop, stopped) = watch::channel(false);
         let inside = env.netns().await?;
-        let targets = targets.to_vec();
         let work = async move {
-            let clients = targets.iter().flat_map(|target| {
-                let start = |sort| client(target.clone(), sort, plan.retry_on, stopped.clone());
-                let requests = (0..plan.requests).map(|_| start(LoadClientKind::Request));
-                let streams = (0..plan.streams).map(|_| start(LoadClientKind::Stream(plan.stream)));
-                requests.chain(streams).collect::<Vec<_>>()
-            });
             let mut sum = LoadTally::default();
-            join_all(clients).await.into_iter().for_each(|tally| sum.add(tally));
+            let ended = join_all(clients.into_iter().map(|client| client.run(stopped.clone()))).await;
+            ended.into_iter().for_each(|tally| sum.add(tally));
             Ok(sum)
         };
         Ok(Self { stop, tally: tokio::spawn(async move { inside.run(work).await }) })
     }
 
-    /// Stops the load after the requests in flight have ended; an error if a request failed, or if fewer requests or
-    /// streams than these succeeded.
-    pub(crate) async fn stop(self, requests: usize, streams: usize) -> Result<()> {
+    /// Stops the load after the requests in flight have ended.
+    pub(crate) async fn end(self) -> Result<LoadTally> {
         self.stop.send_replace(true);
-        let tally = self.tally.await??;
-        if tally.failed > 0 {
-            bail!(
-                "{} of {} failed:\n    {}",
-                tally.failed,
-                tally.requests + tally.streams + tally.failed,
-                tally.failures.join("\n    ")
-            );
-        }
-        ensure!(tally.requests >= requests && tally.streams >= streams, "the load did too little: {tally:?}");
-        Ok(())
+        self.tally.await?
+    }
+
+    /// Stops the load; an error if a request failed, or if fewer requests or streams than these succeeded.
+    pub(crate) async fn stop(self, requests: usize, streams: usize) -> Result<()> {
+        self.end().await?.check(requests, streams)
     }
 }
 
 impl LoadTally {
+    /// Checks that nothing failed, and that at least so many requests and streams succeeded.
+    pub(crate) fn check(&self, requests: usize, streams: usize) -> Result<()> {
+        if self.failed > 0 {
+            let sent = self.requests + self.streams + self.failed;
+            bail!("{} of {sent} failed:\n    {}", self.failed, self.failures.join("\n    "));
+        }
+        ensure!(self.requests >= requests && self.streams >= streams, "the load did too little: {self:?}");
+        Ok(())
+    }
+
+    fn fail(&mut self, failure: String) {
+        self.failed += 1;
+        self.failures.push(failure);
+        self.failures.truncate(KEPT);
+    }
+
     fn add(&mut self, other: Self) {
         self.requests += other.requests;
         self.streams += other.streams;
@@ -91,49 +148,62 @@ impl LoadTally {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-enum LoadClientKind {
-    Request,
-    Stream(Duration),
+impl Exchange {
+    /// Asks the test workload for an answer after 50 ms.
+    pub(crate) fn sleep() -> Self {
+        Self::Request { method: "GET", path: "/sleep?ms=50".into(), body: String::new(), answer: "slept".into() }
+    }
 }
 
-/// Sends one request after another until it is stopped, on the same connection as long as the server keeps it open.
-async fn client(
-    target: ClientTarget,
-    sort: LoadClientKind,
-    come_again: Option<&'static str>,
-    stopped: watch::Receiver<bool>,
-) -> LoadTally {
-    let started = Instant::now();
-    let mut tally = LoadTally::default();
-    let mut connection = None;
-    while !*stopped.borrow() {
-        let ended = match sort {
-            LoadClientKind::Request => send_request(&target, &mut connection).await,
-            LoadClientKind::Stream(length) => read_stream(&target, length).await,
-        };
-        match (ended, sort) {
-            (Ok(Some(refused)), _) if come_again == Some(&*refused.reason) => {
-                connection = None;
-                sleep(refused.after).await;
+impl LoadClient {
+    /// Does the same again and again until it is stopped.
+    async fn run(self, stopped: watch::Receiver<bool>) -> LoadTally {
+        let mut tally = LoadTally::default();
+        let mut connection = None;
+        while !*stopped.borrow() {
+            let ended = match &self.exchange {
+                Exchange::Request { method, path, body, answer } => {
+                    let ended = send_request(&self.target, &mut connection, [*method, path, body], answer).await;
+                    connection = connection.filter(|_| self.keeps_connection);
+                    ended
+                }
+                Exchange::Stream(length) => read_stream(&self.target, *length).await,
+            };
+            match ended {
+                Ok(Some(refused)) if self.retry_on == Some(&*refused.reason) => {
+                    connection = None;
+                    sleep(refused.after).await;
+                    continue;
+                }
+                Ok(None) => {
+                    match self.exchange {
+                        Exchange::Request { .. } => tally.requests += 1,
+                        Exchange::Stream(_) => tally.streams += 1,
+                    }
+                    if !self.pause.is_zero() {
+                        sleep(self.pause).await;
+                    }
+                    continue;
+                }
+                Ok(Some(refused)) => tally.fail(format!("{}: refused: {refused:?}", self.describe())),
+                Err(error) => tally.fail(format!("{}: {error:#}", self.describe())),
             }
-            (Ok(None), LoadClientKind::Request) => tally.requests += 1,
-            (Ok(None), LoadClientKind::Stream(_)) => tally.streams += 1,
-            (ended, _) => {
-                let error = match ended {
-                    Ok(refused) => anyhow!("refused: {refused:?}"),
-                    Err(error) => error,
-                };
-                let (way, after) = (target.route, started.elapsed().as_secs_f32());
-                tally.failed += 1;
-                tally.failures.push(format!("{way}, {sort:?}, after {after:.1} s: {error:#}"));
-                tally.failures.truncate(KEPT);
-                connection = None;
-                sleep(Duration::from_millis(100)).await;
-            }
+            connection = None;
+            sleep(Duration::from_millis(100)).await;
         }
+        tally
     }
-    tally
+
+    /// Returns the moment, the way and what is done, for a failure.
+    fn describe(&self) -> String {
+        let ClientTarget { route, prefix, .. } = &self.target;
+        let kept = if self.keeps_connection { "a connection that is kept" } else { "a new connection" };
+        let what = match &self.exchange {
+            Exchange::Request { method, path, .. } => format!("{method} {prefix}{path} on {kept}"),
+            Exchange::Stream(length) => format!("a stream of {length:?} from {prefix}"),
+        };
+        format!("{:.3}, {route}, {what}", Timestamp::now())
+    }
 }
 
 /// Refused attempt: nothing was done.
@@ -144,20 +214,22 @@ struct RefusedAttempt {
     after: Duration,
 }
 
-/// Sends a short request.
+/// Sends a short request, of this method, path and body, on the kept connection if there is one.
 async fn send_request(
     target: &ClientTarget,
     kept: &mut Option<HttpClientConnection>,
+    [method, path, body]: [&str; 3],
+    expected: &str,
 ) -> Result<Option<RefusedAttempt>> {
     let mut connection = match kept.take().filter(HttpClientConnection::is_reusable) {
         Some(connection) => connection,
         None => HttpClientConnection::open(target).await?,
     };
-    let answer = connection.send("GET", "/sleep?ms=50", "").await?;
+    let answer = connection.send(method, path, body).await?;
     if let Some(refused) = refused_attempt(&answer) {
         return Ok(Some(refused));
     }
-    ensure!(answer.status == 200 && answer.text == "slept", "{answer:?}");
+    ensure!(answer.status == 200 && answer.text.contains(expected), "{answer:?}");
     *kept = Some(connection);
     Ok(None)
 }

@@ -6,7 +6,7 @@ mod target;
 mod websocket;
 
 pub(crate) use connection::{HttpClientConnection, HttpClientResponse};
-pub(crate) use load::{BackgroundLoad, LoadProfile};
+pub(crate) use load::{BackgroundLoad, Exchange, LoadClient, LoadProfile};
 pub(crate) use target::ClientTarget;
 pub(crate) use websocket::check_websocket_echo;
 
