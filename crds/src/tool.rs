@@ -74,8 +74,8 @@ pub struct ToolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
     /// Headers of an http or mcp tool. $NAME in a value is replaced by that variable of the agent's own env or envFrom,
-    /// or by one of this tool's headersFrom. Variables that begin with CORAIL_, RECIF_, OTEL_ or MCP_, and those of
-    /// other tools, are not replaced.
+    /// or by one of this tool's headersFrom. Variables that begin with CORAIL_, MODEL_, RECIF_, OTEL_ or MCP_, and those
+    /// of other tools, are not replaced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
     /// Headers of an http or mcp tool whose values are in Secrets of the same namespace.
@@ -93,8 +93,8 @@ pub struct ToolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_flags: Option<Vec<String>>,
     /// Names of variables of the agent's environment that the program of a cli tool gets. Without them it gets PATH,
-    /// HOME and the like, and no credentials. Variables that begin with CORAIL_, RECIF_, OTEL_, TOOL_ or MCP_ belong
-    /// to the runtime and are never passed on.
+    /// HOME and the like, and no credentials. Variables that begin with CORAIL_, MODEL_, RECIF_, OTEL_, TOOL_ or MCP_
+    /// belong to the runtime and are never passed on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_env: Vec<String>,
     /// URL of the MCP server that has the tool.

@@ -104,7 +104,7 @@ fn bad_header(spec: &ToolSpec) -> Option<String> {
 fn bad_variable(spec: &ToolSpec) -> Option<String> {
     let own: Vec<_> = header_variables(spec).into_iter().map(|variable| variable.name).collect();
     let is_taken = |name: &&str| {
-        ["CORAIL_", "RECIF_", "OTEL_", "MCP_"].iter().any(|prefix| name.starts_with(prefix))
+        ["CORAIL_", "MODEL_", "RECIF_", "OTEL_", "MCP_"].iter().any(|prefix| name.starts_with(prefix))
             || name.starts_with("TOOL_") && !own.iter().any(|own| own == name)
     };
     spec.headers.iter().find_map(|(header, value)| {

@@ -23,9 +23,9 @@ use super::{models::Answerer, turn_event::TurnEvent};
 
 /// Header with the model that answers, such as `openai/gpt-5`.
 const MODEL: HeaderName = HeaderName::from_static("x-recif-model");
-/// Longest wait for the model that answers before the header of the response is sent without it: shorter than the wait of a
-/// gateway for the first byte, and long enough for a first model that is silent.
-const FIRST_ANSWERER_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest wait for the model that answers before the header of the response is sent without it: a client must see soon that it
+/// was heard.
+const FIRST_ANSWERER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// State of the stream.
 enum StreamState {
@@ -115,4 +115,23 @@ fn event(name: Option<&str>, data: Value) -> Result<Event, Infallible> {
         Some(name) => event.event(name),
         None => event,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_header_waits_5_s_for_the_model_that_answers_at_most() {
+        let began = Instant::now();
+        let turn = |sender: mpsc::Sender<TurnEvent>| async move {
+            let _sender = sender;
+            std::future::pending::<Result<Value, String>>().await
+        };
+        let response = respond(&["a/1".into(), "b/2".into()], turn).await;
+        assert!(began.elapsed() <= Duration::from_secs(6), "{:?}", began.elapsed());
+        assert!(!response.headers().contains_key(MODEL));
+    }
 }

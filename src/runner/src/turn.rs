@@ -72,6 +72,9 @@ impl TurnLoop<'_> {
             while let Some(chunk) = answer.next().await {
                 match chunk? {
                     Chunk::Answerer(answerer) => {
+                        if answerer.is_fallback {
+                            request.fallback = Some(answerer.model.clone());
+                        }
                         outcome.answerers.push(answerer.clone());
                         self.emit(TurnEvent::Answerer(answerer)).await;
                     }

@@ -34,8 +34,12 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "",
         "JSON array of the variables with credentials; a single one is the provider's key under any name",
     ),
-    ("CORAIL_MODEL_HEADERS", "", "JSON object of headers for the provider, with `$NAME` for a variable; never printed"),
-    ("CORAIL_MODEL_TLS", "", "JSON object with insecureSkipVerify, systemCAs and ca, PEM or `$NAME`"),
+    (
+        "CORAIL_MODEL_HEADERS",
+        "",
+        "JSON object of headers for the provider, with `$MODEL_<NAME>_<HEADER>` for a variable; never printed",
+    ),
+    ("CORAIL_MODEL_TLS", "", "JSON object with insecureSkipVerify, systemCAs and ca, PEM or `$MODEL_<NAME>_TLS_CA`"),
     ("CORAIL_MODEL_PASSTHROUGH", "", "`true`: the key is the caller's own, from its `Authorization: Bearer`"),
     (
         "CORAIL_MODEL_TIMEOUT",

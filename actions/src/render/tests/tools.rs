@@ -135,6 +135,8 @@ fn a_header_refers_to_no_variable_that_is_set_for_others() {
         ("$CORAIL_DATABASE_URL", "CORAIL_DATABASE_URL"),
         ("x${RECIF_NAME}y", "RECIF_NAME"),
         ("$KEY $OTEL_EXPORTER", "OTEL_EXPORTER"),
+        ("$MODEL_OPENAI_X_KEY", "MODEL_OPENAI_X_KEY"),
+        ("$MCP_DOCS_KEY", "MCP_DOCS_KEY"),
         ("$TOOL_OTHER_AUTHORIZATION", "TOOL_OTHER_AUTHORIZATION"),
     ] {
         let error = tool_error(&with(value).spec).unwrap();

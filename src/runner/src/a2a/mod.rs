@@ -55,6 +55,7 @@ use super::{
     caller::CallerContext,
     common_routes::{ErrorResponse, is_json},
     conversations::history::ConversationId,
+    models::ModelErrorKind,
 };
 
 /// Serves one agent over A2A. Clones share its tasks.
@@ -257,6 +258,7 @@ impl From<TurnError> for RpcError {
                  `message.contextId` out to begin one"
             )),
             TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
+            TurnError::Model(ref model) if model.kind == ModelErrorKind::NoKey => Self::NoKey(error.to_string()),
             TurnError::Random(_) | TurnError::Model(_) => Self::Internal(error.to_string()),
         }
     }

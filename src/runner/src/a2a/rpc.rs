@@ -43,6 +43,9 @@ pub(super) enum RpcError {
     /// Internal error, not caused by the client.
     #[error("{0}")]
     Internal(String),
+    /// The model needs the caller's own key.
+    #[error("{0}")]
+    NoKey(String),
     /// The agent cannot answer now.
     #[error("{0}")]
     Unavailable(String),
@@ -76,7 +79,7 @@ impl RpcError {
     fn code(&self) -> (i32, Option<&'static str>) {
         match self {
             Self::Parse(_) => (-32700, None),
-            Self::Request(_) | Self::TooLarge => (-32600, None),
+            Self::Request(_) | Self::TooLarge | Self::NoKey(_) => (-32600, None),
             Self::Method(_) => (-32601, None),
             Self::Params(_) => (-32602, None),
             Self::Internal(_) | Self::Unavailable(_) => (-32603, None),
@@ -94,6 +97,7 @@ impl RpcError {
         match self {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NoKey(_) => StatusCode::UNAUTHORIZED,
             _ => StatusCode::OK,
         }
     }

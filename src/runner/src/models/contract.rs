@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc, time::Duration};
 
-use crds::plugin_config::BASE_URL_KEYS;
+use crds::{digest, plugin_config::BASE_URL_KEYS, provider};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
     Credentials, Http, Model, ModelRef,
-    credentials::directory,
+    credentials::{directory, own_variable},
     fallback::{ChainedModel, ModelChain},
     open,
 };
@@ -130,12 +130,12 @@ impl Fallback {
             None => Err("`credentialsDir` of a fallback leads out of the contract's folder".to_owned()),
         });
         let files = files.transpose()?;
-        let variable = |name: &str| environment(name).ok_or_else(|| name.to_owned());
         let credentials = |name: &str| {
             // The operator's Ollama is for all models, and variables of the contract are this model's own.
-            if name == crds::provider::OLLAMA.base || name.starts_with("MODEL_") {
+            if name == provider::OLLAMA.base || name.starts_with("MODEL_") {
                 return environment(name);
             }
+            let variable = |variable: &str| own_variable(variable, name, environment);
             let own = self.credentials.get(name).and_then(|value| expand(value, variable).ok());
             own.or_else(|| files.as_ref()?(name))
         };
@@ -161,10 +161,21 @@ pub(crate) fn open_chain(
 }
 
 fn chained(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<ChainedModel, String> {
-    let ModelRef { provider, id, base_url, .. } = reference;
+    let ModelRef { provider, id, .. } = reference;
     Ok(ChainedModel {
         model: open(reference, credentials, http)?,
         name: format!("{provider}/{id}").into(),
-        breaker: http.breakers.of(format!("{provider} {id} {}", base_url.as_deref().unwrap_or_default())),
+        breaker: http.breakers.of(breaker_key(reference, credentials)),
     })
+}
+
+/// Returns what the requests have in common that fail together: model, address and credentials, these as a digest. So a flow whose
+/// key is refused does not stop another one, which has its own.
+fn breaker_key(reference: &ModelRef, credentials: &Credentials<'_>) -> String {
+    let ModelRef { provider, id, base_url, region, credential_keys, headers, passthrough, .. } = reference;
+    let known = provider::provider(provider).map(|known| known.keys.iter().copied().chain([known.base]));
+    let keys = known.into_iter().flatten().chain(credential_keys.iter().map(String::as_str));
+    let values: Vec<_> = keys.map(credentials).collect();
+    let secret = digest::sha256_hex(format!("{values:?} {headers:?}").as_bytes());
+    format!("{provider} {id} {base_url:?} {region:?} {passthrough} {secret}")
 }

@@ -2,10 +2,30 @@
 
 use std::path::{Component, Path, PathBuf};
 
-use crate::Lookup;
+use crate::{Lookup, tools::upper_snake};
 
 /// Lookup of API keys and other variables by name.
 pub(crate) type Credentials<'a> = dyn Fn(&str) -> Option<String> + Send + Sync + 'a;
+
+/// Part of a variable's name that stands for the CA certificates, in place of a header's name.
+pub(super) const AUTHORITIES: &str = "TLS_CA";
+
+/// Returns the value of the variable `name` if the operator made it of `part` of a PluginConfig, which is a header, a credential or
+/// [`AUTHORITIES`]: `MODEL_<PLUGINCONFIG>_<PART>`. The author of a PluginConfig need not be the agent's, whose other variables
+/// must not be sent.
+///
+/// # Errors
+/// The reason why there is none, phrased to follow "it refers to ".
+pub(super) fn own_variable(name: &str, part: &str, lookup: &Credentials<'_>) -> Result<String, String> {
+    let own = name.strip_prefix("MODEL_").is_some_and(|rest| rest.ends_with(&format!("_{}", upper_snake(part))));
+    if !own {
+        return Err(format!(
+            "the environment variable {name}, which is not this provider's: it must be MODEL_<PLUGINCONFIG>_{}",
+            upper_snake(part)
+        ));
+    }
+    lookup(name).ok_or_else(|| format!("the environment variable {name}, which is not set"))
+}
 
 /// Returns a lookup in a directory with one file per name, the form of a mounted Secret. Surrounding white space is
 /// trimmed: files often end with a newline. A name with more than one path component finds nothing.
@@ -23,6 +43,25 @@ pub(crate) fn directory(path: PathBuf) -> Box<Lookup> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_provider_sends_only_the_variables_of_its_own_headers() {
+        let lookup = |name: &str| (name != "MODEL_B_X_KEY").then(|| format!("<{name}>"));
+        for (name, is_sent) in [
+            ("MODEL_A_X_KEY", true),
+            ("MODEL_A_B_X_KEY", true),
+            ("MODEL_B_X_KEY", false),
+            ("MODEL_A_OTHER", false),
+            ("MODEL_A_OPENAI_API_KEY", false),
+            ("OPENAI_API_KEY", false),
+            ("X_KEY", false),
+            ("CORAIL_DATABASE_URL", false),
+            ("TOOL_A_X_KEY", false),
+        ] {
+            let sent = own_variable(name, "X-Key", &lookup);
+            assert_eq!(sent.is_ok(), is_sent, "{name}: {sent:?}");
+        }
+    }
 
     #[test]
     fn a_value_is_a_file_of_the_directory_itself() {

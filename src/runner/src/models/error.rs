@@ -19,6 +19,8 @@ pub(crate) struct ModelError {
     pub(super) is_transient: bool,
     /// Set if another model may answer the request.
     pub(super) is_of_model: bool,
+    /// Set if the provider reported it within its answer.
+    pub(super) is_reported: bool,
 }
 
 /// Kinds of failure.
@@ -46,7 +48,7 @@ impl ModelError {
         use ModelErrorKind::{Malformed, Timeout, Unavailable};
         let is_of_model = matches!(kind, Unavailable | Timeout | Malformed);
         let is_transient = kind == Unavailable;
-        Self { kind, text: text.into(), retry_after: None, is_transient, is_of_model }
+        Self { kind, text: text.into(), retry_after: None, is_transient, is_of_model, is_reported: false }
     }
 
     /// Creates the error for a request without the caller's key.
@@ -83,9 +85,9 @@ impl ModelError {
 
     /// Creates the error for a failure that the provider reported within its answer. The piece with the report goes to
     /// the log only.
-    pub(super) fn reported(piece: &[u8]) -> Self {
-        tracing::warn!(said = refusal::piece_message(piece), "a model's provider failed while it answered");
-        Self::new(ModelErrorKind::Unavailable, "the provider failed while it answered; try again later")
+    pub(super) fn reported() -> Self {
+        let error = Self::new(ModelErrorKind::Unavailable, "the provider failed while it answered; try again later");
+        Self { is_reported: true, ..error }
     }
 
     /// Creates the error for an answer ended by the provider's safety rules.

@@ -1,8 +1,10 @@
 //! Model with others that stand in for it.
 //!
-//! Each request begins at the first model. Where one cannot answer, the next is asked, as long as no piece of an answer has come:
-//! what was said cannot be taken back. A model that fails three times in a row is skipped for 30 s, by all requests of the process;
-//! then one request tries it ([circuit breaker](https://learn.microsoft.com/azure/architecture/patterns/circuit-breaker)).
+//! Each turn begins at the first model. Where one cannot answer, the next is asked, as long as no piece of an answer has come:
+//! what was said cannot be taken back. The further requests of a turn that a fallback has answered begin at that fallback: models
+//! refuse calls of tools in a turn that lack their own signatures. A model that fails three times in a row is skipped for 30 s, by
+//! all requests of the process with the same credentials; then one request tries it
+//! ([circuit breaker](https://learn.microsoft.com/azure/architecture/patterns/circuit-breaker)).
 
 use std::{
     collections::HashMap,
@@ -17,7 +19,9 @@ use futures::{
 };
 use tokio::time::Instant;
 
-use super::{CallerKey, Chunk, Model, ModelError, ModelRequest, generation::portable, request::Answerer, title};
+use super::{
+    CallerKey, Chunk, Model, ModelError, ModelErrorKind, ModelRequest, generation::portable, request::Answerer, title,
+};
 
 /// Failures in a row after which a model is skipped.
 const FAILURES: u32 = 3;
@@ -66,7 +70,9 @@ impl Model for ModelChain {
 /// Asks the models in their order and returns the first answer that has begun.
 async fn begin(models: &[ChainedModel], request: ModelRequest) -> Result<Answer, ModelError> {
     let mut failure = None;
-    for place in 0..models.len() {
+    let stays = |name: &Arc<str>| models.iter().skip(1).position(|model| model.name == *name);
+    let start = request.fallback.as_ref().and_then(stays).map_or(0, |place| place + 1);
+    for place in start..models.len() {
         let (Some(model), rest) = (models.get(place), models.get(place + 1..).unwrap_or_default()) else { break };
         let now = Instant::now();
         if models.len() > 1 && !model.breaker.begins(now) {
@@ -81,8 +87,8 @@ async fn begin(models: &[ChainedModel], request: ModelRequest) -> Result<Answer,
             settled => return settled,
         }
     }
-    match (failure, models.first()) {
-        (None, Some(first)) => ask(first, 0, false, &request).await,
+    match (failure, models.get(start)) {
+        (None, Some(first)) => ask(first, start, false, &request).await,
         (failure, _) => Err(failure.unwrap_or_else(ModelError::malformed)),
     }
 }
@@ -102,9 +108,14 @@ async fn ask(
     let mut answer = model.respond(request);
     let first = match answer.try_next().await {
         Ok(first) => first,
-        Err(error) => {
+        Err(mut error) => {
+            // It is the caller's key that is refused: neither may the operator's answer instead, nor is it the model's failure.
+            error.is_of_model &= error.kind != ModelErrorKind::Refused || !model.needs_key();
             if error.is_of_model {
                 breaker.failed(Instant::now());
+            } else if error.kind != ModelErrorKind::NoKey {
+                // The model works: it has judged the request.
+                breaker.succeeded();
             }
             return Err(error);
         }
@@ -165,7 +176,7 @@ impl Breaker {
     }
 }
 
-/// Breakers of a process, by model and address.
+/// Breakers of a process, by model, address and credentials.
 #[derive(Clone, Default)]
 pub(super) struct Breakers(Arc<Mutex<HashMap<String, Arc<Breaker>>>>);
 

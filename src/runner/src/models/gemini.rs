@@ -210,7 +210,7 @@ impl Reader for GeminiReader {
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         let event: GeminiEvent = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
         if event.error.is_some() {
-            return Err(ModelError::reported(piece));
+            return Err(ModelError::reported());
         }
         if event.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             return Err(ModelError::unsafe_content());

@@ -173,7 +173,7 @@ impl Reader for OllamaReader {
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         let line: OllamaLine = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
         if line.error.is_some() {
-            return Err(ModelError::reported(piece));
+            return Err(ModelError::reported());
         }
         if let Some(message) = line.message {
             chunks.extend(message.content.filter(|text| !text.is_empty()).map(Chunk::Token));

@@ -206,7 +206,7 @@ impl Reader for OpenAiReader {
         }
         let event: OpenAiEvent = serde_json::from_slice(piece).map_err(|_| ModelError::malformed())?;
         if event.error.is_some_and(|error| !error.is_null()) {
-            return Err(ModelError::reported(piece));
+            return Err(ModelError::reported());
         }
         if let Some(tokens) = event.usage {
             self.usage = Some(Usage { input: tokens.prompt_tokens, output: tokens.completion_tokens });

@@ -26,9 +26,13 @@ pub(super) async fn read(mut response: Response, headers: &HeaderMap) -> (String
             break;
         }
     }
-    let secrets = headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok());
     let body = String::from_utf8_lossy(&body);
-    (message(&body, secrets), code(&body))
+    (message(&body, secrets(headers)), code(&body))
+}
+
+/// Returns the credentials among the headers of a request.
+fn secrets(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    headers.values().filter(|value| value.is_sensitive()).filter_map(|value| value.to_str().ok())
 }
 
 /// Returns the code in a response body, if it is one that decides.
@@ -40,9 +44,9 @@ fn code(body: &str) -> Option<&'static str> {
     found.flat_map(|found| CODES.into_iter().filter(move |code| *code == found)).next()
 }
 
-/// Returns the error message in one piece of a streamed answer.
-pub(super) fn piece_message(piece: &[u8]) -> String {
-    message(&String::from_utf8_lossy(piece), std::iter::empty())
+/// Returns the error message in one piece of a streamed answer to a request with `headers`.
+pub(super) fn piece_message(piece: &[u8], headers: &HeaderMap) -> String {
+    message(&String::from_utf8_lossy(piece), secrets(headers))
 }
 
 /// Returns the message in a response body, with `secrets`, values of headers, masked.

@@ -12,9 +12,11 @@ use futures::{StreamExt, TryStreamExt};
 use mcp::Trust;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
+use super::credentials::{AUTHORITIES, own_variable};
 use super::error::ModelError;
 use super::frames::{self, Frames};
-use super::http::{Http, ProviderRequest, Timeouts};
+use super::http::{Http, ProviderRequest, Timeouts, silent};
+use super::refusal;
 use super::{Chunk, Credentials, Model, ModelRef, ModelRequest};
 use crate::tools::expand;
 
@@ -72,13 +74,11 @@ impl Connection {
     /// The setting that is missing or invalid, without its value.
     pub(super) fn new(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<Self, String> {
         let provider = &reference.provider;
-        let variable =
-            |name: &str| credentials(name).ok_or_else(|| format!("the environment variable {name}, which is not set"));
         let mut headers = HeaderMap::new();
         for (name, value) in &reference.headers {
             let parsed: HeaderName =
                 name.parse().map_err(|_| format!("`{name}` of model provider `{provider}` is not a header name"))?;
-            let value = expand(value, variable)
+            let value = expand(value, |variable| own_variable(variable, name, credentials))
                 .map_err(|problem| format!("header {name} of model provider `{provider}` refers to {problem}"))?;
             // A mounted Secret often ends with a newline, which is invalid in a header.
             let mut value = HeaderValue::from_str(value.trim_end_matches(['\r', '\n'])).map_err(|_| {
@@ -87,7 +87,8 @@ impl Connection {
             value.set_sensitive(true);
             headers.insert(parsed, value);
         }
-        let trust = reference.tls.as_ref().map_or(Ok(Trust::System), |tls| tls.trust_by(variable));
+        let authorities = |variable: &str| own_variable(variable, AUTHORITIES, credentials);
+        let trust = reference.tls.as_ref().map_or(Ok(Trust::System), |tls| tls.trust_by(authorities));
         let http = trust.and_then(|trust| http.with_trust(&trust));
         let http = http.map_err(|problem| format!("`tls` of model provider `{provider}`: {problem}"))?;
         Ok(Self { http, headers, passthrough: reference.passthrough, silence: reference.timeout })
@@ -120,7 +121,18 @@ impl<P: Protocol> Model for Remote<P> {
                 call.headers.insert(name, value.clone());
             }
             let timeouts = Timeouts::new(silence, request.has_fallback);
-            http.retrying(request.has_fallback, || begin(&*protocol, &http, &call, timeouts)).await
+            let has_fallback = request.has_fallback;
+            let attempt = || {
+                let answer = begin(&*protocol, &http, &call, timeouts);
+                async move {
+                    if !has_fallback {
+                        return answer.await;
+                    }
+                    // Headers and comments are no answer: while another model is left, they do not prolong the wait for one.
+                    tokio::time::timeout(timeouts.first, answer).await.map_err(|_| silent(timeouts.first))?
+                }
+            };
+            http.retrying(has_fallback, attempt).await
         };
         stream::once(answer).try_flatten().boxed()
     }
@@ -138,26 +150,35 @@ async fn begin(
     timeouts: Timeouts,
 ) -> Result<BoxStream<'static, Result<Chunk, ModelError>>, ModelError> {
     let pieces = protocol.split(frames::bytes(http.send(call, timeouts.first).await?, timeouts));
-    let mut chunks = chunks(pieces, protocol.reader()).boxed();
+    let mut chunks = chunks(pieces, protocol.reader(), call.headers.clone()).boxed();
     let first = chunks.try_next().await?;
     Ok(stream::iter(first.map(Ok)).chain(chunks).boxed())
 }
 
+/// Decodes the frames of the answer to a request with the headers `sent`.
 fn chunks(
     pieces: Frames,
     reader: Box<dyn Reader>,
+    sent: HeaderMap,
 ) -> impl futures::Stream<Item = Result<Chunk, ModelError>> + Send + 'static {
-    let state = (pieces, reader, VecDeque::new(), false);
-    stream::try_unfold(state, |(mut pieces, mut reader, mut ready, mut ended)| async move {
+    let state = (pieces, reader, sent, VecDeque::new(), false);
+    stream::try_unfold(state, |(mut pieces, mut reader, sent, mut ready, mut ended)| async move {
         loop {
             if let Some(chunk) = ready.pop_front() {
-                return Ok(Some((chunk, (pieces, reader, ready, ended))));
+                return Ok(Some((chunk, (pieces, reader, sent, ready, ended))));
             }
             if ended {
                 return Ok(None);
             }
             match pieces.try_next().await? {
-                Some(piece) => reader.read(&piece, &mut ready)?,
+                Some(piece) => {
+                    let read = reader.read(&piece, &mut ready);
+                    if read.as_ref().is_err_and(|error| error.is_reported) {
+                        let said = refusal::piece_message(&piece, &sent);
+                        tracing::warn!(said, "a model's provider failed while it answered");
+                    }
+                    read?;
+                }
                 None => ended = true,
             }
             if ended || reader.done() {

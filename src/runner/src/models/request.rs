@@ -25,7 +25,7 @@ pub(crate) struct ModelRef {
     pub(crate) credential_keys: Vec<String>,
     /// Generation config of every request, which the request may override.
     pub(crate) config: Map<String, Value>,
-    /// Headers of every request besides those of the protocol, with `$NAME` for a variable.
+    /// Headers of every request besides those of the protocol, with `$NAME` for [a variable](super::credentials::own_variable).
     pub(crate) headers: BTreeMap<String, String>,
     /// Verification of the provider's certificate, if not by the system's authorities.
     pub(crate) tls: Option<Tls>,
@@ -77,6 +77,8 @@ pub(crate) struct ModelRequest {
     pub(crate) output: Option<OutputFormat>,
     /// Key of the caller, for a provider that gets it.
     pub(crate) key: Option<CallerKey>,
+    /// Fallback that has answered in this turn, by its name, and goes on.
+    pub(crate) fallback: Option<Arc<str>>,
     /// Set when another model can answer instead: the provider is then given up sooner.
     pub(crate) has_fallback: bool,
 }

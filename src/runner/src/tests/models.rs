@@ -81,4 +81,12 @@ async fn without_the_callers_key_the_answer_is_401() {
         let response = chat().header("authorization", "Bearer k").send().await.unwrap();
         assert_eq!(response.status(), 200, "{accept}");
     }
+    for method in ["message/send", "message/stream"] {
+        let message = json!({"messageId": "m", "role": "user", "parts": [{"kind": "text", "text": "hi"}]});
+        let call = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"message": message}});
+        let response = runner.client.post(runner.url("/")).body(call.to_string()).send().await.unwrap();
+        assert_eq!(response.status(), 401, "{method}");
+        let text = response.text().await.unwrap();
+        assert!(text.contains("the model needs your key: send it as Authorization"), "{text}");
+    }
 }

@@ -31,6 +31,7 @@ async fn search_service() -> SocketAddr {
         match (query["q"].as_str(), query.get("format").map(String::as_str)) {
             ("closed", _) => StatusCode::FORBIDDEN.into_response(),
             ("page", _) | (_, None) => "<html>".into_response(),
+            ("long", _) => answer(&"x".repeat(1 << 20)),
             (q, _) => answer(q),
         }
     };
@@ -79,6 +80,7 @@ async fn the_configured_service_is_asked_and_the_model_gets_its_results() {
     for (query, error) in [
         ("closed", "HTTP 403 Forbidden"),
         ("page", "the search service did not answer with JSON: allow `json`"),
+        ("long", "the search service answered with more than 1 MiB"),
         (" ", "wrong arguments: `query` is empty"),
     ] {
         let reply = runner.say(format!(r#"/tool web_search {{"query": "{query}"}}"#)).await;

@@ -82,8 +82,12 @@ pub(super) fn server_prefix(server: &str) -> String {
 }
 
 fn prefix(kind: &str, name: &str) -> String {
-    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    format!("{kind}{}_", name.chars().map(upper).collect::<String>())
+    format!("{kind}{}_", upper_snake(name))
+}
+
+/// Returns the text in upper case, every character but letters and digits an underscore.
+pub(crate) fn upper_snake(text: &str) -> String {
+    text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect()
 }
 
 impl ToolHeaders {

@@ -45,7 +45,7 @@ use super::{
 };
 
 pub(super) use definition::CallableTool;
-pub(super) use headers::expand;
+pub(super) use headers::{expand, upper_snake};
 pub(super) use schema::Schema;
 pub(super) use tls::Tls;
 

@@ -6,6 +6,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
+    bounded_buffer::CAP,
     client::{self, HttpClient},
     error::ToolError,
 };
@@ -35,9 +36,9 @@ struct SearchAnswer {
 
 #[derive(Deserialize)]
 struct SearchResult {
-    #[serde(default)]
-    title: String,
-    url: String,
+    title: Option<String>,
+    /// Unset for what is no page, which is left out.
+    url: Option<String>,
     content: Option<String>,
 }
 
@@ -66,9 +67,12 @@ impl SearchService {
         let request = client.for_url(&url).await?.get(url).header("accept", "application/json");
         let body = client::read(request.send().await.map_err(client::failed)?).await?;
         let answer: SearchAnswer = serde_json::from_str(&body).map_err(|_| {
-            ToolError::Failed(
-                "the search service did not answer with JSON: allow `json` in its `search.formats`".into(),
-            )
+            let problem = if body.len() > CAP {
+                "the search service answered with more than 1 MiB: ask more precisely"
+            } else {
+                "the search service did not answer with JSON: allow `json` in its `search.formats`"
+            };
+            ToolError::Failed(problem.into())
         })?;
         Ok(text(&answer))
     }
@@ -78,10 +82,12 @@ impl SearchService {
 fn text(answer: &SearchAnswer) -> String {
     let direct = answer.answers.iter().filter_map(|one| one.as_str().or_else(|| one["answer"].as_str()));
     let mut parts: Vec<String> = direct.map(|text| format!("Answer: {}", shortened(text))).collect();
-    for (number, result) in answer.results.iter().take(MAX_RESULTS).enumerate() {
+    let results = answer.results.iter().filter_map(|result| Some((result, result.url.as_deref()?)));
+    for (number, (result, url)) in results.take(MAX_RESULTS).enumerate() {
         let content = result.content.as_deref().map(shortened).filter(|text| !text.is_empty());
         let content = content.map_or_else(String::new, |text| format!("\n{text}"));
-        parts.push(format!("{}. {}\n{}{content}", number + 1, shortened(&result.title), result.url));
+        let title = shortened(result.title.as_deref().unwrap_or_default());
+        parts.push(format!("{}. {title}\n{url}{content}", number + 1));
     }
     if parts.is_empty() { "nothing was found".into() } else { parts.join("\n\n") }
 }
@@ -123,5 +129,15 @@ mod tests {
         assert!(text.starts_with("Answer: 42\n\nAnswer: 43\n\n1. t0\nhttp://r/0\nc\n\n2. t1\n"), "{text}");
         assert!(text.ends_with("10. t9\nhttp://r/9\nc"), "{text}");
         assert_eq!(super::text(&serde_json::from_str("{}").unwrap()), "nothing was found");
+    }
+
+    #[test]
+    fn a_result_without_a_page_is_left_out_and_one_without_a_title_is_not() {
+        let answer = serde_json::json!({ "results": [
+            { "title": "a", "content": "no page" },
+            { "title": "b", "url": null },
+            { "title": null, "url": "http://c/", "content": null },
+        ] });
+        assert_eq!(text(&serde_json::from_value(answer).unwrap()), "1. \nhttp://c/");
     }
 }

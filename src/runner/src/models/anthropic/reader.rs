@@ -169,7 +169,7 @@ impl Reader for AnthropicReader {
                 }
             }
             AnthropicEvent::MessageStop => self.done = true,
-            AnthropicEvent::Error => return Err(ModelError::reported(piece)),
+            AnthropicEvent::Error => return Err(ModelError::reported()),
             AnthropicEvent::Other => {}
         }
         Ok(())

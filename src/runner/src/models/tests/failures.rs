@@ -56,7 +56,7 @@ async fn a_status_says_what_failed_and_the_body_is_not_shown() {
 #[tokio::test]
 async fn why_a_provider_refuses_is_in_the_log_without_credentials() {
     let (log, _kept) = Log::capture();
-    let refused = r#"{"error": {"message": "`tools` is not supported, said sk-abcdefghijklmnop"}}"#;
+    let refused = r#"{"error": {"message": "`tools` is not supported, said sk-abcdefghijklmnop to KEY"}}"#;
     for reply in [
         ScriptedReply { body: refused.into(), ..ScriptedReply::status(400) },
         ScriptedReply::ok(format!("data: {refused}\n\n")),
@@ -65,7 +65,7 @@ async fn why_a_provider_refuses_is_in_the_log_without_credentials() {
         assert!(collect(server.model("openai").respond(hello())).await.is_err());
         let logged = log.drain();
         let line = logged.lines().find(|line| line.contains("WARN")).unwrap_or_default();
-        assert!(line.contains("`tools` is not supported, said sk-***"), "{reply:?}: {logged}");
+        assert!(line.contains("`tools` is not supported, said sk-*** to ***"), "{reply:?}: {logged}");
         assert!(!logged.contains("abcdefghijklmnop"), "{logged}");
     }
 }

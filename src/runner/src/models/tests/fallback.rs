@@ -13,13 +13,13 @@ use super::{
     },
     Provider, ReplyEnd, ScriptedReply, anthropic, collect, hello, openai,
 };
-use crate::tests::log::Log;
+use crate::{metrics::RunnerMetrics, tests::log::Log, tools::Toolbox, turn::TurnLoop};
 
 /// Returns the fallback to `server`, which speaks the protocol of Anthropic.
 fn fallback(server: &Provider) -> Fallback {
     let plugin = json!({"type": "anthropic", "extraConfig": {"serverAddress": format!("http://{}", server.address)}});
     let model = json!({"provider": "a", "model": "model-2", "config": {"temperature": 0.25}});
-    let credentials = json!({"ANTHROPIC_API_KEY": "$MODEL_TWO_KEY"});
+    let credentials = json!({"ANTHROPIC_API_KEY": "$MODEL_TWO_ANTHROPIC_API_KEY"});
     serde_json::from_value(json!({"model": model, "plugin": plugin, "credentials": credentials})).unwrap()
 }
 
@@ -27,7 +27,7 @@ fn fallback(server: &Provider) -> Fallback {
 fn chain(first: &Provider, reference: ModelRef, others: &[Fallback]) -> Result<Arc<dyn Model>, String> {
     let variables = |name: &str| match name {
         "OPENAI_API_KEY" => Some("ONE".to_owned()),
-        "MODEL_TWO_KEY" => Some("TWO".to_owned()),
+        "MODEL_TWO_ANTHROPIC_API_KEY" => Some("TWO".to_owned()),
         "MODEL_ONE_X_TEAM" => Some("sales\n".to_owned()),
         _ => None,
     };
@@ -59,6 +59,7 @@ async fn each_failure_before_the_answer_goes_on_to_the_next_model_or_not() {
         (ScriptedReply::ok("data: [1]\n\n"), 1, true),
         (ScriptedReply::ok("").ending(ReplyEnd::Cut), 2, true),
         (ScriptedReply::ok("").ending(ReplyEnd::Silent), 1, true),
+        (ScriptedReply::ok("").ending(ReplyEnd::Comments), 1, true),
         // The safety rules of one provider are not evaded by another.
         (ScriptedReply::ok(format!("{refused}\n\n")), 1, false),
         (ScriptedReply::status(400), 1, false),
@@ -131,7 +132,7 @@ async fn where_none_answers_the_last_failure_is_told_and_all_skipped_the_first_i
 
 #[tokio::test]
 async fn a_fallback_gets_its_own_credentials_and_settings_and_the_first_model_its_headers() {
-    let first = Provider::new([ScriptedReply::status(401)]).await;
+    let first = Provider::new([ScriptedReply::status(404)]).await;
     let second = Provider::new([ScriptedReply::ok(anthropic::GOOD)]).await;
     let headers = [("X-Team".to_owned(), "$MODEL_ONE_X_TEAM".to_owned())].into();
     let reference = ModelRef { headers, passthrough: true, ..first.reference("openai") };
@@ -168,18 +169,106 @@ async fn a_model_that_takes_the_callers_key_is_not_asked_without_one() {
 }
 
 #[tokio::test]
+async fn a_refused_key_of_a_caller_is_the_callers_failure_alone() {
+    let quota = r#"{"error": {"code": "insufficient_quota"}}"#;
+    for reply in [
+        ScriptedReply::status(401),
+        ScriptedReply::status(402),
+        ScriptedReply::status(403),
+        ScriptedReply { body: quota.into(), ..ScriptedReply::status(429) },
+    ] {
+        let mut replies = vec![reply.clone(); 4];
+        replies.push(ScriptedReply::ok(openai::GOOD));
+        let first = Provider::new(replies).await;
+        let second = Provider::new([ScriptedReply::ok(anthropic::GOOD)]).await;
+        let reference = ModelRef { passthrough: true, ..first.reference("openai") };
+        let model = chain(&first, reference, &[fallback(&second)]).unwrap();
+        let request = ModelRequest { key: Some(CallerKey("JUNK".into())), ..hello() };
+        for _ in 0..4 {
+            let error = collect(model.respond(request.clone())).await.unwrap_err();
+            assert_eq!(error.kind, ModelErrorKind::Refused, "{reply:?}");
+        }
+        let chunks = collect(model.respond(request)).await.unwrap();
+        assert_eq!(chunks[0], by("openai/model-1", false), "{reply:?}: others are still answered by the first model");
+        assert_eq!(second.requests().len(), 0, "{reply:?}: the operator's credentials");
+    }
+}
+
+#[tokio::test]
+async fn failures_with_one_key_do_not_stop_requests_with_another() {
+    let first = Provider::new([
+        ScriptedReply::status(401),
+        ScriptedReply::status(401),
+        ScriptedReply::status(401),
+        ScriptedReply::ok(openai::GOOD),
+    ])
+    .await;
+    let second = Provider::new([ScriptedReply::ok(anthropic::GOOD)]).await;
+    let variables = |name: &str| (name == "MODEL_TWO_ANTHROPIC_API_KEY").then(|| "TWO".to_owned());
+    let sources = FallbackSources { variables: &variables, folder: &|_| None };
+    let others = [fallback(&second)];
+    let open = |key: &'static str| {
+        let credentials = move |name: &str| (name == "OPENAI_API_KEY").then(|| key.to_owned());
+        open_chain(&first.reference("openai"), &others, &credentials, sources, &first.http).unwrap()
+    };
+    for _ in 0..4 {
+        collect(open("REVOKED").respond(hello())).await.unwrap();
+    }
+    assert_eq!((first.requests().len(), second.requests().len()), (3, 4));
+    let chunks = collect(open("VALID").respond(hello())).await.unwrap();
+    assert_eq!(chunks[0], by("openai/model-1", false));
+}
+
+#[tokio::test]
+async fn a_refused_request_does_not_keep_a_model_skipped() {
+    let first = Provider::new([
+        ScriptedReply::status(404),
+        ScriptedReply::status(404),
+        ScriptedReply::status(400),
+        ScriptedReply::status(404),
+        ScriptedReply::ok(openai::GOOD),
+    ])
+    .await;
+    let second = Provider::new([ScriptedReply::ok(anthropic::GOOD)]).await;
+    let model = chain(&first, first.reference("openai"), &[fallback(&second)]).unwrap();
+    for is_answered in [true, true, false, true] {
+        assert_eq!(collect(model.respond(hello())).await.is_ok(), is_answered);
+    }
+    let chunks = collect(model.respond(hello())).await.unwrap();
+    assert_eq!(chunks[0], by("openai/model-1", false), "the failures were not in a row");
+}
+
+#[tokio::test]
+async fn a_fallback_that_has_answered_in_a_turn_goes_on_with_it() {
+    let first = Provider::new([ScriptedReply::status(404), ScriptedReply::ok(openai::GOOD)]).await;
+    let second = Provider::new([ScriptedReply::ok(anthropic::CALLS), ScriptedReply::ok(anthropic::GOOD)]).await;
+    let model = chain(&first, first.reference("openai"), &[fallback(&second)]).unwrap();
+    let tools = Toolbox::new(Vec::new(), Arc::new(|_: &str| None), RunnerMetrics::default());
+    let turn = TurnLoop { model: &*model, tools: &tools, events: None };
+    turn.run(&mut hello(), &mut 5).await.unwrap();
+    assert_eq!((first.requests().len(), second.requests().len()), (1, 2));
+    turn.run(&mut hello(), &mut 5).await.unwrap();
+    assert_eq!((first.requests().len(), second.requests().len()), (2, 2), "the next turn begins at the first model");
+}
+
+#[tokio::test]
 async fn what_a_header_or_a_certificate_lacks_is_said_before_anything_is_asked() {
     let server = Provider::new([ScriptedReply::status(500)]).await;
-    let headers = [("X-Key".to_owned(), "$MODEL_NOWHERE".to_owned())].into();
+    let headers = |value: &str| [("X-Key".to_owned(), value.to_owned())].into();
     let tls = |tls: Value| Some(serde_json::from_value(tls).unwrap());
     for (reference, problem) in [
         (
-            ModelRef { headers, ..server.reference("openai") },
-            "header X-Key of model provider `openai` refers to the environment variable MODEL_NOWHERE, which is not set",
+            ModelRef { headers: headers("$MODEL_NOWHERE_X_KEY"), ..server.reference("openai") },
+            "header X-Key of model provider `openai` refers to the environment variable MODEL_NOWHERE_X_KEY, which is not set",
         ),
         (
-            ModelRef { tls: tls(json!({"ca": "$MODEL_NOWHERE"})), ..server.reference("openai") },
-            "`tls` of model provider `openai`: the server's authorities are in the environment variable MODEL_NOWHERE",
+            ModelRef { headers: headers("a$OPENAI_API_KEY"), ..server.reference("openai") },
+            "header X-Key of model provider `openai` refers to the environment variable OPENAI_API_KEY, which is not this \
+             provider's",
+        ),
+        (
+            ModelRef { tls: tls(json!({"ca": "$MODEL_NOWHERE_TLS_CA"})), ..server.reference("openai") },
+            "`tls` of model provider `openai`: the server's authorities are in the environment variable MODEL_NOWHERE_TLS_CA",
         ),
         (
             ModelRef { tls: tls(json!({"ca": "none"})), ..server.reference("ollama") },

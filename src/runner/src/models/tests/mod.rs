@@ -35,6 +35,8 @@ enum ReplyEnd {
     Silent,
     /// Broken connection.
     Cut,
+    /// Comments of server-sent events without end.
+    Comments,
 }
 
 /// Reply of the server.
@@ -83,6 +85,11 @@ impl ScriptedReply {
                 })
                 .boxed()
             }
+            ReplyEnd::Comments => stream::unfold((), |()| async {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                Some((Ok(Bytes::from_static(b": wait\n\n")), ()))
+            })
+            .boxed(),
             ReplyEnd::Cut => stream::once(async {
                 // Yields, so that the server flushes the body before the error.
                 tokio::task::yield_now().await;

@@ -43,7 +43,9 @@ impl ResponseId {
         let (inputs, random) = rest.split_at(place);
         let number = |digits| u32::from_str_radix(digits, 16).ok();
         let conversation = ConversationId::parse(name).filter(ConversationId::is_generated)?;
-        Some(Self { conversation, inputs: number(inputs)?, random: number(random)? })
+        let id = Self { conversation, inputs: number(inputs)?, random: number(random)? };
+        // There is one way to write a number: not with a sign, nor in capital letters.
+        (id.to_string() == text).then_some(id)
     }
 
     /// Reports whether no further turn follows this response. A conversation that lost its oldest turns may be shorter
@@ -69,9 +71,17 @@ mod tests {
         let id = ResponseId::new(ConversationId::random().unwrap(), 3).unwrap();
         let text = id.to_string();
         assert_eq!(ResponseId::parse(&text), Some(id));
-        for other in
-            ["", "resp_", &text[5..], &format!("{text}0"), &text.replace("resp_", "resp-"), &text.to_uppercase()]
-        {
+        let place = |digits: &str| format!("{}{digits}{}", &text[..37], &text[45..]);
+        assert!(ResponseId::parse(&place("0000000a")).is_some());
+        for other in [
+            "",
+            "resp_",
+            &text[5..],
+            &format!("{text}0"),
+            &text.replace("resp_", "resp-"),
+            &place("0000000A"),
+            &place("+0000003"),
+        ] {
             assert_eq!(ResponseId::parse(other), None, "{other}");
         }
         assert_eq!(ResponseId::parse(&format!("resp_{}", "é".repeat(24))), None);
