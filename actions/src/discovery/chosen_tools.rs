@@ -6,6 +6,7 @@ use crds::{
     Reference, Tool, ToolServerRef, ToolSpec,
     digest::{canonical_json, digest},
     tool::{ServerAccess, ServerRef, ServerVariables},
+    tool_server::DiscoveredTool,
     tool_server_ref::{ToolChoice, short_digest},
 };
 use kube::core::ObjectMeta;
@@ -59,7 +60,8 @@ pub(crate) fn chosen_state(
     if let Some(tool) = choice.named().find(|tool| !is_defined(tool)) {
         return ChosenState::Missing(no_definition(tool));
     }
-    let (mut tools, left_out): (Vec<_>, Vec<_>) = chosen.iter().partition(|tool| is_defined(&tool.name));
+    let (mut tools, left_out): (Vec<&DiscoveredTool>, Vec<_>) =
+        chosen.into_iter().partition(|tool| is_defined(&tool.name));
     if let Some(first) = left_out.first().filter(|_| tools.is_empty()) {
         return ChosenState::Missing(no_definition(&first.name));
     }
