@@ -14,6 +14,9 @@ use crate::{
 /// Text on a flow that nothing could answer.
 const NO_PROMPTS: &str = "a flow without prompts has no route";
 
+/// Most flows of a FlowSet.
+const MOST_FLOWS: usize = 64;
+
 /// Turns a Flow into ours.
 pub(super) fn convert(subject: &Subject<'_>) {
     let spec = subject.spec();
@@ -56,6 +59,10 @@ pub(super) fn convert_set(subject: &Subject<'_>) {
     }
     if flows.is_empty() {
         return refused(subject, &spec, "it has no flow that answers");
+    }
+    if flows.len() > MOST_FLOWS {
+        subject.notes.loss("spec.flows", format!("at most {MOST_FLOWS} flows; the others are left out"));
+        flows.truncate(MOST_FLOWS);
     }
     let mut ours = Map::new();
     set_list(&mut ours, "flows", flows);
@@ -160,7 +167,7 @@ fn runtime(subject: &Subject<'_>, spec: &Fields<'_>, kind: &str, ours: &mut Map<
     set(ours, "replicas", env::replicas(subject, spec, "replicas", 10));
     let port = env::port(subject, spec, "port");
     set(ours, "port", port);
-    set_list(ours, "env", env::variables(subject, spec, "env", kind, Some(port.unwrap_or(8080))));
+    set_list(ours, "env", env::variables(subject, spec, "env", kind, Some(port.unwrap_or(8080)), &[]));
     set(ours, "resources", env::resources(spec));
     set(ours, "imagePullSecrets", env::pull_secrets(subject, spec));
     if let Some(account) = spec.text("serviceAccountName") {
