@@ -431,6 +431,29 @@ async fn what_is_longer_than_ours_take_is_cut_and_told() {
         thing("genkit.dev/v1alpha1", "FlowSet", "f", &json!({ "flows": flows })),
     ]
     .join("\n---\n");
+    let text = [
+        text,
+        thing(
+            "kagent.dev/v1alpha2",
+            "ModelConfig",
+            "twice",
+            &json!({
+                "model": "m",
+                "defaultHeaders": { "OpenAI-Organization": "one" },
+                "openAI": { "organization": "two" },
+            }),
+        ),
+        thing(
+            "genkit.dev/v1alpha1",
+            "Flow",
+            "many-tools",
+            &json!({
+                "prompts": [{ "prompt": { "name": "p", "content": "x" } }],
+                "tools": (0..70).map(|number| json!({ "name": format!("t{number}") })).collect::<Value>(),
+            }),
+        ),
+    ]
+    .join("\n---\n");
     let card = "loss Agent n/a spec.declarative.a2aConfig.skills[0]";
     assert_told(
         &text,
@@ -442,6 +465,8 @@ async fn what_is_longer_than_ours_take_is_cut_and_told() {
             &format!("{card}.examples: is cut after 4096 characters"),
             &format!("{card}.inputModes: is cut after 128 characters"),
             "loss ModelConfig n/m spec.defaultHeaders: at most 32 headers; the others are left out",
+            "skip ModelConfig n/twice spec.openAI.organization: has the name of a header before it",
+            "loss Flow n/many-tools spec.tools: at most 64 tools; the others are left out",
             "loss FlowSet n/f spec.flows: at most 64 flows; the others are left out",
         ],
     );

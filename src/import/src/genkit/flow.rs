@@ -14,8 +14,8 @@ use crate::{
 /// Text on a flow that nothing could answer.
 const NO_PROMPTS: &str = "a flow without prompts has no route";
 
-/// Most flows of a FlowSet.
-const MOST_FLOWS: usize = 64;
+/// Most flows of a FlowSet, and most prompts and tools of a flow.
+const MOST: usize = 64;
 
 /// Turns a Flow into ours.
 pub(super) fn convert(subject: &Subject<'_>) {
@@ -60,9 +60,9 @@ pub(super) fn convert_set(subject: &Subject<'_>) {
     if flows.is_empty() {
         return refused(subject, &spec, "it has no flow that answers");
     }
-    if flows.len() > MOST_FLOWS {
-        subject.notes.loss("spec.flows", format!("at most {MOST_FLOWS} flows; the others are left out"));
-        flows.truncate(MOST_FLOWS);
+    if flows.len() > MOST {
+        subject.notes.loss("spec.flows", format!("at most {MOST} flows; the others are left out"));
+        flows.truncate(MOST);
     }
     let mut ours = Map::new();
     set_list(&mut ours, "flows", flows);
@@ -86,6 +86,10 @@ fn definition(subject: &Subject<'_>, spec: &Fields<'_>, ours: &mut Map<String, V
         if !tools.contains(&tool) {
             tools.push(tool);
         }
+    }
+    if tools.len() > MOST {
+        subject.notes.loss(&spec.path("tools"), format!("at most {MOST} tools; the others are left out"));
+        tools.truncate(MOST);
     }
     set_list(ours, "tools", tools);
     let (by_reference, in_place) = (spec.part("modelRef"), spec.part("modelSpec"));
@@ -136,9 +140,9 @@ fn prompts(subject: &Subject<'_>, spec: &Fields<'_>) -> Vec<Value> {
         }
         prompts.push(json!({ "prompt": { "name": fixed, "content": content } }));
     }
-    if prompts.len() > 64 {
-        subject.notes.loss(&spec.path("prompts"), "at most 64 prompts; the others are left out");
-        prompts.truncate(64);
+    if prompts.len() > MOST {
+        subject.notes.loss(&spec.path("prompts"), format!("at most {MOST} prompts; the others are left out"));
+        prompts.truncate(MOST);
     }
     prompts
 }

@@ -149,6 +149,10 @@ struct Settings {
 
 impl Settings {
     fn header(&mut self, subject: &Subject<'_>, path: &str, name: &str, value: &str) {
+        let same = |known: &Value| known["name"].as_str().is_some_and(|known| known.eq_ignore_ascii_case(name));
+        if self.headers.iter().any(same) {
+            return subject.notes.skip(path, "has the name of a header before it");
+        }
         self.headers.extend(headers::text(subject, path, name, value, Receiver::Provider));
     }
 
