@@ -69,11 +69,7 @@ fn describe(subject: &Subject<'_>, spec: &Fields<'_>, inner: Option<&Fields<'_>>
         subject.notes.skip("spec.declarative.description", "spec.description goes first");
     }
     let Some(text) = own.or(inner) else { return };
-    let cut: String = text.chars().take(4096).collect();
-    if cut.len() < text.len() {
-        subject.notes.loss("spec.description", "is cut after 4096 characters");
-    }
-    set(ours, "description", Some(cut));
+    set(ours, "description", Some(card::cut(subject, "spec.description", text, 4096)));
 }
 
 /// Tells what ours have nothing for.

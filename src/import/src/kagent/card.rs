@@ -60,7 +60,7 @@ pub(super) fn card(subject: &Subject<'_>, fields: &Fields<'_>) -> Option<Value> 
 }
 
 /// Returns a text of at most `most` characters; tells if it is cut.
-fn cut(subject: &Subject<'_>, field: &str, text: &str, most: usize) -> String {
+pub(super) fn cut(subject: &Subject<'_>, field: &str, text: &str, most: usize) -> String {
     let cut: String = text.chars().take(most).collect();
     if cut.len() < text.len() {
         subject.notes.loss(field, format!("is cut after {most} characters"));
