@@ -5,13 +5,15 @@ use serde_json::{Map, Value, json};
 
 use crate::{fields::Fields, subject::Subject};
 
-/// Returns the variables of a list as a Pod takes them, each name once, without those that the operator sets.
+/// Returns the variables of a list as a Pod takes them, each name once, without those that the operator sets. `from_model`
+/// are those that it sets from the Secret of the model, by its `credentialKeys`.
 pub(crate) fn variables(
     subject: &Subject<'_>,
     fields: &Fields<'_>,
     key: &str,
     kind: &str,
     port: Option<i64>,
+    from_model: &[String],
 ) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::new();
     for (index, variable) in fields.items(key).iter().enumerate() {
@@ -22,7 +24,7 @@ pub(crate) fn variables(
             continue;
         };
         let name = &read.name;
-        if is_set_by_operator(kind, name) {
+        if is_set_by_operator(kind, name) || from_model.contains(name) {
             let is_port = name == "PORT" && port.is_some_and(|port| read.value == Some(port.to_string()));
             if !is_port {
                 subject.notes.loss(&format!("{}[{name}]", fields.path(key)), "the operator sets this variable");
@@ -51,22 +53,42 @@ fn tell_missing(subject: &Subject<'_>, path: &str, variable: &EnvVar) {
     }
 }
 
+/// Tells that a provider of models is none that our runtime speaks.
+pub(crate) fn tell_provider(subject: &Subject<'_>, field: &str, type_: &str) {
+    if crds::provider::provider(type_).is_none() {
+        subject.notes.loss(field, format!("Récif's runtime does not speak {type_} yet"));
+    }
+}
+
 /// Reports whether the operator sets a variable in the container of a kind.
 fn is_set_by_operator(kind: &str, name: &str) -> bool {
     match kind {
         "Agent" => matches!(
             name,
-            "CORAIL_AGENT_NAME"
+            "CORAIL_AGENT_CARD"
+                | "CORAIL_AGENT_NAME"
+                | "CORAIL_BACKGROUND_MODEL"
                 | "CORAIL_CHANNEL"
                 | "CORAIL_DATABASE_URL"
                 | "CORAIL_KNOWLEDGE_BASES"
+                | "CORAIL_MODEL_BASE_URL"
+                | "CORAIL_MODEL_CONFIG"
+                | "CORAIL_MODEL_CREDENTIAL_KEYS"
+                | "CORAIL_MODEL_FALLBACKS"
+                | "CORAIL_MODEL_HEADERS"
                 | "CORAIL_MODEL_ID"
+                | "CORAIL_MODEL_PASSTHROUGH"
+                | "CORAIL_MODEL_REGION"
+                | "CORAIL_MODEL_TIMEOUT"
+                | "CORAIL_MODEL_TLS"
                 | "CORAIL_MODEL_TYPE"
                 | "CORAIL_PORT"
                 | "CORAIL_STORAGE"
                 | "CORAIL_STRATEGY"
                 | "CORAIL_SYSTEM_PROMPT"
                 | "CORAIL_TOOLS"
+                | "CORAIL_TOOLS_FILE"
+                | "OLLAMA_BASE_URL"
         ),
         "Flow" | "FlowSet" => matches!(name, "PORT" | "RECIF_CONTRACT_VERSION" | "RECIF_FLOW_NAME"),
         _ => false,

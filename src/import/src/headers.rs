@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use crate::{fields::Fields, subject::Subject};
 
+/// Most headers of a server and of a provider.
+pub(crate) const MOST: usize = 32;
+
 /// Receiver of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receiver {
@@ -68,6 +71,14 @@ pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec
         }
     }
     headers
+}
+
+/// Leaves out what is more than a list of ours takes, and tells it.
+pub(crate) fn clip(subject: &Subject<'_>, field: &str, headers: &mut Vec<Value>, most: usize) {
+    if headers.len() > most {
+        subject.notes.loss(field, format!("at most {most} headers; the others are left out"));
+        headers.truncate(most);
+    }
 }
 
 /// Returns the key of a Secret or ConfigMap, as `{type, name, key}`.

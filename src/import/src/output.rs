@@ -101,6 +101,29 @@ fn only(value: Ordered, given: &Value) -> Ordered {
     }
 }
 
+/// Returns the paths of the fields that a type does not have: those of a given value that the result lacks. One that is
+/// empty, or the one default that is true, says nothing, and a type leaves it out, too.
+pub(crate) fn unknown(given: &Value, made: Option<&Ordered>, path: &str) -> Vec<String> {
+    match (given, made) {
+        (Value::Null | Value::Bool(false), None) => Vec::new(),
+        (Value::Bool(true), None) if path.ends_with(".tls.systemCAs") => Vec::new(),
+        (Value::String(text), None) if text.is_empty() => Vec::new(),
+        (Value::Array(items), None) if items.is_empty() => Vec::new(),
+        (Value::Object(fields), None) if fields.is_empty() => Vec::new(),
+        (_, None) => vec![path.to_owned()],
+        (Value::Object(fields), Some(made)) => {
+            let inner =
+                |(key, value): (&String, &Value)| unknown(value, made.get(key.as_str()), &format!("{path}.{key}"));
+            fields.iter().flat_map(inner).collect()
+        }
+        (Value::Array(items), Some(made)) => {
+            let inner = |(at, value): (usize, &Value)| unknown(value, made.get(at), &format!("{path}[{at}]"));
+            items.iter().enumerate().flat_map(inner).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
 /// Returns an object as it is, with the usual fields first.
 pub(crate) fn plain(object: &Value) -> Ordered {
     let fields = object.as_object().into_iter().flatten();

@@ -69,6 +69,18 @@ impl<'a> Subject<'a> {
         self.add(kind, &self.name, json!({ "metadata": metadata, "spec": spec }));
     }
 
+    /// Adds the object of ours that this one becomes, of which the spec was kept as it is; tells the fields that its type
+    /// does not have.
+    pub(crate) fn emit_own(&self, kind: &str, spec: Value) {
+        let before = self.outputs.borrow().len();
+        self.emit(kind, spec.clone());
+        if let Some(made) = self.outputs.borrow().get(before) {
+            for field in output::unknown(&spec, made.value.get("spec"), "spec") {
+                self.notes.skip(&field, format!("is no field of {}", self.of));
+            }
+        }
+    }
+
     /// Adds an object in the same namespace that this one makes necessary; several may add the same one.
     pub(crate) fn emit_more(&self, kind: &str, name: &str, fields: Value) {
         let mut body = json!({ "metadata": { "name": name } });
@@ -88,7 +100,7 @@ impl<'a> Subject<'a> {
                 let output = Output { kind: kind.to_owned(), namespace, name: name.to_owned(), value };
                 self.outputs.borrow_mut().push(output);
             }
-            None => self.notes.skip("", format!("left out: it has a value that no {kind} takes")),
+            None => self.notes.loss("", format!("left out: it has a value that no {kind} takes")),
         }
     }
 

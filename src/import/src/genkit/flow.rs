@@ -14,6 +14,9 @@ use crate::{
 /// Text on a flow that nothing could answer.
 const NO_PROMPTS: &str = "a flow without prompts has no route";
 
+/// Most flows of a FlowSet, and most prompts and tools of a flow.
+const MOST: usize = 64;
+
 /// Turns a Flow into ours.
 pub(super) fn convert(subject: &Subject<'_>) {
     let spec = subject.spec();
@@ -57,6 +60,10 @@ pub(super) fn convert_set(subject: &Subject<'_>) {
     if flows.is_empty() {
         return refused(subject, &spec, "it has no flow that answers");
     }
+    if flows.len() > MOST {
+        subject.notes.loss("spec.flows", format!("at most {MOST} flows; the others are left out"));
+        flows.truncate(MOST);
+    }
     let mut ours = Map::new();
     set_list(&mut ours, "flows", flows);
     runtime(subject, &spec, "FlowSet", &mut ours);
@@ -79,6 +86,10 @@ fn definition(subject: &Subject<'_>, spec: &Fields<'_>, ours: &mut Map<String, V
         if !tools.contains(&tool) {
             tools.push(tool);
         }
+    }
+    if tools.len() > MOST {
+        subject.notes.loss(&spec.path("tools"), format!("at most {MOST} tools; the others are left out"));
+        tools.truncate(MOST);
     }
     set_list(ours, "tools", tools);
     let (by_reference, in_place) = (spec.part("modelRef"), spec.part("modelSpec"));
@@ -129,9 +140,9 @@ fn prompts(subject: &Subject<'_>, spec: &Fields<'_>) -> Vec<Value> {
         }
         prompts.push(json!({ "prompt": { "name": fixed, "content": content } }));
     }
-    if prompts.len() > 64 {
-        subject.notes.loss(&spec.path("prompts"), "at most 64 prompts; the others are left out");
-        prompts.truncate(64);
+    if prompts.len() > MOST {
+        subject.notes.loss(&spec.path("prompts"), format!("at most {MOST} prompts; the others are left out"));
+        prompts.truncate(MOST);
     }
     prompts
 }
@@ -160,7 +171,7 @@ fn runtime(subject: &Subject<'_>, spec: &Fields<'_>, kind: &str, ours: &mut Map<
     set(ours, "replicas", env::replicas(subject, spec, "replicas", 10));
     let port = env::port(subject, spec, "port");
     set(ours, "port", port);
-    set_list(ours, "env", env::variables(subject, spec, "env", kind, Some(port.unwrap_or(8080))));
+    set_list(ours, "env", env::variables(subject, spec, "env", kind, Some(port.unwrap_or(8080)), &[]));
     set(ours, "resources", env::resources(spec));
     set(ours, "imagePullSecrets", env::pull_secrets(subject, spec));
     if let Some(account) = spec.text("serviceAccountName") {

@@ -55,7 +55,9 @@ fn plugin_config(subject: &Subject<'_>) {
         return refused(subject, &spec, "it has no type");
     };
     let mut ours = Map::new();
-    set(&mut ours, "type", Some(type_.to_lowercase()));
+    let type_ = type_.to_lowercase();
+    crate::env::tell_provider(subject, "spec.type", &type_);
+    set(&mut ours, "type", Some(type_));
     let extra = spec.value("extraConfig").filter(|extra| extra.is_object());
     let from_extra = |key: &str| extra.and_then(|extra| extra.get(key)?.as_str()).filter(|text| !text.is_empty());
     let region = spec.text("region").or(from_extra("location")).or(from_extra("region"));

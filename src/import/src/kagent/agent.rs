@@ -69,11 +69,7 @@ fn describe(subject: &Subject<'_>, spec: &Fields<'_>, inner: Option<&Fields<'_>>
         subject.notes.skip("spec.declarative.description", "spec.description goes first");
     }
     let Some(text) = own.or(inner) else { return };
-    let cut: String = text.chars().take(4096).collect();
-    if cut.len() < text.len() {
-        subject.notes.loss("spec.description", "is cut after 4096 characters");
-    }
-    set(ours, "description", Some(cut));
+    set(ours, "description", Some(card::cut(subject, "spec.description", text, 4096)));
 }
 
 /// Tells what ours have nothing for.
@@ -102,7 +98,7 @@ fn declarative(
     for key in ["stream", "runtime"] {
         part.value(key);
     }
-    model(subject, part, ours);
+    let from_model = model(subject, part, ours);
     let variables = variables(subject, spec, part, ours);
     let texts = variables.0.iter().map(|(name, text)| (*name, text.as_str())).collect();
     prompt::take(subject, part, ours, &Variables { texts, lists: variables.1 });
@@ -118,7 +114,7 @@ fn declarative(
             subject.notes.loss(&part.path(key), text);
         }
     }
-    deployment::take(subject, &part.part("deployment"), ours, overlay);
+    deployment::take(subject, &part.part("deployment"), ours, overlay, &from_model);
 }
 
 type Texts = Vec<(&'static str, String)>;
@@ -137,7 +133,8 @@ fn variables(subject: &Subject<'_>, spec: &Fields<'_>, part: &Fields<'_>, ours: 
     (texts, [("ToolNames", tools::names(part)), ("SkillNames", skills)].into())
 }
 
-fn model(subject: &Subject<'_>, part: &Fields<'_>, ours: &mut Map<String, Value>) {
+/// Sets the model, and returns the variables that the operator sets from its Secret.
+fn model(subject: &Subject<'_>, part: &Fields<'_>, ours: &mut Map<String, Value>) -> Vec<String> {
     let here = subject.namespace();
     let field = part.path("modelConfig");
     let named = part.text("modelConfig");
@@ -157,6 +154,10 @@ fn model(subject: &Subject<'_>, part: &Fields<'_>, ours: &mut Map<String, Value>
     if let Some(name) = reference {
         ours.insert("modelRef".to_owned(), json!({ "name": name }));
     }
+    // What it tells is told of the ModelConfig itself.
+    let specs = found.and_then(|object| model_config::specs(&Subject::new(object, subject.world)));
+    let keys = specs.as_ref().and_then(|specs| specs.plugin["credentialKeys"].as_array());
+    keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
 /// Copies a Model and its PluginConfig of another namespace, and returns the name of the copy.
@@ -199,7 +200,7 @@ fn own_image(subject: &Subject<'_>, byo: &Fields<'_>, ours: &mut Map<String, Val
     let args = part.texts("args");
     overlay.set_in_container("args", Some(args).filter(|args| !args.is_empty()));
     overlay.set_in_container("workingDir", part.text("workingDir"));
-    deployment::take(subject, &part, ours, overlay);
+    deployment::take(subject, &part, ours, overlay, &[]);
     if ours.contains_key("serviceAccountName") {
         let key = if part.has("serviceAccountName") { "serviceAccountName" } else { "serviceAccountConfig" };
         overlay.keep_token(subject, &part.path(key));

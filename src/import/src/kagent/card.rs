@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use crate::{fields::Fields, names, subject::Subject};
 
+/// Most skills of a card, and most entries of each list of a skill.
+const MOST: usize = 32;
+
 /// Returns the name of a skill that is an image or a folder of git, as kagent's templates know it.
 pub(super) fn skill_names(skills: &Value) -> Vec<String> {
     let last = |text: &str| text.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned();
@@ -27,24 +30,40 @@ pub(super) fn card(subject: &Subject<'_>, fields: &Fields<'_>) -> Option<Value> 
             skill.ignore();
             continue;
         };
-        let id = id.map_or_else(|| names::label(name, 63, false), str::to_owned);
-        let mut ours = json!({ "id": id, "name": name });
+        let id = id.map_or_else(|| names::label(name, 63, false), |id| cut(subject, &skill.path("id"), id, 128));
+        let mut ours = json!({ "id": id, "name": cut(subject, &skill.path("name"), name, 256) });
         if let Some(description) = skill.text("description") {
-            ours["description"] = description.into();
+            ours["description"] = cut(subject, &skill.path("description"), description, 4096).into();
         }
-        for key in ["tags", "examples", "inputModes", "outputModes"] {
-            let texts: Vec<_> = skill.texts(key).into_iter().filter(|text| !text.is_empty()).take(32).collect();
+        for (key, longest) in [("tags", 128), ("examples", 4096), ("inputModes", 128), ("outputModes", 128)] {
+            let path = skill.path(key);
+            let texts = skill.texts(key).into_iter().filter(|text| !text.is_empty());
+            let mut texts: Vec<&str> = texts.collect();
+            if texts.len() > MOST {
+                subject.notes.loss(&path, format!("at most {MOST} entries; the others are left out"));
+                texts.truncate(MOST);
+            }
+            let texts: Vec<_> = texts.into_iter().map(|text| cut(subject, &path, text, longest)).collect();
             if !texts.is_empty() {
                 ours[key] = texts.into();
             }
         }
         if skills.iter().any(|known| known["id"] == ours["id"]) {
             subject.notes.skip(skill.own_path(), "has the id of a skill before it");
-        } else if skills.len() == 32 {
-            subject.notes.loss(skill.own_path(), "a card has at most 32 skills");
+        } else if skills.len() == MOST {
+            subject.notes.loss(skill.own_path(), format!("a card has at most {MOST} skills"));
         } else {
             skills.push(ours);
         }
     }
     (!skills.is_empty()).then(|| json!({ "skills": skills }))
+}
+
+/// Returns a text of at most `most` characters; tells if it is cut.
+pub(super) fn cut(subject: &Subject<'_>, field: &str, text: &str, most: usize) -> String {
+    let cut: String = text.chars().take(most).collect();
+    if cut.len() < text.len() {
+        subject.notes.loss(field, format!("is cut after {most} characters"));
+    }
+    cut
 }

@@ -9,9 +9,15 @@ use crate::{
     subject::Subject,
 };
 
-/// Copies what both kinds of agents have. `port` is that of the container.
-pub(super) fn take(subject: &Subject<'_>, part: &Fields<'_>, ours: &mut Map<String, Value>, overlay: &mut Overlay) {
-    let variables = env::variables(subject, part, "env", "Agent", None);
+/// Copies what both kinds of agents have. `from_model` are the variables that come from the Secret of the model.
+pub(super) fn take(
+    subject: &Subject<'_>,
+    part: &Fields<'_>,
+    ours: &mut Map<String, Value>,
+    overlay: &mut Overlay,
+    from_model: &[String],
+) {
+    let variables = env::variables(subject, part, "env", "Agent", None, from_model);
     set(ours, "replicas", env::replicas(subject, part, "replicas", 10));
     set_list(ours, "env", variables);
     set(ours, "imagePullPolicy", env::pull_policy(subject, part));

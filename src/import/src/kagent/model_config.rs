@@ -51,7 +51,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
 /// Turns a ModelProviderConfig into ours.
 pub(super) fn convert_provider(subject: &Subject<'_>) {
     let spec = subject.spec();
-    let Some((_, type_, _)) = provider(subject, spec.text("type").unwrap_or_default()) else {
+    let Some((_, type_, _)) = provider(subject, "spec.type", spec.text("type").unwrap_or_default()) else {
         spec.ignore();
         return;
     };
@@ -72,10 +72,11 @@ pub(super) fn convert_provider(subject: &Subject<'_>) {
     subject.notes.loss("", "models are not discovered");
 }
 
-fn provider(subject: &Subject<'_>, name: &str) -> Option<Provider> {
+fn provider(subject: &Subject<'_>, field: &str, name: &str) -> Option<Provider> {
     let found = PROVIDERS.into_iter().find(|(known, ..)| *known == name);
-    if found.is_none() {
-        subject.notes.skip("", format!("kagent has no provider {name:?}"));
+    match found {
+        None => subject.notes.skip("", format!("kagent has no provider {name:?}")),
+        Some((_, type_, _)) => crate::env::tell_provider(subject, field, type_),
     }
     found
 }
@@ -84,7 +85,7 @@ fn provider(subject: &Subject<'_>, name: &str) -> Option<Provider> {
 pub(super) fn specs(subject: &Subject<'_>) -> Option<ModelSpecs> {
     let spec = subject.spec();
     let name = spec.text("provider").unwrap_or("OpenAI");
-    let Some(provider) = provider(subject, name) else {
+    let Some(provider) = provider(subject, "spec.provider", name) else {
         spec.ignore();
         return None;
     };
@@ -126,7 +127,8 @@ pub(super) fn specs(subject: &Subject<'_>) -> Option<ModelSpecs> {
     if let Some(info) = info {
         ours["info"] = info.clone();
     }
-    let Settings { config, extra, mut plugin, headers } = settings;
+    let Settings { config, extra, mut plugin, mut headers } = settings;
+    headers::clip(subject, "spec.defaultHeaders", &mut headers, headers::MOST);
     set_list(&mut plugin, "headersFrom", headers);
     set(&mut plugin, "extraConfig", Some(extra).filter(|extra| !extra.is_empty()));
     if !config.is_empty() {
@@ -147,6 +149,10 @@ struct Settings {
 
 impl Settings {
     fn header(&mut self, subject: &Subject<'_>, path: &str, name: &str, value: &str) {
+        let same = |known: &Value| known["name"].as_str().is_some_and(|known| known.eq_ignore_ascii_case(name));
+        if self.headers.iter().any(same) {
+            return subject.notes.skip(path, "has the name of a header before it");
+        }
         self.headers.extend(headers::text(subject, path, name, value, Receiver::Provider));
     }
 

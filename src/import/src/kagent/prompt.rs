@@ -8,7 +8,7 @@ use super::prompt_template::{Variables, render};
 use crate::{env::set, fields::Fields, input::place, subject::Subject};
 
 /// Longest system prompt in a spec, in characters.
-const MOST: usize = 131_072;
+pub(super) const MOST: usize = 131_072;
 
 /// Sets the system prompt.
 pub(super) fn take(

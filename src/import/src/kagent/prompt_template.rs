@@ -33,8 +33,8 @@ pub(super) fn render(
     include: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Rendered {
     let nodes = nodes(template);
-    let mut renderer = Renderer { variables, include, out: Rendered::default() };
-    renderer.block(&nodes, &[]);
+    let mut renderer = Renderer { variables, include, out: Rendered::default(), steps: 0, full: false };
+    renderer.block(&nodes, &[], 0);
     renderer.out
 }
 
@@ -63,18 +63,41 @@ fn nodes(template: &str) -> Vec<Node> {
     }
 }
 
+/// Largest text that is put together, in bytes: a system prompt of the most characters, of four bytes each.
+const MAX_BYTES: usize = 4 * super::prompt::MOST;
+/// Most nodes that are gone over, because a loop may add no text.
+const MOST_STEPS: usize = 1 << 18;
+/// Most loops within each other.
+const MOST_LOOPS: usize = 16;
+/// Reason for which an action stays in the text.
+const TOO_LONG: &str = "the text is too long with it";
+
 struct Renderer<'r, 'v> {
     variables: &'r Variables<'v>,
     include: &'r mut dyn FnMut(&str) -> Result<String, String>,
     out: Rendered,
+    steps: usize,
+    /// Set once a limit was exceeded: nothing more is put together.
+    full: bool,
 }
 
 impl Renderer<'_, '_> {
-    /// Renders nodes; `scope` holds `.` and the variables of the loops around them.
-    fn block(&mut self, nodes: &[Node], scope: &[(String, String)]) {
+    /// Reports whether a limit was exceeded.
+    fn is_full(&mut self) -> bool {
+        self.full |= self.out.text.len() > MAX_BYTES || self.steps > MOST_STEPS;
+        self.full
+    }
+
+    /// Renders nodes; `scope` holds `.` and the variables of the loops around them, which are `depth`.
+    fn block(&mut self, nodes: &[Node], scope: &[(String, String)], depth: usize) {
         let mut at = 0;
         while let Some(node) = nodes.get(at) {
             at += 1;
+            self.steps += 1;
+            // The loop around it is kept as it is.
+            if depth > 0 && self.is_full() {
+                return;
+            }
             let action = match node {
                 Node::Text(text) => {
                     self.out.text += text;
@@ -82,6 +105,10 @@ impl Renderer<'_, '_> {
                 }
                 Node::Action(action) => action,
             };
+            if self.is_full() {
+                self.keep(action, TOO_LONG);
+                continue;
+            }
             let Some(head) = action.strip_prefix("range ") else {
                 self.action(action, scope, opens_block(action));
                 continue;
@@ -92,8 +119,12 @@ impl Renderer<'_, '_> {
                 None => (rest, rest.len()),
             };
             match self.range(head) {
-                Some((names, items)) if end <= rest.len() && end_of_block(rest).is_some() => {
+                Some((names, items)) if depth < MOST_LOOPS && end_of_block(rest).is_some() => {
+                    let (text, left) = (self.out.text.len(), self.out.left.len());
                     for (index, item) in items.iter().enumerate() {
+                        if self.is_full() {
+                            break;
+                        }
                         let mut inner = scope.to_vec();
                         inner.push((".".to_owned(), item.clone()));
                         match names.as_slice() {
@@ -104,21 +135,33 @@ impl Renderer<'_, '_> {
                             }
                             _ => {}
                         }
-                        self.block(body, &inner);
+                        self.block(body, &inner, depth + 1);
                     }
-                    at += end;
-                }
-                // What is in the loop stays as it is, too.
-                _ => {
-                    self.keep(action, "only a list of the agent can be gone over");
-                    for node in rest.get(..end).unwrap_or_default() {
-                        match node {
-                            Node::Text(text) => self.out.text += text,
-                            Node::Action(action) => self.out.text += &written(action),
-                        }
+                    if self.is_full() {
+                        self.out.text.truncate(text);
+                        self.out.left.truncate(left);
+                        self.keep_block(action, rest.get(..end).unwrap_or_default(), TOO_LONG);
                     }
-                    at += end;
                 }
+                found => {
+                    let why = match found {
+                        Some(_) if depth >= MOST_LOOPS => "too many loops are around it",
+                        _ => "only a list of the agent can be gone over",
+                    };
+                    self.keep_block(action, rest.get(..end).unwrap_or_default(), why);
+                }
+            }
+            at += end;
+        }
+    }
+
+    /// Keeps a loop as it is, with what is in it.
+    fn keep_block(&mut self, action: &str, nodes: &[Node], why: &str) {
+        self.keep(action, why);
+        for node in nodes {
+            match node {
+                Node::Text(text) => self.out.text += text,
+                Node::Action(action) => self.out.text += &written(action),
             }
         }
     }
@@ -171,8 +214,9 @@ impl Renderer<'_, '_> {
 
     fn keep(&mut self, action: &str, why: &str) {
         self.out.text += &written(action);
-        // The end of a block says nothing that its begin did not.
-        if action != "end" {
+        // The end of a block says nothing that its begin did not, and one line on the length is enough.
+        let is_told = why == TOO_LONG && self.out.left.last().is_some_and(|(_, last)| last == TOO_LONG);
+        if action != "end" && !is_told {
             self.out.left.push((written(action), why.to_owned()));
         }
     }
@@ -252,5 +296,24 @@ mod tests {
             let actions: Vec<_> = rendered.left.iter().map(|(action, _)| action.as_str()).collect();
             assert_eq!(actions, [left], "{template}");
         }
+    }
+
+    #[test]
+    fn loops_in_loops_stop_at_a_limit_and_stay_as_they_are() {
+        let long = "x".repeat(100_000);
+        for (depth, body) in [(16, "{{.}}"), (16, ""), (2, long.as_str())] {
+            let template = format!("a{}{body}{}z", "{{range .ToolNames}}".repeat(depth), "{{end}}".repeat(depth));
+            let names: Vec<String> = (0..10).map(|number| format!("tool{number}")).collect();
+            let variables = Variables { texts: BTreeMap::new(), lists: [("ToolNames", names)].into() };
+            let rendered = render(&template, &variables, &mut |_| Err(String::new()));
+            assert_eq!(rendered.text, template, "{depth}");
+            assert_eq!(rendered.left, [("{{range .ToolNames}}".to_owned(), TOO_LONG.to_owned())], "{depth}");
+        }
+        let deep = format!("{}{{{{.}}}}{}", "{{range .One}}".repeat(20), "{{end}}".repeat(20));
+        let variables = Variables { texts: BTreeMap::new(), lists: [("One", vec!["x".to_owned()])].into() };
+        let rendered = render(&deep, &variables, &mut |_| Err(String::new()));
+        let expected = format!("{}{{{{.}}}}{}", "{{range .One}}".repeat(4), "{{end}}".repeat(4));
+        assert_eq!(rendered.text, expected, "16 loops are gone over");
+        assert_eq!(rendered.left, [("{{range .One}}".to_owned(), "too many loops are around it".to_owned())]);
     }
 }

@@ -30,7 +30,9 @@ pub(super) fn convert(subject: &Subject<'_>) {
         return;
     };
     set(&mut ours, "url", Some(url));
-    set_list(&mut ours, "headersFrom", headers::from(subject, &spec, "headersFrom"));
+    let mut all = headers::from(subject, &spec, "headersFrom");
+    headers::clip(subject, &spec.path("headersFrom"), &mut all, headers::MOST);
+    set_list(&mut ours, "headersFrom", all);
     set(&mut ours, "tls", tls::tls(subject, &spec));
     connection(&mut ours, &spec);
     let allowed = spec.typed::<AllowedNamespaces>("allowedNamespaces", "choice of namespaces");

@@ -66,6 +66,7 @@ fn remote(subject: &Subject<'_>, description: Option<&str>, part: &Fields<'_>, p
         all.retain(|known: &Value| known["name"] != header["name"]);
         all.push(header);
     }
+    headers::clip(subject, &part.path("headersFrom"), &mut all, headers::MOST);
     set_list(&mut ours, "headersFrom", all);
     remote_server::connection(&mut ours, part);
     subject.emit("RemoteMCPServer", ours.into());

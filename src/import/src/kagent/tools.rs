@@ -52,10 +52,7 @@ impl Tools {
             // kagent goes by the member that is set, and so does this.
             tool.value("type");
             let mut headers = headers::from(subject, &tool, "headersFrom");
-            if headers.len() > MOST_HEADERS {
-                subject.notes.loss(&tool.path("headersFrom"), format!("at most {MOST_HEADERS} headers"));
-                headers.truncate(MOST_HEADERS);
-            }
+            headers::clip(subject, &tool.path("headersFrom"), &mut headers, MOST_HEADERS);
             let (server, agent) = (tool.part("mcpServer"), tool.part("agent"));
             match (server.is_empty(), agent.is_empty()) {
                 (false, _) => {
@@ -236,7 +233,7 @@ fn tell_unreadable(subject: &Subject<'_>, field: &str, object: &Value, server: &
     let place = place(namespace, &server.name);
     let headers = ["/spec/headersFrom", "/spec/config/sse/headersFrom", "/spec/config/streamableHttp/headersFrom"];
     let headers = headers.into_iter().filter_map(|pointer| object.pointer(pointer)?.as_array()).flatten();
-    for header in headers.filter(|header| header["valueFrom"]["type"] == "Secret") {
+    for header in headers.filter(|header| header["valueFrom"]["type"].is_string()) {
         let name = header["name"].as_str().unwrap_or_default();
         if server.headers.iter().any(|own| own["name"] == name) {
             continue;
@@ -249,7 +246,14 @@ fn tell_unreadable(subject: &Subject<'_>, field: &str, object: &Value, server: &
             ),
         );
     }
-    if object.pointer("/spec/tls/caCertSecretRef").is_some_and(Value::is_string) {
-        subject.notes.loss(field, format!("other namespaces do not get the certificates that {place} trusts"));
+    let tls = &object["spec"]["tls"];
+    // Without verification, any certificate is taken.
+    if tls["caCertSecretRef"].is_string() && tls["disableVerify"] != true {
+        let text = if tls["disableSystemCAs"] == true {
+            format!("{place} cannot be used here: it trusts only certificates that other namespaces do not get")
+        } else {
+            format!("other namespaces do not get the certificates that {place} trusts")
+        };
+        subject.notes.loss(field, text);
     }
 }

@@ -57,7 +57,7 @@ fn agent(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>,
     set(&mut ours, "framework", Some(framework));
     set(&mut ours, "imagePullPolicy", env::pull_policy(subject, spec));
     set(&mut ours, "imagePullSecrets", env::pull_secrets(subject, spec));
-    set_list(&mut ours, "env", env::variables(subject, spec, "env", "Agent", Some(port)));
+    set_list(&mut ours, "env", env::variables(subject, spec, "env", "Agent", Some(port), &[]));
     set(&mut ours, "envFrom", env::sources(subject, spec, "envFrom"));
     ours.insert("readiness".to_owned(), json!({}));
     // Until an Agent has `protocol`.
@@ -135,7 +135,7 @@ fn server(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>
     let mut overlay = Overlay::of("MCPServer");
     set(&mut ours, "imagePullPolicy", env::pull_policy(subject, spec));
     overlay.set_in_pod("imagePullSecrets", env::pull_secrets(subject, spec));
-    let (texts, others): (Vec<_>, Vec<_>) = env::variables(subject, spec, "env", "MCPServer", Some(port))
+    let (texts, others): (Vec<_>, Vec<_>) = env::variables(subject, spec, "env", "MCPServer", Some(port), &[])
         .into_iter()
         .partition(|variable| variable["valueFrom"].is_null());
     let name = |variable: &Value| variable["name"].as_str().unwrap_or_default().to_owned();

@@ -37,7 +37,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
     if let Some(fields) = container.as_object_mut() {
         set(fields, "resources", env::resources(&spec));
         set(fields, "imagePullPolicy", env::pull_policy(subject, &spec));
-        let variables = env::variables(subject, &spec, "env", "Deployment", None);
+        let variables = env::variables(subject, &spec, "env", "Deployment", None, &[]);
         env::set_list(fields, "env", variables);
         set(fields, "envFrom", env::sources(subject, &spec, "envFrom"));
     }

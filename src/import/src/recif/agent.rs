@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::spec;
-use crate::{overlay::Overlay, source::Source, subject::Subject};
+use crate::{env, overlay::Overlay, source::Source, subject::Subject};
 
 /// Fields of an Agent that only upstream has.
 const UPSTREAM: [&str; 10] = [
@@ -49,7 +49,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
     strategy(subject, &mut ours);
     database(subject, &mut ours);
     tell_tools(subject, &ours);
-    subject.emit("Agent", ours.into());
+    subject.emit_own("Agent", ours.into());
 }
 
 fn text<'m>(map: &'m Map<String, Value>, key: &str) -> Option<&'m str> {
@@ -152,15 +152,19 @@ fn has_image(ours: &Map<String, Value>) -> bool {
 }
 
 fn model(subject: &Subject<'_>, ours: &mut Map<String, Value>) {
+    // An image speaks what it speaks.
+    if has_image(ours) {
+        return;
+    }
     let type_ = match text(ours, "modelType") {
         Some("vertex-ai") => "gemini-vertex",
         Some("google-ai") => "gemini",
-        _ => return,
+        Some(other) => return env::tell_provider(subject, "spec.modelType", other),
+        None => return,
     };
-    if !has_image(ours) {
-        ours.insert("modelType".to_owned(), type_.into());
-        subject.notes.change("spec.modelType", format!("is {type_} now, as our runtime names it"));
-    }
+    subject.notes.change("spec.modelType", format!("is {type_} now"));
+    env::tell_provider(subject, "spec.modelType", type_);
+    ours.insert("modelType".to_owned(), type_.into());
 }
 
 fn strategy(subject: &Subject<'_>, ours: &mut Map<String, Value>) {

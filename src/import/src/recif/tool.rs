@@ -17,22 +17,25 @@ pub(super) fn convert(subject: &Subject<'_>) {
         subject.notes.skip("spec.secretRef", "nothing upstream reads it");
     }
     for (name, value) in ours.get("headers").and_then(Value::as_object).into_iter().flatten() {
-        let Some(variable) = value.as_str().and_then(variable) else { continue };
+        let Some(text) = value.as_str().filter(|text| text.contains('$')) else { continue };
+        let what = variable(text).map_or_else(|| "a `$` in it".to_owned(), |name| format!("${name}"));
         subject.notes.todo(
             &format!("spec.headers[{name}]"),
-            format!(
-                "${variable} is not expanded (corail sends it as it is); put the value into a Secret and headersFrom"
-            ),
+            format!("{what} is not expanded (corail sends it as it is); put the value into a Secret and headersFrom"),
         );
     }
-    subject.emit("Tool", ours.into());
+    subject.emit_own("Tool", ours.into());
 }
 
-/// Returns the name of the first variable in a text, which stands as `$NAME` or `${NAME}`.
+/// Returns the name of the variable that a header is, as `$NAME` or `${NAME}`, with or without a scheme before it. Any other
+/// text may be a credential with a `$` in it, of which nothing may be told.
 fn variable(text: &str) -> Option<&str> {
-    let (_, after) = text.split_once('$')?;
-    let after = after.strip_prefix('{').unwrap_or(after);
-    let end = after.find(|it: char| !it.is_ascii_alphanumeric() && it != '_').unwrap_or(after.len());
-    let is_name = after.starts_with(|it: char| it.is_ascii_alphabetic() || it == '_');
-    after.get(..end).filter(|_| is_name)
+    let value = ["Bearer ", "Basic "].into_iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
+    let after = value.strip_prefix('$')?;
+    let name = match after.strip_prefix('{') {
+        Some(inner) => inner.strip_suffix('}')?,
+        None => after,
+    };
+    let is_name = |it: char| it.is_ascii_uppercase() || it.is_ascii_digit() || it == '_';
+    Some(name).filter(|name| !name.is_empty() && name.chars().all(is_name))
 }
