@@ -591,7 +591,7 @@ export interface components {
         };
         /** @description What a list tells of an object. */
         Summary: {
-            /** @description The kind's own printer columns: title to text. */
+            /** @description The kind's own printer columns, and of an agent the beginning of its description: title to text. */
             columns: {
                 [key: string]: string;
             };
@@ -644,7 +644,7 @@ export interface components {
         };
         /** @description An MCP server. */
         ToolServer: {
-            /** @description The kind's own printer columns: title to text. */
+            /** @description The kind's own printer columns, and of an agent the beginning of its description: title to text. */
             columns: {
                 [key: string]: string;
             };
