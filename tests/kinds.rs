@@ -12,8 +12,14 @@ use crds::{KINDS, Role};
 
 /// Folders of product source.
 const FOLDERS: [&str; 3] = ["crds", "actions", "src"];
-/// Files that may list every kind.
-const LISTS: [&str; 2] = ["crds/src/kinds.rs", "src/control_plane/ui/src/api/kinds.ts"];
+/// Files that may list every kind. The last two name those of other systems, and the order in which an import prints ours among kinds
+/// of Kubernetes.
+const LISTS: [&str; 4] = [
+    "crds/src/kinds.rs",
+    "src/control_plane/ui/src/api/kinds.ts",
+    "src/import/src/live.rs",
+    "src/import/src/output.rs",
+];
 /// Files and folders that are generated, built, or tests.
 const NOT_PRODUCT: [&str; 5] = ["node_modules", "dist", "tests", "tests.rs", "schema.d.ts"];
 

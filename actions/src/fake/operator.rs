@@ -226,16 +226,17 @@ impl Operator {
         // tools.
         let labels = if is_driven(event.id.kind) { BTreeMap::new() } else { obj.labels() };
         let owner = labels.iter().find_map(|(label, name)| Some((label.strip_prefix("recif.dev/")?, name)));
+        let store = self.sim.store();
+        let has_tools = |id: &ObjectId| store.at(id, "/spec/tools").as_array().is_some_and(|tools| !tools.is_empty());
         let is_woken = |id: &ObjectId| match (id.kind, owner) {
             ("Prompt", _) => false,
             (kind, Some((owner, name))) => owner == kind.to_lowercase() && *name == id.name,
-            ("Agent", None) => event.id.kind != "Agent",
+            ("Agent", None) => *id != event.id && (event.id.kind != "Agent" || has_tools(id)),
             ("MCPServer" | "RemoteMCPServer", None) => {
                 *id != event.id && !matches!(event.id.kind, "Agent" | "Flow" | "FlowSet")
             }
             _ => *id != event.id,
         };
-        let store = self.sim.store();
         let driven = store.objs.keys().filter(|id| is_driven(id.kind) && id.namespace == event.id.namespace);
         let woken: Vec<_> = driven.filter(|id| is_woken(id)).cloned().collect();
         drop(store);

@@ -14,7 +14,7 @@ use super::{
     recheck::{RECHECK_INTERVAL, while_allowed},
     relay,
     request::{RelayOutcome, RequestContext},
-    root::{self, HeldBody, RootOutcome},
+    root::{self, ChosenAgent, HeldBody, RootOutcome},
     sessions::SessionRef,
     state::GatewayContext,
 };
@@ -152,22 +152,14 @@ async fn request<S: ClientStream>(
     let (path, form) = match Path::read(head.target) {
         Ok(path) => (path, ErrorForm::Recif),
         Err(RouteError::Unknown) if root::is_root(head.target) => {
-            let resolved = root::resolve(client, &head, peer, origin(&head, peer, shared), shared);
-            match Box::pin(resolved).await {
-                RootOutcome::Agent(agent, body) => {
-                    // The wait for a Pod begins now, however slowly the body came.
-                    arrived = Instant::now();
-                    held = body;
-                    chosen = agent;
-                    (chosen.path(head.target), ErrorForm::OpenAi)
-                }
-                RootOutcome::Refused(refusal) => {
-                    let refusal = Refusal { response: &refusal, form: ErrorForm::OpenAi, meter: None };
-                    return refuse(client, refusal, head.is_head(), close, shared).await;
-                }
-                RootOutcome::Responded { again } => return Ok(client.flush().await.is_ok() && again),
-                RootOutcome::Gone => return Err(AbortConnection),
+            // Boxed, so that the connections that ask for no path at the root have no room for it.
+            match Box::pin(at_root(client, &head, peer, close, shared)).await {
+                Ok((agent, body)) => (chosen, held) = (agent, body),
+                Err(ended) => return ended,
             }
+            // The wait for a Pod begins now, however slowly the body came.
+            arrived = Instant::now();
+            (chosen.path(head.target), ErrorForm::OpenAi)
         }
         Err(RouteError::Unknown | RouteError::Hidden) => {
             return refuse(client, Refusal::of(&unknown_workload()), head.is_head(), close, shared).await;
@@ -247,6 +239,25 @@ fn origin(head: &RequestHead<'_>, peer: &Peer, shared: &GatewayContext) -> IpAdd
     }
     let chain: Vec<_> = head.fields.values(head.bytes, "x-forwarded-for").collect();
     Network::client_address(&shared.settings.trusted_proxies, peer.address, Network::hops(&chain))
+}
+
+/// Serves a request at the root. Returns the agent that is to serve it, or how the request ended.
+async fn at_root<'a, S: ClientStream>(
+    client: &mut Connection<S>,
+    head: &RequestHead<'_>,
+    peer: &Peer,
+    close: bool,
+    shared: &'a Arc<GatewayContext>,
+) -> Result<(ChosenAgent, HeldBody<'a>), Result<bool, AbortConnection>> {
+    match root::resolve(client, head, peer, origin(head, peer, shared), shared).await {
+        RootOutcome::Agent(agent, body) => Ok((agent, body)),
+        RootOutcome::Refused(refusal) => {
+            let refusal = Refusal { response: &refusal, form: ErrorForm::OpenAi, meter: None };
+            Err(refuse(client, refusal, head.is_head(), close, shared).await)
+        }
+        RootOutcome::Responded { again } => Err(Ok(client.flush().await.is_ok() && again)),
+        RootOutcome::Gone => Err(Err(AbortConnection)),
+    }
 }
 
 /// Refusal as the client gets it.

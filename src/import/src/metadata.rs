@@ -73,16 +73,6 @@ pub(crate) fn pass_on(subject: &Subject<'_>) {
 
 /// Returns the kind of an object that is ours already.
 pub(crate) fn own_kind(object: &Value) -> &'static [&'static str] {
-    const KINDS: [&[&str]; 9] = [
-        &["PluginConfig"],
-        &["Model"],
-        &["Prompt"],
-        &["RemoteMCPServer"],
-        &["MCPServer"],
-        &["Tool"],
-        &["Flow"],
-        &["FlowSet"],
-        &["Agent"],
-    ];
-    KINDS.into_iter().find(|kinds| object["kind"] == kinds[0]).unwrap_or_default()
+    let found = crds::KINDS.iter().find(|kind| object["kind"] == kind.name);
+    found.map_or(&[], |kind| std::slice::from_ref(&kind.name))
 }

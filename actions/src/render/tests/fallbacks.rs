@@ -78,7 +78,7 @@ fn the_credentials_of_a_fallback_in_a_set_are_files() {
     assert_eq!(config["fallbacks"][0].get("credentials"), None);
     let path = "flows/f/fallbacks/other/ANTHROPIC_API_KEY";
     let source = json!({ "secret": { "name": "other-keys", "items": [{ "key": "ANTHROPIC_API_KEY", "path": path }] } });
-    let sources = pod["volumes"][0]["projected"]["sources"].as_array().unwrap();
+    let sources = pod["volumes"][1]["projected"]["sources"].as_array().unwrap();
     assert!(sources.contains(&source), "{sources:?}");
     let changed = FlowContract::of_set("s", &[parts("2")], &BTreeMap::new()).unwrap();
     assert_ne!(changed.content_hash, contract.content_hash, "another key needs new Pods");

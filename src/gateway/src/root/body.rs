@@ -79,7 +79,8 @@ async fn read_all<'a, S: ClientStream, T>(
     let (mut at, mut large) = (0, None);
     loop {
         let mut found = None;
-        let progress = scanner.advance_with(&client.incoming[at..], |run| {
+        let end = client.incoming.len().min(MAX_BODY);
+        let progress = scanner.advance_with(&client.incoming[at..end], |run| {
             if found.is_none() {
                 found = look(run);
             }
