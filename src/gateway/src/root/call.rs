@@ -102,25 +102,28 @@ fn reply_of_json(text: &str) -> Result<String, CallError> {
     reply.ok_or_else(|| CallError::broken("the agent did not answer with JSON that has a `reply`"))
 }
 
-/// Returns the text of an answer in events, which end with `done` or `error`.
+/// Returns the text of an answer in server-sent events, which end with `done` or `error`. The fields of an event come in any order,
+/// and count once its empty line has come.
 fn reply_of_events(text: &str) -> Result<String, CallError> {
-    let (mut reply, mut event) = (String::new(), "");
+    let (mut reply, mut event, mut data) = (String::new(), "", String::new());
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("event:") {
             event = name.trim();
-        } else if let Some(data) = line.strip_prefix("data:") {
-            let data: Value = serde_json::from_str(data).unwrap_or_default();
+        } else if let Some(more) = line.strip_prefix("data:") {
+            data.push_str(more);
+        } else if line.is_empty() {
+            let value: Value = serde_json::from_str(&data).unwrap_or_default();
             match event {
-                "" => reply.push_str(data["token"].as_str().unwrap_or_default()),
+                "" => reply.push_str(value["token"].as_str().unwrap_or_default()),
                 "done" => return Ok(reply),
                 "error" => {
-                    let message = data["error"].as_str().unwrap_or("the agent failed").to_owned();
+                    let message = value["error"].as_str().unwrap_or("the agent failed").to_owned();
                     return Err(CallError { status: 200, reason: String::new(), message });
                 }
                 _ => {}
             }
-        } else if line.is_empty() {
             event = "";
+            data.clear();
         }
     }
     Err(CallError::broken("the agent's answer was cut off"))
@@ -141,6 +144,8 @@ mod tests {
         let whole = ": hi\n\ndata: {\"token\":\"a \"}\n\nevent: tool_call\ndata: {\"token\":\"x\"}\n\ndata: {\"token\":\"b\"}\n\n\
                      event: done\ndata: {\"conversation_id\":\"c\"}\n\n";
         assert_eq!(reply_of_events(whole), Ok("a b".into()));
+        let name_last = "data: {\"token\":\"a\"}\n\ndata: {\"models\":[\"m\"]}\nevent: done\n\n";
+        assert_eq!(reply_of_events(name_last), Ok("a".into()));
         let failed = "data: {\"token\":\"a\"}\n\nevent: error\ndata: {\"error\":\"it is asleep\"}\n\n";
         let expected = CallError { status: 200, reason: String::new(), message: "it is asleep".into() };
         assert_eq!(reply_of_events(failed), Err(expected));
