@@ -12,6 +12,7 @@ use crds::Agent;
 use machine::{ApiError, Clock, Requeue, Sink, StepRecord};
 use meta::{Key, PhasedObject};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use super::{
     ObjectId, Sim,
@@ -227,11 +228,18 @@ impl Operator {
         let labels = if is_driven(event.id.kind) { BTreeMap::new() } else { obj.labels() };
         let owner = labels.iter().find_map(|(label, name)| Some((label.strip_prefix("recif.dev/")?, name)));
         let store = self.sim.store();
-        let has_tools = |id: &ObjectId| store.at(id, "/spec/tools").as_array().is_some_and(|tools| !tools.is_empty());
+        let asks = |tool: &Value, id: &ObjectId| {
+            let tool = ObjectId { kind: "Tool", name: tool.as_str().unwrap_or_default().to_owned(), ..id.clone() };
+            store.at(&tool, "/spec/agentRef/name") == event.id.name.as_str()
+        };
+        let calls = |id: &ObjectId| {
+            let tools = store.at(id, "/spec/tools");
+            tools.as_array().is_some_and(|tools| tools.iter().any(|tool| asks(tool, id)))
+        };
         let is_woken = |id: &ObjectId| match (id.kind, owner) {
             ("Prompt", _) => false,
             (kind, Some((owner, name))) => owner == kind.to_lowercase() && *name == id.name,
-            ("Agent", None) => *id != event.id && (event.id.kind != "Agent" || has_tools(id)),
+            ("Agent", None) => *id != event.id && (event.id.kind != "Agent" || calls(id)),
             ("MCPServer" | "RemoteMCPServer", None) => {
                 *id != event.id && !matches!(event.id.kind, "Agent" | "Flow" | "FlowSet")
             }
