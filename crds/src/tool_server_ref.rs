@@ -48,10 +48,10 @@ pub struct ToolServerRef {
     #[schemars(regex(pattern = "^[a-zA-Z0-9_-]{0,32}$"))]
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prefix: String,
-    /// Headers of every call, each name once, at most 16. They take the place of the server's own headers of the same
+    /// Headers of every call, each name once, at most 8. They take the place of the server's own headers of the same
     /// names. Secrets and ConfigMaps are those of this namespace.
     // The API server limits the estimated cost of the rules on a header, and a FlowSet has 64 flows with 32 servers each.
-    #[schemars(schema_with = "headers", length(max = 16))]
+    #[schemars(schema_with = "headers", length(max = 8))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<ServerHeader>,
 }

@@ -15,7 +15,7 @@ use crate::{
 /// Most entries of `toolServers`.
 const MOST_SERVERS: usize = 32;
 /// Most headers of one entry.
-const MOST_HEADERS: usize = 16;
+const MOST_HEADERS: usize = 8;
 /// Most names in `include` and in `exclude`.
 const MOST_NAMES: usize = 64;
 
