@@ -7,7 +7,7 @@ use super::{flows::provide_stub, gateway_auth::send_request};
 use crate::{
     client::ClientTarget,
     env::run_to_exit,
-    kinds::{AGENT, MODEL, PLUGIN_CONFIG},
+    kinds::{AGENT, FLOW, MODEL, PLUGIN_CONFIG},
     manifests::{agent, model, object, plugin_config, workload},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::{Object, ObjectExt as _},
@@ -72,7 +72,10 @@ async fn a_plugin_config_says_what_it_lacks_and_what_nothing_reads(ns: Namespace
     let mut spec = model("gemini", "foreign");
     spec["spec"]["provider"] = json!("vertexai");
     ns.provide(&spec).await?;
-    ns.apply(&agent("talks", json!({"modelRef": {"name": "gemini"}}))).await?;
-    ns.await_agent_not_ready("talks", REPORT_TIMEOUT, "Resolving", &["unknown model provider `vertexai`"]).await?;
+    let flow = json!({"prompts": [{"prompt": {"name": "say", "content": "hi"}}], "modelRef": {"name": "gemini"}});
+    ns.apply(&object(FLOW, "talks", flow)).await?;
+    let words = "unknown model provider `vertexai`";
+    let says = |it: &Object| it.phase() == "Resolving" && it.condition("Ready").contains(words);
+    ns.until(FLOW, "talks", REPORT_TIMEOUT, words, says).await?;
     Ok(())
 }

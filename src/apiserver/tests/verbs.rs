@@ -119,7 +119,7 @@ async fn what_is_refused_is_refused_in_the_words_of_the_api_server() {
             }),
             422,
             "Invalid",
-            "Model.agents.recif.dev \"c\" is invalid: [spec.pluginConfigRef: Required value, <nil>: Invalid value: \"null\": some \
+            "Model.agents.recif.dev \"c\" is invalid: [spec.pluginConfigRef: Required value, <nil>: Invalid value: null: some \
              validation rules were not checked"
                 .into(),
         ),

@@ -1,5 +1,5 @@
 //! HTTP/2 termination: hyper speaks HTTP/2 with the client, and every stream is downgraded to an HTTP/1.1 connection in
-//! [memory](super::memory), which is served like any other. So requests have one path with one set of rules, and HTTP/2 exists only at
+//! [memory], which is served like any other. So requests have one path with one set of rules, and HTTP/2 exists only at
 //! the edge.
 //!
 //! A client selects HTTP/2 by the connection preface (prior knowledge) or by ALPN. WebSocket over HTTP/2 (RFC 8441) is

@@ -104,6 +104,13 @@ impl FieldError {
         Self::new(FieldErrorKind::Invalid, field, Some(value), detail)
     }
 
+    /// Returns the error that no rule was evaluated. It is about no value, which is shown as `null` without quotes.
+    pub(super) fn unchecked_rules() -> Self {
+        let detail = "null: some validation rules were not checked because the object was invalid; correct the existing errors to \
+                      complete validation";
+        Self::new(FieldErrorKind::Invalid, "", None, detail)
+    }
+
     /// Returns the error that a value, or a type, is not of the expected type.
     pub(super) fn wrong_type(field: &str, expected: &str, actual: &str) -> Self {
         let detail = format!("{field} in body must be of type {expected}: {}", go::quoted(actual));

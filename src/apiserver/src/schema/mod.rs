@@ -73,9 +73,7 @@ impl Schema {
         }
         let Some(rules) = &self.rules else { return errors };
         if errors.iter().any(|error| error.kind.blocks_rules()) {
-            let detail = "some validation rules were not checked because the object was invalid; correct the existing errors to \
-                          complete validation";
-            errors.push(FieldError::invalid("", &Value::Null, detail));
+            errors.push(FieldError::unchecked_rules());
         } else {
             let unchanged = old == Some(object);
             rules.check(&Variables { node: &self.root, value: object, old }, unchanged, "", &mut errors);
