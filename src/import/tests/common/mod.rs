@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::{BodyExt as _, Full};
 use import::{ImportOptions, Imported, Source, SourceObject, import};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 /// Returns the objects of a text.
@@ -81,4 +81,15 @@ async fn send(server: &ApiServer, path: &str, body: &Value) -> (u16, Value) {
     let code = response.status().as_u16();
     let bytes = response.into_body().collect().await.unwrap().to_bytes();
     (code, serde_json::from_slice(&bytes).unwrap_or_default())
+}
+
+/// Returns an Agent of kagent with these fields of `declarative`.
+pub(crate) fn agent(name: &str, declarative: &Value) -> String {
+    json!({
+        "apiVersion": "kagent.dev/v1alpha2",
+        "kind": "Agent",
+        "metadata": { "name": name, "namespace": "n" },
+        "spec": { "declarative": declarative },
+    })
+    .to_string()
 }

@@ -1,0 +1,206 @@
+//! Losses that an import tells, each on objects of its own.
+
+#![allow(clippy::unwrap_used)]
+
+mod common;
+
+use common::{agent, imported, lines, object, refusals};
+use serde_json::{Value, json};
+
+/// Returns an object of this kind and spec, in namespace `n`.
+fn thing(api_version: &str, kind: &str, name: &str, spec: &Value) -> String {
+    json!({
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": { "name": name, "namespace": "n" },
+        "spec": spec,
+    })
+    .to_string()
+}
+
+fn assert_told(text: &str, expected: &[&str]) {
+    let lines = lines(&imported(text));
+    for line in expected {
+        assert!(lines.contains(&(*line).to_owned()), "{line}: {lines:#?}");
+    }
+}
+
+#[test]
+fn a_provider_that_nothing_runs_is_a_loss() {
+    for (provider, type_) in [
+        ("AzureOpenAI", "azure-openai"),
+        ("Bedrock", "bedrock"),
+        ("GeminiVertexAI", "gemini-vertex"),
+        ("AnthropicVertexAI", "anthropic-vertex"),
+    ] {
+        let config = json!({ "provider": provider, "model": "m" });
+        let expected = format!("loss ModelConfig n/m spec.provider: Récif's runtime does not speak {type_} yet");
+        assert_told(&thing("kagent.dev/v1alpha2", "ModelConfig", "m", &config), &[&expected]);
+    }
+    let openai = thing("kagent.dev/v1alpha2", "ModelConfig", "m", &json!({ "provider": "OpenAI", "model": "m" }));
+    assert!(!imported(&openai).is_lossy());
+    let agent = json!({ "name": "A", "framework": "adk", "modelType": "vertex-ai", "envSecrets": [] });
+    let expected = "loss Agent n/a spec.modelType: Récif's runtime does not speak gemini-vertex yet";
+    assert_told(&thing("agents.recif.dev/v1", "Agent", "a", &agent), &[expected]);
+    let plugin = thing("genkit.dev/v1alpha1", "PluginConfig", "p", &json!({ "type": "vertexAI" }));
+    assert_told(&plugin, &["loss PluginConfig n/p spec.type: Récif's runtime does not speak vertexai yet"]);
+}
+
+#[test]
+fn what_our_type_refuses_is_a_loss_and_what_it_does_not_know_is_told() {
+    let refused = json!({ "name": "A", "framework": "adk", "port": "many", "version": "1" });
+    let expected = "loss Agent n/a: left out: it has a value that no Agent takes";
+    assert_told(&thing("agents.recif.dev/v1", "Agent", "a", &refused), &[expected]);
+    let agent = json!({
+        "name": "A",
+        "framework": "adk",
+        "version": "1",
+        "mood": "calm",
+        "card": { "skills": [{ "id": "s", "name": "S", "level": 3 }] },
+        "tools": [],
+        "description": "",
+    });
+    let imported = imported(&thing("agents.recif.dev/v1", "Agent", "a", &agent));
+    let lines = lines(&imported);
+    let mut unknown: Vec<_> = lines.iter().filter(|line| line.contains("is no field of")).cloned().collect();
+    unknown.sort();
+    let expected = ["spec.card.skills[0].level", "spec.mood"];
+    let line = |field: &str| format!("skip Agent n/a {field}: is no field of agents.recif.dev/v1 Agent");
+    assert_eq!(unknown, expected.map(line));
+}
+
+#[test]
+fn a_header_is_named_only_if_it_is_a_variable() {
+    let headers = json!({
+        "X-Bearer": "Bearer $TOKEN_1",
+        "X-Braces": "Basic ${PASS}",
+        "X-Key": "hun$hunter2",
+        "X-Lower": "$hunter2",
+        "X-More": "$HUNTER hunter2",
+        "X-Open": "${HUNTER",
+        "X-Plain": "text",
+    });
+    let tool = json!({ "name": "t", "type": "http", "endpoint": "http://x", "secretRef": "s", "headers": headers });
+    let lines = lines(&imported(&thing("agents.recif.dev/v1", "Tool", "t", &tool)));
+    let told = |header: &str| {
+        let start = format!("todo Tool n/t spec.headers[{header}]: ");
+        lines.iter().find_map(|line| line.strip_prefix(&start)?.split(" is not expanded").next().map(str::to_owned))
+    };
+    assert_eq!(told("X-Bearer").as_deref(), Some("$TOKEN_1"));
+    assert_eq!(told("X-Braces").as_deref(), Some("$PASS"));
+    for header in ["X-Key", "X-Lower", "X-More", "X-Open"] {
+        assert_eq!(told(header).as_deref(), Some("a `$` in it"), "{header}");
+    }
+    assert_eq!(told("X-Plain"), None);
+    assert!(!lines.join("\n").to_lowercase().contains("hunter"), "{lines:#?}");
+}
+
+#[test]
+fn variables_that_the_operator_sets_are_a_loss() {
+    let names = ["CORAIL_MODEL_BASE_URL", "CORAIL_AGENT_CARD", "OLLAMA_BASE_URL", "MY_KEY"];
+    let env: Vec<_> = names.into_iter().chain(["FREE"]).map(|name| json!({ "name": name, "value": "x" })).collect();
+    let model = json!({ "provider": "OpenAI", "model": "m", "apiKeySecret": "s", "apiKeySecretKey": "MY_KEY" });
+    let text = [
+        thing("kagent.dev/v1alpha2", "ModelConfig", "m", &model),
+        agent("a", &json!({ "modelConfig": "m", "deployment": { "env": env } })),
+    ]
+    .join("\n---\n");
+    let expected = names
+        .map(|name| format!("loss Agent n/a spec.declarative.deployment.env[{name}]: the operator sets this variable"));
+    assert_told(&text, &expected.each_ref().map(String::as_str));
+    assert_eq!(object(&imported(&text), "Agent", "a")["spec"]["env"], json!([{ "name": "FREE", "value": "x" }]));
+}
+
+#[test]
+fn headers_and_certificates_of_a_server_elsewhere_are_told() {
+    let server = |tls: Value| {
+        let from = json!({ "type": "ConfigMap", "name": "c", "key": "k" });
+        let spec = json!({
+            "url": "http://desk:80/mcp",
+            "headersFrom": [{ "name": "X-Team", "valueFrom": from }, { "name": "X-Plain", "value": "x" }],
+            "tls": tls,
+        });
+        let server = json!({
+            "apiVersion": "kagent.dev/v1alpha2",
+            "kind": "RemoteMCPServer",
+            "metadata": { "name": "desk", "namespace": "lab" },
+            "spec": spec,
+        });
+        let tool = json!({ "mcpServer": { "kind": "RemoteMCPServer", "name": "desk", "namespace": "lab" } });
+        format!("{server}\n---\n{}", agent("a", &json!({ "tools": [tool] })))
+    };
+    let field = "loss Agent n/a spec.declarative.tools[0].mcpServer";
+    let unusable = "lab/desk cannot be used here: it trusts only certificates that other namespaces do not get";
+    let header = "other namespaces do not get header X-Team of lab/desk; put it into a Secret here and \
+                  toolServers[0].headersFrom";
+    let strict = server(json!({ "caCertSecretRef": "ca", "disableSystemCAs": true }));
+    assert_told(&strict, &[&format!("{field}: {unusable}"), &format!("{field}: {header}")]);
+    let usual = server(json!({ "caCertSecretRef": "ca" }));
+    assert_told(&usual, &[&format!("{field}: other namespaces do not get the certificates that lab/desk trusts")]);
+    let without = lines(&imported(&server(json!({ "caCertSecretRef": "ca", "disableVerify": true })))).join("\n");
+    assert!(!without.contains("certificates"), "{without}");
+}
+
+#[tokio::test]
+async fn what_is_longer_than_ours_take_is_cut_and_told() {
+    let many: Vec<_> = (0..40).map(|number| format!("t{number}")).collect();
+    let skill = json!({
+        "id": "i".repeat(200),
+        "name": "n".repeat(300),
+        "description": "d".repeat(5000),
+        "tags": many,
+        "examples": ["e".repeat(5000)],
+        "inputModes": ["m".repeat(200)],
+    });
+    let headers: Value = (0..40).map(|number| (format!("X-{number}"), json!("x"))).collect();
+    let model = json!({ "provider": "OpenAI", "model": "m", "defaultHeaders": headers });
+    let flows: Vec<_> = (0..70)
+        .map(|number| json!({ "name": format!("f{number}"), "prompts": [{ "prompt": { "name": "p", "content": "x" } }] }))
+        .collect();
+    let text = [
+        agent("a", &json!({ "a2aConfig": { "skills": [skill] } })),
+        thing("kagent.dev/v1alpha2", "ModelConfig", "m", &model),
+        thing("genkit.dev/v1alpha1", "FlowSet", "f", &json!({ "flows": flows })),
+    ]
+    .join("\n---\n");
+    let text = [
+        text,
+        thing(
+            "kagent.dev/v1alpha2",
+            "ModelConfig",
+            "twice",
+            &json!({
+                "model": "m",
+                "defaultHeaders": { "OpenAI-Organization": "one" },
+                "openAI": { "organization": "two" },
+            }),
+        ),
+        thing(
+            "genkit.dev/v1alpha1",
+            "Flow",
+            "many-tools",
+            &json!({
+                "prompts": [{ "prompt": { "name": "p", "content": "x" } }],
+                "tools": (0..70).map(|number| json!({ "name": format!("t{number}") })).collect::<Value>(),
+            }),
+        ),
+    ]
+    .join("\n---\n");
+    let card = "loss Agent n/a spec.declarative.a2aConfig.skills[0]";
+    assert_told(
+        &text,
+        &[
+            &format!("{card}.id: is cut after 128 characters"),
+            &format!("{card}.name: is cut after 256 characters"),
+            &format!("{card}.description: is cut after 4096 characters"),
+            &format!("{card}.tags: at most 32 entries; the others are left out"),
+            &format!("{card}.examples: is cut after 4096 characters"),
+            &format!("{card}.inputModes: is cut after 128 characters"),
+            "loss ModelConfig n/m spec.defaultHeaders: at most 32 headers; the others are left out",
+            "skip ModelConfig n/twice spec.openAI.organization: has the name of a header before it",
+            "loss Flow n/many-tools spec.tools: at most 64 tools; the others are left out",
+            "loss FlowSet n/f spec.flows: at most 64 flows; the others are left out",
+        ],
+    );
+    assert_eq!(refusals(&imported(&text)).await, Vec::<String>::new());
+}
