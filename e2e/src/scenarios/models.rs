@@ -1,4 +1,4 @@
-//! Tests models of providers: others stand in for one that cannot answer, and what a PluginConfig cannot mean is told.
+//! Tests models of providers: fallbacks answer for one that cannot, and mistakes in a PluginConfig are reported.
 
 use anyhow::{Result, ensure};
 use serde_json::json;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::{line::Notes, period};
 
-/// Fields of an object or of a part of it. When it goes out of scope, the fields that nobody read are told.
+/// Fields of an object or of a part of it. When it goes out of scope, the fields that were not read are reported.
 #[derive(Debug)]
 pub(crate) struct Fields<'a> {
     map: Option<&'a Map<String, Value>>,
@@ -146,7 +146,7 @@ impl<'a> Fields<'a> {
     /// Returns a value that a type takes, as it is written; `what` says what the type is.
     pub(crate) fn typed<T: DeserializeOwned + Serialize>(&self, key: &str, what: &str) -> Option<Value> {
         let value = quantities(self.value(key)?);
-        // The text of the error may repeat the value, so it is not told.
+        // The text of the error may repeat the value, so it is not printed.
         if serde_json::from_value::<T>(value.clone()).is_err() {
             self.refuse(key, what);
             return None;

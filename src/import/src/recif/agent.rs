@@ -193,7 +193,7 @@ fn database(subject: &Subject<'_>, ours: &mut Map<String, Value>) {
     let colon = if address.contains(':') { ":" } else { "" };
     let namespace = &subject.world.options.operator_namespace;
     let url = format!("{scheme}://{user}{at}{host}.{namespace}.svc.cluster.local{colon}{port}{tail}");
-    // The URL is never told: it holds a password.
+    // The URL is never printed: it holds a password.
     subject
         .notes
         .change("spec.databaseUrl", format!("its host is now in namespace {namespace}, as upstream expands it"));
