@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use machine::NamespaceReader;
+
 use crate::{
     applied::AppliedRecords,
     debounce::Debounce,
@@ -27,4 +29,10 @@ pub struct Deps {
     pub debounce: Debounce,
     /// Cache of the prompts of flows that Récif's runner rejects.
     pub prompt_rejections: PromptRejections,
+}
+
+impl NamespaceReader for Deps {
+    fn is_namespace_going(&self, namespace: &str) -> bool {
+        self.cache.is_namespace_going(namespace)
+    }
 }

@@ -10,7 +10,8 @@
 //! - `Err(Api)`: never an attempt; the object is requeued after a back-off, or it is Failed if the API server rejects the manifest
 //!   itself (see [`ApiError`]).
 //!
-//! This module also defines [`ObjectClient`], the port through which the driver reads and writes the objects of its kind.
+//! This module also defines the two ports of the driver itself: [`ObjectClient`] reads and writes the objects of its kind, and
+//! [`NamespaceReader`] knows the namespaces that are being deleted.
 
 use std::{fmt, ops::Deref, sync::Arc, time::Duration};
 
@@ -148,4 +149,10 @@ pub trait ObjectClient<K: PhasedObject>: Send + Sync {
     /// # Errors
     /// [`ApiError::Stale`] if a `test` of the patch failed.
     async fn patch_metadata(&self, key: &Key, patch: Value) -> Result<Option<Arc<K>>, ApiError>;
+}
+
+/// Port of the driver to the namespaces. The ports of the actions implement it.
+pub trait NamespaceReader: Send + Sync + 'static {
+    /// Reports whether the namespace is being deleted, as far as is known.
+    fn is_namespace_going(&self, namespace: &str) -> bool;
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use meta::{Phase, PhaseClass, PhasedObject};
 
 use super::{
-    ApiError, Driver, EdgeOwner, Requeue, StepOutcome,
+    ApiError, Driver, EdgeOwner, NamespaceReader, Requeue, StepOutcome,
     attempts::due,
     backoff::{LONGEST_BACKOFF, UNREACHABLE, backoff, short_backoff},
     decide::StepDecision,
@@ -20,7 +20,7 @@ const LEFT_BEHIND: Duration = Duration::from_secs(60);
 /// Number of refusals of one version as stale from which the phase trace gives a reason: about three seconds.
 const REPORTED_STALE_WRITES: i32 = 8;
 
-impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
+impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Carries out a plan: sends the difference to the API server, calls the sinks, and returns the requeue.
     pub(super) async fn commit(&self, step: &StepDecision<'_, K>, plan: Plan<K>) -> Requeue {
         match plan {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use meta::{PhasedObject, reason};
 
 use super::{
-    ActionError, ApiError, Driver, EdgeOwner, Wait, attempts::StepFailure, backoff::UNREACHABLE, decide::StepDecision,
-    readable_message,
+    ActionError, ApiError, Driver, EdgeOwner, NamespaceReader, Wait, attempts::StepFailure, backoff::UNREACHABLE,
+    decide::StepDecision, readable_message,
 };
 
 const FORBIDDEN: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ pub(super) enum Consequence<K> {
     Fail(StepFailure),
 }
 
-impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
+impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Returns what follows from the result of a step.
     pub(super) fn classify(
         &self,

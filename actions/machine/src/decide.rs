@@ -7,7 +7,7 @@ use futures::FutureExt;
 use meta::{Key, PhasedObject, reason};
 
 use super::{
-    Action, ActionError, ApiError, Context, Driver, EdgeOwner, StepNotes, Wait, backoff::jitter,
+    Action, ActionError, ApiError, Context, Driver, EdgeOwner, NamespaceReader, StepNotes, Wait, backoff::jitter,
     retry_state::ObjectRetryState, rules::rule,
 };
 
@@ -46,7 +46,7 @@ impl<'a, K: PhasedObject> StepDecision<'a, K> {
     }
 }
 
-impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
+impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Decides on the next step: by a rule of the driver, else by the first action that handles the object.
     pub(super) async fn decide<'a>(
         &self,

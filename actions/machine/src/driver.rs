@@ -15,12 +15,12 @@ use jiff::Timestamp;
 use meta::{Key, Phase, PhasedObject};
 
 use super::{
-    ApiError, Clock, ObjectClient, Registry, Requeue, Sink, Table, decide::StepDecision, dropped_fields::DroppedFields,
-    move_backoff::external_digest, retry_state::RetryState,
+    ApiError, Clock, NamespaceReader, ObjectClient, Registry, Requeue, Sink, Table, decide::StepDecision,
+    dropped_fields::DroppedFields, move_backoff::external_digest, retry_state::RetryState,
 };
 
-/// Delay until the next step of an object whose dependencies could not be read.
-const UNREADABLE_RECHECK: Duration = Duration::from_secs(10);
+/// Delay until the next step of a settled object for which no step can be taken.
+const BLOCKED_RECHECK: Duration = Duration::from_secs(10);
 
 /// Reconciler of the objects of one kind.
 ///
@@ -76,7 +76,7 @@ impl<K: PhasedObject, D> fmt::Debug for Driver<K, D> {
     }
 }
 
-impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
+impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Creates a driver over these actions and ports.
     pub fn new(
         registry: Registry<K, D>,
@@ -114,7 +114,8 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         self.dropped.recent_sentence::<K>(self.clock.elapsed())
     }
 
-    /// Runs one reconcile step of one object and returns its requeue.
+    /// Runs one reconcile step of one object and returns its requeue. In a namespace that is being deleted no child can be
+    /// created again, so an object there has no step before its own deletion.
     pub async fn reconcile(&self, key: &Key) -> Requeue {
         let now = self.clock.elapsed();
         self.retry_state.sweep(now);
@@ -124,6 +125,9 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         };
         if cr.is_deleting() && !cr.has_finalizer() {
             return Requeue::OnChange;
+        }
+        if !cr.is_deleting() && self.deps.is_namespace_going(&key.namespace) {
+            return self.report_blocked(key, ApiError::NamespaceTerminating).await;
         }
         if let Some(left) = self.retry_state.delay_left(key, cr.uid(), cr.version(), now) {
             return Requeue::After(left);
@@ -145,16 +149,17 @@ impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
         self.commit(&step, plan).await
     }
 
-    /// Reports that no step can be taken because the dependencies of the object cannot be read (informer cache not available). An
-    /// object that is under way gets it in its status; a settled one is left as it is, without a write.
-    pub async fn report_unreadable(&self, key: &Key, error: ApiError) -> Requeue {
+    /// Reports that no step can be taken: the dependencies of the object cannot be read (informer cache not available), or its
+    /// namespace is being deleted. An object that is under way gets it in its status; a settled one is left as it is, without a
+    /// write.
+    pub async fn report_blocked(&self, key: &Key, error: ApiError) -> Requeue {
         let Some(cr) = self.objects.newest(key) else { return Requeue::OnChange };
         if let Some(left) = self.retry_state.delay_left(key, cr.uid(), cr.version(), self.clock.elapsed()) {
             return Requeue::After(left);
         }
         let current = cr.common().and_then(|machine| machine.observed_generation) == Some(cr.generation());
         if cr.is_deleting() || (current && cr.phase().is_some_and(K::Phase::is_settled)) {
-            return Requeue::After(UNREADABLE_RECHECK);
+            return Requeue::After(BLOCKED_RECHECK);
         }
         let mut step = StepDecision::new(key, cr);
         let plan = self.plan(&mut step, Err(error.into()));

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use machine::{Action, ActionError, ApiError, Context, Edge, EdgeFrom, ObjectClient, Rule, Table};
+use machine::{Action, ActionError, ApiError, Context, Edge, EdgeFrom, NamespaceReader, ObjectClient, Rule, Table};
 use meta::{CommonStatus, Key, Phase, PhaseClass, PhasedObject};
 use serde_json::{Value, from_value, json};
 
@@ -140,6 +140,13 @@ impl PowerSupply {
     /// Reports whether there is power.
     pub fn is_on(&self) -> bool {
         self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl NamespaceReader for PowerSupply {
+    /// The world of the lamps has one namespace, which stays.
+    fn is_namespace_going(&self, _: &str) -> bool {
+        false
     }
 }
 

@@ -71,7 +71,7 @@ mod sinks;
 mod status;
 mod table;
 
-pub use action::{Action, Context, ObjectClient};
+pub use action::{Action, Context, NamespaceReader, ObjectClient};
 pub use backoff::{RECHECK, is_due};
 pub use clock::{Clock, SystemClock};
 pub use driver::Driver;

@@ -7,14 +7,14 @@ use meta::PhasedObject;
 use serde_json::Value;
 
 use super::{
-    Driver, conditions,
+    Driver, NamespaceReader, conditions,
     decide::StepDecision,
     dropped_fields::{affect_decisions, sentence},
     move_backoff::external_digest,
     patch::status_patch,
 };
 
-impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
+impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Writes the condition about the CRD if the last write has shown that it is another one. No further move of the object would
     /// tell it. If it cannot be written, the next write does.
     pub(super) async fn report_dropped_fields(&self, step: &StepDecision<'_, K>, answer: &mut Arc<K>) {

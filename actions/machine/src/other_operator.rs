@@ -6,12 +6,12 @@ use std::{sync::PoisonError, time::Duration};
 use jiff::{SignedDuration, Timestamp};
 use meta::{Key, Phase, PhaseClass, PhasedObject, condition_type, reason};
 
-use super::{Driver, Requeue, StepOutcome, Wait, decide::StepDecision};
+use super::{Driver, NamespaceReader, Requeue, StepOutcome, Wait, decide::StepDecision};
 
 /// Longest time for which the previous leader may go on writing during a handover, and for which clocks may differ.
 const HANDOVER: SignedDuration = SignedDuration::from_secs(30);
 
-impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
+impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Sets the identity of this operator, its lease as `namespace/name`: an object that another operator wrote last is left
     /// alone for a while.
     pub fn set_instance(&mut self, instance: impl Into<String>) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use meta::{Phase, PhasedObject, reason};
 
 use super::{
-    ActionError, Driver, EdgeOwner, Requeue, Rule, StepOutcome, Wait,
+    ActionError, Driver, EdgeOwner, NamespaceReader, Requeue, Rule, StepOutcome, Wait,
     attempts::{ATTEMPTS, StepFailure, is_recorded},
     backoff::{LONGEST_BACKOFF, backoff},
     consequence::Consequence,
@@ -44,7 +44,7 @@ impl<K> Plan<K> {
     }
 }
 
-impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
+impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Plans what to write after a decision, and when to reconcile again. It sends nothing; of the driver's state it changes only
     /// what delays later steps.
     pub(super) fn plan(&self, step: &mut StepDecision<'_, K>, result: Result<Option<K>, ActionError>) -> Plan<K> {

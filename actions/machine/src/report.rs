@@ -2,9 +2,9 @@
 
 use meta::{Phase, PhaseClass, PhasedObject, condition_type};
 
-use super::{Driver, EventText, Requeue, StepOutcome, StepRecord, Wait, decide::StepDecision};
+use super::{Driver, EventText, NamespaceReader, Requeue, StepOutcome, StepRecord, Wait, decide::StepDecision};
 
-impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
+impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Returns the record of a step, as far as its write adds nothing to it.
     pub(super) fn describe(&self, step: &StepDecision<'_, K>, outcome: StepOutcome) -> StepRecord {
         let cr = &step.cr;

@@ -6,7 +6,7 @@ use meta::PhasedObject;
 use serde_json::Value;
 
 use super::{
-    ApiError, Driver, conditions,
+    ApiError, Driver, NamespaceReader, conditions,
     decide::StepDecision,
     patch::{metadata_patch, status_patch},
 };
@@ -22,7 +22,7 @@ pub(super) enum StatusWrite<K> {
     Gone,
 }
 
-impl<K: PhasedObject, D: Send + Sync + 'static> Driver<K, D> {
+impl<K: PhasedObject, D: NamespaceReader> Driver<K, D> {
     /// Sends what differs. The status goes with the identity of this operator and the condition about the CRD.
     pub(super) async fn send(&self, step: &StepDecision<'_, K>, done: &mut K) -> Result<StatusWrite<K>, ApiError> {
         let cr = &step.cr;

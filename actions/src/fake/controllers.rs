@@ -68,7 +68,8 @@ impl Store {
         if !self.has_terminating() {
             return;
         }
-        for (id, _) in self.all(|id, obj| self.is_terminating(&id.namespace) && !obj.is_deleting()) {
+        let has_come_to = |id: &ObjectId| self.is_terminating(&id.namespace) && !self.not_yet_deleted.contains(id.kind);
+        for (id, _) in self.all(|id, obj| has_come_to(id) && !obj.is_deleting()) {
             self.delete(&id, Cascade::Background);
         }
     }

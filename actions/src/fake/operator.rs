@@ -134,7 +134,7 @@ impl Operator {
 
     /// Reports that no step of this Agent can be taken, because its dependencies cannot be read.
     pub(crate) async fn refuse(&self, name: &str, why: &str) -> Requeue {
-        self.agents.report_unreadable(&key(&agent_id(name)), ApiError::Forbidden(why.to_owned())).await
+        self.agents.report_blocked(&key(&agent_id(name)), ApiError::Forbidden(why.to_owned())).await
     }
 
     /// Runs for this long in virtual time.

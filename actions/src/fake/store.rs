@@ -50,6 +50,8 @@ pub(crate) struct Store {
     rv: u64,
     incarnations: BTreeMap<ObjectId, u32>,
     terminating: BTreeSet<String>,
+    /// Kinds that the namespace controller has not come to yet.
+    pub(crate) not_yet_deleted: BTreeSet<&'static str>,
     pub(super) progressed: BTreeMap<ObjectId, std::time::Duration>,
     /// Deployments that are not at rest.
     pub(super) busy: BTreeSet<ObjectId>,
@@ -78,6 +80,7 @@ impl Store {
             rv: 100,
             incarnations: BTreeMap::new(),
             terminating: BTreeSet::new(),
+            not_yet_deleted: BTreeSet::new(),
             progressed: BTreeMap::new(),
             busy: BTreeSet::new(),
             garbage: false,

@@ -92,9 +92,7 @@ impl<K: ReconciledKind> Controller for KindController<K> {
             let reconcile = async move {
                 match sync_gate.unsynced::<K>(&key) {
                     None => driver.reconcile(&key).await,
-                    Some(found) if found.refused => {
-                        driver.report_unreadable(&key, ApiError::Forbidden(found.why)).await
-                    }
+                    Some(found) if found.refused => driver.report_blocked(&key, ApiError::Forbidden(found.why)).await,
                     Some(_) => Requeue::After(UNSYNCED_RETRY),
                 }
             };

@@ -54,6 +54,29 @@ async fn in_a_namespace_that_is_deleted_it_goes_at_once() {
     assert_eq!(sim.store().get(&agent_id("a")), None);
 }
 
+/// The namespace controller deletes one kind after the other, and may come to the Agents last.
+#[tokio::test(start_paused = true)]
+async fn in_a_namespace_that_is_deleted_its_children_are_not_made_again() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("a"), agent(json!({})));
+    sim.store().create(&agent_id("b"), agent(json!({"tools": ["never"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    sim.take_requests();
+    sim.store().not_yet_deleted = ["Agent"].into();
+    sim.store().delete_namespace(crate::fake::NS);
+    operator.run(10 * MINUTE).await;
+    assert_eq!(sim.store().get(&child_id("Deployment")), None);
+    let requests: Vec<_> = sim.take_requests().iter().map(ToString::to_string).collect();
+    assert_eq!(requests, ["Status Agent/b"], "the one that runs needs no write, the one that waits says for what");
+    assert_eq!(sim.store().at(&agent_id("b"), "/status/waiting/message"), json!("the namespace is being deleted"));
+
+    sim.store().not_yet_deleted.clear();
+    operator.run(MINUTE).await;
+    assert_eq!(sim.take_writes().len(), 4);
+    assert_eq!((sim.store().get(&agent_id("a")), sim.store().get(&agent_id("b"))), (None, None));
+}
+
 #[tokio::test(start_paused = true)]
 async fn deleting_it_deletes_the_deployment_and_lets_it_go() {
     let sim = Sim::new();
