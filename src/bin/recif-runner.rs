@@ -57,7 +57,8 @@ fn main() -> ExitCode {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let ran = runtime.map_err(anyhow::Error::from).and_then(|runtime| match program {
-        Program::Serve(mode) => Ok(runtime.block_on(runner::run(mode))?),
+        // On a worker: the main thread would be woken for every connection, only to give it to a worker.
+        Program::Serve(mode) => Ok(runtime.block_on(runtime.spawn(runner::run(mode)))??),
         Program::Tools(config) => Ok(runtime.block_on(runner::serve_tools(*config))?),
     });
     match ran {

@@ -1,15 +1,20 @@
 //! Probes of a running container. Until a Pod is ready they come much more often than their period says: first each 20 ms, then more
 //! seldom by and by, so that a Pod is known to be ready at most a hundredth later than it is.
+//!
+//! From then on all probes are due at whole seconds of one clock (timer coalescing): the process wakes up once for all of them.
 
-use std::time::Duration;
+use std::{sync::LazyLock, time::Duration};
 
 use k8s_openapi::api::core::v1::{Container, Probe};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{check::Check, context::PodContext, events::Severity, prepare::Prepared};
 
 /// Shortest time between two probes.
 const SHORTEST: Duration = Duration::from_millis(20);
+
+/// Start of the clock whose whole seconds are the times of probes at rest.
+static CLOCK: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Timing of a probe, with the API's defaults.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +43,12 @@ impl Timing {
     /// Returns the pause before the next probe of a container that has not been ready for this time.
     fn pause(&self, waited: Duration) -> Duration {
         (waited / 100).clamp(SHORTEST, self.period)
+    }
+
+    /// Returns when the next probe at rest is due: a period after the last whole second of the clock that began at `begin`.
+    fn next(&self, begin: Instant, now: Instant) -> Instant {
+        let second = now.checked_duration_since(begin).map(|passed| begin + Duration::from_secs(passed.as_secs()));
+        second.unwrap_or(now) + self.period
     }
 
     /// Returns the time that a container has to start.
@@ -137,7 +148,7 @@ async fn follow(probe: &Prober<'_>, report: impl Fn(bool)) {
         if effect.has_changed {
             report(readiness.is_ready);
         }
-        sleep(readiness.pause(Instant::now())).await;
+        sleep_until(readiness.next(*CLOCK, Instant::now())).await;
     }
 }
 
@@ -156,7 +167,7 @@ async fn live(probe: &Prober<'_>) -> String {
                 return format!("does not answer its liveness probe: {error}");
             }
         }
-        sleep(probe.timing.period).await;
+        sleep_until(probe.timing.next(*CLOCK, Instant::now())).await;
     }
 }
 
@@ -202,9 +213,9 @@ impl Readiness {
         ProbeEffect { has_changed, is_recorded }
     }
 
-    /// Returns the pause before the next probe.
-    fn pause(&self, now: Instant) -> Duration {
-        if self.is_ready { self.timing.period } else { self.timing.pause(now - self.since) }
+    /// Returns when the next probe is due, by the clock that began at `begin`.
+    fn next(&self, begin: Instant, now: Instant) -> Instant {
+        if self.is_ready { self.timing.next(begin, now) } else { now + self.timing.pause(now - self.since) }
     }
 }
 

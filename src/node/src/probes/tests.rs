@@ -60,14 +60,18 @@ async fn until_it_is_ready_it_is_probed_often_and_then_at_its_period() {
     let begin = Instant::now();
     let mut readiness = Readiness::new(timing(json!({ "periodSeconds": 5 })), begin);
     let at = |second| begin + Duration::from_secs(second);
-    assert_eq!(readiness.pause(at(0)).as_millis(), 20);
-    assert_eq!(readiness.pause(at(10)).as_millis(), 100);
+    let pause = |readiness: &Readiness, now| (readiness.next(begin, now) - now).as_millis();
+    assert_eq!(pause(&readiness, at(0)), 20);
+    assert_eq!(pause(&readiness, at(10)), 100);
     readiness.apply(true, at(10));
-    assert_eq!(readiness.pause(at(11)).as_secs(), 5);
+    assert_eq!(pause(&readiness, at(11)), 5000);
+    let late = at(11) + Duration::from_millis(300);
+    assert_eq!(readiness.next(begin, late), at(16), "at a whole second, with all others");
+    assert_eq!(readiness.next(at(20), at(11)), at(16), "a clock of later");
     for second in [15, 20, 25] {
         readiness.apply(false, at(second));
     }
-    assert_eq!(readiness.pause(at(25)).as_millis(), 20, "from the time on at which it was lost");
+    assert_eq!(pause(&readiness, at(25)), 20, "from the time on at which it was lost");
 }
 
 #[test]
