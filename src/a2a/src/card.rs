@@ -72,17 +72,22 @@ impl A2aInterface {
 
 /// Returns what a card offers, in its order; nothing of what is no card.
 fn offers(card: &Value) -> Vec<Offer<'_>> {
-    let version = card["protocolVersion"].as_str().unwrap_or("0.3");
+    let version = text(card, "protocolVersion", "0.3");
     let listed = card["supportedInterfaces"].as_array().into_iter().flatten().filter_map(|listed| {
-        let version = listed["protocolVersion"].as_str().unwrap_or("1.0");
-        Some(Offer { binding: listed["protocolBinding"].as_str()?, version, url: listed["url"].as_str()? })
+        let (binding, version) = (text(listed, "protocolBinding", BINDING), text(listed, "protocolVersion", "1.0"));
+        Some(Offer { binding, version, url: listed["url"].as_str()? })
     });
-    let binding = card["preferredTransport"].as_str().unwrap_or(BINDING);
+    let binding = text(card, "preferredTransport", BINDING);
     let main = card["url"].as_str().map(|url| Offer { binding, version, url });
     let more = card["additionalInterfaces"].as_array().into_iter().flatten().filter_map(|listed| {
         Some(Offer { binding: listed["transport"].as_str()?, version, url: listed["url"].as_str()? })
     });
     listed.chain(main).chain(more).collect()
+}
+
+/// Returns the text of a field, or the default where it is absent or empty.
+fn text<'a>(of: &'a Value, field: &str, default: &'a str) -> &'a str {
+    of[field].as_str().filter(|text| !text.is_empty()).unwrap_or(default)
 }
 
 /// Returns the path of a URL, which may be a path alone. It has no `.` and `..`, which the parser resolves.

@@ -44,6 +44,7 @@ fn the_newest_interface_in_json_rpc_is_chosen_and_of_its_url_only_the_path() {
         (new(&[listed("JSONRPC", "1.0", "//evil.example/rpc")]), Version::V1, "/rpc"),
         (old, Version::V03, "/a2a"),
         (json!({ "url": "http://a/" }), Version::V03, "/"),
+        (new(&[listed("", "", "http://a/b")]), Version::V1, "/b"),
         (other_main, Version::V03, "/rpc"),
         (both, Version::V1, "/v1"),
     ] {
