@@ -24,8 +24,7 @@ async fn an_agent_that_speaks_agent2agent_is_asked_in_it(ns: Namespace) -> Resul
     let (code, output) = ns.env.recif(&["chat", "agent/speaks", "hello", "-n", &ns.name]).await?;
     ensure!(code == 0 && output.contains("echo: hello\n"), "{code}: {output}");
     let id = output.split("--conversation ").nth(1).with_context(|| output.clone())?.trim();
-    let (code, output) =
-        ns.env.recif(&["chat", "agent/speaks", "again", "--conversation", id, "-n", &ns.name]).await?;
+    let (code, output) = ns.env.recif(&["chat", "agent/speaks", "again", "--conversation", id, "-n", &ns.name]).await?;
     ensure!(code == 0 && output.contains("echo: again\n") && output.contains(id), "{code}: {output}");
 
     let url = format!("http://speaks.{}.svc.cluster.local:8000", ns.name);
