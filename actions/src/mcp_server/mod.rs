@@ -21,9 +21,7 @@ use crate::{
     flow::{settings_digest, terminal},
     kind::{ControlledKind, Registry},
     ports::{ChildKind, ChildManifest},
-    references::{
-        Evaluation, Inputs, ONLY_GATEWAYS, Query, Referable, Resolution, Resolver, Uncallable, Unresolved,
-    },
+    references::{Evaluation, Inputs, ONLY_GATEWAYS, Query, Referable, Resolution, Resolver, Uncallable, Unresolved},
     render::{self, BRIDGE, MCP_SERVER_LABEL, RenderSettings, ServerImages},
     workload::{self, Accept, Deploy, Drain, Recover, Render, RenderedWorkload, Resolve, WorkloadKind, with_policies},
 };
