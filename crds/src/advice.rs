@@ -35,6 +35,10 @@ const HINTS: &[(&str, &str)] = &[
         "set proxy.requireIdentity of what it calls to false, or let the Tool call the gateway with a token in headersFrom",
     ),
     (
+        reason::PLAIN_HTTP,
+        "set protocol of the Agent to chat or a2a if it speaks that, or call it by a Tool of type http",
+    ),
+    (
         reason::UNKNOWN_KEYS,
         "run `recif rollout` for it: until then no caller has a name there, and with proxy.requireIdentity none gets in",
     ),

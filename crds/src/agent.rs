@@ -24,6 +24,13 @@ use crate::{
 /// Image of an agent that names none. The operator's `--agent-image` takes its place where that is set.
 pub const DEFAULT_IMAGE: &str = "corail:latest";
 
+/// Protocols in which an agent may be talked to.
+pub const PROTOCOLS: &[&str] = &["chat", A2A, HTTP];
+/// Protocol of an agent that speaks Agent2Agent.
+pub const A2A: &str = "a2a";
+/// Protocol of an agent of which only its own clients know how to talk to it.
+pub const HTTP: &str = "http";
+
 /// Desired state of an agent: its model, its prompt, its tools and how its Pods run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, CustomResource)]
 #[kube(
@@ -94,6 +101,12 @@ pub struct AgentSpec {
     #[schemars(length(max = 4096))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Protocol in which the agent is talked to by Tools, recif chat and the web UI: chat (POST /chat), a2a
+    /// (Agent2Agent: card and JSON-RPC) or http (neither: it is reached through the gateway alone). Empty: chat.
+    // A string and not an enum, as `framework`.
+    #[schemars(with = "String", extend("enum" = PROTOCOLS))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<String>,
     /// A2A card of the agent, by which other agents learn what it can do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub card: Option<AgentCard>,
@@ -213,6 +226,18 @@ pub struct AgentSpec {
 }
 
 crate::phased_object::phased_object!(workload Agent "agents");
+
+impl AgentSpec {
+    /// Reports whether the agent speaks Agent2Agent.
+    pub fn speaks_a2a(&self) -> bool {
+        self.protocol.as_deref() == Some(A2A)
+    }
+
+    /// Reports whether the agent speaks a protocol of its own, in which neither a Tool nor `recif chat` can talk to it.
+    pub fn speaks_plain_http(&self) -> bool {
+        self.protocol.as_deref() == Some(HTTP)
+    }
+}
 
 impl HasReferences for Agent {
     fn collect(&self, mentions: &mut ReferenceSet) {

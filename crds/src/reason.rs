@@ -45,6 +45,8 @@ pub const DISCOVERY_FAILURES: &[&str] = &[
 pub const TOOL_NOT_FOUND: &str = "ToolNotFound";
 /// A Tool calls a workload that only gateways may call.
 pub const IDENTITY_REQUIRED: &str = "IdentityRequired";
+/// A Tool asks an Agent that speaks a protocol of its own.
+pub const PLAIN_HTTP: &str = "PlainHttp";
 
 /// An object of this name exists and belongs to something else.
 pub const NAME_CONFLICT: &str = "NameConflict";

@@ -49,6 +49,13 @@ use crate::{
     transform = schema::rule(
         "!has(self.mcpServerRef) || !has(self.mcpEndpoint) || self.mcpEndpoint == ''",
         "mcpEndpoint and mcpServerRef both say where the tool is: set only one of them",
+    ),
+    // The endpoint of a Tool that was stored with both before the rule existed is ignored, as it was then.
+    transform = schema::transition_rule(
+        "!(self.type == 'agent' && has(self.agentRef) && has(self.endpoint) && self.endpoint != '') || \
+         (oldSelf.hasValue() && oldSelf.value().type == 'agent' && has(oldSelf.value().agentRef) \
+         && has(oldSelf.value().endpoint) && oldSelf.value().endpoint != '')",
+        "agentRef and endpoint both say which agent is asked: set only one of them",
     )
 )]
 pub struct ToolSpec {
@@ -56,7 +63,7 @@ pub struct ToolSpec {
     #[schemars(length(min = 1))]
     pub name: String,
     /// Type of the tool: http (needs endpoint), cli (needs binary), mcp (needs mcpEndpoint or mcpServerRef), builtin,
-    /// flow (needs flowRef) or agent (needs agentRef).
+    /// flow (needs flowRef) or agent (needs agentRef or endpoint).
     // A string and not an enum: a value written by another version must not make the object unreadable.
     #[serde(rename = "type")]
     #[schemars(extend("enum" = ToolType::ALL))]
@@ -67,18 +74,19 @@ pub struct ToolSpec {
     /// Description of the tool for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// URL of an http tool. {name} in it is replaced by the parameter of that name.
+    /// URL of an http tool, in which {name} is replaced by the parameter of that name; or of an agent that speaks
+    /// Agent2Agent, anywhere, instead of agentRef: its card is at /.well-known/agent-card.json below it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<String>,
     /// HTTP method of an http tool. Empty: GET.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<String>,
-    /// Headers of an http or mcp tool. $NAME in a value is replaced by that variable of the agent's own env or envFrom,
+    /// Headers of an http, mcp or agent tool. $NAME in a value is replaced by that variable of the agent's own env or envFrom,
     /// or by one of this tool's headersFrom. Variables that begin with CORAIL_, MODEL_, RECIF_, OTEL_ or MCP_, and those
     /// of other tools, are not replaced.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub headers: BTreeMap<String, String>,
-    /// Headers of an http or mcp tool whose values are in Secrets of the same namespace.
+    /// Headers of an http, mcp or agent tool whose values are in Secrets of the same namespace.
     #[schemars(schema_with = "schema::by_name::<HeaderSource>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<HeaderSource>,
@@ -128,7 +136,7 @@ pub struct ToolSpec {
     /// Offers the tool to agents. Default: true.
     #[serde(default = "yes")]
     pub enabled: bool,
-    /// Access to the server of a discovered tool. No object holds it: it is added for rendering.
+    /// Access to the server of a discovered tool, or to an Agent. No object holds it: it is added for rendering.
     #[serde(skip)]
     pub call: ServerAccess,
 }
@@ -156,7 +164,7 @@ impl HasReferences for Tool {
     }
 }
 
-/// Access to the server of a discovered tool.
+/// Access to the server of a discovered tool, or to the Agent that a tool asks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ServerAccess {
     /// Headers of the server, without those that the Tool itself sets.
@@ -165,6 +173,8 @@ pub struct ServerAccess {
     pub sse: bool,
     /// Verification of the server's certificate.
     pub tls: ServerTls,
+    /// Set if the Agent that the tool asks speaks Agent2Agent.
+    pub a2a: bool,
     /// Names of the variables with its header values, if all tools of the server share them, as those of `toolServers` do.
     pub variables: Option<ServerVariables>,
 }
@@ -198,6 +208,11 @@ impl ToolSpec {
     pub fn served_by(&self) -> Option<(&ServerRef, &str)> {
         let server = self.mcp_server_ref.as_ref().filter(|_| self.tool_type() == Some(ToolType::Mcp))?;
         Some((server, server.tool_name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&self.name)))
+    }
+
+    /// Reports whether the tool asks an agent in Agent2Agent: one of that protocol, or any agent by its URL.
+    pub fn asks_by_a2a(&self) -> bool {
+        self.tool_type() == Some(ToolType::Agent) && (self.call.a2a || self.agent_ref.is_none())
     }
 
     /// Returns the type of the tool; `None` for a type that this version does not know.

@@ -20,7 +20,10 @@ use crate::{
     deps::Deps,
     kind::{ControlledKind, Registry},
     ports::{ChildKind, ChildManifest},
-    references::{self, AvailableVariables, Evaluation, Inputs, Query, Referable, Resolver, Usage},
+    references::{
+        self, AvailableVariables, Evaluation, Inputs, ONLY_GATEWAYS, PLAIN_HTTP, Query, Referable, Resolver,
+        Uncallable, Usage,
+    },
     render::{self, AGENT, AgentImages, AgentParts, RenderError, RenderSettings},
     server_tools::LeftOut,
     workload::{self, RenderedWorkload, WorkloadKind},
@@ -45,8 +48,9 @@ impl Referable for Agent {
         if usage == Usage::Calls { self.references() } else { Vec::new() }
     }
 
-    fn requires_identity(&self) -> bool {
-        self.spec.traffic.proxy.require_identity
+    fn uncallable(&self) -> Option<Uncallable> {
+        let only_gateways = self.spec.traffic.proxy.require_identity.then_some(ONLY_GATEWAYS);
+        only_gateways.or_else(|| self.spec.speaks_plain_http().then_some(PLAIN_HTTP))
     }
 }
 

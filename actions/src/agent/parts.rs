@@ -16,7 +16,7 @@ use crate::{
     references::{self, Resolver},
     render::{AgentParts, FlowModel, ToolSlot},
     server_tools::{LeftOut, ListedTool, name_variables, server_tools},
-    tool::described,
+    tool::{described, with_protocol},
 };
 
 /// References of an Agent that were found.
@@ -45,6 +45,7 @@ impl AgentReferences {
             let tool = cache.get::<Tool>(namespace, &name);
             let tool = tool.map(|tool| resolve_tool(cache.as_ref(), namespace, &tool).unwrap_or(tool));
             let tool = tool.map(|tool| described(cache.as_ref(), namespace, tool));
+            let tool = tool.map(|tool| with_protocol(cache.as_ref(), namespace, tool));
             let address = tool.as_ref().and_then(|tool| address(&tool.spec, cache.as_ref(), namespace));
             (name, tool, address)
         });

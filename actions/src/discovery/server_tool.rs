@@ -76,7 +76,7 @@ impl ToolServerView {
         let readable = self.headers.iter().filter(|header| header.value_from.is_none() || own == from);
         let mut tls = self.tls.clone();
         tls.ca_secret_ref = tls.ca_secret_ref.filter(|_| own == from);
-        ServerAccess { headers: readable.cloned().collect(), sse: self.sse, tls, variables: None }
+        ServerAccess { headers: readable.cloned().collect(), sse: self.sse, tls, a2a: false, variables: None }
     }
 
     /// Reports whether the known tools belong to the current spec. An MCPServer keeps a known tool while it changes phase,

@@ -22,7 +22,10 @@ use crate::{
     kind::{ControlledKind, Registry},
     ports::{ChildKind, ChildManifest},
     prompt::inline_problem,
-    references::{AvailableVariables, Evaluation, Inputs, Query, Referable, Resolution, Resolver, Usage},
+    references::{
+        AvailableVariables, Evaluation, Inputs, ONLY_GATEWAYS, Query, Referable, Resolution, Resolver, Uncallable,
+        Usage,
+    },
     render::{self, FLOW, FlowContract, FlowImages, FlowKind, FlowParts, RenderError, RenderSettings},
     server_tools::LeftOut,
     workload::{self, RenderedWorkload, WorkloadKind},
@@ -49,8 +52,8 @@ impl Referable for Flow {
         if usage == Usage::Calls { self.references() } else { Vec::new() }
     }
 
-    fn requires_identity(&self) -> bool {
-        self.spec.runtime.traffic.proxy.require_identity
+    fn uncallable(&self) -> Option<Uncallable> {
+        self.spec.runtime.traffic.proxy.require_identity.then_some(ONLY_GATEWAYS)
     }
 }
 

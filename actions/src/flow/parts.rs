@@ -18,7 +18,7 @@ use crate::{
         header_variables, plugin_variables,
     },
     server_tools::{ListedTool, name_variables, server_tools},
-    tool::described,
+    tool::{described, with_protocol},
 };
 
 /// Collects the parts of the flow called `name`.
@@ -38,7 +38,8 @@ pub(crate) fn flow_parts(deps: &Deps, namespace: &str, name: &str, definition: &
             None => is_builtin(&named.name).then_some(FlowTool::Builtin),
             Some(tool) => tool.spec.enabled.then(|| {
                 let tool = resolve_tool(deps.cache.as_ref(), namespace, &tool).unwrap_or(tool);
-                object(described(deps.cache.as_ref(), namespace, tool))
+                let tool = described(deps.cache.as_ref(), namespace, tool);
+                object(with_protocol(deps.cache.as_ref(), namespace, tool))
             }),
         };
         Some((named.name.clone(), tool?))
@@ -78,7 +79,10 @@ fn url(deps: &Deps, namespace: &str, tool: &Tool) -> Option<String> {
             let name = flow.metadata.name.as_deref().unwrap_or_default();
             Some(endpoint_of(namespace, name, flow.spec.runtime.port, &deps.settings))
         }
-        ToolType::Agent => Some(endpoint_of(namespace, &spec.agent_ref.as_ref()?.name, AGENT_PORT, &deps.settings)),
+        ToolType::Agent => match &spec.agent_ref {
+            Some(agent) => Some(endpoint_of(namespace, &agent.name, AGENT_PORT, &deps.settings)),
+            None => spec.endpoint.clone(),
+        },
         _ => None,
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     flow::{settings_digest, terminal},
     kind::{ControlledKind, Registry},
     ports::{ChildKind, ChildManifest},
-    references::{Evaluation, Inputs, Query, Referable, Resolution, Resolver, Unresolved},
+    references::{Evaluation, Inputs, ONLY_GATEWAYS, Query, Referable, Resolution, Resolver, Uncallable, Unresolved},
     render::{self, BRIDGE, MCP_SERVER_LABEL, RenderSettings, ServerImages},
     workload::{self, Accept, Deploy, Drain, Recover, Render, RenderedWorkload, Resolve, WorkloadKind, with_policies},
 };
@@ -66,8 +66,8 @@ impl Referable for MCPServer {
         query.evaluate_server()
     }
 
-    fn requires_identity(&self) -> bool {
-        self.spec.proxy.require_identity
+    fn uncallable(&self) -> Option<Uncallable> {
+        self.spec.proxy.require_identity.then_some(ONLY_GATEWAYS)
     }
 }
 

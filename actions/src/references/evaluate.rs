@@ -11,7 +11,7 @@ use meta::{Phase, PhasedObject, condition_type};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::inputs::Resolution;
+use super::{inputs::Resolution, uncallable::Uncallable};
 use crate::{
     deps::Deps,
     discovery::{ChosenState, ToolState, chosen_state, tool_state},
@@ -50,9 +50,9 @@ pub(crate) trait Referable: PhasedObject + HasReferences {
         if Self::IS_TRANSITIVE { self.references() } else { Vec::new() }
     }
 
-    /// Reports whether it answers only requests with an identity that a gateway has signed.
-    fn requires_identity(&self) -> bool {
-        false
+    /// Returns why no Pod can call it, if none can.
+    fn uncallable(&self) -> Option<Uncallable> {
+        None
     }
 }
 
@@ -61,8 +61,8 @@ macro_rules! by_kind {
     ($($kind:ident $module:ident $plural:literal $short:literal $role:ident $children:ident $($rank:literal)?;)+) => {
         /// Evaluates a reference by its kind.
         pub(super) fn evaluate(query: &Query<'_>) -> Evaluation {
-            if query.resolver.requires_identity(query.reference) {
-                return query.missing(ONLY_GATEWAYS);
+            if let Some(found) = query.resolver.uncallable(query.reference) {
+                return query.missing(found.what);
             }
             match query.reference.kind {
                 $($(by_kind!(kind $kind $rank) => <crds::$module::$kind as Referable>::evaluate(query),)?)+
@@ -86,16 +86,15 @@ macro_rules! by_kind {
         }
 
         impl Resolver<'_> {
-            /// Reports whether the reference is to a workload that answers only requests with an identity that a gateway has signed.
-            pub(crate) fn requires_identity(&self, reference: &Reference) -> bool {
+            /// Returns why no Pod can call the workload of the reference, if none can.
+            pub(crate) fn uncallable(&self, reference: &Reference) -> Option<Uncallable> {
                 let (namespace, name) = (reference.namespace.as_deref().unwrap_or(self.namespace), &reference.name);
-                let required = match reference.kind {
+                match reference.kind {
                     $($(by_kind!(kind $kind $rank) => {
-                        self.cache.get::<crds::$module::$kind>(namespace, name).map(|found| found.requires_identity())
+                        self.cache.get::<crds::$module::$kind>(namespace, name)?.uncallable()
                     })?)+
                     RefKind::Secret | RefKind::ConfigMap => None,
-                };
-                required.unwrap_or_default()
+                }
             }
         }
     };
@@ -342,9 +341,6 @@ impl Query<'_> {
         }
     }
 }
-
-/// Problem of a workload with `proxy.requireIdentity`, which no Pod can call directly.
-pub(crate) const ONLY_GATEWAYS: &str = "answers only requests through the gateway (proxy.requireIdentity)";
 
 impl<'a> Resolver<'a> {
     /// Creates a resolver for the objects of this namespace.

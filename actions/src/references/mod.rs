@@ -10,6 +10,7 @@ mod evaluate;
 pub(crate) mod inputs;
 #[cfg(test)]
 mod tests;
+mod uncallable;
 
 use std::collections::BTreeMap;
 
@@ -17,8 +18,9 @@ use crds::{RefKind, Reference, cycle::Node};
 
 pub(crate) use credentials::AvailableVariables;
 pub use evaluate::Resolver;
-pub(crate) use evaluate::{Evaluation, ONLY_GATEWAYS, Query, Referable, Usage, used_digest};
+pub(crate) use evaluate::{Evaluation, Query, Referable, Usage, used_digest};
 pub use inputs::{Inputs, Resolution, Unresolved};
+pub(crate) use uncallable::{ONLY_GATEWAYS, PLAIN_HTTP, Uncallable};
 
 impl Resolver<'_> {
     /// Resolves all references of an object. `of` is the object if other objects may call it, so that it may be on a dependency

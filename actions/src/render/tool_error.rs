@@ -26,13 +26,17 @@ pub fn tool_error(spec: &ToolSpec) -> Option<String> {
             .then_some("MCP tool requires an mcpEndpoint or an mcpServerRef"),
         ToolType::Builtin => None,
         ToolType::Flow => spec.flow_ref.is_none().then_some("flow tool requires a flowRef"),
-        ToolType::Agent => spec.agent_ref.is_none().then_some("agent tool requires an agentRef"),
+        ToolType::Agent => (given(&spec.endpoint).is_none() && spec.agent_ref.is_none())
+            .then_some("agent tool requires an agentRef or an endpoint"),
     };
     missing
         .map(str::to_owned)
         .or_else(|| match type_ {
             ToolType::Http => given(&spec.endpoint).and_then(bad_endpoint).or_else(|| bad_method(spec)),
             ToolType::Mcp => given(&spec.mcp_endpoint).and_then(|address| bad_address("mcpEndpoint", address)),
+            ToolType::Agent if spec.agent_ref.is_none() => {
+                given(&spec.endpoint).and_then(|address| bad_address("endpoint", address))
+            }
             _ => None,
         })
         .or_else(|| bad_server(spec))

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::{
     Tool, ToolSpec,
+    agent::A2A,
     tool::{ToolParameter, ToolType},
 };
 use serde::Serialize;
@@ -61,6 +62,9 @@ struct RenderedTool<'a> {
     description: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     endpoint: &'a str,
+    /// `a2a` if the agent at the endpoint is asked in Agent2Agent.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    agent_protocol: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     method: &'a str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -123,6 +127,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<RenderedTool<'a>> {
         type_: &spec.type_,
         description: or_empty(&spec.description),
         endpoint: address.unwrap_or(or_empty(&spec.endpoint)),
+        agent_protocol: if spec.asks_by_a2a() { A2A } else { "" },
         method: or_empty(&spec.method),
         headers: headers(spec),
         binary: or_empty(&spec.binary),

@@ -1,6 +1,7 @@
 //! `Tool` kind: validation and status. The lifecycle is that of every reference (`crate::reference`).
 
 mod description;
+mod protocol;
 
 use crds::{HasReferences, RefKind, Reference, ReferencePhase, Tool, ToolSpec, reason, tool::is_builtin};
 use machine::{ActionError, Table, TableError};
@@ -11,11 +12,12 @@ use crate::{
     discovery::{ToolState, tool_state},
     kind::{ControlledKind, Registry},
     reference,
-    references::{Evaluation, ONLY_GATEWAYS, Query, Referable, Resolver, Usage, used_digest},
+    references::{Evaluation, Query, Referable, Resolver, Usage, used_digest},
     render,
 };
 
 pub(crate) use description::described;
+pub(crate) use protocol::with_protocol;
 
 impl ControlledKind for Tool {
     const TABLE: Table<ReferencePhase> = Table {
@@ -36,10 +38,11 @@ impl Referable for Tool {
             Some(tool) if !tool.spec.enabled => Evaluation::resolved("disabled"),
             tool => query.on_own_cycle().unwrap_or_else(|| {
                 query.evaluate_reference(tool, |Tool { spec, .. }| {
-                    match description::agent_description(spec, |agent| query.named(agent)) {
+                    let own = match description::agent_description(spec, |agent| query.named(agent)) {
                         None => used_digest(spec, &["category"]),
                         description => used_digest(&ToolSpec { description, ..spec.clone() }, &["category"]),
-                    }
+                    };
+                    protocol::with_protocol_digest(own, spec, |agent| query.named(agent))
                 })
             }),
         }
@@ -61,9 +64,11 @@ impl reference::ReferenceKind for Tool {
     fn rejection(&self, deps: &Deps) -> Option<ActionError> {
         let key = self.key();
         let lookup = Resolver::new(deps, &key.namespace);
-        if let Some(called) = self.references().iter().find(|reference| lookup.requires_identity(reference)) {
-            let message = format!("{} \"{}\" {ONLY_GATEWAYS}", called.kind.as_str().to_lowercase(), called.name);
-            return Some(ActionError::terminal(reason::IDENTITY_REQUIRED, message));
+        let references = self.references();
+        let called = references.iter().find_map(|called| Some((called, lookup.uncallable(called)?)));
+        if let Some((called, why)) = called {
+            let message = format!("{} \"{}\" {}", called.kind.as_str().to_lowercase(), called.name, why.what);
+            return Some(ActionError::terminal(why.reason, message));
         }
         match server_tool_state(self, deps)? {
             (server, ToolState::NoSuchTool(what)) => {

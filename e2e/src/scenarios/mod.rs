@@ -1,6 +1,7 @@
 //! End-to-end scenarios, one file per theme. Each is named after the rule that it tests.
 
 mod agent_fields;
+mod agent_protocols;
 mod bad_input;
 mod bad_requests;
 mod chart;
@@ -79,6 +80,7 @@ const THEMES: &[&[Scenario]] = &[
     children::SCENARIOS,
     environment::SCENARIOS,
     agent_fields::SCENARIOS,
+    agent_protocols::SCENARIOS,
     foreign::SCENARIOS,
     loops::SCENARIOS,
     scale::SCENARIOS,

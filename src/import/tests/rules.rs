@@ -61,6 +61,57 @@ fn objects_of_one_kind_and_name_get_numbers_and_references_follow() {
     assert!(lines(&imported).contains(&"change Agent n/a.b metadata.name: is now \"a-b-2\"".to_owned()));
 }
 
+#[tokio::test]
+async fn an_agent_as_tool_keeps_its_headers() {
+    let from = |type_: &str, name: &str| json!({ "type": type_, "name": name, "key": "k" });
+    let headers = json!([
+        { "name": "X-Plain", "value": "blue" },
+        { "name": "X-Dollar", "value": "hunter$2" },
+        { "name": "Authorization", "valueFrom": from("Secret", "keys") },
+        { "name": "X-Text", "valueFrom": from("ConfigMap", "texts") },
+        { "name": "X-Gone", "valueFrom": from("ConfigMap", "gone") },
+    ]);
+    let texts = json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "texts", "namespace": "n" },
+        "data": { "k": "read now" } });
+    let text = [
+        agent("boss", &json!({ "tools": [{ "agent": { "name": "helper" }, "headersFrom": headers }] })),
+        texts.to_string(),
+    ]
+    .join("\n---\n");
+    let imported = imported(&text);
+    let tool = object(&imported, "Tool", "ask-helper");
+    assert_eq!(tool["spec"]["headers"], json!({ "X-Plain": "blue", "X-Text": "read now" }));
+    let secret = json!([{ "name": "Authorization", "secretKeyRef": { "name": "keys", "key": "k" } }]);
+    assert_eq!(tool["spec"]["headersFrom"], secret);
+    let lines = lines(&imported);
+    let field = "loss Agent n/boss spec.declarative.tools[0].agent";
+    for expected in [
+        format!("{field}: header X-Dollar has a `$`, by which a Tool names a variable; put it into a Secret"),
+        format!("{field}: header X-Gone is left out: no key k of ConfigMap n/gone is in the input"),
+    ] {
+        assert!(lines.contains(&expected), "{expected}: {lines:#?}");
+    }
+    assert!(!lines.join("\n").contains("hunter"), "{lines:#?}");
+    assert_eq!(refusals(&imported).await, Vec::<String>::new());
+}
+
+#[test]
+fn an_image_of_others_keeps_its_protocol() {
+    let byo = json!({ "byo": { "deployment": { "image": "example.com/a:1" } } });
+    let kagent = json!({ "apiVersion": "kagent.dev/v1alpha2", "kind": "Agent",
+        "metadata": { "name": "own", "namespace": "n" }, "spec": byo });
+    assert_eq!(object(&imported(&kagent.to_string()), "Agent", "own")["spec"]["protocol"], "a2a");
+    for (protocol, expected) in [("a2a", json!("a2a")), ("http", json!("http")), ("carrier", Value::Null)] {
+        let spec = json!({ "image": "example.com/a:1", "protocol": protocol });
+        let krypton = json!({ "apiVersion": "krypton.ai/v1alpha1", "kind": "Agent",
+            "metadata": { "name": "own", "namespace": "n" }, "spec": spec });
+        let imported = imported(&krypton.to_string());
+        assert_eq!(object(&imported, "Agent", "own")["spec"]["protocol"], expected, "{protocol}");
+        let told = lines(&imported).contains(&"skip Agent n/own spec.protocol: is no protocol".to_owned());
+        assert_eq!(told, expected.is_null(), "{protocol}");
+    }
+}
+
 #[test]
 fn a_field_that_nobody_knows_is_told_and_case_counts() {
     let text = agent("a", &json!({ "systemmessage": "x", "systemMessage": 5, "tools": [{ "agent": {}, "more": 1 }] }));

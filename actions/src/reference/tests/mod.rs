@@ -90,6 +90,26 @@ async fn a_tool_has_no_finalizer_and_goes_without_a_write() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_tool_on_an_agent_that_speaks_plain_http_says_so_until_the_agent_speaks_another_protocol() {
+    let sim = Sim::new();
+    sim.store().create(&id("Agent", "b"), object("Agent", json!({"name": "B", "framework": "custom"})));
+    let ask = json!({"name": "weather", "type": "agent", "agentRef": {"name": "b"}});
+    sim.store().create(&tool_id("weather"), object("Tool", ask));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    assert_eq!(status(&sim, "/phase"), json!("Available"));
+    let speak = |protocol: &str| sim.store().edit(&id("Agent", "b"), |body| body["spec"]["protocol"] = json!(protocol));
+    speak("http");
+    operator.run(MINUTE).await;
+    assert_eq!(status(&sim, "/phase"), json!("Error"));
+    let message = "agent \"b\" speaks plain http: only chat and a2a agents can be tools";
+    assert!(conditions(&sim).contains(&expected_condition("Ready", "False", "PlainHttp", message)));
+    speak("a2a");
+    operator.run(10 * MINUTE).await;
+    assert_eq!(status(&sim, "/phase"), json!("Available"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tool_that_calls_what_only_gateways_may_call_says_so_until_it_is_opened() {
     for (kind, spec, fields) in [
         ("Agent", json!({"name": "B", "framework": "corail"}), json!({"type": "agent", "agentRef": {"name": "b"}})),

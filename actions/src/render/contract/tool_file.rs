@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crds::{
     ToolSpec,
+    agent::A2A,
     tool::{ToolParameter, ToolType},
 };
 use serde::Serialize;
@@ -94,6 +95,11 @@ enum Implementation<'a> {
     },
     Agent {
         url: &'a str,
+        /// `a2a` if the agent is asked in Agent2Agent.
+        #[serde(skip_serializing_if = "str::is_empty")]
+        protocol: &'a str,
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        headers: BTreeMap<&'a str, String>,
     },
     #[serde(rename_all = "camelCase")]
     Cli {
@@ -122,7 +128,10 @@ fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
             Implementation::Mcp { url, tool, headers: headers(spec), transport, tls, server }
         }
         Some(ToolType::Flow) => Implementation::Flow { url },
-        Some(ToolType::Agent) => Implementation::Agent { url },
+        Some(ToolType::Agent) => {
+            let protocol = if spec.asks_by_a2a() { A2A } else { "" };
+            Implementation::Agent { url, protocol, headers: headers(spec) }
+        }
         Some(ToolType::Cli) => Implementation::Cli {
             binary: or_empty(&spec.binary),
             allowed_commands: &spec.allowed_commands,

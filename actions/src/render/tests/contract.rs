@@ -65,12 +65,13 @@ fn parts(name: &str) -> FlowParts {
         "headersFrom": [{ "name": "X-Api-Key", "secretKeyRef": { "name": "shop-keys", "key": "api" } }],
         "parameters": parameters, "inputSchema": { "type": "object", "properties": { "b": {}, "a": {} } },
     });
+    let ask = json!({ "name": "ask", "type": "agent", "agentRef": { "name": "ask" } });
     let tools = [
         ("weather", object(weather, None, &[])),
         ("shop", object(shop, None, &[("TOOL_SHOP_X_API_KEY", "11")])),
         ("search", object(json!({ "name": "search", "type": "mcp", "mcpEndpoint": "http://mcp/mcp" }), None, &[])),
         ("plan", object(json!({ "name": "plan", "type": "flow" }), Some("http://plan.ns.svc.cluster.local:8080"), &[])),
-        ("ask", object(json!({ "name": "ask", "type": "agent" }), Some("http://ask.ns.svc.cluster.local:8000"), &[])),
+        ("ask", object(ask, Some("http://ask.ns.svc.cluster.local:8000"), &[])),
         ("ls", object(json!({ "name": "ls", "type": "cli", "binary": "ls", "allowedCommands": ["-l"] }), None, &[])),
         ("sums", object(json!({ "name": "calculator", "type": "builtin" }), None, &[])),
         ("datetime", FlowTool::Builtin),

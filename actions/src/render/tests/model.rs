@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crds::{ModelSpec, PluginConfigSpec};
+use crds::{ModelSpec, PluginConfigSpec, Tool};
 use serde_json::{Value, json};
 
 use super::{agent, bare, tool};
@@ -202,6 +202,33 @@ fn a_tool_that_calls_has_the_address_and_schemas_are_verbatim() {
         r#""inputSchema":{"properties":{"q":{"type":"string"}},"type":"object"},"outputSchema":{},"timeout":30}]"#,
     );
     assert_eq!(config.plain["CORAIL_TOOLS"], expected);
+}
+
+#[test]
+fn an_agent_is_asked_in_its_protocol_and_one_at_a_url_in_a2a() {
+    let ask = |spec: Value| {
+        let mut all = json!({ "type": "agent" });
+        super::merge(&mut all, spec);
+        tool("ask", all)
+    };
+    let rendered = |tool: &Tool, address: Option<&str>| {
+        let slot = address.map_or(ToolSlot::Object(tool), |address| ToolSlot::Caller(tool, address));
+        let parts = AgentParts { tools: vec![slot], ..AgentParts::default() };
+        let config = agent_config(&agent(json!({})), &parts, &bare()).unwrap();
+        config.plain.get("CORAIL_TOOLS").or(config.secret.get("CORAIL_TOOLS")).unwrap().clone()
+    };
+    let mut inside = ask(json!({ "agentRef": { "name": "b" } }));
+    let chat = r#"[{"name":"ask","type":"agent","endpoint":"http://b","timeout":30}]"#;
+    assert_eq!(rendered(&inside, Some("http://b")), chat);
+    inside.spec.call.a2a = true;
+    let a2a = r#"[{"name":"ask","type":"agent","endpoint":"http://b","agentProtocol":"a2a","timeout":30}]"#;
+    assert_eq!(rendered(&inside, Some("http://b")), a2a);
+    let anywhere = ask(json!({ "endpoint": "https://a/b", "headers": { "X-Team": "blue" } }));
+    let expected = concat!(
+        r#"[{"name":"ask","type":"agent","endpoint":"https://a/b","agentProtocol":"a2a","#,
+        r#""headers":{"X-Team":"blue"},"timeout":30}]"#,
+    );
+    assert_eq!(rendered(&anywhere, None), expected);
 }
 
 #[test]

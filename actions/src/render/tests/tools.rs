@@ -72,7 +72,10 @@ fn a_tool_without_what_its_type_needs_is_an_error_in_the_documented_words() {
         (json!({ "type": "builtin" }), None),
         (json!({ "type": "flow" }), Some("flow tool requires a flowRef")),
         (json!({ "type": "flow", "flowRef": { "name": "f" } }), None),
-        (json!({ "type": "agent" }), Some("agent tool requires an agentRef")),
+        (json!({ "type": "agent" }), Some("agent tool requires an agentRef or an endpoint")),
+        (json!({ "type": "agent", "endpoint": "" }), Some("agent tool requires an agentRef or an endpoint")),
+        (json!({ "type": "agent", "endpoint": "https://a/{b}" }), None),
+        (json!({ "type": "agent", "endpoint": "agents.example.com" }), Some(NO_ADDRESS)),
         (json!({ "type": "telepathy" }), Some("unknown tool type: telepathy")),
         (
             json!({ "type": "builtin", "parameters": [{ "name": "p" }, { "name": "q", "type": "colour" }] }),

@@ -1,4 +1,4 @@
-//! Tests the key that holds an Agent's system prompt, and the description that a Tool takes from the Agent it asks.
+//! Tests the key that holds an Agent's system prompt, and the description and protocol that a Tool takes from the Agent it asks.
 
 use serde_json::{Value, json};
 
@@ -72,4 +72,25 @@ async fn a_tool_without_a_description_has_that_of_the_agent_it_asks() {
     assert!(tools().contains("Sells pots."), "{}", tools());
     assert_ne!(content_hash(&sim, "a"), before[0]);
     assert_eq!(content_hash(&sim, "b"), before[1], "its Tool has a description of its own");
+}
+
+#[tokio::test(start_paused = true)]
+async fn users_of_a_tool_are_told_the_protocol_of_the_agent_it_asks() {
+    let sim = Sim::new();
+    sim.store().create(&agent_id("seller"), agent(json!({})));
+    let ask = json!({"name": "ask", "type": "agent", "agentRef": {"name": "seller"}, "description": "Asks."});
+    sim.store().create(&id("Tool", "ask"), object("Tool", ask));
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["ask"]})));
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let tools = || sim.store().at(&child_id("ConfigMap"), "/data/CORAIL_TOOLS").to_string();
+    assert!(!tools().contains("agentProtocol"), "{}", tools());
+    let before = content_hash(&sim, "a");
+    sim.store().edit(&agent_id("seller"), |body| body["spec"]["protocol"] = json!("a2a"));
+    operator.run(MINUTE).await;
+    assert!(tools().contains(r#"\"agentProtocol\":\"a2a\""#), "{}", tools());
+    assert_ne!(content_hash(&sim, "a"), before);
+    sim.store().edit(&agent_id("seller"), |body| body["spec"]["protocol"] = json!("chat"));
+    operator.run(MINUTE).await;
+    assert_eq!(content_hash(&sim, "a"), before, "chat is what an agent without a protocol speaks");
 }

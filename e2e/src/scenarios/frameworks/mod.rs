@@ -4,7 +4,7 @@ mod protocol;
 mod sample;
 
 use anyhow::{Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::{
     protocol::Protocol,
@@ -14,6 +14,7 @@ use super::gateway_auth::send_request;
 use crate::{
     client::ClientTarget,
     kinds::{AGENT, FLOW_SET, MCP_SERVER},
+    manifests::{agent, tool},
     namespace::{Namespace, START_TIMEOUT},
     object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
@@ -36,7 +37,8 @@ async fn a_program_in_fastapi_is_an_agent(ns: Namespace) -> Result<()> {
 }
 
 async fn a_program_in_adk_is_an_agent(ns: Namespace) -> Result<()> {
-    Sample { name: "adk", kind: AGENT, protocol: Protocol::A2a }.check(&ns).await
+    Sample { name: "adk", kind: AGENT, protocol: Protocol::A2a }.check(&ns).await?;
+    is_a_tool(&ns, "adk").await
 }
 
 async fn a_program_in_langgraph_is_an_agent(ns: Namespace) -> Result<()> {
@@ -46,13 +48,22 @@ async fn a_program_in_langgraph_is_an_agent(ns: Namespace) -> Result<()> {
     let card: Value = serde_json::from_str(&answer.text)?;
     let url = format!("http://{}{}/", gateway.address, gateway.prefix);
     ensure!(card["supportedInterfaces"][0]["url"] == url, "the card leads elsewhere than to {url}: {card}");
-    Ok(())
+    is_a_tool(&ns, "langgraph").await
 }
 
 async fn a_program_in_genkit_for_javascript_runs_flows(ns: Namespace) -> Result<()> {
     Sample { name: "genkit-js", kind: FLOW_SET, protocol: Protocol::Flow }.check(&ns).await?;
-    let greeting = serde_json::json!({"name": "Ada"});
+    let greeting = json!({"name": "Ada"});
     ns.await_response("genkit-js", "/greet", greeting, "greet heard: Greet Ada.").await
+}
+
+/// Checks that an agent of ours can ask the sample.
+async fn is_a_tool(ns: &Namespace, sample: &str) -> Result<()> {
+    ns.provide(&tool("ask", json!({"type": "agent", "agentRef": {"name": sample}}))).await?;
+    ns.start(&agent("asker", json!({"tools": ["ask"]}))).await?;
+    let reply = ns.chat("asker", r#"/tool ask {"message": "hi"}"#).await?;
+    ensure!(reply == format!("{sample} heard: hi."), "{reply}");
+    Ok(())
 }
 
 async fn an_agent_uses_mcp_servers_and_an_agent_of_others(ns: Namespace) -> Result<()> {

@@ -64,9 +64,7 @@ impl Sample {
         }
         self.knows_its_caller(ns, &gateway).await?;
         self.streams(ns, &gateway).await?;
-        if self.protocol != Protocol::A2a {
-            self.is_talked_to(ns).await?;
-        }
+        self.is_talked_to(ns).await?;
         let pods = ns.list(POD).await?;
         let started_again = pods.iter().filter(|pod| pod.number("/status/containerStatuses/0/restartCount") != 0);
         ensure!(
@@ -136,6 +134,12 @@ impl Sample {
         };
         let (code, output) = ns.env.recif(&["chat", &target, message, "-n", &ns.name]).await?;
         ensure!(code == 0 && output.contains("heard: hi"), "{code}: {output}");
+        if self.kind != AGENT {
+            return Ok(());
+        }
+        let id = output.split("--conversation ").nth(1).with_context(|| format!("no conversation: {output}"))?.trim();
+        let (code, output) = ns.env.recif(&["chat", &target, "again", "--conversation", id, "-n", &ns.name]).await?;
+        ensure!(code == 0 && output.contains("Before that you said: hi."), "{code}: {output}");
         Ok(())
     }
 

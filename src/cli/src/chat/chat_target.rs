@@ -90,6 +90,11 @@ impl ChatTarget {
         format!("{}/{}{flow}", self.kind.to_lowercase(), self.name)
     }
 
+    /// Returns the path of the target's own root at the gateway, without a slash at the end.
+    pub(super) fn root(&self, namespace: &str) -> String {
+        format!("/v1/{}s/{namespace}/{}", self.kind.to_lowercase(), self.name)
+    }
+
     /// Returns the path of the target at the gateway.
     pub(super) fn path(&self, namespace: &str) -> String {
         let rest = match (self.kind, &self.flow) {
@@ -97,7 +102,7 @@ impl ChatTarget {
             (_, Some(flow)) => utf8_percent_encode(flow, SEGMENT).to_string(),
             _ => String::new(),
         };
-        format!("/v1/{}s/{namespace}/{}/{rest}", self.kind.to_lowercase(), self.name)
+        format!("{}/{rest}", self.root(namespace))
     }
 
     /// Returns the body of a request to the target.

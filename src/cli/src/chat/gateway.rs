@@ -7,7 +7,7 @@ use cluster::access::OWN_AUTHORIZATION;
 use futures::{StreamExt as _, TryStreamExt as _, stream::BoxStream};
 use http::{
     HeaderValue, Method, Request, StatusCode,
-    header::{ACCEPT, CONTENT_TYPE, HOST},
+    header::{CONTENT_TYPE, HOST},
 };
 use http_body_util::{BodyDataStream, Full};
 use hyper_util::client::legacy::Client;
@@ -71,7 +71,8 @@ impl GatewayUrl {
 
 enum GatewayRoute {
     Url(reqwest::Client, GatewayUrl),
-    Pods(Client<Forward, Full<Bytes>>),
+    /// By forwarded connections to its Pods, with its namespace.
+    Pods(Client<Forward, Full<Bytes>>, String),
 }
 
 /// Client of the gateway, with the caller's credentials.
@@ -117,20 +118,45 @@ impl GatewayClient {
     pub(super) async fn in_cluster(live: &UserClient, namespace: &str) -> Result<Self, CliError> {
         let forward = live.forward(namespace, SERVICE);
         forward.ready_pod().await.map_err(|error| CliError::unreachable_part(COMPONENT, error, ALTERNATIVE))?;
-        Ok(Self { route: GatewayRoute::Pods(forward.client()), caller: live.caller.clone() })
+        Ok(Self { route: GatewayRoute::Pods(forward.client(), namespace.to_owned()), caller: live.caller.clone() })
     }
 
-    /// Sends a message and waits for the head of the response.
+    /// Returns the URL of a path, as programs call it.
+    pub(super) fn url_of(&self, path: &str) -> String {
+        match &self.route {
+            GatewayRoute::Url(_, place) => place.join(path),
+            GatewayRoute::Pods(_, namespace) => format!("http://{SERVICE}.{namespace}{path}"),
+        }
+    }
+
+    /// Sends a message and waits for the head of the response, which may be a stream.
     ///
     /// # Errors
     /// [`CliError::Unreachable`].
     pub(super) async fn post(&self, path: &str, body: String) -> Result<GatewayResponse, CliError> {
+        self.send(Method::POST, path, &[("content-type", JSON), ("accept", STREAM)], body).await
+    }
+
+    /// Sends a request and waits for the head of the response.
+    ///
+    /// # Errors
+    /// [`CliError::Unreachable`].
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: String,
+    ) -> Result<GatewayResponse, CliError> {
         let token = self.token().await?;
         let signed = token.is_some();
         let unreachable = |why| CliError::Unreachable { part: COMPONENT, why };
         let (parts, body) = match &self.route {
             GatewayRoute::Url(client, place) => {
-                let mut request = client.post(place.join(path)).header(CONTENT_TYPE, JSON).header(ACCEPT, STREAM);
+                let mut request = client.request(method, place.join(path));
+                for (name, value) in headers {
+                    request = request.header(*name, *value);
+                }
                 if let Some(token) = token {
                     request = request.header(OWN_AUTHORIZATION, token);
                 }
@@ -138,11 +164,13 @@ impl GatewayClient {
                 let (parts, body) = http::Response::<reqwest::Body>::from(answer).into_parts();
                 (parts, BodyDataStream::new(body).map_err(|error| error_chain(&error)).boxed())
             }
-            GatewayRoute::Pods(client) => {
+            GatewayRoute::Pods(client, _) => {
                 let uri = format!("http://{SERVICE}{path}");
                 // A connection that is forwarded comes from loopback, by which a gateway without sign-in judges it.
-                let mut request = Request::builder().method(Method::POST).uri(uri).header(HOST, "localhost");
-                request = request.header(CONTENT_TYPE, JSON).header(ACCEPT, STREAM);
+                let mut request = Request::builder().method(method).uri(uri).header(HOST, "localhost");
+                for (name, value) in headers {
+                    request = request.header(*name, *value);
+                }
                 if let Some(token) = token {
                     request = request.header(OWN_AUTHORIZATION, token);
                 }
@@ -170,8 +198,10 @@ impl GatewayClient {
     }
 }
 
-const JSON: &str = "application/json";
-const STREAM: &str = "text/event-stream";
+/// Content type of JSON.
+pub(super) const JSON: &str = "application/json";
+/// Content type of a stream of events.
+pub(super) const STREAM: &str = "text/event-stream";
 
 #[cfg(test)]
 mod tests {

@@ -3,6 +3,7 @@
 //! With a message it asks once; without one it is a conversation if stdin is a terminal. Ctrl-C stops an answer: the
 //! connection is closed, and the runtime then ends the turn and forgets it.
 
+mod a2a_turn;
 mod chat_target;
 mod gateway;
 mod reply;

@@ -24,7 +24,7 @@ pub(super) enum ReplyChunk {
 }
 
 /// Returns a conversation's id if it can be typed: it is printed in a command to be copied, and the agent chose it.
-fn typable(id: &str) -> Option<String> {
+pub(super) fn typable(id: &str) -> Option<String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b':' | b'-');
     ((1..=128).contains(&id.len()) && id.bytes().all(fits)).then(|| id.to_owned())
 }

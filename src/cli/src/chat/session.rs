@@ -6,11 +6,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use crds::agent::{A2A, HTTP};
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use sse_stream::SseStream;
 use tokio::{signal::ctrl_c, sync::mpsc, time::interval};
 
 use super::{
+    a2a_turn::A2aChat,
     chat_target::ChatTarget,
     gateway::{GatewayClient, GatewayResponse},
     reply::{ReplyChunk, full_text, read, refusal},
@@ -40,12 +42,14 @@ pub(super) enum TurnEnd {
 
 /// Chat of the user with one target.
 pub(super) struct ChatSession {
-    target: ChatTarget,
-    namespace: String,
-    gateway: GatewayClient,
+    pub(super) target: ChatTarget,
+    pub(super) namespace: String,
+    pub(super) gateway: GatewayClient,
     client: Option<UserClient>,
-    conversation: Option<String>,
-    screen: ChatScreen,
+    pub(super) conversation: Option<String>,
+    pub(super) screen: ChatScreen,
+    /// Set if the target is an agent that speaks Agent2Agent.
+    pub(super) a2a: Option<A2aChat>,
 }
 
 impl ChatSession {
@@ -57,7 +61,7 @@ impl ChatSession {
         live: Option<UserClient>,
         conversation: Option<String>,
     ) -> Self {
-        Self { target: asked, namespace, gateway, client: live, conversation, screen: ChatScreen::new() }
+        Self { target: asked, namespace, gateway, client: live, conversation, screen: ChatScreen::new(), a2a: None }
     }
 
     /// Returns the conversation's id, once the agent has named it.
@@ -65,12 +69,13 @@ impl ChatSession {
         self.conversation.as_deref()
     }
 
-    /// Checks that the target exists, if the caller may read it. Prints at once why it is not Ready, because the
-    /// gateway waits for a Pod before it refuses.
+    /// Checks that the target exists, and in which protocol it is talked to, if the caller may read it. Prints at once
+    /// why it is not Ready, because the gateway waits for a Pod before it refuses.
     ///
     /// # Errors
-    /// [`CliError::Missing`], or a usage error if a flow of a FlowSet has to be named.
-    pub(super) async fn check_target(&self) -> Result<(), CliError> {
+    /// [`CliError::Missing`], a usage error if a flow of a FlowSet has to be named, or an agent that speaks a protocol of
+    /// its own.
+    pub(super) async fn check_target(&mut self) -> Result<(), CliError> {
         let kind = self.target.kind()?;
         let found = match &self.client {
             Some(live) => match live.object(kind, &self.target.name).await {
@@ -82,6 +87,13 @@ impl ChatSession {
         if let Some(error) = self.target.lacks_flow(found.as_ref().map(|(_, object)| &object.data)) {
             return Err(error);
         }
+        let protocol = found.as_ref().and_then(|(_, object)| object.data.pointer("/spec/protocol")?.as_str());
+        if protocol == Some(HTTP) {
+            let url = self.gateway.url_of(&format!("{}/", self.target.root(&self.namespace)));
+            let text = format!("{} speaks plain HTTP: call it at {url}", self.target.display());
+            return Err(CliError::FailedAnswer(text));
+        }
+        self.a2a = (protocol == Some(A2A)).then(A2aChat::default);
         if let Some((live, object)) = &found {
             for line in explain_not_ready(live, kind, &self.target.name, object).await {
                 hint(&line);
@@ -137,11 +149,17 @@ impl ChatSession {
             turn = self.print_reply(message) => turn.map(|()| TurnEnd::Done),
             _ = &mut stop => Ok(TurnEnd::Stopped),
         };
+        if matches!(turn, Ok(TurnEnd::Stopped)) {
+            self.cancel_task().await;
+        }
         self.screen.end()?;
         turn
     }
 
     async fn print_reply(&mut self, message: &str) -> Result<(), CliError> {
+        if self.a2a.is_some() {
+            return self.print_a2a_reply(message).await;
+        }
         let body = self.target.body(message, self.conversation.as_deref()).to_string();
         let path = self.target.path(&self.namespace);
         let mut progress = ProgressLine::begin();
@@ -185,7 +203,7 @@ impl ChatSession {
     }
 
     /// Returns the error for a refusal of the gateway or the target.
-    async fn refusal_error(&self, answer: GatewayResponse) -> CliError {
+    pub(super) async fn refusal_error(&self, answer: GatewayResponse) -> CliError {
         let (status, signed) = (answer.status.as_u16(), answer.has_token);
         let text = refusal(&read_all(answer.body).await.unwrap_or_default());
         let shown = self.target.display();
@@ -213,12 +231,13 @@ impl ChatSession {
     }
 }
 
-fn cut_off(why: &str) -> CliError {
+/// Returns the error of an answer that breaks off.
+pub(super) fn cut_off(why: &str) -> CliError {
     CliError::FailedAnswer(format!("the answer was cut off: {why}"))
 }
 
 /// Waits for a future, and meanwhile shows the wait in the progress line.
-async fn with_progress<T>(progress: &mut ProgressLine, what: &str, future: impl Future<Output = T>) -> T {
+pub(super) async fn with_progress<T>(progress: &mut ProgressLine, what: &str, future: impl Future<Output = T>) -> T {
     tokio::pin!(future);
     let mut ticks = interval(TICK);
     loop {
@@ -230,7 +249,7 @@ async fn with_progress<T>(progress: &mut ProgressLine, what: &str, future: impl 
 }
 
 /// Reads a body as text, up to [`MAX_ANSWER`].
-async fn read_all(body: impl Stream<Item = Result<Bytes, String>> + Unpin) -> Result<String, CliError> {
+pub(super) async fn read_all(body: impl Stream<Item = Result<Bytes, String>> + Unpin) -> Result<String, CliError> {
     let mut body = body;
     let mut bytes = Vec::new();
     while let Some(piece) = body.next().await {

@@ -188,10 +188,9 @@ fn own_image(subject: &Subject<'_>, byo: &Fields<'_>, ours: &mut Map<String, Val
     };
     set(ours, "image", Some(image));
     set(ours, "port", Some(8080));
+    set(ours, "protocol", Some("a2a"));
     ours.insert("readiness".to_owned(), json!({ "path": "/.well-known/agent-card.json" }));
     overlay::tell_image(subject, &part.path("image"));
-    // Until an Agent has `protocol`.
-    subject.notes.loss("spec.byo", "it speaks A2A, in which neither Tools nor recif chat ask it");
     subject.notes.todo(
         "spec.byo",
         "an image built with kagent's SDK wants KAGENT_URL, the kagent controller that keeps its sessions",

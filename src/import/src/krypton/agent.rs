@@ -60,14 +60,8 @@ fn agent(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>,
     set_list(&mut ours, "env", env::variables(subject, spec, "env", "Agent", Some(port), &[]));
     set(&mut ours, "envFrom", env::sources(subject, spec, "envFrom"));
     ours.insert("readiness".to_owned(), json!({}));
-    // Until an Agent has `protocol`.
     match spec.text("protocol") {
-        Some("a2a") => {
-            subject.notes.loss("spec.protocol", "it speaks A2A, in which neither Tools nor recif chat ask it");
-        }
-        Some("http") => {
-            subject.notes.loss("spec.protocol", "it speaks plain HTTP, and recif chat and Tools do not know")
-        }
+        Some(protocol @ ("a2a" | "http")) => set(&mut ours, "protocol", Some(protocol)),
         Some(_) => subject.notes.skip("spec.protocol", "is no protocol"),
         None => {}
     }

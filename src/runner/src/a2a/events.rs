@@ -7,13 +7,13 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use ::a2a::Version;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::method::Version;
 use super::tasks::{Task, TaskPhase, TaskProgress};
 use super::{rpc, wire};
 

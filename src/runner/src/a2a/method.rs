@@ -1,15 +1,8 @@
 //! Resolves the methods of both versions of the protocol to one set of operations.
 
-use super::rpc::RpcError;
+use ::a2a::Version;
 
-/// Version of the protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Version {
-    /// 1.0, in the JSON form of its protocol buffers.
-    V1,
-    /// 0.3, whose objects carry a `kind`.
-    V03,
-}
+use super::rpc::RpcError;
 
 /// Operation that a method names, the same in both versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -25,6 +25,7 @@ mod wire;
 
 use std::sync::Arc;
 
+use ::a2a::Version;
 use axum::{
     Json, Router,
     body::Bytes,
@@ -43,7 +44,7 @@ use tokio_util::task::TaskTracker;
 pub(super) use card::CardSettings;
 
 use self::{
-    method::{A2aOperation, Version, method},
+    method::{A2aOperation, method},
     params::{ListParams, SendParams, TaskParams},
     registry::TaskRegistry,
     rows::TaskRows,

@@ -1,12 +1,10 @@
 //! Encodes tasks and their events for either version of the protocol.
 
+use ::a2a::Version;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::{
-    method::Version,
-    tasks::{MessagePart, Task, TaskPhase, TaskProgress},
-};
+use super::tasks::{MessagePart, Task, TaskPhase, TaskProgress};
 
 /// Id and name of the only artifact, the answer.
 const REPLY: &str = "reply";

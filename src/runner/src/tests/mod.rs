@@ -1,6 +1,7 @@
 //! Integration tests of the runtime: a real server on a free loopback port, used through HTTP.
 
 mod a2a;
+mod agent_tools;
 mod chat;
 mod config;
 mod conversations;

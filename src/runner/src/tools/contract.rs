@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The other implementations are `{"mcp": {"url", "tool", "headers", "transport", "tls", "server"}}`,
-//! `{"flow": {"url"}}`, `{"agent": {"url"}}`, `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
+//! `{"flow": {"url"}}`, `{"agent": {"url", "protocol", "headers"}}`, `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -88,6 +88,7 @@ mod tests {
             (json!({"mcp": {"url": "https://h/mcp", "tool": "x", "tls": {"ca": "$CA"}}}), "mcp"),
             (json!({"flow": {"url": "http://h/f"}}), "flow"),
             (json!({"agent": {"url": "http://h"}}), "agent"),
+            (json!({"agent": {"url": "http://h", "protocol": "a2a", "headers": {"a": "$B"}}}), "agent"),
             (json!({"cli": {"binary": "ls", "allowedCommands": ["-l"], "allowedEnv": ["LS_COLORS"]}}), "cli"),
             (json!({"builtin": "calculator"}), "builtin"),
         ] {

@@ -19,7 +19,7 @@ use super::{
     input::Input,
     mcp::McpTool,
     parameters::{Parameter, ParameterType},
-    remote_agent::{AgentTool, FlowTool},
+    remote_agent::{AgentProtocol, AgentTool, FlowTool},
     schema::Schema,
     template::UrlTemplate,
     tls::Tls,
@@ -139,6 +139,10 @@ pub(super) enum ToolTarget {
     },
     Agent {
         url: String,
+        #[serde(default)]
+        headers: BTreeMap<String, String>,
+        /// `chat`, the default, or `a2a`.
+        protocol: Option<String>,
     },
 }
 
@@ -224,9 +228,11 @@ impl CallableTool {
                 }
                 ToolKind::Flow(FlowTool { url: absolute(&url)? })
             }
-            ToolTarget::Agent { url } => {
+            ToolTarget::Agent { url, headers, protocol } => {
                 input = Input::Parameters(AgentTool::parameters());
-                ToolKind::Agent(AgentTool { url: absolute(&url)? })
+                let protocol = AgentProtocol::parse(protocol.as_deref());
+                let protocol = protocol.ok_or("its protocol is none of chat, a2a")?;
+                ToolKind::Agent(AgentTool { url: absolute(&url)?, headers: ToolHeaders::read(&headers)?, protocol })
             }
             ToolTarget::Mcp { url, tool, headers, transport, tls, server } => {
                 if !declared {

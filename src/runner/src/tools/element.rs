@@ -21,6 +21,7 @@ struct Element {
     #[serde(default)]
     description: String,
     endpoint: Option<String>,
+    agent_protocol: Option<String>,
     method: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
@@ -92,7 +93,7 @@ impl Element {
                 server: self.mcp_server,
             },
             "flow" => ToolTarget::Flow { url: endpoint? },
-            "agent" => ToolTarget::Agent { url: endpoint? },
+            "agent" => ToolTarget::Agent { url: endpoint?, headers: self.headers, protocol: self.agent_protocol },
             _ => return Err("its type is none of http, cli, mcp, builtin, flow, agent".into()),
         };
         Ok(ToolParts {
@@ -140,6 +141,14 @@ mod tests {
             (
                 json!({"name": "t", "type": "agent", "endpoint": "SECRET"}),
                 "tool `t`: its endpoint is not an http or https URL",
+            ),
+            (
+                json!({"name": "t", "type": "agent", "endpoint": "http://h", "agentProtocol": "SECRET"}),
+                "tool `t`: its protocol is none of chat, a2a",
+            ),
+            (
+                json!({"name": "t", "type": "agent", "endpoint": "http://h", "headers": {"a b": "SECRET"}}),
+                "tool `t`: `a b` is not a header name",
             ),
             (
                 json!({"name": "t", "type": "soap"}),

@@ -4,6 +4,7 @@
 //! A failed call is a result for the model, which can correct itself, and never an error for the user. So a call has
 //! one outcome: a text of at most 1 MiB, or a [`ToolError`] whose text tells the model what to do.
 
+mod a2a_agent;
 mod bounded_buffer;
 mod builtin;
 mod calculator;
@@ -30,6 +31,7 @@ use crate::tools::error::ToolError;
 use std::sync::Arc;
 
 use ::mcp::Sessions;
+use a2a_agent::AgentCards;
 use builtin::{Builtin, NO_SEARCH};
 use client::HttpClient;
 use definition::ToolKind;
@@ -64,6 +66,7 @@ pub(super) struct Toolbox {
 struct Connections {
     client: HttpClient,
     sessions: Sessions,
+    cards: AgentCards,
 }
 
 impl Toolbox {
@@ -79,7 +82,7 @@ impl Toolbox {
             offered
         });
         let client = HttpClient::new(EgressPolicy::new(&*environment));
-        let connections = Arc::new(Connections { client, sessions: Sessions::default() });
+        let connections = Arc::new(Connections { client, sessions: Sessions::default(), cards: AgentCards::default() });
         let specs = tools.iter().map(CallableTool::spec).collect();
         Self { tools: tools.into(), specs, connections, environment, search, metrics }
     }
@@ -133,14 +136,14 @@ impl Toolbox {
 
     async fn run(&self, tool: &CallableTool, arguments: &Value) -> Result<String, ToolError> {
         let arguments = tool.input.check(arguments).await?;
-        let Connections { client, sessions } = &*self.connections;
+        let Connections { client, sessions, cards } = &*self.connections;
         let mut answer = match &tool.kind {
             ToolKind::Http(http) => http.call(arguments, client, &self.variables(tool)).await,
             ToolKind::Cli(cli, names) => cli.call(names, &arguments).await,
             ToolKind::Builtin(builtin) => builtin.call(&arguments, client, self.search.as_ref()).await,
             ToolKind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
             ToolKind::Flow(flow) => flow.call(&arguments, client).await,
-            ToolKind::Agent(agent) => agent.call(&arguments, client).await,
+            ToolKind::Agent(agent) => agent.call(&arguments, client, cards, &self.variables(tool)).await,
             ToolKind::Knowledge(base) => knowledge::call(base, &arguments).await,
             ToolKind::Unsupported(why) => Err(ToolError::Failed(why.clone())),
         }?;

@@ -1,17 +1,21 @@
 //! Tool that calls a flow or another agent: JSON over HTTP, the protocol of Récif's own runtimes.
 //!
 //! A flow takes the arguments as its input and responds with text. An agent takes a `message` and responds with a
-//! `reply`; each call is a conversation of its own, so the other agent gets only that message as context.
+//! `reply`; each call is a conversation of its own, so the other agent gets only that message as context. An agent of
+//! another framework is asked in Agent2Agent ([`super::a2a_agent`]).
 
 use std::collections::BTreeMap;
 
+use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
 
 use super::{
+    a2a_agent::AgentCards,
     client::{self, HttpClient},
     error::ToolError,
+    headers::{ToolHeaders, ToolVariables},
     parameters::{Parameter, ParameterType},
 };
 
@@ -32,7 +36,27 @@ impl FlowTool {
         arguments: &BTreeMap<String, Value>,
         client: &HttpClient,
     ) -> Result<String, ToolError> {
-        post(&self.url, arguments, client).await
+        post(&self.url, arguments, HeaderMap::new(), client).await
+    }
+}
+
+/// Protocol in which an agent is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum AgentProtocol {
+    /// `POST /chat`.
+    Chat,
+    /// Agent2Agent.
+    A2a,
+}
+
+impl AgentProtocol {
+    /// Parses the protocol of a tool; that of a tool without one is chat.
+    pub(super) fn parse(name: Option<&str>) -> Option<Self> {
+        match name {
+            None | Some("chat") => Some(Self::Chat),
+            Some("a2a") => Some(Self::A2a),
+            Some(_) => None,
+        }
     }
 }
 
@@ -41,6 +65,10 @@ impl FlowTool {
 pub(super) struct AgentTool {
     /// URL of the agent, without `/chat`.
     pub(super) url: Url,
+    /// Headers of each request.
+    pub(super) headers: ToolHeaders,
+    /// Protocol in which it is asked.
+    pub(super) protocol: AgentProtocol,
 }
 
 /// Response of an agent.
@@ -64,18 +92,30 @@ impl AgentTool {
         &self,
         arguments: &BTreeMap<String, Value>,
         client: &HttpClient,
+        cards: &AgentCards,
+        environment: &ToolVariables<'_>,
     ) -> Result<String, ToolError> {
+        let headers = self.headers.expand(environment)?;
+        if self.protocol == AgentProtocol::A2a {
+            let message = arguments.get("message").and_then(Value::as_str).unwrap_or_default();
+            return cards.ask(&self.url, message, headers, client).await;
+        }
         let mut url = self.url.clone();
         url.set_path(&format!("{}/chat", self.url.path().trim_end_matches('/')));
-        let answer = post(&url, &json!({ "message": arguments.get("message") }), client).await?;
+        let answer = post(&url, &json!({ "message": arguments.get("message") }), headers, client).await?;
         let answer: AgentReply = serde_json::from_str(&answer)
             .map_err(|_| ToolError::Failed("the agent did not answer with JSON that has a `reply`".into()))?;
         Ok(answer.reply)
     }
 }
 
-async fn post(url: &Url, body: &(impl serde::Serialize + Sync), client: &HttpClient) -> Result<String, ToolError> {
+async fn post(
+    url: &Url,
+    body: &(impl serde::Serialize + Sync),
+    headers: HeaderMap,
+    client: &HttpClient,
+) -> Result<String, ToolError> {
     let request =
         client.for_url(url).await?.post(url.clone()).header("accept", "application/json, text/plain").json(body);
-    client::read(request.send().await.map_err(client::failed)?).await
+    client::read(request.headers(headers).send().await.map_err(client::failed)?).await
 }

@@ -80,7 +80,7 @@ fn the_page_names_every_key_of_a_tool_of_an_agent_and_no_other() {
         let words: Vec<_> = code(text).into_iter().chain(code(rest)).collect();
         words
             .into_iter()
-            .filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()) && *word != "sse")
+            .filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()) && !["sse", "a2a"].contains(word))
             .map(str::to_owned)
             .collect::<BTreeSet<_>>()
     };

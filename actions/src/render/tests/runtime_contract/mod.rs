@@ -113,7 +113,7 @@ fn tools() -> Vec<Tool> {
             common(json!({ "type": "mcp", "mcpEndpoint": "https://m/mcp", "headers": { "X-Team": "blue" } })),
         ),
         tool("plan", common(json!({ "type": "flow" }))),
-        tool("ask", common(json!({ "type": "agent" }))),
+        tool("ask", common(json!({ "type": "agent", "headersFrom": secret_header() }))),
         tool("datetime", common(json!({ "type": "builtin" }))),
         tool(
             "fetch",

@@ -13,6 +13,7 @@ it.each([
   [{ type: "builtin" }, { text: "a function of the runtime" }],
   [{ type: "flow", flowRef: { name: "greeter" } }, { kind: "Flow", namespace: "team", name: "greeter" }],
   [{ type: "agent", agentRef: { name: "boss" } }, { kind: "Agent", namespace: "team", name: "boss" }],
+  [{ type: "agent", endpoint: "https://partner/quotes" }, { text: "https://partner/quotes" }],
   [{ type: "http" }, null],
   [{ type: "mcp" }, null],
   [{ type: "of the future" }, null],

@@ -26,7 +26,7 @@ export function targetOf(spec: KubeObject["spec"], namespace: string): Target | 
     case "flow":
       return object("Flow", spec.flowRef);
     case "agent":
-      return object("Agent", spec.agentRef);
+      return object("Agent", spec.agentRef) ?? told(text(spec.endpoint));
     default:
       return null;
   }

@@ -1,0 +1,34 @@
+//! Protocol of the Agent that a Tool asks, which its users are told, and which is part of what they use of it.
+
+use std::sync::Arc;
+
+use crds::{Agent, Tool, ToolSpec, digest, tool::ToolType};
+use serde_json::json;
+
+use crate::ports::CacheReader;
+
+/// Returns the Tool as it is rendered: it tells whether the Agent that it asks speaks Agent2Agent.
+pub(crate) fn with_protocol(cache: &dyn CacheReader, namespace: &str, tool: Arc<Tool>) -> Arc<Tool> {
+    if !asks_in_a2a(&tool.spec, |agent| cache.get::<Agent>(namespace, agent)) {
+        return tool;
+    }
+    let mut tool = Arc::unwrap_or_clone(tool);
+    tool.spec.call.a2a = true;
+    Arc::new(tool)
+}
+
+/// Adds the protocol of the Agent that a Tool asks to the digest of the Tool. That of a Tool that asks in no other protocol than
+/// chat stays as it is, so that an upgrade rolls no Pods.
+pub(super) fn with_protocol_digest(
+    own: String,
+    tool: &ToolSpec,
+    agent: impl FnOnce(&str) -> Option<Arc<Agent>>,
+) -> String {
+    if asks_in_a2a(tool, agent) { digest::digest(&json!({ "own": own, "protocol": "a2a" })) } else { own }
+}
+
+/// Reports whether the Agent that the Tool refers to speaks Agent2Agent.
+fn asks_in_a2a(tool: &ToolSpec, agent: impl FnOnce(&str) -> Option<Arc<Agent>>) -> bool {
+    let asked = tool.agent_ref.as_ref().filter(|_| tool.tool_type() == Some(ToolType::Agent));
+    asked.and_then(|asked| agent(&asked.name)).is_some_and(|agent| agent.spec.speaks_a2a())
+}
