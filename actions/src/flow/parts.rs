@@ -78,7 +78,10 @@ fn url(deps: &Deps, namespace: &str, tool: &Tool) -> Option<String> {
             let name = flow.metadata.name.as_deref().unwrap_or_default();
             Some(endpoint_of(namespace, name, flow.spec.runtime.port, &deps.settings))
         }
-        ToolType::Agent => Some(endpoint_of(namespace, &spec.agent_ref.as_ref()?.name, AGENT_PORT, &deps.settings)),
+        ToolType::Agent => {
+            let asked = spec.agent_ref.as_ref()?;
+            Some(endpoint_of(asked.namespace().unwrap_or(namespace), &asked.name, AGENT_PORT, &deps.settings))
+        }
         _ => None,
     }
 }

@@ -36,7 +36,7 @@ impl Referable for Tool {
             Some(tool) if !tool.spec.enabled => Evaluation::resolved("disabled"),
             tool => query.on_own_cycle().unwrap_or_else(|| {
                 query.evaluate_reference(tool, |Tool { spec, .. }| {
-                    match description::agent_description(spec, |agent| query.named(agent)) {
+                    match description::agent_description(spec, |agent| query.named(agent.namespace(), &agent.name)) {
                         None => used_digest(spec, &["category"]),
                         description => used_digest(&ToolSpec { description, ..spec.clone() }, &["category"]),
                     }
@@ -62,7 +62,9 @@ impl reference::ReferenceKind for Tool {
         let key = self.key();
         let lookup = Resolver::new(deps, &key.namespace);
         if let Some(called) = self.references().iter().find(|reference| lookup.requires_identity(reference)) {
-            let message = format!("{} \"{}\" {ONLY_GATEWAYS}", called.kind.as_str().to_lowercase(), called.name);
+            let namespace = called.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+            let (kind, name) = (called.kind.as_str().to_lowercase(), &called.name);
+            let message = format!("{kind} \"{namespace}{name}\" {ONLY_GATEWAYS}");
             return Some(ActionError::terminal(reason::IDENTITY_REQUIRED, message));
         }
         match server_tool_state(self, deps)? {
