@@ -109,6 +109,8 @@ pub(super) enum ToolTarget {
         method: Option<String>,
         #[serde(default)]
         headers: BTreeMap<String, String>,
+        #[serde(default, rename = "forwardHeaders")]
+        forward_headers: Vec<String>,
     },
     Cli {
         binary: String,
@@ -126,6 +128,8 @@ pub(super) enum ToolTarget {
         tool: String,
         #[serde(default)]
         headers: BTreeMap<String, String>,
+        #[serde(default, rename = "forwardHeaders")]
+        forward_headers: Vec<String>,
         /// `streamable-http`, the default, or `sse`.
         transport: Option<String>,
         #[serde(default)]
@@ -136,9 +140,13 @@ pub(super) enum ToolTarget {
     },
     Flow {
         url: String,
+        #[serde(default, rename = "forwardHeaders")]
+        forward_headers: Vec<String>,
     },
     Agent {
         url: String,
+        #[serde(default, rename = "forwardHeaders")]
+        forward_headers: Vec<String>,
     },
 }
 
@@ -185,12 +193,13 @@ impl CallableTool {
             None => Input::Parameters(typed(parts.parameters)?),
         };
         let kind = match parts.target {
-            ToolTarget::Http { url, method, headers } => {
+            ToolTarget::Http { url, method, headers, forward_headers } => {
                 let template = UrlTemplate::parse(&url)?;
                 for name in template.names() {
                     input.require(name)?;
                 }
-                ToolKind::Http(HttpTool::new(template, method.as_deref(), &headers)?)
+                let headers = ToolHeaders::read(&headers)?.forwarding(&forward_headers)?;
+                ToolKind::Http(HttpTool::new(template, method.as_deref(), headers)?)
             }
             ToolTarget::Cli { binary, allowed_commands, allowed_flags, allowed_env } => {
                 if binary.is_empty() {
@@ -218,17 +227,19 @@ impl CallableTool {
                     ToolKind::Unsupported(format!("builtin tools named `{name}` are not supported by this runtime yet"))
                 }
             },
-            ToolTarget::Flow { url } => {
+            ToolTarget::Flow { url, forward_headers } => {
                 if !declared {
                     input = Input::anything()?;
                 }
-                ToolKind::Flow(FlowTool { url: absolute(&url)? })
+                let headers = ToolHeaders::default().forwarding(&forward_headers)?;
+                ToolKind::Flow(FlowTool { url: absolute(&url)?, headers })
             }
-            ToolTarget::Agent { url } => {
+            ToolTarget::Agent { url, forward_headers } => {
                 input = Input::Parameters(AgentTool::parameters());
-                ToolKind::Agent(AgentTool { url: absolute(&url)? })
+                let headers = ToolHeaders::default().forwarding(&forward_headers)?;
+                ToolKind::Agent(AgentTool { url: absolute(&url)?, headers })
             }
-            ToolTarget::Mcp { url, tool, headers, transport, tls, server } => {
+            ToolTarget::Mcp { url, tool, headers, forward_headers, transport, tls, server } => {
                 if !declared {
                     input = Input::anything()?;
                 }
@@ -237,7 +248,7 @@ impl CallableTool {
                     Some("sse") => true,
                     Some(_) => return Err("its transport is none of sse, streamable-http".into()),
                 };
-                let (url, headers) = (absolute(&url)?, ToolHeaders::read(&headers)?);
+                let (url, headers) = (absolute(&url)?, ToolHeaders::read(&headers)?.forwarding(&forward_headers)?);
                 ToolKind::Mcp(McpTool { url, tool, headers, sse, tls, server })
             }
         };

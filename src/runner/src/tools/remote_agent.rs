@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use url::Url;
@@ -12,6 +13,7 @@ use url::Url;
 use super::{
     client::{self, HttpClient},
     error::ToolError,
+    headers::{ToolHeaders, ToolVariables},
     parameters::{Parameter, ParameterType},
 };
 
@@ -20,6 +22,8 @@ use super::{
 pub(super) struct FlowTool {
     /// URL of the flow.
     pub(super) url: Url,
+    /// Headers of each request.
+    pub(super) headers: ToolHeaders,
 }
 
 impl FlowTool {
@@ -31,8 +35,9 @@ impl FlowTool {
         &self,
         arguments: &BTreeMap<String, Value>,
         client: &HttpClient,
+        environment: &ToolVariables<'_>,
     ) -> Result<String, ToolError> {
-        post(&self.url, arguments, client).await
+        post(&self.url, arguments, self.headers.expand(environment)?, client).await
     }
 }
 
@@ -41,6 +46,8 @@ impl FlowTool {
 pub(super) struct AgentTool {
     /// URL of the agent, without `/chat`.
     pub(super) url: Url,
+    /// Headers of each request.
+    pub(super) headers: ToolHeaders,
 }
 
 /// Response of an agent.
@@ -64,18 +71,25 @@ impl AgentTool {
         &self,
         arguments: &BTreeMap<String, Value>,
         client: &HttpClient,
+        environment: &ToolVariables<'_>,
     ) -> Result<String, ToolError> {
         let mut url = self.url.clone();
         url.set_path(&format!("{}/chat", self.url.path().trim_end_matches('/')));
-        let answer = post(&url, &json!({ "message": arguments.get("message") }), client).await?;
+        let message = json!({ "message": arguments.get("message") });
+        let answer = post(&url, &message, self.headers.expand(environment)?, client).await?;
         let answer: AgentReply = serde_json::from_str(&answer)
             .map_err(|_| ToolError::Failed("the agent did not answer with JSON that has a `reply`".into()))?;
         Ok(answer.reply)
     }
 }
 
-async fn post(url: &Url, body: &(impl serde::Serialize + Sync), client: &HttpClient) -> Result<String, ToolError> {
-    let request =
-        client.for_url(url).await?.post(url.clone()).header("accept", "application/json, text/plain").json(body);
+async fn post(
+    url: &Url,
+    body: &(impl serde::Serialize + Sync),
+    headers: HeaderMap,
+    client: &HttpClient,
+) -> Result<String, ToolError> {
+    let request = client.for_url(url).await?.post(url.clone()).header("accept", "application/json, text/plain");
+    let request = request.headers(headers).json(body);
     client::read(request.send().await.map_err(client::failed)?).await
 }
