@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::split_reference;
-use crate::{fields::Fields, input::place, names, source::Source, subject::Subject};
+use crate::{fields::Fields, names, source::Source, subject::Subject};
 
 /// Returns the name of the Tool that asks an agent, and adds it. `headers` are those of the tool.
 pub(super) fn tool(subject: &Subject<'_>, agent: &Fields<'_>, headers: &[Value]) -> Option<String> {
@@ -18,14 +18,6 @@ pub(super) fn tool(subject: &Subject<'_>, agent: &Fields<'_>, headers: &[Value])
         return None;
     };
     let (namespace, name) = split_reference(name, given.unwrap_or(here));
-    if namespace != here {
-        // Until a Tool has `agentRef.namespace`.
-        let place = place(namespace, name);
-        subject
-            .notes
-            .loss(field, format!("Agent {place} is of another namespace, which no Tool can ask; it is left out"));
-        return None;
-    }
     if subject.world.find(Source::Kagent, "Agent", namespace, name).is_none() {
         subject.missing(field, "Agent", namespace, name);
     }
@@ -34,9 +26,15 @@ pub(super) fn tool(subject: &Subject<'_>, agent: &Fields<'_>, headers: &[Value])
         subject.notes.loss(field, format!("header {header} is not sent to the agent"));
     }
     let target = subject.world.name_of(Source::Kagent, "Agent", "Agent", namespace, name);
-    let wanted = format!("ask-{target}");
+    let mut asked = json!({ "name": target });
+    let wanted = if namespace == here {
+        format!("ask-{target}")
+    } else {
+        asked["namespace"] = namespace.into();
+        format!("ask-{namespace}-{target}")
+    };
     let seen = names::tool_name(&wanted.replace('-', "_"));
-    let spec = json!({ "name": seen, "type": "agent", "agentRef": { "name": target } });
+    let spec = json!({ "name": seen, "type": "agent", "agentRef": asked });
     let made = subject.world.claim("Tool", here, &wanted, &spec);
     subject.emit_more("Tool", &made, json!({ "spec": spec }));
     Some(made)
