@@ -3,6 +3,7 @@
 mod agent_fields;
 mod bad_input;
 mod bad_requests;
+mod callers;
 mod chart;
 mod chat;
 mod children;
@@ -70,6 +71,7 @@ const THEMES: &[&[Scenario]] = &[
     tools::SCENARIOS,
     mcp_servers::SCENARIOS,
     tool_servers::SCENARIOS,
+    callers::SCENARIOS,
     store::SCENARIOS,
     store_faults::SCENARIOS,
     flow_sets::SCENARIOS,
