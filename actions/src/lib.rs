@@ -4,6 +4,7 @@
 //! a cluster.
 
 pub mod agent;
+mod allowed_namespaces;
 pub mod applied;
 pub mod debounce;
 pub mod deps;

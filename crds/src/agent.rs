@@ -17,6 +17,7 @@ use crate::{
     schema,
     status::WorkloadStatus,
     system_prompt::SystemPromptSource,
+    tool_server::AllowedNamespaces,
     tool_server_ref::{self, ToolServerRef},
     traffic::{self, Traffic},
 };
@@ -220,6 +221,9 @@ pub struct AgentSpec {
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_template: Option<serde_json::Value>,
+    /// Namespaces whose Tools may ask the agent. Default: its own namespace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed_namespaces: Option<AllowedNamespaces>,
     /// Scaling, sidecar, probes, timeouts and anonymous paths.
     #[serde(flatten)]
     pub traffic: Traffic,

@@ -5,25 +5,31 @@ use std::fmt;
 
 use crate::RefKind;
 
-/// Node of the reference graph: an Agent, a Flow or a Tool. Displays as `Tool/weather-api`.
+/// Node of the reference graph: an Agent, a Flow or a Tool. Displays as `Tool/weather-api`, and with its namespace if that is
+/// another one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Node {
     /// Kind of the object.
     pub kind: RefKind,
+    /// Namespace of the object, if it is another one than that of the node where a search starts.
+    pub namespace: Option<String>,
     /// Name of the object.
     pub name: String,
 }
 
 impl Node {
-    /// Returns the node of this kind and name.
+    /// Returns the node of this kind and name, in the namespace where a search starts.
     pub fn new(kind: RefKind, name: impl Into<String>) -> Self {
-        Self { kind, name: name.into() }
+        Self { kind, namespace: None, name: name.into() }
     }
 }
 
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.kind, self.name)
+        match &self.namespace {
+            Some(namespace) => write!(f, "{}/{namespace}/{}", self.kind, self.name),
+            None => write!(f, "{}/{}", self.kind, self.name),
+        }
     }
 }
 

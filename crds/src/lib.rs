@@ -13,6 +13,7 @@ pub mod diagnosis;
 pub mod digest;
 pub mod flow;
 pub mod flow_set;
+pub mod forward_headers;
 pub mod json_schema;
 pub mod kinds;
 pub mod kubernetes;

@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::EnvVar;
 
 use crate::{
     ObjectRef,
+    tool::AgentRef,
     tool_server::{ServerHeader, ServerTls},
     tool_server_ref::ToolChoice,
 };
@@ -139,6 +140,12 @@ impl ReferenceSet {
     /// Adds an object that must exist.
     pub(crate) fn add(&mut self, kind: RefKind, name: &str) {
         self.add_data(kind, name, None, None);
+    }
+
+    /// Adds an Agent that is asked.
+    pub(crate) fn add_agent(&mut self, agent: &AgentRef) {
+        let namespace = agent.namespace().map(str::to_owned);
+        self.join(Reference { namespace, ..Reference::new(RefKind::Agent, &agent.name) });
     }
 
     /// Adds the fallbacks of a model.

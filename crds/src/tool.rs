@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    ObjectRef,
+    ObjectRef, forward_headers,
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::ReferenceStatus,
@@ -90,6 +90,12 @@ pub struct ToolSpec {
     #[schemars(schema_with = "schema::by_name::<HeaderSource>")]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<HeaderSource>,
+    /// Names of headers of the request that began a turn, which calls of an http, mcp, flow or agent tool have too, at
+    /// most 16, such as X-Tenant. Other headers of the same name go first. Authorization comes through the gateway only
+    /// if callers sign in by X-Recif-Authorization.
+    #[schemars(schema_with = "forward_headers::schema")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forward_headers: Vec<String>,
     /// Program of a cli tool. It must be in the agent's image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub binary: Option<String>,
@@ -115,9 +121,9 @@ pub struct ToolSpec {
     /// Flow in the same namespace that a flow tool calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_ref: Option<ObjectRef>,
-    /// Agent in the same namespace that an agent tool asks.
+    /// Agent that an agent tool asks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_ref: Option<ObjectRef>,
+    pub agent_ref: Option<AgentRef>,
     /// Parameters of the tool; instead of inputSchema.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<ToolParameter>,
@@ -150,7 +156,7 @@ impl HasReferences for Tool {
         let spec = &self.spec;
         match spec.tool_type() {
             Some(ToolType::Flow) => spec.flow_ref.iter().for_each(|flow| mentions.add(RefKind::Flow, &flow.name)),
-            Some(ToolType::Agent) => spec.agent_ref.iter().for_each(|agent| mentions.add(RefKind::Agent, &agent.name)),
+            Some(ToolType::Agent) => spec.agent_ref.iter().for_each(|agent| mentions.add_agent(agent)),
             _ => {}
         }
         if let Some((server, tool)) = spec.served_by()
@@ -291,6 +297,25 @@ pub struct ServerRef {
 impl ServerRef {
     /// Kinds of servers.
     pub const KINDS: &'static [&'static str] = &["RemoteMCPServer", "MCPServer"];
+}
+
+/// Reference to an Agent that a tool asks.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AgentRef {
+    /// Namespace of the Agent, whose allowedNamespaces must admit the Tool's namespace. Empty: the same namespace.
+    #[schemars(length(max = 63))]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of the Agent.
+    #[schemars(length(min = 1, max = 253))]
+    pub name: String,
+}
+
+impl AgentRef {
+    /// Returns the namespace of the Agent, if the reference names one.
+    pub fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref().filter(|namespace| !namespace.is_empty())
+    }
 }
 
 /// Header of a tool whose value is in a Secret.

@@ -12,7 +12,7 @@ use serde_json::json;
 use crate::schema::{self, rule, transition_rule};
 
 /// Headers that belong to the protocol or to the connection, in lower case.
-const RESERVED: &[&str] = &[
+pub(crate) const RESERVED: &[&str] = &[
     "accept",
     "connection",
     "content-length",
@@ -146,15 +146,15 @@ impl From<CaSecret> for ValueSource {
     }
 }
 
-/// Namespaces that may refer to an MCP server.
+/// Namespaces whose objects may refer to an MCP server or an Agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(transform = rule(
     "(self.from == 'Selector') == has(self.selector)",
     "selector goes with from: Selector, and only with it",
 ))]
 pub struct AllowedNamespaces {
-    /// Namespaces that may refer to the server: Same (its own), All, or Selector (those whose labels match selector).
-    /// Default: Same.
+    /// Namespaces whose objects may refer to this one: Same (its own), All, or Selector (those whose labels match
+    /// selector). Default: Same.
     // A string and not an enum: a value written by another version must not make the object unreadable.
     #[schemars(extend("enum" = ["Same", "All", "Selector"]))]
     #[serde(default = "same")]
@@ -172,8 +172,7 @@ impl Default for AllowedNamespaces {
 }
 
 impl AllowedNamespaces {
-    /// Reports whether objects of another namespace may refer to the server. `labels` are those of that namespace, if
-    /// known.
+    /// Reports whether objects of another namespace may refer to this one. `labels` are those of that namespace, if known.
     pub fn admits(&self, labels: Option<&BTreeMap<String, String>>) -> bool {
         match (self.from.as_str(), &self.selector) {
             ("All", _) => true,

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
-    digest,
+    digest, forward_headers,
     references::{RefKind, ReferenceSet},
     schema,
     tool::ServerRef,
@@ -54,6 +54,12 @@ pub struct ToolServerRef {
     #[schemars(schema_with = "headers", length(max = 8))]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers_from: Vec<ServerHeader>,
+    /// Names of headers of the request that began a turn, which calls have too, at most 16, such as X-Tenant. Other
+    /// headers of the same name go first. Authorization comes through the gateway only if callers sign in by
+    /// X-Recif-Authorization.
+    #[schemars(schema_with = "forward_headers::schema")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forward_headers: Vec<String>,
 }
 
 impl ToolServerRef {

@@ -255,6 +255,18 @@ fn a_server_is_referred_to_by_each_choice_of_its_tools() {
 }
 
 #[test]
+fn an_agent_of_another_namespace_is_referred_to_as_one() {
+    let asks = |reference: Value| {
+        let spec = json!({ "name": "t", "type": "agent", "agentRef": reference });
+        let tool: Tool = serde_json::from_value(json!({ "metadata": {}, "spec": spec })).unwrap();
+        tool.references().iter().map(Reference::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(asks(json!({ "name": "a" })), ["Agent/a"]);
+    assert_eq!(asks(json!({ "name": "a", "namespace": "" })), ["Agent/a"]);
+    assert_eq!(asks(json!({ "name": "a", "namespace": "other" })), ["Agent/other/a"]);
+}
+
+#[test]
 fn only_the_replica_count_leaves_an_agents_digest_alone() {
     let digest = agent(json!({})).spec_digest();
     assert_eq!(digest.len(), 64);
@@ -284,6 +296,7 @@ fn only_the_replica_count_leaves_an_agents_digest_alone() {
         json!({ "readiness": {} }),
         json!({ "tools": ["a"] }),
         json!({ "toolServers": [{ "name": "a" }] }),
+        json!({ "allowedNamespaces": { "from": "All" } }),
         json!({ "env": [{ "name": "A" }] }),
         json!({ "podTemplate": {} }),
     ] {

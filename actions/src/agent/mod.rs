@@ -41,7 +41,9 @@ impl ControlledKind for Agent {
 
 impl Referable for Agent {
     fn evaluate(query: &Query<'_>) -> Evaluation {
-        query.evaluate_workload(query.object::<Self>(), |agent| agent.status.as_ref())
+        let agent = query.object::<Self>();
+        let refusal = agent.as_ref().and_then(|agent| query.refusal(agent.spec.allowed_namespaces.as_ref()));
+        refusal.unwrap_or_else(|| query.evaluate_workload(agent, |agent| agent.status.as_ref()))
     }
 
     fn references_for(&self, usage: Usage) -> Vec<Reference> {

@@ -111,7 +111,8 @@ pub(crate) fn address(tool: &ToolSpec, cache: &dyn CacheReader, namespace: &str)
             flow.status.as_ref()?.endpoint.clone()
         }
         ToolType::Agent => {
-            let agent = cache.get::<Agent>(namespace, &tool.agent_ref.as_ref()?.name)?;
+            let asked = tool.agent_ref.as_ref()?;
+            let agent = cache.get::<Agent>(asked.namespace().unwrap_or(namespace), &asked.name)?;
             agent.status.as_ref()?.endpoint.clone()
         }
         _ => None,

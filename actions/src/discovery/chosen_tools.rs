@@ -101,6 +101,7 @@ pub(crate) fn chosen_tools(cache: &dyn CacheReader, from: &str, entry: &ToolServ
     let chosen = definitions.names().filter(|name| choice.selects(name));
     let tools = chosen.filter_map(|name| {
         let mut spec = ToolSpec::of_server(entry.tool_name(name), server_ref(entry, name));
+        spec.forward_headers.clone_from(&entry.forward_headers);
         complete(&mut spec, access.clone(), server.url.clone(), definitions.get(name)?);
         let metadata = ObjectMeta { namespace: Some(from.to_owned()), ..ObjectMeta::default() };
         Some((name.to_owned(), Tool { metadata, spec, status: None }))

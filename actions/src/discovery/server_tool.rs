@@ -14,7 +14,10 @@ use meta::{CommonStatus, Phase, condition_type};
 use serde_json::{Value, json};
 
 use super::McpToolDefinition;
-use crate::ports::{CacheReader, CachedChild, ChildKind, ChildRef};
+use crate::{
+    allowed_namespaces::refusal,
+    ports::{CacheReader, CachedChild, ChildKind, ChildRef},
+};
 
 /// State of a server's tool for the objects that use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +43,7 @@ pub(super) struct ToolServerView {
     headers: Vec<ServerHeader>,
     sse: bool,
     tls: ServerTls,
-    allowed: AllowedNamespaces,
+    allowed: Option<AllowedNamespaces>,
 }
 
 impl ToolServerView {
@@ -51,7 +54,7 @@ impl ToolServerView {
                 let status = server.status.clone().unwrap_or_default();
                 let current = status.machine.observed_generation == server.metadata.generation;
                 let url = server.spec.url.clone();
-                let allowed = server.spec.allowed_namespaces.clone().unwrap_or_default();
+                let allowed = server.spec.allowed_namespaces.clone();
                 let (headers, sse) = (server.spec.headers_from.clone(), server.spec.protocol == "SSE");
                 let tls = server.spec.tls.clone().unwrap_or_default();
                 let (machine, tools) = (status.machine, status.server);
@@ -62,9 +65,8 @@ impl ToolServerView {
                 let status = server.status.clone().unwrap_or_default();
                 let (machine, url) = (status.workload.machine, status.workload.endpoint.unwrap_or_default());
                 let current = machine.observed_generation == server.metadata.generation;
-                let allowed = AllowedNamespaces::default();
                 let (tools, headers, tls) = (status.server, Vec::new(), ServerTls::default());
-                Some(Self { url, machine, tools, current, in_cluster: true, headers, sse: false, tls, allowed })
+                Some(Self { url, machine, tools, current, in_cluster: true, headers, sse: false, tls, allowed: None })
             }
             _ => None,
         }
@@ -117,9 +119,8 @@ impl ToolServerView {
         let Some(server) = Self::find(cache, reference.kind, namespace, &reference.name) else {
             return Err("not found".to_owned());
         };
-        if namespace != from && !server.allowed.admits(cache.namespace_labels(from).as_deref()) {
-            let ask = "let its spec.allowedNamespaces allow it";
-            return Err(format!("may not be used from namespace {from:?}: {ask}"));
+        if let Some(what) = refusal(cache, server.allowed.as_ref(), namespace, from) {
+            return Err(what);
         }
         if namespace != from && !server.tls.system_cas {
             let why = "it trusts only its tls.caSecretRef, which other namespaces do not read";

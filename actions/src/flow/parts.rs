@@ -80,7 +80,10 @@ fn url(deps: &Deps, namespace: &str, tool: &Tool) -> Option<String> {
             Some(endpoint_of(namespace, name, flow.spec.runtime.port, &deps.settings))
         }
         ToolType::Agent => match &spec.agent_ref {
-            Some(agent) => Some(endpoint_of(namespace, &agent.name, AGENT_PORT, &deps.settings)),
+            Some(asked) => {
+                let namespace = asked.namespace().unwrap_or(namespace);
+                Some(endpoint_of(namespace, &asked.name, AGENT_PORT, &deps.settings))
+            }
             None => spec.endpoint.clone(),
         },
         _ => None,

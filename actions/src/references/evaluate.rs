@@ -3,9 +3,8 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use crds::{
-    HasReferences, Model, RefKind, Reference, ReferencePhase, WorkloadPhase, WorkloadStatus,
-    cycle::{Node, cycle_through},
-    digest,
+    HasReferences, Model, RefKind, Reference, ReferencePhase, WorkloadPhase, WorkloadStatus, cycle::Node, digest,
+    tool_server::AllowedNamespaces,
 };
 use meta::{Phase, PhasedObject, condition_type};
 use serde::Serialize;
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{inputs::Resolution, uncallable::Uncallable};
 use crate::{
+    allowed_namespaces::refusal,
     deps::Deps,
     discovery::{ChosenState, ToolState, chosen_state, tool_state},
     ports::{CacheReader, Cached, CachedChild, ChildKind, ChildRef},
@@ -157,20 +157,27 @@ impl Query<'_> {
         self.by.is_none()
     }
 
-    /// Returns the object of the reference, from the resolver's namespace.
+    /// Returns the object of the reference.
     pub(crate) fn object<K>(&self) -> Option<Arc<K>>
     where
         for<'c> dyn CacheReader + 'c: Cached<K>,
     {
-        self.named(self.name())
+        self.named(self.reference.namespace.as_deref(), self.name())
     }
 
-    /// Returns another object of the resolver's namespace.
-    pub(crate) fn named<K>(&self, name: &str) -> Option<Arc<K>>
+    /// Returns another object, from the resolver's namespace unless another one is given.
+    pub(crate) fn named<K>(&self, namespace: Option<&str>, name: &str) -> Option<Arc<K>>
     where
         for<'c> dyn CacheReader + 'c: Cached<K>,
     {
-        self.resolver.cache.get::<K>(self.resolver.namespace, name)
+        self.resolver.cache.get::<K>(namespace.unwrap_or(self.resolver.namespace), name)
+    }
+
+    /// Returns the result for an object of another namespace that does not admit the resolver's, if so.
+    pub(crate) fn refusal(&self, allowed: Option<&AllowedNamespaces>) -> Option<Evaluation> {
+        let Resolver { cache, namespace: from } = *self.resolver;
+        let namespace = self.reference.namespace.as_deref().unwrap_or(from);
+        refusal(cache, allowed, namespace, from).map(|what| self.missing(&what))
     }
 
     /// Returns `tool "weather" is Resolving (referenced by flow "f")`, from `is Resolving`.
@@ -346,16 +353,6 @@ impl<'a> Resolver<'a> {
     /// Creates a resolver for the objects of this namespace.
     pub fn new(deps: &'a Deps, namespace: &'a str) -> Self {
         Self { cache: deps.cache.as_ref(), namespace }
-    }
-
-    /// Returns the dependency cycle of an object, as a sentence.
-    pub(super) fn cycle(&self, of: &Node) -> Option<String> {
-        cycle_through(of, |node| {
-            let of = (node.kind, self.namespace, node.name.as_str());
-            let references = references_for(self.cache, of, Usage::Calls).into_iter();
-            let calls = references.filter(|it| matches!(it.kind, RefKind::Tool | RefKind::Flow | RefKind::Agent));
-            calls.map(|it| Node::new(it.kind, it.name)).collect()
-        })
     }
 
     /// Returns the Secret or ConfigMap of a reference.

@@ -6,6 +6,7 @@
 //! availability and address.
 
 mod credentials;
+mod cycles;
 mod evaluate;
 pub(crate) mod inputs;
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use crds::{
     ToolSpec,
+    forward_headers::may_forward,
     tool::{PARAMETER_TYPES, ServerRef, ToolParameter, ToolType},
 };
 
@@ -41,6 +42,7 @@ pub fn tool_error(spec: &ToolSpec) -> Option<String> {
         })
         .or_else(|| bad_server(spec))
         .or_else(|| bad_header(spec))
+        .or_else(|| bad_forwarded(spec, type_))
         .or_else(|| bad_variable(spec))
         .or_else(|| spec.parameters.iter().find_map(bad_parameter))
 }
@@ -100,6 +102,17 @@ fn bad_header(spec: &ToolSpec) -> Option<String> {
     }
     let twice = from.find(|from| spec.headers.keys().any(|name| name.eq_ignore_ascii_case(from)));
     twice.map(|name| format!("header {name} is in headers and in headersFrom: keep one"))
+}
+
+/// Rejects headers of the caller that no call can have, and tools that call nothing over HTTP.
+fn bad_forwarded(spec: &ToolSpec, type_: ToolType) -> Option<String> {
+    if !spec.forward_headers.is_empty() && matches!(type_, ToolType::Cli | ToolType::Builtin) {
+        return Some(format!("a tool of type {} has no headers: leave out forwardHeaders", spec.type_));
+    }
+    let names = || spec.forward_headers.iter();
+    let odd = names().find(|name| !is_token(name)).map(|name| format!("{name:?} is not the name of a header"));
+    let taken = || names().find(|name| !may_forward(name)).map(|name| format!("header {name} is not passed on"));
+    odd.or_else(taken).map(|problem| format!("{problem}: leave it out of forwardHeaders"))
 }
 
 /// Rejects headers that refer to variables that the operator renders for the runtime or for other tools: a user who may write

@@ -69,6 +69,8 @@ struct RenderedTool<'a> {
     method: &'a str,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     headers: BTreeMap<&'a str, String>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    forward_headers: &'a [String],
     #[serde(skip_serializing_if = "str::is_empty")]
     binary: &'a str,
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
@@ -130,6 +132,7 @@ fn rendered<'a>(slot: &ToolSlot<'a>) -> Option<RenderedTool<'a>> {
         agent_protocol: if spec.asks_by_a2a() { A2A } else { "" },
         method: or_empty(&spec.method),
         headers: headers(spec),
+        forward_headers: &spec.forward_headers,
         binary: or_empty(&spec.binary),
         allowed_commands: &spec.allowed_commands,
         allowed_flags: spec.allowed_flags.as_deref(),

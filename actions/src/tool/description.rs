@@ -2,13 +2,17 @@
 
 use std::sync::Arc;
 
-use crds::{Agent, Tool, ToolSpec, tool::ToolType};
+use crds::{
+    Agent, Tool, ToolSpec,
+    tool::{AgentRef, ToolType},
+};
 
 use crate::ports::CacheReader;
 
 /// Returns the Tool as it is rendered: with the description of the Agent that it asks, if it has none of its own.
 pub(crate) fn described(cache: &dyn CacheReader, namespace: &str, tool: Arc<Tool>) -> Arc<Tool> {
-    match agent_description(&tool.spec, |agent| cache.get::<Agent>(namespace, agent)) {
+    let agent = |agent: &AgentRef| cache.get::<Agent>(agent.namespace().unwrap_or(namespace), &agent.name);
+    match agent_description(&tool.spec, agent) {
         Some(description) => {
             let mut tool = Arc::unwrap_or_clone(tool);
             tool.spec.description = Some(description);
@@ -20,8 +24,11 @@ pub(crate) fn described(cache: &dyn CacheReader, namespace: &str, tool: Arc<Tool
 
 /// Returns the description that a Tool takes from the Agent that it asks; `None` if it has one of its own, asks no Agent, or the
 /// Agent has none.
-pub(super) fn agent_description(tool: &ToolSpec, agent: impl FnOnce(&str) -> Option<Arc<Agent>>) -> Option<String> {
+pub(super) fn agent_description(
+    tool: &ToolSpec,
+    agent: impl FnOnce(&AgentRef) -> Option<Arc<Agent>>,
+) -> Option<String> {
     let asks = tool.tool_type() == Some(ToolType::Agent) && tool.description.as_deref().unwrap_or_default().is_empty();
-    let agent = agent(&tool.agent_ref.as_ref().filter(|_| asks)?.name)?;
+    let agent = agent(tool.agent_ref.as_ref().filter(|_| asks)?)?;
     agent.spec.description.clone().filter(|text| !text.is_empty())
 }

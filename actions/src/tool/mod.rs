@@ -3,7 +3,10 @@
 mod description;
 mod protocol;
 
-use crds::{HasReferences, RefKind, Reference, ReferencePhase, Tool, ToolSpec, reason, tool::is_builtin};
+use crds::{
+    Agent, HasReferences, RefKind, Reference, ReferencePhase, Tool, ToolSpec, reason,
+    tool::{AgentRef, is_builtin},
+};
 use machine::{ActionError, Table, TableError};
 use meta::{PhasedObject, condition, condition_type, update_condition};
 
@@ -38,11 +41,12 @@ impl Referable for Tool {
             Some(tool) if !tool.spec.enabled => Evaluation::resolved("disabled"),
             tool => query.on_own_cycle().unwrap_or_else(|| {
                 query.evaluate_reference(tool, |Tool { spec, .. }| {
-                    let own = match description::agent_description(spec, |agent| query.named(agent)) {
+                    let agent = |agent: &AgentRef| query.named::<Agent>(agent.namespace(), &agent.name);
+                    let own = match description::agent_description(spec, agent) {
                         None => used_digest(spec, &["category"]),
                         description => used_digest(&ToolSpec { description, ..spec.clone() }, &["category"]),
                     };
-                    protocol::with_protocol_digest(own, spec, |agent| query.named(agent))
+                    protocol::with_protocol_digest(own, spec, agent)
                 })
             }),
         }
@@ -67,7 +71,9 @@ impl reference::ReferenceKind for Tool {
         let references = self.references();
         let called = references.iter().find_map(|called| Some((called, lookup.uncallable(called)?)));
         if let Some((called, why)) = called {
-            let message = format!("{} \"{}\" {}", called.kind.as_str().to_lowercase(), called.name, why.what);
+            let namespace = called.namespace.as_deref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
+            let (kind, name) = (called.kind.as_str().to_lowercase(), &called.name);
+            let message = format!("{kind} \"{namespace}{name}\" {}", why.what);
             return Some(ActionError::terminal(why.reason, message));
         }
         match server_tool_state(self, deps)? {

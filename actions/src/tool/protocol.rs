@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use crds::{Agent, Tool, ToolSpec, digest, tool::ToolType};
+use crds::{
+    Agent, Tool, ToolSpec, digest,
+    tool::{AgentRef, ToolType},
+};
 use serde_json::json;
 
 use crate::ports::CacheReader;
 
 /// Returns the Tool as it is rendered: it tells whether the Agent that it asks speaks Agent2Agent.
 pub(crate) fn with_protocol(cache: &dyn CacheReader, namespace: &str, tool: Arc<Tool>) -> Arc<Tool> {
-    if !asks_in_a2a(&tool.spec, |agent| cache.get::<Agent>(namespace, agent)) {
+    let agent = |agent: &AgentRef| cache.get::<Agent>(agent.namespace().unwrap_or(namespace), &agent.name);
+    if !asks_in_a2a(&tool.spec, agent) {
         return tool;
     }
     let mut tool = Arc::unwrap_or_clone(tool);
@@ -22,13 +26,13 @@ pub(crate) fn with_protocol(cache: &dyn CacheReader, namespace: &str, tool: Arc<
 pub(super) fn with_protocol_digest(
     own: String,
     tool: &ToolSpec,
-    agent: impl FnOnce(&str) -> Option<Arc<Agent>>,
+    agent: impl FnOnce(&AgentRef) -> Option<Arc<Agent>>,
 ) -> String {
     if asks_in_a2a(tool, agent) { digest::digest(&json!({ "own": own, "protocol": "a2a" })) } else { own }
 }
 
 /// Reports whether the Agent that the Tool refers to speaks Agent2Agent.
-fn asks_in_a2a(tool: &ToolSpec, agent: impl FnOnce(&str) -> Option<Arc<Agent>>) -> bool {
+fn asks_in_a2a(tool: &ToolSpec, agent: impl FnOnce(&AgentRef) -> Option<Arc<Agent>>) -> bool {
     let asked = tool.agent_ref.as_ref().filter(|_| tool.tool_type() == Some(ToolType::Agent));
-    asked.and_then(|asked| agent(&asked.name)).is_some_and(|agent| agent.spec.speaks_a2a())
+    asked.and_then(agent).is_some_and(|agent| agent.spec.speaks_a2a())
 }

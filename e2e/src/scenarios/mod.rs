@@ -4,6 +4,7 @@ mod agent_fields;
 mod agent_protocols;
 mod bad_input;
 mod bad_requests;
+mod callers;
 mod chart;
 mod chat;
 mod children;
@@ -71,6 +72,7 @@ const THEMES: &[&[Scenario]] = &[
     tools::SCENARIOS,
     mcp_servers::SCENARIOS,
     tool_servers::SCENARIOS,
+    callers::SCENARIOS,
     store::SCENARIOS,
     store_faults::SCENARIOS,
     flow_sets::SCENARIOS,

@@ -1,6 +1,7 @@
 //! Headers of the requests to servers and providers.
 
 use crds::{
+    forward_headers::may_forward,
     plugin_config::is_protocol_header,
     tool_server::{is_forwarded_header, is_reserved_header},
 };
@@ -10,6 +11,10 @@ use crate::{fields::Fields, subject::Subject};
 
 /// Most headers of a server and of a provider.
 pub(crate) const MOST: usize = 32;
+/// Most names of headers of a caller.
+const MOST_FORWARDED: usize = 16;
+/// Longest name of a header of a caller.
+const LONGEST_FORWARDED: usize = 64;
 
 /// Receiver of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,8 +27,7 @@ pub(crate) enum Receiver {
 
 /// Reports whether we take a header, and tells why not.
 pub(crate) fn takes(subject: &Subject<'_>, field: &str, name: &str, receiver: Receiver) -> bool {
-    let is_word = |it: char| it.is_ascii_alphanumeric() || "!#$%&*+.^_|~-".contains(it);
-    let why = if name.is_empty() || name.len() > 128 || !name.chars().all(is_word) {
+    let why = if name.len() > 128 || !is_name(name) {
         "is no name of a header"
     } else if is_reserved_header(name) || receiver == Receiver::Provider && is_protocol_header(name) {
         "is set by the protocol"
@@ -34,6 +38,33 @@ pub(crate) fn takes(subject: &Subject<'_>, field: &str, name: &str, receiver: Re
     };
     subject.notes.loss(field, why);
     false
+}
+
+fn is_name(name: &str) -> bool {
+    let is_word = |it: char| it.is_ascii_alphanumeric() || "!#$%&*+.^_|~-".contains(it);
+    !name.is_empty() && name.chars().all(is_word)
+}
+
+/// Returns the names of headers of a caller that calls have too, each once, and tells those that we refuse.
+pub(crate) fn forwarded(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec<String> {
+    let (mut taken, mut seen) = (Vec::<String>::new(), Vec::<String>::new());
+    for name in fields.texts(key) {
+        if seen.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+            continue;
+        }
+        seen.push(name.to_owned());
+        let is_ours = name.len() <= LONGEST_FORWARDED && is_name(name) && may_forward(name);
+        if is_ours && taken.len() < MOST_FORWARDED {
+            taken.push(name.to_owned());
+        } else {
+            subject.notes.loss(&fields.path(key), format!("header {name} of the caller is not passed on"));
+        }
+    }
+    if taken.iter().any(|name| name.eq_ignore_ascii_case("authorization")) {
+        let text = "callers sign in by X-Recif-Authorization, so that Authorization reaches the agent";
+        subject.notes.change(&fields.path(key), text);
+    }
+    taken
 }
 
 /// Returns the header with a text, unless we refuse it.

@@ -113,6 +113,28 @@ fn an_image_of_others_keeps_its_protocol() {
 }
 
 #[test]
+fn what_passes_between_namespaces_and_from_the_caller_is_kept() {
+    let lab = json!({ "name": "lab.bot", "namespace": "lab" });
+    let mut asked: Value = serde_json::from_str(&agent("lab.bot", &json!({ "systemMessage": "x" }))).unwrap();
+    asked["metadata"]["namespace"] = json!("lab");
+    asked["spec"]["allowedNamespaces"] = json!({ "from": "Selector", "selector": { "matchLabels": { "a": "b" } } });
+    let server = |headers: Value| json!({ "mcpServer": { "name": "docs", "allowedHeaders": headers } });
+    let names = json!(["X-Tenant", "x-tenant", "Cookie", "Authorization"]);
+    let boss = json!({ "tools": [{ "agent": lab }, server(names), server(json!([]))] });
+    let imported = imported(&[agent("boss", &boss), asked.to_string()].join("\n---\n"));
+    assert_eq!(object(&imported, "Agent", "lab-bot")["spec"]["allowedNamespaces"], asked["spec"]["allowedNamespaces"]);
+    let ask = object(&imported, "Tool", "ask-lab-lab-bot");
+    assert_eq!(ask["spec"]["agentRef"], json!({ "namespace": "lab", "name": "lab-bot" }));
+    assert_eq!((&ask["metadata"]["namespace"], &ask["spec"]["name"]), (&json!("n"), &json!("ask_lab_lab_bot")));
+    let servers = object(&imported, "Agent", "boss")["spec"]["toolServers"].clone();
+    assert_eq!(servers[0]["forwardHeaders"], json!(["X-Tenant", "Authorization"]));
+    assert_eq!(servers[1]["forwardHeaders"], Value::Null, "another entry, because its headers are others");
+    let losses: Vec<_> = lines(&imported).into_iter().filter(|line| line.starts_with("loss")).collect();
+    let field = "spec.declarative.tools[1].mcpServer.allowedHeaders";
+    assert_eq!(losses, [format!("loss Agent n/boss {field}: header Cookie of the caller is not passed on")]);
+}
+
+#[test]
 fn a_field_that_nobody_knows_is_told_and_case_counts() {
     let text = agent("a", &json!({ "systemmessage": "x", "systemMessage": 5, "tools": [{ "agent": {}, "more": 1 }] }));
     let lines = lines(&imported(&text));

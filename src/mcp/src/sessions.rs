@@ -111,6 +111,7 @@ fn remaining(end: Instant) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
     use url::Url;
 
     use super::*;
@@ -134,6 +135,18 @@ mod tests {
         sessions.use_once(2);
         assert_eq!(sessions.count(), 2);
         assert!(Arc::ptr_eq(&in_flight, &sessions.use_once(0)), "one with a call in flight stays");
+    }
+
+    #[tokio::test]
+    async fn callers_with_other_headers_share_no_session() {
+        let sessions = Sessions::default();
+        let slot = |caller: &'static str| {
+            let mut server = ServerEndpoint::at(&Url::parse("http://server/").unwrap());
+            server.headers.insert("authorization", HeaderValue::from_static(caller));
+            sessions.slot(&server)
+        };
+        let (alice, bob) = (slot("alice"), slot("bob"));
+        assert!(Arc::ptr_eq(&alice, &slot("alice")) && !Arc::ptr_eq(&alice, &bob));
     }
 
     #[tokio::test(start_paused = true)]

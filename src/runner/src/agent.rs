@@ -244,7 +244,8 @@ impl Agent {
             AccessLog { caller, began: Instant::now(), tools: Vec::new(), models: Vec::new(), outcome: "cut off" };
         let before = request.messages.len();
         request.key = caller.key.clone();
-        let talk = turn::TurnLoop { model: &*self.model, tools: &self.tools, events: tokens };
+        let tools = self.tools.for_request(&caller.headers);
+        let talk = turn::TurnLoop { model: &*self.model, tools: &tools, events: tokens };
         let outcome = talk.run(request, &mut { TOOL_TURNS }).await;
         let name = |message: &Arc<Message>| match &**message {
             // The name comes from the model and may be of any length.

@@ -1,6 +1,8 @@
-//! Identity of the caller, from the headers of the sidecar and the gateway.
+//! Identity of the caller, from the headers of the sidecar and the gateway, and the headers that tools send on.
 
-use axum::http::header::HeaderMap;
+use std::{fmt, sync::Arc};
+
+use axum::http::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{conversations::history::UserName, models::CallerKey};
 
@@ -13,6 +15,32 @@ pub(super) struct CallerContext {
     pub(super) trace_id: Option<String>,
     /// Key for a provider of models, from `Authorization: Bearer`. It is kept for the turn only.
     pub(super) key: Option<CallerKey>,
+    /// Headers of the request.
+    pub(super) headers: RequestHeaders,
+}
+
+/// Headers of the request that began a turn, which tools with `forwardHeaders` send. They are kept for the turn only, and never
+/// printed.
+#[derive(Clone, Default)]
+pub(super) struct RequestHeaders(Arc<HeaderMap>);
+
+impl RequestHeaders {
+    /// Returns the values of a header.
+    pub(super) fn values(&self, name: &HeaderName) -> impl Iterator<Item = &HeaderValue> {
+        self.0.get_all(name).iter()
+    }
+}
+
+impl From<&HeaderMap> for RequestHeaders {
+    fn from(headers: &HeaderMap) -> Self {
+        Self(Arc::new(headers.clone()))
+    }
+}
+
+impl fmt::Debug for RequestHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
 }
 
 impl CallerContext {
@@ -27,6 +55,7 @@ impl CallerContext {
             user: text("x-recif-user").map(Into::into),
             trace_id: run.filter(is_id).map(str::to_owned),
             key: key.filter(|key| !key.is_empty()).map(|key| CallerKey(key.into())),
+            headers: headers.into(),
         }
     }
 }

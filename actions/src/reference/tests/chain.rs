@@ -58,11 +58,11 @@ async fn running() -> (Sim, Operator) {
     (sim, operator)
 }
 
-fn phase(sim: &Sim, id: &ObjectId) -> String {
+pub(super) fn phase(sim: &Sim, id: &ObjectId) -> String {
     sim.store().at(id, "/status/phase").as_str().unwrap_or_default().to_owned()
 }
 
-fn message(sim: &Sim, id: &ObjectId) -> String {
+pub(super) fn message(sim: &Sim, id: &ObjectId) -> String {
     let conditions = sim.store().at(id, "/status/conditions");
     let ready =
         conditions.as_array().and_then(|list| list.iter().find(|found| found["type"] == json!("Ready")).cloned());

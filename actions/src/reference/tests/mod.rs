@@ -1,6 +1,7 @@
 //! Tests the life of a Tool over the simulated cluster.
 
 mod chain;
+mod other_namespaces;
 
 use std::time::Duration;
 

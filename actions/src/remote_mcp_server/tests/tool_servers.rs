@@ -189,7 +189,8 @@ async fn the_headers_of_a_server_are_variables_once_and_an_entry_replaces_them()
         sim.store().create(&id("Secret", name), secret(json!({ key: "MQ==" })));
     }
     let own = json!([header("authorization", "mine"), {"name": "X-Sly", "value": "$HOME"}]);
-    let entries = json!([{"name": "everything"}, {"name": "everything", "prefix": "my_", "headersFrom": own}]);
+    let mine = json!({"name": "everything", "prefix": "my_", "headersFrom": own, "forwardHeaders": ["X-Tenant"]});
+    let entries = json!([{"name": "everything"}, mine]);
     sim.store().create(&agent_id("a"), user(entries));
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
@@ -198,6 +199,7 @@ async fn the_headers_of_a_server_are_variables_once_and_an_entry_replaces_them()
     assert_eq!(names(&sim, "a"), ["add", "echo", "my_add", "my_echo"]);
     assert_eq!(rendered[0]["headers"], json!({"Authorization": "$MCP_EVERYTHING_AUTHORIZATION", "X-Team": "blue"}));
     assert_eq!((&rendered[0]["headers"], &rendered[2]["headers"]), (&rendered[1]["headers"], &rendered[3]["headers"]));
+    assert_eq!((&rendered[0]["forwardHeaders"], &rendered[3]["forwardHeaders"]), (&Value::Null, &json!(["X-Tenant"])));
     assert_eq!(rendered[0]["mcpTls"], json!({"ca": "$MCP_EVERYTHING_TLS_CA", "systemCAs": false}));
     let env = at(&sim, &id("Deployment", "a"), "/spec/template/spec/containers/0/env");
     let variable = |name: &Value| {

@@ -74,12 +74,16 @@ enum Implementation<'a> {
         method: &'a str,
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         headers: BTreeMap<&'a str, String>,
+        #[serde(rename = "forwardHeaders", skip_serializing_if = "<[String]>::is_empty")]
+        forward_headers: &'a [String],
     },
     Mcp {
         url: &'a str,
         tool: &'a str,
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         headers: BTreeMap<&'a str, String>,
+        #[serde(rename = "forwardHeaders", skip_serializing_if = "<[String]>::is_empty")]
+        forward_headers: &'a [String],
         /// `sse` if its server speaks the HTTP+SSE transport of the protocol's first revision.
         #[serde(skip_serializing_if = "str::is_empty")]
         transport: &'a str,
@@ -92,6 +96,8 @@ enum Implementation<'a> {
     },
     Flow {
         url: &'a str,
+        #[serde(rename = "forwardHeaders", skip_serializing_if = "<[String]>::is_empty")]
+        forward_headers: &'a [String],
     },
     Agent {
         url: &'a str,
@@ -100,6 +106,8 @@ enum Implementation<'a> {
         protocol: &'a str,
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         headers: BTreeMap<&'a str, String>,
+        #[serde(rename = "forwardHeaders", skip_serializing_if = "<[String]>::is_empty")]
+        forward_headers: &'a [String],
     },
     #[serde(rename_all = "camelCase")]
     Cli {
@@ -114,23 +122,25 @@ enum Implementation<'a> {
 }
 
 fn implementation<'a>(spec: &'a ToolSpec, url: &'a str) -> Implementation<'a> {
+    let forward_headers = spec.forward_headers.as_slice();
     match spec.tool_type() {
         Some(ToolType::Http) => Implementation::Http {
             url: or_empty(&spec.endpoint),
             method: spec.method.as_deref().filter(|method| !method.is_empty()).unwrap_or("GET"),
             headers: headers(spec),
+            forward_headers,
         },
         Some(ToolType::Mcp) => {
             let tool = spec.served_by().map_or(spec.name.as_str(), |(_, name)| name);
             let transport = if spec.call.sse { "sse" } else { "" };
             let (url, tls) = (or_empty(&spec.mcp_endpoint), call_tls(spec));
             let server = spec.call.variables.as_ref().map_or("", |variables| variables.server.as_str());
-            Implementation::Mcp { url, tool, headers: headers(spec), transport, tls, server }
+            Implementation::Mcp { url, tool, headers: headers(spec), forward_headers, transport, tls, server }
         }
-        Some(ToolType::Flow) => Implementation::Flow { url },
+        Some(ToolType::Flow) => Implementation::Flow { url, forward_headers },
         Some(ToolType::Agent) => {
             let protocol = if spec.asks_by_a2a() { A2A } else { "" };
-            Implementation::Agent { url, protocol, headers: headers(spec) }
+            Implementation::Agent { url, protocol, headers: headers(spec), forward_headers }
         }
         Some(ToolType::Cli) => Implementation::Cli {
             binary: or_empty(&spec.binary),

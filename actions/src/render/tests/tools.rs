@@ -38,6 +38,16 @@ fn a_tool_is_rendered_without_what_it_does_not_have() {
 }
 
 #[test]
+fn the_headers_of_the_caller_that_calls_have_too_are_named() {
+    let shop = tool("shop", json!({ "endpoint": "http://shop", "forwardHeaders": ["X-Tenant", "Authorization"] }));
+    let expected = concat!(
+        r#"[{"name":"shop","type":"http","endpoint":"http://shop","#,
+        r#""forwardHeaders":["X-Tenant","Authorization"],"timeout":30}]"#,
+    );
+    assert_eq!(config_with(&[shop]).plain["CORAIL_TOOLS"], expected, "names alone are no secret");
+}
+
+#[test]
 fn a_builtin_without_a_tool_is_its_name_and_type() {
     let off = tool("off", json!({ "endpoint": "http://off", "enabled": false }));
     let slots = [ToolSlot::Builtin("web-search"), ToolSlot::Object(&off), ToolSlot::Builtin("datetime")];
@@ -116,6 +126,19 @@ fn a_tool_without_what_its_type_needs_is_an_error_in_the_documented_words() {
         (json!({ "type": "builtin", "name": "a b" }), Some("tool name \"a b\" must match ^[a-zA-Z0-9_-]{1,64}$")),
         (json!({ "type": "builtin", "name": "" }), Some("tool name \"\" must match ^[a-zA-Z0-9_-]{1,64}$")),
         (json!({ "type": "builtin", "name": "x".repeat(64) }), None),
+        (json!({ "type": "agent", "agentRef": { "name": "a" }, "forwardHeaders": ["X-A", "X-Recif-User"] }), None),
+        (
+            json!({ "type": "builtin", "forwardHeaders": ["X-A"] }),
+            Some("a tool of type builtin has no headers: leave out forwardHeaders"),
+        ),
+        (
+            json!({ "type": "http", "endpoint": "http://a", "forwardHeaders": ["x a"] }),
+            Some("\"x a\" is not the name of a header: leave it out of forwardHeaders"),
+        ),
+        (
+            json!({ "type": "http", "endpoint": "http://a", "forwardHeaders": ["X-A", "X-Recif-Caller"] }),
+            Some("header X-Recif-Caller is not passed on: leave it out of forwardHeaders"),
+        ),
     ] {
         assert_eq!(tool_error(&tool("t", spec.clone()).spec).as_deref(), message, "{spec}");
     }

@@ -90,14 +90,14 @@ async fn respond_to_message(
     close: bool,
 ) -> io::Result<()> {
     let asked: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-    match reply(&asked, names, words) {
+    match reply(&asked, names, words, request.header("x-tenant")) {
         Some(answer) => respond(io, "200 OK", JSON, &answer.to_string(), close).await,
         None => respond(io, "202 Accepted", TEXT, "", close).await,
     }
 }
 
-/// Returns the response to a message; `None` for a notification.
-fn reply(asked: &Value, names: &[String], words: &str) -> Option<Value> {
+/// Returns the response to a message with this `X-Tenant`; `None` for a notification.
+fn reply(asked: &Value, names: &[String], words: &str, tenant: Option<&str>) -> Option<Value> {
     let schema = json!({"type": "object", "properties": {"message": {"type": "string"}}});
     let result = match asked["method"].as_str() {
         Some("initialize") => json!({
@@ -110,7 +110,8 @@ fn reply(asked: &Value, names: &[String], words: &str) -> Option<Value> {
         }
         Some("tools/call") => {
             let (name, message) = (&asked["params"]["name"], &asked["params"]["arguments"]["message"]);
-            json!({"content": [{"type": "text", "text": format!("{} says {}", text(name), text(message))}]})
+            let to = tenant.map(|tenant| format!(" to {tenant}")).unwrap_or_default();
+            json!({"content": [{"type": "text", "text": format!("{} says {}{to}", text(name), text(message))}]})
         }
         _ if asked["id"].is_null() => return None,
         _ => {
@@ -125,7 +126,7 @@ fn reply(asked: &Value, names: &[String], words: &str) -> Option<Value> {
 pub(crate) fn serve_stdio(names: &[String]) -> io::Result<()> {
     for line in io::stdin().lines() {
         let asked = serde_json::from_str(&line?).unwrap_or_default();
-        if let Some(answer) = reply(&asked, names, "over pipes") {
+        if let Some(answer) = reply(&asked, names, "over pipes", None) {
             writeln!(io::stdout(), "{answer}")?;
         }
     }

@@ -177,6 +177,11 @@ mod tests {
         assert_eq!(of("ns"), ["Tool/ns/own"]);
         assert_eq!(found(index.of_namespace("ns")), ["Agent/ns/a", "Tool/ns/t"]);
         assert_eq!(found(index.of_namespace("tools")), [""; 0]);
+        let ask = json!({ "name": "t", "type": "agent", "agentRef": { "name": "seller", "namespace": "shop" } });
+        change::<Tool>(&index, "t", tool(server.clone()), Some(ask.clone()));
+        assert_eq!(found(index.of(RefKind::Agent, &Key::new("shop", "seller"))), ["Agent/ns/a", "Tool/ns/t"]);
+        assert_eq!(found(index.of_namespace("ns")), ["Agent/ns/a", "Tool/ns/t"]);
+        change::<Tool>(&index, "t", Some(ask), tool(server.clone()));
         change::<Tool>(&index, "t", tool(server), None);
         assert_eq!(found(index.of_namespace("ns")), [""; 0]);
     }

@@ -54,6 +54,8 @@ pub(super) fn convert(subject: &Subject<'_>) {
             }
         }
         common_losses(subject, &spec);
+        let allowed = spec.typed::<AllowedNamespaces>("allowedNamespaces", "choice of namespaces");
+        set(&mut ours, "allowedNamespaces", allowed);
     }
     set(&mut ours, "podTemplate", overlay.finish());
     subject.emit("Agent", ours.into());
@@ -78,11 +80,6 @@ fn common_losses(subject: &Subject<'_>, spec: &Fields<'_>) {
         if spec.value(key).is_some() {
             subject.notes.loss(&spec.path(key), text);
         }
-    }
-    // Until an Agent has `allowedNamespaces`.
-    let allowed = spec.typed::<AllowedNamespaces>("allowedNamespaces", "choice of namespaces");
-    if allowed.is_some_and(|allowed| allowed["from"] != "Same" && !allowed["from"].is_null()) {
-        subject.notes.loss("spec.allowedNamespaces", "agents of other namespaces cannot ask it");
     }
 }
 

@@ -18,21 +18,19 @@ pub(super) fn tool(subject: &Subject<'_>, agent: &Fields<'_>, headers: &[Value])
         return None;
     };
     let (namespace, name) = split_reference(name, given.unwrap_or(here));
-    if namespace != here {
-        // Until a Tool has `agentRef.namespace`.
-        let place = place(namespace, name);
-        subject
-            .notes
-            .loss(field, format!("Agent {place} is of another namespace, which no Tool can ask; it is left out"));
-        return None;
-    }
     if subject.world.find(Source::Kagent, "Agent", namespace, name).is_none() {
         subject.missing(field, "Agent", namespace, name);
     }
     let target = subject.world.name_of(Source::Kagent, "Agent", "Agent", namespace, name);
-    let wanted = format!("ask-{target}");
+    let mut asked = json!({ "name": target });
+    let wanted = if namespace == here {
+        format!("ask-{target}")
+    } else {
+        asked["namespace"] = namespace.into();
+        format!("ask-{namespace}-{target}")
+    };
     let seen = names::tool_name(&wanted.replace('-', "_"));
-    let mut spec = json!({ "name": seen, "type": "agent", "agentRef": { "name": target } });
+    let mut spec = json!({ "name": seen, "type": "agent", "agentRef": asked });
     let (values, secrets) = tool_headers(subject, field, headers);
     if !values.is_empty() {
         spec["headers"] = values.into();

@@ -33,6 +33,8 @@ struct Server {
     namespace: Option<String>,
     name: String,
     headers: Vec<Value>,
+    /// Names of headers of the caller.
+    forwarded: Vec<String>,
     /// Names of tools; empty: all.
     include: Vec<String>,
     exclude: Vec<String>,
@@ -94,10 +96,7 @@ impl Tools {
         part.text("apiGroup");
         let include: Vec<String> = part.texts("toolNames").into_iter().map(str::to_owned).collect();
         let approval: Vec<String> = part.texts("requireApproval").into_iter().map(str::to_owned).collect();
-        // Until a server has `forwardHeaders`.
-        for header in part.texts("allowedHeaders") {
-            subject.notes.loss(&part.path("allowedHeaders"), format!("header {header} of the caller is not passed on"));
-        }
+        let forwarded = headers::forwarded(subject, part, "allowedHeaders");
         let Some(Found { kind, namespace, name, object }) = found(subject, part) else { return };
         // Until a server has `approval`.
         for tool in &approval {
@@ -106,10 +105,10 @@ impl Tools {
                 format!("{tool} needs approval and is left out; take it out of exclude to allow it without"),
             );
         }
-        let server = Server { kind, namespace, name, headers, include, exclude: approval };
+        let server = Server { kind, namespace, name, headers, forwarded, include, exclude: approval };
         let is_same = |known: &Server| {
-            (known.kind, &known.namespace, &known.name, &known.headers)
-                == (server.kind, &server.namespace, &server.name, &server.headers)
+            (known.kind, &known.namespace, &known.name, &known.headers, &known.forwarded)
+                == (server.kind, &server.namespace, &server.name, &server.headers, &server.forwarded)
         };
         let at = self.servers.iter().position(is_same).unwrap_or(self.servers.len());
         if let Some(object) = object {
@@ -156,6 +155,7 @@ impl Server {
             set_list(&mut entry, "include", texts(include));
             set_list(&mut entry, "exclude", texts(&exclude));
             set_list(&mut entry, "headersFrom", self.headers.clone());
+            set_list(&mut entry, "forwardHeaders", texts(&self.forwarded));
             Value::Object(entry)
         };
         Some(parts.into_iter().map(entry).collect())

@@ -18,7 +18,7 @@ use cluster::{
 };
 use crds::{Agent, CustomObject, Flow, FlowSet, GROUP, KINDS, RefKind, Tool};
 use machine::{ApiError, Clock, ObjectClient as _};
-use meta::Key;
+use meta::{Key, PhasedObject as _};
 use tokio::sync::Notify;
 
 use super::{
@@ -33,6 +33,7 @@ pub type GatewayMap = ObjectMap<Vec<SocketAddr>>;
 pub struct LiveFleet {
     kinds: Vec<Box<dyn KindFleet>>,
     tools: Arc<Referrers>,
+    caches: Arc<dyn CacheReader>,
     changes: Arc<ChangedWorkloads>,
     gateways: Arc<GatewayMap>,
     writer: ScaleWriter,
@@ -72,7 +73,17 @@ impl LiveFleet {
             KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, caches, clock, &changes),
         ];
         let writer = ScaleWriter::new(transport.clone(), deployments);
-        Self { kinds, tools, changes, gateways, writer, watch_health: board }
+        Self { kinds, tools, caches: caches.clone(), changes, gateways, writer, watch_health: board }
+    }
+
+    /// Reports whether Tools of this namespace may call the workload.
+    fn admits(&self, id: &WorkloadId, namespace: &str) -> bool {
+        let is_agent = id.kind == Agent::KIND;
+        namespace == id.key.namespace
+            || self.caches.get::<Agent>(&id.key.namespace, &id.key.name).filter(|_| is_agent).is_some_and(|agent| {
+                let labels = self.caches.namespace_labels(namespace);
+                agent.spec.allowed_namespaces.as_ref().is_some_and(|allowed| allowed.admits(labels.as_deref()))
+            })
     }
 
     fn kind(&self, id: &WorkloadId) -> Option<&dyn KindFleet> {
@@ -102,8 +113,9 @@ impl WorkloadFleet for LiveFleet {
         }
         let may_sleep = seen.scaling.as_ref().is_some_and(|scaling| scaling.min_replicas == 0);
         if let Some(kind) = RefKind::parse(id.kind).filter(|_| may_sleep) {
-            let users = self.tools.of(kind, &id.key);
-            seen.tool = users.into_iter().find(|(kind, _)| *kind == "Tool").map(|(_, key)| key.name);
+            let mut users = self.tools.of(kind, &id.key).into_iter();
+            let tool = users.find(|(kind, key)| *kind == Tool::KIND && self.admits(id, &key.namespace));
+            seen.tool = tool.map(|(_, key)| key.name);
         }
         Ok(seen)
     }
@@ -281,7 +293,8 @@ mod tests {
     use super::*;
 
     fn observe<K: serde::de::DeserializeOwned>(map: &ObjectMap<K>, version: u64, object: Value) {
-        let key = Key::new("ns", object["metadata"]["name"].as_str().unwrap_or_default());
+        let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        let key = Key::new(text("namespace"), text("name"));
         let head = ObjectVersion { key, uid: "u".into(), resource_version: version };
         if let Ok(object) = serde_json::from_value(object) {
             map.observe(Version::new(head, object), ChangeSource::Watch);
@@ -314,10 +327,14 @@ mod tests {
         observe(maps.kinds.of::<Agent>(), 1, agent(1, 0));
         assert_eq!(fleet.all(), std::slice::from_ref(&id));
         assert_eq!(fleet.view(&id).unwrap().tool, None);
-        let tool = json!({"apiVersion": "agents.recif.dev/v1", "kind": "Tool",
-            "metadata": {"name": "ask", "namespace": "ns", "uid": "t"},
-            "spec": {"name": "ask", "type": "agent", "agentRef": {"name": "a"}}});
-        observe(maps.kinds.of::<Tool>(), 2, tool);
+        let tool = |namespace: &str| {
+            json!({"apiVersion": "agents.recif.dev/v1", "kind": "Tool",
+                "metadata": {"name": "ask", "namespace": namespace, "uid": namespace},
+                "spec": {"name": "ask", "type": "agent", "agentRef": {"name": "a", "namespace": "ns"}}})
+        };
+        observe(maps.kinds.of::<Tool>(), 2, tool("other"));
+        assert_eq!(fleet.view(&id).unwrap().tool, None, "a Tool that may not ask it");
+        observe(maps.kinds.of::<Tool>(), 3, tool("ns"));
         assert_eq!(fleet.view(&id).unwrap().tool.as_deref(), Some("ask"));
         observe(maps.kinds.of::<Agent>(), 3, agent(2, 1));
         assert_eq!(fleet.view(&id).unwrap().tool, None, "it stays anyway");

@@ -69,7 +69,7 @@ impl ModelBackend for FlowModels {
         }
         request.output = request.output.or(output);
         request.key = caller.key;
-        endpoint.respond(request, tokens).await.map_err(|error| match error {
+        endpoint.respond(request, &caller.headers, tokens).await.map_err(|error| match error {
             PromptRunError::Model(error) => CompletionError::Model(error),
             PromptRunError::Output(_) => CompletionError::Failed(error.to_string()),
         })

@@ -8,6 +8,7 @@ use tokio::sync::mpsc::Sender;
 
 use super::output::JsonOutput;
 use crate::{
+    caller::RequestHeaders,
     models::{Message, Model, ModelError, ModelRequest},
     tools::Toolbox,
     turn::{TurnLoop, TurnOutcome},
@@ -82,18 +83,20 @@ impl PromptEndpoint {
         Ok(ModelRequest { system, messages, tools, config, output, ..ModelRequest::default() })
     }
 
-    /// Sends the request to the model. Text is sent to `tokens` as it arrives, JSON only once it is complete and valid.
-    /// Dropping the future cancels the turn.
+    /// Sends the request to the model; `headers` are those of the request that began the turn. Text is sent to `tokens` as
+    /// it arrives, JSON only once it is complete and valid. Dropping the future cancels the turn.
     ///
     /// # Errors
     /// The model failed, or its answer is not valid, also in a second attempt if a tool turn is left for one.
     pub(super) async fn respond(
         &self,
         mut request: ModelRequest,
+        headers: &RequestHeaders,
         tokens: Option<&Sender<TurnEvent>>,
     ) -> Result<TurnOutcome, PromptRunError> {
         let listener = tokens.filter(|_| self.output.is_none());
-        let turn = TurnLoop { model: &*self.model, tools: &self.tools, events: listener };
+        let tools = self.tools.for_request(headers);
+        let turn = TurnLoop { model: &*self.model, tools: &tools, events: listener };
         let mut left = self.tool_turns;
         let mut outcome = turn.run(&mut request, &mut left).await?;
         let Some(output) = &self.output else { return Ok(outcome) };
@@ -199,7 +202,8 @@ mod tests {
 
     async fn run_prompt(endpoint: &PromptEndpoint) -> Result<String, String> {
         let request = endpoint.render(&json!({ "name": "Ada" }), &[]).unwrap();
-        endpoint.respond(request, None).await.map(|outcome| outcome.text).map_err(|error| error.to_string())
+        let outcome = endpoint.respond(request, &RequestHeaders::default(), None).await;
+        outcome.map(|outcome| outcome.text).map_err(|error| error.to_string())
     }
 
     #[tokio::test]

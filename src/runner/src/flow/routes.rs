@@ -95,20 +95,23 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
     if endpoint.model.needs_key() && caller.key.is_none() {
         return Err(failure(&ModelError::no_key().into()));
     }
-    prompt.key = caller.key;
+    let CallerContext { key, headers, .. } = caller;
+    prompt.key = key;
     if events {
         let models = endpoint.model.names();
-        let response = sse::respond(&models, async move |tokens| match endpoint.respond(prompt, Some(&tokens)).await {
-            Ok(outcome) => {
-                let mut last = json!({});
-                sse::add_models(&mut last, &outcome.answerers);
-                Ok(last)
+        let response = sse::respond(&models, async move |tokens| {
+            match endpoint.respond(prompt, &headers, Some(&tokens)).await {
+                Ok(outcome) => {
+                    let mut last = json!({});
+                    sse::add_models(&mut last, &outcome.answerers);
+                    Ok(last)
+                }
+                Err(error) => Err(error.to_string()),
             }
-            Err(error) => Err(error.to_string()),
         });
         return Ok(response.await);
     }
-    let outcome = endpoint.respond(prompt, None).await.map_err(|error| failure(&error))?;
+    let outcome = endpoint.respond(prompt, &headers, None).await.map_err(|error| failure(&error))?;
     let model = outcome.answerers.first().map(|answerer| answerer.model.clone());
     let response = match endpoint.output.is_some() {
         true => ([(CONTENT_TYPE, "application/json")], outcome.text).into_response(),

@@ -7,6 +7,7 @@ mod config;
 mod conversations;
 mod draining;
 mod flow;
+mod forwarded;
 mod knowledge;
 pub(crate) mod log;
 mod models;

@@ -29,6 +29,7 @@ use super::{
     bounded_buffer::truncate_to_cap,
     client::{self, HttpClient},
     error::ToolError,
+    headers::{ToolHeaders, ToolVariables},
 };
 
 /// Time for which a card is kept.
@@ -51,10 +52,12 @@ impl AgentCards {
         &self,
         url: &Url,
         message: &str,
-        headers: HeaderMap,
+        headers: &ToolHeaders,
+        environment: &ToolVariables<'_>,
         client: &HttpClient,
     ) -> Result<String, ToolError> {
-        let agent = A2aAgent { url: url.clone(), headers, client: client.for_url(url).await? };
+        let (own_headers, headers) = (headers.expand_own(environment)?, headers.expand(environment)?);
+        let agent = A2aAgent { url: url.clone(), own_headers, headers, client: client.for_url(url).await? };
         let interface = match self.known(url) {
             Some(known) => known,
             None => {
@@ -87,6 +90,8 @@ impl AgentCards {
 /// Agent, and what its requests are sent with.
 struct A2aAgent {
     url: Url,
+    /// Headers of the tool alone, without those of the caller.
+    own_headers: HeaderMap,
     headers: HeaderMap,
     client: Client,
 }
@@ -106,12 +111,18 @@ impl Drop for RunningTask {
 }
 
 impl A2aAgent {
-    /// Reads the card and chooses the interface.
+    /// Reads the card and chooses the interface. The card is kept for all callers, so the headers of one are sent only
+    /// if the agent refuses it without them.
     async fn read_card(&self) -> Result<A2aInterface, ToolError> {
         let base = self.url.path().trim_end_matches('/');
         let mut url = self.url.clone();
         url.set_path(&format!("{base}{CARD_PATH}"));
-        let response = self.client.get(url).headers(self.headers.clone()).send().await.map_err(client::failed)?;
+        let request = |headers: &HeaderMap| self.client.get(url.clone()).headers(headers.clone());
+        let mut response = request(&self.own_headers).send().await.map_err(client::failed)?;
+        let is_refused = matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        if is_refused && self.headers != self.own_headers {
+            response = request(&self.headers).send().await.map_err(client::failed)?;
+        }
         let is_absent =
             matches!(response.status(), StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::GONE);
         let interface = match is_absent {

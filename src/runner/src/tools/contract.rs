@@ -11,6 +11,7 @@
 //!
 //! The other implementations are `{"mcp": {"url", "tool", "headers", "transport", "tls", "server"}}`,
 //! `{"flow": {"url"}}`, `{"agent": {"url", "protocol", "headers"}}`, `{"cli": {"binary", "allowedCommands", "allowedEnv"}}` and `{"builtin": "calculator"}`.
+//! `http`, `mcp`, `flow` and `agent` may have `forwardHeaders`, names of headers of the caller.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -86,7 +87,7 @@ mod tests {
             (json!({"mcp": {"url": "http://h/mcp", "tool": "x"}}), "mcp"),
             (json!({"mcp": {"url": "http://h/sse", "tool": "x", "headers": {"a": "$B"}, "transport": "sse"}}), "mcp"),
             (json!({"mcp": {"url": "https://h/mcp", "tool": "x", "tls": {"ca": "$CA"}}}), "mcp"),
-            (json!({"flow": {"url": "http://h/f"}}), "flow"),
+            (json!({"flow": {"url": "http://h/f", "forwardHeaders": ["X-Tenant"]}}), "flow"),
             (json!({"agent": {"url": "http://h"}}), "agent"),
             (json!({"agent": {"url": "http://h", "protocol": "a2a", "headers": {"a": "$B"}}}), "agent"),
             (json!({"cli": {"binary": "ls", "allowedCommands": ["-l"], "allowedEnv": ["LS_COLORS"]}}), "cli"),

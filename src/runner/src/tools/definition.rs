@@ -109,6 +109,8 @@ pub(super) enum ToolTarget {
         method: Option<String>,
         #[serde(default)]
         headers: BTreeMap<String, String>,
+        #[serde(default, rename = "forwardHeaders")]
+        forward_headers: Vec<String>,
     },
     Cli {
         binary: String,
@@ -126,6 +128,8 @@ pub(super) enum ToolTarget {
         tool: String,
         #[serde(default)]
         headers: BTreeMap<String, String>,
+        #[serde(default, rename = "forwardHeaders")]
+        forward_headers: Vec<String>,
         /// `streamable-http`, the default, or `sse`.
         transport: Option<String>,
         #[serde(default)]
@@ -136,11 +140,15 @@ pub(super) enum ToolTarget {
     },
     Flow {
         url: String,
+        #[serde(default, rename = "forwardHeaders")]
+        forward_headers: Vec<String>,
     },
     Agent {
         url: String,
         #[serde(default)]
         headers: BTreeMap<String, String>,
+        #[serde(default, rename = "forwardHeaders")]
+        forward_headers: Vec<String>,
         /// `chat`, the default, or `a2a`.
         protocol: Option<String>,
     },
@@ -189,12 +197,13 @@ impl CallableTool {
             None => Input::Parameters(typed(parts.parameters)?),
         };
         let kind = match parts.target {
-            ToolTarget::Http { url, method, headers } => {
+            ToolTarget::Http { url, method, headers, forward_headers } => {
                 let template = UrlTemplate::parse(&url)?;
                 for name in template.names() {
                     input.require(name)?;
                 }
-                ToolKind::Http(HttpTool::new(template, method.as_deref(), &headers)?)
+                let headers = ToolHeaders::read(&headers)?.forwarding(&forward_headers)?;
+                ToolKind::Http(HttpTool::new(template, method.as_deref(), headers)?)
             }
             ToolTarget::Cli { binary, allowed_commands, allowed_flags, allowed_env } => {
                 if binary.is_empty() {
@@ -222,19 +231,21 @@ impl CallableTool {
                     ToolKind::Unsupported(format!("builtin tools named `{name}` are not supported by this runtime yet"))
                 }
             },
-            ToolTarget::Flow { url } => {
+            ToolTarget::Flow { url, forward_headers } => {
                 if !declared {
                     input = Input::anything()?;
                 }
-                ToolKind::Flow(FlowTool { url: absolute(&url)? })
+                let headers = ToolHeaders::default().forwarding(&forward_headers)?;
+                ToolKind::Flow(FlowTool { url: absolute(&url)?, headers })
             }
-            ToolTarget::Agent { url, headers, protocol } => {
+            ToolTarget::Agent { url, headers, forward_headers, protocol } => {
                 input = Input::Parameters(AgentTool::parameters());
                 let protocol = AgentProtocol::parse(protocol.as_deref());
                 let protocol = protocol.ok_or("its protocol is none of chat, a2a")?;
-                ToolKind::Agent(AgentTool { url: absolute(&url)?, headers: ToolHeaders::read(&headers)?, protocol })
+                let headers = ToolHeaders::read(&headers)?.forwarding(&forward_headers)?;
+                ToolKind::Agent(AgentTool { url: absolute(&url)?, headers, protocol })
             }
-            ToolTarget::Mcp { url, tool, headers, transport, tls, server } => {
+            ToolTarget::Mcp { url, tool, headers, forward_headers, transport, tls, server } => {
                 if !declared {
                     input = Input::anything()?;
                 }
@@ -243,7 +254,7 @@ impl CallableTool {
                     Some("sse") => true,
                     Some(_) => return Err("its transport is none of sse, streamable-http".into()),
                 };
-                let (url, headers) = (absolute(&url)?, ToolHeaders::read(&headers)?);
+                let (url, headers) = (absolute(&url)?, ToolHeaders::read(&headers)?.forwarding(&forward_headers)?);
                 ToolKind::Mcp(McpTool { url, tool, headers, sse, tls, server })
             }
         };

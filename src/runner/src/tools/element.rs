@@ -25,6 +25,8 @@ struct Element {
     method: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
+    #[serde(default)]
+    forward_headers: Vec<String>,
     binary: Option<String>,
     #[serde(default)]
     allowed_commands: Vec<String>,
@@ -76,7 +78,10 @@ impl Element {
     fn parts(self, name: String) -> Result<ToolParts, String> {
         let endpoint = self.endpoint.ok_or("it has no endpoint");
         let target = match self.type_.as_str() {
-            "http" => ToolTarget::Http { url: endpoint?, method: self.method, headers: self.headers },
+            "http" => {
+                let (url, method, headers) = (endpoint?, self.method, self.headers);
+                ToolTarget::Http { url, method, headers, forward_headers: self.forward_headers }
+            }
             "cli" => ToolTarget::Cli {
                 binary: self.binary.unwrap_or_default(),
                 allowed_commands: self.allowed_commands,
@@ -88,12 +93,18 @@ impl Element {
                 url: self.mcp_endpoint.ok_or("it has no mcpEndpoint")?,
                 tool: self.mcp_tool.unwrap_or_else(|| name.clone()),
                 headers: self.headers,
+                forward_headers: self.forward_headers,
                 transport: self.mcp_transport,
                 tls: self.mcp_tls,
                 server: self.mcp_server,
             },
-            "flow" => ToolTarget::Flow { url: endpoint? },
-            "agent" => ToolTarget::Agent { url: endpoint?, headers: self.headers, protocol: self.agent_protocol },
+            "flow" => ToolTarget::Flow { url: endpoint?, forward_headers: self.forward_headers },
+            "agent" => ToolTarget::Agent {
+                url: endpoint?,
+                headers: self.headers,
+                forward_headers: self.forward_headers,
+                protocol: self.agent_protocol,
+            },
             _ => return Err("its type is none of http, cli, mcp, builtin, flow, agent".into()),
         };
         Ok(ToolParts {
@@ -165,6 +176,10 @@ mod tests {
             ),
             (
                 json!({"name": "t", "type": "http", "endpoint": "http://h", "headers": {"a b": "SECRET"}}),
+                "tool `t`: `a b` is not a header name",
+            ),
+            (
+                json!({"name": "t", "type": "agent", "endpoint": "http://h", "forwardHeaders": ["a b"]}),
                 "tool `t`: `a b` is not a header name",
             ),
             (

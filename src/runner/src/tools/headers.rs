@@ -5,17 +5,24 @@
 //! operator sets for the runtime, and the credentials of other tools and servers, are refused, because a Tool may be written by others than the agent's owner. A
 //! reference to a variable that is not set is an error: a request with an empty credential would fail with a misleading
 //! message. Any other `$` is left unchanged.
+//!
+//! Headers of the caller that the tool names in `forwardHeaders` follow; the tool's own of the same name go first.
 
 use std::{collections::BTreeMap, fmt};
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::error::ToolError;
-use crate::Lookup;
+use crate::{Lookup, caller::RequestHeaders};
 
-/// Headers of a tool: names, and values with references to the environment.
+/// Headers of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct ToolHeaders(Vec<(HeaderName, HeaderText)>);
+pub(super) struct ToolHeaders {
+    /// Names, and values with references to the environment.
+    own: Vec<(HeaderName, HeaderText)>,
+    /// Names of headers of the caller.
+    forwarded: Vec<HeaderName>,
+}
 
 /// Value of a header before expansion. It may hold a credential, so it is never printed.
 #[derive(Clone, PartialEq)]
@@ -46,13 +53,20 @@ pub(super) struct ToolVariables<'a> {
     /// Prefixes of other tools that begin with its own prefix: of `a_b` for the tool `a`.
     others: Vec<String>,
     environment: &'a Lookup,
+    /// Headers of the request that began the turn, if there is one.
+    request: Option<&'a RequestHeaders>,
 }
 
 impl<'a> ToolVariables<'a> {
     /// Creates the list for a tool whose variables begin with `own`; `others` are the prefixes of the other tools.
     pub(super) fn new(own: String, others: impl IntoIterator<Item = String>, environment: &'a Lookup) -> Self {
         let longer = |other: &String| other.len() > own.len() && other.starts_with(&own);
-        Self { others: others.into_iter().filter(longer).collect(), own, environment }
+        Self { others: others.into_iter().filter(longer).collect(), own, environment, request: None }
+    }
+
+    /// Adds the headers of the request that began the turn.
+    pub(super) fn for_request(self, headers: &'a RequestHeaders) -> Self {
+        Self { request: Some(headers), ..self }
     }
 
     /// Returns the value of the variable `name`.
@@ -100,16 +114,25 @@ impl ToolHeaders {
             Ok(parsed) => Ok((parsed, HeaderText(value.clone()))),
             Err(_) => Err(format!("`{name}` is not a header name")),
         };
-        Ok(Self(headers.iter().map(named).collect::<Result<_, _>>()?))
+        Ok(Self { own: headers.iter().map(named).collect::<Result<_, _>>()?, forwarded: Vec::new() })
     }
 
-    /// Expands the values for a request.
+    /// Adds the names of headers of the caller.
+    ///
+    /// # Errors
+    /// A name that is none.
+    pub(super) fn forwarding(self, names: &[String]) -> Result<Self, String> {
+        let parsed = |name: &String| name.parse::<HeaderName>().map_err(|_| format!("`{name}` is not a header name"));
+        Ok(Self { forwarded: names.iter().map(parsed).collect::<Result<_, _>>()?, ..self })
+    }
+
+    /// Expands the values for a request that is not for the caller.
     ///
     /// # Errors
     /// The problem, without a value.
-    pub(super) fn expand(&self, environment: &ToolVariables<'_>) -> Result<HeaderMap, ToolError> {
+    pub(super) fn expand_own(&self, environment: &ToolVariables<'_>) -> Result<HeaderMap, ToolError> {
         let mut headers = HeaderMap::new();
-        for (name, HeaderText(value)) in &self.0 {
+        for (name, HeaderText(value)) in &self.own {
             let value = expand(value, |variable| environment.get(variable))
                 .map_err(|problem| ToolError::Failed(format!("header {name} refers to {problem}")))?;
             // A mounted Secret often ends with a newline, which is invalid in a header.
@@ -117,6 +140,25 @@ impl ToolHeaders {
                 .map_err(|_| ToolError::Failed(format!("header {name} has a value that no header may hold")))?;
             value.set_sensitive(true);
             headers.insert(name, value);
+        }
+        Ok(headers)
+    }
+
+    /// Expands the values for a request, and adds the headers of the caller.
+    ///
+    /// # Errors
+    /// The problem, without a value.
+    pub(super) fn expand(&self, environment: &ToolVariables<'_>) -> Result<HeaderMap, ToolError> {
+        let mut headers = self.expand_own(environment)?;
+        for name in &self.forwarded {
+            if headers.contains_key(name) {
+                continue;
+            }
+            for value in environment.request.into_iter().flat_map(|request| request.values(name)) {
+                let mut value = value.clone();
+                value.set_sensitive(true);
+                headers.append(name, value);
+            }
         }
         Ok(headers)
     }
@@ -215,6 +257,29 @@ mod tests {
         ] {
             assert_eq!(expand(value, lookup), expected.map(Into::into).map_err(String::from), "{value}");
         }
+    }
+
+    #[test]
+    fn headers_of_the_caller_follow_unless_the_tool_has_its_own() {
+        let request = [("x-tenant", "blue"), ("x-tenant", "red"), ("x-own", "no"), ("cookie", "no")];
+        let request = request.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let mut sent = HeaderMap::new();
+        for (name, value) in request {
+            sent.append(name, value);
+        }
+        let caller = RequestHeaders::from(&sent);
+        let own = BTreeMap::from([("X-Own".to_owned(), "yes".to_owned())]);
+        let names = ["X-Tenant", "x-tenant", "X-Own", "X-Absent"].map(str::to_owned);
+        let headers = ToolHeaders::read(&own).unwrap().forwarding(&names).unwrap();
+        let environment = |_: &str| None::<String>;
+        let variables = || ToolVariables::new(tool_prefix("t"), Vec::<String>::new(), &environment);
+        let found = headers.expand(&variables().for_request(&caller)).unwrap();
+        let found: Vec<_> = found.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+        assert_eq!(found, [("x-own", "yes"), ("x-tenant", "blue"), ("x-tenant", "red")]);
+        assert_eq!(headers.expand(&variables()).unwrap().len(), 1, "no request began a turn");
+        assert_eq!(format!("{caller:?}"), "***");
+        let problem = ToolHeaders::default().forwarding(&["a b".to_owned()]).unwrap_err();
+        assert_eq!(problem, "`a b` is not a header name");
     }
 
     proptest! {

@@ -28,12 +28,8 @@ impl HttpTool {
     /// Validates the settings; the default method is GET.
     ///
     /// # Errors
-    /// The problem, without the value of a header.
-    pub(super) fn new(
-        template: UrlTemplate,
-        method: Option<&str>,
-        headers: &BTreeMap<String, String>,
-    ) -> Result<Self, String> {
+    /// An unknown method.
+    pub(super) fn new(template: UrlTemplate, method: Option<&str>, headers: ToolHeaders) -> Result<Self, String> {
         let method = match method.unwrap_or("GET").to_ascii_uppercase().as_str() {
             "GET" => Method::GET,
             "DELETE" => Method::DELETE,
@@ -42,7 +38,7 @@ impl HttpTool {
             "PATCH" => Method::PATCH,
             _ => return Err("its method is none of GET, DELETE, POST, PUT, PATCH".into()),
         };
-        Ok(Self { template, method, headers: ToolHeaders::read(headers)? })
+        Ok(Self { template, method, headers })
     }
 
     /// Calls the endpoint.

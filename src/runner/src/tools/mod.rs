@@ -42,6 +42,7 @@ use web_search::SearchService;
 
 use super::{
     Lookup,
+    caller::RequestHeaders,
     metrics::{RunnerMetrics, ToolCallOutcome},
     models::ToolSpec,
 };
@@ -61,6 +62,8 @@ pub(super) struct Toolbox {
     /// Service of the web search.
     search: Option<SearchService>,
     metrics: RunnerMetrics,
+    /// Headers of the request that began the turn, which calls may have too.
+    request: RequestHeaders,
 }
 
 struct Connections {
@@ -84,7 +87,8 @@ impl Toolbox {
         let client = HttpClient::new(EgressPolicy::new(&*environment));
         let connections = Arc::new(Connections { client, sessions: Sessions::default(), cards: AgentCards::default() });
         let specs = tools.iter().map(CallableTool::spec).collect();
-        Self { tools: tools.into(), specs, connections, environment, search, metrics }
+        let request = RequestHeaders::default();
+        Self { tools: tools.into(), specs, connections, environment, search, metrics, request }
     }
 
     /// Creates a toolbox with other tools and their environment, which shares the connections.
@@ -97,6 +101,11 @@ impl Toolbox {
     pub(super) fn filtered(&self, keep: impl Fn(&CallableTool) -> bool) -> Self {
         let kept = self.tools.iter().filter(|tool| keep(tool)).cloned().collect();
         self.with_tools(kept, self.environment.clone())
+    }
+
+    /// Returns the toolbox for a turn that a request with these headers began.
+    pub(super) fn for_request(&self, headers: &RequestHeaders) -> Self {
+        Self { request: headers.clone(), ..self.clone() }
     }
 
     /// Returns the declarations for the model.
@@ -131,7 +140,7 @@ impl Toolbox {
     /// Returns the variables that headers of `tool` may refer to.
     fn variables(&self, tool: &CallableTool) -> ToolVariables<'_> {
         let others = self.tools.iter().filter(|other| other.name != tool.name).map(CallableTool::variable_prefix);
-        ToolVariables::new(tool.variable_prefix(), others, &*self.environment)
+        ToolVariables::new(tool.variable_prefix(), others, &*self.environment).for_request(&self.request)
     }
 
     async fn run(&self, tool: &CallableTool, arguments: &Value) -> Result<String, ToolError> {
@@ -142,7 +151,7 @@ impl Toolbox {
             ToolKind::Cli(cli, names) => cli.call(names, &arguments).await,
             ToolKind::Builtin(builtin) => builtin.call(&arguments, client, self.search.as_ref()).await,
             ToolKind::Mcp(mcp) => mcp.call(arguments, client, sessions, &self.variables(tool), tool.timeout).await,
-            ToolKind::Flow(flow) => flow.call(&arguments, client).await,
+            ToolKind::Flow(flow) => flow.call(&arguments, client, &self.variables(tool)).await,
             ToolKind::Agent(agent) => agent.call(&arguments, client, cards, &self.variables(tool)).await,
             ToolKind::Knowledge(base) => knowledge::call(base, &arguments).await,
             ToolKind::Unsupported(why) => Err(ToolError::Failed(why.clone())),

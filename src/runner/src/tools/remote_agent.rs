@@ -24,6 +24,8 @@ use super::{
 pub(super) struct FlowTool {
     /// URL of the flow.
     pub(super) url: Url,
+    /// Headers of each request.
+    pub(super) headers: ToolHeaders,
 }
 
 impl FlowTool {
@@ -35,8 +37,9 @@ impl FlowTool {
         &self,
         arguments: &BTreeMap<String, Value>,
         client: &HttpClient,
+        environment: &ToolVariables<'_>,
     ) -> Result<String, ToolError> {
-        post(&self.url, arguments, HeaderMap::new(), client).await
+        post(&self.url, arguments, self.headers.expand(environment)?, client).await
     }
 }
 
@@ -95,14 +98,14 @@ impl AgentTool {
         cards: &AgentCards,
         environment: &ToolVariables<'_>,
     ) -> Result<String, ToolError> {
-        let headers = self.headers.expand(environment)?;
         if self.protocol == AgentProtocol::A2a {
             let message = arguments.get("message").and_then(Value::as_str).unwrap_or_default();
-            return cards.ask(&self.url, message, headers, client).await;
+            return cards.ask(&self.url, message, &self.headers, environment, client).await;
         }
         let mut url = self.url.clone();
         url.set_path(&format!("{}/chat", self.url.path().trim_end_matches('/')));
-        let answer = post(&url, &json!({ "message": arguments.get("message") }), headers, client).await?;
+        let message = json!({ "message": arguments.get("message") });
+        let answer = post(&url, &message, self.headers.expand(environment)?, client).await?;
         let answer: AgentReply = serde_json::from_str(&answer)
             .map_err(|_| ToolError::Failed("the agent did not answer with JSON that has a `reply`".into()))?;
         Ok(answer.reply)
@@ -115,7 +118,7 @@ async fn post(
     headers: HeaderMap,
     client: &HttpClient,
 ) -> Result<String, ToolError> {
-    let request =
-        client.for_url(url).await?.post(url.clone()).header("accept", "application/json, text/plain").json(body);
-    client::read(request.headers(headers).send().await.map_err(client::failed)?).await
+    let request = client.for_url(url).await?.post(url.clone()).header("accept", "application/json, text/plain");
+    let request = request.headers(headers).json(body);
+    client::read(request.send().await.map_err(client::failed)?).await
 }

@@ -98,10 +98,15 @@ fn tools() -> Vec<Tool> {
         merge(&mut spec, more);
         spec
     };
+    let forwards = |more: Value| {
+        let mut spec = common(more);
+        spec["forwardHeaders"] = json!(["X-Tenant"]);
+        spec
+    };
     let parameter = json!({ "name": "a", "description": "d", "required": true, "default": "x" });
     let mut all = vec![
         tool("plain", json!({ "endpoint": "http://a", "method": "GET", "parameters": [parameter] })),
-        tool("web", common(json!({ "endpoint": "http://a", "method": "GET", "headersFrom": secret_header() }))),
+        tool("web", forwards(json!({ "endpoint": "http://a", "method": "GET", "headersFrom": secret_header() }))),
         tool(
             "du",
             common(json!({
@@ -110,10 +115,10 @@ fn tools() -> Vec<Tool> {
         ),
         tool(
             "search",
-            common(json!({ "type": "mcp", "mcpEndpoint": "https://m/mcp", "headers": { "X-Team": "blue" } })),
+            forwards(json!({ "type": "mcp", "mcpEndpoint": "https://m/mcp", "headers": { "X-Team": "blue" } })),
         ),
-        tool("plan", common(json!({ "type": "flow" }))),
-        tool("ask", common(json!({ "type": "agent", "headersFrom": secret_header() }))),
+        tool("plan", forwards(json!({ "type": "flow" }))),
+        tool("ask", forwards(json!({ "type": "agent", "headersFrom": secret_header() }))),
         tool("datetime", common(json!({ "type": "builtin" }))),
         tool(
             "fetch",

@@ -14,6 +14,7 @@ it.each([
   [{ type: "flow", flowRef: { name: "greeter" } }, { kind: "Flow", namespace: "team", name: "greeter" }],
   [{ type: "agent", agentRef: { name: "boss" } }, { kind: "Agent", namespace: "team", name: "boss" }],
   [{ type: "agent", endpoint: "https://partner/quotes" }, { text: "https://partner/quotes" }],
+  [{ type: "agent", agentRef: { name: "boss", namespace: "lab" } }, { kind: "Agent", namespace: "lab", name: "boss" }],
   [{ type: "http" }, null],
   [{ type: "mcp" }, null],
   [{ type: "of the future" }, null],

@@ -10,6 +10,7 @@ use futures::stream;
 use tokio::net::TcpListener;
 
 use super::ContractFolder;
+use crate::tests::forwarded::{CANARY, witnesses};
 
 /// Creates tools that never respond, return 1 GiB, and return invalid JSON, with prompts that call them.
 async fn contract() -> ContractFolder {
@@ -71,4 +72,21 @@ async fn a_prompt_has_the_tools_it_names_or_all() {
         (200, "tool text failed: unknown tool `text`; known tools: none".into())
     );
     assert_eq!(runner.post("/one", "").await, (200, "tool huge failed: unknown tool `huge`; known tools: text".into()));
+}
+
+#[tokio::test]
+async fn a_tool_has_the_headers_of_the_caller_that_it_names() {
+    let url = format!("{}/shop", witnesses().await);
+    let tool = serde_json::json!({
+        "name": "shop", "description": "d", "implementation": {"flow": {"url": url, "forwardHeaders": ["X-Tenant"]}},
+    });
+    let contract = ContractFolder::flow(&[("main", "/tool shop")]).with("tools/shop.json", &tool.to_string());
+    let runner = contract.serve(&[]).await;
+    for accept in ["text/plain", "text/event-stream"] {
+        let request = runner.client.post(runner.url("/")).header("x-tenant", CANARY).header("accept", accept);
+        let answer = request.send().await.unwrap().text().await.unwrap();
+        // Each word of a stream is an event of its own.
+        assert!(answer.contains("tenant") && !answer.contains("no "), "{accept}: {answer}");
+    }
+    assert_eq!(runner.post("/", "").await, (200, "no tenant and nothing".into()));
 }
