@@ -20,7 +20,7 @@ pub(crate) enum Receiver {
     Provider,
 }
 
-/// Reports whether we take a header, and tells why not.
+/// Reports whether we take a header, and reports why not.
 pub(crate) fn takes(subject: &Subject<'_>, field: &str, name: &str, receiver: Receiver) -> bool {
     let is_word = |it: char| it.is_ascii_alphanumeric() || "!#$%&*+.^_|~-".contains(it);
     let why = if name.is_empty() || name.len() > 128 || !name.chars().all(is_word) {
@@ -73,7 +73,7 @@ pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec
     headers
 }
 
-/// Leaves out what is more than a list of ours takes, and tells it.
+/// Leaves out what is more than a list of ours takes, and reports it.
 pub(crate) fn clip(subject: &Subject<'_>, field: &str, headers: &mut Vec<Value>, most: usize) {
     if headers.len() > most {
         subject.notes.loss(field, format!("at most {most} headers; the others are left out"));

@@ -1,4 +1,4 @@
-//! Losses that an import tells, each on objects of its own.
+//! Losses that an import reports, each on objects of its own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -82,16 +82,16 @@ fn a_header_is_named_only_if_it_is_a_variable() {
     });
     let tool = json!({ "name": "t", "type": "http", "endpoint": "http://x", "secretRef": "s", "headers": headers });
     let lines = lines(&imported(&thing("agents.recif.dev/v1", "Tool", "t", &tool)));
-    let told = |header: &str| {
+    let text_of = |header: &str| {
         let start = format!("todo Tool n/t spec.headers[{header}]: ");
         lines.iter().find_map(|line| line.strip_prefix(&start)?.split(" is not expanded").next().map(str::to_owned))
     };
-    assert_eq!(told("X-Bearer").as_deref(), Some("$TOKEN_1"));
-    assert_eq!(told("X-Braces").as_deref(), Some("$PASS"));
+    assert_eq!(text_of("X-Bearer").as_deref(), Some("$TOKEN_1"));
+    assert_eq!(text_of("X-Braces").as_deref(), Some("$PASS"));
     for header in ["X-Key", "X-Lower", "X-More", "X-Open"] {
-        assert_eq!(told(header).as_deref(), Some("a `$` in it"), "{header}");
+        assert_eq!(text_of(header).as_deref(), Some("a `$` in it"), "{header}");
     }
-    assert_eq!(told("X-Plain"), None);
+    assert_eq!(text_of("X-Plain"), None);
     assert!(!lines.join("\n").to_lowercase().contains("hunter"), "{lines:#?}");
 }
 

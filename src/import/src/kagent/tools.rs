@@ -227,7 +227,7 @@ fn tool_server_kind(subject: &Subject<'_>, namespace: &str, name: &str) -> &'sta
     if server.is_some_and(|server| tool_server::is_stdio(&server.value)) { "MCPServer" } else { "RemoteMCPServer" }
 }
 
-/// Tells which headers and certificates of a server other namespaces do not get.
+/// Reports which headers and certificates of a server other namespaces do not get.
 fn tell_unreadable(subject: &Subject<'_>, field: &str, object: &Value, server: &Server, at: usize) {
     let Some(namespace) = &server.namespace else { return };
     let place = place(namespace, &server.name);

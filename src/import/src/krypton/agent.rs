@@ -124,7 +124,7 @@ fn timeout(subject: &Subject<'_>, spec: &Fields<'_>) -> Option<String> {
     Some(timeout)
 }
 
-/// Tells what is not a setting of one workload.
+/// Reports what is not a setting of one workload.
 fn limits(subject: &Subject<'_>, spec: &Fields<'_>) {
     if spec.text("startupTimeout").is_some_and(|time| time != "30s") {
         subject.notes.loss("spec.startupTimeout", "the gateway's --cold-start-timeout is for all");

@@ -41,12 +41,12 @@ pub(super) struct ChainedModel {
     pub(super) breaker: Arc<Breaker>,
 }
 
-/// Stream of an answer.
-type Answer = BoxStream<'static, Result<Chunk, ModelError>>;
+/// Stream of the pieces of an answer.
+type ChunkStream = BoxStream<'static, Result<Chunk, ModelError>>;
 
 #[async_trait]
 impl Model for ModelChain {
-    fn respond(&self, request: ModelRequest) -> Answer {
+    fn respond(&self, request: ModelRequest) -> ChunkStream {
         let models = self.0.clone();
         stream::once(async move { begin(&models, request).await }).try_flatten().boxed()
     }
@@ -68,7 +68,7 @@ impl Model for ModelChain {
 }
 
 /// Asks the models in their order and returns the first answer that has begun.
-async fn begin(models: &[ChainedModel], request: ModelRequest) -> Result<Answer, ModelError> {
+async fn begin(models: &[ChainedModel], request: ModelRequest) -> Result<ChunkStream, ModelError> {
     let mut failure = None;
     let stays = |name: &Arc<str>| models.iter().skip(1).position(|model| model.name == *name);
     let start = request.fallback.as_ref().and_then(stays).map_or(0, |place| place + 1);
@@ -98,7 +98,7 @@ async fn ask(
     place: usize,
     has_fallback: bool,
     request: &ModelRequest,
-) -> Result<Answer, ModelError> {
+) -> Result<ChunkStream, ModelError> {
     let is_fallback = place > 0;
     let mut request = ModelRequest { has_fallback, ..request.clone() };
     if is_fallback {
