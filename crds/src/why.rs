@@ -2,7 +2,7 @@
 //!
 //! Everything is read from the object itself, so that operator, CLI and control plane give the same answer, also while
 //! the operator is down. The cause is a condition's reason and message; the [advice](crate::advice) is a table by reason.
-//! [`pod_local_state`] is a line after that sentence, also for an object without a problem.
+//! [`notes`] and [`pod_local_state`] are lines after that sentence, also for an object without a problem.
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
@@ -41,6 +41,10 @@ const OPERATOR: &str = "see whether the operator runs and watches this namespace
 /// Reasons whose cause is checked again periodically, with back-off and without a write to the status.
 const RECHECKED_PERIODICALLY: &[&str] = &[reason::NAME_CONFLICT, reason::SELECTOR_IMMUTABLE, reason::REFUSED];
 
+/// Types of the conditions that say what an object goes without, whatever its phase.
+const NOTED: [&str; 3] =
+    [condition_type::KNOWLEDGE_BASES_CONFIGURED, condition_type::TOOLS_RESOLVED, condition_type::CONFIG_UNDERSTOOD];
+
 /// Text in the message of `Available` after which another writer of the number of Pods is named.
 const DEPLOYMENT_READY: &str = " deployment is ready; ";
 
@@ -75,6 +79,13 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&CommonStatus>) -> 
         hint,
         attention: !is_as_wanted(metadata, status),
     }
+}
+
+/// Returns what an object goes without, also while it is Ready: the message of each condition on that.
+pub fn notes(status: &CommonStatus) -> Vec<String> {
+    let noted = NOTED.into_iter().filter_map(|type_| status.condition(type_));
+    let notes = noted.filter(|found| found.status != "True" && !found.message.is_empty());
+    notes.map(|found| found.message.clone()).collect()
 }
 
 /// Reports whether an object has settled, or is stopped, at the newest generation of its spec.
