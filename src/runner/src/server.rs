@@ -119,6 +119,7 @@ impl From<TurnError> for ErrorResponse {
             TurnError::Model(error) => model_status(error),
             TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
+            TurnError::Overtaken => StatusCode::CONFLICT,
             TurnError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())
