@@ -19,7 +19,7 @@ use axum::{
     Json,
     body::Bytes,
     extract::{State, rejection::BytesRejection},
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use tokio::sync::mpsc;
@@ -68,6 +68,13 @@ pub(super) async fn create(
     output.end(outcome.truncated);
     let model = outcome.answerers.first().map(|answerer| answerer.model.clone());
     Ok(sse::with_model(Json(head.finished(&output, &outcome, asked)).into_response(), model))
+}
+
+/// Refuses to read, cancel or delete a response by its id: usage, settings and items of a response are not stored.
+pub(super) async fn refuse_by_id() -> ApiError {
+    let why = "a response cannot be read, cancelled or deleted by its id: of responses, an agent keeps only the messages of \
+               their conversation, which `previous_response_id` of another request continues";
+    ApiError::with_status(StatusCode::NOT_FOUND, why)
 }
 
 /// Loads the conversation that the request continues, and builds the question for the backend.
