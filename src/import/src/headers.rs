@@ -55,6 +55,11 @@ pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec
         let path = header.own_path().to_owned();
         let (name, value) = (header.text("name").unwrap_or_default(), header.text("value"));
         let source = header.part("valueFrom");
+        if !takes(subject, &path, name, Receiver::Server) {
+            // What its value needs says nothing then.
+            source.ignore();
+            continue;
+        }
         let made = match (value, source.is_empty()) {
             (_, false) => value_from(subject, &source).map(|source| json!({ "name": name, "valueFrom": source })),
             (Some(value), true) => text(subject, &path, name, value, Receiver::Server),
@@ -63,7 +68,7 @@ pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec
                 None
             }
         };
-        let Some(made) = made.filter(|_| takes(subject, &path, name, Receiver::Server)) else { continue };
+        let Some(made) = made else { continue };
         if headers.iter().any(|known| known["name"] == made["name"]) {
             subject.notes.skip(&path, "has the name of a header before it");
         } else {

@@ -49,7 +49,7 @@ fn the_order_of_the_input_changes_no_byte() {
 }
 
 #[test]
-fn each_line_is_told_once() {
+fn each_line_is_reported_once() {
     for (name, text) in FIXTURES {
         let lines = lines(&imported(text));
         let mut unique = lines.clone();

@@ -62,7 +62,7 @@ fn objects_of_one_kind_and_name_get_numbers_and_references_follow() {
 }
 
 #[test]
-fn a_field_that_nobody_knows_is_told_and_case_counts() {
+fn a_field_that_nobody_knows_is_reported_and_case_counts() {
     let text = agent("a", &json!({ "systemmessage": "x", "systemMessage": 5, "tools": [{ "agent": {}, "more": 1 }] }));
     let lines = lines(&imported(&text));
     for expected in [

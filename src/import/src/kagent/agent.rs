@@ -156,6 +156,10 @@ fn model(subject: &Subject<'_>, part: &Fields<'_>, ours: &mut Map<String, Value>
     }
     // Its lines are reported for the ModelConfig itself.
     let specs = found.and_then(|object| model_config::specs(&Subject::new(object, subject.world)));
+    if found.is_some() && specs.is_none() {
+        let shown = crate::input::shown("ModelConfig", namespace, name);
+        subject.notes.todo(&field, format!("{shown} is left out: set modelRef to a Model that is there"));
+    }
     let keys = specs.as_ref().and_then(|specs| specs.plugin["credentialKeys"].as_array());
     keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

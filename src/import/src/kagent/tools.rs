@@ -213,13 +213,22 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
     let object = subject.world.find(Source::Kagent, source_kind, namespace, name).map(|found| &found.value);
     match object {
         None => subject.missing(field, source_kind, namespace, name),
-        Some(server) if source_kind == "MCPServer" && mcp_server::is_left_out(server) => {
+        Some(server) if is_left_out(source_kind, server) => {
             subject.notes.todo(field, format!("{shown} is left out: create it, or take it out of toolServers"));
         }
         Some(_) => {}
     }
     let ours = subject.world.name_of(Source::Kagent, source_kind, kind, namespace, name);
     Some(Found { kind, namespace: (namespace != here).then(|| namespace.to_owned()), name: ours, object })
+}
+
+/// Reports whether a server of the input becomes nothing, because no image is known for it.
+fn is_left_out(kind: &str, server: &Value) -> bool {
+    match kind {
+        "MCPServer" => mcp_server::is_left_out(server),
+        "ToolServer" => tool_server::is_left_out(server),
+        _ => false,
+    }
 }
 
 fn tool_server_kind(subject: &Subject<'_>, namespace: &str, name: &str) -> &'static str {
