@@ -81,11 +81,13 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&CommonStatus>) -> 
     }
 }
 
-/// Returns what an object goes without, also while it is Ready: the message of each condition on that.
+/// Returns what an object goes without, and that another model answers for its own, also while it is Ready: the message of
+/// each condition on that.
 pub fn notes(status: &CommonStatus) -> Vec<String> {
     let noted = NOTED.into_iter().filter_map(|type_| status.condition(type_));
-    let notes = noted.filter(|found| found.status != "True" && !found.message.is_empty());
-    notes.map(|found| found.message.clone()).collect()
+    let lacking = noted.filter(|found| found.status != "True" && !found.message.is_empty());
+    let fallback = status.condition(condition_type::MODEL_FALLBACK).filter(|found| found.status == "True");
+    lacking.chain(fallback).map(|found| found.message.clone()).collect()
 }
 
 /// Reports whether an object has settled, or is stopped, at the newest generation of its spec.
@@ -271,4 +273,34 @@ fn retry(status: &CommonStatus) -> String {
 fn since(status: &CommonStatus) -> Option<Timestamp> {
     let phase = status.phase.as_deref()?;
     status.history.iter().rev().find(|entry| entry.to == phase && entry.from != phase).map(|entry| entry.at.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_object_goes_without_is_said_while_it_is_ready_too() {
+        let condition = |type_: &str, status: &str, message: &str| {
+            json!({ "type": type_, "status": status, "reason": "R", "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+        };
+        let with_fallback = |fallback: &str| {
+            let status = json!({ "phase": "Running", "conditions": [
+                condition("Ready", "True", ""),
+                condition("ConfigUnderstood", "Unknown", "the image must know it"),
+                condition("ToolsResolved", "False", "a tool is left out"),
+                condition("KnowledgeBasesConfigured", "True", ""),
+                condition("Available", "False", "no Pod is ready"),
+                condition("ModelFallback", fallback, "m2 answers"),
+            ] });
+            notes(&serde_json::from_value(status).unwrap())
+        };
+        let lacking = ["a tool is left out", "the image must know it"];
+        assert_eq!(with_fallback("False"), lacking);
+        assert_eq!(with_fallback("True"), [lacking[0], lacking[1], "m2 answers"]);
+        assert_eq!(notes(&CommonStatus::default()), [""; 0]);
+    }
 }

@@ -236,20 +236,6 @@ fn one_sentence_says_where_it_is_what_it_waits_for_and_what_to_do() {
 }
 
 #[test]
-fn what_an_object_goes_without_is_said_while_it_is_ready_too() {
-    let status = json!({ "phase": "Running", "conditions": [
-        ready("True", "Running", ""),
-        condition("ConfigUnderstood", "Unknown", "UnknownProvider", "the image must know \"soap\""),
-        condition("ToolsResolved", "False", "NoSearchService", "tool \"web_search\" is left out"),
-        condition("KnowledgeBasesConfigured", "True", "Configured", ""),
-        condition("Available", "False", "NotReady", "no Pod is ready"),
-    ] });
-    let status: CommonStatus = serde_json::from_value(status).unwrap();
-    assert_eq!(why::notes(&status), ["tool \"web_search\" is left out", "the image must know \"soap\""]);
-    assert_eq!(why::notes(&CommonStatus::default()), [""; 0]);
-}
-
-#[test]
 fn what_several_pods_hold_alone_is_said_where_nothing_shares_it() {
     let several = |pods: u8| {
         let text = "A2A tasks and conversations are held by their Pod, of which there may be";
