@@ -18,7 +18,7 @@ use cluster::{
 };
 use crds::{Agent, CustomObject, Flow, FlowSet, GROUP, KINDS, RefKind, Tool};
 use machine::{ApiError, Clock, ObjectClient as _};
-use meta::Key;
+use meta::{Key, PhasedObject as _};
 use tokio::sync::Notify;
 
 use super::{
