@@ -60,7 +60,7 @@ async fn another_model_answers_where_the_first_cannot(ns: Namespace) -> Result<(
         |it: &Object| it.condition("ModelFallback").is_true() && it.condition("ModelFallback").contains(words);
     ns.until(AGENT, "talks", FALLBACK_TIMEOUT, "says that another model answers", falls_back).await?;
     let (code, why) = ns.env.recif(&["why", "agent/talks", "-n", &ns.name]).await?;
-    ensure!(code == 0 && why.contains(words), "{why}");
+    ensure!(code == 0 && why.contains(words) && why.contains("(HTTP 503)"), "{why}");
 
     // Two models may stand in for each other.
     let spec = json!({

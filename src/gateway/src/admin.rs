@@ -10,7 +10,7 @@
 //!   "instance": "0123456789abcdef", "uptimeMs": 61000,
 //!   "workloads": [
 //!     { "kind": "Agent", "namespace": "default", "name": "weather", "waiting": 2, "waitingMs": 5400, "refused": 7,
-//!       "halted": 0, "models": { "openai/gpt": 3, "stub/echo": 5 } }
+//!       "halted": 0, "models": { "openai/gpt": 3, "stub/echo (HTTP 503)": 5 } }
 //!   ]
 //! }
 //! ```
@@ -20,7 +20,7 @@
 //! length. `refused` counts requests refused for want of room. `halted` counts requests to a workload that is Failed
 //! without Pods for a reason that a ready Pod would end. `waitingMs` and both counters only grow within an instance,
 //! unless the workload is deleted. `models` says which models answered in the last minute that is over, for agents that
-//! were called in it. Reading changes nothing.
+//! were called in it, and in brackets the failure of the first model where another one answered. Reading changes nothing.
 //!
 //! `GET /_recif/demand/cold?after=N` is a [long poll](https://www.rfc-editor.org/rfc/rfc6202) for the same callers. It
 //! responds with `{"times": M, "workloads": […]}` as soon as `times` differs from N, and after 25 s in any case, so the

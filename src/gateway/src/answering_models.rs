@@ -1,6 +1,8 @@
-//! Models that answered for a workload, by the header `x-recif-model` of its responses, counted minute by minute.
+//! Models that answered for a workload, by the headers `x-recif-model` and `x-recif-model-failure` of its responses, counted minute by
+//! minute.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -16,7 +18,7 @@ const REPORTED: Duration = Duration::from_secs(60);
 const MAX_MODELS: usize = 8;
 const MAX_NAME: usize = 256;
 
-/// Responses by the model that answered.
+/// Responses by the model that answered, with the failure for which it did, as in `stub/echo (HTTP 503)`.
 type ModelCounts = BTreeMap<String, u64>;
 
 /// Counters of the models that answer for one workload.
@@ -33,17 +35,22 @@ struct CountWindows {
 }
 
 impl AnsweringModels {
-    /// Counts a response of this model.
-    pub(super) fn count(&self, model: &[u8], now: Instant) {
-        let Some(model) = str::from_utf8(model).ok().filter(|model| (1..=MAX_NAME).contains(&model.len())) else {
-            return;
+    /// Counts a response of this model, which answered because of this failure of another one.
+    pub(super) fn count(&self, model: &[u8], failure: Option<&[u8]>, now: Instant) {
+        let Ok(model) = str::from_utf8(model) else { return };
+        let answer = match failure.and_then(|failure| str::from_utf8(failure).ok()) {
+            Some(failure) => Cow::Owned(format!("{model} ({failure})")),
+            None => Cow::Borrowed(model),
         };
+        if !(1..=MAX_NAME).contains(&answer.len()) {
+            return;
+        }
         let mut windows = self.windows(now);
         windows.begun.get_or_insert(now);
-        if let Some(count) = windows.running.get_mut(model) {
+        if let Some(count) = windows.running.get_mut(&*answer) {
             *count += 1;
         } else if windows.running.len() < MAX_MODELS {
-            windows.running.insert(model.to_owned(), 1);
+            windows.running.insert(answer.into_owned(), 1);
         }
     }
 
@@ -78,12 +85,12 @@ mod tests {
     fn a_minute_is_reported_once_it_is_over_and_for_a_minute() {
         let (models, start) = (AnsweringModels::default(), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
-        models.count(b"openai/gpt", at(0));
-        models.count(b"stub/echo", at(30));
-        models.count(b"stub/echo", at(59));
+        models.count(b"openai/gpt", None, at(0));
+        models.count(b"stub/echo", Some(b"HTTP 503"), at(30));
+        models.count(b"stub/echo", Some(b"HTTP 503"), at(59));
         assert_eq!(models.last_minute(at(59)), None, "it is not over");
-        models.count(b"openai/gpt", at(70));
-        assert_eq!(models.last_minute(at(70)), counts([("openai/gpt", 1), ("stub/echo", 2)]));
+        models.count(b"openai/gpt", None, at(70));
+        assert_eq!(models.last_minute(at(70)), counts([("openai/gpt", 1), ("stub/echo (HTTP 503)", 2)]));
         assert_eq!(models.last_minute(at(131)), counts([("openai/gpt", 1)]), "the next one");
         assert_eq!(models.last_minute(at(191)), None, "nothing is known of an agent that nobody calls");
     }
@@ -92,12 +99,16 @@ mod tests {
     fn what_a_workload_can_make_a_gateway_remember_is_bounded() {
         let (models, now) = (AnsweringModels::default(), Instant::now());
         for number in 0..100 {
-            models.count(format!("m/{number:02}").as_bytes(), now);
+            models.count(format!("m/{number:02}").as_bytes(), None, now);
         }
         for odd in [&b"\xff"[..], b"", &[b'x'; MAX_NAME + 1]] {
-            models.count(odd, now);
+            models.count(odd, None, now);
+        }
+        for failure in [&[b'x'; MAX_NAME][..], b"\xff"] {
+            models.count(b"m/00", Some(failure), now);
         }
         let found = models.last_minute(now + WINDOW).unwrap();
         assert_eq!((found.len(), found.get("m/07"), found.get("m/08")), (MAX_MODELS, Some(&1), None));
+        assert_eq!(found.get("m/00"), Some(&2), "a failure that is no text is left out");
     }
 }

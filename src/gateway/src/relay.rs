@@ -264,7 +264,8 @@ impl ResponsePolicy for RelayPolicy<'_> {
                 self.workload.record_invocation();
                 let model = head.fields.values(head.bytes, "x-recif-model").next();
                 if let Some(model) = model.filter(|_| self.workload.kind == RoutedKind::Agent) {
-                    self.workload.models.count(model, Instant::now());
+                    let failure = head.fields.values(head.bytes, "x-recif-model-failure").next();
+                    self.workload.models.count(model, failure, Instant::now());
                 }
             } else if self.declines(head) {
                 self.workload.count_refused();

@@ -272,6 +272,11 @@ impl Agent {
         self.model.names()
     }
 
+    /// Returns why the first model did not answer last, in a few words, if others stand in for it.
+    pub(super) fn model_failure(&self) -> Option<Arc<str>> {
+        self.model.failure()
+    }
+
     /// Checks that conversations can be read and written.
     ///
     /// # Errors

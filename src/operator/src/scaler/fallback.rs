@@ -82,10 +82,20 @@ fn next_state(
     answered: &ModelCounts,
     now: Timestamp,
 ) -> Option<FallbackState> {
-    let count = |model: &str| answered.get(model).copied().unwrap_or_default();
-    let others = || fallbacks.iter().filter(|model| *model != first);
-    let fell_back: u64 = others().map(|model| count(model)).sum();
-    let all = fell_back + count(first);
+    let (mut own, mut fell_back) = (0_u64, 0_u64);
+    let mut most: Option<(u64, &str, Option<&str>)> = None;
+    for (answer, count) in answered {
+        let (model, failure) = split(answer);
+        if model == first {
+            own += count;
+        } else if fallbacks.iter().any(|fallback| fallback == model) {
+            fell_back += count;
+            if most.is_none_or(|(known, ..)| known < *count) {
+                most = Some((*count, model, failure));
+            }
+        }
+    }
+    let all = own + fell_back;
     if all == 0 {
         return None;
     }
@@ -96,15 +106,24 @@ fn next_state(
         let message = format!("{first} answers");
         return was_active.map(|_| FallbackState { is_active, reason: reason::FIRST_MODEL, message });
     }
-    let answers = others().max_by_key(|model| count(model))?;
-    let begin = format!("{answers} answers for {first} since ");
+    let (_, model, failure) = most?;
+    let begin = format!("{model} answers for {first} since ");
     let is_said = was_active.is_some_and(|stored| stored.message.starts_with(&begin));
     let since = now.strftime("%H:%M");
+    let why = failure.map_or_else(|| ": `recif logs` says why".to_owned(), |failure| format!(" ({failure})"));
     (!is_said).then(|| FallbackState {
         is_active,
         reason: reason::FALLBACK_ACTIVE,
-        message: format!("{begin}{since} UTC: `recif logs` says why"),
+        message: format!("{begin}{since} UTC{why}"),
     })
+}
+
+/// Splits the name of a model and the failure for which it answered: `stub/echo (HTTP 503)`.
+fn split(answer: &str) -> (&str, Option<&str>) {
+    match answer.split_once(" (") {
+        Some((model, failure)) => (model, failure.strip_suffix(')')),
+        None => (answer, None),
+    }
 }
 
 /// Returns the JSON Patch that puts the state into a stored status. The list of conditions can only be replaced as a whole, so it tests
@@ -135,7 +154,7 @@ mod tests {
     }
 
     fn answered(first: u64, second: u64, third: u64) -> ModelCounts {
-        let counts = [("openai/gpt", first), ("a/two", second), ("b/three", third), ("forged/model", 99)];
+        let counts = [("openai/gpt", first), ("a/two (HTTP 503)", second), ("b/three", third), ("forged/model", 99)];
         counts.map(|(model, count)| (model.to_owned(), count)).into()
     }
 
@@ -151,11 +170,12 @@ mod tests {
 
     #[test]
     fn it_begins_with_half_of_the_responses_and_ends_with_less() {
-        let two = "a/two answers for openai/gpt since 12:04 UTC: `recif logs` says why";
+        let two = "a/two answers for openai/gpt since 12:04 UTC (HTTP 503)";
+        let three = "b/three answers for openai/gpt since 12:04 UTC: `recif logs` says why";
         let active = |message: &str| {
             Some(FallbackState { is_active: true, reason: "FallbackActive", message: message.to_owned() })
         };
-        let earlier = "a/two answers for openai/gpt since 11:00 UTC: `recif logs` says why";
+        let earlier = "a/two answers for openai/gpt since 11:00 UTC (HTTP 401)";
         let ended =
             Some(FallbackState { is_active: false, reason: "FirstModel", message: "openai/gpt answers".to_owned() });
         for (stored, answered, expected) in [
@@ -164,7 +184,7 @@ mod tests {
             (None, answered(0, 1, 0), active(two)),
             (Some(("False", "openai/gpt answers")), answered(0, 1, 0), active(two)),
             (Some(("True", earlier)), answered(0, 3, 1), None),
-            (Some(("True", earlier)), answered(0, 1, 3), active(&two.replace("a/two", "b/three"))),
+            (Some(("True", earlier)), answered(0, 1, 3), active(three)),
             (Some(("True", earlier)), answered(0, 0, 0), None),
             (Some(("True", earlier)), answered(2, 1, 0), ended),
             (Some(("False", "openai/gpt answers")), answered(2, 1, 0), None),

@@ -62,7 +62,8 @@ struct GatewayQueue {
     models: ModelCounts,
 }
 
-/// Responses by the model that answered, such as `openai/gpt-5`.
+/// Responses by the model that answered, such as `openai/gpt-5`, with the failure of the first one where it is another, as in
+/// `stub/echo (HTTP 503)`.
 pub type ModelCounts = BTreeMap<String, u64>;
 
 /// Unmet demand for a workload.

@@ -65,6 +65,10 @@ impl Model for ModelChain {
     fn needs_key(&self) -> bool {
         self.0.first().is_some_and(|first| first.model.needs_key())
     }
+
+    fn failure(&self) -> Option<Arc<str>> {
+        self.0.first()?.breaker.failure()
+    }
 }
 
 /// Asks the models in their order and returns the first answer that has begun.
@@ -113,6 +117,7 @@ async fn ask(
             error.is_of_model &= error.kind != ModelErrorKind::Refused || !model.needs_key();
             if error.is_of_model {
                 breaker.failed(Instant::now());
+                breaker.note(&error);
             } else if error.kind != ModelErrorKind::NoKey {
                 // The model works: it has judged the request.
                 breaker.succeeded();
@@ -138,6 +143,8 @@ struct BreakerState {
     failures: u32,
     /// End of the time for which the model is skipped.
     until: Option<Instant>,
+    /// Last failure, in a few words.
+    failure: Option<Arc<str>>,
 }
 
 impl Breaker {
@@ -165,6 +172,16 @@ impl Breaker {
         if state.failures >= FAILURES {
             state.until = Some(now + SKIPPED);
         }
+    }
+
+    /// Keeps what failed, until the model answers.
+    fn note(&self, error: &ModelError) {
+        self.state().failure = Some(error.summary().into());
+    }
+
+    /// Returns what failed last, if the model has not answered since.
+    fn failure(&self) -> Option<Arc<str>> {
+        self.state().failure.clone()
     }
 
     fn succeeded(&self) {
