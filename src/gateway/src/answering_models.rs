@@ -19,7 +19,7 @@ const MAX_MODELS: usize = 8;
 const MAX_NAME: usize = 256;
 
 /// Responses by the model that answered, with the failure for which it did, as in `stub/echo (HTTP 503)`.
-type ModelCounts = BTreeMap<String, u64>;
+type AnswerCounts = BTreeMap<String, u64>;
 
 /// Counters of the models that answer for one workload.
 #[derive(Debug, Default)]
@@ -29,9 +29,9 @@ pub(super) struct AnsweringModels(Mutex<CountWindows>);
 struct CountWindows {
     /// Start of the window that runs.
     begun: Option<Instant>,
-    running: ModelCounts,
+    running: AnswerCounts,
     /// Last window, with its end.
-    ended: Option<(Instant, ModelCounts)>,
+    ended: Option<(Instant, AnswerCounts)>,
 }
 
 impl AnsweringModels {
@@ -55,7 +55,7 @@ impl AnsweringModels {
     }
 
     /// Returns the responses of the last window that ended; `None` if there is none, or it is too long ago.
-    pub(super) fn last_minute(&self, now: Instant) -> Option<ModelCounts> {
+    pub(super) fn last_minute(&self, now: Instant) -> Option<AnswerCounts> {
         self.windows(now).ended.as_ref().map(|(_, counts)| counts.clone())
     }
 
@@ -77,7 +77,7 @@ impl AnsweringModels {
 mod tests {
     use super::*;
 
-    fn counts<const N: usize>(counts: [(&str, u64); N]) -> Option<ModelCounts> {
+    fn counts<const N: usize>(counts: [(&str, u64); N]) -> Option<AnswerCounts> {
         Some(counts.map(|(model, count)| (model.to_owned(), count)).into())
     }
 
