@@ -23,6 +23,7 @@ pub mod reference;
 pub mod references;
 pub mod remote_mcp_server;
 pub mod render;
+mod runtime_notes;
 pub mod server_tools;
 mod stale;
 #[cfg(test)]

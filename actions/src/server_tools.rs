@@ -47,17 +47,18 @@ pub(crate) struct ServerTools {
     pub(crate) left_out: Option<LeftOut>,
 }
 
-/// Tools of servers that an agent or flow does not get, as sentences.
+/// Tools that an agent or flow does not get, as sentences: those of servers, and a web search without a service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LeftOut {
     conflicts: Vec<String>,
     undefined: Vec<String>,
     surplus: Vec<String>,
+    unserved: Vec<String>,
 }
 
 impl LeftOut {
     /// Returns what several flows leave out together, each sentence with the name of its flow; `None` if no flow has
-    /// `toolServers`.
+    /// any such tools.
     pub(crate) fn of_flows<'a>(flows: impl Iterator<Item = (&'a str, &'a Option<Self>)>) -> Option<Self> {
         let mut all: Option<Self> = None;
         for (flow, left_out) in flows {
@@ -67,18 +68,30 @@ impl LeftOut {
             all.conflicts.extend(left_out.conflicts.iter().map(named));
             all.undefined.extend(left_out.undefined.iter().map(named));
             all.surplus.extend(left_out.surplus.iter().map(named));
+            all.unserved.extend(left_out.unserved.iter().map(named));
         }
         all
     }
 
+    /// Adds the sentence on a tool that the runtime leaves out, if there is one.
+    pub(crate) fn add_unserved(left_out: &mut Option<Self>, sentence: Option<String>) {
+        if let Some(sentence) = sentence {
+            left_out.get_or_insert_default().unserved.push(sentence);
+        }
+    }
+
     /// Returns the condition `ToolsResolved`.
     pub(crate) fn condition(&self) -> Condition {
-        let reason = match (self.conflicts.is_empty(), self.undefined.is_empty() && self.surplus.is_empty()) {
-            (true, true) => return condition(condition_type::TOOLS_RESOLVED, true, "Resolved", ""),
-            (false, _) => reason::NAME_CONFLICT,
-            (true, false) => reason::TOO_MANY_TOOLS,
+        let reason = if !self.conflicts.is_empty() {
+            reason::NAME_CONFLICT
+        } else if !(self.undefined.is_empty() && self.surplus.is_empty()) {
+            reason::TOO_MANY_TOOLS
+        } else if !self.unserved.is_empty() {
+            reason::NO_SEARCH_SERVICE
+        } else {
+            return condition(condition_type::TOOLS_RESOLVED, true, "Resolved", "");
         };
-        let sentences = self.conflicts.iter().chain(&self.undefined).chain(&self.surplus);
+        let sentences = self.conflicts.iter().chain(&self.undefined).chain(&self.surplus).chain(&self.unserved);
         let all: Vec<&str> = sentences.map(String::as_str).collect();
         let rest = all.len().saturating_sub(FEW);
         let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };

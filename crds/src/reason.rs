@@ -14,6 +14,15 @@ pub const DEGRADED: &str = "Degraded";
 /// An agent or flow, or what is listed of a server, has more tools than are taken.
 pub const TOO_MANY_TOOLS: &str = "TooManyTools";
 
+/// A model that stands in answers, as the first one cannot.
+pub const FALLBACK_ACTIVE: &str = "FallbackActive";
+/// The first model answers again.
+pub const FIRST_MODEL: &str = "FirstModel";
+/// The web search is left out, as no search service is set.
+pub const NO_SEARCH_SERVICE: &str = "NoSearchService";
+/// An image of the user's own gets a provider of models that Récif's runner does not know.
+pub const UNKNOWN_PROVIDER: &str = "UnknownProvider";
+
 /// A setting has a name that nothing reads.
 pub const UNKNOWN_SETTING: &str = "UnknownSetting";
 

@@ -2,7 +2,7 @@
 //!
 //! Everything is read from the object itself, so that operator, CLI and control plane give the same answer, also while
 //! the operator is down. The cause is a condition's reason and message; the [advice](crate::advice) is a table by reason.
-//! [`pod_local_state`] is a line after that sentence, also for an object without a problem.
+//! [`notes`] and [`pod_local_state`] are lines after that sentence, also for an object without a problem.
 
 use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta},
@@ -41,6 +41,10 @@ const OPERATOR: &str = "see whether the operator runs and watches this namespace
 /// Reasons whose cause is checked again periodically, with back-off and without a write to the status.
 const RECHECKED_PERIODICALLY: &[&str] = &[reason::NAME_CONFLICT, reason::SELECTOR_IMMUTABLE, reason::REFUSED];
 
+/// Types of the conditions that say what an object goes without, whatever its phase.
+const NOTED: [&str; 3] =
+    [condition_type::KNOWLEDGE_BASES_CONFIGURED, condition_type::TOOLS_RESOLVED, condition_type::CONFIG_UNDERSTOOD];
+
 /// Text in the message of `Available` after which another writer of the number of Pods is named.
 const DEPLOYMENT_READY: &str = " deployment is ready; ";
 
@@ -75,6 +79,15 @@ pub fn why(kind: &str, metadata: &ObjectMeta, status: Option<&CommonStatus>) -> 
         hint,
         attention: !is_as_wanted(metadata, status),
     }
+}
+
+/// Returns what an object goes without, and that another model answers for its own, also while it is Ready: the message of
+/// each condition on that.
+pub fn notes(status: &CommonStatus) -> Vec<String> {
+    let noted = NOTED.into_iter().filter_map(|type_| status.condition(type_));
+    let lacking = noted.filter(|found| found.status != "True" && !found.message.is_empty());
+    let fallback = status.condition(condition_type::MODEL_FALLBACK).filter(|found| found.status == "True");
+    lacking.chain(fallback).map(|found| found.message.clone()).collect()
 }
 
 /// Reports whether an object has settled, or is stopped, at the newest generation of its spec.
@@ -260,4 +273,34 @@ fn retry(status: &CommonStatus) -> String {
 fn since(status: &CommonStatus) -> Option<Timestamp> {
     let phase = status.phase.as_deref()?;
     status.history.iter().rev().find(|entry| entry.to == phase && entry.from != phase).map(|entry| entry.at.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_an_object_goes_without_is_said_while_it_is_ready_too() {
+        let condition = |type_: &str, status: &str, message: &str| {
+            json!({ "type": type_, "status": status, "reason": "R", "message": message,
+                "lastTransitionTime": "2026-01-01T00:00:00Z" })
+        };
+        let with_fallback = |fallback: &str| {
+            let status = json!({ "phase": "Running", "conditions": [
+                condition("Ready", "True", ""),
+                condition("ConfigUnderstood", "Unknown", "the image must know it"),
+                condition("ToolsResolved", "False", "a tool is left out"),
+                condition("KnowledgeBasesConfigured", "True", ""),
+                condition("Available", "False", "no Pod is ready"),
+                condition("ModelFallback", fallback, "m2 answers"),
+            ] });
+            notes(&serde_json::from_value(status).unwrap())
+        };
+        let lacking = ["a tool is left out", "the image must know it"];
+        assert_eq!(with_fallback("False"), lacking);
+        assert_eq!(with_fallback("True"), [lacking[0], lacking[1], "m2 answers"]);
+        assert_eq!(notes(&CommonStatus::default()), [""; 0]);
+    }
 }

@@ -102,6 +102,12 @@ def check_responses():
         called = client.responses.create(model=MODEL, input="/tool nothing {}")
         assert [item.type for item in called.output] == ["mcp_call", "message"], called
         assert called.output[0].name == "nothing" and called.output[0].status == "failed", called
+    try:
+        client.responses.retrieve(answer.id)
+    except openai.NotFoundError as error:
+        assert "previous_response_id" in error.message, error
+    else:
+        raise AssertionError("a response was read by its id")
     for refused in ({"previous_response_id": "resp_0"}, {"background": True}):
         try:
             client.responses.create(model=MODEL, input="hi", **refused)

@@ -24,6 +24,11 @@ pub(super) fn of_operator<'a>(agent: &'a Agent, settings: &'a RenderSettings) ->
     pinned.or_else(|| offered(agent, settings).filter(|_| !rendered))
 }
 
+/// Reports whether the container runs Récif's runner: as the default, or because the spec names the operator's image of it.
+pub(super) fn is_runner(agent: &Agent, settings: &RenderSettings) -> bool {
+    agent.spec.image == DEFAULT_IMAGE || of_container(agent, settings) == settings.runner_image
+}
+
 /// Returns the image of the container.
 pub(super) fn of_container<'a>(agent: &'a Agent, settings: &'a RenderSettings) -> &'a str {
     of_operator(agent, settings).unwrap_or(&agent.spec.image)

@@ -25,6 +25,7 @@ use crate::{
         Uncallable, Usage,
     },
     render::{self, AGENT, AgentImages, AgentParts, RenderError, RenderSettings},
+    runtime_notes::unknown_providers,
     server_tools::LeftOut,
     workload::{self, RenderedWorkload, WorkloadKind},
 };
@@ -122,6 +123,11 @@ impl WorkloadKind for Agent {
                 "the operator has no DATABASE_URL for this namespace, so the agent runs without its knowledge bases",
             ),
         });
+        let is_own_image = agent != deps.settings.runner_image;
+        let written = self.spec.model_ref.is_none().then_some(self.spec.model_type.as_str());
+        let providers = written.into_iter().chain(found.providers());
+        let understood = is_own_image.then(|| unknown_providers(agent, "its environment", providers)).flatten();
+        let left_out = found.left_out.as_ref().map(LeftOut::condition);
         let (type_, id) = (config.plain.get("CORAIL_MODEL_TYPE"), config.plain.get("CORAIL_MODEL_ID"));
         let model = type_.zip(id).map(|(type_, id)| format!("{type_}/{id}"));
         let rendered = RenderedWorkload {
@@ -130,7 +136,7 @@ impl WorkloadKind for Agent {
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),
             overlay: self.spec.pod_template.is_some(),
-            conditions: knowledge.into_iter().chain(found.left_out.as_ref().map(LeftOut::condition)).collect(),
+            conditions: knowledge.into_iter().chain(left_out).chain(understood).collect(),
         };
         Ok(workload::with_policies(self, deps, rendered))
     }

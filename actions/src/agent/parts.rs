@@ -7,14 +7,16 @@ use crds::{
 };
 use machine::ActionError;
 
+use super::image;
 use crate::{
     deps::Deps,
     discovery::resolve_tool,
     flow::fallbacks,
     ports::CacheReader,
     prompt,
-    references::{self, Resolver},
+    references::{self, AvailableVariables, Resolver},
     render::{AgentParts, FlowModel, ToolSlot},
+    runtime_notes::unserved_search,
     server_tools::{LeftOut, ListedTool, name_variables, server_tools},
     tool::{described, with_protocol},
 };
@@ -28,7 +30,7 @@ pub(super) struct AgentReferences {
     model: Option<(Arc<Model>, Arc<PluginConfig>)>,
     fallbacks: Vec<FlowModel>,
     data: BTreeMap<String, String>,
-    /// Tools of its `toolServers` that it goes without.
+    /// Tools that it goes without.
     pub(super) left_out: Option<LeftOut>,
 }
 
@@ -61,9 +63,21 @@ impl AgentReferences {
         let model = spec.model_ref.as_ref().and_then(|model| usable(RefKind::Model, &model.name));
         let model = model.and_then(|name| cache.get::<Model>(namespace, &name));
         let fallbacks = model.as_ref().map(|model| fallbacks(deps, namespace, &model.spec)).unwrap_or_default();
+        let mut left_out = of_servers.left_out;
+        if image::is_runner(agent, &deps.settings) {
+            let given = AvailableVariables::of(
+                cache.as_ref(),
+                namespace,
+                &spec.env,
+                &spec.env_from,
+                spec.pod_template.as_ref(),
+            );
+            let named = tools.iter().map(|(name, tool, _)| (name.as_str(), tool.as_deref()));
+            LeftOut::add_unserved(&mut left_out, unserved_search(named, &given));
+        }
         Self {
             tools,
-            left_out: of_servers.left_out,
+            left_out,
             prompt: prompt.and_then(|name| cache.get::<Prompt>(namespace, &name)),
             model: model.and_then(|model| {
                 let plugin = cache.get::<PluginConfig>(namespace, &model.spec.plugin_config_ref.name)?;
@@ -77,6 +91,12 @@ impl AgentReferences {
     /// Reports whether the Model of `modelRef` and its PluginConfig were found.
     pub(super) fn has_model(&self) -> bool {
         self.model.is_some()
+    }
+
+    /// Returns the providers of the Model of `modelRef` and of those that stand in for it.
+    pub(super) fn providers(&self) -> impl Iterator<Item = &str> {
+        let first = self.model.iter().map(|(_, plugin)| plugin.spec.type_.as_str());
+        first.chain(self.fallbacks.iter().map(|fallback| fallback.plugin.type_.as_str()))
     }
 
     /// Returns the parts as the rendering takes them.

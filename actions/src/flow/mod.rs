@@ -13,6 +13,7 @@ use crds::{
     flow::{FlowDefinition, Runtime},
     reason,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Resource;
 use machine::{ActionError, Table, TableError};
 use meta::PhasedObject;
@@ -26,7 +27,8 @@ use crate::{
         AvailableVariables, Evaluation, Inputs, ONLY_GATEWAYS, Query, Referable, Resolution, Resolver, Uncallable,
         Usage,
     },
-    render::{self, FLOW, FlowContract, FlowImages, FlowKind, FlowParts, RenderError, RenderSettings},
+    render::{self, FLOW, FlowContract, FlowImages, FlowKind, FlowParts, FlowTool, RenderError, RenderSettings},
+    runtime_notes::{unknown_providers, unserved_search},
     server_tools::LeftOut,
     workload::{self, RenderedWorkload, WorkloadKind},
 };
@@ -108,7 +110,8 @@ impl WorkloadKind for Flow {
 
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let key = self.key();
-        let parts = flow_parts(deps, &key.namespace, &key.name, &self.spec.definition);
+        let mut parts = flow_parts(deps, &key.namespace, &key.name, &self.spec.definition);
+        note_search(&mut parts, deps, &key.namespace, &self.spec.runtime);
         let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
         Ok(workload::with_policies(self, deps, rendered(self, &parts, &data, &deps.settings, replicas)?))
     }
@@ -179,6 +182,32 @@ pub(crate) fn model_problem(
     given.model_problem(cache, namespace, &model)
 }
 
+/// Adds to the tools that a flow goes without its web search, if Récif's runner leaves it out.
+pub(crate) fn note_search(parts: &mut FlowParts, deps: &Deps, namespace: &str, runtime: &Runtime) {
+    if !runs_own_runner(runtime, &deps.settings) {
+        return;
+    }
+    let cache = deps.cache.as_ref();
+    let given = AvailableVariables::of(cache, namespace, &runtime.env, &[], runtime.pod_template.as_ref());
+    let tools = parts.tools.iter().map(|(name, tool)| match tool {
+        FlowTool::Object { tool, .. } => (name.as_str(), Some(&**tool)),
+        FlowTool::Builtin => (name.as_str(), None),
+    });
+    let sentence = unserved_search(tools, &given);
+    LeftOut::add_unserved(&mut parts.left_out, sentence);
+}
+
+/// Returns the condition on providers of models that only the image of these flows can know.
+pub(crate) fn understood(flows: &[FlowParts], runtime: &Runtime, settings: &RenderSettings) -> Option<Condition> {
+    if runs_own_runner(runtime, settings) {
+        return None;
+    }
+    let models = flows.iter().filter_map(|flow| flow.model.as_ref());
+    let all = models.flat_map(|model| std::iter::once(model).chain(&model.fallbacks));
+    let types = all.map(|model| model.plugin.type_.as_str());
+    unknown_providers(runtime.image.as_deref().unwrap_or_default(), "config.json", types)
+}
+
 fn rendered(
     flow: &Flow,
     parts: &FlowParts,
@@ -189,7 +218,9 @@ fn rendered(
     let contract = FlowContract::of_flow(parts, data).map_err(terminal)?;
     let model = parts.model.as_ref().map(|model| format!("{}/{}", model.plugin.type_, model.model.model));
     let rendered = rendered_contract(flow, FLOW, &flow.spec.runtime, contract, settings, replicas)?;
-    let conditions = parts.left_out.as_ref().map(LeftOut::condition).into_iter().collect();
+    let left_out = parts.left_out.as_ref().map(LeftOut::condition);
+    let understood = understood(std::slice::from_ref(parts), &flow.spec.runtime, settings);
+    let conditions = left_out.into_iter().chain(understood).collect();
     Ok(RenderedWorkload { model, conditions, ..rendered })
 }
 

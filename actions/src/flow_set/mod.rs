@@ -14,7 +14,10 @@ use meta::PhasedObject;
 
 use crate::{
     deps::Deps,
-    flow::{flow_parts, name_variables_of_set, offered_images, rendered_contract, settings_digest, terminal},
+    flow::{
+        flow_parts, name_variables_of_set, note_search, offered_images, rendered_contract, settings_digest, terminal,
+        understood,
+    },
     kind::{ControlledKind, Registry},
     ports::{ChildKind, ChildManifest},
     references::{Inputs, Resolution, Resolver},
@@ -105,6 +108,9 @@ impl WorkloadKind for FlowSet {
         let parts = served.map(|flow| flow_parts(deps, &key.namespace, &flow.name, &flow.definition));
         let mut parts: Vec<_> = parts.collect();
         name_variables_of_set(&mut parts);
+        for flow in &mut parts {
+            note_search(flow, deps, &key.namespace, &self.spec.runtime);
+        }
         let data = Resolver::new(deps, &key.namespace).data(&self.spec.runtime.references());
         let rendered = rendered(self, &parts, &data, &deps.settings, replicas)?;
         Ok(workload::with_policies(self, deps, rendered))
@@ -196,6 +202,7 @@ fn rendered(
     let contract = FlowContract::of_set(&set.key().name, flows, data).map_err(terminal)?;
     let rendered = rendered_contract(set, FLOW_SET, &set.spec.runtime, contract, settings, replicas)?;
     let left_out = LeftOut::of_flows(flows.iter().map(|flow| (flow.name.as_str(), &flow.left_out)));
-    let conditions = left_out.as_ref().map(LeftOut::condition).into_iter().collect();
+    let left_out = left_out.as_ref().map(LeftOut::condition);
+    let conditions = left_out.into_iter().chain(understood(flows, &set.spec.runtime, settings)).collect();
     Ok(RenderedWorkload { conditions, ..rendered })
 }

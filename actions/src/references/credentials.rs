@@ -1,4 +1,4 @@
-//! Checks whether the variables of a container include the API key that the provider of its model needs.
+//! Checks whether the variables of a container include the API key that the provider of its model needs, or another one.
 //!
 //! Only certain failures of Récif's own runtime are reported: a key that an overlay may set counts as present.
 
@@ -51,7 +51,8 @@ impl AvailableVariables {
         self.names.extend(data.iter().flat_map(|data| data.data.keys()).map(|key| format!("{prefix}{key}")));
     }
 
-    fn has(&self, name: &str) -> bool {
+    /// Reports whether the container gets this variable, or may get it by its overlay.
+    pub(crate) fn has(&self, name: &str) -> bool {
         !name.is_empty()
             && (self.names.contains(name) || self.overlay.contains(name) || self.overlay.contains("envFrom"))
     }

@@ -17,7 +17,8 @@ pub const AVAILABLE: &str = "Available";
 pub const REFERENCES_RESOLVED: &str = "ReferencesResolved";
 /// True if an Agent's knowledge bases have a database; absent without knowledge bases.
 pub const KNOWLEDGE_BASES_CONFIGURED: &str = "KnowledgeBasesConfigured";
-/// True if an agent or flow has every tool that its `toolServers` choose; absent without `toolServers`.
+/// True if an agent or flow has every tool that its `toolServers` choose; absent without them. False also if a web search is left
+/// out for want of a service.
 pub const TOOLS_RESOLVED: &str = "ToolsResolved";
 /// True if all tools of a server are known.
 pub const TOOLS_DISCOVERED: &str = "ToolsDiscovered";
@@ -26,9 +27,13 @@ pub const TOOLS_PUBLISHED: &str = "ToolsPublished";
 /// True if the server of a discovered Tool answers; absent for other Tools.
 pub const SERVER_REACHABLE: &str = "ServerReachable";
 /// False if nothing reads some keys of a PluginConfig's `extraConfig`; absent where the type is not one that this build knows.
+/// Unknown if an agent or flow with an image of its own has a provider of models that Récif's runner does not know; else absent.
 pub const CONFIG_UNDERSTOOD: &str = "ConfigUnderstood";
 /// True if the scaler can set the number of Pods; written by the scaler, and absent without `spec.scaling`.
 pub const SCALING_ACTIVE: &str = "ScalingActive";
+/// True while a model that stands in answers at least half of an agent's requests, as gateways see it; False once the first model
+/// answers again, and absent before. Written by the scaler.
+pub const MODEL_FALLBACK: &str = "ModelFallback";
 /// True while the API server drops fields of the status, because the CRDs are older than the operator; absent otherwise.
 pub const CRD_OUTDATED: &str = "CRDOutdated";
 

@@ -4,14 +4,17 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::{
+    kinds::AGENT,
     manifests::agent,
-    namespace::{Namespace, REPORT_TIMEOUT},
+    namespace::{Namespace, REPORT_TIMEOUT, START_TIMEOUT},
+    object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     why_says_what_a_running_a_waiting_and_a_failed_agent_are,
     trace_shows_every_phase_in_order,
+    why_says_what_an_agent_goes_without,
 );
 
 /// Exit code of `recif why` for an object that is not Ready.
@@ -69,5 +72,25 @@ async fn trace_shows_every_phase_in_order(ns: Namespace) -> Result<()> {
     let (_, shown) = ns.env.recif(&["trace", "agent/waits", "-n", &ns.name]).await?;
     ensure!(shown.contains("Resolving") && shown.contains("nowhere"), "of the one that waits: {shown}");
     ensure!(!shown.contains("Rendering"), "of the one that waits: {shown}");
+    Ok(())
+}
+
+async fn why_says_what_an_agent_goes_without(ns: Namespace) -> Result<()> {
+    ns.apply(&agent("seeks", json!({"tools": ["datetime", "web_search"]}))).await?;
+    ns.apply(&agent("foreign", json!({"image": "recif.local/theirs:1", "modelType": "soap"}))).await?;
+    let running = ns.await_agent_running("seeks").await?;
+    let resolved = running.condition("ToolsResolved");
+    ensure!(resolved.is_false() && resolved.reason == "NoSearchService", "{}", running.describe());
+    let named = |it: &Object| it.condition("ConfigUnderstood").status == "Unknown";
+    ns.until(AGENT, "foreign", REPORT_TIMEOUT, "names its provider", named).await?;
+    for (name, ready, words) in [("seeks", true, "set SEARXNG_URL in spec.env"), ("foreign", false, "\"soap\"")] {
+        let (code, text) = ns.env.recif(&["why", &format!("agent/{name}"), "-n", &ns.name]).await?;
+        ensure!(code == if ready { 0 } else { NOT_READY }, "of {name} exit code {code}: {text}");
+        ensure!(text.contains(words), "of {name}, instead of {words:?}: {text}");
+    }
+    let env = json!([{"name": "SEARXNG_URL", "value": "http://searxng.search.svc:8080"}]);
+    ns.apply(&agent("seeks", json!({"tools": ["datetime", "web_search"], "env": env}))).await?;
+    let whole = |it: &Object| it.is_running() && it.condition("ToolsResolved").status.is_empty();
+    ns.until(AGENT, "seeks", START_TIMEOUT, "has its web search", whole).await?;
     Ok(())
 }

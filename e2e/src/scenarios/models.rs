@@ -1,5 +1,7 @@
 //! Tests models of providers: fallbacks answer for one that cannot, and mistakes in a PluginConfig are reported.
 
+use std::time::Duration;
+
 use anyhow::{Result, ensure};
 use serde_json::json;
 
@@ -18,6 +20,9 @@ pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
     another_model_answers_where_the_first_cannot,
     a_plugin_config_says_what_it_lacks_and_what_nothing_reads,
 );
+
+/// Longest wait for the condition on a fallback: the minute that is counted, and a report of the gateway.
+const FALLBACK_TIMEOUT: Duration = Duration::from_secs(90);
 
 async fn another_model_answers_where_the_first_cannot(ns: Namespace) -> Result<()> {
     ns.start(&workload("provider", json!({}))).await?;
@@ -46,6 +51,16 @@ async fn another_model_answers_where_the_first_cannot(ns: Namespace) -> Result<(
     let (code, log) = ns.env.recif(&["logs", "agent/talks", "-n", &ns.name]).await?;
     ensure!(code == 0 && log.contains("another model is asked") && log.contains("HTTP 503"), "{log}");
     ensure!(log.contains("a fallback answers") && log.contains("stub/echo"), "{log}");
+
+    let gateway = ClientTarget::gateway(&ns, AGENT, "talks").await?;
+    let answer = send_request(&ns, &gateway, "POST", "/chat", r#"{"message": "hello"}"#).await?;
+    ensure!(answer.status == 200, "{answer:?}");
+    let words = "stub/echo answers for openai/gpt since ";
+    let falls_back =
+        |it: &Object| it.condition("ModelFallback").is_true() && it.condition("ModelFallback").contains(words);
+    ns.until(AGENT, "talks", FALLBACK_TIMEOUT, "says that another model answers", falls_back).await?;
+    let (code, why) = ns.env.recif(&["why", "agent/talks", "-n", &ns.name]).await?;
+    ensure!(code == 0 && why.contains(words) && why.contains("(HTTP 503)"), "{why}");
 
     // Two models may stand in for each other.
     let spec = json!({

@@ -1,6 +1,7 @@
 //! Admin port: probes, metrics, and the demand endpoints that the scaler polls.
 //!
-//! `GET /_recif/demand` reports every workload for which a request has waited or was refused since the process started.
+//! `GET /_recif/demand` reports every workload for which a request has waited or was refused since the process started,
+//! and every agent for which a model answered a minute ago.
 //! It responds only to processes that hold the keys of Secret `recif-identity` and send a token signed with them in
 //! `X-Recif-Caller`. A gateway without keys and with `--auth none` responds to every caller.
 //!
@@ -9,7 +10,7 @@
 //!   "instance": "0123456789abcdef", "uptimeMs": 61000,
 //!   "workloads": [
 //!     { "kind": "Agent", "namespace": "default", "name": "weather", "waiting": 2, "waitingMs": 5400, "refused": 7,
-//!       "halted": 0 }
+//!       "halted": 0, "models": { "openai/gpt": 3, "stub/echo (HTTP 503)": 5 } }
 //!   ]
 //! }
 //! ```
@@ -18,7 +19,8 @@
 //! integrated over time: its difference between two polls, divided by the difference of `uptimeMs`, is the mean queue
 //! length. `refused` counts requests refused for want of room. `halted` counts requests to a workload that is Failed
 //! without Pods for a reason that a ready Pod would end. `waitingMs` and both counters only grow within an instance,
-//! unless the workload is deleted. Reading changes nothing.
+//! unless the workload is deleted. `models` says which models answered in the last minute that is over, for agents that
+//! were called in it, and in brackets the failure of the first model where another one answered. Reading changes nothing.
 //!
 //! `GET /_recif/demand/cold?after=N` is a [long poll](https://www.rfc-editor.org/rfc/rfc6202) for the same callers. It
 //! responds with `{"times": M, "workloads": […]}` as soon as `times` differs from N, and after 25 s in any case, so the
@@ -26,7 +28,7 @@
 //! workload that had no ready Pod and no earlier waiter. `workloads` lists the workloads that have no ready Pod now and
 //! have waiters, with the fields above.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -73,6 +75,8 @@ struct WorkloadDemand {
     waiting_ms: u64,
     refused: u64,
     halted: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    models: Option<BTreeMap<String, u64>>,
 }
 
 impl Admin {
@@ -139,12 +143,17 @@ async fn demand(State(admin): State<Admin>, headers: HeaderMap) -> Result<Json<D
     let routes = admin.shared.routes.all().into_iter();
     let counted = routes.filter(|route| {
         let demand = route.workload.demand();
-        demand.waiting > 0 || demand.waited > Duration::ZERO || demand.refused + demand.halted > 0
+        let has_waited = demand.waiting > 0 || demand.waited > Duration::ZERO;
+        has_waited || demand.refused + demand.halted > 0 || route.workload.models.last_minute(Instant::now()).is_some()
     });
+    let report = |workload: &WorkloadState| WorkloadDemand {
+        models: workload.models.last_minute(Instant::now()),
+        ..WorkloadDemand::of(workload)
+    };
     Ok(Json(DemandReport {
         instance: admin.shared.instance.clone(),
         uptime_ms: millis(admin.started.elapsed()),
-        workloads: counted.map(|route| WorkloadDemand::of(&route.workload)).collect(),
+        workloads: counted.map(|route| report(route.workload.as_ref())).collect(),
     }))
 }
 
@@ -159,6 +168,7 @@ impl WorkloadDemand {
             waiting_ms: millis(demand.waited),
             refused: demand.refused,
             halted: demand.halted,
+            models: None,
         }
     }
 }

@@ -8,6 +8,7 @@
 
 mod admin;
 mod admission;
+mod answering_models;
 mod args;
 mod auth;
 mod balance;

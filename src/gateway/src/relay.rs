@@ -21,7 +21,7 @@ use std::{
 };
 
 use http1::{Connection, Exchange, ExchangeOutcome, ExchangeRequest, ResponseHead, ResponsePolicy, Timeouts, tunnel};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use super::{
     admission::{self, DEFAULT_TIMEOUT, SlotError},
@@ -262,6 +262,11 @@ impl ResponsePolicy for RelayPolicy<'_> {
             }
             if head.status < 500 {
                 self.workload.record_invocation();
+                let model = head.fields.values(head.bytes, "x-recif-model").next();
+                if let Some(model) = model.filter(|_| self.workload.kind == RoutedKind::Agent) {
+                    let failure = head.fields.values(head.bytes, "x-recif-model-failure").next();
+                    self.workload.models.count(model, failure, Instant::now());
+                }
             } else if self.declines(head) {
                 self.workload.count_refused();
             }

@@ -12,7 +12,9 @@ use identity::{KeySet, TokenCache};
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-use super::{clock::Clock, object::RoutedKind, retry_budget::RetryBudget, slots::SlotQueue};
+use super::{
+    answering_models::AnsweringModels, clock::Clock, object::RoutedKind, retry_budget::RetryBudget, slots::SlotQueue,
+};
 
 /// Shared state of one workload.
 ///
@@ -32,6 +34,8 @@ pub(super) struct WorkloadState {
     pub(super) invoked_at: AtomicI64,
     /// Retry budget of the workload.
     pub(super) budget: RetryBudget,
+    /// Models that answered.
+    pub(super) models: AnsweringModels,
     /// Cache of the signed tokens for its callers.
     tokens: TokenCache,
     /// Slots of its Pods, and the queue for them.
@@ -69,6 +73,7 @@ impl WorkloadState {
             full_name: format!("{}/{namespace}/{name}", kind.name().to_lowercase()).into(),
             invoked_at: AtomicI64::new(0),
             budget: RetryBudget::default(),
+            models: AnsweringModels::default(),
             tokens: TokenCache::default(),
             slots: SlotQueue::new(clock),
             refused: AtomicU64::new(0),

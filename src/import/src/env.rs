@@ -53,7 +53,7 @@ fn tell_missing(subject: &Subject<'_>, path: &str, variable: &EnvVar) {
     }
 }
 
-/// Tells that a provider of models is none that our runtime speaks.
+/// Reports that a provider of models is none that our runtime speaks.
 pub(crate) fn tell_provider(subject: &Subject<'_>, field: &str, type_: &str) {
     if crds::provider::provider(type_).is_none() {
         subject.notes.loss(field, format!("Récif's runtime does not speak {type_} yet"));

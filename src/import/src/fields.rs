@@ -1,5 +1,5 @@
 //! Reads the fields of an object leniently: a field that nobody reads is no field of its kind, and one of another type is
-//! left out; both are told.
+//! left out; both are reported.
 
 use std::{cell::RefCell, collections::BTreeSet};
 
@@ -154,7 +154,7 @@ impl<'a> Fields<'a> {
         Some(value)
     }
 
-    /// Returns a length of time that a field of ours takes, between two numbers of seconds; tells a change.
+    /// Returns a length of time that a field of ours takes, between two numbers of seconds; reports a change.
     pub(crate) fn period(&self, key: &str, least: u64, most: u64) -> Option<String> {
         let text = self.text(key)?;
         let Some(fixed) = period::fixed(text, least, most) else {

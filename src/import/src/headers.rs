@@ -25,7 +25,7 @@ pub(crate) enum Receiver {
     Provider,
 }
 
-/// Reports whether we take a header, and tells why not.
+/// Reports whether we take a header, and reports why not.
 pub(crate) fn takes(subject: &Subject<'_>, field: &str, name: &str, receiver: Receiver) -> bool {
     let why = if name.len() > 128 || !is_name(name) {
         "is no name of a header"
@@ -86,6 +86,11 @@ pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec
         let path = header.own_path().to_owned();
         let (name, value) = (header.text("name").unwrap_or_default(), header.text("value"));
         let source = header.part("valueFrom");
+        if !takes(subject, &path, name, Receiver::Server) {
+            // What its value needs says nothing then.
+            source.ignore();
+            continue;
+        }
         let made = match (value, source.is_empty()) {
             (_, false) => value_from(subject, &source).map(|source| json!({ "name": name, "valueFrom": source })),
             (Some(value), true) => text(subject, &path, name, value, Receiver::Server),
@@ -94,7 +99,7 @@ pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec
                 None
             }
         };
-        let Some(made) = made.filter(|_| takes(subject, &path, name, Receiver::Server)) else { continue };
+        let Some(made) = made else { continue };
         if headers.iter().any(|known| known["name"] == made["name"]) {
             subject.notes.skip(&path, "has the name of a header before it");
         } else {
@@ -104,7 +109,7 @@ pub(crate) fn from(subject: &Subject<'_>, fields: &Fields<'_>, key: &str) -> Vec
     headers
 }
 
-/// Leaves out what is more than a list of ours takes, and tells it.
+/// Leaves out what is more than a list of ours takes, and reports it.
 pub(crate) fn clip(subject: &Subject<'_>, field: &str, headers: &mut Vec<Value>, most: usize) {
     if headers.len() > most {
         subject.notes.loss(field, format!("at most {most} headers; the others are left out"));

@@ -74,8 +74,8 @@ pub fn import(objects: &[SourceObject], options: &ImportOptions) -> Result<Impor
     for object in world.objects() {
         let subject = Subject::new(object, &world);
         convert(&subject);
-        let (told, made) = subject.finish();
-        lines.extend(told);
+        let (reported, made) = subject.finish();
+        lines.extend(reported);
         outputs.extend(made);
     }
     let objects = output::sorted(outputs);

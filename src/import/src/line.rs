@@ -1,4 +1,4 @@
-//! Lines that tell what an import decided, and their order.
+//! Lines that report what an import decided, and their order.
 
 use std::{cell::RefCell, fmt};
 

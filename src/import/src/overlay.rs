@@ -180,7 +180,7 @@ fn prune(template: &mut Value, key: &str) {
     }
 }
 
-/// Tells what is different for an image that is not ours.
+/// Reports what is different for an image that is not ours.
 pub(crate) fn tell_image(subject: &Subject<'_>, field: &str) {
     subject.notes.change(
         field,

@@ -17,7 +17,7 @@ use crate::{
 /// Kinds of ours that run Pods.
 const WORKLOADS: [&str; 4] = ["Agent", "Flow", "FlowSet", "MCPServer"];
 
-/// One object of the input, with what was told of it and made from it.
+/// One object of the input, with what was reported of it and made from it.
 #[derive(Debug)]
 pub(crate) struct Subject<'a> {
     pub(crate) world: &'a World<'a>,
@@ -69,8 +69,8 @@ impl<'a> Subject<'a> {
         self.add(kind, &self.name, json!({ "metadata": metadata, "spec": spec }));
     }
 
-    /// Adds the object of ours that this one becomes, of which the spec was kept as it is; tells the fields that its type
-    /// does not have.
+    /// Adds the object of ours that this one becomes, of which the spec was kept as it is; reports the fields that its
+    /// type does not have.
     pub(crate) fn emit_own(&self, kind: &str, spec: Value) {
         let before = self.outputs.borrow().len();
         self.emit(kind, spec.clone());
@@ -110,7 +110,7 @@ impl<'a> Subject<'a> {
         self.outputs.borrow_mut().push(Output { kind, namespace, name, value: output::plain(value) });
     }
 
-    /// Tells that an object of the same namespace that a field names is not in the input.
+    /// Reports that an object of the same namespace that a field names is not in the input.
     pub(crate) fn needs(&self, field: &str, kind: &str, name: &str) {
         let is_hidden = kind == "Secret" && self.world.options.live;
         if !is_hidden && self.world.core(kind, self.namespace(), name).is_none() {
@@ -118,7 +118,7 @@ impl<'a> Subject<'a> {
         }
     }
 
-    /// Tells that an object that a field names is not in the input.
+    /// Reports that an object that a field names is not in the input.
     pub(crate) fn missing(&self, field: &str, kind: &str, namespace: &str, name: &str) {
         self.notes.todo(field, format!("{} is not in the input", shown(kind, namespace, name)));
     }

@@ -25,11 +25,11 @@ async fn an_api_server_takes_every_object_of_the_fixtures() {
 }
 
 #[test]
-fn no_value_that_may_be_a_credential_is_told() {
+fn no_value_that_may_be_a_credential_is_printed() {
     for (name, text) in FIXTURES {
-        let told = lines(&imported(text)).join("\n");
+        let printed = lines(&imported(text)).join("\n");
         for secret in ["hunter2", "aHVudGVyMg", "Bearer"] {
-            assert!(!told.contains(secret), "{name}: {told}");
+            assert!(!printed.contains(secret), "{name}: {printed}");
         }
     }
 }
@@ -49,7 +49,7 @@ fn the_order_of_the_input_changes_no_byte() {
 }
 
 #[test]
-fn each_line_is_told_once() {
+fn each_line_is_reported_once() {
     for (name, text) in FIXTURES {
         let lines = lines(&imported(text));
         let mut unique = lines.clone();

@@ -1,4 +1,4 @@
-//! Losses that an import tells, each on objects of its own.
+//! Losses that an import reports, each on objects of its own.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ fn thing(api_version: &str, kind: &str, name: &str, spec: &Value) -> String {
     .to_string()
 }
 
-fn assert_told(text: &str, expected: &[&str]) {
+fn assert_reported(text: &str, expected: &[&str]) {
     let lines = lines(&imported(text));
     for line in expected {
         assert!(lines.contains(&(*line).to_owned()), "{line}: {lines:#?}");
@@ -35,22 +35,22 @@ fn a_provider_that_nothing_runs_is_a_loss() {
     ] {
         let config = json!({ "provider": provider, "model": "m" });
         let expected = format!("loss ModelConfig n/m spec.provider: Récif's runtime does not speak {type_} yet");
-        assert_told(&thing("kagent.dev/v1alpha2", "ModelConfig", "m", &config), &[&expected]);
+        assert_reported(&thing("kagent.dev/v1alpha2", "ModelConfig", "m", &config), &[&expected]);
     }
     let openai = thing("kagent.dev/v1alpha2", "ModelConfig", "m", &json!({ "provider": "OpenAI", "model": "m" }));
     assert!(!imported(&openai).is_lossy());
     let agent = json!({ "name": "A", "framework": "adk", "modelType": "vertex-ai", "envSecrets": [] });
     let expected = "loss Agent n/a spec.modelType: Récif's runtime does not speak gemini-vertex yet";
-    assert_told(&thing("agents.recif.dev/v1", "Agent", "a", &agent), &[expected]);
+    assert_reported(&thing("agents.recif.dev/v1", "Agent", "a", &agent), &[expected]);
     let plugin = thing("genkit.dev/v1alpha1", "PluginConfig", "p", &json!({ "type": "vertexAI" }));
-    assert_told(&plugin, &["loss PluginConfig n/p spec.type: Récif's runtime does not speak vertexai yet"]);
+    assert_reported(&plugin, &["loss PluginConfig n/p spec.type: Récif's runtime does not speak vertexai yet"]);
 }
 
 #[test]
-fn what_our_type_refuses_is_a_loss_and_what_it_does_not_know_is_told() {
+fn what_our_type_refuses_is_a_loss_and_what_it_does_not_know_is_reported() {
     let refused = json!({ "name": "A", "framework": "adk", "port": "many", "version": "1" });
     let expected = "loss Agent n/a: left out: it has a value that no Agent takes";
-    assert_told(&thing("agents.recif.dev/v1", "Agent", "a", &refused), &[expected]);
+    assert_reported(&thing("agents.recif.dev/v1", "Agent", "a", &refused), &[expected]);
     let agent = json!({
         "name": "A",
         "framework": "adk",
@@ -82,16 +82,16 @@ fn a_header_is_named_only_if_it_is_a_variable() {
     });
     let tool = json!({ "name": "t", "type": "http", "endpoint": "http://x", "secretRef": "s", "headers": headers });
     let lines = lines(&imported(&thing("agents.recif.dev/v1", "Tool", "t", &tool)));
-    let told = |header: &str| {
+    let text_of = |header: &str| {
         let start = format!("todo Tool n/t spec.headers[{header}]: ");
         lines.iter().find_map(|line| line.strip_prefix(&start)?.split(" is not expanded").next().map(str::to_owned))
     };
-    assert_eq!(told("X-Bearer").as_deref(), Some("$TOKEN_1"));
-    assert_eq!(told("X-Braces").as_deref(), Some("$PASS"));
+    assert_eq!(text_of("X-Bearer").as_deref(), Some("$TOKEN_1"));
+    assert_eq!(text_of("X-Braces").as_deref(), Some("$PASS"));
     for header in ["X-Key", "X-Lower", "X-More", "X-Open"] {
-        assert_eq!(told(header).as_deref(), Some("a `$` in it"), "{header}");
+        assert_eq!(text_of(header).as_deref(), Some("a `$` in it"), "{header}");
     }
-    assert_eq!(told("X-Plain"), None);
+    assert_eq!(text_of("X-Plain"), None);
     assert!(!lines.join("\n").to_lowercase().contains("hunter"), "{lines:#?}");
 }
 
@@ -107,12 +107,12 @@ fn variables_that_the_operator_sets_are_a_loss() {
     .join("\n---\n");
     let expected = names
         .map(|name| format!("loss Agent n/a spec.declarative.deployment.env[{name}]: the operator sets this variable"));
-    assert_told(&text, &expected.each_ref().map(String::as_str));
+    assert_reported(&text, &expected.each_ref().map(String::as_str));
     assert_eq!(object(&imported(&text), "Agent", "a")["spec"]["env"], json!([{ "name": "FREE", "value": "x" }]));
 }
 
 #[test]
-fn headers_and_certificates_of_a_server_elsewhere_are_told() {
+fn headers_and_certificates_of_a_server_elsewhere_are_reported() {
     let server = |tls: Value| {
         let from = json!({ "type": "ConfigMap", "name": "c", "key": "k" });
         let spec = json!({
@@ -134,15 +134,15 @@ fn headers_and_certificates_of_a_server_elsewhere_are_told() {
     let header = "other namespaces do not get header X-Team of lab/desk; put it into a Secret here and \
                   toolServers[0].headersFrom";
     let strict = server(json!({ "caCertSecretRef": "ca", "disableSystemCAs": true }));
-    assert_told(&strict, &[&format!("{field}: {unusable}"), &format!("{field}: {header}")]);
+    assert_reported(&strict, &[&format!("{field}: {unusable}"), &format!("{field}: {header}")]);
     let usual = server(json!({ "caCertSecretRef": "ca" }));
-    assert_told(&usual, &[&format!("{field}: other namespaces do not get the certificates that lab/desk trusts")]);
+    assert_reported(&usual, &[&format!("{field}: other namespaces do not get the certificates that lab/desk trusts")]);
     let without = lines(&imported(&server(json!({ "caCertSecretRef": "ca", "disableVerify": true })))).join("\n");
     assert!(!without.contains("certificates"), "{without}");
 }
 
 #[tokio::test]
-async fn what_is_longer_than_ours_take_is_cut_and_told() {
+async fn what_is_longer_than_ours_take_is_cut_and_reported() {
     let many: Vec<_> = (0..40).map(|number| format!("t{number}")).collect();
     let skill = json!({
         "id": "i".repeat(200),
@@ -187,7 +187,7 @@ async fn what_is_longer_than_ours_take_is_cut_and_told() {
     ]
     .join("\n---\n");
     let card = "loss Agent n/a spec.declarative.a2aConfig.skills[0]";
-    assert_told(
+    assert_reported(
         &text,
         &[
             &format!("{card}.id: is cut after 128 characters"),
@@ -203,4 +203,34 @@ async fn what_is_longer_than_ours_take_is_cut_and_told() {
         ],
     );
     assert_eq!(refusals(&imported(&text)).await, Vec::<String>::new());
+}
+
+#[test]
+fn what_becomes_nothing_is_named_where_it_is_used() {
+    let program = json!({ "command": "python", "envFrom": [
+        { "name": "K", "valueFrom": { "type": "Secret", "valueRef": "absent", "key": "k" } },
+    ] });
+    let server =
+        thing("kagent.dev/v1alpha1", "ToolServer", "py", &json!({ "config": { "type": "stdio", "stdio": program } }));
+    let model = thing("kagent.dev/v1alpha1", "ModelConfig", "m", &json!({ "provider": "Else", "model": "m" }));
+    let tool = json!({ "type": "McpServer", "mcpServer": { "toolServer": "py", "toolNames": ["add"] } });
+    let spec = json!({ "systemMessage": "Hi", "modelConfig": "m", "tools": [tool] });
+    let agent = thing("kagent.dev/v1alpha1", "Agent", "a", &spec);
+    let found = lines(&imported(&[server, model, agent].join("\n---\n")));
+    let expected = [
+        "skip ModelConfig n/m: kagent has no provider \"Else\"",
+        "loss ToolServer n/py: no image, and the command has no default one",
+        "todo Agent n/a spec.modelConfig: ModelConfig n/m is left out: set modelRef to a Model that is there",
+        "todo Agent n/a spec.tools[0].mcpServer: ToolServer n/py is left out: create it, or take it out of toolServers",
+    ];
+    assert_eq!(found, expected, "and nothing of what it would need");
+}
+
+#[test]
+fn a_header_that_is_refused_needs_no_secret() {
+    let from = json!({ "type": "Secret", "name": "absent", "key": "k" });
+    let headers = json!([{ "name": "Mcp-Session-Id", "valueFrom": from }]);
+    let server = json!({ "url": "http://h/mcp", "headersFrom": headers });
+    let found = lines(&imported(&thing("kagent.dev/v1alpha2", "RemoteMCPServer", "s", &server)));
+    assert_eq!(found, ["loss RemoteMCPServer n/s spec.headersFrom[0]: is set by the protocol"]);
 }

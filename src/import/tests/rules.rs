@@ -135,7 +135,7 @@ fn what_passes_between_namespaces_and_from_the_caller_is_kept() {
 }
 
 #[test]
-fn a_field_that_nobody_knows_is_told_and_case_counts() {
+fn a_field_that_nobody_knows_is_reported_and_case_counts() {
     let text = agent("a", &json!({ "systemmessage": "x", "systemMessage": 5, "tools": [{ "agent": {}, "more": 1 }] }));
     let lines = lines(&imported(&text));
     for expected in [

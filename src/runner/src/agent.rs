@@ -14,7 +14,7 @@ use super::{
     config::RunnerConfig,
     conversations::{
         Conversations,
-        history::{ConversationId, History, UserName},
+        history::{ConversationId, History, StoredConversation, TurnStorage, UserName},
     },
     database::{DatabaseError, DatabaseScope},
     models::{self, Answerer, Http, Message, Model, ModelError, ModelRequest, OutputFormat},
@@ -51,6 +51,8 @@ pub(super) struct TurnRecord {
     pub(super) conversation: ConversationId,
     /// Number of the request's first messages that are not part of the turn.
     pub(super) earlier: usize,
+    /// Number of turns that the conversation has had, if the turn continues one.
+    pub(super) turns: Option<i64>,
 }
 
 /// Turn whose conversation has been loaded, or will be created by it.
@@ -89,6 +91,12 @@ pub(super) enum TurnError {
          begin one"
     )]
     NoConversation(ConversationId),
+    /// Another turn has followed the one that this turn continues.
+    #[error(
+        "another response continued the same one meanwhile, so this one was not kept: continue the last response of the \
+         conversation"
+    )]
+    Overtaken,
     /// No random id can be generated.
     #[error("the system has no random numbers to name a conversation with: {0}")]
     Random(#[from] getrandom::Error),
@@ -154,7 +162,7 @@ impl Agent {
         let (id, messages) = match conversation {
             None => (ConversationId::random()?, Vec::new()),
             Some(id) => match self.conversations.history(&id, &caller.user).await? {
-                History::Known(messages) => (id, messages),
+                History::Known(StoredConversation { messages, .. }) => (id, messages),
                 History::Unknown if may_begin => (id, Vec::new()),
                 History::Unknown | History::Foreign => return Err(TurnError::NoConversation(id)),
             },
@@ -189,13 +197,13 @@ impl Agent {
         Ok(ChatReply { reply: reply.text, conversation_id: id.to_string(), title, answerers: reply.answerers })
     }
 
-    /// Returns the messages of a conversation, oldest first.
+    /// Returns a conversation.
     ///
     /// # Errors
     /// It does not exist for this user, or cannot be read.
-    pub(super) async fn history(&self, id: &ConversationId, user: &UserName) -> Result<Vec<Arc<Message>>, TurnError> {
+    pub(super) async fn history(&self, id: &ConversationId, user: &UserName) -> Result<StoredConversation, TurnError> {
         match self.conversations.history(id, user).await? {
-            History::Known(messages) => Ok(messages),
+            History::Known(conversation) => Ok(conversation),
             History::Unknown | History::Foreign => Err(TurnError::NoConversation(id.clone())),
         }
     }
@@ -216,10 +224,12 @@ impl Agent {
     ) -> Result<TurnOutcome, TurnError> {
         let mut request = ModelRequest { config: config.into(), output, ..self.request(messages) };
         let outcome = self.converse(caller, &mut request, tokens).await?;
-        if let Some(TurnRecord { conversation, earlier }) = record {
+        if let Some(TurnRecord { conversation, earlier, turns }) = record {
             let turn = request.messages.split_off(earlier);
-            if !self.conversations.add(&conversation, &caller.user, turn, None).await? {
-                return Err(TurnError::NoConversation(conversation));
+            match self.conversations.add_after(turns, &conversation, &caller.user, turn, None).await? {
+                TurnStorage::Stored => {}
+                TurnStorage::Foreign => return Err(TurnError::NoConversation(conversation)),
+                TurnStorage::Overtaken => return Err(TurnError::Overtaken),
             }
         }
         Ok(outcome)
@@ -261,6 +271,11 @@ impl Agent {
     /// Returns the names of the models that may answer, the first one first.
     pub(super) fn models(&self) -> Vec<Arc<str>> {
         self.model.names()
+    }
+
+    /// Returns why the first model did not answer last, in a few words, if others stand in for it.
+    pub(super) fn model_failure(&self) -> Option<Arc<str>> {
+        self.model.failure()
     }
 
     /// Checks that conversations can be read and written.

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use axum::{
     Json, Router,
     body::Bytes,
-    extract::{State, rejection::BytesRejection},
+    extract::{Request, State, rejection::BytesRejection},
     http::{StatusCode, header::HeaderMap},
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -82,6 +83,7 @@ impl AgentApp {
         let (name, namespace) = (self.name.clone(), self.namespace.clone());
         let named = |agent| -> Arc<dyn ModelBackend> { Arc::new(NamedAgent { name, namespace, agent }) };
         let model = self.agent.clone().map(named);
+        let agent = self.agent.clone().ok();
         let a2a = A2a::new(&self.name, self.card.clone(), self.agent.clone(), self.requests.clone());
         let routes = Router::new()
             .route("/chat", post(chat))
@@ -89,8 +91,21 @@ impl AgentApp {
             .with_state(self)
             .merge(a2a.routes())
             .merge(openai_api::routes(model));
-        shell.wrap(routes)
+        let service = shell.wrap(routes);
+        let router = service.router.layer(middleware::from_fn_with_state(agent, add_model_failure));
+        RunnerService { router, ..service }
     }
+}
+
+/// Says in a response by another model why the first one did not answer.
+async fn add_model_failure(State(agent): State<Option<Arc<Agent>>>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    if let Some(agent) = agent
+        && let Some(first) = agent.models().first()
+    {
+        sse::add_failure(&mut response, first, agent.model_failure());
+    }
+    response
 }
 
 async fn chat(
@@ -119,6 +134,7 @@ impl From<TurnError> for ErrorResponse {
             TurnError::Model(error) => model_status(error),
             TurnError::Conversations(_) => StatusCode::SERVICE_UNAVAILABLE,
             TurnError::NoConversation(_) => StatusCode::NOT_FOUND,
+            TurnError::Overtaken => StatusCode::CONFLICT,
             TurnError::Random(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self(status, error.to_string())

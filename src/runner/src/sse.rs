@@ -23,6 +23,8 @@ use super::{models::Answerer, turn_event::TurnEvent};
 
 /// Header with the model that answers, such as `openai/gpt-5`.
 const MODEL: HeaderName = HeaderName::from_static("x-recif-model");
+/// Header with the failure of the first model, such as `HTTP 503`, where another one answers.
+const FAILURE: HeaderName = HeaderName::from_static("x-recif-model-failure");
 /// Longest wait for the model that answers before the header of the response is sent without it: a client must see soon that it
 /// was heard.
 const FIRST_ANSWERER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,6 +84,15 @@ pub(super) fn with_model(mut response: Response, model: Option<Arc<str>>) -> Res
         response.headers_mut().insert(MODEL, model);
     }
     response
+}
+
+/// Sets the header that says why the model `first` did not answer, where another one does.
+pub(super) fn add_failure(response: &mut Response, first: &str, failure: Option<Arc<str>>) {
+    let is_other = response.headers().get(MODEL).is_some_and(|model| model.as_bytes() != first.as_bytes());
+    let failure = failure.filter(|_| is_other).and_then(|failure| HeaderValue::from_str(&failure).ok());
+    if let Some(failure) = failure {
+        response.headers_mut().insert(FAILURE, failure);
+    }
 }
 
 /// Adds the models that answered to the data of the last event: one for each request to a model, and whether one of them was not

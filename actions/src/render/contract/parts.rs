@@ -17,7 +17,7 @@ pub struct FlowParts {
     pub tools: Vec<(String, FlowTool)>,
     /// Model; `None` only if no Pod will read the result.
     pub model: Option<FlowModel>,
-    /// Tools of its `toolServers` that it goes without; `None` without `toolServers`.
+    /// Tools that it goes without; `None` without `toolServers` and with every other tool.
     pub left_out: Option<LeftOut>,
 }
 

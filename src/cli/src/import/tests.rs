@@ -1,7 +1,8 @@
 //! Reading of files and of a cluster, and what is printed.
 
 use std::{
-    fs,
+    env, fs,
+    path::Path,
     sync::{Arc, Mutex},
 };
 
@@ -114,6 +115,31 @@ fn a_folder_stands_for_its_manifests() {
     assert_eq!(names, ["a.yaml:1", "b.yml:1", "c.json:1"]);
     let error = files::read(&[folder.join("absent.yaml")]).unwrap_err();
     assert!(error.code() == Exit::Failed && error.to_string().contains("absent.yaml"), "{error}");
+}
+
+/// Folders below `goldens/` with the input and the whole output of each source.
+const GOLDENS: [&str; 4] = ["kagent", "genkit", "krypton", "recif"];
+
+/// Compares what is printed of each golden input, byte for byte. `RECIF_WRITE=1 cargo test -p cli goldens` writes it anew.
+#[test]
+fn what_is_printed_of_each_source_is_that_of_the_goldens() {
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/import/goldens");
+    let options = ImportOptions { live: false, ..options() };
+    for source in GOLDENS {
+        let folder = goldens.join(source);
+        let input = fs::read_to_string(folder.join("input.yaml")).unwrap();
+        let imported = ::import::import(&files::documents("input.yaml", &input).unwrap(), &options).unwrap();
+        let lines: String = imported.lines.iter().map(|line| format!("{line}\n")).collect();
+        let lines = format!("{lines}{}\n", imported.summary);
+        for (name, text) in [("output.yaml", printed(&imported, PrintFormat::Yaml).unwrap()), ("lines.txt", lines)] {
+            let file = folder.join(name);
+            if env::var_os("RECIF_WRITE").is_some() {
+                fs::write(&file, text).unwrap();
+                continue;
+            }
+            assert_eq!(text, fs::read_to_string(&file).unwrap(), "{}", file.display());
+        }
+    }
 }
 
 #[test]

@@ -93,7 +93,8 @@ async fn explain(
         print_foreign(&format!("{}\n", summary.sentence))?;
     }
     let details = if summary.ready { Vec::new() } else { first_lines(collect_details(live, kind, name, object).await) };
-    let notes: Vec<_> = pod_state_note(live, kind, name, object).await.into_iter().collect();
+    let mut notes = crds::why::notes(&status_of(object));
+    notes.extend(pod_state_note(live, kind, name, object).await);
     match output {
         PrintFormat::Json | PrintFormat::Yaml => {
             let StatusSummary { sentence, phase, ready, reason, attention: _ } = &summary;

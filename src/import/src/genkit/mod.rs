@@ -108,7 +108,7 @@ fn prompt(subject: &Subject<'_>) {
     subject.emit("Prompt", ours.into());
 }
 
-/// Returns the name that an object of the same namespace has among ours, and tells if it is not in the input.
+/// Returns the name that an object of the same namespace has among ours, and reports if it is not in the input.
 fn reference(subject: &Subject<'_>, field: &str, kind: &'static str, name: &str) -> String {
     if subject.world.find(Source::Genkit, kind, subject.namespace(), name).is_none() {
         subject.missing(field, kind, subject.namespace(), name);

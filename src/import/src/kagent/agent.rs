@@ -74,7 +74,7 @@ fn describe(subject: &Subject<'_>, spec: &Fields<'_>, inner: Option<&Fields<'_>>
     set(ours, "description", Some(card::cut(subject, "spec.description", text, 4096)));
 }
 
-/// Tells what ours have nothing for.
+/// Reports what ours have nothing for.
 fn common_losses(subject: &Subject<'_>, spec: &Fields<'_>) {
     for (key, text) in [("skills", "no skills from images or git"), ("sandbox", "no network sandbox")] {
         if spec.value(key).is_some() {
@@ -151,8 +151,12 @@ fn model(subject: &Subject<'_>, part: &Fields<'_>, ours: &mut Map<String, Value>
     if let Some(name) = reference {
         ours.insert("modelRef".to_owned(), json!({ "name": name }));
     }
-    // What it tells is told of the ModelConfig itself.
+    // Its lines are reported for the ModelConfig itself.
     let specs = found.and_then(|object| model_config::specs(&Subject::new(object, subject.world)));
+    if found.is_some() && specs.is_none() {
+        let shown = crate::input::shown("ModelConfig", namespace, name);
+        subject.notes.todo(&field, format!("{shown} is left out: set modelRef to a Model that is there"));
+    }
     let keys = specs.as_ref().and_then(|specs| specs.plugin["credentialKeys"].as_array());
     keys.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }

@@ -59,7 +59,7 @@ pub(super) fn card(subject: &Subject<'_>, fields: &Fields<'_>) -> Option<Value> 
     (!skills.is_empty()).then(|| json!({ "skills": skills }))
 }
 
-/// Returns a text of at most `most` characters; tells if it is cut.
+/// Returns a text of at most `most` characters; reports if it is cut.
 pub(super) fn cut(subject: &Subject<'_>, field: &str, text: &str, most: usize) -> String {
     let cut: String = text.chars().take(most).collect();
     if cut.len() < text.len() {

@@ -85,7 +85,7 @@ impl<'f> Source<'f> {
         found.map(|((kind, name), key)| Self { kind, name, key })
     }
 
-    /// Returns the text, if it is in the input and no Secret; tells why a template stays in it.
+    /// Returns the text, if it is in the input and no Secret; reports why a template stays in it.
     fn text<'s>(&self, subject: &Subject<'s>, field: &str) -> Option<&'s str> {
         if self.kind == "Secret" {
             subject.notes.loss(field, "{{…}} stays in the text: it is in a Secret");
@@ -124,7 +124,7 @@ fn data_sources<'f>(subject: &Subject<'_>, template: &Fields<'f>) -> BTreeMap<&'
     sources
 }
 
-/// Renders a template and tells what that means; `own` is the ConfigMap with the template itself.
+/// Renders a template and reports what that means; `own` is the ConfigMap with the template itself.
 fn resolved(
     subject: &Subject<'_>,
     field: &str,

@@ -215,8 +215,8 @@ impl Renderer<'_, '_> {
     fn keep(&mut self, action: &str, why: &str) {
         self.out.text += &written(action);
         // The end of a block says nothing that its begin did not, and one line on the length is enough.
-        let is_told = why == TOO_LONG && self.out.left.last().is_some_and(|(_, last)| last == TOO_LONG);
-        if action != "end" && !is_told {
+        let is_reported = why == TOO_LONG && self.out.left.last().is_some_and(|(_, last)| last == TOO_LONG);
+        if action != "end" && !is_reported {
             self.out.left.push((written(action), why.to_owned()));
         }
     }
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_stays_and_is_told() {
+    fn what_is_not_known_stays_and_is_reported() {
         for (template, left) in [
             ("{{include \"rules/long\"}}", "{{include \"rules/long\"}}"),
             ("{{if .AgentName}}x{{end}}", "{{if .AgentName}}"),

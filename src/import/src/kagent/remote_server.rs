@@ -48,7 +48,7 @@ pub(super) fn connection(ours: &mut Map<String, Value>, spec: &Fields<'_>) {
     set(ours, "terminateOnClose", spec.value("terminateOnClose").and_then(Value::as_bool));
 }
 
-/// Tells that a label that keeps kagent from discovering a server has no effect.
+/// Reports that a label that keeps kagent from discovering a server has no effect.
 pub(super) fn tell_discovery(subject: &Subject<'_>) {
     let label = subject.object.pointer("/metadata/labels/kagent.dev~1discovery");
     if label.is_some_and(|label| label == "disabled") {

@@ -19,6 +19,12 @@ pub(super) fn is_stdio(object: &Value) -> bool {
     has("stdio") && !has("sse") && !has("streamableHttp")
 }
 
+/// Reports whether a ToolServer is left out, because no image is known for its program.
+pub(super) fn is_left_out(object: &Value) -> bool {
+    let command = object.pointer("/spec/config/stdio/command").and_then(Value::as_str).unwrap_or_default();
+    is_stdio(object) && mcp_server::default_image(command).is_none()
+}
+
 /// Turns a ToolServer into ours.
 pub(super) fn convert(subject: &Subject<'_>) {
     let spec = subject.spec();
@@ -78,6 +84,11 @@ fn program(subject: &Subject<'_>, stdio: &Fields<'_>) {
         stdio.ignore();
         return;
     };
+    let Some((image, needs_home)) = mcp_server::default_image(command) else {
+        subject.notes.loss("", mcp_server::NO_IMAGE);
+        stdio.ignore();
+        return;
+    };
     let mut deployment = Map::new();
     let mut overlay = Overlay::of("MCPServer");
     let mut env = Map::new();
@@ -99,10 +110,6 @@ fn program(subject: &Subject<'_>, stdio: &Fields<'_>) {
     }
     let seconds = stdio.int("readTimeoutSeconds").filter(|seconds| *seconds > 0);
     let args: Vec<_> = stdio.texts("args").into_iter().map(Value::from).collect();
-    let Some((image, needs_home)) = mcp_server::default_image(command) else {
-        subject.notes.loss("", mcp_server::NO_IMAGE);
-        return;
-    };
     subject.notes.change(&stdio.path("command"), mcp_server::DEFAULT_IMAGE);
     overlay::tell_image(subject, &stdio.path("command"));
     if needs_home {

@@ -213,7 +213,7 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
     let object = subject.world.find(Source::Kagent, source_kind, namespace, name).map(|found| &found.value);
     match object {
         None => subject.missing(field, source_kind, namespace, name),
-        Some(server) if source_kind == "MCPServer" && mcp_server::is_left_out(server) => {
+        Some(server) if is_left_out(source_kind, server) => {
             subject.notes.todo(field, format!("{shown} is left out: create it, or take it out of toolServers"));
         }
         Some(_) => {}
@@ -222,12 +222,21 @@ fn found<'w>(subject: &Subject<'w>, part: &Fields<'_>) -> Option<Found<'w>> {
     Some(Found { kind, namespace: (namespace != here).then(|| namespace.to_owned()), name: ours, object })
 }
 
+/// Reports whether a server of the input becomes nothing, because no image is known for it.
+fn is_left_out(kind: &str, server: &Value) -> bool {
+    match kind {
+        "MCPServer" => mcp_server::is_left_out(server),
+        "ToolServer" => tool_server::is_left_out(server),
+        _ => false,
+    }
+}
+
 fn tool_server_kind(subject: &Subject<'_>, namespace: &str, name: &str) -> &'static str {
     let server = subject.world.find(Source::Kagent, "ToolServer", namespace, name);
     if server.is_some_and(|server| tool_server::is_stdio(&server.value)) { "MCPServer" } else { "RemoteMCPServer" }
 }
 
-/// Tells which headers and certificates of a server other namespaces do not get.
+/// Reports which headers and certificates of a server other namespaces do not get.
 fn tell_unreadable(subject: &Subject<'_>, field: &str, object: &Value, server: &Server, at: usize) {
     let Some(namespace) = &server.namespace else { return };
     let place = place(namespace, &server.name);

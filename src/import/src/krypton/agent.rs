@@ -28,7 +28,6 @@ pub(super) fn convert(subject: &Subject<'_>) {
         return;
     };
     overlay::tell_image(subject, "spec.image");
-    subject.notes.change("", "in-cluster callers use port 8000 of the Service");
     for key in ["framework", "runtime", "protocol"] {
         spec.text(key);
     }
@@ -46,6 +45,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
 }
 
 fn agent(subject: &Subject<'_>, spec: &Fields<'_>, mut ours: Map<String, Value>, port: i64) {
+    subject.notes.change("", "in-cluster callers use port 8000 of the Service");
     let framework = match spec.text("framework") {
         Some("adk" | "google-adk") => "adk",
         Some("langgraph" | "langchain") => "langchain",
@@ -118,7 +118,7 @@ fn timeout(subject: &Subject<'_>, spec: &Fields<'_>) -> Option<String> {
     Some(timeout)
 }
 
-/// Tells what is not a setting of one workload.
+/// Reports what is not a setting of one workload.
 fn limits(subject: &Subject<'_>, spec: &Fields<'_>) {
     if spec.text("startupTimeout").is_some_and(|time| time != "30s") {
         subject.notes.loss("spec.startupTimeout", "the gateway's --cold-start-timeout is for all");

@@ -28,7 +28,7 @@ pub(super) fn convert(subject: &Subject<'_>) {
 }
 
 /// Returns the name of the variable that a header is, as `$NAME` or `${NAME}`, with or without a scheme before it. Any other
-/// text may be a credential with a `$` in it, of which nothing may be told.
+/// text may be a credential with a `$` in it, of which nothing may be printed.
 fn variable(text: &str) -> Option<&str> {
     let value = ["Bearer ", "Basic "].into_iter().find_map(|scheme| text.strip_prefix(scheme)).unwrap_or(text);
     let after = value.strip_prefix('$')?;

@@ -8,6 +8,8 @@ use crds::Scaling;
 use machine::ApiError;
 use meta::Key;
 
+use super::gateways::ModelCounts;
+
 /// Identity of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct WorkloadId {
@@ -102,4 +104,12 @@ pub trait WorkloadFleet: Send + Sync {
     /// # Errors
     /// The failure of the request, classified.
     async fn write_status(&self, id: &WorkloadId, uid: &str, status: &ScalingStatus) -> Result<(), ApiError>;
+
+    /// Writes into the status of an agent whether another model answers for its own, by the responses of the last minute.
+    ///
+    /// # Errors
+    /// The failure of the request, classified.
+    async fn note_models(&self, _: &WorkloadId, _: &ModelCounts) -> Result<(), ApiError> {
+        Ok(())
+    }
 }

@@ -3,7 +3,7 @@
 //! One response of a gateway reports on every workload, so a workload without Pods is seen as soon as a request waits for it.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     net::SocketAddr,
     time::Duration,
 };
@@ -57,7 +57,14 @@ struct GatewayQueue {
     /// Requests refused because the workload is Failed without Pods.
     #[serde(default)]
     halted: u64,
+    /// Responses of the last minute by the model that answered.
+    #[serde(default)]
+    models: ModelCounts,
 }
+
+/// Responses by the model that answered, such as `openai/gpt-5`, with the failure of the first one where it is another, as in
+/// `stub/echo (HTTP 503)`.
+pub type ModelCounts = BTreeMap<String, u64>;
 
 /// Unmet demand for a workload.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -83,6 +90,7 @@ struct GatewayRecord {
     uptime_ms: u64,
     counters: HashMap<WorkloadId, (u64, u64, u64)>,
     unmet: HashMap<WorkloadId, UnmetDemand>,
+    models: HashMap<WorkloadId, ModelCounts>,
     health: GatewayHealth,
     pending: bool,
     connection: Option<TcpStream>,
@@ -173,6 +181,16 @@ impl Gateways {
         })
     }
 
+    /// Returns the responses of the last minute by the model that answered, summed over all gateways.
+    pub(super) fn models(&self) -> HashMap<WorkloadId, ModelCounts> {
+        let mut sums: HashMap<WorkloadId, ModelCounts> = HashMap::new();
+        for (id, counts) in self.gateways.values().flat_map(|gateway| &gateway.models) {
+            let sum = sums.entry(id.clone()).or_default();
+            counts.iter().for_each(|(model, count)| *sum.entry(model.clone()).or_default() += count);
+        }
+        sums
+    }
+
     /// Reports whether there are gateways and all of them just answered, so that no request can wait unseen.
     pub(super) fn all_respond(&self) -> bool {
         let voices = || self.gateways.values().map(|gateway| gateway.health);
@@ -204,8 +222,12 @@ impl GatewayRecord {
         let elapsed = sample.uptime_ms.saturating_sub(self.uptime_ms).max(1) as f64;
         let before = std::mem::take(&mut self.counters);
         self.unmet.clear();
+        self.models.clear();
         for queue in sample.workloads {
             let Some(id) = queue.id() else { continue };
+            if !queue.models.is_empty() {
+                self.models.insert(id.clone(), queue.models);
+            }
             let unmet = if same {
                 // A workload that was not named before had counted nothing.
                 let (waiting_ms, refused, halted) = before.get(&id).copied().unwrap_or_default();
@@ -251,6 +273,21 @@ mod tests {
     fn queue(name: &str, waiting: u32, waiting_ms: u64, refused: u64) -> Value {
         json!({"kind": "Agent", "namespace": "ns", "name": name,
             "waiting": waiting, "waitingMs": waiting_ms, "refused": refused})
+    }
+
+    #[test]
+    fn the_models_of_all_gateways_are_summed_and_those_of_a_newer_sample_replace_them() {
+        let answered = |models: Value| json!([{"kind": "Agent", "namespace": "ns", "name": "a", "models": models}]);
+        let mut gateways = Gateways::new(Duration::ZERO);
+        gateways.set_addresses(&[address(1), address(2)]);
+        let both = answered(json!({"openai/gpt": 1, "stub/echo": 2}));
+        gateways.record_sample(address(1), sample("x", 1000, both.clone()), None, SECOND);
+        gateways.record_sample(address(2), sample("y", 1000, both), None, SECOND);
+        let expected = ModelCounts::from([("openai/gpt".to_owned(), 2), ("stub/echo".to_owned(), 4)]);
+        assert_eq!(gateways.models(), HashMap::from([(id("a"), expected)]));
+        gateways.record_sample(address(1), sample("x", 2000, json!([])), None, SECOND);
+        gateways.set_addresses(&[address(1)]);
+        assert_eq!(gateways.models(), HashMap::new());
     }
 
     fn one() -> Gateways {

@@ -22,7 +22,9 @@ use meta::{Key, PhasedObject as _};
 use tokio::sync::Notify;
 
 use super::{
+    fallback::FallbackConditions,
     fleet::{ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView},
+    gateways::ModelCounts,
     status,
 };
 
@@ -32,6 +34,7 @@ pub type GatewayMap = ObjectMap<Vec<SocketAddr>>;
 /// Workloads of the cluster.
 pub struct LiveFleet {
     kinds: Vec<Box<dyn KindFleet>>,
+    fallbacks: FallbackConditions,
     tools: Arc<Referrers>,
     caches: Arc<dyn CacheReader>,
     changes: Arc<ChangedWorkloads>,
@@ -72,8 +75,9 @@ impl LiveFleet {
             KindWorkloads::<Flow>::watched(maps.kinds.of::<Flow>(), transport, caches, clock, &changes),
             KindWorkloads::<FlowSet>::watched(maps.kinds.of::<FlowSet>(), transport, caches, clock, &changes),
         ];
+        let fallbacks = FallbackConditions::new(maps.kinds.of::<Agent>(), transport, caches, clock);
         let writer = ScaleWriter::new(transport.clone(), deployments);
-        Self { kinds, tools, caches: caches.clone(), changes, gateways, writer, watch_health: board }
+        Self { kinds, fallbacks, tools, caches: caches.clone(), changes, gateways, writer, watch_health: board }
     }
 
     /// Reports whether Tools of this namespace may call the workload.
@@ -141,6 +145,10 @@ impl WorkloadFleet for LiveFleet {
             Some(kind) => kind.write_status(&id.key, uid, status).await,
             None => Ok(()),
         }
+    }
+
+    async fn note_models(&self, id: &WorkloadId, answered: &ModelCounts) -> Result<(), ApiError> {
+        if id.kind == Agent::KIND { self.fallbacks.write(&id.key, answered).await } else { Ok(()) }
     }
 }
 

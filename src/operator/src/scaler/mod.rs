@@ -8,6 +8,7 @@
 mod cold;
 mod decide;
 mod demand;
+mod fallback;
 mod fleet;
 mod gateways;
 mod live;
@@ -22,6 +23,7 @@ mod tracked;
 pub use decide::{Decision, Direction, ReplicaPolicy, Window, decide};
 pub use demand::{LoadDemand, LoadReport, Meter, PodSample};
 pub use fleet::{ScalingCondition, ScalingStatus, ViewError, WorkloadFleet, WorkloadId, WorkloadView};
+pub use gateways::ModelCounts;
 pub use live::{GatewayMap, LiveFleet};
 pub use metrics::{ScaleGauges, ScalerMetrics};
 pub use run::Scaler;

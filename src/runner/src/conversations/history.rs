@@ -63,6 +63,26 @@ pub(crate) enum History {
     Unknown,
     /// Belongs to another user.
     Foreign,
+    /// The user's own.
+    Known(StoredConversation),
+}
+
+/// Conversation as it is stored.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct StoredConversation {
     /// Messages, oldest first.
-    Known(Vec<Arc<Message>>),
+    pub(crate) messages: Vec<Arc<Message>>,
+    /// Number of turns that were ever added, with those that were dropped.
+    pub(crate) turns: i64,
+}
+
+/// Result of adding a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum TurnStorage {
+    /// The turn is stored.
+    Stored,
+    /// The conversation belongs to another user.
+    Foreign,
+    /// The conversation has other turns than the one that the turn continues.
+    Overtaken,
 }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::history::{ConversationId, History, UserName};
+use super::history::{ConversationId, History, StoredConversation, TurnStorage, UserName};
 use crate::{conversations::history::BYTES, models::message::Message};
 
 /// Bounds of the stored conversations.
@@ -44,6 +44,8 @@ pub(crate) struct MemoryConversations {
 struct Conversation {
     user: UserName,
     turns: VecDeque<StoredTurn>,
+    /// Number of turns that were ever added.
+    added: i64,
     bytes: usize,
     last_used: Instant,
 }
@@ -69,25 +71,31 @@ impl MemoryConversations {
             return History::Foreign;
         }
         conversation.last_used = now;
-        History::Known(conversation.turns.iter().flat_map(|turn| turn.messages.iter().cloned()).collect())
+        let messages = conversation.turns.iter().flat_map(|turn| turn.messages.iter().cloned()).collect();
+        History::Known(StoredConversation { messages, turns: conversation.added })
     }
 
-    /// Adds a turn of `user`, then evicts what is over the limits; returns false when the conversation is another
-    /// user's. Two concurrent turns are stored one after the other.
-    pub(super) fn add(
+    /// Adds a turn of `user`, then evicts what is over the limits. With `turns` it is refused by a conversation that has
+    /// had another number of turns.
+    pub(super) fn add_after(
         &mut self,
+        turns: Option<i64>,
         id: &ConversationId,
         user: &UserName,
         messages: Vec<Arc<Message>>,
         now: Instant,
-    ) -> bool {
+    ) -> TurnStorage {
         let bytes = messages.iter().map(|message| message.bytes()).sum();
-        let begin = || Conversation { user: user.clone(), turns: VecDeque::new(), bytes: 0, last_used: now };
+        let begin = || Conversation { user: user.clone(), turns: VecDeque::new(), added: 0, bytes: 0, last_used: now };
         let conversation = self.conversations.entry(id.clone()).or_insert_with(begin);
         if conversation.user != *user {
-            return false;
+            return TurnStorage::Foreign;
+        }
+        if conversation.added > 0 && turns.is_some_and(|turns| turns != conversation.added) {
+            return TurnStorage::Overtaken;
         }
         conversation.last_used = now;
+        conversation.added += 1;
         conversation.turns.push_back(StoredTurn { messages, bytes });
         conversation.bytes += bytes;
         self.bytes += bytes;
@@ -102,7 +110,7 @@ impl MemoryConversations {
         {
             self.remove(&id);
         }
-        true
+        TurnStorage::Stored
     }
 
     fn forget_idle(&mut self, now: Instant) {
@@ -128,6 +136,18 @@ impl MemoryConversations {
 mod tests {
     use super::*;
 
+    impl MemoryConversations {
+        fn add(
+            &mut self,
+            id: &ConversationId,
+            user: &UserName,
+            messages: Vec<Arc<Message>>,
+            now: Instant,
+        ) -> TurnStorage {
+            self.add_after(None, id, user, messages, now)
+        }
+    }
+
     const LIMITS: Limits = Limits { count: 2, bytes: 100, bytes_each: 60, idle: Duration::from_secs(10) };
 
     fn id(text: &str) -> ConversationId {
@@ -140,7 +160,7 @@ mod tests {
 
     fn count(all: &mut MemoryConversations, name: &str, now: Instant) -> usize {
         match all.history(&id(name), &None, now) {
-            History::Known(messages) => messages.len(),
+            History::Known(conversation) => conversation.messages.len(),
             _ => 0,
         }
     }
@@ -149,13 +169,26 @@ mod tests {
     fn a_conversation_is_its_users_alone() {
         let (mut all, now) = (MemoryConversations::new(LIMITS), Instant::now());
         let (alice, mallory): (UserName, UserName) = (Some("alice".into()), Some("mallory".into()));
-        assert!(all.add(&id("a"), &alice, user_message(1), now));
+        assert_eq!(all.add(&id("a"), &alice, user_message(1), now), TurnStorage::Stored);
         for other in [&mallory, &None] {
             assert_eq!(all.history(&id("a"), other, now), History::Foreign);
-            assert!(!all.add(&id("a"), other, user_message(1), now));
+            assert_eq!(all.add(&id("a"), other, user_message(1), now), TurnStorage::Foreign);
         }
-        assert_eq!(all.history(&id("a"), &alice, now), History::Known(user_message(1)));
+        let stored = StoredConversation { messages: user_message(1), turns: 1 };
+        assert_eq!(all.history(&id("a"), &alice, now), History::Known(stored));
         assert_eq!(all.history(&id("b"), &alice, now), History::Unknown);
+    }
+
+    #[test]
+    fn of_two_turns_after_the_same_one_the_second_is_refused() {
+        let (mut all, now) = (MemoryConversations::new(LIMITS), Instant::now());
+        all.add(&id("a"), &None, user_message(40), now);
+        let mut after = |turns, bytes| all.add_after(Some(turns), &id("a"), &None, user_message(bytes), now);
+        assert_eq!([after(1, 40), after(1, 1)], [TurnStorage::Stored, TurnStorage::Overtaken]);
+        assert_eq!([after(2, 1), after(2, 1)], [TurnStorage::Stored, TurnStorage::Overtaken], "a turn was dropped");
+        assert_eq!(count(&mut all, "a", now), 2);
+        let forgotten = all.add_after(Some(7), &id("b"), &None, user_message(1), now);
+        assert_eq!(forgotten, TurnStorage::Stored);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::{
     database::{DatabaseError, DatabaseScope, Dsn},
     models::Message,
 };
-use crate::conversations::history::{ConversationId, History, UserName};
+use crate::conversations::history::{ConversationId, History, TurnStorage, UserName};
 
 /// Configured storage of conversations.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,11 +98,28 @@ impl Conversations {
         messages: Vec<Arc<Message>>,
         title: Option<&str>,
     ) -> Result<bool, DatabaseError> {
+        Ok(self.add_after(None, id, user, messages, title).await? == TurnStorage::Stored)
+    }
+
+    /// Adds a finished turn of `user`; with `turns` only if the conversation has had that many turns, or is forgotten. Of
+    /// two concurrent turns after the same one, the second is refused.
+    ///
+    /// # Errors
+    /// The database did not take it; the conversation is unchanged.
+    pub(super) async fn add_after(
+        &self,
+        turns: Option<i64>,
+        id: &ConversationId,
+        user: &UserName,
+        messages: Vec<Arc<Message>>,
+        title: Option<&str>,
+    ) -> Result<TurnStorage, DatabaseError> {
         match self {
             Self::Memory(memory) => {
-                Ok(memory.lock().unwrap_or_else(PoisonError::into_inner).add(id, user, messages, Instant::now()))
+                let mut memory = memory.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(memory.add_after(turns, id, user, messages, Instant::now()))
             }
-            Self::Postgres(postgres) => postgres.add(id, user, &messages, title).await,
+            Self::Postgres(postgres) => postgres.add_after(turns, id, user, &messages, title).await,
         }
     }
 

@@ -24,7 +24,7 @@ use std::{
 
 use sqlx::Row;
 
-use super::history::{BYTES, ConversationId, History, UserName, owner_column};
+use super::history::{BYTES, ConversationId, History, StoredConversation, TurnStorage, UserName, owner_column};
 use crate::{
     database::{DatabaseError, DatabaseScope, Dsn, PostgresPool},
     models::message::Message,
@@ -102,14 +102,15 @@ impl PostgresConversations {
         }
     }
 
-    /// Implements [`super::Conversations::add`].
-    pub(super) async fn add(
+    /// Implements [`super::Conversations::add_after`].
+    pub(super) async fn add_after(
         &self,
+        turns: Option<i64>,
         id: &ConversationId,
         user: &UserName,
         messages: &[Arc<Message>],
         title: Option<&str>,
-    ) -> Result<bool, DatabaseError> {
+    ) -> Result<TurnStorage, DatabaseError> {
         let bytes: usize = messages.iter().map(|message| message.bytes()).sum();
         let messages: Vec<&Message> = messages.iter().map(Arc::as_ref).collect();
         let turn = TurnRow {
@@ -117,6 +118,7 @@ impl PostgresConversations {
             bytes: size(bytes),
             // PostgreSQL's text type rejects U+0000.
             title: title.map(|title| title.replace('\0', "")),
+            after: turns,
         };
         let added = match self.database.with_deadline(self.write(id, user, &turn)).await {
             Err(error) if self.lost_tables(&error) => self.database.with_deadline(self.write(id, user, &turn)).await?,
@@ -166,35 +168,34 @@ impl PostgresConversations {
         sqlx::query("SELECT FROM recif_turns LIMIT 0").execute(self.database.pool()).await.map(drop)
     }
 
-    /// Returns the owner of the conversation and claims one without owner for `user`; `None` when the conversation does
-    /// not exist.
-    async fn owner(&self, id: &ConversationId, user: &UserName) -> Result<Option<String>, sqlx::Error> {
-        let known = sqlx::query_scalar::<_, Option<String>>(
-            "SELECT owner FROM recif_conversations WHERE namespace = $1 AND agent = $2 AND id = $3",
-        );
+    /// Returns the owner of the conversation and the number of its turns, and claims one without owner for `user`; `None`
+    /// when the conversation does not exist.
+    async fn owner(&self, id: &ConversationId, user: &UserName) -> Result<Option<(String, i64)>, sqlx::Error> {
+        let known =
+            sqlx::query("SELECT owner, turns FROM recif_conversations WHERE namespace = $1 AND agent = $2 AND id = $3");
         let known = known.bind(&self.namespace).bind(&self.agent).bind(id.as_str());
-        match known.fetch_optional(self.database.pool()).await? {
-            None => Ok(None),
-            Some(Some(owner)) => Ok(Some(owner)),
-            Some(None) => {
-                let claimed = sqlx::query_scalar(
-                    "UPDATE recif_conversations SET owner = coalesce(owner, $4) \
-                     WHERE namespace = $1 AND agent = $2 AND id = $3 RETURNING owner",
-                );
-                let claimed =
-                    claimed.bind(&self.namespace).bind(&self.agent).bind(id.as_str()).bind(owner_column(user));
-                claimed.fetch_optional(self.database.pool()).await
-            }
+        let Some(row) = known.fetch_optional(self.database.pool()).await? else { return Ok(None) };
+        let turns: i64 = row.try_get("turns")?;
+        if let Some(owner) = row.try_get::<Option<String>, _>("owner")? {
+            return Ok(Some((owner, turns)));
         }
+        let claimed = sqlx::query_scalar(
+            "UPDATE recif_conversations SET owner = coalesce(owner, $4) \
+             WHERE namespace = $1 AND agent = $2 AND id = $3 RETURNING owner",
+        );
+        let claimed = claimed.bind(&self.namespace).bind(&self.agent).bind(id.as_str()).bind(owner_column(user));
+        let owner: Option<String> = claimed.fetch_optional(self.database.pool()).await?;
+        Ok(owner.map(|owner| (owner, turns)))
     }
 
     async fn read(&self, id: &ConversationId, user: &UserName) -> Result<History, sqlx::Error> {
         self.make_tables().await?;
-        match self.owner(id, user).await? {
+        // Read before the messages: a turn that comes in between makes the number too low, and never too high.
+        let turns = match self.owner(id, user).await? {
             None => return Ok(History::Unknown),
-            Some(owner) if owner != owner_column(user) => return Ok(History::Foreign),
-            Some(_) => {}
-        }
+            Some((owner, _)) if owner != owner_column(user) => return Ok(History::Foreign),
+            Some((_, turns)) => turns,
+        };
         let rows = sqlx::query(
             "SELECT turn, messages FROM recif_turns WHERE namespace = $1 AND agent = $2 AND conversation = $3 \
              ORDER BY turn",
@@ -215,10 +216,10 @@ impl PostgresConversations {
                 ),
             }
         }
-        Ok(History::Known(messages))
+        Ok(History::Known(StoredConversation { messages, turns }))
     }
 
-    async fn write(&self, id: &ConversationId, user: &UserName, turn: &TurnRow) -> Result<bool, sqlx::Error> {
+    async fn write(&self, id: &ConversationId, user: &UserName, turn: &TurnRow) -> Result<TurnStorage, sqlx::Error> {
         self.make_tables().await?;
         let mut transaction = self.database.pool().begin().await?;
         let number: Option<i64> = sqlx::query_scalar(
@@ -226,16 +227,22 @@ impl PostgresConversations {
              VALUES ($1, $2, $3, $4, $5, 1) ON CONFLICT (namespace, agent, id) DO UPDATE \
              SET turns = known.turns + 1, title = coalesce(known.title, excluded.title), owner = excluded.owner, \
                  updated_at = now() \
-             WHERE coalesce(known.owner, excluded.owner) = excluded.owner RETURNING turns",
+             WHERE coalesce(known.owner, excluded.owner) = excluded.owner \
+                 AND ($6::bigint IS NULL OR known.turns = $6) RETURNING turns",
         )
         .bind(&self.namespace)
         .bind(&self.agent)
         .bind(id.as_str())
         .bind(&turn.title)
         .bind(owner_column(user))
+        .bind(turn.after)
         .fetch_optional(&mut *transaction)
         .await?;
-        let Some(number) = number else { return Ok(false) };
+        let Some(number) = number else {
+            transaction.rollback().await?;
+            let is_own = self.owner(id, user).await?.is_some_and(|(owner, _)| owner == owner_column(user));
+            return Ok(if is_own { TurnStorage::Overtaken } else { TurnStorage::Foreign });
+        };
         sqlx::query(
             "INSERT INTO recif_turns (namespace, agent, conversation, turn, messages, bytes) \
              VALUES ($1, $2, $3, $4, $5, $6)",
@@ -262,7 +269,7 @@ impl PostgresConversations {
         .execute(&mut *transaction)
         .await?;
         transaction.commit().await?;
-        Ok(true)
+        Ok(TurnStorage::Stored)
     }
 
     /// Reports whether `error` means that the tables are missing; they are then created again.
@@ -289,6 +296,8 @@ struct TurnRow {
     json: String,
     bytes: i64,
     title: Option<String>,
+    /// Number of turns that the conversation must have had, if it is known.
+    after: Option<i64>,
 }
 
 fn size(bytes: usize) -> i64 {

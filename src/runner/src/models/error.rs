@@ -13,6 +13,8 @@ pub(crate) struct ModelError {
     /// Kind of failure.
     pub(crate) kind: ModelErrorKind,
     text: String,
+    /// Status of the response, if there was one without success.
+    status: Option<u16>,
     /// Delay that the provider asked for in `Retry-After`.
     pub(super) retry_after: Option<Duration>,
     /// Set if the same request may succeed in a moment.
@@ -48,7 +50,8 @@ impl ModelError {
         use ModelErrorKind::{Malformed, Timeout, Unavailable};
         let is_of_model = matches!(kind, Unavailable | Timeout | Malformed);
         let is_transient = kind == Unavailable;
-        Self { kind, text: text.into(), retry_after: None, is_transient, is_of_model, is_reported: false }
+        let (text, status) = (text.into(), None);
+        Self { kind, text, status, retry_after: None, is_transient, is_of_model, is_reported: false }
     }
 
     /// Creates the error for a request without the caller's key.
@@ -80,7 +83,17 @@ impl ModelError {
         let error = Self::new(kind, format!("{what} (HTTP {})", status.as_u16()));
         // The request itself is at fault in the other cases, for every model.
         let is_of_model = !matches!(status.as_u16(), 400 | 413 | 422);
-        Self { is_of_model, ..error }
+        Self { is_of_model, status: Some(status.as_u16()), ..error }
+    }
+
+    /// Returns the failure in a few words, such as `HTTP 503`.
+    pub(super) fn summary(&self) -> String {
+        match (self.status, self.kind) {
+            (Some(status), _) => format!("HTTP {status}"),
+            (None, ModelErrorKind::Timeout) => "no answer in time".to_owned(),
+            (None, ModelErrorKind::Malformed) => "an answer that cannot be read".to_owned(),
+            (None, _) => "no answer".to_owned(),
+        }
     }
 
     /// Creates the error for a failure that the provider reported within its answer. The piece with the report goes to

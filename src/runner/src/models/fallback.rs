@@ -41,12 +41,12 @@ pub(super) struct ChainedModel {
     pub(super) breaker: Arc<Breaker>,
 }
 
-/// Stream of an answer.
-type Answer = BoxStream<'static, Result<Chunk, ModelError>>;
+/// Stream of the pieces of an answer.
+type ChunkStream = BoxStream<'static, Result<Chunk, ModelError>>;
 
 #[async_trait]
 impl Model for ModelChain {
-    fn respond(&self, request: ModelRequest) -> Answer {
+    fn respond(&self, request: ModelRequest) -> ChunkStream {
         let models = self.0.clone();
         stream::once(async move { begin(&models, request).await }).try_flatten().boxed()
     }
@@ -65,10 +65,14 @@ impl Model for ModelChain {
     fn needs_key(&self) -> bool {
         self.0.first().is_some_and(|first| first.model.needs_key())
     }
+
+    fn failure(&self) -> Option<Arc<str>> {
+        self.0.first()?.breaker.failure()
+    }
 }
 
 /// Asks the models in their order and returns the first answer that has begun.
-async fn begin(models: &[ChainedModel], request: ModelRequest) -> Result<Answer, ModelError> {
+async fn begin(models: &[ChainedModel], request: ModelRequest) -> Result<ChunkStream, ModelError> {
     let mut failure = None;
     let stays = |name: &Arc<str>| models.iter().skip(1).position(|model| model.name == *name);
     let start = request.fallback.as_ref().and_then(stays).map_or(0, |place| place + 1);
@@ -98,7 +102,7 @@ async fn ask(
     place: usize,
     has_fallback: bool,
     request: &ModelRequest,
-) -> Result<Answer, ModelError> {
+) -> Result<ChunkStream, ModelError> {
     let is_fallback = place > 0;
     let mut request = ModelRequest { has_fallback, ..request.clone() };
     if is_fallback {
@@ -113,6 +117,7 @@ async fn ask(
             error.is_of_model &= error.kind != ModelErrorKind::Refused || !model.needs_key();
             if error.is_of_model {
                 breaker.failed(Instant::now());
+                breaker.note(&error);
             } else if error.kind != ModelErrorKind::NoKey {
                 // The model works: it has judged the request.
                 breaker.succeeded();
@@ -138,6 +143,8 @@ struct BreakerState {
     failures: u32,
     /// End of the time for which the model is skipped.
     until: Option<Instant>,
+    /// Last failure, in a few words.
+    failure: Option<Arc<str>>,
 }
 
 impl Breaker {
@@ -165,6 +172,16 @@ impl Breaker {
         if state.failures >= FAILURES {
             state.until = Some(now + SKIPPED);
         }
+    }
+
+    /// Keeps what failed, until the model answers.
+    fn note(&self, error: &ModelError) {
+        self.state().failure = Some(error.summary().into());
+    }
+
+    /// Returns what failed last, if the model has not answered since.
+    fn failure(&self) -> Option<Arc<str>> {
+        self.state().failure.clone()
     }
 
     fn succeeded(&self) {

@@ -41,10 +41,20 @@ pub(super) fn bytes(response: Response, timeouts: Timeouts) -> Frames {
     bytes.boxed()
 }
 
-/// Splits server-sent events and returns the data of each.
+/// Splits server-sent events and returns the data of each. A body of a single line that is none of theirs is malformed.
 pub(super) fn events(bytes: Frames) -> Frames {
-    let mut length = Length::default();
-    let bounded = bytes.and_then(move |more| std::future::ready(length.add(&more).map(|()| more)));
+    let state = Some((bytes, Length::default()));
+    let bounded = stream::try_unfold(state, |state| async move {
+        let Some((mut bytes, mut length)) = state else { return Ok(None) };
+        match bytes.try_next().await {
+            Err(error) => Err(error),
+            Ok(Some(more)) => length.add(&more).map(|()| Some((more, Some((bytes, length))))),
+            // The parser reads only lines that have an end.
+            Ok(None) if length.is_unended_line() => Ok(Some((Bytes::from_static(b"\n"), None))),
+            Ok(None) => Ok(None),
+        }
+    });
+    let bounded: Frames = bounded.boxed();
     let events = SseStream::from_bytes_stream(bounded).map_err(|error| match error {
         Error::Body(error) => error.downcast().map_or_else(|_| ModelError::malformed(), |error| *error),
         _ => ModelError::malformed(),
@@ -94,10 +104,13 @@ pub(super) fn lines(bytes: Frames) -> Frames {
 struct Length {
     event: usize,
     line: usize,
+    /// Set once a line has ended.
+    has_line_end: bool,
 }
 
 impl Length {
     fn add(&mut self, more: &[u8]) -> Result<(), ModelError> {
+        self.has_line_end |= more.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
         for byte in more {
             match byte {
                 b'\n' if self.line == 0 => self.event = 0,
@@ -113,6 +126,11 @@ impl Length {
             }
         }
         Ok(())
+    }
+
+    /// Reports whether all bytes so far are one line that has not ended.
+    fn is_unended_line(&self) -> bool {
+        self.line > 0 && !self.has_line_end
     }
 }
 
@@ -156,7 +174,12 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_no_event_is_malformed() {
-        assert_eq!(cut(events, "<html>\n", 3).await.unwrap_err(), ModelError::malformed());
+        for body in ["<html>\n", "<html>", "{\"choices\": []}"] {
+            assert_eq!(cut(events, body, 3).await.unwrap_err(), ModelError::malformed(), "{body}");
+        }
+        for cut_off in ["", "data: {\"choices\"", ": wait"] {
+            assert!(cut(events, cut_off, 3).await.unwrap().is_empty(), "{cut_off}");
+        }
         let broken: Frames = stream::iter([Ok(Bytes::from("data: 1\n\n")), Err(ModelError::broken_off())]).boxed();
         let found: Vec<_> = events(broken).collect().await;
         assert_eq!(found, [Ok(Bytes::from("1")), Err(ModelError::broken_off())]);

@@ -32,6 +32,11 @@ pub(crate) trait Model: Send + Sync {
     fn needs_key(&self) -> bool {
         false
     }
+
+    /// Returns why the first model did not answer last, in a few words, if others stand in for it.
+    fn failure(&self) -> Option<Arc<str>> {
+        None
+    }
 }
 
 /// Embedding model: maps text to a vector, near those of texts with a similar meaning.

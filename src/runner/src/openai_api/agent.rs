@@ -7,8 +7,12 @@ use tokio::sync::mpsc::Sender;
 
 use super::backend::{CompletionError, CompletionRequest, ModelBackend};
 use crate::{
-    agent::Agent, caller::CallerContext, conversations::history::ConversationId, models::message::Message,
-    turn::TurnOutcome, turn_event::TurnEvent,
+    agent::Agent,
+    caller::CallerContext,
+    conversations::history::{ConversationId, StoredConversation},
+    models::message::Message,
+    turn::TurnOutcome,
+    turn_event::TurnEvent,
 };
 
 /// Agent with the model name under which it is served.
@@ -39,7 +43,7 @@ impl ModelBackend for NamedAgent {
         &self,
         conversation: &ConversationId,
         caller: &CallerContext,
-    ) -> Result<Vec<Arc<Message>>, CompletionError> {
+    ) -> Result<StoredConversation, CompletionError> {
         Ok(self.agent.history(conversation, &caller.user).await?)
     }
 

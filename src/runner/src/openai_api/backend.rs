@@ -9,7 +9,7 @@ use tokio::sync::mpsc::Sender;
 use crate::{
     agent::{TurnError, TurnRecord},
     caller::CallerContext,
-    conversations::history::ConversationId,
+    conversations::history::{ConversationId, StoredConversation},
     models::{Message, ModelError, OutputFormat},
     turn::TurnOutcome,
     turn_event::TurnEvent,
@@ -36,11 +36,11 @@ pub(crate) trait ModelBackend: Send + Sync {
         false
     }
 
-    /// Returns the messages of a conversation, oldest first.
+    /// Returns a conversation.
     ///
     /// # Errors
     /// The conversation is not known to this caller, or cannot be read.
-    async fn history(&self, _: &ConversationId, _: &CallerContext) -> Result<Vec<Arc<Message>>, CompletionError> {
+    async fn history(&self, _: &ConversationId, _: &CallerContext) -> Result<StoredConversation, CompletionError> {
         Err(CompletionError::NoConversation)
     }
 
@@ -91,6 +91,9 @@ pub(crate) enum CompletionError {
     /// The conversation was never begun, has been forgotten, or is another user's.
     #[error("the conversation is not known")]
     NoConversation,
+    /// The conversation has gone on meanwhile.
+    #[error("{0}")]
+    Conflict(String),
     /// Conversations cannot be read or written now.
     #[error("{0}")]
     Unavailable(String),
@@ -104,6 +107,7 @@ impl From<TurnError> for CompletionError {
         match error {
             TurnError::Model(error) => Self::Model(error),
             TurnError::NoConversation(_) => Self::NoConversation,
+            TurnError::Overtaken => Self::Conflict(error.to_string()),
             TurnError::Random(_) | TurnError::Conversations(_) => Self::Unavailable(error.to_string()),
         }
     }

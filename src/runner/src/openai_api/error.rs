@@ -96,6 +96,9 @@ impl From<CompletionError> for ApiError {
             CompletionError::NoConversation => {
                 Self::with_status(StatusCode::CONFLICT, "the conversation became another user's meanwhile")
             }
+            CompletionError::Conflict(why) => {
+                Self { param: Some("previous_response_id".into()), ..Self::with_status(StatusCode::CONFLICT, why) }
+            }
             CompletionError::Model(ref failed) => Self::with_status(model_status(failed), error.to_string()),
             CompletionError::Failed(_) => Self::with_status(StatusCode::BAD_GATEWAY, error.to_string()),
         }

@@ -6,6 +6,7 @@
 //! | `GET /v1/models/{model}` | one of them |
 //! | `POST /v1/chat/completions` | the answer to `messages`, which are the whole conversation: nothing is stored |
 //! | `POST /v1/responses` | the answer to `input`, in a [conversation](responses) |
+//! | any method of `/v1/responses/{id}` | 404, which says what is kept |
 //!
 //! Tools are called by this runtime, not by the client. Errors are `{"error": {"message", "type", "param", "code"}}`:
 //! 400 for an invalid request, 404 for an unknown model, 413 for a body over 1 MiB, 502 when the model fails, 503 while
@@ -56,6 +57,7 @@ pub(super) fn routes(answers: BackendResult) -> Router {
         .route("/v1/models/{model}", get(show).fallback(not_allowed))
         .route("/v1/chat/completions", post(complete).fallback(not_allowed))
         .route("/v1/responses", post(responses::create).fallback(not_allowed))
+        .route("/v1/responses/{*rest}", any(responses::refuse_by_id))
         .route("/v1/{*rest}", any(async || ApiError::with_status(StatusCode::NOT_FOUND, "unknown route under /v1")))
         .with_state(api)
 }

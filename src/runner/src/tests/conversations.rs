@@ -10,7 +10,7 @@ use super::Runner;
 use crate::{
     conversations::{
         Conversations, Storage,
-        history::{ConversationId, History, UserName},
+        history::{ConversationId, History, StoredConversation, TurnStorage, UserName},
     },
     database::Dsn,
     models::{Message, ToolCall},
@@ -28,7 +28,7 @@ fn id(text: &str) -> ConversationId {
 /// Returns the messages of the conversation `name`, for a caller without a user name.
 async fn messages(conversations: &Conversations, name: &str) -> Vec<Arc<Message>> {
     match conversations.history(&id(name), &None).await.unwrap() {
-        History::Known(messages) => messages,
+        History::Known(conversation) => conversation.messages,
         History::Unknown => Vec::new(),
         History::Foreign => panic!("{name} is another's"),
     }
@@ -153,6 +153,29 @@ async fn a_database_that_is_away_is_a_503_until_it_is_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_two_turns_that_replicas_add_after_the_same_one_the_second_is_refused() {
+    let server = PostgresServer::start().await;
+    let (one, other) = (open(&server, "n", "a"), open(&server, "n", "a"));
+    let (talk, alice) = (id("talk"), Some("alice".into()));
+    assert!(one.add(&talk, &alice, user_message("first"), None).await.unwrap());
+    let add = |replica: &'static str, turns| {
+        let conversations = if replica == "one" { &one } else { &other };
+        conversations.add_after(Some(turns), &talk, &alice, user_message(replica), None)
+    };
+    let (left, right) = tokio::join!(add("one", 1), add("other", 1));
+    let mut found = [left.unwrap(), right.unwrap()];
+    found.sort_by_key(|storage| *storage != TurnStorage::Stored);
+    assert_eq!(found, [TurnStorage::Stored, TurnStorage::Overtaken]);
+    let History::Known(known) = other.history(&talk, &alice).await.unwrap() else { panic!("it is gone") };
+    assert_eq!((known.turns, known.messages.len()), (2, 4));
+    assert_eq!(add("one", 2).await.unwrap(), TurnStorage::Stored);
+    let foreign = one.add_after(Some(3), &talk, &None, user_message("x"), None).await.unwrap();
+    assert_eq!(foreign, TurnStorage::Foreign);
+    let forgotten = one.add_after(Some(3), &id("forgotten"), &alice, user_message("x"), None).await.unwrap();
+    assert_eq!(forgotten, TurnStorage::Stored);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_conversation_is_its_users_alone_and_an_older_one_of_who_goes_on_first() {
     let server = PostgresServer::start().await;
     let conversations = open(&server, "n", "a");
@@ -162,7 +185,8 @@ async fn a_conversation_is_its_users_alone_and_an_older_one_of_who_goes_on_first
         assert_eq!(conversations.history(&id("c"), other).await.unwrap(), History::Foreign);
         assert!(!conversations.add(&id("c"), other, user_message("y"), None).await.unwrap());
     }
-    assert_eq!(conversations.history(&id("c"), &alice).await.unwrap(), History::Known(user_message("x")));
+    let known = || History::Known(StoredConversation { messages: user_message("x"), turns: 1 });
+    assert_eq!(conversations.history(&id("c"), &alice).await.unwrap(), known());
     assert!(conversations.add(&id("nameless"), &None, user_message("x"), None).await.unwrap());
     assert_eq!(conversations.history(&id("nameless"), &alice).await.unwrap(), History::Foreign);
 
@@ -170,7 +194,7 @@ async fn a_conversation_is_its_users_alone_and_an_older_one_of_who_goes_on_first
     let mut connection = server.connect().await;
     connection.execute("ALTER TABLE recif_conversations DROP COLUMN owner").await.unwrap();
     let next = open(&server, "n", "a");
-    assert_eq!(next.history(&id("c"), &mallory).await.unwrap(), History::Known(user_message("x")));
+    assert_eq!(next.history(&id("c"), &mallory).await.unwrap(), known());
     assert_eq!(next.history(&id("c"), &alice).await.unwrap(), History::Foreign);
     assert!(next.add(&id("c"), &mallory, user_message("y"), None).await.unwrap());
 }

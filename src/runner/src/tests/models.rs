@@ -33,6 +33,7 @@ async fn header_and_last_event_say_which_model_answers() {
         let request = runner.client.post(runner.url("/chat")).header("accept", accept);
         let response = request.body(json!({"message": "hi"}).to_string()).send().await.unwrap();
         assert_eq!(response.headers()["x-recif-model"], "stub/echo", "{accept}");
+        assert_eq!(response.headers()["x-recif-model-failure"], "HTTP 503", "{accept}");
         let text = response.text().await.unwrap();
         assert!(text.contains("echo: "), "{text}");
         assert_eq!(
@@ -62,6 +63,7 @@ async fn the_only_model_is_named_without_a_wait() {
     let request = runner.client.post(runner.url("/chat")).header("accept", "text/event-stream");
     let response = request.body(json!({"message": "hi"}).to_string()).send().await.unwrap();
     assert_eq!(response.headers()["x-recif-model"], "stub/stub-echo");
+    assert!(!response.headers().contains_key("x-recif-model-failure"));
 }
 
 #[tokio::test]

@@ -206,6 +206,9 @@ async fn every_error_has_openai_s_form() {
             "known models: tester",
         ),
         ("GET", "/v1/responses", "", 405, Value::Null, "GET is not allowed here"),
+        ("GET", "/v1/responses/resp_x", "", 404, Value::Null, "cannot be read, cancelled or deleted by its id"),
+        ("DELETE", "/v1/responses/resp_x", "", 404, Value::Null, "keeps only the messages of their conversation"),
+        ("GET", "/v1/responses/resp_x/input_items", "", 404, Value::Null, "cannot be read"),
     ] {
         let request = runner.client.request(method.parse().unwrap(), runner.url(path)).body(body.to_owned());
         let response = request.send().await.unwrap();

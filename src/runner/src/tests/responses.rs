@@ -1,11 +1,14 @@
 //! `POST /v1/responses` over HTTP: conversations, tools, events and errors that the official clients do not show.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use futures::{
     StreamExt,
     stream::{self, BoxStream},
 };
 use serde_json::{Value, json};
+use tokio::sync::Barrier;
 
 use super::Runner;
 use crate::models::{Chunk, Message, Model, ModelError, ModelErrorKind, ModelRequest, Usage, text_of};
@@ -36,6 +39,28 @@ impl Model for Transcript {
         }
         chunks.push(Ok(Chunk::Usage(Usage { input: 3, output: 2 })));
         stream::iter(chunks).boxed()
+    }
+}
+
+/// Model that answers `left` only together with `right`, and everything else at once.
+struct Together(Arc<Barrier>);
+
+#[async_trait]
+impl Model for Together {
+    fn respond(&self, request: ModelRequest) -> BoxStream<'static, Result<Chunk, ModelError>> {
+        let last = request.messages.last().map(|message| match &**message {
+            Message::User(parts) => text_of(parts),
+            _ => String::new(),
+        });
+        let waits = last.is_some_and(|text| text == "left" || text == "right");
+        let barrier = self.0.clone();
+        let answer = async move {
+            if waits {
+                barrier.wait().await;
+            }
+            Transcript.respond(request)
+        };
+        stream::once(answer).flatten().boxed()
     }
 }
 
@@ -137,6 +162,21 @@ async fn only_the_last_response_of_the_callers_own_conversation_can_be_continued
     for (status, error) in [foreign, unknown, other] {
         assert_eq!((status, &error["error"]["code"]), (400, &json!("previous_response_not_found")), "{error}");
     }
+}
+
+#[tokio::test]
+async fn of_two_responses_that_continue_one_at_the_same_time_one_gets_409() {
+    let runner = Runner::with_model(Together(Arc::new(Barrier::new(2)))).await;
+    let (_, first) = runner.respond(&ask("one")).await;
+    let (left, right) = (following("left", &first), following("right", &first));
+    let (left, right) = tokio::join!(runner.respond(&left), runner.respond(&right));
+    let (name, kept, refused) = if left.0 == 200 { ("left", left, right) } else { ("right", right, left) };
+    assert_eq!((kept.0, refused.0), (200, 409), "{kept:?} {refused:?}");
+    let error = &refused.1["error"];
+    assert!(error["message"].as_str().unwrap().starts_with("another response continued the same one"), "{error}");
+    assert_eq!(error["param"], "previous_response_id");
+    let (_, third) = runner.respond(&following("on", &kept.1)).await;
+    assert_eq!(text(&third), format!("u:one a u:{name} a u:on!"));
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::{code, flow_container, flow_of, flow_parts, general, keys, set_container, set_of, table, texts, variables};
+use super::{
+    code, flow_container, flow_of, flow_parts, general, keys, set_container, set_of, table, table_of, texts, variables,
+};
 use crate::render::{FLOW, FLOW_SET, FlowContract, flow_config_children};
 
 #[test]
@@ -119,4 +121,24 @@ fn the_page_names_every_key_of_the_files_and_no_other() {
     for (kind, fields) in implementations.iter().filter(|(_, fields)| !fields.is_empty()) {
         assert_eq!(*fields, of(kind), "{kind}");
     }
+}
+
+#[test]
+fn the_page_of_flows_says_where_each_key_of_config_json_comes_from() {
+    const FLOWS: &str = include_str!("../../../../../docs/flows.md");
+    let rows = table_of(FLOWS, "### Fields in its files", "");
+    let documented: BTreeSet<String> = rows.iter().flat_map(|row| code(row[0])).map(str::to_owned).collect();
+    let set = set_of(json!({}));
+    let contract = FlowContract::of_set("s", &[flow_parts("f")], &BTreeMap::new()).unwrap();
+    let children = flow_config_children(&set, FLOW_SET, &set.spec.runtime, &contract);
+    let config = children.iter().find_map(|child| child.body["data"]["config.json"].as_str()).unwrap();
+    let config: Value = serde_json::from_str(config).unwrap();
+    let mut rendered = BTreeSet::new();
+    for (key, value) in config.as_object().unwrap() {
+        match key.as_str() {
+            "defaultModel" | "plugin" => rendered.extend(keys(value).iter().map(|inner| format!("{key}.{inner}"))),
+            _ => rendered.extend([key.clone()]),
+        }
+    }
+    assert_eq!(documented, rendered);
 }

@@ -29,7 +29,12 @@ const PROXY: PinnedProxy<'static> =
 
 /// Returns the rows of the first table below a heading, without its head. `after` is text that stands before the table.
 fn table(heading: &str, after: &str) -> Vec<Vec<&'static str>> {
-    let (_, section) = PAGE.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
+    table_of(PAGE, heading, after)
+}
+
+/// Returns the same of another page.
+fn table_of(page: &'static str, heading: &str, after: &str) -> Vec<Vec<&'static str>> {
+    let (_, section) = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading}"));
     let (_, section) = section.split_once(after).unwrap_or_else(|| panic!("no {after:?} below {heading}"));
     let rows = section.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
     let cells =

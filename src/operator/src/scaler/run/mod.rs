@@ -3,6 +3,7 @@
 //! Everything is concurrent, and no workload waits for the Pods of another: a workload is evaluated when the last of its own Pods has
 //! answered, at the latest when the time for answers is over. Writes go on beside the next round; a workload has at most one in flight.
 
+mod notes;
 mod writes;
 
 use std::{
@@ -26,7 +27,10 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 
-use self::writes::{WRITE_BACKOFF, apply_writes, should_log};
+use self::{
+    notes::ModelNotes,
+    writes::{WRITE_BACKOFF, apply_writes, should_log},
+};
 use super::{
     Direction, PodSample, ScalerMetrics, ViewError, WorkloadFleet, WorkloadId, WorkloadView,
     cold::{ColdPolls, PollResponse},
@@ -108,6 +112,7 @@ struct ScalerTerm {
     queries: FuturesUnordered<LoadQuery>,
     polls: ColdPolls,
     writes: FuturesUnordered<PendingWrite>,
+    notes: ModelNotes,
     write_permits: Arc<Semaphore>,
     pod_request: Arc<[u8]>,
     tokens: TokenCache,
@@ -125,6 +130,7 @@ impl ScalerTerm {
             queries: FuturesUnordered::new(),
             polls: ColdPolls::default(),
             writes: FuturesUnordered::new(),
+            notes: ModelNotes::default(),
             write_permits: Arc::new(Semaphore::new(MAX_WRITES)),
             pod_request: get_request("/_recif/inflight", &[]).into(),
             tokens: TokenCache::default(),
@@ -150,6 +156,7 @@ impl ScalerTerm {
                 Some((asked, answer)) = self.queries.next() => self.handle_response(asked, answer),
                 answer = self.polls.next() => self.handle_poll(answer),
                 Some((id, scaled, result)) = self.writes.next() => self.handle_write(&id, scaled, &result),
+                Some(()) = self.notes.next() => {}
                 changed = fleet.changed() => self.handle_changes(changed),
             }
             if self.round.is_some() && self.queries.is_empty() {
@@ -283,6 +290,7 @@ impl ScalerTerm {
         self.queries.clear();
         self.gateways.end_round();
         open.iter().for_each(|id| self.evaluate(id));
+        self.notes.begin(self.gateways.models(), &self.scaler.fleet, &self.write_permits);
         self.scaler.metrics.ended(begun.elapsed());
     }
 

@@ -132,7 +132,13 @@ async fn nothing_is_tried_again_once_the_answer_began() {
 #[tokio::test]
 async fn what_is_no_answer_at_all_is_malformed() {
     for (provider, ..) in PROVIDERS {
-        for body in ["<html>SECRET</html>\n\n", "{\"SECRET\": [\n\n", "data: SECRET\n\n", "data: [1]\n\n"] {
+        for body in [
+            "<html>SECRET</html>",
+            "<html>SECRET</html>\n\n",
+            "{\"SECRET\": [\n\n",
+            "data: SECRET\n\n",
+            "data: [1]\n\n",
+        ] {
             let server = Provider::new([ScriptedReply::ok(body)]).await;
             let answer = collect(server.model(provider).respond(hello())).await;
             assert_eq!(kind_of(answer), ModelErrorKind::Malformed, "{provider} {body}");

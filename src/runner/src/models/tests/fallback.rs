@@ -56,7 +56,9 @@ async fn each_failure_before_the_answer_goes_on_to_the_next_model_or_not() {
         (ScriptedReply::status(403), 1, true),
         (ScriptedReply::status(404), 1, true),
         // Ends before it began, as one that was cut off.
-        (ScriptedReply::ok("<html>"), 2, true),
+        (ScriptedReply::ok(""), 2, true),
+        (ScriptedReply::ok("<html>"), 1, true),
+        (ScriptedReply::ok(r#"{"object": "chat.completion", "choices": []}"#), 1, true),
         (ScriptedReply::ok("data: [1]\n\n"), 1, true),
         (ScriptedReply::ok("").ending(ReplyEnd::Cut), 2, true),
         (ScriptedReply::ok("").ending(ReplyEnd::Silent), 1, true),

@@ -1,8 +1,8 @@
 //! `POST /v1/responses`: the answer to `input`, as one JSON object or as events.
 //!
 //! A response of an agent is kept in a conversation unless `store` is false, and `previous_response_id` goes on with that
-//! conversation: its messages come before `input`. Only the last response of a conversation can be continued. A flow keeps
-//! nothing. Instructions are for one response and are never kept.
+//! conversation: its messages come before `input`. Only the last response of a conversation can be continued, and only once: of
+//! two that continue it at the same time, one gets 409. A flow keeps nothing. Instructions are for one response and are never kept.
 //!
 //! Tools are called by this runtime. Their calls are shown as items of type `mcp_call`, OpenAI's form for tools that a
 //! client need not run.
@@ -19,7 +19,7 @@ use axum::{
     Json,
     body::Bytes,
     extract::{State, rejection::BytesRejection},
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse, Response},
 };
 use tokio::sync::mpsc;
@@ -29,7 +29,13 @@ use super::{
     Api, ApiError,
     backend::{CompletionError, CompletionRequest, ModelBackend},
 };
-use crate::{agent::TurnRecord, caller::CallerContext, conversations::history::ConversationId, models::Message, sse};
+use crate::{
+    agent::TurnRecord,
+    caller::CallerContext,
+    conversations::history::{ConversationId, StoredConversation},
+    models::Message,
+    sse,
+};
 
 /// Responds to `POST /v1/responses`.
 pub(super) async fn create(
@@ -64,6 +70,13 @@ pub(super) async fn create(
     Ok(sse::with_model(Json(head.finished(&output, &outcome, asked)).into_response(), model))
 }
 
+/// Refuses to read, cancel or delete a response by its id: usage, settings and items of a response are not stored.
+pub(super) async fn refuse_by_id() -> ApiError {
+    let why = "a response cannot be read, cancelled or deleted by its id: of responses, an agent keeps only the messages of \
+               their conversation, which `previous_response_id` of another request continues";
+    ApiError::with_status(StatusCode::NOT_FOUND, why)
+}
+
 /// Loads the conversation that the request continues, and builds the question for the backend.
 async fn prepare(
     request: ResponseRequest,
@@ -78,10 +91,12 @@ async fn prepare(
             return Err(ApiError::invalid(Some(name), text));
         }
     }
-    let (conversation, history) = match &request.previous {
-        None => (ConversationId::random().map_err(no_random)?, Vec::new()),
+    let (conversation, known) = match &request.previous {
+        None => (ConversationId::random().map_err(no_random)?, StoredConversation::default()),
         Some(text) => continued(text, &caller, answers).await?,
     };
+    let turns = request.previous.as_ref().map(|_| known.turns);
+    let history = known.messages;
     let stores = keeps && request.store != Some(false);
     let instructions = request.instructions.clone().map(|text| Arc::new(Message::System(text)));
     let earlier = usize::from(instructions.is_some()) + history.len();
@@ -96,28 +111,28 @@ async fn prepare(
         messages: instructions.into_iter().chain(history).chain(request.messages).collect(),
         config: request.config,
         output: request.output,
-        record: stores.then_some(TurnRecord { conversation, earlier }),
+        record: stores.then_some(TurnRecord { conversation, earlier, turns }),
     };
     Ok((head, question))
 }
 
-/// Returns the conversation of a response, and its messages.
+/// Returns the conversation of a response, by its id and its content.
 async fn continued(
     text: &str,
     caller: &CallerContext,
     answers: &dyn ModelBackend,
-) -> Result<(ConversationId, Vec<Arc<Message>>), ApiError> {
+) -> Result<(ConversationId, StoredConversation), ApiError> {
     let id = ResponseId::parse(text).ok_or_else(|| ApiError::no_response(text))?;
-    let history = match answers.history(&id.conversation, caller).await {
+    let known = match answers.history(&id.conversation, caller).await {
         Err(CompletionError::NoConversation) => return Err(ApiError::no_response(text)),
         found => found?,
     };
-    if !id.is_latest(&history) {
+    if !id.is_latest(&known.messages) {
         let why = "the conversation has gone on after this response: continue its last one, or leave \
                    `previous_response_id` out and send the whole conversation as `input`";
         return Err(ApiError::invalid(Some("previous_response_id"), why));
     }
-    Ok((id.conversation, history))
+    Ok((id.conversation, known))
 }
 
 fn no_random(error: getrandom::Error) -> ApiError {
