@@ -107,7 +107,8 @@ fn next_state(
         return None;
     }
     let was_active = status.condition(condition_type::MODEL_FALLBACK).is_some_and(|stored| stored.status == "True");
-    let is_active = fell_back * if was_active { END } else { BEGIN } >= all;
+    let one_of = if was_active { END } else { BEGIN };
+    let is_active = fell_back * one_of >= all;
     if is_active == was_active {
         return None;
     }
@@ -158,8 +159,8 @@ mod tests {
     }
 
     fn answered(first: u64, second: u64, third: u64) -> ModelCounts {
-        let counts = [("openai/gpt", first), ("a/two (HTTP 503)", second), ("b/three (no answer)", third), ("b/three", 99)];
-        counts.map(|(model, count)| (model.to_owned(), count)).into()
+        let (two, three) = (("a/two (HTTP 503)", second), ("b/three (no answer)", third));
+        [("openai/gpt", first), two, three, ("b/three", 99)].map(|(model, count)| (model.to_owned(), count)).into()
     }
 
     fn state(stored: Option<(&str, &str)>, answered: &ModelCounts) -> Option<FallbackState> {
@@ -200,7 +201,8 @@ mod tests {
 
     #[test]
     fn the_same_model_of_another_provider_stands_in() {
-        let answered = ModelCounts::from([("openai/gpt (HTTP 503)".to_owned(), 1), ("forged/model (x)".to_owned(), 99)]);
+        let counts = [("openai/gpt (HTTP 503)", 1), ("forged/model (x)", 99)];
+        let answered: ModelCounts = counts.map(|(model, count)| (model.to_owned(), count)).into();
         let message = "the fallback openai/gpt answers for openai/gpt since 12:04 UTC (HTTP 503)";
         assert_eq!(state(None, &answered).map(|state| state.message), Some(message.to_owned()));
     }
