@@ -130,13 +130,17 @@ impl WorkloadKind for Agent {
         let left_out = found.left_out.as_ref().map(LeftOut::condition);
         let (type_, id) = (config.plain.get("CORAIL_MODEL_TYPE"), config.plain.get("CORAIL_MODEL_ID"));
         let model = type_.zip(id).map(|(type_, id)| format!("{type_}/{id}"));
+        let model = model.filter(|_| self.spec.model_ref.is_none() || found.has_model());
+        // The scaler writes it: it stays for as long as there are fallbacks for the model that it names.
+        let status = self.status.as_ref().filter(|status| found.has_fallbacks() && status.model == model);
+        let fell_back = status.and_then(|status| status.machine.condition(condition_type::MODEL_FALLBACK).cloned());
         let rendered = RenderedWorkload {
-            model: model.filter(|_| self.spec.model_ref.is_none() || found.has_model()),
+            model,
             config: render::agent_config_children(self, &config),
             content_hash: config.content_hash,
             running: Vec::from(running.map_err(terminal)?),
             overlay: self.spec.pod_template.is_some(),
-            conditions: knowledge.into_iter().chain(left_out).chain(understood).collect(),
+            conditions: knowledge.into_iter().chain(left_out).chain(understood).chain(fell_back).collect(),
         };
         Ok(workload::with_policies(self, deps, rendered))
     }
