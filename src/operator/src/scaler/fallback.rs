@@ -200,6 +200,21 @@ mod tests {
     }
 
     #[test]
+    fn each_change_is_written_once() {
+        let mut stored: Option<(&str, String)> = None;
+        let mut writes = Vec::new();
+        for minute in [(1, 1, 0), (2, 0, 1), (1, 0, 2), (2, 1, 0), (5, 1, 0), (2, 1, 0), (9, 0, 0)] {
+            let answered = answered(minute.0, minute.1, minute.2);
+            let known = stored.as_ref().map(|(status, message)| (*status, message.as_str()));
+            if let Some(next) = state(known, &answered) {
+                writes.push(next.is_active);
+                stored = Some((if next.is_active { "True" } else { "False" }, next.message));
+            }
+        }
+        assert_eq!(writes, [true, false]);
+    }
+
+    #[test]
     fn the_same_model_of_another_provider_stands_in() {
         let counts = [("openai/gpt (HTTP 503)", 1), ("forged/model (x)", 99)];
         let answered: ModelCounts = counts.map(|(model, count)| (model.to_owned(), count)).into();
