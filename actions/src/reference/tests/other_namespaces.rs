@@ -92,3 +92,20 @@ async fn agents_of_two_namespaces_that_ask_each_other_name_the_cycle() {
         assert_eq!(sim.store().at(member, "/status/conditions/0/reason"), json!("ReferenceCycle"), "{member}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_an_agent_does_not_admit_is_on_no_cycle() {
+    let sim = Sim::new();
+    let back = in_shop("Tool", "back");
+    sim.store().create(&agent_id("a"), agent(json!({"tools": ["ask"]})));
+    sim.store().create(&tool_id("ask"), asks("shop", "b"));
+    sim.store().create(&in_shop("Agent", "b"), agent(json!({"tools": ["back"], "allowedNamespaces": {"from": "All"}})));
+    sim.store().create(&back, asks("team", "a"));
+    Operator::start(&sim).run(MINUTE).await;
+    let refusal = r#"agent "team/a" may not be used from namespace "shop""#;
+    assert!(message(&sim, &back).contains(refusal), "{}", message(&sim, &back));
+    for member in [agent_id("a"), tool_id("ask")] {
+        let said = message(&sim, &member);
+        assert!(!said.contains("cycle"), "{said}");
+    }
+}
