@@ -20,7 +20,8 @@ pub(crate) fn refusal(
 /// Reports whether the Agent of a reference, which is the only kind that is called from other namespaces, may be used by objects in the
 /// namespace `from`; true for each other kind, and for an Agent that is missing.
 pub(crate) fn admits(cache: &dyn CacheReader, reference: &Reference, from: &str) -> bool {
-    let Some(namespace) = reference.namespace.as_deref().filter(|_| reference.kind == RefKind::Agent) else { return true };
+    let other = reference.namespace.as_deref().filter(|_| reference.kind == RefKind::Agent);
+    let Some(namespace) = other else { return true };
     let agent = cache.get::<Agent>(namespace, &reference.name);
     agent.is_none_or(|agent| refusal(cache, agent.spec.allowed_namespaces.as_ref(), namespace, from).is_none())
 }

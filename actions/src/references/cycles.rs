@@ -16,7 +16,7 @@ impl Resolver<'_> {
             let namespace = node.namespace.as_deref().unwrap_or(self.namespace);
             let of = (node.kind, namespace, node.name.as_str());
             let references = references_for(self.cache, of, Usage::Calls).into_iter();
-            let is_called = |kind| matches!(kind, RefKind::Tool | RefKind::Flow | RefKind::Agent);
+            let is_called = |kind: RefKind| matches!(kind, RefKind::Tool | RefKind::Flow | RefKind::Agent);
             let calls = references.filter(|it| is_called(it.kind) && admits(self.cache, it, namespace));
             let node = |kind, called: Option<String>, name| {
                 let called = called.unwrap_or_else(|| namespace.to_owned());

@@ -54,11 +54,14 @@ async fn an_agent_of_another_namespace_is_asked_while_it_admits_those_who_ask() 
 #[tokio::test(start_paused = true)]
 async fn an_agent_of_another_namespace_that_speaks_plain_http_is_named_with_it() {
     let sim = Sim::new();
-    let spec = json!({"protocol": "http", "allowedNamespaces": {"from": "All"}});
-    sim.store().create(&in_shop("Agent", "seller"), agent(spec));
-    let ask = tool_id("ask");
+    let (asked, ask) = (in_shop("Agent", "seller"), tool_id("ask"));
+    sim.store().create(&asked, agent(json!({"protocol": "http"})));
     sim.store().create(&ask, asks("shop", "seller"));
-    Operator::start(&sim).run(MINUTE).await;
+    let mut operator = Operator::start(&sim);
+    operator.run(MINUTE).await;
+    let refused = message(&sim, &ask);
+    assert!(refused.contains("may not be used from namespace"), "it tells nothing of itself: {refused}");
+    admit(&sim, &mut operator, &asked, json!({"from": "All"})).await;
     let expected = r#"agent "shop/seller" speaks plain http: only chat and a2a agents can be tools"#;
     assert_eq!((phase(&sim, &ask), message(&sim, &ask)), ("Error".to_owned(), expected.to_owned()));
 }
