@@ -31,7 +31,8 @@ pub fn may_forward(name: &str) -> bool {
 // The API server limits the estimated cost of the rules, and a FlowSet has 64 flows with 32 servers each: so there are no more
 // rules than the pattern and the lengths leave open, and names are shorter than those of other headers.
 pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
-    let reserved = json!([RESERVED, CONNECTION].concat()).to_string().replace('"', "'");
+    let reserved = [RESERVED, CONNECTION].concat();
+    let reserved = json!(reserved).to_string().replace('"', "'");
     json_schema!({
         "type": "array",
         "maxItems": 16,
