@@ -123,7 +123,7 @@ impl WorkloadKind for Agent {
                 "the operator has no DATABASE_URL for this namespace, so the agent runs without its knowledge bases",
             ),
         });
-        let is_own_image = agent != deps.settings.runner_image;
+        let is_own_image = !image::is_runner(self, &deps.settings);
         let written = self.spec.model_ref.is_none().then_some(self.spec.model_type.as_str());
         let providers = written.into_iter().chain(found.providers());
         let understood = is_own_image.then(|| unknown_providers(agent, "its environment", providers)).flatten();
