@@ -39,7 +39,7 @@ pub(crate) fn schema(_: &mut SchemaGenerator) -> Schema {
         "x-kubernetes-list-type": "set",
         "items": {
             "type": "string",
-            "maxLength": 64,
+            "maxLength": 56,
             "pattern": "^[A-Za-z0-9!#$%&*+.^_|~-]+$",
             "x-kubernetes-validations": [
                 {
