@@ -10,16 +10,8 @@ const USER: &str = "x-recif-user";
 
 /// Further headers that belong to the connection or to the protocol of a call, in lower case. Those of an MCP server's own may have such
 /// names: objects that already have one stay valid.
-const CONNECTION: &[&str] = &[
-    "a2a-version",
-    "accept-encoding",
-    "expect",
-    "keep-alive",
-    "proxy-authorization",
-    "te",
-    "trailer",
-    "upgrade",
-];
+const CONNECTION: &[&str] =
+    &["a2a-version", "accept-encoding", "expect", "keep-alive", "proxy-authorization", "te", "trailer", "upgrade"];
 
 /// Reports whether the calls of a tool may have this header of the caller.
 pub fn may_forward(name: &str) -> bool {
