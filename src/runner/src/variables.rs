@@ -22,12 +22,13 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     (
         "CORAIL_MODEL_TYPE",
         "stub",
-        "model provider: openai (also for servers that speak its API), anthropic, gemini, ollama, or `stub`, which \
-         answers without any network",
+        "model provider: openai (also for servers that speak its API), anthropic, gemini, ollama, azure-openai, or \
+         `stub`, which answers without any network",
     ),
     ("CORAIL_MODEL_ID", "stub-echo", "model of that provider"),
     ("CORAIL_MODEL_BASE_URL", "", "where the provider is; goes before that provider's own variable"),
     ("CORAIL_MODEL_REGION", "", "region of provider openai, such as eu: selects one of its public addresses"),
+    ("CORAIL_MODEL_EXTRA_CONFIG", "", "JSON object of settings of the provider: apiVersion of azure-openai"),
     ("CORAIL_MODEL_CONFIG", "", "JSON object of generation settings such as temperature"),
     (
         "CORAIL_MODEL_CREDENTIAL_KEYS",
@@ -51,6 +52,13 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("OPENAI_BASE_URL", "https://api.openai.com/v1", "where provider openai is; likewise ANTHROPIC_, GEMINI_BASE_URL"),
     ("ANTHROPIC_API_KEY", "", "key of provider anthropic; never printed"),
     ("GEMINI_API_KEY", "", "key of provider gemini, or GOOGLE_API_KEY; never printed"),
+    (
+        "AZURE_OPENAI_API_KEY",
+        "",
+        "key of provider azure-openai, or AZURE_OPENAI_AD_TOKEN, or AZURE_TENANT_ID, AZURE_CLIENT_ID and \
+         AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET; never printed",
+    ),
+    ("AZURE_OPENAI_ENDPOINT", "", "where provider azure-openai is, as CORAIL_MODEL_BASE_URL"),
     ("OLLAMA_BASE_URL", "http://localhost:11434", "where provider ollama is"),
     ("CORAIL_SYSTEM_PROMPT", "", "instructions given to the model before the conversation"),
     ("CORAIL_BACKGROUND_MODEL", "", "`provider:model_id` that titles conversations; the main model when unset"),

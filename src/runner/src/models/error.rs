@@ -21,6 +21,8 @@ pub(crate) struct ModelError {
     pub(super) is_of_model: bool,
     /// Set if the provider reported it within its answer.
     pub(super) is_reported: bool,
+    /// Set if the provider does not take the credentials (401), which may have expired.
+    pub(super) is_unauthorized: bool,
 }
 
 /// Kinds of failure.
@@ -42,13 +44,23 @@ pub(crate) enum ModelErrorKind {
 
 const NO_QUOTA: &str = "the account at the provider has no quota or credit left; see its billing";
 
+const UNSAFE: &str = "the provider's rules on content forbid this answer; ask in another way";
+
 impl ModelError {
     /// Creates an error; `text` says what to do and quotes nothing of a response.
     pub(crate) fn new(kind: ModelErrorKind, text: impl Into<String>) -> Self {
         use ModelErrorKind::{Malformed, Timeout, Unavailable};
         let is_of_model = matches!(kind, Unavailable | Timeout | Malformed);
         let is_transient = kind == Unavailable;
-        Self { kind, text: text.into(), retry_after: None, is_transient, is_of_model, is_reported: false }
+        Self {
+            kind,
+            text: text.into(),
+            retry_after: None,
+            is_transient,
+            is_of_model,
+            is_reported: false,
+            is_unauthorized: false,
+        }
     }
 
     /// Creates the error for a request without the caller's key.
@@ -62,6 +74,7 @@ impl ModelError {
         use ModelErrorKind::{BadRequest, Refused, Unavailable};
         let (kind, what) = match status.as_u16() {
             429 if code == Some(refusal::NO_QUOTA) => (Refused, NO_QUOTA),
+            400 if code == Some(refusal::CONTENT_FILTER) => (Refused, UNSAFE),
             402 => (Refused, NO_QUOTA),
             401 | 403 => (Refused, "the provider refuses the API key; check that it is valid for this model"),
             404 => {
@@ -80,7 +93,12 @@ impl ModelError {
         let error = Self::new(kind, format!("{what} (HTTP {})", status.as_u16()));
         // The request itself is at fault in the other cases, for every model.
         let is_of_model = !matches!(status.as_u16(), 400 | 413 | 422);
-        Self { is_of_model, ..error }
+        Self { is_of_model, is_unauthorized: status == StatusCode::UNAUTHORIZED, ..error }
+    }
+
+    /// Creates the error for credentials that cannot be fetched. Another model may have better ones.
+    pub(super) fn no_credentials(kind: ModelErrorKind, text: impl Into<String>) -> Self {
+        Self { is_of_model: true, ..Self::new(kind, text) }
     }
 
     /// Creates the error for a failure that the provider reported within its answer. The piece with the report goes to
@@ -92,7 +110,7 @@ impl ModelError {
 
     /// Creates the error for an answer ended by the provider's safety rules.
     pub(super) fn unsafe_content() -> Self {
-        Self::new(ModelErrorKind::Refused, "the provider's rules on content forbid this answer; ask in another way")
+        Self::new(ModelErrorKind::Refused, UNSAFE)
     }
 
     /// Creates the error for an answer that ended before it was complete.

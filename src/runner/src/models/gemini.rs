@@ -85,7 +85,7 @@ impl Protocol for Gemini {
         let (folder, name) = model.split_once('/').unwrap_or(("models", &model));
         let mut url = self.0.url(&["v1beta", folder, &format!("{name}:streamGenerateContent")]);
         url.query_pairs_mut().append_pair("alt", "sse");
-        Ok(ProviderRequest { url, headers, body: body.into() })
+        Ok(ProviderRequest::new(url, headers, body))
     }
 
     fn reader(&self) -> Box<dyn Reader> {

@@ -9,8 +9,12 @@
 //! none of that.
 
 mod anthropic;
+mod authorizer;
+mod azure;
 mod calls;
 mod contract;
+mod credential_cache;
+mod credential_server;
 mod credentials;
 mod endpoint;
 mod error;
@@ -38,6 +42,7 @@ use std::sync::Arc;
 use crds::provider;
 
 use anthropic::Anthropic;
+use azure::AzureOpenAi;
 pub(super) use contract::{DefaultModel, Fallback, FallbackSources, Plugin, open_chain};
 pub(super) use credentials::{Credentials, directory};
 pub(super) use error::{ModelError, ModelErrorKind};
@@ -66,6 +71,7 @@ pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &H
         provider::ANTHROPIC => Arc::new(Remote::new(Anthropic::new(reference, credentials)?, connection()?)),
         provider::GEMINI => Arc::new(Remote::new(Gemini::new(reference, credentials)?, connection()?)),
         provider::OLLAMA => Arc::new(Remote::new(Ollama::new(reference, credentials)?, connection()?)),
+        provider::AZURE_OPENAI => Arc::new(Remote::new(AzureOpenAi::new(reference, credentials, http)?, connection()?)),
         _ => Arc::new(Stub),
     })
 }

@@ -49,7 +49,7 @@ impl Ollama {
         if let Some(key) = self.0.key_header("Bearer ", caller) {
             headers.insert(AUTHORIZATION, key);
         }
-        ProviderRequest { url: self.0.url(&["api", action]), headers, body: body.into() }
+        ProviderRequest::new(self.0.url(&["api", action]), headers, body)
     }
 }
 

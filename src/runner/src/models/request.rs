@@ -21,6 +21,8 @@ pub(crate) struct ModelRef {
     pub(crate) base_url: Option<String>,
     /// Region, for providers with one public address per region.
     pub(crate) region: Option<String>,
+    /// Settings of the provider's protocol besides the base URL, by the names of `extraConfig`.
+    pub(crate) settings: Map<String, Value>,
     /// Names of credentials that were declared for it. A single one is used when the provider's own name has no value.
     pub(crate) credential_keys: Vec<String>,
     /// Generation config of every request, which the request may override.
@@ -46,6 +48,12 @@ impl ModelRef {
     /// Creates a reference to a model at the provider's public address, with its defaults.
     pub(crate) fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
         Self { provider: provider.into(), id: id.into(), ..Self::default() }
+    }
+
+    /// Returns the setting that has one of these names.
+    pub(super) fn setting(&self, names: &[&str]) -> Option<&str> {
+        let found = names.iter().find_map(|name| self.settings.get(*name))?;
+        found.as_str().map(str::trim).filter(|text| !text.is_empty())
     }
 }
 

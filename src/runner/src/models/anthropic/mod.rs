@@ -78,7 +78,7 @@ impl Protocol for Anthropic {
         if let Some(key) = self.0.key_header(prefix, request.key.as_ref()) {
             headers.insert(name, key);
         }
-        Ok(ProviderRequest { url: self.0.url(&["v1", "messages"]), headers, body: body.into() })
+        Ok(ProviderRequest::new(self.0.url(&["v1", "messages"]), headers, body))
     }
 
     fn reader(&self) -> Box<dyn Reader> {

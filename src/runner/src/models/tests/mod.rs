@@ -1,6 +1,7 @@
 //! Fake providers: a loopback server with answers taken from the providers' public API references.
 
 mod anthropic;
+mod azure;
 mod failures;
 mod fallback;
 mod gemini;
@@ -126,7 +127,10 @@ impl Drop for OpenReplyGuard {
 struct RecordedRequest {
     path: String,
     headers: HeaderMap,
+    /// Body, if it is JSON.
     body: Value,
+    /// Body as it was sent.
+    text: String,
 }
 
 #[derive(Clone)]
@@ -176,6 +180,12 @@ impl Provider {
         open(&reference, &|name: &str| name.ends_with("_API_KEY").then(|| "KEY".into()), &self.http).unwrap()
     }
 
+    /// Opens the model with these credentials.
+    fn open_with(&self, reference: &ModelRef, credentials: &[(&str, &str)]) -> Result<Arc<dyn Model>, String> {
+        let value = |name: &str| credentials.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned());
+        open(reference, &value, &self.http)
+    }
+
     fn requests(&self) -> Vec<RecordedRequest> {
         self.requests.borrow().clone()
     }
@@ -194,11 +204,12 @@ impl Provider {
 }
 
 async fn serve_reply(State(script): State<ProviderScript>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let text = String::from_utf8_lossy(&body).into_owned();
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let mut place = 0;
     script.requests.send_modify(|asked| {
         place = asked.len();
-        asked.push(RecordedRequest { path: uri.to_string(), headers, body });
+        asked.push(RecordedRequest { path: uri.to_string(), headers, body, text });
     });
     let reply = script.replies.get(place).or(script.replies.last()).unwrap();
     reply.clone().respond(&script.silent)
