@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ObjectRef, Period,
-    provider::provider,
+    provider::{REGION_KEYS, provider},
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::ReferenceStatus,
@@ -55,7 +55,8 @@ pub fn is_protocol_header(name: &str) -> bool {
 #[serde(rename_all = "camelCase")]
 pub struct PluginConfigSpec {
     /// Protocol of the provider: stub (answers without any network), openai (also for compatible servers), anthropic,
-    /// gemini (also: googleai, google-ai, google), ollama or azure-openai (also: azureaifoundry). Any other word is for a
+    /// gemini (also: googleai, google-ai, google), ollama, azure-openai (also: azureaifoundry), gemini-vertex (also: vertexai,
+    /// vertex-ai; their models that begin with claude are anthropic-vertex's) or anthropic-vertex. Any other word is for a
     /// workload with an image of its own that knows it.
     #[serde(rename = "type")]
     #[schemars(
@@ -66,8 +67,8 @@ pub struct PluginConfigSpec {
         )
     )]
     pub type_: String,
-    /// Region of the provider (us, eu …). With type openai it selects the provider's address in that region; the other
-    /// types have no regions.
+    /// Region of the provider (us, eu …), which selects its address there, with the types openai, gemini-vertex and
+    /// anthropic-vertex (default: global); the other types have no regions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// Secret in the same namespace with the credentials. Required by openai, anthropic and gemini, unless
@@ -83,8 +84,9 @@ pub struct PluginConfigSpec {
     )]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credential_keys: Vec<String>,
-    /// More settings of the provider: baseUrl (also: baseURL, serverAddress, endpoint), and apiVersion of azure-openai; kept
-    /// as written. Not for credentials.
+    /// More settings of the provider: baseUrl (also: baseURL, serverAddress, endpoint), apiVersion of
+    /// azure-openai, projectId (also: project) and location of gemini-vertex and anthropic-vertex; kept as written. Not for
+    /// credentials.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub extra_config: Option<serde_json::Value>,
@@ -164,6 +166,14 @@ impl PluginConfigSpec {
             |key: &str| reads_url && BASE_URL_KEYS.contains(&key) || settings.iter().any(|names| names.contains(&key));
         let known = provider(&self.type_).is_some();
         keys.map(|(key, _)| key.as_str()).filter(|key| known && !is_read(key)).collect()
+    }
+
+    /// Returns the region, also by what stands for it in `extraConfig`.
+    pub fn region(&self) -> Option<&str> {
+        let has_setting = provider(&self.type_).is_some_and(|provider| provider.settings.contains(&REGION_KEYS));
+        let names = if has_setting { REGION_KEYS } else { &[] };
+        let setting = || self.setting(names).find_map(|(_, value)| value.as_str());
+        self.region.as_deref().or_else(setting).filter(|region| !region.is_empty())
     }
 
     /// Returns the base URL that `extraConfig` sets.

@@ -21,6 +21,12 @@ pub struct Provider {
 /// Names of the setting of `extraConfig` for the version of an API.
 pub const API_VERSION_KEYS: &[&str] = &["apiVersion"];
 
+/// Names of the setting of `extraConfig` for the project at Google Cloud.
+pub const PROJECT_KEYS: &[&str] = &["projectId", "project"];
+
+/// Names of the setting of `extraConfig` that stands for the region, where a provider has it.
+pub const REGION_KEYS: &[&str] = &["location", "region"];
+
 impl Provider {
     /// Reports whether the provider reads a key of a Secret, or the variable of that name.
     pub fn reads(&self, name: &str) -> bool {
@@ -73,11 +79,24 @@ pub const AZURE_OPENAI: Provider = Provider {
     ..NONE
 };
 
+/// Gemini at Google Cloud's Vertex AI. With its names, models that begin with `claude` are [`ANTHROPIC_VERTEX`]'s.
+pub const GEMINI_VERTEX: Provider = Provider {
+    names: &["gemini-vertex", "vertexai", "vertex-ai"],
+    identity: &["GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION", "GCE_METADATA_HOST"],
+    base: "GOOGLE_VERTEX_BASE_URL",
+    settings: &[PROJECT_KEYS, REGION_KEYS],
+    ..NONE
+};
+
+/// Anthropic's models at Google Cloud's Vertex AI.
+pub const ANTHROPIC_VERTEX: Provider = Provider { names: &["anthropic-vertex"], ..GEMINI_VERTEX };
+
 /// Stub that answers without any network.
 pub const STUB: Provider = Provider { names: &["stub"], ..NONE };
 
 /// All providers.
-pub const PROVIDERS: [Provider; 6] = [OPENAI, ANTHROPIC, GEMINI, OLLAMA, AZURE_OPENAI, STUB];
+pub const PROVIDERS: [Provider; 8] =
+    [OPENAI, ANTHROPIC, GEMINI, OLLAMA, AZURE_OPENAI, GEMINI_VERTEX, ANTHROPIC_VERTEX, STUB];
 
 /// Returns the provider of this name.
 pub fn provider(name: &str) -> Option<&'static Provider> {
@@ -88,7 +107,7 @@ pub fn provider(name: &str) -> Option<&'static Provider> {
 pub fn unknown(name: &str) -> String {
     format!(
         "unknown model provider `{name}`; use openai (also for servers that speak its API), anthropic, gemini, \
-         ollama, azure-openai or stub"
+         ollama, azure-openai, gemini-vertex, anthropic-vertex or stub"
     )
 }
 
@@ -102,6 +121,7 @@ mod tests {
             assert_eq!(provider(name), found, "{name}");
         }
         assert_eq!(provider("azureaifoundry"), Some(&AZURE_OPENAI));
+        assert_eq!(provider("vertexai"), Some(&GEMINI_VERTEX));
     }
 
     #[test]

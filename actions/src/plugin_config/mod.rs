@@ -1,7 +1,12 @@
 //! `PluginConfig` kind: validation. The lifecycle is that of every reference (`crate::reference`): a PluginConfig is Available
 //! when the Secret with the credentials exists and has every key.
 
-use crds::{PluginConfig, PluginConfigSpec, ReferencePhase, plugin_config::BASE_URL_KEYS, provider::provider, reason};
+use crds::{
+    PluginConfig, PluginConfigSpec, ReferencePhase,
+    plugin_config::BASE_URL_KEYS,
+    provider::{Provider, REGION_KEYS, provider},
+    reason,
+};
 use machine::{ActionError, Table, TableError};
 use meta::{PhasedObject as _, condition, condition_type, update_condition};
 use serde_json::Value;
@@ -68,13 +73,17 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
         return Some(format!("{} needs credentialsRef, or baseUrl, headersFrom or passthrough", spec.type_));
     }
     let region = spec.region.as_deref().unwrap_or_default();
-    if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
+    if let Some(region) = [region, spec.region().unwrap_or_default()].into_iter().find(|region| !is_region(region)) {
         return Some(format!("region {region:?} is not a region: use a word such as eu"));
     }
     // What an image of the user's own makes of these keys is not known.
     let provider = provider(&spec.type_)?;
     if let Some(problem) = provider.settings.iter().find_map(|names| setting_problem(spec, names)) {
         return Some(problem);
+    }
+    if let Some((name, _)) = region_setting(spec, provider).filter(|(_, value)| !region.is_empty() && *value != region)
+    {
+        return Some(format!("keep one of region, {name}"));
     }
     let (first, url) = spec.setting(&BASE_URL_KEYS).next()?;
     if let Some(problem) = twice(spec, &BASE_URL_KEYS) {
@@ -84,6 +93,15 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
     let is_address = url.as_str().is_some_and(|url| url.is_empty() || is_web_address(url));
     (!is_address)
         .then(|| format!("extraConfig.{first} must be a URL that begins with http:// or https:// and names a host"))
+}
+
+fn is_region(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+}
+
+/// Returns the setting of `extraConfig` that stands for the region.
+fn region_setting<'a>(spec: &'a PluginConfigSpec, provider: &Provider) -> Option<(&'static str, &'a Value)> {
+    provider.settings.contains(&REGION_KEYS).then(|| spec.setting(REGION_KEYS).next()).flatten()
 }
 
 /// Returns what is wrong with a setting of `extraConfig` that has these names.
@@ -138,6 +156,7 @@ mod tests {
             ),
             ("mistral", json!({"projectId": "p"}), None),
             ("azure-openai", json!({"endpoint": "http://h", "apiVersion": "2024-10-21"}), None),
+            ("vertexai", json!({"project": "p", "location": "eu"}), None),
             ("openai", json!({"apiVersion": "1"}), Some("nothing reads apiVersion of extraConfig with type openai: ")),
         ] {
             let spec = serde_json::from_value(json!({"type": type_, "extraConfig": extra})).unwrap();
@@ -190,6 +209,26 @@ mod tests {
             (
                 json!({"type": "azureaifoundry", "extraConfig": {"apiVersion": 2}}),
                 Some("extraConfig.apiVersion must be a text"),
+            ),
+            (
+                json!({"type": "vertexai", "credentialsRef": null, "region": "eu", "extraConfig": {"location": "eu"}}),
+                None,
+            ),
+            (
+                json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "us"}}),
+                Some("keep one of region, location"),
+            ),
+            (
+                json!({"type": "anthropic-vertex", "extraConfig": {"region": "eu", "location": "us"}}),
+                Some("keep one of location, region"),
+            ),
+            (
+                json!({"type": "vertex-ai", "extraConfig": {"projectId": "p", "project": "q"}}),
+                Some("keep one of projectId, project"),
+            ),
+            (
+                json!({"type": "vertexai", "extraConfig": {"location": "evil.example/"}}),
+                Some("region \"evil.example/\" is not a region: use a word such as eu"),
             ),
             (json!({"type": "azure", "extraConfig": {"endpoint": "h.example", "baseUrl": "unix:/run/llm"}}), None),
         ] {

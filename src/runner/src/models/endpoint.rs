@@ -4,16 +4,16 @@ use crds::provider::Provider;
 use reqwest::header::HeaderValue;
 use url::Url;
 
-use super::{CallerKey, Credentials, ModelRef, ModelRequest, generation::Generation};
+use super::{CallerKey, Credentials, ModelRef, ModelRequest, credentials::value_of, generation::Generation};
 
 /// Defaults of a provider.
 pub(super) struct ProviderDefaults {
     /// Names of its credentials, and whether its public address requires a key.
     pub(super) provider: Provider,
-    /// Public base URL of the provider; empty if it has none.
+    /// Public base URL of the provider; empty if it has none, or one per region alone.
     pub(super) public: &'static str,
-    /// Public base URL per region, with a placeholder `{region}`; `None` for a provider where a region changes nothing.
-    pub(super) regional: Option<&'static str>,
+    /// Returns the public base URL of a region; `None` for a provider where a region changes nothing.
+    pub(super) regional: Option<fn(&str) -> String>,
 }
 
 /// Model with its resolved base URL and key.
@@ -40,9 +40,9 @@ impl ModelEndpoint {
     ) -> Result<Self, String> {
         let Provider { keys, identity, base: url_name, needs_key, .. } = defaults.provider;
         let provider = &reference.provider;
-        let set = |name: &str| credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let set = |name: &str| value_of(credentials, name);
         let chosen = reference.base_url.clone().filter(|url| !url.is_empty()).or_else(|| set(url_name));
-        if chosen.is_none() && defaults.public.is_empty() {
+        if chosen.is_none() && defaults.public.is_empty() && defaults.regional.is_none() {
             return Err(format!(
                 "model provider `{provider}` has no address of its own: set `baseUrl` in the extraConfig of its \
                  PluginConfig, or {url_name}"
@@ -59,7 +59,7 @@ impl ModelEndpoint {
             )
         })?;
         let declared = match &*reference.credential_keys {
-            [only] if !identity.contains(&only.as_str()) => Some(only.as_str()),
+            [only] if !keys.is_empty() && !identity.contains(&only.as_str()) => Some(only.as_str()),
             _ => None,
         };
         let found = keys.iter().copied().chain(declared).find_map(|name| Some((name, set(name)?)));
@@ -117,9 +117,9 @@ impl ModelEndpoint {
 /// Returns the provider's public base URL, for the region if it has regional ones.
 fn public_base_url(reference: &ModelRef, defaults: &ProviderDefaults) -> Result<String, String> {
     let region = reference.region.as_deref().filter(|region| !region.is_empty());
-    let Some((template, region)) = defaults.regional.zip(region) else { return Ok(defaults.public.into()) };
+    let Some((address, region)) = defaults.regional.zip(region) else { return Ok(defaults.public.into()) };
     if region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Ok(template.replace("{region}", region));
+        return Ok(address(region));
     }
     Err(format!("model provider `{}` has no region {region:?}; regions are words such as eu", reference.provider))
 }
@@ -131,7 +131,7 @@ mod tests {
     const PROVIDER: ProviderDefaults = ProviderDefaults {
         provider: Provider { names: &["a"], keys: &["A_KEY", "B_KEY"], base: "A_URL", ..crds::provider::OPENAI },
         public: "https://api.example/v1",
-        regional: Some("https://{region}.api.example/v1"),
+        regional: Some(|region| format!("https://{region}.api.example/v1")),
     };
 
     fn find(

@@ -33,6 +33,7 @@ mod request;
 mod stub;
 mod title;
 mod transcript;
+mod vertex;
 
 #[cfg(test)]
 mod tests;
@@ -55,6 +56,7 @@ use openai::OpenAi;
 use remote::{Connection, Remote};
 pub(super) use request::{Answerer, CallerKey, Chunk, ModelRef, ModelRequest, OutputFormat, ToolSpec, Usage};
 use stub::Stub;
+use vertex::{AnthropicVertex, GeminiVertex};
 
 /// Creates the client of the model in `reference`; `credentials` looks up API keys and base URLs by name, for example
 /// `OPENAI_API_KEY`. `http` is the client of the process: clones are cheap and share its connections.
@@ -72,6 +74,12 @@ pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &H
         provider::GEMINI => Arc::new(Remote::new(Gemini::new(reference, credentials)?, connection()?)),
         provider::OLLAMA => Arc::new(Remote::new(Ollama::new(reference, credentials)?, connection()?)),
         provider::AZURE_OPENAI => Arc::new(Remote::new(AzureOpenAi::new(reference, credentials, http)?, connection()?)),
+        provider::GEMINI_VERTEX if !reference.id.starts_with("claude") => {
+            Arc::new(Remote::new(GeminiVertex::new(reference, credentials, http)?, connection()?))
+        }
+        provider::GEMINI_VERTEX | provider::ANTHROPIC_VERTEX => {
+            Arc::new(Remote::new(AnthropicVertex::new(reference, credentials, http)?, connection()?))
+        }
         _ => Arc::new(Stub),
     })
 }

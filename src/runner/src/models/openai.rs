@@ -26,7 +26,7 @@ use super::{
 const PROVIDER: ProviderDefaults = ProviderDefaults {
     provider: provider::OPENAI,
     public: "https://api.openai.com/v1",
-    regional: Some("https://{region}.api.openai.com/v1"),
+    regional: Some(|region| format!("https://{region}.api.openai.com/v1")),
 };
 
 /// Model behind Chat Completions.

@@ -7,12 +7,12 @@
 //! Sources: <https://docs.anthropic.com/en/api/messages-streaming>,
 //! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
 
-mod reader;
+pub(super) mod reader;
 
 use crds::provider;
 use dotprompt::Part;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     Credentials, ModelRef, ModelRequest, Thought,
@@ -54,23 +54,8 @@ impl Anthropic {
 
 impl Protocol for Anthropic {
     fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
-        let generation = self.0.generation(request);
-        let model = generation.model.clone();
-        let names = [("maxOutputTokens", "max_tokens")];
-        let mut body = generation.into_values(&names, true);
-        body.entry("max_tokens").or_insert(MAX_TOKENS.into());
+        let (model, mut body) = messages_body(&self.0, request)?;
         body.insert("model".into(), model.into());
-        body.insert("stream".into(), true.into());
-        if let Some(system) = instructions(request, request.output.as_ref().map(json_instruction)) {
-            body.insert("system".into(), system.into());
-        }
-        body.insert("messages".into(), messages(request)?.into());
-        if !request.tools.is_empty() {
-            let tools = request.tools.iter().map(
-                |tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema }),
-            );
-            body.insert("tools".into(), tools.collect());
-        }
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("anthropic-version"), VERSION);
         let is_token = self.0.key_name.as_deref() == Some(TOKEN);
@@ -84,6 +69,30 @@ impl Protocol for Anthropic {
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(AnthropicReader::default())
     }
+}
+
+/// Encodes `request` for the model at `endpoint` and returns the model's id and the body, which does not have it.
+pub(super) fn messages_body(
+    endpoint: &ModelEndpoint,
+    request: &ModelRequest,
+) -> Result<(String, Map<String, Value>), ModelError> {
+    let generation = endpoint.generation(request);
+    let model = generation.model.clone();
+    let names = [("maxOutputTokens", "max_tokens")];
+    let mut body = generation.into_values(&names, true);
+    body.entry("max_tokens").or_insert(MAX_TOKENS.into());
+    body.insert("stream".into(), true.into());
+    if let Some(system) = instructions(request, request.output.as_ref().map(json_instruction)) {
+        body.insert("system".into(), system.into());
+    }
+    body.insert("messages".into(), messages(request)?.into());
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(
+            |tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema }),
+        );
+        body.insert("tools".into(), tools.collect());
+    }
+    Ok((model, body))
 }
 
 fn messages(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {

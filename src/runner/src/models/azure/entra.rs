@@ -15,6 +15,7 @@ use crate::models::{
     authorizer::BearerAuthorizer,
     credential_cache::{CredentialCache, FetchedCredential},
     credential_server::{FORM, ask, bearer, safe_url},
+    credentials::value_of,
     error::{ModelError, ModelErrorKind},
 };
 
@@ -53,7 +54,7 @@ impl Entra {
         is_dated: bool,
         http: &Http,
     ) -> Result<Option<BearerAuthorizer>, String> {
-        let set = |name: &str| credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let set = |name: &str| value_of(credentials, name);
         let proof = match (set(TOKEN_FILE), set("AZURE_CLIENT_SECRET")) {
             (Some(file), _) => EntraProof::File(file),
             (None, Some(secret)) => EntraProof::Secret(secret),

@@ -11,11 +11,13 @@ use super::{
 use crate::tests::log::Log;
 
 /// Provider, a good answer, a failure within an answer, and the separator of the answer's frames.
-const PROVIDERS: [(&str, &str, &str, &str); 5] = [
+const PROVIDERS: [(&str, &str, &str, &str); 7] = [
     ("openai", openai::GOOD, openai::FAILED, "\n\n"),
     ("anthropic", anthropic::GOOD, anthropic::FAILED, "\n\n"),
     ("gemini", gemini::GOOD, gemini::FAILED, "\r\n\r\n"),
     ("ollama", ollama::GOOD, ollama::FAILED, "\n"),
+    ("gemini-vertex", gemini::GOOD, gemini::FAILED, "\r\n\r\n"),
+    ("anthropic-vertex", anthropic::GOOD, anthropic::FAILED, "\n\n"),
     ("azure-openai", azure::GOOD, openai::FAILED, "\n\n"),
 ];
 
