@@ -56,7 +56,7 @@ pub fn is_protocol_header(name: &str) -> bool {
 pub struct PluginConfigSpec {
     /// Protocol of the provider: stub (answers without any network), openai (also for compatible servers), anthropic,
     /// gemini (also: googleai, google-ai, google), ollama, azure-openai (also: azureaifoundry), gemini-vertex (also: vertexai,
-    /// vertex-ai; their models that begin with claude are anthropic-vertex's) or anthropic-vertex. Any other word is for a
+    /// vertex-ai; their models that begin with claude are anthropic-vertex's) anthropic-vertex or bedrock. Any other word is for a
     /// workload with an image of its own that knows it.
     #[serde(rename = "type")]
     #[schemars(
@@ -67,8 +67,8 @@ pub struct PluginConfigSpec {
         )
     )]
     pub type_: String,
-    /// Region of the provider (us, eu …), which selects its address there, with the types openai, gemini-vertex and
-    /// anthropic-vertex (default: global); the other types have no regions.
+    /// Region of the provider (us, eu …), which selects its address there. Type bedrock needs it, but with a base
+    /// URL; openai, gemini-vertex and anthropic-vertex (default: global) take it; the other types have no regions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// Secret in the same namespace with the credentials. Required by openai, anthropic and gemini, unless

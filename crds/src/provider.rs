@@ -91,12 +91,31 @@ pub const GEMINI_VERTEX: Provider = Provider {
 /// Anthropic's models at Google Cloud's Vertex AI.
 pub const ANTHROPIC_VERTEX: Provider = Provider { names: &["anthropic-vertex"], ..GEMINI_VERTEX };
 
+/// Amazon Bedrock.
+pub const BEDROCK: Provider = Provider {
+    names: &["bedrock"],
+    keys: &["AWS_BEARER_TOKEN_BEDROCK"],
+    identity: &[
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_ROLE_ARN",
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_ENDPOINT_URL_STS",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+        "AWS_REGION",
+    ],
+    base: "AWS_ENDPOINT_URL_BEDROCK_RUNTIME",
+    ..NONE
+};
+
 /// Stub that answers without any network.
 pub const STUB: Provider = Provider { names: &["stub"], ..NONE };
 
 /// All providers.
-pub const PROVIDERS: [Provider; 8] =
-    [OPENAI, ANTHROPIC, GEMINI, OLLAMA, AZURE_OPENAI, GEMINI_VERTEX, ANTHROPIC_VERTEX, STUB];
+pub const PROVIDERS: [Provider; 9] =
+    [OPENAI, ANTHROPIC, GEMINI, OLLAMA, AZURE_OPENAI, GEMINI_VERTEX, ANTHROPIC_VERTEX, BEDROCK, STUB];
 
 /// Returns the provider of this name.
 pub fn provider(name: &str) -> Option<&'static Provider> {
@@ -107,7 +126,7 @@ pub fn provider(name: &str) -> Option<&'static Provider> {
 pub fn unknown(name: &str) -> String {
     format!(
         "unknown model provider `{name}`; use openai (also for servers that speak its API), anthropic, gemini, \
-         ollama, azure-openai, gemini-vertex, anthropic-vertex or stub"
+         ollama, azure-openai, gemini-vertex, anthropic-vertex, bedrock or stub"
     )
 }
 

@@ -4,7 +4,7 @@
 use crds::{
     PluginConfig, PluginConfigSpec, ReferencePhase,
     plugin_config::BASE_URL_KEYS,
-    provider::{Provider, REGION_KEYS, provider},
+    provider::{BEDROCK, Provider, REGION_KEYS, provider},
     reason,
 };
 use machine::{ActionError, Table, TableError};
@@ -78,6 +78,9 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
     }
     // What an image of the user's own makes of these keys is not known.
     let provider = provider(&spec.type_)?;
+    if *provider == BEDROCK && region.is_empty() && spec.base_url().is_none() {
+        return Some("bedrock needs region, such as eu-central-1".to_owned());
+    }
     if let Some(problem) = provider.settings.iter().find_map(|names| setting_problem(spec, names)) {
         return Some(problem);
     }
@@ -230,6 +233,9 @@ mod tests {
                 json!({"type": "vertexai", "extraConfig": {"location": "evil.example/"}}),
                 Some("region \"evil.example/\" is not a region: use a word such as eu"),
             ),
+            (json!({"type": "bedrock", "credentialsRef": null}), Some("bedrock needs region, such as eu-central-1")),
+            (json!({"type": "bedrock", "credentialsRef": null, "region": "eu-central-1"}), None),
+            (json!({"type": "bedrock", "credentialsRef": null, "extraConfig": {"baseUrl": "http://h"}}), None),
             (json!({"type": "azure", "extraConfig": {"endpoint": "h.example", "baseUrl": "unix:/run/llm"}}), None),
         ] {
             assert_eq!(keyed(more.clone()).as_deref(), expected, "{more}");

@@ -23,14 +23,14 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "CORAIL_MODEL_TYPE",
         "stub",
         "model provider: openai (also for servers that speak its API), anthropic, gemini, ollama, azure-openai, \
-         gemini-vertex, anthropic-vertex, or `stub`, which answers without any network",
+         gemini-vertex, anthropic-vertex, bedrock, or `stub`, which answers without any network",
     ),
     ("CORAIL_MODEL_ID", "stub-echo", "model of that provider"),
     ("CORAIL_MODEL_BASE_URL", "", "where the provider is; goes before that provider's own variable"),
     (
         "CORAIL_MODEL_REGION",
         "",
-        "region of providers openai and *-vertex, such as eu: selects one of their public addresses",
+        "region of providers openai, *-vertex and bedrock, such as eu: selects one of their public addresses",
     ),
     (
         "CORAIL_MODEL_EXTRA_CONFIG",
@@ -76,6 +76,12 @@ const VARIABLES: &[(&str, &str, &str)] = &[
         "GOOGLE_CLOUD_PROJECT",
         "",
         "project of *-vertex; that of the credentials when unset. Likewise GOOGLE_CLOUD_LOCATION",
+    ),
+    (
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "",
+        "key of provider bedrock, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what EKS sets for a ServiceAccount; \
+         never printed",
     ),
     ("OLLAMA_BASE_URL", "http://localhost:11434", "where provider ollama is"),
     ("CORAIL_SYSTEM_PROMPT", "", "instructions given to the model before the conversation"),

@@ -43,7 +43,7 @@ struct KeptCredential<T> {
     expires: Instant,
 }
 
-impl<T: Clone + PartialEq + Send + Sync + 'static> CredentialCache<T> {
+impl<T: Clone + Send + Sync + 'static> CredentialCache<T> {
     /// Creates a cache of what `fetch` returns.
     pub(super) fn new<F>(fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
@@ -74,10 +74,10 @@ impl<T: Clone + PartialEq + Send + Sync + 'static> CredentialCache<T> {
         }
     }
 
-    /// Forgets credentials that were refused.
-    pub(super) fn forget(&self, refused: &T) {
+    /// Forgets the credentials if they are those that were refused.
+    pub(super) fn forget(&self, are_refused: impl FnOnce(&T) -> bool) {
         let mut kept = self.kept();
-        if kept.as_ref().is_some_and(|kept| kept.value == *refused) {
+        if kept.as_ref().is_some_and(|kept| are_refused(&kept.value)) {
             *kept = None;
         }
     }
@@ -172,9 +172,9 @@ mod tests {
     async fn a_refused_one_is_forgotten() {
         let (cache, _) = numbers(&[]);
         assert_eq!(cache.current().await, Ok(1));
-        cache.forget(&7);
+        cache.forget(|number| *number == 7);
         assert_eq!(cache.current().await, Ok(1));
-        cache.forget(&1);
+        cache.forget(|number| *number == 1);
         assert_eq!(cache.current().await, Ok(2));
     }
 }

@@ -108,6 +108,11 @@ impl ModelError {
         Self { is_reported: true, ..error }
     }
 
+    /// Creates the error for a failure of another kind that the provider reported within its answer.
+    pub(super) fn reported_as(kind: ModelErrorKind, text: &str) -> Self {
+        Self { is_reported: true, ..Self::new(kind, text) }
+    }
+
     /// Creates the error for an answer ended by the provider's safety rules.
     pub(super) fn unsafe_content() -> Self {
         Self::new(ModelErrorKind::Refused, UNSAFE)

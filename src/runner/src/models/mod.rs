@@ -11,6 +11,7 @@
 mod anthropic;
 mod authorizer;
 mod azure;
+mod bedrock;
 mod calls;
 mod contract;
 mod credential_cache;
@@ -44,6 +45,7 @@ use crds::provider;
 
 use anthropic::Anthropic;
 use azure::AzureOpenAi;
+use bedrock::Bedrock;
 pub(super) use contract::{DefaultModel, Fallback, FallbackSources, Plugin, open_chain};
 pub(super) use credentials::{Credentials, directory};
 pub(super) use error::{ModelError, ModelErrorKind};
@@ -80,6 +82,7 @@ pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &H
         provider::GEMINI_VERTEX | provider::ANTHROPIC_VERTEX => {
             Arc::new(Remote::new(AnthropicVertex::new(reference, credentials, http)?, connection()?))
         }
+        provider::BEDROCK => Arc::new(Remote::new(Bedrock::new(reference, credentials, http)?, connection()?)),
         _ => Arc::new(Stub),
     })
 }

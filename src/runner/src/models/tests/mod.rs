@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod azure;
+pub(super) mod bedrock;
 mod failures;
 mod fallback;
 mod gemini;
@@ -46,14 +47,14 @@ enum ReplyEnd {
 struct ScriptedReply {
     status: u16,
     headers: Vec<(&'static str, String)>,
-    body: String,
+    body: Vec<u8>,
     /// Bytes per chunk of the body.
     piece: usize,
     end: ReplyEnd,
 }
 
 impl ScriptedReply {
-    fn ok(body: impl Into<String>) -> Self {
+    fn ok(body: impl Into<Vec<u8>>) -> Self {
         Self { status: 200, headers: Vec::new(), body: body.into(), piece: usize::MAX, end: ReplyEnd::Whole }
     }
 
@@ -76,7 +77,7 @@ impl ScriptedReply {
 
     fn respond(self, open: &Arc<watch::Sender<usize>>) -> Response {
         let pieces: Vec<io::Result<Bytes>> =
-            self.body.as_bytes().chunks(self.piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+            self.body.chunks(self.piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let rest = match self.end {
             ReplyEnd::Whole => stream::empty().boxed(),
             ReplyEnd::Silent => {
@@ -171,8 +172,8 @@ impl Provider {
     fn reference(&self, provider: &str) -> ModelRef {
         let base_url = Some(format!("http://{}", self.address));
         let mut reference = ModelRef { base_url, ..ModelRef::new(provider, "model-1") };
-        if provider.ends_with("-vertex") {
-            // A gateway that gets headers of its own needs no credentials of Google Cloud.
+        if provider.ends_with("-vertex") || provider == "bedrock" {
+            // A gateway that gets headers of its own needs no credentials of the cloud.
             reference.headers.insert("X-Gateway".into(), "yes".into());
             reference.settings.insert("projectId".into(), "acme".into());
         }
@@ -238,7 +239,8 @@ async fn collect(answer: BoxStream<'static, Result<Chunk, ModelError>>) -> Resul
 
 /// Decodes `body` by the client of `provider`; it must give the same when it arrives at once, byte by byte, or in
 /// pieces of 7 bytes.
-async fn read(provider: &str, body: &str) -> Result<Vec<Chunk>, ModelError> {
+async fn read(provider: &str, body: impl AsRef<[u8]>) -> Result<Vec<Chunk>, ModelError> {
+    let body = body.as_ref();
     let replies = [ScriptedReply::ok(body), ScriptedReply::ok(body).pieces(1), ScriptedReply::ok(body).pieces(7)];
     let server = Provider::new(replies).await;
     let model = server.model(provider);
