@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Chunk, Credentials, ModelRef, ModelRequest, Thought, ToolCall, Usage,
     calls::{object_or_empty, tool_call_chunk},
+    choice::CallChoice,
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
     http::ProviderRequest,
@@ -80,9 +81,21 @@ pub(super) fn generate_body(
     ids: CallIds,
 ) -> Result<(String, Map<String, Value>), ModelError> {
     let mut generation = endpoint.generation(request);
+    let choice = generation.take_call_choice(request)?;
+    // The API keeps what it has read by itself.
+    generation.take_cache()?;
     let mut body = Map::new();
     for name in TOP_LEVEL_SETTINGS {
         body.extend(generation.remove(name).map(|value| (name.to_owned(), value)));
+    }
+    let calling = match choice {
+        CallChoice::Auto => None,
+        CallChoice::None => Some(json!({ "mode": "NONE" })),
+        CallChoice::Required => Some(json!({ "mode": "ANY" })),
+        CallChoice::Tool(name) => Some(json!({ "mode": "ANY", "allowedFunctionNames": [name] })),
+    };
+    if let Some(calling) = calling {
+        body.insert("toolConfig".into(), json!({ "functionCallingConfig": calling }));
     }
     let model = generation.model.clone();
     let mut config = generation.into_values(&[], false);
@@ -225,6 +238,9 @@ struct Feedback {
 struct GeminiUsage {
     #[serde(default)]
     prompt_token_count: u64,
+    /// Tokens of the results of tools that the provider runs itself.
+    #[serde(default)]
+    tool_use_prompt_token_count: u64,
     #[serde(default)]
     candidates_token_count: u64,
     #[serde(default)]
@@ -241,8 +257,9 @@ impl Reader for GeminiReader {
             return Err(ModelError::unsafe_content());
         }
         if let Some(tokens) = event.usage_metadata {
-            let output = tokens.candidates_token_count + tokens.thoughts_token_count;
-            self.usage = Some(Usage { input: tokens.prompt_token_count, output });
+            let output = tokens.candidates_token_count.saturating_add(tokens.thoughts_token_count);
+            let input = tokens.prompt_token_count.saturating_add(tokens.tool_use_prompt_token_count);
+            self.usage = Some(Usage { input, output });
         }
         let Some(candidate) = event.candidates.into_iter().next() else { return Ok(()) };
         for piece in candidate.content.map(|content| content.parts).unwrap_or_default() {

@@ -13,6 +13,7 @@ mod authorizer;
 mod azure;
 mod bedrock;
 mod calls;
+mod choice;
 mod contract;
 mod credential_cache;
 mod credential_server;

@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Chunk, Credentials, ModelRef, ModelRequest, ToolCall, ToolSpec, Usage,
     calls::Calls,
+    choice::CallChoice,
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
     http::ProviderRequest,
@@ -66,6 +67,9 @@ pub(super) fn chat_body(
 ) -> Result<(String, Map<String, Value>), ModelError> {
     let mut generation = endpoint.generation(request);
     let model = generation.model.clone();
+    let choice = generation.take_call_choice(request)?;
+    // The API keeps what it has read by itself.
+    generation.take_cache()?;
     let top_k = generation.remove("topK");
     let limit = if is_compatible { "max_tokens" } else { "max_completion_tokens" };
     let names = [("maxOutputTokens", limit), ("stopSequences", "stop")];
@@ -80,6 +84,13 @@ pub(super) fn chat_body(
     if !request.tools.is_empty() {
         body.insert("tools".into(), functions(&request.tools));
     }
+    let choice = match choice {
+        CallChoice::Auto => None,
+        CallChoice::None => Some(json!("none")),
+        CallChoice::Required => Some(json!("required")),
+        CallChoice::Tool(name) => Some(json!({ "type": "function", "function": { "name": name } })),
+    };
+    body.extend(choice.map(|choice| ("tool_choice".to_owned(), choice)));
     if let Some(output) = &request.output {
         let format = match &output.schema {
             Some(schema) => {

@@ -77,8 +77,8 @@ pub(crate) struct ModelRequest {
     pub(crate) messages: Vec<Arc<Message>>,
     /// Tools that the model may call.
     pub(crate) tools: Arc<[ToolSpec]>,
-    /// Generation config, over that of the [`ModelRef`]: `temperature`, `maxOutputTokens`, `topP`, `topK` and
-    /// `stopSequences` mean the same for every provider, `version` selects another model of the provider, and all other
+    /// Generation config, over that of the [`ModelRef`]: `temperature`, `maxOutputTokens`, `topP`, `topK`,
+    /// `stopSequences`, `toolChoice` and `cache` mean the same for every provider, `version` selects another model of the provider, and all other
     /// settings are passed on under the provider's own names.
     pub(crate) config: Arc<Map<String, Value>>,
     /// Set when the answer must be JSON.

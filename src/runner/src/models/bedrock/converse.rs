@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::models::{
     Message, ModelRequest, Thought,
     calls::object_or_empty,
+    choice::CallChoice,
     endpoint::ModelEndpoint,
     error::ModelError,
     transcript::{Media, TranscriptEntry, instructions, json_instruction, transcript_entries, unsupported_media},
@@ -50,6 +51,9 @@ pub(super) fn body(
     request: &ModelRequest,
 ) -> Result<(String, Map<String, Value>), ModelError> {
     let mut generation = endpoint.generation(request);
+    let choice = generation.take_call_choice(request)?;
+    let cache = generation.take_cache()?;
+    let point = cache.map(|life| json!({ "cachePoint": life.mark("default") }));
     let model = generation.model.clone();
     let mut body = Map::new();
     for name in TOP_LEVEL_SETTINGS {
@@ -67,13 +71,30 @@ pub(super) fn body(
     if !others.is_empty() {
         body.insert("additionalModelRequestFields".into(), others.into());
     }
-    if let Some(system) = instructions(request, request.output.as_ref().map(json_instruction)) {
-        body.insert("system".into(), json!([{ "text": system }]));
+    // The API has no setting for no call at all.
+    let no_call = choice.words().filter(|_| choice == CallChoice::None);
+    let words: Vec<_> = request.output.as_ref().map(json_instruction).into_iter().chain(no_call).collect();
+    if let Some(system) = instructions(request, (!words.is_empty()).then(|| words.join("\n\n"))) {
+        let blocks: Vec<_> = [json!({ "text": system })].into_iter().chain(point.clone()).collect();
+        body.insert("system".into(), blocks.into());
     }
-    body.insert("messages".into(), messages(request)?.into());
-    let tools = tools(request);
+    let mut messages = messages(request)?;
+    if let Some(user) = messages.iter_mut().rev().find(|message| message["role"] == "user")
+        && let Some(content) = user["content"].as_array_mut()
+    {
+        content.extend(point.clone());
+    }
+    body.insert("messages".into(), messages.into());
+    let mut tools = tools(request);
     if !tools.is_empty() {
-        body.insert("toolConfig".into(), json!({ "tools": tools }));
+        tools.extend(point);
+        let mut config = json!({ "tools": tools });
+        match choice {
+            CallChoice::Auto | CallChoice::None => {}
+            CallChoice::Required => config["toolChoice"] = json!({ "any": {} }),
+            CallChoice::Tool(name) => config["toolChoice"] = json!({ "tool": { "name": name } }),
+        }
+        body.insert("toolConfig".into(), config);
     }
     Ok((model, body))
 }

@@ -40,7 +40,7 @@ struct ConverseEvent {
     content_block_start: Option<BlockStart>,
     content_block_delta: Option<BlockDelta>,
     message_stop: Option<MessageStop>,
-    metadata: Option<Metadata>,
+    metadata: Option<ConverseMetadata>,
     exception: Option<String>,
 }
 
@@ -49,12 +49,12 @@ struct ConverseEvent {
 struct BlockStart {
     #[serde(default)]
     content_block_index: u64,
-    start: Option<Start>,
+    start: Option<ConverseStart>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Start {
+struct ConverseStart {
     tool_use: Option<ToolUseStart>,
 }
 
@@ -70,12 +70,12 @@ struct ToolUseStart {
 struct BlockDelta {
     #[serde(default)]
     content_block_index: u64,
-    delta: Delta,
+    delta: ConverseDelta,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Delta {
+struct ConverseDelta {
     text: Option<String>,
     tool_use: Option<ToolUseDelta>,
     reasoning_content: Option<ReasoningDelta>,
@@ -102,7 +102,7 @@ struct MessageStop {
 }
 
 #[derive(Deserialize)]
-struct Metadata {
+struct ConverseMetadata {
     usage: Option<ConverseUsage>,
 }
 
@@ -123,7 +123,7 @@ impl Reader for ConverseReader {
         if let Some(exception) = &event.exception {
             return Err(failure(exception));
         }
-        if let Some(BlockStart { content_block_index, start: Some(Start { tool_use: Some(tool) }) }) =
+        if let Some(BlockStart { content_block_index, start: Some(ConverseStart { tool_use: Some(tool) }) }) =
             event.content_block_start
         {
             self.calls.begin(content_block_index, &tool.tool_use_id, &tool.name)?;

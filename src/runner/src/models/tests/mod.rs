@@ -3,6 +3,7 @@
 mod anthropic;
 mod azure;
 pub(super) mod bedrock;
+mod choice;
 mod failures;
 mod fallback;
 mod gemini;
