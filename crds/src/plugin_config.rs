@@ -149,9 +149,17 @@ impl PluginConfigSpec {
         names.iter().filter_map(move |name| Some((*name, extra?.get(*name)?)))
     }
 
+    /// Returns the names of each setting that the provider's protocol reads besides the base URL.
+    fn setting_names(&self) -> &'static [&'static [&'static str]] {
+        match provider(&self.type_) {
+            Some(provider) => provider.settings,
+            None => &[],
+        }
+    }
+
     /// Returns the settings of `extraConfig` that the provider's protocol reads besides the base URL.
     pub fn protocol_settings(&self) -> serde_json::Map<String, serde_json::Value> {
-        let settings = provider(&self.type_).map_or(&[][..], |provider| provider.settings);
+        let settings = self.setting_names();
         let found = settings.iter().flat_map(|names| self.setting(names));
         found.map(|(name, value)| (name.to_owned(), value.clone())).collect()
     }
@@ -161,7 +169,7 @@ impl PluginConfigSpec {
     pub fn unread_settings(&self) -> Vec<&str> {
         let keys = self.extra_config.as_ref().and_then(|extra| extra.as_object()).into_iter().flatten();
         let reads_url = provider(&self.type_).is_some_and(|provider| !provider.base.is_empty());
-        let settings = provider(&self.type_).map_or(&[][..], |provider| provider.settings);
+        let settings = self.setting_names();
         let is_read =
             |key: &str| reads_url && BASE_URL_KEYS.contains(&key) || settings.iter().any(|names| names.contains(&key));
         let known = provider(&self.type_).is_some();
@@ -170,7 +178,7 @@ impl PluginConfigSpec {
 
     /// Returns the region, also by what stands for it in `extraConfig`.
     pub fn region(&self) -> Option<&str> {
-        let has_setting = provider(&self.type_).is_some_and(|provider| provider.settings.contains(&REGION_KEYS));
+        let has_setting = self.setting_names().contains(&REGION_KEYS);
         let names = if has_setting { REGION_KEYS } else { &[] };
         let setting = || self.setting(names).find_map(|(_, value)| value.as_str());
         self.region.as_deref().or_else(setting).filter(|region| !region.is_empty())

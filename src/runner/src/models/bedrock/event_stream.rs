@@ -161,10 +161,10 @@ mod tests {
         let mut prelude = BytesMut::from(&empty[..]);
         assert_eq!(take_event(&mut prelude), Err(ModelError::malformed()));
         assert!(prelude.is_empty(), "both of its checksums are right");
-        let mut headers = Vec::new();
+        let mut headers: Vec<u8> = Vec::new();
         for (type_, length) in [(0, 0), (1, 0), (2, 1), (3, 2), (4, 4), (5, 8), (8, 8), (9, 16)] {
             headers.extend([1, b'n', type_]);
-            headers.extend(std::iter::repeat_n(7, length));
+            headers.extend(std::iter::repeat_n(7_u8, length));
         }
         headers.extend([1, b'b', 6, 0, 2, 0xff, 0xfe]);
         headers.extend(b"\x0d:message-type\x07\x00\x05event\x0b:event-type\x07\x00\x01e");

@@ -12,7 +12,7 @@ use super::{
 
 /// Returns a message of a stream of events with headers that are texts.
 pub(in crate::models) fn message(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
-    let mut encoded = Vec::new();
+    let mut encoded: Vec<u8> = Vec::new();
     for (name, value) in headers {
         encoded.push(u8::try_from(name.len()).unwrap());
         encoded.extend(name.as_bytes());
@@ -20,7 +20,7 @@ pub(in crate::models) fn message(headers: &[(&str, &str)], payload: &str) -> Vec
         encoded.extend(u16::try_from(value.len()).unwrap().to_be_bytes());
         encoded.extend(value.as_bytes());
     }
-    let mut message = Vec::new();
+    let mut message: Vec<u8> = Vec::new();
     message.extend(u32::try_from(16 + encoded.len() + payload.len()).unwrap().to_be_bytes());
     message.extend(u32::try_from(encoded.len()).unwrap().to_be_bytes());
     message.extend(crc32fast::hash(&message).to_be_bytes());
