@@ -87,9 +87,15 @@ struct TokenAnswer {
 pub(super) fn bearer(answer: &[u8], settings: &str) -> Result<FetchedCredential<HeaderValue>, ModelError> {
     let TokenAnswer { access_token, expires_in } =
         serde_json::from_slice::<TokenAnswer>(answer).map_err(|_| unreadable(settings))?;
-    let mut value = HeaderValue::from_str(&format!("Bearer {access_token}")).map_err(|_| unreadable(settings))?;
-    value.set_sensitive(true);
+    let value = bearer_header(&access_token).ok_or_else(|| unreadable(settings))?;
     Ok(FetchedCredential { value, life: Duration::from_secs(expires_in) })
+}
+
+/// Returns the value of the header `Authorization` with a token, marked sensitive; `None` if no header may hold it.
+pub(super) fn bearer_header(token: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 /// Parses the URL of a server that gets a credential: https, or http on loopback.

@@ -134,6 +134,38 @@ async fn the_pods_identity_comes_from_the_metadata_server() {
 }
 
 #[tokio::test]
+async fn an_identity_of_another_issuer_is_exchanged_and_impersonates_an_account() {
+    let impersonated = json!({"accessToken": "two", "expireTime": "2999-01-01T00:00:00Z"}).to_string();
+    let replies = [access_token("one"), ScriptedReply::ok(impersonated), ScriptedReply::ok(gemini::GOOD)];
+    let server = Provider::new(replies).await;
+    let token = std::env::temp_dir().join(format!("recif-issuer-{}", std::process::id()));
+    std::fs::write(&token, r#"{"jwt": "a.b.c"}"#).unwrap();
+    let base = format!("http://{}", server.address);
+    let file = json!({
+        "type": "external_account",
+        "audience": "//iam.googleapis.com/pools/p",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt",
+        "token_url": format!("{base}/exchange"),
+        "service_account_impersonation_url": format!("{base}/impersonate"),
+        "credential_source": {"file": token, "format": {"type": "json", "subject_token_field_name": "jwt"}},
+    });
+    let file = file.to_string();
+    let variables = [("GOOGLE_APPLICATION_CREDENTIALS", file.as_str()), ("GOOGLE_CLOUD_PROJECT", "acme")];
+    let model = server.open_with(&direct(&server, "gemini-vertex", "m"), &variables).unwrap();
+    let answer = collect(model.respond(hello())).await;
+    std::fs::remove_file(&token).unwrap();
+    answer.unwrap();
+    let asked = server.requests();
+    assert_eq!([&*asked[0].path, &*asked[1].path], ["/exchange", "/impersonate"]);
+    for part in ["audience=%2F%2Fiam.googleapis.com%2Fpools%2Fp&", "&subject_token=a.b.c", "token-exchange&"] {
+        assert!(asked[0].text.contains(part), "{part}: {}", asked[0].text);
+    }
+    let scope = json!({"scope": ["https://www.googleapis.com/auth/cloud-platform"], "lifetime": "3600s"});
+    assert_eq!((&asked[1].body, &asked[1].headers["authorization"]), (&scope, &"Bearer one".parse().unwrap()));
+    assert_eq!(asked[2].headers["authorization"], "Bearer two");
+}
+
+#[tokio::test]
 async fn the_callers_token_is_sent_and_none_is_fetched() {
     let server = Provider::new([ScriptedReply::ok(gemini::GOOD)]).await;
     let passed = ModelRef { passthrough: true, ..server.reference("gemini-vertex") };
@@ -153,8 +185,11 @@ async fn what_is_wrong_is_said_without_values() {
     for (value, words) in [
         ("/hunter2/none", "the file that GOOGLE_APPLICATION_CREDENTIALS names cannot be read"),
         ("{hunter2", "GOOGLE_APPLICATION_CREDENTIALS is not JSON"),
-        (r#"{"type": "hunter2"}"#, "GOOGLE_APPLICATION_CREDENTIALS is not the key of a service account"),
-        (r#"{"type": "external_account"}"#, "is of type external_account, which this runtime cannot use: set the key"),
+        (
+            r#"{"type": "hunter2"}"#,
+            "GOOGLE_APPLICATION_CREDENTIALS is neither the key of a service account nor of type",
+        ),
+        (r#"{"type": "external_account", "audience": "hunter2"}"#, "of type external_account needs audience,"),
         (account.as_str(), "model provider `anthropic-vertex` needs a project: set `projectId` in the extraConfig"),
     ] {
         let problem = open("anthropic-vertex", value);

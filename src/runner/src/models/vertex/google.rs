@@ -1,11 +1,12 @@
-//! Credentials of Google Cloud: the key of a service account, or the identity of the Pod, which the metadata server knows.
+//! Credentials of Google Cloud: the key of a service account, an identity of another issuer, or the identity of the Pod, which the
+//! metadata server knows.
 //!
 //! Source: <https://google.aip.dev/auth/4110>.
 
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{metadata::MetadataServer, service_account::ServiceAccount};
+use super::{external_account::ExternalAccount, metadata::MetadataServer, service_account::ServiceAccount};
 use crate::models::{
     Credentials, Http, ModelRef,
     authorizer::{BearerAuthorizer, RequestAuthorizer},
@@ -19,6 +20,9 @@ use crate::models::{
 pub(super) const PROJECT_OF_CREDENTIALS: &str = "-";
 /// Variable with a file of credentials, or with its text.
 pub(super) const CREDENTIALS: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+
+/// What a token may be used for: all of Google Cloud that the account may.
+pub(super) const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 
 /// Credentials of requests to Google Cloud.
 pub(super) struct GoogleAuthorizer {
@@ -62,11 +66,11 @@ impl GoogleAuthorizer {
                 let tokens = BearerAuthorizer(account.tokens());
                 Ok(Some(Self { tokens, project_of_key: project, project: None }))
             }
-            Some("external_account") => Err(format!(
-                "{CREDENTIALS} is of type external_account, which this runtime cannot use: set the key of a service account, \
-                 or leave it out in a cluster of Google Cloud"
-            )),
-            _ => Err(format!("{CREDENTIALS} is not the key of a service account")),
+            Some("external_account") => {
+                let tokens = BearerAuthorizer(ExternalAccount::read(json, http)?.tokens());
+                Ok(Some(Self { tokens, project_of_key: None, project: None }))
+            }
+            _ => Err(format!("{CREDENTIALS} is neither the key of a service account nor of type external_account")),
         }
     }
 

@@ -4,6 +4,7 @@
 //! Sources: <https://cloud.google.com/vertex-ai/docs/reference/rest>,
 //! <https://docs.anthropic.com/en/api/claude-on-vertex-ai>.
 
+mod external_account;
 mod google;
 mod metadata;
 mod service_account;

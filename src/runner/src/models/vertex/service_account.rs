@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use url::{Url, form_urlencoded::Serializer};
 
-use super::google::CREDENTIALS;
+use super::google::{CREDENTIALS, SCOPE};
 use crate::models::{
     Http,
     credential_cache::{CredentialCache, FetchedCredential},
@@ -27,8 +27,6 @@ use crate::models::{
     error::{ModelError, ModelErrorKind},
 };
 
-/// What a token may be used for: all of Google Cloud that the account may.
-const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
 /// Kind of the grant (RFC 7523, section 2.1).
 const GRANT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 /// Seconds for which a token is asked.
