@@ -1,5 +1,7 @@
 //! Validation of environment variables.
 
+use serde_json::json;
+
 use crate::{
     config::RunnerConfig,
     variables::{ConfigError, help},

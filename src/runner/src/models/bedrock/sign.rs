@@ -19,8 +19,8 @@ use crate::models::{authorizer::RequestAuthorizer, error::ModelError, http::Prov
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// Name of Bedrock in signatures.
 const SERVICE: &str = "bedrock";
-const DATE: HeaderName = HeaderName::from_static("x-amz-date");
-const SESSION: HeaderName = HeaderName::from_static("x-amz-security-token");
+const DATE: &str = "x-amz-date";
+const SESSION: &str = "x-amz-security-token";
 
 /// Signer of requests.
 pub(super) struct AwsAuthorizer {
@@ -58,8 +58,8 @@ fn sign(call: &mut ProviderRequest, method: &str, credentials: &AwsCredentials, 
         (host, Some(port)) => format!("{host}:{port}"),
         (host, None) => host.to_owned(),
     };
-    let mut signed = vec![("host", host.as_str()), (DATE.as_str(), time.as_str())];
-    signed.extend(credentials.session.as_deref().map(|session| (SESSION.as_str(), session)));
+    let mut signed = vec![("host", host.as_str()), (DATE, time.as_str())];
+    signed.extend(credentials.session.as_deref().map(|session| (SESSION, session)));
     let headers: String = signed.iter().flat_map(|(name, value)| [*name, ":", *value, "\n"]).collect();
     let names: Vec<_> = signed.iter().map(|(name, _)| *name).collect();
     let names = names.join(";");
@@ -81,9 +81,9 @@ fn sign(call: &mut ProviderRequest, method: &str, credentials: &AwsCredentials, 
         }
     };
     set(AUTHORIZATION, &value);
-    set(DATE, &time);
+    set(HeaderName::from_static(DATE), &time);
     if let Some(session) = &credentials.session {
-        set(SESSION, session);
+        set(HeaderName::from_static(SESSION), session);
     }
 }
 
