@@ -93,6 +93,7 @@ pub fn agent_config(
     plain.set("CORAIL_MODEL_TYPE", parts.model.map_or(&spec.model_type, |(_, plugin)| &plugin.type_));
     plain.set("CORAIL_MODEL_ID", parts.model.map_or(&spec.model_id, |(model, _)| &model.model));
     plain.set_some("CORAIL_MODEL_REGION", model.region);
+    plain.set_some("CORAIL_MODEL_EXTRA_CONFIG", model.extra_config);
     plain.set_some("CORAIL_MODEL_CONFIG", model.config);
     plain.set_some("CORAIL_MODEL_CREDENTIAL_KEYS", model.keys);
     set_url(&mut plain, &mut secret, "CORAIL_MODEL_BASE_URL", model.base_url);

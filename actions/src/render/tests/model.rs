@@ -59,6 +59,14 @@ fn a_model_brings_its_provider_its_settings_and_its_credentials() {
 }
 
 #[test]
+fn settings_of_its_protocol_reach_the_agent() {
+    let extra = json!({ "endpoint": "http://llm", "apiVersion": "2024-10-21", "other": 1 });
+    let config = with(&plugin(json!({ "type": "azure-openai", "extraConfig": extra })));
+    assert_eq!(config.plain["CORAIL_MODEL_EXTRA_CONFIG"], r#"{"apiVersion":"2024-10-21"}"#);
+    assert!(!with(&plugin(json!({}))).plain.contains_key("CORAIL_MODEL_EXTRA_CONFIG"));
+}
+
+#[test]
 fn without_keys_the_whole_secret_is_the_environment() {
     let config = with(&plugin(json!({})));
     let sources = json!([{ "secretRef": { "name": "keys" } }, { "configMapRef": { "name": "my-agent-config" } }]);

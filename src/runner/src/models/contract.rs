@@ -108,6 +108,7 @@ impl Plugin {
             id: id.to_owned(),
             base_url: self.base_url()?,
             region: self.region.clone(),
+            settings: self.extra_config.clone(),
             credential_keys: Vec::new(),
             config: config.clone(),
             headers: self.headers.clone(),
@@ -172,10 +173,11 @@ fn chained(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> 
 /// Returns what the requests have in common that fail together: model, address and credentials, these as a digest. So a flow whose
 /// key is refused does not stop another one, which has its own.
 fn breaker_key(reference: &ModelRef, credentials: &Credentials<'_>) -> String {
-    let ModelRef { provider, id, base_url, region, credential_keys, headers, passthrough, .. } = reference;
-    let known = provider::provider(provider).map(|known| known.keys.iter().copied().chain([known.base]));
+    let ModelRef { provider, id, base_url, region, settings, credential_keys, headers, passthrough, .. } = reference;
+    let known =
+        provider::provider(provider).map(|known| known.keys.iter().chain(known.identity).copied().chain([known.base]));
     let keys = known.into_iter().flatten().chain(credential_keys.iter().map(String::as_str));
     let values: Vec<_> = keys.map(credentials).collect();
-    let secret = digest::sha256_hex(format!("{values:?} {headers:?}").as_bytes());
+    let secret = digest::sha256_hex(format!("{values:?} {headers:?} {settings:?}").as_bytes());
     format!("{provider} {id} {base_url:?} {region:?} {passthrough} {secret}")
 }

@@ -4,16 +4,16 @@ use crds::provider::Provider;
 use reqwest::header::HeaderValue;
 use url::Url;
 
-use super::{CallerKey, Credentials, ModelRef, ModelRequest, generation::Generation};
+use super::{CallerKey, Credentials, ModelRef, ModelRequest, credentials::value_of, generation::Generation};
 
 /// Defaults of a provider.
 pub(super) struct ProviderDefaults {
     /// Names of its credentials, and whether its public address requires a key.
     pub(super) provider: Provider,
-    /// Public base URL of the provider.
+    /// Public base URL of the provider; empty if it has none, or one per region alone.
     pub(super) public: &'static str,
-    /// Public base URL per region, with a placeholder `{region}`; `None` for a provider where a region changes nothing.
-    pub(super) regional: Option<&'static str>,
+    /// Returns the public base URL of a region; `None` for a provider where a region changes nothing.
+    pub(super) regional: Option<fn(&str) -> String>,
 }
 
 /// Model with its resolved base URL and key.
@@ -38,10 +38,16 @@ impl ModelEndpoint {
         credentials: &Credentials<'_>,
         defaults: &ProviderDefaults,
     ) -> Result<Self, String> {
-        let Provider { keys, base: url_name, needs_key, .. } = defaults.provider;
+        let Provider { keys, identity, base: url_name, needs_key, .. } = defaults.provider;
         let provider = &reference.provider;
-        let set = |name: &str| credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let set = |name: &str| value_of(credentials, name);
         let chosen = reference.base_url.clone().filter(|url| !url.is_empty()).or_else(|| set(url_name));
+        if chosen.is_none() && defaults.public.is_empty() && defaults.regional.is_none() {
+            return Err(format!(
+                "model provider `{provider}` has no address of its own: set `baseUrl` in the extraConfig of its \
+                 PluginConfig, or {url_name}"
+            ));
+        }
         let base = match &chosen {
             Some(chosen) => Url::parse(chosen).ok(),
             None => Url::parse(&public_base_url(reference, defaults)?).ok(),
@@ -53,7 +59,7 @@ impl ModelEndpoint {
             )
         })?;
         let declared = match &*reference.credential_keys {
-            [only] => Some(only.as_str()),
+            [only] if !keys.is_empty() && !identity.contains(&only.as_str()) => Some(only.as_str()),
             _ => None,
         };
         let found = keys.iter().copied().chain(declared).find_map(|name| Some((name, set(name)?)));
@@ -85,14 +91,14 @@ impl ModelEndpoint {
         Generation::new(&self.reference.id, &self.reference.config, &request.config)
     }
 
-    /// Returns the base URL with `path` appended. The first segment of `path` is left out where the base URL already
-    /// ends with it: `…/v1` and `…` mean the same.
+    /// Returns the base URL with `path` appended. The first segments of `path` are left out where the base URL already
+    /// ends with them: `…/v1` and `…` mean the same.
     pub(super) fn url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
-        let last = self.base.path().trim_end_matches('/').rsplit('/').next();
-        let path = if path.len() > 1 && last == path.first().copied() { &path[1..] } else { path };
+        let given: Vec<_> = self.base.path().split('/').filter(|segment| !segment.is_empty()).collect();
+        let known = (0..path.len()).rev().find(|known| given.ends_with(&path[..*known])).unwrap_or_default();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
+            segments.pop_if_empty().extend(&path[known..]);
         }
         url
     }
@@ -111,9 +117,9 @@ impl ModelEndpoint {
 /// Returns the provider's public base URL, for the region if it has regional ones.
 fn public_base_url(reference: &ModelRef, defaults: &ProviderDefaults) -> Result<String, String> {
     let region = reference.region.as_deref().filter(|region| !region.is_empty());
-    let Some((template, region)) = defaults.regional.zip(region) else { return Ok(defaults.public.into()) };
+    let Some((address, region)) = defaults.regional.zip(region) else { return Ok(defaults.public.into()) };
     if region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Ok(template.replace("{region}", region));
+        return Ok(address(region));
     }
     Err(format!("model provider `{}` has no region {region:?}; regions are words such as eu", reference.provider))
 }
@@ -123,9 +129,9 @@ mod tests {
     use super::*;
 
     const PROVIDER: ProviderDefaults = ProviderDefaults {
-        provider: Provider { names: &["a"], keys: &["A_KEY", "B_KEY"], base: "A_URL", needs_key: true },
+        provider: Provider { names: &["a"], keys: &["A_KEY", "B_KEY"], base: "A_URL", ..crds::provider::OPENAI },
         public: "https://api.example/v1",
-        regional: Some("https://{region}.api.example/v1"),
+        regional: Some(|region| format!("https://{region}.api.example/v1")),
     };
 
     fn find(
@@ -185,6 +191,7 @@ mod tests {
             ("http://h/v1/", "http://h/v1/messages"),
             ("http://h/a/v1", "http://h/a/v1/messages"),
             ("http://h/v2", "http://h/v2/v1/messages"),
+            ("http://h/av1", "http://h/av1/v1/messages"),
         ] {
             let found = find(ModelRef { base_url: Some(base.into()), ..model() }, &[]).unwrap();
             assert_eq!(found.url(&["v1", "messages"]).as_str(), url);

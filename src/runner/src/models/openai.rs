@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Chunk, Credentials, ModelRef, ModelRequest, ToolCall, ToolSpec, Usage,
     calls::Calls,
+    choice::CallChoice,
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
     http::ProviderRequest,
@@ -26,7 +27,7 @@ use super::{
 const PROVIDER: ProviderDefaults = ProviderDefaults {
     provider: provider::OPENAI,
     public: "https://api.openai.com/v1",
-    regional: Some("https://{region}.api.openai.com/v1"),
+    regional: Some(|region| format!("https://{region}.api.openai.com/v1")),
 };
 
 /// Model behind Chat Completions.
@@ -44,41 +45,62 @@ impl OpenAi {
 
 impl Protocol for OpenAi {
     fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
-        let mut generation = self.0.generation(request);
-        let model = generation.model.clone();
-        let top_k = generation.remove("topK");
-        let limit = if self.0.is_custom { "max_tokens" } else { "max_completion_tokens" };
-        let names = [("maxOutputTokens", limit), ("stopSequences", "stop")];
-        let mut body = generation.into_values(&names, true);
-        if let Some(top_k) = top_k.filter(|_| self.0.is_custom) {
-            body.insert("top_k".into(), top_k);
-        }
-        body.insert("model".into(), model.into());
-        body.insert("messages".into(), messages(request)?.into());
-        body.insert("stream".into(), true.into());
-        body.insert("stream_options".into(), json!({ "include_usage": true }));
-        if !request.tools.is_empty() {
-            body.insert("tools".into(), functions(&request.tools));
-        }
-        if let Some(output) = &request.output {
-            let format = match &output.schema {
-                Some(schema) => {
-                    json!({ "type": "json_schema", "json_schema": { "name": "output", "schema": schema } })
-                }
-                None => json!({ "type": "json_object" }),
-            };
-            body.insert("response_format".into(), format);
-        }
+        let (_, body) = chat_body(&self.0, request, self.0.is_custom)?;
         let mut headers = HeaderMap::new();
         if let Some(key) = self.0.key_header("Bearer ", request.key.as_ref()) {
             headers.insert(AUTHORIZATION, key);
         }
-        Ok(ProviderRequest { url: self.0.url(&["chat", "completions"]), headers, body: body.into() })
+        Ok(ProviderRequest::new(self.0.url(&["chat", "completions"]), headers, body))
     }
 
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(OpenAiReader::default())
     }
+}
+
+/// Encodes `request` for the model at `endpoint` and returns the model's id and the body. `is_compatible` tells another server that
+/// speaks this API, by its older names.
+pub(super) fn chat_body(
+    endpoint: &ModelEndpoint,
+    request: &ModelRequest,
+    is_compatible: bool,
+) -> Result<(String, Map<String, Value>), ModelError> {
+    let mut generation = endpoint.generation(request);
+    let model = generation.model.clone();
+    let choice = generation.take_call_choice(request)?;
+    // The API keeps what it has read by itself.
+    generation.take_cache()?;
+    let top_k = generation.remove("topK");
+    let limit = if is_compatible { "max_tokens" } else { "max_completion_tokens" };
+    let names = [("maxOutputTokens", limit), ("stopSequences", "stop")];
+    let mut body = generation.into_values(&names, true);
+    if let Some(top_k) = top_k.filter(|_| is_compatible) {
+        body.insert("top_k".into(), top_k);
+    }
+    body.insert("model".into(), model.as_str().into());
+    body.insert("messages".into(), messages(request)?.into());
+    body.insert("stream".into(), true.into());
+    body.insert("stream_options".into(), json!({ "include_usage": true }));
+    if !request.tools.is_empty() {
+        body.insert("tools".into(), functions(&request.tools));
+    }
+    let choice = match choice {
+        CallChoice::Auto => None,
+        CallChoice::None => Some(json!("none")),
+        CallChoice::Required => Some(json!("required")),
+        CallChoice::Tool(name) => Some(json!({ "type": "function", "function": { "name": name } })),
+    };
+    body.extend(choice.map(|choice| ("tool_choice".to_owned(), choice)));
+    if let Some(output) = &request.output {
+        let format = match &output.schema {
+            Some(schema) => {
+                json!({ "type": "json_schema", "json_schema": { "name": "output", "schema": schema } })
+            }
+            None => json!({ "type": "json_object" }),
+        };
+        body.insert("response_format".into(), format);
+    }
+    Ok((model, body))
 }
 
 /// Encodes tool declarations; Ollama uses the same form.
@@ -148,7 +170,7 @@ fn content(parts: &[Part]) -> Result<Value, ModelError> {
 
 /// Decoder state of one answer.
 #[derive(Default)]
-struct OpenAiReader {
+pub(super) struct OpenAiReader {
     calls: Calls,
     usage: Option<Usage>,
     finished: bool,

@@ -7,8 +7,10 @@ use serde_json::Value;
 const MAX_READ: usize = 8 << 10;
 /// Code of a provider for an account without quota or credit.
 pub(super) const NO_QUOTA: &str = "insufficient_quota";
+/// Code of a provider for a request that its rules on content forbid.
+pub(super) const CONTENT_FILTER: &str = "content_filter";
 /// Codes that decide what kind of failure it is.
-const CODES: [&str; 1] = [NO_QUOTA];
+const CODES: [&str; 2] = [NO_QUOTA, CONTENT_FILTER];
 /// Maximum characters of a message.
 const MAX_CHARS: usize = 500;
 /// Prefixes of API keys of common providers, and the scheme in front of a token.
@@ -95,6 +97,7 @@ mod tests {
         for (body, expected) in [
             (r#"{"error": {"code": "insufficient_quota", "message": "x"}}"#, Some(NO_QUOTA)),
             (r#"{"error": {"type": "insufficient_quota", "code": null}}"#, Some(NO_QUOTA)),
+            (r#"{"error": {"code": "content_filter", "status": 400}}"#, Some(CONTENT_FILTER)),
             (r#"{"error": {"code": "rate_limit_exceeded"}}"#, None),
             ("insufficient_quota", None),
             ("[]", None),

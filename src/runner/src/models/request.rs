@@ -21,6 +21,8 @@ pub(crate) struct ModelRef {
     pub(crate) base_url: Option<String>,
     /// Region, for providers with one public address per region.
     pub(crate) region: Option<String>,
+    /// Settings of the provider's protocol besides the base URL, by the names of `extraConfig`.
+    pub(crate) settings: Map<String, Value>,
     /// Names of credentials that were declared for it. A single one is used when the provider's own name has no value.
     pub(crate) credential_keys: Vec<String>,
     /// Generation config of every request, which the request may override.
@@ -47,6 +49,12 @@ impl ModelRef {
     pub(crate) fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
         Self { provider: provider.into(), id: id.into(), ..Self::default() }
     }
+
+    /// Returns the setting that has one of these names.
+    pub(super) fn setting(&self, names: &[&str]) -> Option<&str> {
+        let found = names.iter().find_map(|name| self.settings.get(*name))?;
+        found.as_str().map(str::trim).filter(|text| !text.is_empty())
+    }
 }
 
 /// Declaration of a tool for a model.
@@ -69,8 +77,8 @@ pub(crate) struct ModelRequest {
     pub(crate) messages: Vec<Arc<Message>>,
     /// Tools that the model may call.
     pub(crate) tools: Arc<[ToolSpec]>,
-    /// Generation config, over that of the [`ModelRef`]: `temperature`, `maxOutputTokens`, `topP`, `topK` and
-    /// `stopSequences` mean the same for every provider, `version` selects another model of the provider, and all other
+    /// Generation config, over that of the [`ModelRef`]: `temperature`, `maxOutputTokens`, `topP`, `topK`,
+    /// `stopSequences`, `toolChoice` and `cache` mean the same for every provider, `version` selects another model of the provider, and all other
     /// settings are passed on under the provider's own names.
     pub(crate) config: Arc<Map<String, Value>>,
     /// Set when the answer must be JSON.

@@ -9,7 +9,7 @@ use crate::models::{Chunk, Thought, Usage, calls::Calls, error::ModelError, remo
 
 /// Decoder state of one answer.
 #[derive(Default)]
-pub(super) struct AnthropicReader {
+pub(in crate::models) struct AnthropicReader {
     calls: Calls,
     thoughts: Thoughts,
     usage: Usage,

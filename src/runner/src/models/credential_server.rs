@@ -1,0 +1,139 @@
+//! Requests to the servers that give out credentials, bounded in time and size.
+//!
+//! What such a server says goes to the log only. An error names the variables to check, and no value.
+
+use std::time::Duration;
+
+use reqwest::{
+    Client, RequestBuilder, StatusCode,
+    header::{HeaderMap, HeaderValue},
+};
+use serde::Deserialize;
+use tokio::time::timeout;
+use url::{Host, Url};
+
+use super::{
+    credential_cache::FetchedCredential,
+    error::{ModelError, ModelErrorKind},
+    http::Http,
+    refusal,
+};
+
+/// Timeout of the whole exchange.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum bytes of an answer.
+const MAX_ANSWER: usize = 64 << 10;
+/// Content type of a form.
+pub(super) const FORM: &str = "application/x-www-form-urlencoded";
+
+/// Sends a request to a server of credentials and returns the body of its answer. `settings` names the variables by which it was
+/// found.
+///
+/// # Errors
+/// It refuses, or does not answer in time.
+pub(super) async fn ask(
+    http: &Http,
+    settings: &str,
+    build: impl FnOnce(&Client) -> RequestBuilder,
+) -> Result<Vec<u8>, ModelError> {
+    let request = build(http.client()?);
+    match timeout(TIMEOUT, exchange(request, settings)).await {
+        Ok(answer) => answer,
+        Err(_) => Err(problem(ModelErrorKind::Timeout, "does not answer within 10 s", settings)),
+    }
+}
+
+async fn exchange(request: RequestBuilder, settings: &str) -> Result<Vec<u8>, ModelError> {
+    let unreachable = |_| problem(ModelErrorKind::Unavailable, "cannot be reached", settings);
+    let mut response = request.send().await.map_err(unreachable)?;
+    let status = response.status();
+    if !status.is_success() {
+        let (said, _) = refusal::read(response, &HeaderMap::new()).await;
+        tracing::warn!(status = status.as_u16(), said, "a server of credentials refuses the request");
+        let is_transient = status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS;
+        let kind = if is_transient { ModelErrorKind::Unavailable } else { ModelErrorKind::Refused };
+        return Err(problem(kind, &format!("answers HTTP {}", status.as_u16()), settings));
+    }
+    let mut body = Vec::new();
+    while let Some(more) = response.chunk().await.map_err(unreachable)? {
+        if body.len() + more.len() > MAX_ANSWER {
+            return Err(unreadable(settings));
+        }
+        body.extend_from_slice(&more);
+    }
+    Ok(body)
+}
+
+fn problem(kind: ModelErrorKind, what: &str, settings: &str) -> ModelError {
+    ModelError::no_credentials(kind, format!("the server of credentials {what}; check {settings}"))
+}
+
+/// Creates the error for an answer that is not what such a server documents.
+pub(super) fn unreadable(settings: &str) -> ModelError {
+    problem(ModelErrorKind::Malformed, "sends what cannot be read", settings)
+}
+
+/// Answer of a token endpoint (RFC 6749, section 5.1).
+#[derive(Deserialize)]
+struct TokenAnswer {
+    access_token: String,
+    expires_in: u64,
+}
+
+/// Parses the answer of a token endpoint and returns the value of the header `Authorization`.
+///
+/// # Errors
+/// It is not one.
+pub(super) fn bearer(answer: &[u8], settings: &str) -> Result<FetchedCredential<HeaderValue>, ModelError> {
+    let TokenAnswer { access_token, expires_in } =
+        serde_json::from_slice::<TokenAnswer>(answer).map_err(|_| unreadable(settings))?;
+    let value = bearer_header(&access_token).ok_or_else(|| unreadable(settings))?;
+    Ok(FetchedCredential { value, life: Duration::from_secs(expires_in) })
+}
+
+/// Returns the value of the header `Authorization` with a token, marked sensitive; `None` if no header may hold it.
+pub(super) fn bearer_header(token: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {token}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+/// Parses the URL of a server that gets a credential: https, or http on loopback.
+pub(super) fn safe_url(text: &str) -> Option<Url> {
+    let url = Url::parse(text).ok()?;
+    let is_loopback = match url.host()? {
+        Host::Domain(name) => name == "localhost",
+        Host::Ipv4(address) => address.is_loopback(),
+        Host::Ipv6(address) => address.is_loopback(),
+    };
+    (url.scheme() == "https" || url.scheme() == "http" && is_loopback).then_some(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_goes_over_https_or_loopback() {
+        for (url, is_safe) in [
+            ("https://login.example", true),
+            ("http://127.0.0.1:80/x", true),
+            ("http://[::1]/", true),
+            ("http://localhost", true),
+            ("http://login.example", false),
+            ("http://127.0.0.1.example", false),
+            ("file:///x", false),
+            ("login.example", false),
+        ] {
+            assert_eq!(safe_url(url).is_some(), is_safe, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_token_is_not_repeated() {
+        for answer in ["[]", r#"{"access_token": "SECRET"}"#, r#"{"access_token": "SECRET\n", "expires_in": 1}"#] {
+            let error = bearer(answer.as_bytes(), "A_KEY").err().unwrap().to_string();
+            assert!(error.ends_with("sends what cannot be read; check A_KEY"), "{error}");
+        }
+    }
+}

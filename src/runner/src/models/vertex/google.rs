@@ -1,0 +1,106 @@
+//! Credentials of Google Cloud: the key of a service account, an identity of another issuer, or the identity of the Pod, which the
+//! metadata server knows.
+//!
+//! Source: <https://google.aip.dev/auth/4110>.
+
+use async_trait::async_trait;
+use serde_json::Value;
+
+use super::{external_account::ExternalAccount, metadata::MetadataServer, service_account::ServiceAccount};
+use crate::models::{
+    Credentials, Http, ModelRef,
+    authorizer::{BearerAuthorizer, RequestAuthorizer},
+    credential_cache::CredentialCache,
+    credentials::value_of,
+    error::ModelError,
+    http::ProviderRequest,
+};
+
+/// Stands for the project in an address until the credentials tell it.
+pub(super) const PROJECT_OF_CREDENTIALS: &str = "-";
+/// Variable with a file of credentials, or with its text.
+pub(super) const CREDENTIALS: &str = "GOOGLE_APPLICATION_CREDENTIALS";
+
+/// What a token may be used for: all of Google Cloud that the account may.
+pub(super) const SCOPE: &str = "https://www.googleapis.com/auth/cloud-platform";
+
+/// Credentials of requests to Google Cloud.
+pub(super) struct GoogleAuthorizer {
+    tokens: BearerAuthorizer,
+    /// Project of the service account's key.
+    pub(super) project_of_key: Option<String>,
+    /// Project that the metadata server tells.
+    project: Option<CredentialCache<String>>,
+}
+
+impl GoogleAuthorizer {
+    /// Finds the credentials of `reference`. `has_own` tells that requests may have others: then there are none without a key.
+    ///
+    /// # Errors
+    /// They cannot be used, without their values.
+    pub(super) fn find(
+        reference: &ModelRef,
+        credentials: &Credentials<'_>,
+        http: &Http,
+        has_own: bool,
+    ) -> Result<Option<Self>, String> {
+        let declared = match &*reference.credential_keys {
+            [only] => value_of(credentials, only),
+            _ => None,
+        };
+        let Some(value) = value_of(credentials, CREDENTIALS).or(declared) else {
+            return match has_own {
+                true => Ok(None),
+                false => Self::of_pod(value_of(credentials, "GCE_METADATA_HOST"), http).map(Some),
+            };
+        };
+        let text = match value.starts_with('{') {
+            true => value,
+            false => std::fs::read_to_string(value)
+                .map_err(|_| format!("the file that {CREDENTIALS} names cannot be read"))?,
+        };
+        let json: Value = serde_json::from_str(&text).map_err(|_| format!("{CREDENTIALS} is not JSON"))?;
+        match json["type"].as_str() {
+            Some("service_account") => {
+                let (account, project) = ServiceAccount::read(json, http)?;
+                let tokens = BearerAuthorizer(account.tokens());
+                Ok(Some(Self { tokens, project_of_key: project, project: None }))
+            }
+            Some("external_account") => {
+                let tokens = BearerAuthorizer(ExternalAccount::read(json, http)?.tokens());
+                Ok(Some(Self { tokens, project_of_key: None, project: None }))
+            }
+            _ => Err(format!("{CREDENTIALS} is neither the key of a service account nor of type external_account")),
+        }
+    }
+
+    fn of_pod(host: Option<String>, http: &Http) -> Result<Self, String> {
+        let server = MetadataServer::new(host, http)?;
+        Ok(Self { tokens: BearerAuthorizer(server.tokens()), project_of_key: None, project: Some(server.project()) })
+    }
+
+    /// Reports whether the credentials tell their project when a request is sent.
+    pub(super) fn knows_project(&self) -> bool {
+        self.project.is_some()
+    }
+}
+
+#[async_trait]
+impl RequestAuthorizer for GoogleAuthorizer {
+    async fn authorize(&self, call: &mut ProviderRequest) -> Result<(), ModelError> {
+        self.tokens.authorize(call).await?;
+        let unknown = format!("/projects/{PROJECT_OF_CREDENTIALS}/");
+        if let Some(project) = &self.project
+            && call.url.path().contains(&unknown)
+        {
+            let project = project.current().await?;
+            let path = call.url.path().replacen(&unknown, &format!("/projects/{project}/"), 1);
+            call.url.set_path(&path);
+        }
+        Ok(())
+    }
+
+    fn forget(&self, call: &ProviderRequest) {
+        self.tokens.forget(call);
+    }
+}
