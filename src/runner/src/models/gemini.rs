@@ -245,6 +245,8 @@ struct GeminiUsage {
     candidates_token_count: u64,
     #[serde(default)]
     thoughts_token_count: u64,
+    #[serde(default)]
+    cached_content_token_count: u64,
 }
 
 impl Reader for GeminiReader {
@@ -259,7 +261,11 @@ impl Reader for GeminiReader {
         if let Some(tokens) = event.usage_metadata {
             let output = tokens.candidates_token_count.saturating_add(tokens.thoughts_token_count);
             let input = tokens.prompt_token_count.saturating_add(tokens.tool_use_prompt_token_count);
-            self.usage = Some(Usage { input, output });
+            self.usage = Some(Usage {
+                cache_read: tokens.cached_content_token_count,
+                reasoning: tokens.thoughts_token_count,
+                ..Usage::new(input, output)
+            });
         }
         let Some(candidate) = event.candidates.into_iter().next() else { return Ok(()) };
         for piece in candidate.content.map(|content| content.parts).unwrap_or_default() {

@@ -218,6 +218,19 @@ struct OpenAiUsage {
     prompt_tokens: u64,
     #[serde(default)]
     completion_tokens: u64,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+#[derive(Default, Deserialize)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
 }
 
 impl Reader for OpenAiReader {
@@ -231,7 +244,14 @@ impl Reader for OpenAiReader {
             return Err(ModelError::reported());
         }
         if let Some(tokens) = event.usage {
-            self.usage = Some(Usage { input: tokens.prompt_tokens, output: tokens.completion_tokens });
+            let input = tokens.prompt_tokens_details.unwrap_or_default();
+            let output = tokens.completion_tokens_details.unwrap_or_default();
+            self.usage = Some(Usage {
+                cache_read: input.cached_tokens.unwrap_or_default(),
+                cache_write: input.cache_write_tokens.unwrap_or_default(),
+                reasoning: output.reasoning_tokens.unwrap_or_default(),
+                ..Usage::new(tokens.prompt_tokens, tokens.completion_tokens)
+            });
         }
         let Some(Choice { delta, finish_reason }) = event.choices.into_iter().next() else { return Ok(()) };
         let delta = delta.unwrap_or_default();

@@ -135,8 +135,39 @@ pub(crate) struct Answerer {
 /// Token counts of the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Input tokens.
+    /// Input tokens, with those that the provider had kept or keeps now.
     pub(crate) input: u64,
-    /// Output tokens.
+    /// Input tokens that the provider had kept from an earlier request.
+    pub(crate) cache_read: u64,
+    /// Input tokens that the provider keeps for a later request.
+    pub(crate) cache_write: u64,
+    /// Output tokens, with those of the reasoning.
     pub(crate) output: u64,
+    /// Output tokens of the reasoning.
+    pub(crate) reasoning: u64,
+}
+
+impl Usage {
+    /// Most tokens that are believed.
+    const MOST: u64 = 1_000_000_000;
+
+    /// Creates the counts of a provider that tells no more.
+    pub(crate) fn new(input: u64, output: u64) -> Self {
+        Self { input, output, ..Self::default() }
+    }
+
+    /// Adds the counts of another request.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        self.output = self.output.saturating_add(other.output);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+    }
+
+    /// Reports whether one request can have used so much.
+    pub(super) fn is_plausible(&self) -> bool {
+        let Self { input, cache_read, cache_write, output, reasoning } = *self;
+        [input, cache_read, cache_write, output, reasoning].into_iter().all(|count| count <= Self::MOST)
+    }
 }

@@ -139,9 +139,10 @@ impl Reader for ConverseReader {
             }
         }
         if let Some(usage) = event.metadata.and_then(|metadata| metadata.usage) {
-            let cached = [usage.cache_read_input_tokens, usage.cache_write_input_tokens];
-            let input = cached.into_iter().flatten().fold(usage.input_tokens, u64::saturating_add);
-            self.usage = Some(Usage { input, output: usage.output_tokens });
+            let cache_read = usage.cache_read_input_tokens.unwrap_or_default();
+            let cache_write = usage.cache_write_input_tokens.unwrap_or_default();
+            let input = usage.input_tokens.saturating_add(cache_read).saturating_add(cache_write);
+            self.usage = Some(Usage { cache_read, cache_write, ..Usage::new(input, usage.output_tokens) });
         }
         match event.message_stop.as_ref().map(|stop| stop.stop_reason.as_str()) {
             None => return Ok(()),

@@ -39,7 +39,7 @@ fn dated(reference: ModelRef) -> ModelRef {
 
 #[tokio::test]
 async fn text_calls_and_tokens_are_read() {
-    let usage = Chunk::Usage(Usage { input: 9, output: 3 });
+    let usage = Chunk::Usage(Usage::new(9, 3));
     assert_eq!(read("azure-openai", GOOD).await.unwrap(), [token("Hello thére"), usage]);
     let expected = [call("call_a", "weather", json!({"city": "Bern"})), call("call_b", "time", json!({}))];
     assert_eq!(read("azureaifoundry", openai::CALLS).await.unwrap(), expected);

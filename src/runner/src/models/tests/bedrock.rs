@@ -101,7 +101,7 @@ fn reasoning() -> Vec<Value> {
 
 #[tokio::test]
 async fn text_and_tokens_are_read() {
-    let usage = Chunk::Usage(Usage { input: 14, output: 3 });
+    let usage = Chunk::Usage(Usage { cache_read: 4, cache_write: 1, ..Usage::new(14, 3) });
     assert_eq!(read("bedrock", good("end_turn")).await.unwrap(), [token("Hello thére"), usage.clone()]);
     let cut = read("bedrock", good("max_tokens")).await.unwrap();
     assert_eq!(cut, [token("Hello thére"), Chunk::Truncated, usage]);

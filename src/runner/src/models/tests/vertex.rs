@@ -21,9 +21,10 @@ fn direct(server: &Provider, provider: &str, id: &str) -> ModelRef {
 
 #[tokio::test]
 async fn answers_are_those_of_the_other_protocols() {
-    let usage = |input, output| Chunk::Usage(Usage { input, output });
-    assert_eq!(read("gemini-vertex", gemini::GOOD).await.unwrap(), [token("Hello thére"), usage(4, 13)]);
-    assert_eq!(read("anthropic-vertex", anthropic::GOOD).await.unwrap(), [token("Hello thére"), usage(25, 15)]);
+    let gemini_usage = Chunk::Usage(Usage { reasoning: 10, ..Usage::new(4, 13) });
+    let anthropic_usage = Chunk::Usage(Usage { cache_read: 5, ..Usage::new(25, 15) });
+    assert_eq!(read("gemini-vertex", gemini::GOOD).await.unwrap(), [token("Hello thére"), gemini_usage]);
+    assert_eq!(read("anthropic-vertex", anthropic::GOOD).await.unwrap(), [token("Hello thére"), anthropic_usage]);
     for (provider, calls) in [("gemini-vertex", gemini::CALLS), ("anthropic-vertex", anthropic::CALLS)] {
         let found = read(provider, calls).await.unwrap();
         let names: Vec<_> = found

@@ -4,6 +4,7 @@
 //! Source: <https://google.aip.dev/auth/4110>.
 
 use async_trait::async_trait;
+use crds::provider::GEMINI_VERTEX;
 use serde_json::Value;
 
 use super::{external_account::ExternalAccount, metadata::MetadataServer, service_account::ServiceAccount};
@@ -45,7 +46,7 @@ impl GoogleAuthorizer {
         has_own: bool,
     ) -> Result<Option<Self>, String> {
         let declared = match &*reference.credential_keys {
-            [only] => value_of(credentials, only),
+            [only] if !GEMINI_VERTEX.identity.contains(&only.as_str()) => value_of(credentials, only),
             _ => None,
         };
         let Some(value) = value_of(credentials, CREDENTIALS).or(declared) else {
