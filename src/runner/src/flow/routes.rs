@@ -99,16 +99,15 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
     prompt.key = key;
     if events {
         let models = endpoint.model.names();
-        let response = sse::respond(&models, async move |tokens| {
-            match endpoint.respond(prompt, &headers, Some(&tokens)).await {
+        let response =
+            sse::respond(&models, async move |tokens| match endpoint.respond(prompt, &headers, Some(&tokens)).await {
                 Ok(outcome) => {
                     let mut last = json!({});
                     sse::add_models(&mut last, &outcome.answerers);
                     Ok(last)
                 }
                 Err(error) => Err(error.to_string()),
-            }
-        });
+            });
         return Ok(response.await);
     }
     let outcome = endpoint.respond(prompt, &headers, None).await.map_err(|error| failure(&error))?;
