@@ -115,15 +115,18 @@ impl Plugin {
             tls: self.tls.clone(),
             passthrough: self.passthrough,
             timeout: self.timeout.map(Duration::from_secs),
+            lacks_identity: false,
         })
     }
 }
 
 impl Fallback {
     /// Opens the model. Its credentials are its own: those of the first model must not reach another server.
-    fn open(&self, sources: FallbackSources<'_>, http: &Http) -> Result<ChainedModel, String> {
+    /// The Pod's own identity is for the first model's PluginConfig alone.
+    fn open(&self, first: &ModelRef, sources: FallbackSources<'_>, http: &Http) -> Result<ChainedModel, String> {
         let environment = sources.variables;
         let mut reference = self.plugin.reference(&self.model.model, &self.model.config)?;
+        reference.lacks_identity = !has_address_of(&reference, first);
         reference.credential_keys = self.credential_keys.clone();
         reference.credential_keys.extend(self.credentials.keys().cloned());
         let files = self.credentials_dir.as_ref().map(|folder| match (sources.folder)(folder) {
@@ -156,9 +159,19 @@ pub(crate) fn open_chain(
     http: &Http,
 ) -> Result<Arc<dyn Model>, String> {
     let first = chained(reference, credentials, http);
-    let others = fallbacks.iter().map(|fallback| fallback.open(sources, http));
+    let others = fallbacks.iter().map(|fallback| fallback.open(reference, sources, http));
     let models: Result<Vec<_>, _> = std::iter::once(first).chain(others).collect();
     Ok(Arc::new(ModelChain(models?.into())))
+}
+
+/// Reports whether two models have the same provider, address and headers, as those of one PluginConfig do.
+fn has_address_of(one: &ModelRef, other: &ModelRef) -> bool {
+    let settings = provider::provider(&one.provider).map(|known| known.settings).unwrap_or_default();
+    one.provider == other.provider
+        && one.base_url == other.base_url
+        && one.region == other.region
+        && one.headers == other.headers
+        && settings.iter().all(|names| one.setting(names) == other.setting(names))
 }
 
 fn chained(reference: &ModelRef, credentials: &Credentials<'_>, http: &Http) -> Result<ChainedModel, String> {

@@ -101,12 +101,17 @@ pub(super) fn bearer_header(token: &str) -> Option<HeaderValue> {
 /// Parses the URL of a server that gets a credential: https, or http on loopback.
 pub(super) fn safe_url(text: &str) -> Option<Url> {
     let url = Url::parse(text).ok()?;
-    let is_loopback = match url.host()? {
-        Host::Domain(name) => name == "localhost",
-        Host::Ipv4(address) => address.is_loopback(),
-        Host::Ipv6(address) => address.is_loopback(),
-    };
-    (url.scheme() == "https" || url.scheme() == "http" && is_loopback).then_some(url)
+    (url.scheme() == "https" && url.has_host() || url.scheme() == "http" && is_loopback(&url)).then_some(url)
+}
+
+/// Reports whether the host of a URL is the Pod itself.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 #[cfg(test)]

@@ -70,6 +70,8 @@ impl Bedrock {
             true => None,
             false => AwsCredentialSource::find(credentials, &region, http)?,
         };
+        // A signature is for its host alone, so that any may get it.
+        let source = endpoint.admit(source, false, &[])?;
         if endpoint.key.is_none() && source.is_none() && !reference.passthrough && reference.headers.is_empty() {
             return Err(format!(
                 "model provider `bedrock` needs credentials: set AWS_BEARER_TOKEN_BEDROCK, or {VARIABLES}"
