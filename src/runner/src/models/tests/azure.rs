@@ -150,7 +150,7 @@ async fn what_the_server_of_credentials_does_wrong_names_the_variables() {
     use ModelErrorKind::{Malformed, Refused, Unavailable};
     for (reply, kind, words, requests) in [
         (ScriptedReply::status(401), Refused, "answers HTTP 401", 1),
-        (ScriptedReply::status(500), Unavailable, "answers HTTP 500", 4),
+        (ScriptedReply::status(500), Unavailable, "answers HTTP 500", 1),
         (ScriptedReply::ok("{}"), Malformed, "sends what cannot be read", 1),
         (ScriptedReply::ok("x".repeat(1 << 20)), Malformed, "sends what cannot be read", 1),
     ] {
