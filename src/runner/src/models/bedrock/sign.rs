@@ -14,7 +14,12 @@ use super::{
     ESCAPED,
     credentials::{AwsCredentialSource, AwsCredentials},
 };
-use crate::models::{authorizer::RequestAuthorizer, error::ModelError, http::ProviderRequest};
+use crate::models::{
+    authorizer::RequestAuthorizer,
+    error::ModelError,
+    http::ProviderRequest,
+    refusal::{EXPIRED_TOKEN, UNKNOWN_CLIENT},
+};
 
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
 /// Name of Bedrock in signatures.
@@ -35,6 +40,11 @@ impl RequestAuthorizer for AwsAuthorizer {
         let scope = SignatureScope { region: &self.region, service: SERVICE, time: Timestamp::now() };
         sign(call, "POST", &credentials, &scope);
         Ok(())
+    }
+
+    fn renews(&self, error: &ModelError) -> bool {
+        let is_expired = matches!(error.code, Some(EXPIRED_TOKEN | UNKNOWN_CLIENT));
+        matches!(self.source, AwsCredentialSource::Fetched(_)) && (is_expired || error.status == Some(401))
     }
 
     fn forget(&self, call: &ProviderRequest) {

@@ -339,6 +339,31 @@ async fn the_agent_of_a_container_gives_credentials() {
 }
 
 #[tokio::test]
+async fn credentials_that_have_expired_are_renewed_once() {
+    let agent = |id: &str| ScriptedReply::ok(json!({"AccessKeyId": id, "SecretAccessKey": "s", "Token": "t"}).to_string());
+    let refused = |code: &str| ScriptedReply::status(403).header("x-amzn-errortype", code);
+    for (code, sent) in [
+        ("ExpiredTokenException:http://internal.example/", &["ASIA1", "ASIA2"][..]),
+        ("UnrecognizedClientException", &["ASIA1", "ASIA2"]),
+        ("AccessDeniedException", &["ASIA1"]),
+    ] {
+        let replies = [agent("ASIA1"), refused(code), agent("ASIA2"), ScriptedReply::ok(good("end_turn"))];
+        let server = Provider::new(replies).await;
+        let url = format!("http://{}/v1/credentials", server.address);
+        let variables = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", url.as_str())];
+        let model = server.open_with(&server.reference("bedrock"), &variables).unwrap();
+        let answer = collect(model.respond(hello())).await;
+        assert_eq!(answer.is_ok(), sent.len() == 2, "{code}: {answer:?}");
+        let asked = server.requests();
+        let signed: Vec<_> = asked.iter().filter_map(|asked| asked.headers.get("authorization")).collect();
+        assert_eq!(signed.len(), sent.len(), "{code}");
+        for (signed, id) in signed.iter().zip(sent) {
+            assert!(signed.to_str().unwrap().contains(&format!("Credential={id}/")), "{code}: {signed:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_token_whose_file_is_missing_is_said_without_a_request() {
     let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
     let sts = format!("http://{}/", server.address);
