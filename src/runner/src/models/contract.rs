@@ -147,10 +147,11 @@ impl Fallback {
     }
 }
 
-/// Creates the client of the model in `reference`, with models that stand in for it. `credentials` is as for [`open`].
+/// Creates the client of the model in `reference`, with models that stand in for it. `credentials` is as for [`open`]. A fallback
+/// that cannot be served is left out, and the log says why: it must not stop the first model.
 ///
 /// # Errors
-/// The reason why one of them cannot be served, as a sentence for `/readyz`.
+/// The reason why the first model cannot be served, as a sentence for `/readyz`.
 pub(crate) fn open_chain(
     reference: &ModelRef,
     fallbacks: &[Fallback],
@@ -158,10 +159,14 @@ pub(crate) fn open_chain(
     sources: FallbackSources<'_>,
     http: &Http,
 ) -> Result<Arc<dyn Model>, String> {
-    let first = chained(reference, credentials, http);
-    let others = fallbacks.iter().map(|fallback| fallback.open(reference, sources, http));
-    let models: Result<Vec<_>, _> = std::iter::once(first).chain(others).collect();
-    Ok(Arc::new(ModelChain(models?.into())))
+    let first = chained(reference, credentials, http)?;
+    let others = fallbacks.iter().filter_map(|fallback| {
+        let opened = fallback.open(reference, sources, http);
+        let model = fallback.model.model.as_str();
+        opened.inspect_err(|problem| tracing::warn!(model, "a fallback is left out: {problem}")).ok()
+    });
+    let models: Vec<_> = std::iter::once(first).chain(others).collect();
+    Ok(Arc::new(ModelChain(models.into())))
 }
 
 /// Reports whether two models have the same provider, address and headers, as those of one PluginConfig do.
