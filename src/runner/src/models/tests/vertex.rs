@@ -120,10 +120,11 @@ async fn a_service_account_gets_a_token_and_brings_its_project() {
 
 #[tokio::test]
 async fn the_pods_identity_comes_from_the_metadata_server() {
-    let project = ScriptedReply::ok("acme-dev\n");
+    let google = |reply: ScriptedReply| reply.header("metadata-flavor", "Google");
+    let project = google(ScriptedReply::ok("acme-dev\n"));
     let good = || ScriptedReply::ok(gemini::GOOD);
     let refused = ScriptedReply::status(401);
-    let server = Provider::new([access_token("one"), project, good(), refused, access_token("two"), good()]).await;
+    let server = Provider::new([google(access_token("one")), project, good(), refused, google(access_token("two")), good()]).await;
     let host = server.address.to_string();
     let variables = [("GCE_METADATA_HOST", host.as_str()), ("GOOGLE_CLOUD_LOCATION", "us")];
     let model = server.open_with(&direct(&server, "vertex-ai", "gemini-2.5-pro"), &variables).unwrap();
@@ -238,4 +239,9 @@ async fn what_is_wrong_is_said_without_values() {
         error.kind == ModelErrorKind::Malformed && error.to_string().contains("identity that the Pod has"),
         "{error}"
     );
+    let other = Provider::new([access_token("one")]).await;
+    let host = other.address.to_string();
+    let model = other.open_with(&direct(&other, "gemini-vertex", "m"), &[("GCE_METADATA_HOST", host.as_str())]).unwrap();
+    let error = collect(model.respond(hello())).await.unwrap_err();
+    assert!(error.kind == ModelErrorKind::Malformed && other.requests().len() == 1, "it is no metadata server: {error}");
 }
