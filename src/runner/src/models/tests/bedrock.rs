@@ -272,8 +272,7 @@ fn web_identity<'a>(file: &'a str, sts: &'a str) -> [(&'static str, &'a str); 3]
 async fn keys_sign_the_request() {
     let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
     let keys = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "hunter2"), ("AWS_SESSION_TOKEN", "session")];
-    let reference = server.reference("bedrock");
-    collect(server.open_with(&reference, &keys).unwrap().respond(hello())).await.unwrap();
+    collect(server.open_with(&server.reference("bedrock"), &keys).unwrap().respond(hello())).await.unwrap();
     let asked = server.only();
     let sent = asked.headers["authorization"].to_str().unwrap();
     assert!(sent.starts_with("AWS4-HMAC-SHA256 Credential=AKID/"), "{sent}");
