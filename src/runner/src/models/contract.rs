@@ -122,13 +122,22 @@ impl Plugin {
 
 impl Fallback {
     /// Opens the model. Its credentials are its own: those of the first model must not reach another server.
-    /// The Pod's own identity is for the first model's PluginConfig alone.
-    fn open(&self, first: &ModelRef, sources: FallbackSources<'_>, http: &Http) -> Result<ChainedModel, String> {
+    /// The Pod's own identity, which `of_first` looks up, is for a model with the address of the first one alone.
+    fn open(
+        &self,
+        first: &ModelRef,
+        of_first: &Credentials<'_>,
+        sources: FallbackSources<'_>,
+        http: &Http,
+    ) -> Result<ChainedModel, String> {
         let environment = sources.variables;
         let mut reference = self.plugin.reference(&self.model.model, &self.model.config)?;
         reference.lacks_identity = !has_address_of(&reference, first);
         reference.credential_keys = self.credential_keys.clone();
         reference.credential_keys.extend(self.credentials.keys().cloned());
+        let shares_identity = !reference.lacks_identity && reference.credential_keys.is_empty();
+        let known = provider::provider(&reference.provider).filter(|_| shares_identity);
+        let identity = known.map(|known| known.identity).unwrap_or_default();
         let files = self.credentials_dir.as_ref().map(|folder| match (sources.folder)(folder) {
             Some(path) => Ok(directory(path)),
             None => Err("`credentialsDir` of a fallback leads out of the contract's folder".to_owned()),
@@ -141,7 +150,8 @@ impl Fallback {
             }
             let variable = |variable: &str| own_variable(variable, name, environment);
             let own = self.credentials.get(name).and_then(|value| expand(value, variable).ok());
-            own.or_else(|| files.as_ref()?(name))
+            let shared = || identity.contains(&name).then(|| of_first(name)).flatten();
+            own.or_else(|| files.as_ref()?(name)).or_else(shared)
         };
         chained(&reference, &credentials, http)
     }
@@ -161,7 +171,7 @@ pub(crate) fn open_chain(
 ) -> Result<Arc<dyn Model>, String> {
     let first = chained(reference, credentials, http)?;
     let others = fallbacks.iter().filter_map(|fallback| {
-        let opened = fallback.open(reference, sources, http);
+        let opened = fallback.open(reference, credentials, sources, http);
         let model = fallback.model.model.as_str();
         opened.inspect_err(|problem| tracing::warn!(model, "a fallback is left out: {problem}")).ok()
     });
