@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     ObjectRef, Period,
-    provider::provider,
+    provider::{REGION_KEYS, provider},
     references::{HasReferences, RefKind, ReferenceSet},
     schema,
     status::ReferenceStatus,
@@ -55,8 +55,9 @@ pub fn is_protocol_header(name: &str) -> bool {
 #[serde(rename_all = "camelCase")]
 pub struct PluginConfigSpec {
     /// Protocol of the provider: stub (answers without any network), openai (also for compatible servers), anthropic,
-    /// gemini (also: googleai, google-ai, google) or ollama. Any other word is for a workload with an image of its own
-    /// that knows it.
+    /// gemini (also: googleai, google-ai, google), ollama, azure-openai (also: azureaifoundry), gemini-vertex (also: vertexai,
+    /// vertex-ai; their models that begin with claude are anthropic-vertex's), anthropic-vertex or bedrock. Any other word is for a
+    /// workload with an image of its own that knows it.
     #[serde(rename = "type")]
     #[schemars(
         length(max = 63),
@@ -66,8 +67,8 @@ pub struct PluginConfigSpec {
         )
     )]
     pub type_: String,
-    /// Region of the provider (us, eu …). With type openai it selects the provider's address in that region; the other
-    /// types have no regions.
+    /// Region of the provider (us, eu …), which selects its address there. Type bedrock needs it, but with a base
+    /// URL; openai, gemini-vertex and anthropic-vertex (default: global) take it; the other types have no regions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
     /// Secret in the same namespace with the credentials. Required by openai, anthropic and gemini, unless
@@ -83,7 +84,8 @@ pub struct PluginConfigSpec {
     )]
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub credential_keys: Vec<String>,
-    /// More settings of the provider, such as baseUrl (also: baseURL, serverAddress, endpoint); kept as written. Not for
+    /// More settings of the provider: baseUrl (also: baseURL, serverAddress, endpoint), apiVersion of
+    /// azure-openai, projectId (also: project) and location of gemini-vertex and anthropic-vertex; kept as written. Not for
     /// credentials.
     #[schemars(schema_with = "schema::opaque_object")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -138,10 +140,28 @@ impl HasReferences for PluginConfig {
 pub const BASE_URL_KEYS: [&str; 4] = ["baseUrl", "baseURL", "serverAddress", "endpoint"];
 
 impl PluginConfigSpec {
-    /// Returns the value of the base URL in `extraConfig`, with the key that sets it.
-    pub fn base_url_setting(&self) -> Option<(&'static str, &serde_json::Value)> {
-        let extra = self.extra_config.as_ref()?;
-        BASE_URL_KEYS.into_iter().find_map(|key| Some((key, extra.get(key)?)))
+    /// Returns the values in `extraConfig` of a setting with these names, each with the name that sets it.
+    pub fn setting<'a>(
+        &'a self,
+        names: &'a [&'static str],
+    ) -> impl Iterator<Item = (&'static str, &'a serde_json::Value)> {
+        let extra = self.extra_config.as_ref();
+        names.iter().filter_map(move |name| Some((*name, extra?.get(*name)?)))
+    }
+
+    /// Returns the names of each setting that the provider's protocol reads besides the base URL.
+    fn setting_names(&self) -> &'static [&'static [&'static str]] {
+        match provider(&self.type_) {
+            Some(provider) => provider.settings,
+            None => &[],
+        }
+    }
+
+    /// Returns the settings of `extraConfig` that the provider's protocol reads besides the base URL.
+    pub fn protocol_settings(&self) -> serde_json::Map<String, serde_json::Value> {
+        let settings = self.setting_names();
+        let found = settings.iter().flat_map(|names| self.setting(names));
+        found.map(|(name, value)| (name.to_owned(), value.clone())).collect()
     }
 
     /// Returns the keys of `extraConfig` that nothing reads; none for a type that this build does not know, whose image may read
@@ -149,14 +169,24 @@ impl PluginConfigSpec {
     pub fn unread_settings(&self) -> Vec<&str> {
         let keys = self.extra_config.as_ref().and_then(|extra| extra.as_object()).into_iter().flatten();
         let reads_url = provider(&self.type_).is_some_and(|provider| !provider.base.is_empty());
-        let is_read = |key: &str| reads_url && BASE_URL_KEYS.contains(&key);
+        let settings = self.setting_names();
+        let is_read =
+            |key: &str| reads_url && BASE_URL_KEYS.contains(&key) || settings.iter().any(|names| names.contains(&key));
         let known = provider(&self.type_).is_some();
         keys.map(|(key, _)| key.as_str()).filter(|key| known && !is_read(key)).collect()
     }
 
+    /// Returns the region, also by what stands for it in `extraConfig`.
+    pub fn region(&self) -> Option<&str> {
+        let has_setting = self.setting_names().contains(&REGION_KEYS);
+        let names = if has_setting { REGION_KEYS } else { &[] };
+        let setting = || self.setting(names).find_map(|(_, value)| value.as_str());
+        self.region.as_deref().or_else(setting).filter(|region| !region.is_empty())
+    }
+
     /// Returns the base URL that `extraConfig` sets.
     pub fn base_url(&self) -> Option<&str> {
-        self.base_url_setting()?.1.as_str().filter(|url| !url.is_empty())
+        self.setting(&BASE_URL_KEYS).next()?.1.as_str().filter(|url| !url.is_empty())
     }
 
     /// Reports whether the provider needs credentials and the spec has none. A server at another address may need none,

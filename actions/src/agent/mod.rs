@@ -109,7 +109,8 @@ impl WorkloadKind for Agent {
 
     fn render(&self, deps: &Deps, replicas: Option<i32>) -> Result<RenderedWorkload, ActionError> {
         let found = AgentReferences::look_up(self, deps);
-        let config = render::agent_config(self, &found.parts()?, &deps.settings).map_err(terminal)?;
+        let parts = AgentParts { is_own_image: !image::is_runner(self, &deps.settings), ..found.parts()? };
+        let config = render::agent_config(self, &parts, &deps.settings).map_err(terminal)?;
         let proxy = self.proxy_image(&deps.settings);
         let agent = image::of_container(self, &deps.settings);
         let images = AgentImages { agent, proxy: self.pinned_proxy(&proxy) };

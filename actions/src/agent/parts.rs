@@ -115,6 +115,7 @@ impl AgentReferences {
             prompt: self.prompt.as_deref().map(prompt::template).transpose()?,
             model: self.model.as_ref().map(|(model, plugin)| (&model.spec, &plugin.spec)),
             fallbacks: &self.fallbacks,
+            is_own_image: false,
             data: self.data.clone(),
         })
     }

@@ -1,9 +1,15 @@
 //! `PluginConfig` kind: validation. The lifecycle is that of every reference (`crate::reference`): a PluginConfig is Available
 //! when the Secret with the credentials exists and has every key.
 
-use crds::{PluginConfig, PluginConfigSpec, ReferencePhase, plugin_config::BASE_URL_KEYS, provider::provider, reason};
+use crds::{
+    PluginConfig, PluginConfigSpec, ReferencePhase,
+    plugin_config::BASE_URL_KEYS,
+    provider::{ANTHROPIC_VERTEX, AZURE_OPENAI, BEDROCK, GEMINI_VERTEX, Provider, REGION_KEYS, provider},
+    reason,
+};
 use machine::{ActionError, Table, TableError};
 use meta::{PhasedObject as _, condition, condition_type, update_condition};
+use serde_json::Value;
 
 use crate::{
     deps::Deps,
@@ -12,6 +18,9 @@ use crate::{
     references::{Evaluation, Query, Referable, used_digest},
     render::is_web_address,
 };
+
+/// Providers whose types were once words for images of users' own.
+const CLOUDS: [Provider; 4] = [AZURE_OPENAI, GEMINI_VERTEX, ANTHROPIC_VERTEX, BEDROCK];
 
 impl ControlledKind for PluginConfig {
     const TABLE: Table<ReferencePhase> = Table {
@@ -33,13 +42,13 @@ impl Referable for PluginConfig {
 
 impl ReferenceKind for PluginConfig {
     fn report_status(&mut self, _: &Deps) {
-        let message = unread(&self.spec);
+        let wrong = cloud_problem(&self.spec).map(|message| (reason::INVALID_SPEC, message));
+        let found = wrong.or_else(|| Some((reason::UNKNOWN_SETTING, unread(&self.spec)?)));
         let conditions = &mut self.common_mut().conditions;
-        match message {
-            Some(message) => update_condition(
-                conditions,
-                condition(condition_type::CONFIG_UNDERSTOOD, false, reason::UNKNOWN_SETTING, message),
-            ),
+        match found {
+            Some((reason, message)) => {
+                update_condition(conditions, condition(condition_type::CONFIG_UNDERSTOOD, false, reason, message));
+            }
             None => conditions.retain(|known| known.type_ != condition_type::CONFIG_UNDERSTOOD),
         }
     }
@@ -66,17 +75,40 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
     if spec.lacks_credentials() {
         return Some(format!("{} needs credentialsRef, or baseUrl, headersFrom or passthrough", spec.type_));
     }
-    let region = spec.region.as_deref().unwrap_or_default();
-    if !region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Some(format!("region {region:?} is not a region: use a word such as eu"));
+    if let Some(problem) = region_problem(spec.region.as_deref()) {
+        return Some(problem);
     }
     // What an image of the user's own makes of these keys is not known.
-    provider(&spec.type_)?;
-    let extra = spec.extra_config.as_ref();
-    let mut urls = BASE_URL_KEYS.into_iter().filter_map(|key| Some((key, extra?.get(key)?)));
-    let (first, url) = urls.next()?;
-    if let Some((other, _)) = urls.find(|(_, other)| *other != url) {
-        return Some(format!("keep one of {first}, {other}"));
+    let is_judged = provider(&spec.type_).is_some_and(|provider| !CLOUDS.contains(provider));
+    is_judged.then(|| address_problem(spec)).flatten()
+}
+
+/// Returns the reason why Récif's runner cannot use a PluginConfig of a cloud's type. An image of the user's own may have known that
+/// type before and read its keys in another way, so that this is no error.
+fn cloud_problem(spec: &PluginConfigSpec) -> Option<String> {
+    let provider = provider(&spec.type_).filter(|provider| CLOUDS.contains(provider))?;
+    let region = spec.region.as_deref().unwrap_or_default();
+    if *provider == BEDROCK && region.is_empty() && spec.base_url().is_none() {
+        return Some("bedrock needs region, such as eu-central-1".to_owned());
+    }
+    if let Some(problem) = region_problem(spec.region()) {
+        return Some(problem);
+    }
+    if let Some(problem) = provider.settings.iter().find_map(|names| setting_problem(spec, names)) {
+        return Some(problem);
+    }
+    if let Some((name, _)) = region_setting(spec, provider).filter(|(_, value)| !region.is_empty() && *value != region)
+    {
+        return Some(format!("keep one of region, {name}"));
+    }
+    address_problem(spec)
+}
+
+/// Returns what is wrong with the base URL.
+fn address_problem(spec: &PluginConfigSpec) -> Option<String> {
+    let (first, url) = spec.setting(&BASE_URL_KEYS).next()?;
+    if let Some(problem) = twice(spec, &BASE_URL_KEYS) {
+        return Some(problem);
     }
     // The URL may hold a credential, so the message does not repeat it.
     let is_address = url.as_str().is_some_and(|url| url.is_empty() || is_web_address(url));
@@ -84,11 +116,38 @@ fn problem(spec: &PluginConfigSpec) -> Option<String> {
         .then(|| format!("extraConfig.{first} must be a URL that begins with http:// or https:// and names a host"))
 }
 
+fn region_problem(region: Option<&str>) -> Option<String> {
+    let is_region = |text: &&str| text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let region = region.filter(|region| !is_region(region))?;
+    Some(format!("region {region:?} is not a region: use a word such as eu"))
+}
+
+/// Returns the setting of `extraConfig` that stands for the region.
+fn region_setting<'a>(spec: &'a PluginConfigSpec, provider: &Provider) -> Option<(&'static str, &'a Value)> {
+    provider.settings.contains(&REGION_KEYS).then(|| spec.setting(REGION_KEYS).next()).flatten()
+}
+
+/// Returns what is wrong with a setting of `extraConfig` that has these names.
+fn setting_problem(spec: &PluginConfigSpec, names: &[&'static str]) -> Option<String> {
+    let is_text = |value: &Value| value.as_str().is_some_and(|text| !text.trim().is_empty());
+    match spec.setting(names).find(|(_, value)| !is_text(value)) {
+        Some((name, _)) => Some(format!("extraConfig.{name} must be a text")),
+        None => twice(spec, names),
+    }
+}
+
+/// Returns the sentence on a setting that is there by two of its names, with values that differ.
+fn twice(spec: &PluginConfigSpec, names: &[&'static str]) -> Option<String> {
+    let (first, value) = spec.setting(names).next()?;
+    let (other, _) = spec.setting(names).find(|(_, other)| *other != value)?;
+    Some(format!("keep one of {first}, {other}"))
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::fake::{Operator, Sim, id, object};
@@ -118,7 +177,10 @@ mod tests {
                 json!({"a": 1, "baseUrl": "http://h", "b": 2}),
                 Some("nothing reads a, b of extraConfig with type openai: "),
             ),
-            ("vertexai", json!({"projectId": "p"}), None),
+            ("mistral", json!({"projectId": "p"}), None),
+            ("azure-openai", json!({"endpoint": "http://h", "apiVersion": "2024-10-21"}), None),
+            ("vertexai", json!({"project": "p", "location": "eu"}), None),
+            ("openai", json!({"apiVersion": "1"}), Some("nothing reads apiVersion of extraConfig with type openai: ")),
         ] {
             let spec = serde_json::from_value(json!({"type": type_, "extraConfig": extra})).unwrap();
             let found = unread(&spec);
@@ -167,8 +229,53 @@ mod tests {
                 Some("keep one of baseUrl, serverAddress"),
             ),
             (json!({"type": "azure", "extraConfig": {"endpoint": "h.example", "baseUrl": "unix:/run/llm"}}), None),
+            // Types of clouds were once for images of users' own.
+            (json!({"type": "bedrock", "credentialsRef": null}), None),
+            (json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "us", "baseUrl": "h"}}), None),
         ] {
             assert_eq!(keyed(more.clone()).as_deref(), expected, "{more}");
+        }
+    }
+
+    #[test]
+    fn what_the_runner_could_not_reach_a_cloud_by_is_told() {
+        for (spec, expected) in [
+            (json!({"type": "openai", "extraConfig": {"baseUrl": "h"}}), None),
+            (json!({"type": "azure-openai", "extraConfig": {"apiVersion": "v1"}}), None),
+            (
+                json!({"type": "azure-openai", "extraConfig": {"endpoint": "h.example"}}),
+                Some("extraConfig.endpoint must be a URL that begins with http:// or https:// and names a host"),
+            ),
+            (
+                json!({"type": "azureaifoundry", "extraConfig": {"apiVersion": 2}}),
+                Some("extraConfig.apiVersion must be a text"),
+            ),
+            (
+                json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "eu"}}),
+                None,
+            ),
+            (
+                json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "us"}}),
+                Some("keep one of region, location"),
+            ),
+            (
+                json!({"type": "anthropic-vertex", "extraConfig": {"region": "eu", "location": "us"}}),
+                Some("keep one of location, region"),
+            ),
+            (
+                json!({"type": "vertex-ai", "extraConfig": {"projectId": "p", "project": "q"}}),
+                Some("keep one of projectId, project"),
+            ),
+            (
+                json!({"type": "vertexai", "extraConfig": {"location": "evil.example/"}}),
+                Some("region \"evil.example/\" is not a region: use a word such as eu"),
+            ),
+            (json!({"type": "bedrock"}), Some("bedrock needs region, such as eu-central-1")),
+            (json!({"type": "bedrock", "region": "eu-central-1"}), None),
+            (json!({"type": "bedrock", "extraConfig": {"baseUrl": "http://h"}}), None),
+        ] {
+            let found = cloud_problem(&serde_json::from_value(spec.clone()).unwrap());
+            assert_eq!(found.as_deref(), expected, "{spec}");
         }
     }
 }

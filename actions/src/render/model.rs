@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `CORAIL_MODEL_BASE_URL` | `extraConfig.baseUrl` (or `baseURL`, `serverAddress`, `endpoint`) of the PluginConfig, where it has one |
 //! | `CORAIL_MODEL_REGION` | `region` of the PluginConfig, where it has one |
+//! | `CORAIL_MODEL_EXTRA_CONFIG` | the settings of `extraConfig` that its protocol reads besides the base URL, as JSON, where it has any; with Récif's runner alone |
 //! | `CORAIL_MODEL_CONFIG` | `defaultConfig` of the Model as JSON, where it has one |
 //! | `CORAIL_MODEL_CREDENTIAL_KEYS` | `credentialKeys` of the PluginConfig as a JSON array, where it has any |
 //! | `CORAIL_MODEL_HEADERS` | `headersFrom` as a JSON object; values that come from elsewhere are `$NAME` |
@@ -30,6 +31,7 @@ pub(super) type SecretVariable = (String, Value);
 pub(super) struct ModelEnv {
     pub(super) base_url: Option<String>,
     pub(super) region: Option<String>,
+    pub(super) extra_config: Option<String>,
     pub(super) config: Option<String>,
     pub(super) keys: Option<String>,
     pub(super) headers: Option<String>,
@@ -61,6 +63,7 @@ impl ModelEnv {
         let has_user = |fallback: &FlowModel| fallback.plugin.base_url().is_some_and(|url| url.contains('@'));
         let has_literal = |plugin: &PluginConfigSpec| plugin.headers_from.iter().any(|header| header.value.is_some());
         let config = model.default_config.as_ref().filter(|config| config.as_object().is_some_and(|it| !it.is_empty()));
+        let settings = plugin.protocol_settings();
         let keys = &plugin.credential_keys;
         let secret = plugin.credentials_ref.as_ref().map(|secret| secret.name.as_str());
         let variable = |secret: &str, key: &String| {
@@ -70,6 +73,7 @@ impl ModelEnv {
         Self {
             base_url: plugin.base_url().map(str::to_owned),
             region: plugin.region.clone().filter(|region| !region.is_empty()),
+            extra_config: (!settings.is_empty()).then(|| Value::from(settings).to_string()),
             config: config.map(Value::to_string),
             keys: (!keys.is_empty()).then(|| json!(keys).to_string()),
             headers: (!rendered.headers.is_empty()).then(|| text(&rendered.headers)).flatten(),

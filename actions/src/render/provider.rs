@@ -126,7 +126,7 @@ impl FlowModel {
     pub(super) fn used_keys(&self) -> Vec<&str> {
         let keys = self.credentials.iter().flat_map(|credentials| credentials.values.keys()).map(String::as_str);
         let read = provider(&self.plugin.type_).filter(|_| self.plugin.credential_keys.is_empty());
-        keys.filter(|key| read.is_none_or(|provider| provider.base == *key || provider.keys.contains(key))).collect()
+        keys.filter(|key| read.is_none_or(|provider| provider.reads(key))).collect()
     }
 
     /// Returns its credentials, of the keys that are used.

@@ -10,19 +10,38 @@ use crate::{
     client::ClientTarget,
     env::run_to_exit,
     kinds::{AGENT, FLOW, MODEL, PLUGIN_CONFIG},
-    manifests::{agent, model, object, plugin_config, workload},
+    manifests::{agent, model, object, plugin_config, secret, workload},
     namespace::{Namespace, REPORT_TIMEOUT},
     object::{Object, ObjectExt as _},
     scenario::{Scenario, scenarios},
 };
 
 pub(super) const SCENARIOS: &[Scenario] = scenarios!(Parallel:
+    a_deployment_at_azure_answers,
     another_model_answers_where_the_first_cannot,
     a_plugin_config_says_what_it_lacks_and_what_nothing_reads,
 );
 
 /// Longest wait for the condition on a fallback: the minute that is counted, and a report of the gateway.
 const FALLBACK_TIMEOUT: Duration = Duration::from_secs(90);
+
+async fn a_deployment_at_azure_answers(ns: Namespace) -> Result<()> {
+    ns.start(&workload("provider", json!({}))).await?;
+    ns.apply(&secret("azure", json!({"AZURE_OPENAI_API_KEY": "hunter2"}))).await?;
+    let endpoint = format!("http://provider.{}.svc.cluster.local:8000", ns.name);
+    let extra = json!({"endpoint": endpoint, "apiVersion": "2024-10-21"});
+    let azure = json!({"type": "azure-openai", "extraConfig": extra, "credentialsRef": {"name": "azure"}});
+    ns.provide(&plugin_config("azure", azure)).await?;
+    let spec = json!({"provider": "azure-openai", "model": "blue", "pluginConfigRef": {"name": "azure"}});
+    ns.provide(&object(MODEL, "blue", spec)).await?;
+    ns.apply(&agent("talks", json!({"modelRef": {"name": "blue"}}))).await?;
+    ns.await_running(AGENT, "talks").await?;
+    let mut command = ns.env.recif_command();
+    command.args(["chat", "agent/talks", "hello", "-n", &ns.name]).env_remove("RECIF_GATEWAY");
+    let said = run_to_exit(command, None).await?;
+    ensure!(said.code == 0 && said.stdout == "blue 2024-10-21 hunter2\n", "{said:?}");
+    Ok(())
+}
 
 async fn another_model_answers_where_the_first_cannot(ns: Namespace) -> Result<()> {
     ns.start(&workload("provider", json!({}))).await?;
@@ -74,22 +93,31 @@ async fn another_model_answers_where_the_first_cannot(ns: Namespace) -> Result<(
 }
 
 async fn a_plugin_config_says_what_it_lacks_and_what_nothing_reads(ns: Namespace) -> Result<()> {
+    let elsewhere = json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "us"}});
     ns.apply(&plugin_config("bare", json!({"type": "anthropic"}))).await?;
     let words = "anthropic needs credentialsRef, or baseUrl, headersFrom or passthrough";
     let says = |it: &Object| it.phase() == "Error" && it.condition("Ready").contains(words);
     ns.until(PLUGIN_CONFIG, "bare", REPORT_TIMEOUT, words, says).await?;
+    for (name, spec, words) in [
+        ("nowhere", json!({"type": "bedrock"}), "bedrock needs region, such as eu-central-1"),
+        ("twice", elsewhere, "keep one of region, location"),
+    ] {
+        let config = ns.provide(&plugin_config(name, spec)).await?;
+        let understood = config.condition("ConfigUnderstood");
+        ensure!(understood.is_false() && understood.contains(words), "{}", config.describe());
+    }
     let misspelt = json!({"type": "ollama", "extraConfig": {"baseUrl": "http://o", "baseUri": "http://o"}});
     let config = ns.provide(&plugin_config("misspelt", misspelt)).await?;
     let understood = config.condition("ConfigUnderstood");
     ensure!(understood.is_false() && understood.contains("baseUri"), "{}", config.describe());
     // A type of another image is no mistake, and our own runtime says that it cannot speak it.
-    ns.provide(&plugin_config("foreign", json!({"type": "vertexai", "extraConfig": {"projectId": "p"}}))).await?;
-    let mut spec = model("gemini", "foreign");
-    spec["spec"]["provider"] = json!("vertexai");
+    ns.provide(&plugin_config("foreign", json!({"type": "mistral", "extraConfig": {"projectId": "p"}}))).await?;
+    let mut spec = model("large", "foreign");
+    spec["spec"]["provider"] = json!("mistral");
     ns.provide(&spec).await?;
-    let flow = json!({"prompts": [{"prompt": {"name": "say", "content": "hi"}}], "modelRef": {"name": "gemini"}});
+    let flow = json!({"prompts": [{"prompt": {"name": "say", "content": "hi"}}], "modelRef": {"name": "large"}});
     ns.apply(&object(FLOW, "talks", flow)).await?;
-    let words = "unknown model provider `vertexai`";
+    let words = "unknown model provider `mistral`";
     let says = |it: &Object| it.phase() == "Resolving" && it.condition("Ready").contains(words);
     ns.until(FLOW, "talks", REPORT_TIMEOUT, words, says).await?;
     Ok(())

@@ -74,6 +74,7 @@ fn is_set_by_operator(kind: &str, name: &str) -> bool {
                 | "CORAIL_MODEL_BASE_URL"
                 | "CORAIL_MODEL_CONFIG"
                 | "CORAIL_MODEL_CREDENTIAL_KEYS"
+                | "CORAIL_MODEL_EXTRA_CONFIG"
                 | "CORAIL_MODEL_FALLBACKS"
                 | "CORAIL_MODEL_HEADERS"
                 | "CORAIL_MODEL_ID"

@@ -27,23 +27,15 @@ fn assert_reported(text: &str, expected: &[&str]) {
 
 #[test]
 fn a_provider_that_nothing_runs_is_a_loss() {
-    for (provider, type_) in [
-        ("AzureOpenAI", "azure-openai"),
-        ("Bedrock", "bedrock"),
-        ("GeminiVertexAI", "gemini-vertex"),
-        ("AnthropicVertexAI", "anthropic-vertex"),
-    ] {
-        let config = json!({ "provider": provider, "model": "m" });
-        let expected = format!("loss ModelConfig n/m spec.provider: Récif's runtime does not speak {type_} yet");
-        assert_reported(&thing("kagent.dev/v1alpha2", "ModelConfig", "m", &config), &[&expected]);
+    for provider in ["OpenAI", "AzureOpenAI", "Bedrock", "GeminiVertexAI", "AnthropicVertexAI"] {
+        let spoken = thing("kagent.dev/v1alpha2", "ModelConfig", "m", &json!({ "provider": provider, "model": "m" }));
+        assert!(!imported(&spoken).is_lossy(), "{provider}");
     }
-    let openai = thing("kagent.dev/v1alpha2", "ModelConfig", "m", &json!({ "provider": "OpenAI", "model": "m" }));
-    assert!(!imported(&openai).is_lossy());
     let agent = json!({ "name": "A", "framework": "adk", "modelType": "vertex-ai", "envSecrets": [] });
-    let expected = "loss Agent n/a spec.modelType: Récif's runtime does not speak gemini-vertex yet";
-    assert_reported(&thing("agents.recif.dev/v1", "Agent", "a", &agent), &[expected]);
-    let plugin = thing("genkit.dev/v1alpha1", "PluginConfig", "p", &json!({ "type": "vertexAI" }));
-    assert_reported(&plugin, &["loss PluginConfig n/p spec.type: Récif's runtime does not speak vertexai yet"]);
+    let reported = lines(&imported(&thing("agents.recif.dev/v1", "Agent", "a", &agent)));
+    assert!(!reported.iter().any(|line| line.contains("does not speak")), "{reported:#?}");
+    let plugin = thing("genkit.dev/v1alpha1", "PluginConfig", "p", &json!({ "type": "mistralAI" }));
+    assert_reported(&plugin, &["loss PluginConfig n/p spec.type: Récif's runtime does not speak mistralai yet"]);
 }
 
 #[test]

@@ -81,6 +81,9 @@ impl RunnerConfig {
         let model = ModelRef {
             base_url: set("CORAIL_MODEL_BASE_URL"),
             region: set("CORAIL_MODEL_REGION"),
+            settings: set("CORAIL_MODEL_EXTRA_CONFIG")
+                .map_or(Ok(Default::default()), |text| serde_json::from_str(&text))
+                .map_err(json("CORAIL_MODEL_EXTRA_CONFIG", "not a JSON object"))?,
             config: set("CORAIL_MODEL_CONFIG")
                 .map_or(Ok(Default::default()), |text| serde_json::from_str(&text))
                 .map_err(json("CORAIL_MODEL_CONFIG", "not a JSON object"))?,

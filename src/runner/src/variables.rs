@@ -22,12 +22,21 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     (
         "CORAIL_MODEL_TYPE",
         "stub",
-        "model provider: openai (also for servers that speak its API), anthropic, gemini, ollama, or `stub`, which \
-         answers without any network",
+        "model provider: openai (also for servers that speak its API), anthropic, gemini, ollama, azure-openai, \
+         gemini-vertex, anthropic-vertex, bedrock, or `stub`, which answers without any network",
     ),
     ("CORAIL_MODEL_ID", "stub-echo", "model of that provider"),
     ("CORAIL_MODEL_BASE_URL", "", "where the provider is; goes before that provider's own variable"),
-    ("CORAIL_MODEL_REGION", "", "region of provider openai, such as eu: selects one of its public addresses"),
+    (
+        "CORAIL_MODEL_REGION",
+        "",
+        "region of providers openai, *-vertex and bedrock, such as eu: selects one of their public addresses",
+    ),
+    (
+        "CORAIL_MODEL_EXTRA_CONFIG",
+        "",
+        "JSON object of settings of the provider: apiVersion of azure-openai, projectId of *-vertex",
+    ),
     ("CORAIL_MODEL_CONFIG", "", "JSON object of generation settings such as temperature"),
     (
         "CORAIL_MODEL_CREDENTIAL_KEYS",
@@ -51,6 +60,29 @@ const VARIABLES: &[(&str, &str, &str)] = &[
     ("OPENAI_BASE_URL", "https://api.openai.com/v1", "where provider openai is; likewise ANTHROPIC_, GEMINI_BASE_URL"),
     ("ANTHROPIC_API_KEY", "", "key of provider anthropic; never printed"),
     ("GEMINI_API_KEY", "", "key of provider gemini, or GOOGLE_API_KEY; never printed"),
+    (
+        "AZURE_OPENAI_API_KEY",
+        "",
+        "key of provider azure-openai, or AZURE_OPENAI_AD_TOKEN, or AZURE_TENANT_ID, AZURE_CLIENT_ID and \
+         AZURE_FEDERATED_TOKEN_FILE or AZURE_CLIENT_SECRET; never printed",
+    ),
+    ("AZURE_OPENAI_ENDPOINT", "", "where provider azure-openai is, as CORAIL_MODEL_BASE_URL"),
+    (
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "",
+        "key of a service account for *-vertex, its JSON or a file with it; the Pod's identity when unset; never printed",
+    ),
+    (
+        "GOOGLE_CLOUD_PROJECT",
+        "",
+        "project of *-vertex; that of the credentials when unset. Likewise GOOGLE_CLOUD_LOCATION",
+    ),
+    (
+        "AWS_BEARER_TOKEN_BEDROCK",
+        "",
+        "key of provider bedrock, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what EKS sets for a ServiceAccount; \
+         never printed",
+    ),
     ("OLLAMA_BASE_URL", "http://localhost:11434", "where provider ollama is"),
     ("CORAIL_SYSTEM_PROMPT", "", "instructions given to the model before the conversation"),
     ("CORAIL_BACKGROUND_MODEL", "", "`provider:model_id` that titles conversations; the main model when unset"),

@@ -59,6 +59,20 @@ fn a_model_brings_its_provider_its_settings_and_its_credentials() {
 }
 
 #[test]
+fn settings_of_its_protocol_reach_the_agent() {
+    let extra = json!({ "endpoint": "http://llm", "apiVersion": "2024-10-21", "other": 1 });
+    let config = with(&plugin(json!({ "type": "azure-openai", "extraConfig": extra })));
+    assert_eq!(config.plain["CORAIL_MODEL_EXTRA_CONFIG"], r#"{"apiVersion":"2024-10-21"}"#);
+    assert!(!with(&plugin(json!({}))).plain.contains_key("CORAIL_MODEL_EXTRA_CONFIG"));
+    let (model, plugin) = (model(), plugin(json!({ "type": "vertexai", "extraConfig": { "location": "eu" } })));
+    let parts = AgentParts { model: Some((&model, &plugin)), is_own_image: true, ..AgentParts::default() };
+    let config = agent_config(&agent(json!({ "modelRef": { "name": "m" } })), &parts, &bare()).unwrap();
+    for name in ["CORAIL_MODEL_EXTRA_CONFIG", "CORAIL_MODEL_REGION"] {
+        assert!(!config.plain.contains_key(name), "{name}: an image of the user's own keeps its variables");
+    }
+}
+
+#[test]
 fn without_keys_the_whole_secret_is_the_environment() {
     let config = with(&plugin(json!({})));
     let sources = json!([{ "secretRef": { "name": "keys" } }, { "configMapRef": { "name": "my-agent-config" } }]);

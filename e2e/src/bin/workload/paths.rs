@@ -82,6 +82,17 @@ async fn work(mut io: Io, request: &ReceivedRequest, state: &TestWorkloadState) 
         path if path.starts_with("/unavailable/") => {
             respond(io_, "503 Service Unavailable", JSON, r#"{"error": {"message": "down"}}"#, close).await?;
         }
+        // A deployment of a model at Azure, which says by what it was called.
+        "/openai/deployments/blue/chat/completions" => {
+            let key = request.header("api-key").unwrap_or_default();
+            let text = format!("blue {} {key}", request.query("api-version"));
+            let choice = json!({ "index": 0, "delta": { "content": text }, "finish_reason": "stop" });
+            begin_events(io_).await?;
+            event(io_, &json!({ "choices": [], "prompt_filter_results": [] }).to_string()).await?;
+            event(io_, &json!({ "choices": [choice] }).to_string()).await?;
+            event(io_, "[DONE]").await?;
+            end_events(io_).await?;
+        }
         "/sleep" => {
             unless_gone(io_, sleep(duration(request))).await?;
             respond(io_, "200 OK", TEXT, "slept", close).await?;

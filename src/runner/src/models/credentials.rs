@@ -27,6 +27,11 @@ pub(super) fn own_variable(name: &str, part: &str, lookup: &Credentials<'_>) -> 
     lookup(name).ok_or_else(|| format!("the environment variable {name}, which is not set"))
 }
 
+/// Returns the value of a credential without surrounding white space, if it has one.
+pub(super) fn value_of(credentials: &Credentials<'_>, name: &str) -> Option<String> {
+    credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
 /// Returns a lookup in a directory with one file per name, the form of a mounted Secret. Surrounding white space is
 /// trimmed: files often end with a newline. A name with more than one path component finds nothing.
 pub(crate) fn directory(path: PathBuf) -> Box<Lookup> {

@@ -4,16 +4,19 @@ use crds::provider::Provider;
 use reqwest::header::HeaderValue;
 use url::Url;
 
-use super::{CallerKey, Credentials, ModelRef, ModelRequest, generation::Generation};
+use super::{
+    CallerKey, Credentials, ModelRef, ModelRequest, credential_server::is_loopback, credentials::value_of,
+    generation::Generation,
+};
 
 /// Defaults of a provider.
 pub(super) struct ProviderDefaults {
     /// Names of its credentials, and whether its public address requires a key.
     pub(super) provider: Provider,
-    /// Public base URL of the provider.
+    /// Public base URL of the provider; empty if it has none, or one per region alone.
     pub(super) public: &'static str,
-    /// Public base URL per region, with a placeholder `{region}`; `None` for a provider where a region changes nothing.
-    pub(super) regional: Option<&'static str>,
+    /// Returns the public base URL of a region; `None` for a provider where a region changes nothing.
+    pub(super) regional: Option<fn(&str) -> String>,
 }
 
 /// Model with its resolved base URL and key.
@@ -38,10 +41,16 @@ impl ModelEndpoint {
         credentials: &Credentials<'_>,
         defaults: &ProviderDefaults,
     ) -> Result<Self, String> {
-        let Provider { keys, base: url_name, needs_key, .. } = defaults.provider;
+        let Provider { keys, identity, base: url_name, needs_key, .. } = defaults.provider;
         let provider = &reference.provider;
-        let set = |name: &str| credentials(name).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty());
+        let set = |name: &str| value_of(credentials, name);
         let chosen = reference.base_url.clone().filter(|url| !url.is_empty()).or_else(|| set(url_name));
+        if chosen.is_none() && defaults.public.is_empty() && defaults.regional.is_none() {
+            return Err(format!(
+                "model provider `{provider}` has no address of its own: set `baseUrl` in the extraConfig of its \
+                 PluginConfig, or {url_name}"
+            ));
+        }
         let base = match &chosen {
             Some(chosen) => Url::parse(chosen).ok(),
             None => Url::parse(&public_base_url(reference, defaults)?).ok(),
@@ -53,7 +62,7 @@ impl ModelEndpoint {
             )
         })?;
         let declared = match &*reference.credential_keys {
-            [only] => Some(only.as_str()),
+            [only] if !keys.is_empty() && !identity.contains(&only.as_str()) => Some(only.as_str()),
             _ => None,
         };
         let found = keys.iter().copied().chain(declared).find_map(|name| Some((name, set(name)?)));
@@ -75,6 +84,44 @@ impl ModelEndpoint {
         Ok(Self { reference: reference.clone(), base, key, key_name, is_custom: chosen.is_some() })
     }
 
+    /// Returns `source` of fetched credentials or signatures if the address may get them. `of_pod` tells that they are of the
+    /// Pod's own identity: only `domains` of the provider get these, because the author of a PluginConfig need not be the agent's.
+    /// A gateway that may not get them, and has headers of its own, gets none.
+    ///
+    /// # Errors
+    /// The address may not get them.
+    pub(super) fn admit<A>(&self, source: Option<A>, of_pod: bool, domains: &[&str]) -> Result<Option<A>, String> {
+        match self.refusal(of_pod, domains) {
+            Some(_) if source.is_none() || !self.reference.headers.is_empty() => Ok(None),
+            Some(problem) => Err(problem),
+            None => Ok(source),
+        }
+    }
+
+    /// Returns why the address may not get credentials that are fetched.
+    fn refusal(&self, of_pod: bool, domains: &[&str]) -> Option<String> {
+        let provider = &self.reference.provider;
+        if is_loopback(&self.base) {
+            return None;
+        }
+        if self.base.scheme() != "https" {
+            return Some(format!(
+                "the credentials of model provider `{provider}` go over https alone: let `baseUrl` in the extraConfig of its \
+                 PluginConfig begin with https://, or set headersFrom or passthrough"
+            ));
+        }
+        let host = self.base.host_str().unwrap_or_default();
+        let is_of = |domain: &&str| host.strip_suffix(*domain).is_some_and(|rest| rest.ends_with('.'));
+        (of_pod && !domains.iter().any(is_of)).then(|| {
+            format!(
+                "the Pod's own identity is for hosts of model provider `{provider}` alone ({}): remove `baseUrl` from the \
+                 extraConfig of its PluginConfig, or name a credential of its Secret in credentialKeys, or set headersFrom or \
+                 passthrough",
+                domains.join(", ")
+            )
+        })
+    }
+
     /// Returns the model's id.
     pub(super) fn model(&self) -> &str {
         &self.reference.id
@@ -85,14 +132,14 @@ impl ModelEndpoint {
         Generation::new(&self.reference.id, &self.reference.config, &request.config)
     }
 
-    /// Returns the base URL with `path` appended. The first segment of `path` is left out where the base URL already
-    /// ends with it: `…/v1` and `…` mean the same.
+    /// Returns the base URL with `path` appended. The first segments of `path` are left out where the base URL already
+    /// ends with them: `…/v1` and `…` mean the same.
     pub(super) fn url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
-        let last = self.base.path().trim_end_matches('/').rsplit('/').next();
-        let path = if path.len() > 1 && last == path.first().copied() { &path[1..] } else { path };
+        let given: Vec<_> = self.base.path().split('/').filter(|segment| !segment.is_empty()).collect();
+        let known = (0..path.len()).rev().find(|known| given.ends_with(&path[..*known])).unwrap_or_default();
         if let Ok(mut segments) = url.path_segments_mut() {
-            segments.pop_if_empty().extend(path);
+            segments.pop_if_empty().extend(&path[known..]);
         }
         url
     }
@@ -111,9 +158,9 @@ impl ModelEndpoint {
 /// Returns the provider's public base URL, for the region if it has regional ones.
 fn public_base_url(reference: &ModelRef, defaults: &ProviderDefaults) -> Result<String, String> {
     let region = reference.region.as_deref().filter(|region| !region.is_empty());
-    let Some((template, region)) = defaults.regional.zip(region) else { return Ok(defaults.public.into()) };
+    let Some((address, region)) = defaults.regional.zip(region) else { return Ok(defaults.public.into()) };
     if region.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-        return Ok(template.replace("{region}", region));
+        return Ok(address(region));
     }
     Err(format!("model provider `{}` has no region {region:?}; regions are words such as eu", reference.provider))
 }
@@ -123,9 +170,9 @@ mod tests {
     use super::*;
 
     const PROVIDER: ProviderDefaults = ProviderDefaults {
-        provider: Provider { names: &["a"], keys: &["A_KEY", "B_KEY"], base: "A_URL", needs_key: true },
+        provider: Provider { names: &["a"], keys: &["A_KEY", "B_KEY"], base: "A_URL", ..crds::provider::OPENAI },
         public: "https://api.example/v1",
-        regional: Some("https://{region}.api.example/v1"),
+        regional: Some(|region| format!("https://{region}.api.example/v1")),
     };
 
     fn find(
@@ -179,12 +226,43 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_stays_with_its_provider_and_is_encrypted() {
+        let admit = |url: &str, of_pod, headers: &[(&str, &str)]| {
+            let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            let found = find(ModelRef { base_url: Some(url.into()), headers, ..model() }, &[]).unwrap();
+            found.admit(Some(()), of_pod, &["b.example"])
+        };
+        for (url, of_pod, problem) in [
+            ("https://a.b.example", true, None),
+            ("https://a.b.example/x", false, None),
+            ("http://127.0.0.1:80", true, None),
+            ("http://a.b.example", true, Some("https alone")),
+            ("http://other", false, Some("https alone")),
+            ("https://other", false, None),
+            ("https://other", true, Some("the Pod's own identity is for hosts of model provider `a` alone (b.example)")),
+            ("https://ab.example", true, Some("the Pod's own identity")),
+            ("https://a.b.example.evil", true, Some("the Pod's own identity")),
+            ("https://evil/a.b.example", true, Some("the Pod's own identity")),
+            ("https://a.b.example@evil", true, Some("the Pod's own identity")),
+        ] {
+            match (admit(url, of_pod, &[]), problem) {
+                (Ok(source), None) => assert_eq!(source, Some(()), "{url}"),
+                (Err(found), Some(problem)) => assert!(found.contains(problem), "{url}: {found}"),
+                (found, _) => panic!("{url}: {found:?}"),
+            }
+        }
+        let gateway = admit("https://other", true, &[("X-Key", "k")]);
+        assert_eq!(gateway, Ok(None), "a gateway with headers of its own needs no identity");
+    }
+
+    #[test]
     fn a_version_in_the_base_url_is_not_repeated() {
         for (base, url) in [
             ("http://h", "http://h/v1/messages"),
             ("http://h/v1/", "http://h/v1/messages"),
             ("http://h/a/v1", "http://h/a/v1/messages"),
             ("http://h/v2", "http://h/v2/v1/messages"),
+            ("http://h/av1", "http://h/av1/v1/messages"),
         ] {
             let found = find(ModelRef { base_url: Some(base.into()), ..model() }, &[]).unwrap();
             assert_eq!(found.url(&["v1", "messages"]).as_str(), url);

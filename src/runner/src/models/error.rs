@@ -14,7 +14,9 @@ pub(crate) struct ModelError {
     pub(crate) kind: ModelErrorKind,
     text: String,
     /// Status of the response, if there was one without success.
-    status: Option<u16>,
+    pub(super) status: Option<u16>,
+    /// Code that the provider gave, if it is one that decides.
+    pub(super) code: Option<&'static str>,
     /// Delay that the provider asked for in `Retry-After`.
     pub(super) retry_after: Option<Duration>,
     /// Set if the same request may succeed in a moment.
@@ -44,14 +46,16 @@ pub(crate) enum ModelErrorKind {
 
 const NO_QUOTA: &str = "the account at the provider has no quota or credit left; see its billing";
 
+const UNSAFE: &str = "the provider's rules on content forbid this answer; ask in another way";
+
 impl ModelError {
     /// Creates an error; `text` says what to do and quotes nothing of a response.
     pub(crate) fn new(kind: ModelErrorKind, text: impl Into<String>) -> Self {
         use ModelErrorKind::{Malformed, Timeout, Unavailable};
         let is_of_model = matches!(kind, Unavailable | Timeout | Malformed);
         let is_transient = kind == Unavailable;
-        let (text, status) = (text.into(), None);
-        Self { kind, text, status, retry_after: None, is_transient, is_of_model, is_reported: false }
+        let (text, status, code) = (text.into(), None, None);
+        Self { kind, text, status, code, retry_after: None, is_transient, is_of_model, is_reported: false }
     }
 
     /// Creates the error for a request without the caller's key.
@@ -65,6 +69,7 @@ impl ModelError {
         use ModelErrorKind::{BadRequest, Refused, Unavailable};
         let (kind, what) = match status.as_u16() {
             429 if code == Some(refusal::NO_QUOTA) => (Refused, NO_QUOTA),
+            400 if code == Some(refusal::CONTENT_FILTER) => (Refused, UNSAFE),
             402 => (Refused, NO_QUOTA),
             401 | 403 => (Refused, "the provider refuses the API key; check that it is valid for this model"),
             404 => {
@@ -83,7 +88,7 @@ impl ModelError {
         let error = Self::new(kind, format!("{what} (HTTP {})", status.as_u16()));
         // The request itself is at fault in the other cases, for every model.
         let is_of_model = !matches!(status.as_u16(), 400 | 413 | 422);
-        Self { is_of_model, status: Some(status.as_u16()), ..error }
+        Self { is_of_model, status: Some(status.as_u16()), code, ..error }
     }
 
     /// Returns the failure in a few words, such as `HTTP 503`.
@@ -96,6 +101,11 @@ impl ModelError {
         }
     }
 
+    /// Creates the error for credentials that cannot be fetched. Another model may have better ones.
+    pub(super) fn no_credentials(kind: ModelErrorKind, text: impl Into<String>) -> Self {
+        Self { is_of_model: true, ..Self::new(kind, text) }
+    }
+
     /// Creates the error for a failure that the provider reported within its answer. The piece with the report goes to
     /// the log only.
     pub(super) fn reported() -> Self {
@@ -103,9 +113,14 @@ impl ModelError {
         Self { is_reported: true, ..error }
     }
 
+    /// Creates the error for a failure of another kind that the provider reported within its answer.
+    pub(super) fn reported_as(kind: ModelErrorKind, text: &str) -> Self {
+        Self { is_reported: true, ..Self::new(kind, text) }
+    }
+
     /// Creates the error for an answer ended by the provider's safety rules.
     pub(super) fn unsafe_content() -> Self {
-        Self::new(ModelErrorKind::Refused, "the provider's rules on content forbid this answer; ask in another way")
+        Self::new(ModelErrorKind::Refused, UNSAFE)
     }
 
     /// Creates the error for an answer that ended before it was complete.

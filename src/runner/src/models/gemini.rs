@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Chunk, Credentials, ModelRef, ModelRequest, Thought, ToolCall, Usage,
     calls::{object_or_empty, tool_call_chunk},
+    choice::CallChoice,
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
     http::ProviderRequest,
@@ -48,36 +49,7 @@ impl Gemini {
 
 impl Protocol for Gemini {
     fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
-        let mut generation = self.0.generation(request);
-        let mut body = Map::new();
-        for name in TOP_LEVEL_SETTINGS {
-            body.extend(generation.remove(name).map(|value| (name.to_owned(), value)));
-        }
-        let model = generation.model.clone();
-        let mut config = generation.into_values(&[], false);
-        let mut words = None;
-        if let Some(output) = &request.output {
-            if request.tools.is_empty() {
-                config.insert("responseMimeType".into(), "application/json".into());
-                config.extend(output.schema.iter().map(|schema| ("responseJsonSchema".to_owned(), schema.clone())));
-            } else {
-                words = Some(json_instruction(output));
-            }
-        }
-        if !config.is_empty() {
-            body.insert("generationConfig".into(), config.into());
-        }
-        if let Some(system) = instructions(request, words) {
-            body.insert("systemInstruction".into(), json!({ "parts": [{ "text": system }] }));
-        }
-        body.insert("contents".into(), contents(request)?.into());
-        if !request.tools.is_empty() {
-            let tools = request.tools.iter().map(|tool| {
-                let schema = &tool.input_schema;
-                json!({ "name": tool.name, "description": tool.description, "parametersJsonSchema": schema })
-            });
-            body.insert("tools".into(), json!([{ "functionDeclarations": tools.collect::<Value>() }]));
-        }
+        let (model, body) = generate_body(&self.0, request, CallIds::Sent)?;
         let mut headers = HeaderMap::new();
         if let Some(key) = self.0.key_header("", request.key.as_ref()) {
             headers.insert(HeaderName::from_static("x-goog-api-key"), key);
@@ -85,7 +57,7 @@ impl Protocol for Gemini {
         let (folder, name) = model.split_once('/').unwrap_or(("models", &model));
         let mut url = self.0.url(&["v1beta", folder, &format!("{name}:streamGenerateContent")]);
         url.query_pairs_mut().append_pair("alt", "sse");
-        Ok(ProviderRequest { url, headers, body: body.into() })
+        Ok(ProviderRequest::new(url, headers, body))
     }
 
     fn reader(&self) -> Box<dyn Reader> {
@@ -93,7 +65,67 @@ impl Protocol for Gemini {
     }
 }
 
-fn contents(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
+/// Whether calls and results have the id of the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallIds {
+    /// They have.
+    Sent,
+    /// Their order tells which belong together. Vertex AI refuses ids that it has not made.
+    LeftOut,
+}
+
+/// Encodes `request` for the model at `endpoint` and returns the model's id and the body.
+pub(super) fn generate_body(
+    endpoint: &ModelEndpoint,
+    request: &ModelRequest,
+    ids: CallIds,
+) -> Result<(String, Map<String, Value>), ModelError> {
+    let mut generation = endpoint.generation(request);
+    let choice = generation.take_call_choice(request)?;
+    // The API keeps what it has read by itself.
+    generation.take_cache()?;
+    let mut body = Map::new();
+    for name in TOP_LEVEL_SETTINGS {
+        body.extend(generation.remove(name).map(|value| (name.to_owned(), value)));
+    }
+    let calling = match choice {
+        CallChoice::Auto => None,
+        CallChoice::None => Some(json!({ "mode": "NONE" })),
+        CallChoice::Required => Some(json!({ "mode": "ANY" })),
+        CallChoice::Tool(name) => Some(json!({ "mode": "ANY", "allowedFunctionNames": [name] })),
+    };
+    if let Some(calling) = calling {
+        body.insert("toolConfig".into(), json!({ "functionCallingConfig": calling }));
+    }
+    let model = generation.model.clone();
+    let mut config = generation.into_values(&[], false);
+    let mut words = None;
+    if let Some(output) = &request.output {
+        if request.tools.is_empty() {
+            config.insert("responseMimeType".into(), "application/json".into());
+            config.extend(output.schema.iter().map(|schema| ("responseJsonSchema".to_owned(), schema.clone())));
+        } else {
+            words = Some(json_instruction(output));
+        }
+    }
+    if !config.is_empty() {
+        body.insert("generationConfig".into(), config.into());
+    }
+    if let Some(system) = instructions(request, words) {
+        body.insert("systemInstruction".into(), json!({ "parts": [{ "text": system }] }));
+    }
+    body.insert("contents".into(), contents(request, ids)?.into());
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(|tool| {
+            let schema = &tool.input_schema;
+            json!({ "name": tool.name, "description": tool.description, "parametersJsonSchema": schema })
+        });
+        body.insert("tools".into(), json!([{ "functionDeclarations": tools.collect::<Value>() }]));
+    }
+    Ok((model, body))
+}
+
+fn contents(request: &ModelRequest, ids: CallIds) -> Result<Vec<Value>, ModelError> {
     let mut contents = Vec::new();
     for entry in transcript_entries(&request.messages) {
         let (role, parts) = match entry {
@@ -101,12 +133,16 @@ fn contents(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
             TranscriptEntry::User(parts) => ("user", parts.iter().map(part).collect::<Result<Vec<_>, _>>()?),
             TranscriptEntry::Assistant(text, calls) => {
                 let text = (!text.is_empty()).then(|| json!({ "text": text }));
-                ("model", text.into_iter().chain(calls.into_iter().map(function_call)).collect())
+                ("model", text.into_iter().chain(calls.into_iter().map(|call| function_call(call, ids))).collect())
             }
             TranscriptEntry::Results(results) => {
                 let results = results.into_iter().map(|result| {
                     let response = json!({ if result.failed { "error" } else { "output" }: result.text });
-                    json!({ "functionResponse": { "id": result.id, "name": result.name, "response": response } })
+                    let mut part = json!({ "functionResponse": { "name": result.name, "response": response } });
+                    if ids == CallIds::Sent {
+                        part["functionResponse"]["id"] = result.id.into();
+                    }
+                    part
                 });
                 ("user", results.collect())
             }
@@ -119,9 +155,11 @@ fn contents(request: &ModelRequest) -> Result<Vec<Value>, ModelError> {
     Ok(contents)
 }
 
-fn function_call(call: &ToolCall) -> Value {
-    let mut part =
-        json!({ "functionCall": { "id": call.id, "name": call.name, "args": object_or_empty(&call.arguments) } });
+fn function_call(call: &ToolCall, ids: CallIds) -> Value {
+    let mut part = json!({ "functionCall": { "name": call.name, "args": object_or_empty(&call.arguments) } });
+    if ids == CallIds::Sent {
+        part["functionCall"]["id"] = call.id.as_str().into();
+    }
     if let Some(Thought::Signature(signature)) = &call.thought {
         part["thoughtSignature"] = signature.as_str().into();
     }
@@ -141,7 +179,7 @@ fn part(part: &Part) -> Result<Value, ModelError> {
 
 /// Decoder state of one answer.
 #[derive(Default)]
-struct GeminiReader {
+pub(super) struct GeminiReader {
     usage: Option<Usage>,
     calls: usize,
     finished: bool,
@@ -200,10 +238,15 @@ struct Feedback {
 struct GeminiUsage {
     #[serde(default)]
     prompt_token_count: u64,
+    /// Tokens of the results of tools that the provider runs itself.
+    #[serde(default)]
+    tool_use_prompt_token_count: u64,
     #[serde(default)]
     candidates_token_count: u64,
     #[serde(default)]
     thoughts_token_count: u64,
+    #[serde(default)]
+    cached_content_token_count: u64,
 }
 
 impl Reader for GeminiReader {
@@ -216,8 +259,13 @@ impl Reader for GeminiReader {
             return Err(ModelError::unsafe_content());
         }
         if let Some(tokens) = event.usage_metadata {
-            let output = tokens.candidates_token_count + tokens.thoughts_token_count;
-            self.usage = Some(Usage { input: tokens.prompt_token_count, output });
+            let output = tokens.candidates_token_count.saturating_add(tokens.thoughts_token_count);
+            let input = tokens.prompt_token_count.saturating_add(tokens.tool_use_prompt_token_count);
+            self.usage = Some(Usage {
+                cache_read: tokens.cached_content_token_count,
+                reasoning: tokens.thoughts_token_count,
+                ..Usage::new(input, output)
+            });
         }
         let Some(candidate) = event.candidates.into_iter().next() else { return Ok(()) };
         for piece in candidate.content.map(|content| content.parts).unwrap_or_default() {

@@ -2,6 +2,12 @@
 
 use serde_json::{Map, Value};
 
+use super::{
+    ModelRequest,
+    choice::{CacheLife, CallChoice},
+    error::ModelError,
+};
+
 /// Config of a model merged with that of a request.
 pub(super) struct Generation {
     /// Id of the model to use.
@@ -25,6 +31,28 @@ impl Generation {
         self.values.remove(name)
     }
 
+    /// Removes the choice of tools for `request`.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn take_call_choice(&mut self, request: &ModelRequest) -> Result<CallChoice, ModelError> {
+        CallChoice::read(self.remove("toolChoice"), request)
+    }
+
+    /// Removes the choice of tools if it has the provider's own form, an object with `type`, which is passed on.
+    pub(super) fn take_own_call_choice(&mut self) -> Option<Value> {
+        let is_own = self.values.get("toolChoice").is_some_and(is_own_call_choice);
+        if is_own { self.remove("toolChoice") } else { None }
+    }
+
+    /// Removes the time for which the provider keeps what it has read.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(super) fn take_cache(&mut self) -> Result<Option<CacheLife>, ModelError> {
+        CacheLife::read(self.remove("cache"))
+    }
+
     /// Returns the remaining values, renamed by `names`; a name without an entry becomes `snake_case` if `snake`, or
     /// stays.
     pub(super) fn into_values(self, names: &[(&str, &str)], snake: bool) -> Map<String, Value> {
@@ -38,12 +66,14 @@ impl Generation {
 }
 
 /// Portable settings, which mean the same for every provider, each with its other spellings.
-const PORTABLE: [(&str, &[&str]); 5] = [
+const PORTABLE: [(&str, &[&str]); 7] = [
     ("temperature", &[]),
     ("maxOutputTokens", &["max_output_tokens", "max_tokens"]),
     ("topP", &["top_p"]),
     ("topK", &["top_k"]),
     ("stopSequences", &["stop_sequences", "stop"]),
+    ("toolChoice", &[]),
+    ("cache", &[]),
 ];
 
 /// Returns the settings with portable ones under their usual name, which goes before the other spellings.
@@ -62,8 +92,14 @@ fn with_portable_names(settings: &Map<String, Value>) -> Map<String, Value> {
 /// Returns the portable settings alone.
 pub(super) fn portable(settings: &Map<String, Value>) -> Map<String, Value> {
     let mut named = with_portable_names(settings);
-    named.retain(|name, _| PORTABLE.iter().any(|(portable, _)| portable == name));
+    named.retain(|name, value| {
+        PORTABLE.iter().any(|(portable, _)| portable == name) && !(name == "toolChoice" && is_own_call_choice(value))
+    });
     named
+}
+
+fn is_own_call_choice(value: &Value) -> bool {
+    value["type"].is_string()
 }
 
 fn snake_case(name: &str) -> String {
@@ -90,6 +126,10 @@ mod tests {
             read(json!({"max_tokens": 5, "top_p": 0.5, "topP": 0.25, "stop": ["x"], "seed": 1, "version": "v"}));
         let expected = json!({"maxOutputTokens": 5, "topP": 0.25, "stopSequences": ["x"]});
         assert_eq!(Value::from(portable(&request)), expected);
+        let others = json!({"toolChoice": "required", "cache": "5m"});
+        assert_eq!(Value::from(portable(&read(others.clone()))), others);
+        let own = json!({"toolChoice": {"type": "any"}});
+        assert_eq!(Value::from(portable(&read(own))), json!({}), "another provider has another form");
         let generation = Generation::new("m", &read(json!({"maxOutputTokens": 9, "top_k": 3})), &request);
         let expected = json!({"maxOutputTokens": 5, "topP": 0.25, "stopSequences": ["x"], "seed": 1, "topK": 3});
         assert_eq!(Value::from(generation.into_values(&[], false)), expected);

@@ -12,15 +12,16 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use backoff::{BackoffBuilder, ExponentialBuilder};
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimeParser;
 use mcp::{Trust, build_client};
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
 use reqwest::{Client, ClientBuilder, Response};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use url::Url;
 
 use super::error::{ModelError, ModelErrorKind};
@@ -67,6 +68,8 @@ type SharedClient = Arc<OnceLock<Result<Client, String>>>;
 #[derive(Clone)]
 pub(crate) struct Http {
     client: SharedClient,
+    /// Client that no proxy stands before, for servers of the Pod and its node.
+    direct: SharedClient,
     /// Clients that verify certificates in another way than by the system's authorities.
     others: Arc<Mutex<Vec<(Trust, SharedClient)>>>,
     /// Breakers of the models.
@@ -78,18 +81,28 @@ pub(crate) struct Http {
 impl Default for Http {
     fn default() -> Self {
         let pause = Arc::new(|time| tokio::time::sleep(time).boxed());
-        Self { client: Arc::default(), others: Arc::default(), breakers: Breakers::default(), pause }
+        let (client, direct) = Default::default();
+        Self { client, direct, others: Arc::default(), breakers: Breakers::default(), pause }
     }
 }
 
 /// Request to a provider, always a POST of JSON.
+#[derive(Clone)]
 pub(super) struct ProviderRequest {
     /// URL.
     pub(super) url: Url,
     /// Headers of the provider, including credentials.
     pub(super) headers: HeaderMap,
-    /// Body.
-    pub(super) body: Value,
+    /// Body, as it is sent and signed.
+    pub(super) body: Bytes,
+}
+
+impl ProviderRequest {
+    /// Creates the request with this JSON as its body.
+    pub(super) fn new(url: Url, mut headers: HeaderMap, body: Map<String, Value>) -> Self {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Self { url, headers, body: Value::from(body).to_string().into() }
+    }
 }
 
 #[cfg(test)]
@@ -102,7 +115,8 @@ impl Http {
             pause(time);
             futures::future::ready(()).boxed()
         };
-        Self { client: Arc::new(client), pause: Arc::new(pause), ..Self::default() }
+        let client = Arc::new(client);
+        Self { direct: client.clone(), client, pause: Arc::new(pause), ..Self::default() }
     }
 }
 
@@ -130,16 +144,29 @@ impl Http {
         Ok(Self { client, ..self.clone() })
     }
 
+    /// Returns the client, built by now.
+    ///
+    /// # Errors
+    /// It cannot be built.
+    pub(super) fn client(&self) -> Result<&Client, ModelError> {
+        built(self.client.get_or_init(|| build(configure)))
+    }
+
+    /// Returns the client that uses no proxy, built by now.
+    ///
+    /// # Errors
+    /// It cannot be built.
+    pub(super) fn direct_client(&self) -> Result<&Client, ModelError> {
+        built(self.direct.get_or_init(|| build(|builder| configure(builder).no_proxy())))
+    }
+
     /// Sends `call` and returns the response once its header reports success.
     ///
     /// # Errors
     /// No response within `silence`, or one that is not a success.
     pub(super) async fn send(&self, call: &ProviderRequest, silence: Duration) -> Result<Response, ModelError> {
-        let client = self.client.get_or_init(|| build(configure)).as_ref().map_err(|problem| {
-            tracing::error!("no HTTP client for models: {problem}");
-            ModelError::new(ModelErrorKind::Unavailable, "this runtime has no HTTP client; its log says why")
-        })?;
-        let request = client.post(call.url.clone()).headers(call.headers.clone()).json(&call.body);
+        let client = self.client()?;
+        let request = client.post(call.url.clone()).headers(call.headers.clone()).body(call.body.clone());
         let response = tokio::time::timeout(silence, request.send())
             .await
             .map_err(|_| silent(silence))?
@@ -191,6 +218,13 @@ impl Http {
             (self.pause)(pause).await;
         }
     }
+}
+
+fn built(client: &Result<Client, String>) -> Result<&Client, ModelError> {
+    client.as_ref().map_err(|problem| {
+        tracing::error!("no HTTP client for models: {problem}");
+        ModelError::new(ModelErrorKind::Unavailable, "this runtime has no HTTP client; its log says why")
+    })
 }
 
 /// Creates the error for an idle timeout.

@@ -87,13 +87,15 @@ pub(crate) enum Thought {
     Signature(String),
     /// Thinking blocks of Anthropic, verbatim.
     Blocks(Vec<Value>),
+    /// Reasoning content of Bedrock, verbatim.
+    Reasoning(Vec<Value>),
 }
 
 impl Thought {
     fn bytes(&self) -> usize {
         match self {
             Self::Signature(text) => text.len(),
-            Self::Blocks(blocks) => blocks.iter().map(|block| block.to_string().len()).sum(),
+            Self::Blocks(blocks) | Self::Reasoning(blocks) => blocks.iter().map(|block| block.to_string().len()).sum(),
         }
     }
 }

@@ -9,8 +9,14 @@
 //! none of that.
 
 mod anthropic;
+mod authorizer;
+mod azure;
+mod bedrock;
 mod calls;
+mod choice;
 mod contract;
+mod credential_cache;
+mod credential_server;
 mod credentials;
 mod endpoint;
 mod error;
@@ -29,6 +35,7 @@ mod request;
 mod stub;
 mod title;
 mod transcript;
+mod vertex;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +45,8 @@ use std::sync::Arc;
 use crds::provider;
 
 use anthropic::Anthropic;
+use azure::AzureOpenAi;
+use bedrock::Bedrock;
 pub(super) use contract::{DefaultModel, Fallback, FallbackSources, Plugin, open_chain};
 pub(super) use credentials::{Credentials, directory};
 pub(super) use error::{ModelError, ModelErrorKind};
@@ -50,6 +59,7 @@ use openai::OpenAi;
 use remote::{Connection, Remote};
 pub(super) use request::{Answerer, CallerKey, Chunk, ModelRef, ModelRequest, OutputFormat, ToolSpec, Usage};
 use stub::Stub;
+use vertex::{AnthropicVertex, GeminiVertex};
 
 /// Creates the client of the model in `reference`; `credentials` looks up API keys and base URLs by name, for example
 /// `OPENAI_API_KEY`. `http` is the client of the process: clones are cheap and share its connections.
@@ -66,6 +76,14 @@ pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &H
         provider::ANTHROPIC => Arc::new(Remote::new(Anthropic::new(reference, credentials)?, connection()?)),
         provider::GEMINI => Arc::new(Remote::new(Gemini::new(reference, credentials)?, connection()?)),
         provider::OLLAMA => Arc::new(Remote::new(Ollama::new(reference, credentials)?, connection()?)),
+        provider::AZURE_OPENAI => Arc::new(Remote::new(AzureOpenAi::new(reference, credentials, http)?, connection()?)),
+        provider::GEMINI_VERTEX if !reference.id.starts_with("claude") => {
+            Arc::new(Remote::new(GeminiVertex::new(reference, credentials, http)?, connection()?))
+        }
+        provider::GEMINI_VERTEX | provider::ANTHROPIC_VERTEX => {
+            Arc::new(Remote::new(AnthropicVertex::new(reference, credentials, http)?, connection()?))
+        }
+        provider::BEDROCK => Arc::new(Remote::new(Bedrock::new(reference, credentials, http)?, connection()?)),
         _ => Arc::new(Stub),
     })
 }

@@ -49,13 +49,15 @@ impl Ollama {
         if let Some(key) = self.0.key_header("Bearer ", caller) {
             headers.insert(AUTHORIZATION, key);
         }
-        ProviderRequest { url: self.0.url(&["api", action]), headers, body: body.into() }
+        ProviderRequest::new(self.0.url(&["api", action]), headers, body)
     }
 }
 
 impl Protocol for Ollama {
     fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
         let mut generation = self.0.generation(request);
+        let choice = generation.take_call_choice(request)?;
+        generation.take_cache()?;
         let mut body = Map::new();
         for (ours, theirs) in TOP_LEVEL_SETTINGS {
             body.extend(generation.remove(ours).map(|value| (theirs.to_owned(), value)));
@@ -65,7 +67,10 @@ impl Protocol for Ollama {
         if !options.is_empty() {
             body.insert("options".into(), options.into());
         }
-        body.insert("messages".into(), messages(request)?.into());
+        let mut messages = messages(request)?;
+        // The API has no setting for it.
+        messages.extend(choice.words().map(|words| json!({ "role": "system", "content": words })));
+        body.insert("messages".into(), messages.into());
         body.insert("stream".into(), true.into());
         if !request.tools.is_empty() {
             body.insert("tools".into(), functions(&request.tools));
@@ -187,7 +192,7 @@ impl Reader for OllamaReader {
         }
         if line.done {
             self.done = true;
-            self.usage = Usage { input: line.prompt_eval_count, output: line.eval_count };
+            self.usage = Usage::new(line.prompt_eval_count, line.eval_count);
             if line.done_reason.as_deref() == Some("length") {
                 chunks.push_back(Chunk::Truncated);
             }

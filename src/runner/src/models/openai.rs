@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::{
     Chunk, Credentials, ModelRef, ModelRequest, ToolCall, ToolSpec, Usage,
     calls::Calls,
+    choice::CallChoice,
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
     http::ProviderRequest,
@@ -26,7 +27,7 @@ use super::{
 const PROVIDER: ProviderDefaults = ProviderDefaults {
     provider: provider::OPENAI,
     public: "https://api.openai.com/v1",
-    regional: Some("https://{region}.api.openai.com/v1"),
+    regional: Some(|region| format!("https://{region}.api.openai.com/v1")),
 };
 
 /// Model behind Chat Completions.
@@ -44,41 +45,63 @@ impl OpenAi {
 
 impl Protocol for OpenAi {
     fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
-        let mut generation = self.0.generation(request);
-        let model = generation.model.clone();
-        let top_k = generation.remove("topK");
-        let limit = if self.0.is_custom { "max_tokens" } else { "max_completion_tokens" };
-        let names = [("maxOutputTokens", limit), ("stopSequences", "stop")];
-        let mut body = generation.into_values(&names, true);
-        if let Some(top_k) = top_k.filter(|_| self.0.is_custom) {
-            body.insert("top_k".into(), top_k);
-        }
-        body.insert("model".into(), model.into());
-        body.insert("messages".into(), messages(request)?.into());
-        body.insert("stream".into(), true.into());
-        body.insert("stream_options".into(), json!({ "include_usage": true }));
-        if !request.tools.is_empty() {
-            body.insert("tools".into(), functions(&request.tools));
-        }
-        if let Some(output) = &request.output {
-            let format = match &output.schema {
-                Some(schema) => {
-                    json!({ "type": "json_schema", "json_schema": { "name": "output", "schema": schema } })
-                }
-                None => json!({ "type": "json_object" }),
-            };
-            body.insert("response_format".into(), format);
-        }
+        let (_, body) = chat_body(&self.0, request, self.0.is_custom)?;
         let mut headers = HeaderMap::new();
         if let Some(key) = self.0.key_header("Bearer ", request.key.as_ref()) {
             headers.insert(AUTHORIZATION, key);
         }
-        Ok(ProviderRequest { url: self.0.url(&["chat", "completions"]), headers, body: body.into() })
+        Ok(ProviderRequest::new(self.0.url(&["chat", "completions"]), headers, body))
     }
 
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(OpenAiReader::default())
     }
+}
+
+/// Encodes `request` for the model at `endpoint` and returns the model's id and the body. `is_compatible` tells another server that
+/// speaks this API, by its older names.
+pub(super) fn chat_body(
+    endpoint: &ModelEndpoint,
+    request: &ModelRequest,
+    is_compatible: bool,
+) -> Result<(String, Map<String, Value>), ModelError> {
+    let mut generation = endpoint.generation(request);
+    let model = generation.model.clone();
+    let own_choice = generation.take_own_call_choice();
+    let choice = generation.take_call_choice(request)?;
+    // The API keeps what it has read by itself.
+    generation.take_cache()?;
+    let top_k = generation.remove("topK");
+    let limit = if is_compatible { "max_tokens" } else { "max_completion_tokens" };
+    let names = [("maxOutputTokens", limit), ("stopSequences", "stop")];
+    let mut body = generation.into_values(&names, true);
+    if let Some(top_k) = top_k.filter(|_| is_compatible) {
+        body.insert("top_k".into(), top_k);
+    }
+    body.insert("model".into(), model.as_str().into());
+    body.insert("messages".into(), messages(request)?.into());
+    body.insert("stream".into(), true.into());
+    body.insert("stream_options".into(), json!({ "include_usage": true }));
+    if !request.tools.is_empty() {
+        body.insert("tools".into(), functions(&request.tools));
+    }
+    let choice = match choice {
+        CallChoice::Auto => None,
+        CallChoice::None => Some(json!("none")),
+        CallChoice::Required => Some(json!("required")),
+        CallChoice::Tool(name) => Some(json!({ "type": "function", "function": { "name": name } })),
+    };
+    body.extend(own_choice.or(choice).map(|choice| ("tool_choice".to_owned(), choice)));
+    if let Some(output) = &request.output {
+        let format = match &output.schema {
+            Some(schema) => {
+                json!({ "type": "json_schema", "json_schema": { "name": "output", "schema": schema } })
+            }
+            None => json!({ "type": "json_object" }),
+        };
+        body.insert("response_format".into(), format);
+    }
+    Ok((model, body))
 }
 
 /// Encodes tool declarations; Ollama uses the same form.
@@ -148,7 +171,7 @@ fn content(parts: &[Part]) -> Result<Value, ModelError> {
 
 /// Decoder state of one answer.
 #[derive(Default)]
-struct OpenAiReader {
+pub(super) struct OpenAiReader {
     calls: Calls,
     usage: Option<Usage>,
     finished: bool,
@@ -196,6 +219,19 @@ struct OpenAiUsage {
     prompt_tokens: u64,
     #[serde(default)]
     completion_tokens: u64,
+    prompt_tokens_details: Option<PromptDetails>,
+    completion_tokens_details: Option<CompletionDetails>,
+}
+
+#[derive(Default, Deserialize)]
+struct PromptDetails {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct CompletionDetails {
+    reasoning_tokens: Option<u64>,
 }
 
 impl Reader for OpenAiReader {
@@ -209,7 +245,14 @@ impl Reader for OpenAiReader {
             return Err(ModelError::reported());
         }
         if let Some(tokens) = event.usage {
-            self.usage = Some(Usage { input: tokens.prompt_tokens, output: tokens.completion_tokens });
+            let input = tokens.prompt_tokens_details.unwrap_or_default();
+            let output = tokens.completion_tokens_details.unwrap_or_default();
+            self.usage = Some(Usage {
+                cache_read: input.cached_tokens.unwrap_or_default(),
+                cache_write: input.cache_write_tokens.unwrap_or_default(),
+                reasoning: output.reasoning_tokens.unwrap_or_default(),
+                ..Usage::new(tokens.prompt_tokens, tokens.completion_tokens)
+            });
         }
         let Some(Choice { delta, finish_reason }) = event.choices.into_iter().next() else { return Ok(()) };
         let delta = delta.unwrap_or_default();

@@ -12,6 +12,7 @@ use futures::{StreamExt, TryStreamExt};
 use mcp::Trust;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
+use super::authorizer::{self, RequestAuthorizer};
 use super::credentials::{AUTHORITIES, own_variable};
 use super::error::ModelError;
 use super::frames::{self, Frames};
@@ -27,6 +28,11 @@ pub(super) trait Protocol: Send + Sync + 'static {
     /// # Errors
     /// It contains something that this provider does not support.
     fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError>;
+
+    /// Returns the source of credentials that are not known when the request is encoded.
+    fn authorizer(&self) -> Option<&dyn RequestAuthorizer> {
+        None
+    }
 
     /// Splits the bytes of an answer into frames.
     fn split(&self, bytes: Frames) -> Frames {
@@ -149,8 +155,9 @@ async fn begin(
     call: &ProviderRequest,
     timeouts: Timeouts,
 ) -> Result<BoxStream<'static, Result<Chunk, ModelError>>, ModelError> {
-    let pieces = protocol.split(frames::bytes(http.send(call, timeouts.first).await?, timeouts));
-    let mut chunks = chunks(pieces, protocol.reader(), call.headers.clone()).boxed();
+    let (response, sent) = authorizer::send(http, protocol.authorizer(), call, timeouts.first).await?;
+    let pieces = protocol.split(frames::bytes(response, timeouts));
+    let mut chunks = chunks(pieces, protocol.reader(), sent).boxed();
     let first = chunks.try_next().await?;
     Ok(stream::iter(first.map(Ok)).chain(chunks).boxed())
 }
@@ -165,6 +172,9 @@ fn chunks(
     stream::try_unfold(state, |(mut pieces, mut reader, sent, mut ready, mut ended)| async move {
         loop {
             if let Some(chunk) = ready.pop_front() {
+                if matches!(&chunk, Chunk::Usage(usage) if !usage.is_plausible()) {
+                    return Err(ModelError::malformed());
+                }
                 return Ok(Some((chunk, (pieces, reader, sent, ready, ended))));
             }
             if ended {

@@ -21,6 +21,8 @@ pub(crate) struct ModelRef {
     pub(crate) base_url: Option<String>,
     /// Region, for providers with one public address per region.
     pub(crate) region: Option<String>,
+    /// Settings of the provider's protocol besides the base URL, by the names of `extraConfig`.
+    pub(crate) settings: Map<String, Value>,
     /// Names of credentials that were declared for it. A single one is used when the provider's own name has no value.
     pub(crate) credential_keys: Vec<String>,
     /// Generation config of every request, which the request may override.
@@ -33,6 +35,8 @@ pub(crate) struct ModelRef {
     pub(crate) passthrough: bool,
     /// Longest silence of the provider, if it is not the default.
     pub(crate) timeout: Option<Duration>,
+    /// Set when requests do not get the identity that the Pod has without any credentials.
+    pub(crate) lacks_identity: bool,
 }
 
 impl fmt::Debug for ModelRef {
@@ -46,6 +50,12 @@ impl ModelRef {
     /// Creates a reference to a model at the provider's public address, with its defaults.
     pub(crate) fn new(provider: impl Into<String>, id: impl Into<String>) -> Self {
         Self { provider: provider.into(), id: id.into(), ..Self::default() }
+    }
+
+    /// Returns the setting that has one of these names.
+    pub(super) fn setting(&self, names: &[&str]) -> Option<&str> {
+        let found = names.iter().find_map(|name| self.settings.get(*name))?;
+        found.as_str().map(str::trim).filter(|text| !text.is_empty())
     }
 }
 
@@ -69,9 +79,9 @@ pub(crate) struct ModelRequest {
     pub(crate) messages: Vec<Arc<Message>>,
     /// Tools that the model may call.
     pub(crate) tools: Arc<[ToolSpec]>,
-    /// Generation config, over that of the [`ModelRef`]: `temperature`, `maxOutputTokens`, `topP`, `topK` and
-    /// `stopSequences` mean the same for every provider, `version` selects another model of the provider, and all other
-    /// settings are passed on under the provider's own names.
+    /// Generation config, over that of the [`ModelRef`]: `temperature`, `maxOutputTokens`, `topP`, `topK`,
+    /// `stopSequences`, `toolChoice` and `cache` mean the same for every provider, `version` selects another model of the
+    /// provider, and all other settings are passed on under the provider's own names.
     pub(crate) config: Arc<Map<String, Value>>,
     /// Set when the answer must be JSON.
     pub(crate) output: Option<OutputFormat>,
@@ -127,8 +137,39 @@ pub(crate) struct Answerer {
 /// Token counts of the provider.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Input tokens.
+    /// Input tokens, with those that the provider had kept or keeps now.
     pub(crate) input: u64,
-    /// Output tokens.
+    /// Input tokens that the provider had kept from an earlier request.
+    pub(crate) cache_read: u64,
+    /// Input tokens that the provider keeps for a later request.
+    pub(crate) cache_write: u64,
+    /// Output tokens, with those of the reasoning.
     pub(crate) output: u64,
+    /// Output tokens of the reasoning.
+    pub(crate) reasoning: u64,
+}
+
+impl Usage {
+    /// Most tokens that are believed.
+    const MOST: u64 = 1_000_000_000;
+
+    /// Creates the counts of a provider that tells no more.
+    pub(crate) fn new(input: u64, output: u64) -> Self {
+        Self { input, output, ..Self::default() }
+    }
+
+    /// Adds the counts of another request.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.input = self.input.saturating_add(other.input);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        self.output = self.output.saturating_add(other.output);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
+    }
+
+    /// Reports whether one request can have used so much.
+    pub(super) fn is_plausible(&self) -> bool {
+        let Self { input, cache_read, cache_write, output, reasoning } = *self;
+        [input, cache_read, cache_write, output, reasoning].into_iter().all(|count| count <= Self::MOST)
+    }
 }

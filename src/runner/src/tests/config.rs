@@ -1,5 +1,7 @@
 //! Validation of environment variables.
 
+use serde_json::json;
+
 use crate::{
     config::RunnerConfig,
     variables::{ConfigError, help},
@@ -73,6 +75,7 @@ fn a_model_comes_with_its_address_its_settings_and_the_names_of_its_credentials(
         ("CORAIL_MODEL_ID", "gpt"),
         ("CORAIL_MODEL_BASE_URL", "http://llm/v1"),
         ("CORAIL_MODEL_REGION", "eu"),
+        ("CORAIL_MODEL_EXTRA_CONFIG", r#"{"apiVersion":"2024-10-21"}"#),
         ("CORAIL_MODEL_CONFIG", r#"{"temperature":0.5}"#),
         ("CORAIL_MODEL_CREDENTIAL_KEYS", r#"["KEY"]"#),
         ("CORAIL_MODEL_HEADERS", r#"{"X-Team":"$MODEL_P_X_TEAM"}"#),
@@ -83,7 +86,7 @@ fn a_model_comes_with_its_address_its_settings_and_the_names_of_its_credentials(
     let model = config.unwrap().model;
     assert_eq!((model.provider.as_str(), model.id.as_str()), ("openai", "gpt"));
     assert_eq!((model.base_url.as_deref(), model.region.as_deref()), (Some("http://llm/v1"), Some("eu")));
-    assert_eq!(model.config["temperature"], 0.5);
+    assert_eq!((&model.config["temperature"], &model.settings["apiVersion"]), (&json!(0.5), &json!("2024-10-21")));
     assert_eq!(model.credential_keys, ["KEY"]);
     assert_eq!(model.headers["X-Team"], "$MODEL_P_X_TEAM");
     assert_eq!((model.passthrough, model.timeout.unwrap().as_secs()), (true, 90));
@@ -103,6 +106,7 @@ fn a_value_that_may_hold_a_credential_is_never_shown() {
         ("CORAIL_TOOLS", r#"[{"name":"t","type":"http","timeout":"SECRET"}]"#),
         ("CORAIL_KNOWLEDGE_BASES", r#"["SECRET"]"#),
         ("CORAIL_MODEL_CONFIG", r#"["SECRET"]"#),
+        ("CORAIL_MODEL_EXTRA_CONFIG", r#"["SECRET"]"#),
         ("CORAIL_MODEL_CREDENTIAL_KEYS", r#"{"a":"SECRET"}"#),
         ("CORAIL_MODEL_HEADERS", r#"["SECRET"]"#),
         ("CORAIL_MODEL_TLS", r#"["SECRET"]"#),

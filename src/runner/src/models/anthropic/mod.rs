@@ -7,16 +7,17 @@
 //! Sources: <https://docs.anthropic.com/en/api/messages-streaming>,
 //! <https://docs.anthropic.com/en/docs/build-with-claude/extended-thinking>.
 
-mod reader;
+pub(super) mod reader;
 
 use crds::provider;
 use dotprompt::Part;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{
     Credentials, ModelRef, ModelRequest, Thought,
     calls::object_or_empty,
+    choice::{CacheLife, CallChoice},
     endpoint::{ModelEndpoint, ProviderDefaults},
     error::ModelError,
     http::ProviderRequest,
@@ -36,6 +37,9 @@ const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 /// Credential that is sent as a bearer token instead.
 const TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
 
+/// Type of a mark up to which the provider keeps what it has read.
+const CACHED: &str = "ephemeral";
+
 /// Default of `max_tokens`, which the API requires.
 const MAX_TOKENS: u64 = 8192;
 
@@ -54,23 +58,8 @@ impl Anthropic {
 
 impl Protocol for Anthropic {
     fn write(&self, request: &ModelRequest) -> Result<ProviderRequest, ModelError> {
-        let generation = self.0.generation(request);
-        let model = generation.model.clone();
-        let names = [("maxOutputTokens", "max_tokens")];
-        let mut body = generation.into_values(&names, true);
-        body.entry("max_tokens").or_insert(MAX_TOKENS.into());
+        let (model, mut body) = messages_body(&self.0, request)?;
         body.insert("model".into(), model.into());
-        body.insert("stream".into(), true.into());
-        if let Some(system) = instructions(request, request.output.as_ref().map(json_instruction)) {
-            body.insert("system".into(), system.into());
-        }
-        body.insert("messages".into(), messages(request)?.into());
-        if !request.tools.is_empty() {
-            let tools = request.tools.iter().map(
-                |tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema }),
-            );
-            body.insert("tools".into(), tools.collect());
-        }
         let mut headers = HeaderMap::new();
         headers.insert(HeaderName::from_static("anthropic-version"), VERSION);
         let is_token = self.0.key_name.as_deref() == Some(TOKEN);
@@ -78,11 +67,66 @@ impl Protocol for Anthropic {
         if let Some(key) = self.0.key_header(prefix, request.key.as_ref()) {
             headers.insert(name, key);
         }
-        Ok(ProviderRequest { url: self.0.url(&["v1", "messages"]), headers, body: body.into() })
+        Ok(ProviderRequest::new(self.0.url(&["v1", "messages"]), headers, body))
     }
 
     fn reader(&self) -> Box<dyn Reader> {
         Box::new(AnthropicReader::default())
+    }
+}
+
+/// Encodes `request` for the model at `endpoint` and returns the model's id and the body, which does not have it.
+pub(super) fn messages_body(
+    endpoint: &ModelEndpoint,
+    request: &ModelRequest,
+) -> Result<(String, Map<String, Value>), ModelError> {
+    let mut generation = endpoint.generation(request);
+    let own_choice = generation.take_own_call_choice();
+    let choice = generation.take_call_choice(request)?;
+    let cache = generation.take_cache()?;
+    let model = generation.model.clone();
+    let names = [("maxOutputTokens", "max_tokens")];
+    let mut body = generation.into_values(&names, true);
+    body.entry("max_tokens").or_insert(MAX_TOKENS.into());
+    body.insert("stream".into(), true.into());
+    if let Some(system) = instructions(request, request.output.as_ref().map(json_instruction)) {
+        let system = match cache {
+            None => Value::from(system),
+            Some(life) => json!([{ "type": "text", "text": system, "cache_control": life.mark(CACHED) }]),
+        };
+        body.insert("system".into(), system);
+    }
+    let mut messages = messages(request)?;
+    if let Some(life) = cache {
+        let users = messages.iter_mut().rev().find(|message| message["role"] == "user");
+        let last = users.and_then(|user| user["content"].as_array_mut()?.last_mut());
+        mark_cached(last, life);
+    }
+    body.insert("messages".into(), messages.into());
+    if !request.tools.is_empty() {
+        let tools = request.tools.iter().map(
+            |tool| json!({ "name": tool.name, "description": tool.description, "input_schema": tool.input_schema }),
+        );
+        let mut tools: Vec<Value> = tools.collect();
+        if let Some(life) = cache {
+            mark_cached(tools.last_mut(), life);
+        }
+        body.insert("tools".into(), tools.into());
+    }
+    let choice = match choice {
+        CallChoice::Auto => None,
+        CallChoice::None => Some(json!({ "type": "none" })),
+        CallChoice::Required => Some(json!({ "type": "any" })),
+        CallChoice::Tool(name) => Some(json!({ "type": "tool", "name": name })),
+    };
+    body.extend(own_choice.or(choice).map(|choice| ("tool_choice".to_owned(), choice)));
+    Ok((model, body))
+}
+
+/// Marks the end of what the provider keeps.
+fn mark_cached(block: Option<&mut Value>, life: CacheLife) {
+    if let Some(block) = block {
+        block["cache_control"] = life.mark(CACHED);
     }
 }
 

@@ -9,7 +9,7 @@ use crate::models::{Chunk, Thought, Usage, calls::Calls, error::ModelError, remo
 
 /// Decoder state of one answer.
 #[derive(Default)]
-pub(super) struct AnthropicReader {
+pub(in crate::models) struct AnthropicReader {
     calls: Calls,
     thoughts: Thoughts,
     usage: Usage,
@@ -98,6 +98,13 @@ struct AnthropicUsage {
     #[serde(default)]
     cache_read_input_tokens: Option<u64>,
     output_tokens: Option<u64>,
+    #[serde(default)]
+    output_tokens_details: Option<OutputDetails>,
+}
+
+#[derive(Deserialize)]
+struct OutputDetails {
+    thinking_tokens: Option<u64>,
 }
 
 /// Thinking blocks, in the order of the answer.
@@ -196,10 +203,14 @@ impl Reader for AnthropicReader {
 impl AnthropicReader {
     fn count(&mut self, tokens: Option<AnthropicUsage>) {
         let Some(tokens) = tokens else { return };
-        let cached = [tokens.cache_creation_input_tokens, tokens.cache_read_input_tokens];
         if let Some(input) = tokens.input_tokens {
-            self.usage.input = input + cached.into_iter().flatten().sum::<u64>();
+            let write = tokens.cache_creation_input_tokens.unwrap_or_default();
+            let read = tokens.cache_read_input_tokens.unwrap_or_default();
+            self.usage.input = input.saturating_add(write).saturating_add(read);
+            (self.usage.cache_read, self.usage.cache_write) = (read, write);
         }
+        let thinking = tokens.output_tokens_details.and_then(|details| details.thinking_tokens);
+        self.usage.reasoning = thinking.unwrap_or(self.usage.reasoning);
         self.usage.output = tokens.output_tokens.unwrap_or(self.usage.output);
     }
 }

@@ -6,16 +6,19 @@ use futures::{StreamExt, TryStreamExt};
 
 use super::{
     super::{Chunk, ModelError, ModelErrorKind, ModelRef, open},
-    Provider, ReplyEnd, ScriptedReply, anthropic, collect, gemini, hello, ollama, openai,
+    Provider, ReplyEnd, ScriptedReply, anthropic, azure, collect, gemini, hello, ollama, openai,
 };
 use crate::tests::log::Log;
 
 /// Provider, a good answer, a failure within an answer, and the separator of the answer's frames.
-const PROVIDERS: [(&str, &str, &str, &str); 4] = [
+const PROVIDERS: [(&str, &str, &str, &str); 7] = [
     ("openai", openai::GOOD, openai::FAILED, "\n\n"),
     ("anthropic", anthropic::GOOD, anthropic::FAILED, "\n\n"),
     ("gemini", gemini::GOOD, gemini::FAILED, "\r\n\r\n"),
     ("ollama", ollama::GOOD, ollama::FAILED, "\n"),
+    ("gemini-vertex", gemini::GOOD, gemini::FAILED, "\r\n\r\n"),
+    ("anthropic-vertex", anthropic::GOOD, anthropic::FAILED, "\n\n"),
+    ("azure-openai", azure::GOOD, openai::FAILED, "\n\n"),
 ];
 
 /// Returns a good answer up to the frame that holds its first word.
@@ -194,6 +197,10 @@ fn what_is_missing_is_said_before_anything_is_asked() {
             "model provider `anthropic` needs an API key: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN, or the base URL",
         ),
         ("googleai", "model provider `googleai` needs an API key: set GEMINI_API_KEY or GOOGLE_API_KEY or"),
+        (
+            "azureaifoundry",
+            "model provider `azureaifoundry` has no address of its own: set `baseUrl` in the extraConfig",
+        ),
         ("soap", "unknown model provider `soap`; use openai"),
     ] {
         let found = open(&ModelRef::new(provider, "m"), &|_: &str| None, &http).err().unwrap();

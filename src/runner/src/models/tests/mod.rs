@@ -1,12 +1,16 @@
 //! Fake providers: a loopback server with answers taken from the providers' public API references.
 
 mod anthropic;
+mod azure;
+pub(super) mod bedrock;
+mod choice;
 mod failures;
 mod fallback;
 mod gemini;
 mod ollama;
 mod openai;
 mod turns;
+mod vertex;
 
 use std::io;
 use std::net::SocketAddr;
@@ -44,14 +48,14 @@ enum ReplyEnd {
 struct ScriptedReply {
     status: u16,
     headers: Vec<(&'static str, String)>,
-    body: String,
+    body: Vec<u8>,
     /// Bytes per chunk of the body.
     piece: usize,
     end: ReplyEnd,
 }
 
 impl ScriptedReply {
-    fn ok(body: impl Into<String>) -> Self {
+    fn ok(body: impl Into<Vec<u8>>) -> Self {
         Self { status: 200, headers: Vec::new(), body: body.into(), piece: usize::MAX, end: ReplyEnd::Whole }
     }
 
@@ -74,7 +78,7 @@ impl ScriptedReply {
 
     fn respond(self, open: &Arc<watch::Sender<usize>>) -> Response {
         let pieces: Vec<io::Result<Bytes>> =
-            self.body.as_bytes().chunks(self.piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
+            self.body.chunks(self.piece).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
         let rest = match self.end {
             ReplyEnd::Whole => stream::empty().boxed(),
             ReplyEnd::Silent => {
@@ -126,7 +130,10 @@ impl Drop for OpenReplyGuard {
 struct RecordedRequest {
     path: String,
     headers: HeaderMap,
+    /// Body, if it is JSON.
     body: Value,
+    /// Body as it was sent.
+    text: String,
 }
 
 #[derive(Clone)]
@@ -164,7 +171,17 @@ impl Provider {
     }
 
     fn reference(&self, provider: &str) -> ModelRef {
-        ModelRef { base_url: Some(format!("http://{}", self.address)), ..ModelRef::new(provider, "model-1") }
+        let base_url = Some(format!("http://{}", self.address));
+        let mut reference = ModelRef { base_url, ..ModelRef::new(provider, "model-1") };
+        if provider.ends_with("-vertex") || provider == "bedrock" {
+            // A gateway that gets headers of its own needs no credentials of the cloud.
+            reference.headers.insert("X-Gateway".into(), "yes".into());
+            reference.settings.insert("projectId".into(), "acme".into());
+        }
+        if provider == "bedrock" {
+            reference.region = Some("eu-central-1".into());
+        }
+        reference
     }
 
     fn model(&self, provider: &str) -> Arc<dyn Model> {
@@ -174,6 +191,12 @@ impl Provider {
     /// Opens the model with `KEY` as its API key.
     fn model_with(&self, reference: ModelRef) -> Arc<dyn Model> {
         open(&reference, &|name: &str| name.ends_with("_API_KEY").then(|| "KEY".into()), &self.http).unwrap()
+    }
+
+    /// Opens the model with these credentials.
+    fn open_with(&self, reference: &ModelRef, credentials: &[(&str, &str)]) -> Result<Arc<dyn Model>, String> {
+        let value = |name: &str| credentials.iter().find(|(known, _)| *known == name).map(|(_, it)| (*it).to_owned());
+        open(reference, &value, &self.http)
     }
 
     fn requests(&self) -> Vec<RecordedRequest> {
@@ -194,11 +217,12 @@ impl Provider {
 }
 
 async fn serve_reply(State(script): State<ProviderScript>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
+    let text = String::from_utf8_lossy(&body).into_owned();
     let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
     let mut place = 0;
     script.requests.send_modify(|asked| {
         place = asked.len();
-        asked.push(RecordedRequest { path: uri.to_string(), headers, body });
+        asked.push(RecordedRequest { path: uri.to_string(), headers, body, text });
     });
     let reply = script.replies.get(place).or(script.replies.last()).unwrap();
     reply.clone().respond(&script.silent)
@@ -219,7 +243,8 @@ async fn collect(answer: BoxStream<'static, Result<Chunk, ModelError>>) -> Resul
 
 /// Decodes `body` by the client of `provider`; it must give the same when it arrives at once, byte by byte, or in
 /// pieces of 7 bytes.
-async fn read(provider: &str, body: &str) -> Result<Vec<Chunk>, ModelError> {
+async fn read(provider: &str, body: impl AsRef<[u8]>) -> Result<Vec<Chunk>, ModelError> {
+    let body = body.as_ref();
     let replies = [ScriptedReply::ok(body), ScriptedReply::ok(body).pieces(1), ScriptedReply::ok(body).pieces(7)];
     let server = Provider::new(replies).await;
     let model = server.model(provider);

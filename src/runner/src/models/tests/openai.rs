@@ -45,11 +45,22 @@ data: [DONE]
 
 #[tokio::test]
 async fn text_and_tokens_are_read() {
-    let usage = Chunk::Usage(Usage { input: 9, output: 3 });
+    let usage = Chunk::Usage(Usage::new(9, 3));
     assert_eq!(read("openai", GOOD).await.unwrap(), [token("Hello thére"), usage]);
     let without_done = GOOD.replace("data: [DONE]\n\n", "").replace("\"stop\"", "\"length\"");
-    let expected = [token("Hello thére"), Chunk::Truncated, Chunk::Usage(Usage { input: 9, output: 3 })];
+    let expected = [token("Hello thére"), Chunk::Truncated, Chunk::Usage(Usage::new(9, 3))];
     assert_eq!(read("openai", &without_done).await.unwrap(), expected);
+}
+
+#[tokio::test]
+async fn tokens_that_were_kept_and_those_of_reasoning_are_told() {
+    let details = r#""total_tokens":12,"prompt_tokens_details":{"cached_tokens":4,"cache_write_tokens":null},"completion_tokens_details":{"reasoning_tokens":2}"#;
+    let found = read("openai", &GOOD.replace(r#""total_tokens":12"#, details)).await.unwrap();
+    let usage = Usage { cache_read: 4, reasoning: 2, ..Usage::new(9, 3) };
+    assert_eq!(found, [token("Hello thére"), Chunk::Usage(usage)]);
+    let error =
+        read("openai", &GOOD.replace(r#""prompt_tokens":9"#, r#""prompt_tokens":1000000001"#)).await.unwrap_err();
+    assert_eq!(error.kind, ModelErrorKind::Malformed, "no request uses so many");
 }
 
 #[tokio::test]

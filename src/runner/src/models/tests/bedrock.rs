@@ -1,0 +1,400 @@
+//! Tests of Bedrock's Converse API.
+
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use serde_json::{Value, json};
+
+use super::{
+    super::{CallerKey, Chunk, Message, ModelErrorKind, ModelRef, ModelRequest, Part, Thought, ToolCall, Usage},
+    Provider, ReplyEnd, ScriptedReply, call, collect, everything, hello, read, token,
+};
+
+/// Returns a message of a stream of events with headers that are texts.
+pub(in crate::models) fn message(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
+    let mut encoded: Vec<u8> = Vec::new();
+    for (name, value) in headers {
+        encoded.push(u8::try_from(name.len()).unwrap());
+        encoded.extend(name.as_bytes());
+        encoded.push(7);
+        encoded.extend(u16::try_from(value.len()).unwrap().to_be_bytes());
+        encoded.extend(value.as_bytes());
+    }
+    let mut message: Vec<u8> = Vec::new();
+    message.extend(u32::try_from(16 + encoded.len() + payload.len()).unwrap().to_be_bytes());
+    message.extend(u32::try_from(encoded.len()).unwrap().to_be_bytes());
+    message.extend(crc32fast::hash(&message).to_be_bytes());
+    message.extend(encoded);
+    message.extend(payload.as_bytes());
+    message.extend(crc32fast::hash(&message).to_be_bytes());
+    message
+}
+
+/// Returns an answer with these events.
+fn events(events: &[(&str, Value)]) -> Vec<u8> {
+    let event = |(name, payload): &(&str, Value)| {
+        let headers = [(":event-type", *name), (":content-type", "application/json"), (":message-type", "event")];
+        message(&headers, &payload.to_string())
+    };
+    events.iter().flat_map(event).collect()
+}
+
+fn exception(name: &str) -> Vec<u8> {
+    let headers = [(":exception-type", name), (":content-type", "application/json"), (":message-type", "exception")];
+    message(&headers, r#"{"message":"SECRET"}"#)
+}
+
+fn text(text: &str) -> (&'static str, Value) {
+    ("contentBlockDelta", json!({"contentBlockIndex": 0, "delta": {"text": text}, "p": "abcdef"}))
+}
+
+/// Returns the answer "Hello there" that stops for this reason.
+fn good(stop: &str) -> Vec<u8> {
+    events(&[
+        ("messageStart", json!({"role": "assistant", "p": "abc"})),
+        text("Hello"),
+        text(" thére"),
+        ("contentBlockStop", json!({"contentBlockIndex": 0})),
+        ("somethingNew", json!({"x": [1]})),
+        ("messageStop", json!({"stopReason": stop})),
+        (
+            "metadata",
+            json!({
+                "usage": {
+                    "inputTokens": 9, "outputTokens": 3, "totalTokens": 17,
+                    "cacheReadInputTokens": 4, "cacheWriteInputTokens": 1,
+                },
+                "metrics": {"latencyMs": 10},
+            }),
+        ),
+    ])
+}
+
+/// Returns an answer with reasoning, text and two calls, whose arguments come in pieces.
+fn calls() -> Vec<u8> {
+    let delta = |index: u64, delta: Value| ("contentBlockDelta", json!({"contentBlockIndex": index, "delta": delta}));
+    let start = |index: u64, id: &str, name: &str| {
+        let start = json!({"toolUse": {"toolUseId": id, "name": name}});
+        ("contentBlockStart", json!({"contentBlockIndex": index, "start": start}))
+    };
+    let mut all = vec![
+        ("messageStart", json!({"role": "assistant"})),
+        delta(0, json!({"reasoningContent": {"text": "h"}})),
+        delta(0, json!({"reasoningContent": {"text": "m"}})),
+        delta(0, json!({"reasoningContent": {"signature": "c2ln"}})),
+        delta(1, json!({"reasoningContent": {"redactedContent": "c2VjcmV0"}})),
+        delta(2, json!({"text": "I look."})),
+        start(3, "tooluse_1", "weather"),
+        start(4, "tooluse_2", "time"),
+    ];
+    all.extend(r#"{"city":"Bern"}"#.chars().map(|c| delta(3, json!({"toolUse": {"input": c}}))));
+    all.push(("messageStop", json!({"stopReason": "tool_use"})));
+    events(&all)
+}
+
+fn reasoning() -> Vec<Value> {
+    vec![
+        json!({"reasoningContent": {"reasoningText": {"text": "hm", "signature": "c2ln"}}}),
+        json!({"reasoningContent": {"redactedContent": "c2VjcmV0"}}),
+    ]
+}
+
+#[tokio::test]
+async fn text_and_tokens_are_read() {
+    let usage = Chunk::Usage(Usage { cache_read: 4, cache_write: 1, ..Usage::new(14, 3) });
+    assert_eq!(read("bedrock", good("end_turn")).await.unwrap(), [token("Hello thére"), usage.clone()]);
+    let cut = read("bedrock", good("max_tokens")).await.unwrap();
+    assert_eq!(cut, [token("Hello thére"), Chunk::Truncated, usage]);
+    for (stop, kind) in [
+        ("content_filtered", ModelErrorKind::Refused),
+        ("guardrail_intervened", ModelErrorKind::Refused),
+        ("malformed_tool_use", ModelErrorKind::Malformed),
+    ] {
+        assert_eq!(read("bedrock", good(stop)).await.unwrap_err().kind, kind, "{stop}");
+    }
+}
+
+#[tokio::test]
+async fn parallel_calls_are_put_together() {
+    let thought = Some(Thought::Reasoning(reasoning()));
+    let (id, name, arguments) = ("tooluse_1".into(), "weather".into(), json!({"city": "Bern"}));
+    let first = Chunk::Call(ToolCall { id, name, arguments, thought });
+    assert_eq!(
+        read("bedrock", calls()).await.unwrap(),
+        [token("I look."), first, call("tooluse_2", "time", json!({}))]
+    );
+}
+
+#[tokio::test]
+async fn a_request_with_everything() {
+    let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
+    let id = "arn:aws:bedrock:eu-central-1:1:inference-profile/eu.acme.m-v1:0";
+    let reference = ModelRef { id: id.into(), ..server.reference("bedrock") };
+    let model = server.open_with(&reference, &[("AWS_BEARER_TOKEN_BEDROCK", "mine")]).unwrap();
+    let mut request = everything();
+    let question = vec![Part::Media { url: "data:application/pdf;base64,JVBERi0=".into(), content_type: None }];
+    request.messages.push(Message::User(question).into());
+    collect(model.respond(request)).await.unwrap();
+    let asked = server.only();
+    let path = "/model/arn%3Aaws%3Abedrock%3Aeu-central-1%3A1%3Ainference-profile%2Feu.acme.m-v1%3A0/converse-stream";
+    assert_eq!((asked.path.as_str(), &asked.headers["authorization"]), (path, &"Bearer mine".parse().unwrap()));
+    let tool_use =
+        |id: &str, city: &str| json!({"toolUse": {"toolUseId": id, "name": "weather", "input": {"city": city}}});
+    let result = |id: &str, text: &str, status: &str| json!({"toolResult": {"toolUseId": id, "content": [{"text": text}], "status": status}});
+    assert_eq!(
+        asked.body,
+        json!({
+            "system": [{"text": "be brief\n\nthe user likes cats\n\nAnswer with JSON alone: nothing before it, nothing after \
+                it, no Markdown fence. It must conform to this JSON Schema:\n{\"type\":\"object\"}"}],
+            "messages": [
+                {"role": "user", "content": [
+                    {"text": "what is this?"},
+                    {"image": {"format": "png", "source": {"bytes": "iVBORw0KGgo="}}},
+                ]},
+                {"role": "assistant", "content": [{"text": "a map"}]},
+                {"role": "user", "content": [{"text": "and the weather?"}]},
+                {"role": "assistant", "content": [
+                    {"text": "I will look."}, tool_use("call.1", "Bern"), tool_use("call.2", "Ulm"),
+                ]},
+                {"role": "user", "content": [
+                    result("call.1", "rain", "success"),
+                    result("call.2", "no answer", "error"),
+                    {"document": {"format": "pdf", "name": "document-1", "source": {"bytes": "JVBERi0="}}},
+                ]},
+            ],
+            "toolConfig": {"tools": [{"toolSpec": {
+                "name": "weather",
+                "description": "tells the weather",
+                "inputSchema": {"json": {
+                    "type": "object",
+                    "properties": {"city": {"type": "string"}},
+                    "required": ["city"],
+                }},
+            }}]},
+            "inferenceConfig": {"temperature": 0.5, "maxTokens": 100, "topP": 0.9, "stopSequences": ["END"]},
+            "additionalModelRequestFields": {"top_k": 40, "seed": 7},
+        })
+    );
+}
+
+#[tokio::test]
+async fn reasoning_goes_back_and_old_calls_keep_their_tools() {
+    let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
+    let thought = Some(Thought::Reasoning(reasoning()));
+    let called = ToolCall { id: "1".into(), name: "gone".into(), arguments: json!({}), thought };
+    let result = Message::ToolResult { id: "1".into(), name: "gone".into(), outcome: Ok(String::new()) };
+    let messages = vec![Message::user("x").into(), Message::Call(called).into(), result.into()];
+    collect(server.model("bedrock").respond(ModelRequest { messages, ..ModelRequest::default() })).await.unwrap();
+    let body = server.only().body;
+    let mut content = reasoning();
+    content.push(json!({"toolUse": {"toolUseId": "1", "name": "gone", "input": {}}}));
+    assert_eq!(body["messages"][1], json!({"role": "assistant", "content": content}));
+    let empty = json!([{"toolResult": {"toolUseId": "1", "content": [], "status": "success"}}]);
+    assert_eq!(body["messages"][2]["content"], empty);
+    let spec = json!({"name": "gone", "inputSchema": {"json": {"type": "object"}}});
+    assert_eq!(body["toolConfig"], json!({"tools": [{"toolSpec": spec}]}));
+}
+
+#[tokio::test]
+async fn media_that_bedrock_cannot_take_is_refused() {
+    let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
+    for url in ["https://h/x.png", "data:audio/wav;base64,AA=="] {
+        let parts = vec![Part::Media { url: url.into(), content_type: None }];
+        let request = ModelRequest { messages: vec![Message::User(parts).into()], ..ModelRequest::default() };
+        let error = collect(server.model("bedrock").respond(request)).await.unwrap_err();
+        assert!(error.kind == ModelErrorKind::BadRequest && error.to_string().contains("Bedrock"), "{error}");
+    }
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn failures_before_the_answer_are_tried_again() {
+    for failure in [
+        ScriptedReply::status(429),
+        ScriptedReply::status(503),
+        ScriptedReply::ok(exception("throttlingException")),
+        ScriptedReply::ok(""),
+        ScriptedReply::ok(events(&[("messageStart", json!({}))])).ending(ReplyEnd::Cut),
+    ] {
+        let server = Provider::new([failure.clone(), ScriptedReply::ok(good("end_turn"))]).await;
+        let found = collect(server.model("bedrock").respond(hello())).await.unwrap();
+        assert_eq!((&found[0], server.requests().len()), (&token("Hello thére"), 2), "{failure:?}");
+    }
+    use ModelErrorKind::{BadRequest, Malformed, Refused, Timeout};
+    for (failure, kind) in [
+        (ScriptedReply::status(400), BadRequest),
+        (ScriptedReply::status(403), Refused),
+        (ScriptedReply::status(404), BadRequest),
+        (ScriptedReply::ok(exception("validationException")), BadRequest),
+        (ScriptedReply::ok(exception("modelTimeoutException")), Timeout),
+        (ScriptedReply::ok("<html>SECRET</html>"), Malformed),
+    ] {
+        let server = Provider::new([failure.clone()]).await;
+        let error = collect(server.model("bedrock").respond(hello())).await.unwrap_err();
+        assert!(error.kind == kind && !error.to_string().contains("SECRET"), "{failure:?}: {error}");
+        assert_eq!(server.requests().len(), 1, "{failure:?}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_tried_again_once_the_answer_began() {
+    use ModelErrorKind::{Malformed, Unavailable};
+    let first = events(&[("messageStart", json!({})), text("Hello")]);
+    let mut broken = events(&[text("SECRET")]);
+    broken[20] ^= 1;
+    for (more, end, kind) in [
+        (Vec::new(), ReplyEnd::Whole, Unavailable),
+        (Vec::new(), ReplyEnd::Cut, Unavailable),
+        (events(&[text("SECRET")])[..30].to_vec(), ReplyEnd::Whole, Unavailable),
+        (exception("modelStreamErrorException"), ReplyEnd::Whole, Unavailable),
+        (broken, ReplyEnd::Whole, Malformed),
+    ] {
+        let reply = ScriptedReply::ok([first.clone(), more].concat()).ending(end);
+        let server = Provider::new([reply]).await;
+        let mut answer = server.model("bedrock").respond(hello());
+        assert_eq!(answer.try_next().await.unwrap(), Some(token("Hello")));
+        let error = collect(answer).await.unwrap_err();
+        assert!(error.kind == kind && !error.to_string().contains("SECRET"), "{error}");
+        assert_eq!(server.requests().len(), 1);
+    }
+}
+
+/// Returns the variables of a web identity, whose token is in `file` and whose service is the server.
+fn web_identity<'a>(file: &'a str, sts: &'a str) -> [(&'static str, &'a str); 3] {
+    [
+        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/agents"),
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", file),
+        ("AWS_ENDPOINT_URL_STS", sts),
+    ]
+}
+
+#[tokio::test]
+async fn keys_sign_the_request() {
+    let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
+    let keys = [("AWS_ACCESS_KEY_ID", "AKID"), ("AWS_SECRET_ACCESS_KEY", "hunter2"), ("AWS_SESSION_TOKEN", "session")];
+    collect(server.open_with(&server.reference("bedrock"), &keys).unwrap().respond(hello())).await.unwrap();
+    let asked = server.only();
+    let sent = asked.headers["authorization"].to_str().unwrap();
+    assert!(sent.starts_with("AWS4-HMAC-SHA256 Credential=AKID/"), "{sent}");
+    let scope = "/eu-central-1/bedrock/aws4_request, SignedHeaders=host;x-amz-date;x-amz-security-token, Signature=";
+    assert!(sent.contains(scope) && !sent.contains("hunter2"), "{sent}");
+    assert_eq!(asked.headers["x-amz-security-token"], "session");
+    assert_eq!(asked.headers["x-amz-date"].len(), "20150830T123600Z".len());
+}
+
+#[tokio::test]
+async fn a_web_identity_assumes_its_role() {
+    let in_an_hour = jiff::Timestamp::now() + Duration::from_secs(3600);
+    let answer = format!(
+        "<AssumeRoleWithWebIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/2011-06-15/\">\
+         <AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>ASIA1</AccessKeyId>\
+         <SecretAccessKey>s/+=</SecretAccessKey><SessionToken>token==</SessionToken>\
+         <Expiration>{in_an_hour}</Expiration></Credentials></AssumeRoleWithWebIdentityResult>\
+         </AssumeRoleWithWebIdentityResponse>"
+    );
+    let good = || ScriptedReply::ok(good("end_turn"));
+    let server = Provider::new([ScriptedReply::ok(answer), good(), good()]).await;
+    let file = std::env::temp_dir().join(format!("recif-web-identity-{}", std::process::id()));
+    std::fs::write(&file, "a.b.c\n").unwrap();
+    let sts = format!("http://{}/", server.address);
+    let variables = web_identity(file.to_str().unwrap(), &sts);
+    let model = server.open_with(&server.reference("bedrock"), &variables).unwrap();
+    let answers = [collect(model.respond(hello())).await, collect(model.respond(hello())).await];
+    std::fs::remove_file(&file).unwrap();
+    assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    let asked = server.requests();
+    assert_eq!(asked.len(), 3, "credentials are kept");
+    assert_eq!(
+        asked[0].text,
+        "Action=AssumeRoleWithWebIdentity&Version=2011-06-15&RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fagents\
+         &RoleSessionName=recif&WebIdentityToken=a.b.c"
+    );
+    assert!(asked[2].headers["authorization"].to_str().unwrap().contains("Credential=ASIA1/"));
+    assert_eq!(asked[2].headers["x-amz-security-token"], "token==");
+}
+
+#[tokio::test]
+async fn the_agent_of_a_container_gives_credentials() {
+    let answer =
+        json!({"AccessKeyId": "ASIA2", "SecretAccessKey": "s", "Token": "t", "Expiration": "2999-01-01T00:00:00Z"});
+    let server = Provider::new([ScriptedReply::ok(answer.to_string()), ScriptedReply::ok(good("end_turn"))]).await;
+    let file = std::env::temp_dir().join(format!("recif-container-{}", std::process::id()));
+    std::fs::write(&file, "the-token\n").unwrap();
+    let url = format!("http://{}/v1/credentials", server.address);
+    let variables = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", url.as_str()),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file.to_str().unwrap()),
+    ];
+    let model = server.open_with(&server.reference("bedrock"), &variables).unwrap();
+    let answer = collect(model.respond(hello())).await;
+    std::fs::remove_file(&file).unwrap();
+    answer.unwrap();
+    let asked = server.requests();
+    assert_eq!(
+        (asked[0].path.as_str(), &asked[0].headers["authorization"]),
+        ("/v1/credentials", &"the-token".parse().unwrap())
+    );
+    assert!(asked[1].headers["authorization"].to_str().unwrap().contains("Credential=ASIA2/"));
+}
+
+#[tokio::test]
+async fn credentials_that_have_expired_are_renewed_once() {
+    let agent = |id: &str| ScriptedReply::ok(json!({"AccessKeyId": id, "SecretAccessKey": "s", "Token": "t"}).to_string());
+    let refused = |code: &str| ScriptedReply::status(403).header("x-amzn-errortype", code);
+    for (code, sent) in [
+        ("ExpiredTokenException:http://internal.example/", &["ASIA1", "ASIA2"][..]),
+        ("UnrecognizedClientException", &["ASIA1", "ASIA2"]),
+        ("AccessDeniedException", &["ASIA1"]),
+    ] {
+        let replies = [agent("ASIA1"), refused(code), agent("ASIA2"), ScriptedReply::ok(good("end_turn"))];
+        let server = Provider::new(replies).await;
+        let url = format!("http://{}/v1/credentials", server.address);
+        let variables = [("AWS_CONTAINER_CREDENTIALS_FULL_URI", url.as_str())];
+        let model = server.open_with(&server.reference("bedrock"), &variables).unwrap();
+        let answer = collect(model.respond(hello())).await;
+        assert_eq!(answer.is_ok(), sent.len() == 2, "{code}: {answer:?}");
+        let asked = server.requests();
+        let signed: Vec<_> = asked.iter().filter_map(|asked| asked.headers.get("authorization")).collect();
+        assert_eq!(signed.len(), sent.len(), "{code}");
+        for (signed, id) in signed.iter().zip(sent) {
+            assert!(signed.to_str().unwrap().contains(&format!("Credential={id}/")), "{code}: {signed:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_whose_file_is_missing_is_said_without_a_request() {
+    let server = Provider::new([ScriptedReply::ok(good("end_turn"))]).await;
+    let sts = format!("http://{}/", server.address);
+    let model = server.open_with(&server.reference("bedrock"), &web_identity("/none/hunter2", &sts)).unwrap();
+    let text = collect(model.respond(hello())).await.unwrap_err().to_string();
+    assert!(text.contains("the file that AWS_WEB_IDENTITY_TOKEN_FILE names cannot be read"), "{text}");
+    assert!(!text.contains("hunter2") && server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn what_is_missing_is_said_before_anything_is_asked() {
+    let server = Provider::new([ScriptedReply::ok("")]).await;
+    let open = |reference: &ModelRef| server.open_with(reference, &[]).err();
+    assert_eq!(open(&ModelRef::new("bedrock", "m")).unwrap(), "bedrock needs region, such as eu-central-1");
+    let keys = [("AWS_ACCESS_KEY_ID", "a"), ("AWS_SECRET_ACCESS_KEY", "b")];
+    let nowhere = ModelRef { region: None, ..server.reference("bedrock") };
+    let problem = server.open_with(&nowhere, &keys).err().unwrap();
+    assert_eq!(problem, "bedrock needs region, such as eu-central-1: each signature is for one");
+    let base_url = Some("https://bedrock-runtime.eu-west-1.amazonaws.com".into());
+    assert!(server.open_with(&ModelRef { base_url, ..nowhere }, &keys).is_ok(), "its host tells the region");
+    let base_url = Some("http://gateway.example".into());
+    let plain = ModelRef { base_url, headers: Default::default(), ..server.reference("bedrock") };
+    assert!(server.open_with(&plain, &keys).err().unwrap().contains("go over https alone"));
+    let problem = open(&ModelRef { headers: Default::default(), ..server.reference("bedrock") }).unwrap();
+    assert!(
+        problem.starts_with("model provider `bedrock` needs credentials: set AWS_BEARER_TOKEN_BEDROCK, or"),
+        "{problem}"
+    );
+    let passed = ModelRef { passthrough: true, ..server.reference("bedrock") };
+    let model = server.open_with(&passed, &keys).unwrap();
+    // The answer is empty; only the request matters here.
+    let request = ModelRequest { key: Some(CallerKey("theirs".into())), ..hello() };
+    assert!(collect(model.respond(request)).await.is_err());
+    assert_eq!(server.requests()[0].headers["authorization"], "Bearer theirs");
+}
