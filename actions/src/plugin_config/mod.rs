@@ -250,10 +250,7 @@ mod tests {
                 json!({"type": "azureaifoundry", "extraConfig": {"apiVersion": 2}}),
                 Some("extraConfig.apiVersion must be a text"),
             ),
-            (
-                json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "eu"}}),
-                None,
-            ),
+            (json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "eu"}}), None),
             (
                 json!({"type": "vertexai", "region": "eu", "extraConfig": {"location": "us"}}),
                 Some("keep one of region, location"),

@@ -239,7 +239,11 @@ mod tests {
             ("http://a.b.example", true, Some("https alone")),
             ("http://other", false, Some("https alone")),
             ("https://other", false, None),
-            ("https://other", true, Some("the Pod's own identity is for hosts of model provider `a` alone (b.example)")),
+            (
+                "https://other",
+                true,
+                Some("the Pod's own identity is for hosts of model provider `a` alone (b.example)"),
+            ),
             ("https://ab.example", true, Some("the Pod's own identity")),
             ("https://a.b.example.evil", true, Some("the Pod's own identity")),
             ("https://evil/a.b.example", true, Some("the Pod's own identity")),

@@ -95,7 +95,8 @@ impl AwsCredentialSource {
         match (set(ROLE), set(IDENTITY_FILE)) {
             (Some(role), Some(file)) => {
                 let url = set(STS).unwrap_or_else(|| format!("https://sts.{region}.{}/", domain(region)));
-                let url = safe_url(&url).filter(is_sts).ok_or_else(|| format!("{STS} is not the https URL of AWS STS"))?;
+                let url =
+                    safe_url(&url).filter(is_sts).ok_or_else(|| format!("{STS} is not the https URL of AWS STS"))?;
                 let identity = Arc::new(WebIdentity { role, file, url, http: http.clone() });
                 let cache = CredentialCache::new(move || {
                     let identity = identity.clone();
@@ -257,7 +258,10 @@ mod tests {
         assert_eq!(problem(&[(KEY_ID, "a")]), "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together: set both");
         assert_eq!(problem(&[(ROLE, "a")]), "AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE belong together: set both");
         let (role, file) = ((ROLE, "a"), (IDENTITY_FILE, "b"));
-        assert_eq!(problem(&[role, file, (STS, "http://hunter2")]), "AWS_ENDPOINT_URL_STS is not the https URL of AWS STS");
+        assert_eq!(
+            problem(&[role, file, (STS, "http://hunter2")]),
+            "AWS_ENDPOINT_URL_STS is not the https URL of AWS STS"
+        );
         let words = "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither that of an agent of EKS or ECS, nor an https URL without \
                      AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE";
         assert_eq!(problem(&[(CONTAINER, "http://hunter2")]), words);

@@ -172,7 +172,8 @@ mod tests {
     #[test]
     fn the_body_is_signed() {
         let body = r#"{"messages":[{"role":"user","content":[{"text":"thére"}]}]}"#;
-        let arn = "/model/arn%3Aaws%3Abedrock%3Aeu-central-1%3A1%3Ainference-profile%2Feu.acme.m-v1%3A0/converse-stream";
+        let arn =
+            "/model/arn%3Aaws%3Abedrock%3Aeu-central-1%3A1%3Ainference-profile%2Feu.acme.m-v1%3A0/converse-stream";
         for (target, signature) in [
             ("/", "7ba9c3d60db1113aa3cfd12ce6275fafc007cb5e0324757faa85c93c2910f4c5"),
             (arn, "a6e5fa4be91d711a9bbed2a4ec05460ea3b9f33f14c611593ef2b1bc61f75440"),

@@ -339,7 +339,8 @@ async fn the_agent_of_a_container_gives_credentials() {
 
 #[tokio::test]
 async fn credentials_that_have_expired_are_renewed_once() {
-    let agent = |id: &str| ScriptedReply::ok(json!({"AccessKeyId": id, "SecretAccessKey": "s", "Token": "t"}).to_string());
+    let agent =
+        |id: &str| ScriptedReply::ok(json!({"AccessKeyId": id, "SecretAccessKey": "s", "Token": "t"}).to_string());
     let refused = |code: &str| ScriptedReply::status(403).header("x-amzn-errortype", code);
     for (code, sent) in [
         ("ExpiredTokenException:http://internal.example/", &["ASIA1", "ASIA2"][..]),

@@ -237,7 +237,10 @@ async fn a_fallback_that_cannot_be_served_is_left_out_and_named() {
     assert_eq!(collect(model.respond(hello())).await.unwrap()[0], by("anthropic/model-2", true));
     let text = log.drain();
     assert!(text.contains("a fallback is left out: model provider `bedrock` needs credentials: set"), "{text}");
-    assert!(text.contains("does not get the Pod's own identity: give its PluginConfig a credentialsRef with"), "{text}");
+    assert!(
+        text.contains("does not get the Pod's own identity: give its PluginConfig a credentialsRef with"),
+        "{text}"
+    );
 }
 
 #[tokio::test]

@@ -100,7 +100,10 @@ async fn a_service_account_gets_a_token_and_brings_its_project() {
     let found = server.open_with(&away("https://gateway.example", &[]), &variables).err().unwrap();
     assert!(found.starts_with(identity), "{found}");
     let keys = ["GOOGLE_APPLICATION_CREDENTIALS"];
-    assert!(server.open_with(&away("https://gateway.example", &keys), &variables).is_ok(), "it is the PluginConfig's own");
+    assert!(
+        server.open_with(&away("https://gateway.example", &keys), &variables).is_ok(),
+        "it is the PluginConfig's own"
+    );
     let found = server.open_with(&away("http://gateway.example", &keys), &variables).err().unwrap();
     assert!(found.contains("go over https alone"), "{found}");
     // A single credential may have any name.
@@ -124,7 +127,9 @@ async fn the_pods_identity_comes_from_the_metadata_server() {
     let project = google(ScriptedReply::ok("acme-dev\n"));
     let good = || ScriptedReply::ok(gemini::GOOD);
     let refused = ScriptedReply::status(401);
-    let server = Provider::new([google(access_token("one")), project, good(), refused, google(access_token("two")), good()]).await;
+    let server =
+        Provider::new([google(access_token("one")), project, good(), refused, google(access_token("two")), good()])
+            .await;
     let host = server.address.to_string();
     let variables = [("GCE_METADATA_HOST", host.as_str()), ("GOOGLE_CLOUD_LOCATION", "us")];
     let model = server.open_with(&direct(&server, "vertex-ai", "gemini-2.5-pro"), &variables).unwrap();
@@ -241,7 +246,11 @@ async fn what_is_wrong_is_said_without_values() {
     );
     let other = Provider::new([access_token("one")]).await;
     let host = other.address.to_string();
-    let model = other.open_with(&direct(&other, "gemini-vertex", "m"), &[("GCE_METADATA_HOST", host.as_str())]).unwrap();
+    let model =
+        other.open_with(&direct(&other, "gemini-vertex", "m"), &[("GCE_METADATA_HOST", host.as_str())]).unwrap();
     let error = collect(model.respond(hello())).await.unwrap_err();
-    assert!(error.kind == ModelErrorKind::Malformed && other.requests().len() == 1, "it is no metadata server: {error}");
+    assert!(
+        error.kind == ModelErrorKind::Malformed && other.requests().len() == 1,
+        "it is no metadata server: {error}"
+    );
 }

@@ -79,7 +79,10 @@ impl MetadataServer {
 
 /// Reports whether a URL consists of a host, a port and [`PATH`].
 fn has_host_alone(url: &Url) -> bool {
-    url.path() == PATH && url.username().is_empty() && url.password().is_none() && url.query().or(url.fragment()).is_none()
+    url.path() == PATH
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().or(url.fragment()).is_none()
 }
 
 #[cfg(test)]
