@@ -388,10 +388,7 @@ async fn what_is_missing_is_said_before_anything_is_asked() {
     let plain = ModelRef { base_url, headers: Default::default(), ..server.reference("bedrock") };
     assert!(server.open_with(&plain, &keys).err().unwrap().contains("go over https alone"));
     let problem = open(&ModelRef { headers: Default::default(), ..server.reference("bedrock") }).unwrap();
-    assert!(
-        problem.starts_with("model provider `bedrock` needs credentials: set AWS_BEARER_TOKEN_BEDROCK, or"),
-        "{problem}"
-    );
+    assert!(problem.contains("`bedrock` needs credentials: set AWS_BEARER_TOKEN_BEDROCK, or"), "{problem}");
     let passed = ModelRef { passthrough: true, ..server.reference("bedrock") };
     let model = server.open_with(&passed, &keys).unwrap();
     // The answer is empty; only the request matters here.
