@@ -74,6 +74,7 @@ async fn in_a_namespace_that_is_deleted_its_children_are_not_made_again() {
     assert!(conditions.as_array().is_some_and(|all| all.iter().any(reports)), "{conditions:#}");
 
     sim.store().not_yet_deleted.clear();
+    sim.store().delete_namespace(crate::fake::NS);
     operator.run(MINUTE).await;
     assert_eq!(sim.take_writes().len(), 4);
     assert_eq!((sim.store().get(&agent_id("a")), sim.store().get(&agent_id("b"))), (None, None));
