@@ -1,4 +1,4 @@
-//! Protocol of the Agent that a Tool asks, which its users are told, and which is part of what they use of it.
+//! Adds the protocol of the Agent that a Tool calls to the Tool as it is rendered, and to the digest of its users' inputs.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::ports::CacheReader;
 
-/// Returns the Tool as it is rendered: it tells whether the Agent that it asks speaks Agent2Agent.
+/// Returns the Tool as it is rendered: with the protocol of the Agent that it calls, if that is Agent2Agent.
 pub(crate) fn with_protocol(cache: &dyn CacheReader, namespace: &str, tool: Arc<Tool>) -> Arc<Tool> {
     let agent = |agent: &AgentRef| cache.get::<Agent>(agent.namespace().unwrap_or(namespace), &agent.name);
     if !asks_in_a2a(&tool.spec, agent) {

@@ -1,6 +1,6 @@
 //! Errors of answers.
 
-/// Reason for which an answer tells nothing of a task.
+/// Error in the answer of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum A2aError {
     /// The agent answered with an error of JSON-RPC.

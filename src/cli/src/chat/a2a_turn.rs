@@ -101,7 +101,7 @@ impl ChatSession {
         }
     }
 
-    /// Cancels the task of a turn that was stopped. That it cannot be cancelled is not told: the user has stopped waiting.
+    /// Cancels the task of a turn that was stopped. A failure to cancel is not printed: the user has stopped waiting.
     pub(super) async fn cancel_task(&mut self) {
         let Some(chat) = &mut self.a2a else { return };
         let (Some(task), Some(interface)) = (chat.running.take(), chat.interface.clone()) else { return };

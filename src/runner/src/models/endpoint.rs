@@ -84,7 +84,7 @@ impl ModelEndpoint {
         Ok(Self { reference: reference.clone(), base, key, key_name, is_custom: chosen.is_some() })
     }
 
-    /// Returns `source` of fetched credentials or signatures if the address may get them. `of_pod` tells that they are of the
+    /// Returns `source` of fetched credentials or signatures if the address may get them. `of_pod`: they are of the
     /// Pod's own identity: only `domains` of the provider get these, because the author of a PluginConfig need not be the agent's.
     /// A gateway that may not get them, and has headers of its own, gets none.
     ///

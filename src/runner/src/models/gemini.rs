@@ -70,7 +70,7 @@ impl Protocol for Gemini {
 pub(super) enum CallIds {
     /// They have.
     Sent,
-    /// Their order tells which belong together. Vertex AI refuses ids that it has not made.
+    /// Calls and results belong together by their order. Vertex AI refuses ids that it has not made.
     LeftOut,
 }
 

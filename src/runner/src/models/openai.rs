@@ -58,8 +58,8 @@ impl Protocol for OpenAi {
     }
 }
 
-/// Encodes `request` for the model at `endpoint` and returns the model's id and the body. `is_compatible` tells another server that
-/// speaks this API, by its older names.
+/// Encodes `request` for the model at `endpoint` and returns the model's id and the body. `is_compatible`: the server is
+/// another one that speaks this API, by its older names.
 pub(super) fn chat_body(
     endpoint: &ModelEndpoint,
     request: &ModelRequest,

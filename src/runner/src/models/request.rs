@@ -153,7 +153,7 @@ impl Usage {
     /// Most tokens that are believed.
     const MOST: u64 = 1_000_000_000;
 
-    /// Creates the counts of a provider that tells no more.
+    /// Creates the counts of a provider that reports no more.
     pub(crate) fn new(input: u64, output: u64) -> Self {
         Self { input, output, ..Self::default() }
     }

@@ -64,8 +64,8 @@ fn is_authority(url: &Url) -> bool {
 }
 
 impl Entra {
-    /// Returns the tokens of the application that the variables name, if they name one. `is_dated` tells the older API, whose
-    /// tokens are for another audience.
+    /// Returns the tokens of the application that the variables name, if they name one. `is_dated`: for the older API,
+    /// whose tokens are for another audience.
     ///
     /// # Errors
     /// The variable that is missing or invalid, without its value.

@@ -77,7 +77,7 @@ impl Bedrock {
         let region = reference.region.or_else(|| region_of(address.host_str()?).map(str::to_owned));
         let source = match endpoint.key.is_some() || reference.passthrough {
             true => None,
-            // Without a region nothing is signed: this one only tells whether there are credentials.
+            // Without a region nothing is signed: this one serves to find out whether there are credentials.
             false => AwsCredentialSource::find(credentials, region.as_deref().unwrap_or("us-east-1"), http)?,
         };
         // A signature is for its host alone, so that any may get it.

@@ -30,14 +30,14 @@ pub(super) struct GoogleAuthorizer {
     tokens: BearerAuthorizer,
     /// Project of the service account's key.
     pub(super) project_of_key: Option<String>,
-    /// Project that the metadata server tells.
+    /// Project that the metadata server names.
     project: Option<CredentialCache<String>>,
     /// Set unless a PluginConfig brings the credentials.
     pub(super) is_of_pod: bool,
 }
 
 impl GoogleAuthorizer {
-    /// Finds the credentials of `reference`. `has_own` tells that requests may have others: then there are none without a key.
+    /// Finds the credentials of `reference`. `has_own`: requests may have others, so that a missing key is no error.
     ///
     /// # Errors
     /// They cannot be used, without their values.
