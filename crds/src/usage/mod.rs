@@ -12,6 +12,8 @@ mod tests;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::sha256_hex;
+
 pub use counter::UsageCounter;
 pub use latency::{LATENCY_BUCKETS, latency_bucket, quantile_ms};
 pub use price::ModelPrice;
@@ -179,6 +181,13 @@ pub fn hour_of(seconds: i64) -> i64 {
 /// Returns the time in seconds since 1970 at which an hour begins.
 pub fn hour_start(hour: i64) -> i64 {
     hour.saturating_mul(HOUR_SECONDS)
+}
+
+/// Returns the key with which a sidecar is asked for the usage of its Pod, from the secret of the Pod's hooks, which those know
+/// who may read the Pod. It tells nothing about the secret, so it does no harm where an address belongs to another Pod by now.
+/// `None`: the sidecar has no secret, and answers no caller.
+pub fn usage_key(secret: &str) -> Option<String> {
+    (!secret.is_empty()).then(|| sha256_hex(format!("recif usage {secret}").as_bytes()))
 }
 
 /// Cuts a name to [`MAX_NAME_BYTES`].

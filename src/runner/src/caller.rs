@@ -2,7 +2,7 @@
 
 use axum::http::header::HeaderMap;
 
-use super::{conversations::history::UserName, models::CallerKey};
+use super::{conversations::history::UserName, models::CallerKey, usage::UsageAccount};
 
 /// Identity of the caller, from the headers of the sidecar and the gateway.
 #[derive(Debug, Clone, Default)]
@@ -13,10 +13,12 @@ pub(super) struct CallerContext {
     pub(super) trace_id: Option<String>,
     /// Key for a provider of models, from `Authorization: Bearer`. It is kept for the turn only.
     pub(super) key: Option<CallerKey>,
+    /// Account of the request.
+    pub(super) account: UsageAccount,
 }
 
 impl CallerContext {
-    /// Reads the identity from request headers.
+    /// Reads the identity from request headers. Called by the handler of the request, whose account it takes.
     pub(super) fn from_headers(headers: &HeaderMap) -> Self {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).filter(|text| !text.is_empty());
         let run = text("traceparent").and_then(|parent| parent.split('-').nth(1));
@@ -27,6 +29,7 @@ impl CallerContext {
             user: text("x-recif-user").map(Into::into),
             trace_id: run.filter(is_id).map(str::to_owned),
             key: key.filter(|key| !key.is_empty()).map(|key| CallerKey(key.into())),
+            account: UsageAccount::current(),
         }
     }
 }

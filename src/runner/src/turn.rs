@@ -43,9 +43,7 @@ impl TurnOutcome {
     /// Adds the outcome of a further turn, except its text.
     pub(super) fn add(&mut self, further: Self) {
         if let Some(usage) = further.usage {
-            let total = self.usage.get_or_insert_default();
-            total.input += usage.input;
-            total.output += usage.output;
+            self.usage.get_or_insert_default().add(usage);
         }
         self.truncated |= further.truncated;
         self.answerers.extend(further.answerers);
@@ -89,9 +87,7 @@ impl TurnLoop<'_> {
                     }
                     Chunk::Usage(usage) => {
                         tracing::debug!(input = usage.input, output = usage.output, "tokens");
-                        let total = outcome.usage.get_or_insert_default();
-                        total.input += usage.input;
-                        total.output += usage.output;
+                        outcome.usage.get_or_insert_default().add(usage);
                     }
                 }
             }

@@ -204,6 +204,22 @@ struct GeminiUsage {
     candidates_token_count: u64,
     #[serde(default)]
     thoughts_token_count: u64,
+    #[serde(default)]
+    tool_use_prompt_token_count: u64,
+    #[serde(default)]
+    cached_content_token_count: u64,
+}
+
+impl GeminiUsage {
+    fn normal_form(&self) -> Usage {
+        Usage {
+            input: self.prompt_token_count.saturating_add(self.tool_use_prompt_token_count),
+            cache_read: self.cached_content_token_count,
+            cache_write: 0,
+            output: self.candidates_token_count.saturating_add(self.thoughts_token_count),
+            reasoning: self.thoughts_token_count,
+        }
+    }
 }
 
 impl Reader for GeminiReader {
@@ -216,8 +232,7 @@ impl Reader for GeminiReader {
             return Err(ModelError::unsafe_content());
         }
         if let Some(tokens) = event.usage_metadata {
-            let output = tokens.candidates_token_count + tokens.thoughts_token_count;
-            self.usage = Some(Usage { input: tokens.prompt_token_count, output });
+            self.usage = Some(tokens.normal_form().checked()?);
         }
         let Some(candidate) = event.candidates.into_iter().next() else { return Ok(()) };
         for piece in candidate.content.map(|content| content.parts).unwrap_or_default() {

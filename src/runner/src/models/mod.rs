@@ -11,6 +11,7 @@
 mod anthropic;
 mod calls;
 mod contract;
+mod counted;
 mod credentials;
 mod endpoint;
 mod error;
@@ -39,6 +40,7 @@ use crds::provider;
 
 use anthropic::Anthropic;
 pub(super) use contract::{DefaultModel, Fallback, FallbackSources, Plugin, open_chain};
+use counted::CountedModel;
 pub(super) use credentials::{Credentials, directory};
 pub(super) use error::{ModelError, ModelErrorKind};
 use gemini::Gemini;
@@ -61,13 +63,21 @@ pub(super) fn open(reference: &ModelRef, credentials: &Credentials<'_>, http: &H
         return Err(provider::unknown(&reference.provider));
     };
     let connection = || Connection::new(reference, credentials, http);
-    Ok(match *provider {
+    let model: Arc<dyn Model> = match *provider {
         provider::OPENAI => Arc::new(Remote::new(OpenAi::new(reference, credentials)?, connection()?)),
         provider::ANTHROPIC => Arc::new(Remote::new(Anthropic::new(reference, credentials)?, connection()?)),
         provider::GEMINI => Arc::new(Remote::new(Gemini::new(reference, credentials)?, connection()?)),
         provider::OLLAMA => Arc::new(Remote::new(Ollama::new(reference, credentials)?, connection()?)),
         _ => Arc::new(Stub),
-    })
+    };
+    Ok(Arc::new(CountedModel {
+        model,
+        provider: provider.names.first().copied().unwrap_or_default(),
+        name: format!("{}/{}", reference.provider, reference.id).into(),
+        id: reference.id.as_str().into(),
+        has_own_titles: *provider == provider::STUB,
+        ledger: http.usage.clone(),
+    }))
 }
 
 /// Returns the names of these models, each once.

@@ -187,7 +187,7 @@ impl Reader for OllamaReader {
         }
         if line.done {
             self.done = true;
-            self.usage = Usage { input: line.prompt_eval_count, output: line.eval_count };
+            self.usage = Usage::new(line.prompt_eval_count, line.eval_count).checked()?;
             if line.done_reason.as_deref() == Some("length") {
                 chunks.push_back(Chunk::Truncated);
             }

@@ -196,6 +196,33 @@ struct OpenAiUsage {
     prompt_tokens: u64,
     #[serde(default)]
     completion_tokens: u64,
+    prompt_tokens_details: Option<PromptTokens>,
+    completion_tokens_details: Option<CompletionTokens>,
+}
+
+#[derive(Default, Deserialize)]
+struct PromptTokens {
+    cached_tokens: Option<u64>,
+    cache_write_tokens: Option<u64>,
+}
+
+#[derive(Default, Deserialize)]
+struct CompletionTokens {
+    reasoning_tokens: Option<u64>,
+}
+
+impl OpenAiUsage {
+    fn normal_form(self) -> Usage {
+        let cached = self.prompt_tokens_details.unwrap_or_default();
+        let reasoning = self.completion_tokens_details.unwrap_or_default().reasoning_tokens;
+        Usage {
+            input: self.prompt_tokens,
+            cache_read: cached.cached_tokens.unwrap_or_default(),
+            cache_write: cached.cache_write_tokens.unwrap_or_default(),
+            output: self.completion_tokens,
+            reasoning: reasoning.unwrap_or_default(),
+        }
+    }
 }
 
 impl Reader for OpenAiReader {
@@ -209,7 +236,7 @@ impl Reader for OpenAiReader {
             return Err(ModelError::reported());
         }
         if let Some(tokens) = event.usage {
-            self.usage = Some(Usage { input: tokens.prompt_tokens, output: tokens.completion_tokens });
+            self.usage = Some(tokens.normal_form().checked()?);
         }
         let Some(Choice { delta, finish_reason }) = event.choices.into_iter().next() else { return Ok(()) };
         let delta = delta.unwrap_or_default();

@@ -181,12 +181,12 @@ fn finish_reason(truncated: bool) -> &'static str {
 /// estimated at four bytes per token.
 pub(super) fn usage_or_estimate(outcome: &TurnOutcome, asked: usize) -> Usage {
     let tokens = |bytes: usize| u64::try_from(bytes.div_ceil(4)).unwrap_or(u64::MAX);
-    outcome.usage.unwrap_or_else(|| Usage { input: tokens(asked), output: tokens(outcome.text.len()) })
+    outcome.usage.unwrap_or_else(|| Usage::new(tokens(asked), tokens(outcome.text.len())))
 }
 
 /// Encodes token usage; an estimate is marked as `estimated`.
 fn usage(outcome: &TurnOutcome, asked: usize) -> Value {
-    let Usage { input, output } = usage_or_estimate(outcome, asked);
+    let Usage { input, output, .. } = usage_or_estimate(outcome, asked);
     let total = input.saturating_add(output);
     let mut usage = json!({ "prompt_tokens": input, "completion_tokens": output, "total_tokens": total });
     if outcome.usage.is_none() {

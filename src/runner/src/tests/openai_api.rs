@@ -57,7 +57,7 @@ impl Model for Mirror {
         if message.contains("long") {
             chunks.push(Ok(Chunk::Truncated));
         }
-        chunks.push(Ok(Chunk::Usage(Usage { input: 3, output: 2 })));
+        chunks.push(Ok(Chunk::Usage(Usage::new(3, 2))));
         stream::iter(chunks).boxed()
     }
 }

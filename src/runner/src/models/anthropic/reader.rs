@@ -98,6 +98,12 @@ struct AnthropicUsage {
     #[serde(default)]
     cache_read_input_tokens: Option<u64>,
     output_tokens: Option<u64>,
+    output_tokens_details: Option<OutputTokens>,
+}
+
+#[derive(Deserialize)]
+struct OutputTokens {
+    thinking_tokens: Option<u64>,
 }
 
 /// Thinking blocks, in the order of the answer.
@@ -140,7 +146,7 @@ impl Reader for AnthropicReader {
     fn read(&mut self, piece: &[u8], chunks: &mut VecDeque<Chunk>) -> Result<(), ModelError> {
         let text = |text: String| (!text.is_empty()).then_some(Chunk::Token(text));
         match serde_json::from_slice(piece).map_err(|_| ModelError::malformed())? {
-            AnthropicEvent::MessageStart { message } => self.count(message.usage),
+            AnthropicEvent::MessageStart { message } => self.count(message.usage)?,
             AnthropicEvent::ContentBlockStart { index, content_block } => match content_block {
                 AnthropicBlock::Text { text: first } => chunks.extend(text(first)),
                 AnthropicBlock::ToolUse { id, name } => self.calls.begin(index, &id, &name)?,
@@ -161,7 +167,7 @@ impl Reader for AnthropicReader {
                 Delta::Arguments { .. } | Delta::Other => {}
             },
             AnthropicEvent::MessageDelta { delta, usage } => {
-                self.count(usage);
+                self.count(usage)?;
                 match delta.stop_reason.as_deref() {
                     Some("max_tokens" | "model_context_window_exceeded") => chunks.push_back(Chunk::Truncated),
                     Some("refusal") => return Err(ModelError::unsafe_content()),
@@ -194,12 +200,18 @@ impl Reader for AnthropicReader {
 }
 
 impl AnthropicReader {
-    fn count(&mut self, tokens: Option<AnthropicUsage>) {
-        let Some(tokens) = tokens else { return };
-        let cached = [tokens.cache_creation_input_tokens, tokens.cache_read_input_tokens];
+    fn count(&mut self, tokens: Option<AnthropicUsage>) -> Result<(), ModelError> {
+        let Some(tokens) = tokens else { return Ok(()) };
+        let mut usage = self.usage;
         if let Some(input) = tokens.input_tokens {
-            self.usage.input = input + cached.into_iter().flatten().sum::<u64>();
+            usage.cache_read = tokens.cache_read_input_tokens.unwrap_or_default();
+            usage.cache_write = tokens.cache_creation_input_tokens.unwrap_or_default();
+            usage.input = input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
         }
-        self.usage.output = tokens.output_tokens.unwrap_or(self.usage.output);
+        usage.output = tokens.output_tokens.unwrap_or(usage.output);
+        let thinking = tokens.output_tokens_details.and_then(|details| details.thinking_tokens);
+        usage.reasoning = thinking.unwrap_or(usage.reasoning);
+        self.usage = usage.checked()?;
+        Ok(())
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn thoughts() -> Vec<Value> {
 
 #[tokio::test]
 async fn text_and_tokens_are_read() {
-    let usage = Chunk::Usage(Usage { input: 25, output: 15 });
+    let usage = Chunk::Usage(Usage { cache_read: 5, ..Usage::new(25, 15) });
     assert_eq!(read("anthropic", GOOD).await.unwrap(), [token("Hello thére"), usage.clone()]);
     let cut = GOOD.replace("end_turn", "max_tokens");
     assert_eq!(read("anthropic", &cut).await.unwrap(), [token("Hello thére"), Chunk::Truncated, usage]);
@@ -124,7 +124,7 @@ async fn parallel_calls_are_put_together() {
         token("I look."),
         Chunk::Call(ToolCall { id, name, arguments, thought }),
         call("toolu_2", "time", json!({})),
-        Chunk::Usage(Usage { input: 2, output: 89 }),
+        Chunk::Usage(Usage::new(2, 89)),
     ];
     assert_eq!(read("anthropic", CALLS).await.unwrap(), expected);
 }

@@ -19,7 +19,7 @@ pub(super) const CALLS: &str = "data: {\"candidates\": [{\"content\": {\"parts\"
 
 #[tokio::test]
 async fn text_and_tokens_are_read() {
-    let usage = Chunk::Usage(Usage { input: 4, output: 13 });
+    let usage = Chunk::Usage(Usage { reasoning: 10, ..Usage::new(4, 13) });
     assert_eq!(read("gemini", GOOD).await.unwrap(), [token("Hello thére"), usage.clone()]);
     let cut = GOOD.replace("STOP", "MAX_TOKENS");
     assert_eq!(read("googleai", &cut).await.unwrap(), [token("Hello thére"), Chunk::Truncated, usage]);

@@ -24,7 +24,7 @@ pub(super) const CALLS: &str = r#"{"model":"m","message":{"role":"assistant","co
 
 #[tokio::test]
 async fn text_and_tokens_are_read() {
-    let usage = Chunk::Usage(Usage { input: 26, output: 298 });
+    let usage = Chunk::Usage(Usage::new(26, 298));
     assert_eq!(read("ollama", GOOD).await.unwrap(), [token("Hello thére"), usage.clone()]);
     let cut = GOOD.replace("stop", "length");
     assert_eq!(read("ollama", &cut).await.unwrap(), [token("Hello thére"), Chunk::Truncated, usage]);

@@ -45,11 +45,40 @@ data: [DONE]
 
 #[tokio::test]
 async fn text_and_tokens_are_read() {
-    let usage = Chunk::Usage(Usage { input: 9, output: 3 });
+    let usage = Chunk::Usage(Usage::new(9, 3));
     assert_eq!(read("openai", GOOD).await.unwrap(), [token("Hello thére"), usage]);
     let without_done = GOOD.replace("data: [DONE]\n\n", "").replace("\"stop\"", "\"length\"");
-    let expected = [token("Hello thére"), Chunk::Truncated, Chunk::Usage(Usage { input: 9, output: 3 })];
+    let expected = [token("Hello thére"), Chunk::Truncated, Chunk::Usage(Usage::new(9, 3))];
     assert_eq!(read("openai", &without_done).await.unwrap(), expected);
+}
+
+#[tokio::test]
+async fn parts_of_the_tokens_are_read_and_impossible_counts_are_refused() {
+    let reporting = |prompt: &str, completion: &str| {
+        let details = format!(
+            r#""prompt_tokens":9,"prompt_tokens_details":{prompt},"completion_tokens":3,"completion_tokens_details":{completion},"#
+        );
+        GOOD.replace(r#""prompt_tokens":9,"completion_tokens":3,"#, &details)
+    };
+    for (prompt, completion, usage) in [
+        (
+            r#"{"cached_tokens":4,"cache_write_tokens":2}"#,
+            r#"{"reasoning_tokens":1}"#,
+            Usage { cache_read: 4, cache_write: 2, reasoning: 1, ..Usage::new(9, 3) },
+        ),
+        ("null", "{}", Usage::new(9, 3)),
+        // A part cannot exceed its whole.
+        (
+            r#"{"cached_tokens":8,"cache_write_tokens":8}"#,
+            r#"{"reasoning_tokens":8}"#,
+            Usage { cache_read: 8, cache_write: 1, reasoning: 3, ..Usage::new(9, 3) },
+        ),
+    ] {
+        let found = read("openai", &reporting(prompt, completion)).await.unwrap();
+        assert_eq!(found.last(), Some(&Chunk::Usage(usage)), "{prompt} {completion}");
+    }
+    let impossible = GOOD.replace("\"prompt_tokens\":9", "\"prompt_tokens\":1000000001");
+    assert_eq!(read("openai", &impossible).await.unwrap_err().kind, ModelErrorKind::Malformed);
 }
 
 #[tokio::test]

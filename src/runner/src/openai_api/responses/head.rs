@@ -64,7 +64,7 @@ impl ResponseHead {
 
 /// Encodes token usage; an estimate is marked as `estimated`.
 fn usage(outcome: &TurnOutcome, asked: usize) -> Value {
-    let Usage { input, output } = usage_or_estimate(outcome, asked);
+    let Usage { input, output, .. } = usage_or_estimate(outcome, asked);
     let mut usage = json!({
         "input_tokens": input, "input_tokens_details": { "cache_write_tokens": 0, "cached_tokens": 0 },
         "output_tokens": output, "output_tokens_details": { "reasoning_tokens": 0 },
