@@ -20,7 +20,7 @@ pub struct ModelPrice {
     /// Currency, by its three letters of ISO 4217. Default: USD.
     #[schemars(
         length(max = 32),
-        transform = rule("self.matches('^[A-Z]{3}$')", "three letters of ISO 4217, such as EUR"),
+        transform = rule("self.matches('^[A-Z]{3}$')", "three letters of ISO 4217, such as EUR")
     )]
     #[serde(default = "default_currency")]
     pub currency: String,

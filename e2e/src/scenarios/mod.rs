@@ -54,6 +54,7 @@ mod store_faults;
 mod tool_servers;
 mod tools;
 mod traffic;
+mod usage;
 
 use crate::scenario::{Isolation, Scenario};
 
@@ -104,6 +105,7 @@ const THEMES: &[&[Scenario]] = &[
     doctor::SCENARIOS,
     chat::SCENARIOS,
     models::SCENARIOS,
+    usage::SCENARIOS,
     control_plane::SCENARIOS,
     comparison::SCENARIOS,
     manifests::SCENARIOS,
