@@ -40,7 +40,8 @@ async fn tokens_and_cost_are_counted_once_and_outlive_the_pods(ns: Namespace) ->
 
     let first = await_calls(&ns, 4).await?;
     ensure!(first["name"] == "talks" && first["namespace"] == ns.name.as_str(), "{first}");
-    let tokens = |item: &Value| item["input"].as_u64().unwrap_or_default() + item["output"].as_u64().unwrap_or_default();
+    let tokens =
+        |item: &Value| item["input"].as_u64().unwrap_or_default() + item["output"].as_u64().unwrap_or_default();
     ensure!(tokens(&first) > 0 && first["estimated"] == tokens(&first) && first["unpriced"] == 0, "{first}");
     ensure!(first["cost"][0]["currency"] == "EUR" && first["cost"][0]["amount"] != "0.000000000", "{first}");
     let (code, table) = ns.env.recif(&["top", "models", "-n", &ns.name]).await?;

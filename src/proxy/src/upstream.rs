@@ -11,8 +11,9 @@ use std::{
     time::Duration,
 };
 
-use crds::usage::{USAGE_PATH, UsageReport};
+use crds::usage::USAGE_PATH;
 use http1::{Connection, connect};
+use serde::de::IgnoredAny;
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
@@ -34,7 +35,7 @@ const MAX_PROBE_HEAD: usize = 8 << 10;
 /// Most bytes of the workload's metrics.
 const MAX_METRICS: u64 = 1024 * 1024;
 /// Most bytes of the workload's report of the models that it used.
-const MAX_USAGE: u64 = 8 * 1024 * 1024;
+const MAX_USAGE: u64 = 4 * 1024 * 1024;
 /// Most idle connections.
 const MAX_IDLE: usize = 256;
 
@@ -208,7 +209,7 @@ impl Upstream {
         let head = head.to_ascii_lowercase();
         let is_ours = head.split(' ').nth(1) == Some("200") && head.contains("\ncontent-type: application/json");
         // A report that was cut off is no JSON.
-        (is_ours && serde_json::from_str::<UsageReport>(body).is_ok()).then(|| body.to_owned())
+        (is_ours && serde_json::from_str::<IgnoredAny>(body).is_ok()).then(|| body.to_owned())
     }
 
     /// Reports whether the workload accepts connections.

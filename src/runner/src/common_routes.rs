@@ -212,7 +212,9 @@ async fn track(State(shell): State<CommonRoutes>, request: Request, next: Next) 
         let account = UsageAccount::new(caller.as_deref().unwrap_or_default());
         let mut response = account.clone().scope(next.run(request)).await;
         // A stream has just begun: its last event has the sums.
-        if !is_event_stream(&response) && let Some(usage) = account.header() {
+        if !is_event_stream(&response)
+            && let Some(usage) = account.header()
+        {
             response.headers_mut().insert(RESPONSE_HEADER, usage);
         }
         response

@@ -263,7 +263,8 @@ async fn write_rows(connection: &mut AnyConnection, rows: &[&UsageRow]) -> Resul
 
 /// Returns the numbers in the order of the columns.
 fn numbers(totals: &UsageTotals) -> [u64; 8] {
-    let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, latency: _ } = *totals;
+    let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, latency: _ } =
+        *totals;
     [calls, failed, input, cache_read, cache_write, output, reasoning, estimated]
 }
 

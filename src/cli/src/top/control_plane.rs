@@ -65,7 +65,9 @@ fn read(status: StatusCode, body: &str) -> Result<Value, CliError> {
         detail.map_or_else(|| format!("the {COMPONENT} answers with status {status}"), str::to_owned)
     };
     match status.as_u16() {
-        200 => document.clone().ok_or_else(|| CliError::FailedAnswer(format!("the {COMPONENT} does not answer with JSON"))),
+        200 => {
+            document.clone().ok_or_else(|| CliError::FailedAnswer(format!("the {COMPONENT} does not answer with JSON")))
+        }
         400 => Err(CliError::Usage(detail())),
         401 | 403 => Err(CliError::Forbidden(detail())),
         404 => Err(CliError::FailedAnswer(format!("the {COMPONENT} knows no usage: it is older than this program"))),

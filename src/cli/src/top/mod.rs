@@ -20,10 +20,12 @@ const FORMATS: [PrintFormat; 3] = [PrintFormat::Table, PrintFormat::Json, PrintF
 
 /// Flags of `recif top`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The control plane is reached through the API server, as by `recif ui`, and shows what you may list. Whole hours \
+#[command(
+    after_help = "The control plane is reached through the API server, as by `recif ui`, and shows what you may list. Whole hours \
                   are summed. `~` marks numbers that are partly estimated, because the provider did not report its own.\n\n\
                   Examples:\n  recif top                              agents of the namespace, the last 24 hours\n  recif top models -A \
-                  --since 30d --sort cost\n  recif top callers -n shop -o json")]
+                  --since 30d --sort cost\n  recif top callers -n shop -o json"
+)]
 pub struct TopArgs {
     /// What to sum by
     #[arg(value_enum, default_value = "agents", value_name = "GROUP")]

@@ -53,7 +53,9 @@ impl UsageTable {
     /// # Errors
     /// It is of another form.
     pub(super) fn read(mut document: Value, sort: TopSort) -> Result<Self, CliError> {
-        let other = |_| CliError::FailedAnswer("the control plane answers in another form: use a program of its version".into());
+        let other = |_| {
+            CliError::FailedAnswer("the control plane answers in another form: use a program of its version".into())
+        };
         let truncated = document["truncated"].as_bool().unwrap_or_default();
         let found = document.get_mut("items").map(Value::take).unwrap_or_default();
         let found: Vec<Value> = serde_json::from_value(found).map_err(other)?;
@@ -133,7 +135,8 @@ impl SummedUsage {
             (None, None) if self.name.is_empty() => "(not signed in)".to_owned(),
             (None, None) => self.name.clone(),
         };
-        let cost: Vec<_> = self.cost.iter().map(|cost| format!("{} {}", rounded(&cost.amount), cost.currency)).collect();
+        let cost: Vec<_> =
+            self.cost.iter().map(|cost| format!("{} {}", rounded(&cost.amount), cost.currency)).collect();
         let cost = if cost.is_empty() { "-".to_owned() } else { cost.join(", ") };
         let p95 = self.p95_ms.map_or_else(|| "-".to_owned(), duration);
         [

@@ -234,7 +234,8 @@ impl UsageItem {
 
     /// Sets the numbers.
     fn with(self, totals: &UsageTotals) -> Self {
-        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, latency } = *totals;
+        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, latency } =
+            *totals;
         let p95_ms = quantile_ms(&latency, 95);
         Self { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, p95_ms, ..self }
     }

@@ -36,7 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Pods that are asked at the same time.
 const CONCURRENT_QUERIES: usize = 32;
 /// Limit of a report, in bytes.
-const MAX_REPORT_BYTES: usize = 8 * 1024 * 1024;
+const MAX_REPORT_BYTES: usize = 4 * 1024 * 1024;
 /// Cells in memory from which on no Pod is asked until some are stored.
 const MAX_PENDING: usize = 200_000;
 /// Cells of one transaction.

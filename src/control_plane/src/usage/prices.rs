@@ -30,7 +30,8 @@ impl Prices {
         let spec = &own["spec"];
         let flows = spec["flows"].as_array().into_iter().flatten().map(|flow| &flow["modelSpec"]);
         let own = [&spec["modelSpec"]].into_iter().chain(flows).cloned();
-        let shared = ApiKind::find(Model::KIND).map(|kind| fleet.in_namespace(kind, &key.namespace)).unwrap_or_default();
+        let shared =
+            ApiKind::find(Model::KIND).map(|kind| fleet.in_namespace(kind, &key.namespace)).unwrap_or_default();
         let shared = shared.iter().map(|record| record.object()["spec"].take());
         let priced = own.chain(shared).filter_map(|spec| PricedModel::read(fleet, &key.namespace, spec));
         Self(priced.collect())

@@ -153,9 +153,12 @@ async fn what_cannot_be_is_not_stored_and_harms_no_other_report() {
 async fn a_question_that_cannot_be_answered_says_what_to_ask() {
     let stage = TestFleet::new();
     let (app, _database) = app_with_history(&stage.fleet).await;
-    for (query, parameter) in
-        [("since=yesterday", "since"), ("until=1h&since=30m&x=1", "x"), ("group=pods", "group"), ("since=1h&until=3h", "since")]
-    {
+    for (query, parameter) in [
+        ("since=yesterday", "since"),
+        ("until=1h&since=30m&x=1", "x"),
+        ("group=pods", "group"),
+        ("since=1h&until=3h", "since"),
+    ] {
         let request = Request::get(format!("/v1/usage?{query}")).body(Body::empty()).unwrap();
         let response = api::router(app.clone()).oneshot(request).await.unwrap();
         assert_eq!(response.status(), 400, "{query}");

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use crds::usage::{LATENCY_BUCKETS, UsageKey, UsageTotals, cut_name, hour_of, latency_bucket};
-use futures::stream::{self, BoxStream};
 use futures::StreamExt;
+use futures::stream::{self, BoxStream};
 use jiff::Timestamp;
 
 use super::{CallerKey, Chunk, Model, ModelError, ModelRequest, Usage, request::request_bytes, title};

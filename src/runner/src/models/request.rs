@@ -179,6 +179,11 @@ impl Usage {
             return Err(ModelError::malformed());
         }
         let cache_read = cache_read.min(input);
-        Ok(Self { cache_read, cache_write: cache_write.min(input - cache_read), reasoning: reasoning.min(output), ..self })
+        Ok(Self {
+            cache_read,
+            cache_write: cache_write.min(input - cache_read),
+            reasoning: reasoning.min(output),
+            ..self
+        })
     }
 }

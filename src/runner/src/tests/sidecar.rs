@@ -24,7 +24,15 @@ async fn behind_a_sidecar_others_than_the_pod_get_their_probes_and_nothing_else(
     }
     for outside in ["10.0.0.9:9", "[fd00::1]:9", "[::ffff:10.0.0.9]:9"] {
         assert_eq!((ask(outside, "/healthz").await, ask(outside, "/readyz").await), (200, 200), "{outside}");
-        for path in ["/metrics", "/_recif/usage", "/chat", "/v1/models", "/.well-known/agent-card.json", "/healthz/x", "/nothing"] {
+        for path in [
+            "/metrics",
+            "/_recif/usage",
+            "/chat",
+            "/v1/models",
+            "/.well-known/agent-card.json",
+            "/healthz/x",
+            "/nothing",
+        ] {
             assert_eq!(ask(outside, path).await, 403, "{outside} {path}");
         }
     }

@@ -75,7 +75,8 @@ impl UsageAccount {
     pub(crate) fn header(&self) -> Option<HeaderValue> {
         let sums = self.sums();
         let model = sums.model.as_ref()?;
-        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, .. } = sums.totals;
+        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, .. } =
+            sums.totals;
         let calls = calls + failed;
         let mut text =
             format!("in={input}, out={output}, cr={cache_read}, cw={cache_write}, rs={reasoning}, calls={calls}");
@@ -93,7 +94,8 @@ impl UsageAccount {
     pub(crate) fn json(&self) -> Option<Value> {
         let sums = self.sums();
         sums.model.as_ref()?;
-        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, .. } = sums.totals;
+        let UsageTotals { calls, failed, input, cache_read, cache_write, output, reasoning, estimated, .. } =
+            sums.totals;
         let mut usage = json!({
             "input": input, "cacheRead": cache_read, "cacheWrite": cache_write, "output": output, "reasoning": reasoning,
             "calls": calls + failed,
@@ -117,7 +119,14 @@ mod tests {
     async fn what_a_request_used_is_told_in_its_header() {
         let account = UsageAccount::new("ada");
         assert_eq!((account.header(), account.json()), (None, None));
-        let totals = UsageTotals { calls: 1, input: 1200, cache_read: 800, output: 340, reasoning: 120, ..UsageTotals::default() };
+        let totals = UsageTotals {
+            calls: 1,
+            input: 1200,
+            cache_read: 800,
+            output: 340,
+            reasoning: 120,
+            ..UsageTotals::default()
+        };
         account.clone().scope(async { UsageAccount::current().add(&"anthropic/claude".into(), &totals) }).await;
         account.clone().with_purpose(Purpose::Title).add(&"x/y".into(), &totals);
         let text = "in=2400, out=680, cr=1600, cw=0, rs=240, calls=2, model=\"anthropic/claude\"";

@@ -11,13 +11,25 @@ const HOUR: i64 = 24 * 20_000;
 fn totals(calls: u64) -> UsageTotals {
     let mut latency = [0; LATENCY_BUCKETS];
     latency[3] = calls;
-    UsageTotals { calls, input: 10 * calls, cache_read: 4 * calls, output: 3 * calls, latency, ..UsageTotals::default() }
+    UsageTotals {
+        calls,
+        input: 10 * calls,
+        cache_read: 4 * calls,
+        output: 3 * calls,
+        latency,
+        ..UsageTotals::default()
+    }
 }
 
 /// Returns the cell of a Pod for this caller after so many calls.
 fn cell(name: &str, instance: &str, hour: i64, caller: &str, calls: u64) -> UsageRow {
-    let key =
-        UsageKey { hour, caller: caller.into(), provider: "openai".into(), model: "gpt".into(), purpose: Purpose::Turn };
+    let key = UsageKey {
+        hour,
+        caller: caller.into(),
+        provider: "openai".into(),
+        model: "gpt".into(),
+        purpose: Purpose::Turn,
+    };
     UsageRow {
         workload: key_of(name),
         instance: instance.into(),
@@ -33,8 +45,7 @@ fn key_of(name: &str) -> ObjectKey {
 
 async fn sums(place: &TestStore, group: UsageGroup, step: UsageStep) -> Vec<UsageSum> {
     let visible = HistoryScope::All;
-    let query =
-        UsageQuery { group, hours: (0, i64::MAX), step, namespaces: &[], visible: &visible, limit: 1000 };
+    let query = UsageQuery { group, hours: (0, i64::MAX), step, namespaces: &[], visible: &visible, limit: 1000 };
     place.store.usage(&query).await.unwrap()
 }
 
@@ -75,18 +86,11 @@ pub(super) async fn sums_are_those_of_what_is_asked_for(place: &TestStore) {
     assert_eq!(shown(&sums(place, UsageGroup::Flows, UsageStep::Whole).await), ["0 other/f 4 40 28EUR"]);
     let hour = |hours: i64| HOUR + hours;
     let of_models = sums(place, UsageGroup::Models, UsageStep::Day).await;
-    assert_eq!(
-        shown(&of_models),
-        [format!("{HOUR} openai/gpt 5 50 35EUR"), format!("{} openai/gpt 2 20 0", hour(24))]
-    );
+    assert_eq!(shown(&of_models), [format!("{HOUR} openai/gpt 5 50 35EUR"), format!("{} openai/gpt 2 20 0", hour(24))]);
     let of_spaces = sums(place, UsageGroup::Namespaces, UsageStep::Hour).await;
     assert_eq!(
         shown(&of_spaces),
-        [
-            format!("{} /other 4 40 28EUR", hour(1)),
-            format!("{} /ns 2 20 0", hour(25)),
-            format!("{HOUR} /ns 1 10 7EUR"),
-        ]
+        [format!("{} /other 4 40 28EUR", hour(1)), format!("{} /ns 2 20 0", hour(25)), format!("{HOUR} /ns 1 10 7EUR"),]
     );
     let whole = |namespaces, visible, hours| UsageQuery {
         group: UsageGroup::Callers,
