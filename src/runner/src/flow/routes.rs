@@ -95,20 +95,21 @@ async fn run_turn(endpoint: Arc<PromptEndpoint>, request: Request) -> Result<Res
     if endpoint.model.needs_key() && caller.key.is_none() {
         return Err(failure(&ModelError::no_key().into()));
     }
-    let CallerContext { key, headers, .. } = caller;
+    let CallerContext { key, headers, account, .. } = caller;
     prompt.key = key;
+    prompt.account = account.clone();
     if events {
         let models = endpoint.model.names();
-        let response = sse::respond(&models, async move |tokens| {
-            match endpoint.respond(prompt, &headers, Some(&tokens)).await {
+        let response =
+            sse::respond(&models, async move |tokens| match endpoint.respond(prompt, &headers, Some(&tokens)).await {
                 Ok(outcome) => {
                     let mut last = json!({});
                     sse::add_models(&mut last, &outcome.answerers);
+                    sse::add_usage(&mut last, &account);
                     Ok(last)
                 }
                 Err(error) => Err(error.to_string()),
-            }
-        });
+            });
         return Ok(response.await);
     }
     let outcome = endpoint.respond(prompt, &headers, None).await.map_err(|error| failure(&error))?;

@@ -27,6 +27,7 @@ use url::Url;
 use super::error::{ModelError, ModelErrorKind};
 use super::fallback::Breakers;
 use super::refusal;
+use crate::usage::UsageLedger;
 
 /// Timeout of the connection.
 const CONNECT: Duration = Duration::from_secs(5);
@@ -72,6 +73,8 @@ pub(crate) struct Http {
     others: Arc<Mutex<Vec<(Trust, SharedClient)>>>,
     /// Breakers of the models.
     pub(super) breakers: Breakers,
+    /// Counter of what the models use.
+    pub(super) usage: UsageLedger,
     /// Sleeps before a retry; tests replace it.
     pause: Arc<dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync>,
 }
@@ -79,7 +82,13 @@ pub(crate) struct Http {
 impl Default for Http {
     fn default() -> Self {
         let pause = Arc::new(|time| tokio::time::sleep(time).boxed());
-        Self { client: Arc::default(), others: Arc::default(), breakers: Breakers::default(), pause }
+        Self {
+            client: Arc::default(),
+            others: Arc::default(),
+            breakers: Breakers::default(),
+            usage: UsageLedger::default(),
+            pause,
+        }
     }
 }
 
@@ -117,6 +126,11 @@ impl Http {
 }
 
 impl Http {
+    /// Creates a client whose models are counted in this ledger.
+    pub(crate) fn counting(usage: UsageLedger) -> Self {
+        Self { usage, ..Self::default() }
+    }
+
     /// Returns the client that verifies certificates by `trust`, with the same connections for the same trust.
     ///
     /// # Errors
