@@ -64,7 +64,6 @@ mod tests {
 
     use serde_json::{Value, json};
 
-    use super::*;
     use crate::fake::{Operator, Sim, agent, agent_id, id, object, settings, tool_id};
 
     const MINUTE: Duration = Duration::from_secs(60);

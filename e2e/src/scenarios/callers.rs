@@ -43,9 +43,7 @@ async fn asked_from(ns: &Namespace, other: &Namespace) -> Result<()> {
     let refusal = format!("agent \"{}/asked\" may not be used from namespace \"{}\"", ns.name, other.name);
     let is_refused =
         async || other.await_not_ready(TOOL, "ask", REPORT_TIMEOUT, "Resolving", &[refusal.as_str()]).await;
-    let allow = async |allowed: Value| {
-        ns.edit(AGENT, "asked", json!({"spec": {"allowedNamespaces": allowed}})).await
-    };
+    let allow = async |allowed: Value| ns.edit(AGENT, "asked", json!({"spec": {"allowedNamespaces": allowed}})).await;
     is_refused().await?;
     allow(json!({"from": "Selector", "selector": {"matchLabels": {"team": "a"}}})).await?;
     is_refused().await?;

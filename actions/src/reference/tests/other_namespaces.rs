@@ -37,7 +37,8 @@ async fn an_agent_of_another_namespace_is_asked_while_it_admits_those_who_ask() 
     sim.store().create(&boss, agent(json!({"tools": ["ask"]})));
     let mut operator = Operator::start(&sim);
     operator.run(MINUTE).await;
-    let refusal = r#"agent "shop/seller" may not be used from namespace "team": let its spec.allowedNamespaces allow it"#;
+    let refusal =
+        r#"agent "shop/seller" may not be used from namespace "team": let its spec.allowedNamespaces allow it"#;
     assert_eq!((phase(&sim, &ask), message(&sim, &ask)), ("Resolving".to_owned(), refusal.to_owned()));
     assert_eq!(message(&sim, &boss), format!("{refusal} (referenced by tool \"ask\")"));
     admit(&sim, &mut operator, &asked, json!({"from": "All"})).await;
